@@ -43,6 +43,11 @@ repro: .venv/.installed ## everything behind the runs of params.yaml: data, chec
 	$(RUN) rankops fetch
 	$(REPRO)
 
+.PHONY: plan
+plan: .venv/.installed ## which stages a changed line of code or params makes stale
+	$(RUN) dvc repro --quiet code
+	$(RUN) dvc status
+
 # A DVC project of its own, in experiments/.
 experiments: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
 	$(RUN) rankops check experiments/params.yaml

@@ -1,16 +1,16 @@
 """Who may import whom, and that dvc.yaml names the code that its stages use."""
 
 import ast
+import shutil
 import sys
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import pytest
+from contracts.test_inputs_tasks import trained, written
 from dvc.repo import Repo
 
+from pipelines.code import EXEMPT, FOLDERS, lines_of
 from pipelines.config import load
-from pipelines.config.schema import NONE
 from rankops import lookup
 
 from conftest import ROOT, done  # isort: skip
@@ -19,30 +19,10 @@ PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
 LIBRARY = ["checks", "plain_text", "io", "ranks", "ragged", "groups", "bootstrap", "metrics", "sorters", "losses",
            "inputs", "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
-PIPELINE = ["config", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "running", "stages",
-            "flows", "cli"]  # fmt: skip
-# Code that a stage may use without depending on it: it changes no result.
-PLUMBING = {
-    "": ("src/rankops/io/", "src/rankops/checks.py", "src/rankops/lookup.py", "src/rankops/sorters/_load.py",
-         "src/rankops/datasets/files/expected.py", "pipelines/config/", "pipelines/ops/",
-         "pipelines/running/history.py", "pipelines/running/runner.py"),
-    "data": ("src/rankops/datasets/files/splits.py", "src/rankops/inputs/", "src/rankops/ragged.py",
-             "src/rankops/bootstrap.py"),  # it reads no table of a task, and scores none
-    "validate": ("src/rankops/inputs/", "src/rankops/ragged.py",
-                 "src/rankops/bootstrap.py"),  # it reads images alone
-    "train": ("src/rankops/bootstrap.py", "src/rankops/datasets/scenes/"),  # scenes drawn anew: experiments
-    "pretrain": ("src/rankops/plain_text.py",),  # these two read and name no text
-    "benchmark_sorters": ("src/rankops/plain_text.py",),
-    "report": ("src/rankops/",),
-    "publish": ("src/rankops/", "pipelines/reporting/"),
-}  # fmt: skip
-# Of these packages a stage depends on the files that it uses; of others, on some file of the folder.
-LEAVES = (
-    "losses", "metrics", "models", "backbones", "heads", "sorters", "datasets", "public", "scenes", "files", "tables",
-)  # fmt: skip
-EXPORTING = {f"rankops.{folder}" for folder in ("losses", "metrics", "sorters", "tasks")}
-PROJECTS = (".", "experiments")
-PARAMS = {project: load(ROOT / project / "params.yaml") for project in PROJECTS}
+PIPELINE = ["config", "code", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "running",
+            "stages", "flows", "cli"]  # fmt: skip
+# Commands, functions that no loss uses, and scenes of figures.
+NO_STAGE = ("src/rankops/cli/", "src/rankops/sorters/_operators.py", "src/rankops/datasets/scenes/rlsep.py")
 
 
 def imports_of(file: Path) -> set[str]:
@@ -54,14 +34,6 @@ def imports_of(file: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
-
-
-def file_of(module: str) -> Path | None:
-    folder, _, name = module.rpartition(".")
-    if folder in EXPORTING and name in import_module(folder).__all__:  # an exported name stands for its file
-        module = getattr(import_module(folder), name).__module__
-    file = (ROOT / "src" if module.startswith("rankops") else ROOT) / f"{module.replace('.', '/')}.py"
-    return file if file.is_file() else None
 
 
 # --- imports ---
@@ -100,96 +72,100 @@ def test_arrows_point_one_way(package, order):
 # --- dvc.yaml ---
 
 
-@cache
-def code_behind(file: Path) -> frozenset[Path]:
-    """The project's files that a file imports, and those that they import."""
-    seen, waiting = set(), [file]
-    while waiting:
-        current = waiting.pop()
-        if current not in seen:
-            seen.add(current)
-            waiting += [path for module in imports_of(current) if (path := file_of(module))]
-    return frozenset(seen)
-
-
-def words_of(block) -> set[str]:
-    parts = block.values() if isinstance(block, dict) else block if isinstance(block, list) else ()
-    return {block} if isinstance(block, str) else set().union(*map(words_of, parts))
-
-
-def named_by(project: str, stage: str, key: str) -> set[Path]:
-    """The files that a stage finds by names in its params."""
-    network = ("models.backbones", "models.heads")
-    groups = {"train": ("tasks", *network, "losses"), "evaluate": ("tasks", *network), "pretrain": ("sorters",),
-              "data": ("datasets",), "validate": ("datasets",)}  # fmt: skip
-    params = PARAMS[project]
-    blocks = {"pretrain": params.sorters, "data": params.datasets, "validate": params.datasets}
-    block = blocks.get(stage, params.runs).get(key)
-    # `monitor: ndcg` in the training names a metric of the task, no loss.
-    words = words_of(block.model_dump(exclude={"training"})) - {NONE} if stage in groups else set()
-    if "retrieval" in words:  # whose model may name a backbone of captions, or leave that to the task
-        words |= {name for name in lookup.names("models.backbones")
-                  if lookup.find("models.backbones", name).input == "text"}  # fmt: skip
-    return {Path(lookup.module(folder, name).__file__)
-            for folder in groups.get(stage, ()) for name in words & set(lookup.names(folder))}  # fmt: skip
-
-
-def missing(project: str, command: str, dependencies: list[str]) -> set[str]:
-    """The code that a command uses and that none of its dependencies covers."""
-    stage, key = [*command.split("pipelines.stages ")[1].split(), ""][:2]
-    plumbing = PLUMBING[""] + PLUMBING.get(stage, ())
-    files = {ROOT / f"pipelines/stages/{stage}.py", *named_by(project, stage, key)}
-
-    def is_covered(path: Path) -> bool:
-        file, folder = (one.relative_to(ROOT).as_posix() for one in (path, path.parent))
-        whole = folder.count("/") >= 2 and path.parent.name not in LEAVES
-        return file.startswith(plumbing) or any(
-            file == one or file.startswith(f"{one}/") or (whole and one.startswith(f"{folder}/"))
-            for one in dependencies
-        )
-
-    used = set().union(*map(code_behind, files))
-    return {path.relative_to(ROOT).as_posix() for path in used if not is_covered(path)}
-
-
-SHARED = ("data_code", "shared_code")  # stages that write the digests of what they depend on
-
-
-def stages_of(project: str) -> dict[str, tuple[str, list[str]]]:
-    """The command and the dependencies of each stage."""
+@pytest.mark.parametrize("project", [".", "experiments"])
+def test_each_stage_depends_on_its_code_alone_and_no_other_path_of_code(project):
     folder = ROOT / project
-    result = {stage.name: (stage.cmd, [Path(dep.fs_path).relative_to(folder).as_posix() for dep in stage.deps])
-              for stage in Repo(str(folder)).index.stages if stage.path == str(folder / "dvc.yaml")}  # fmt: skip
-    for _, dependencies in result.values():
-        for stage in SHARED:
-            if f"checks/{stage}.txt" in dependencies:
-                dependencies += result[stage][1]
-    return result
+    for stage in Repo(str(folder)).index.stages:
+        if stage.path == str(folder / "dvc.yaml") and stage.name != "code":
+            paths = {Path(dep.fs_path).relative_to(folder).as_posix() for dep in stage.deps}
+            assert f"checks/code/{stage.name}.txt" in paths
+            assert not [path for path in paths if path.startswith(("src", "pipelines")) and "templates" not in path]
 
 
-STAGES = {project: stages_of(project) for project in PROJECTS}
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory) -> Path:
+    """The project's code, to be changed."""
+    folder = tmp_path_factory.mktemp("copy")
+    for name in ("src", "pipelines"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
 
 
-@pytest.mark.parametrize("project", PROJECTS)
-def test_a_stage_depends_on_the_code_that_it_uses(project):
-    stages = {
-        name: stage for name, stage in STAGES[project].items() if name != "check"
-    }  # which builds all that is named
-    found = {name: missing(project, *stage) for name, stage in stages.items()}
-    assert {name: files for name, files in found.items() if files} == {}
+WATCHED = [("data", "ranked_mnist"), ("pretrain", "laplace"), ("benchmark_sorters", ""),
+           ("train", "label_ranking-rlsep"), ("evaluate", "label_ranking-rlsep")]  # fmt: skip
 
 
-@pytest.mark.parametrize("project", PROJECTS)
-def test_a_run_depends_on_no_folder_of_components_and_a_missing_dependency_would_be_found(project):
-    for name, (command, dependencies) in STAGES[project].items():
-        if name.startswith("train@"):
-            assert not {f"src/rankops/{folder}" for folder in LEAVES} & set(dependencies)
-            run = PARAMS[project].runs[name.removeprefix("train@")]
-            needed = {f"losses/{run.loss.name}", f"models/backbones/{run.model.backbone.name}"}
-            needed |= {f"models/heads/{run.model.name}"}
-            needed |= {"models/backbones/words"} if run.task == "retrieval" else set()
-            for file in (f"src/rankops/{one}.py" for one in needed):
-                assert missing(project, command, [dep for dep in dependencies if dep != file]) >= {file}
+def lines_in(root: Path) -> dict[str, list[str]]:
+    return {stage: lines_of(PARAMS, stage, key, root=root) for stage, key in WATCHED}
+
+
+def stale(copy: Path, before: dict[str, list[str]]) -> set[str]:
+    return {stage for stage, lines in lines_in(copy).items() if lines != before[stage]}
+
+
+PARAMS = load(ROOT / "params.yaml")
+
+
+def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(copy):
+    before, source = lines_in(copy), copy / "src/rankops"
+    for file, changes, stages in (
+        ("io/images.py", ("QUALITY = 95", "QUALITY = 5"), {"data", "train", "evaluate"}),
+        ("io/starts.py", ("import", "import os, "), {"train"}),
+        ("losses/rlsep.py", ("return", "assert True; return"), {"train"}),
+        ("sorters/laplace.py", ("return", "assert True; return"), {"pretrain", "benchmark_sorters"}),
+    ):
+        path = source / file
+        text = path.read_text()
+        assert changes[0] in text
+        path.write_text(text.replace(*changes, 1))
+        assert stale(copy, before) >= stages, file
+        path.write_text(f"# a comment\n{text}")
+        assert stale(copy, before) == set()
+        path.write_text(
+            text.replace("Raises:", "Raises, as it happens:").replace("raise ValueError(", 'raise ValueError("a", ')
+        )
+        assert stale(copy, before) == set(), file
+        path.write_text(text)
+    path = source / "losses/new_rlsep.py"
+    path.write_text((source / "losses/rlsep.py").read_text())
+    assert stale(copy, before) == set()
+
+
+def test_each_module_that_no_list_exempts_is_behind_some_stage_or_is_a_component():
+    known = {f"src/rankops/{folder.replace('.', '/')}/{name}.py"
+             for folder in (*FOLDERS, "metrics") for name in lookup.names(folder)}  # fmt: skip
+    for params in (PARAMS, load(ROOT / "experiments/params.yaml")):
+        runs, datasets = {run.task: key for key, run in params.runs.items()}, {}
+        for key, dataset in params.datasets.items():
+            datasets[dataset.name] = key
+        keys = {"data": datasets, "validate": datasets, "pretrain": {0: "laplace"}, "train": runs, "evaluate": runs}
+        for stage in (path.stem for path in (ROOT / "pipelines/stages").glob("[!_]*.py") if path.stem != "code"):
+            for key in keys.get(stage, {0: ""}).values():
+                known |= {line.split()[1] for line in lines_of(params, stage, key)}
+    library = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src/rankops").rglob("[!_]*.py")]
+    assert [path for path in library if path not in known and not path.startswith((*EXEMPT, *NO_STAGE))] == []
+
+
+def test_what_a_training_calls_is_behind_it(tmp_path):
+    """Every function of the library that runs in a training of label ranking, from its files to its predictions."""
+    called = set()
+    written("label_ranking", "image", tmp_path)
+
+    def heard(frame, event, _):
+        if frame.f_code.co_name != "<module>":
+            called.add(frame.f_code.co_filename)
+
+    sys.setprofile(heard)
+    try:
+        trained("label_ranking", "rlsep", "image", tmp_path)
+    finally:
+        sys.setprofile(None)
+    used = {Path(file).relative_to(ROOT).as_posix() for file in called if file.startswith(f"{ROOT}/src/")}
+    known = {
+        line.split()[1] for stage in ("train", "evaluate") for line in lines_of(PARAMS, stage, "label_ranking-rlsep")
+    }
+    assert {file for file in used - known if not file.startswith(EXEMPT)} <= {"src/rankops/models/heads/linear.py"}
+    assert {"src/rankops/losses/rlsep.py", "src/rankops/training/loop.py", "src/rankops/inputs/image.py"} <= used
 
 
 @pytest.mark.parametrize("folder", ["losses", "metrics", "sorters"])

@@ -8,6 +8,7 @@ import pytest
 from filelock import FileLock
 
 import pipelines.stages
+from pipelines.config import load
 from pipelines.running import runner
 from pipelines.running.runner import checkpoint_folder
 
@@ -96,7 +97,8 @@ def test_a_second_process_of_a_stage_does_nothing_and_ends_with_a_status_that_fl
 
 def begun(name: str = "label_ranking-rlsep", **params: float) -> Path:
     """A training's folder after an epoch."""
-    folder = checkpoint_folder("train", name, params=params, inputs=list(Path().glob("*.parquet")))
+    inputs = list(Path().glob("*.parquet"))
+    folder = checkpoint_folder(load(ROOT / "params.yaml"), "train", name, settings=params, inputs=inputs)
     (folder / "epoch-0001").mkdir(parents=True, exist_ok=True)
     return folder
 

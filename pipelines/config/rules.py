@@ -41,7 +41,7 @@ SORTER_METRICS = ("negative_l1", "exactly_ordered")  # larger is better
 LABELS, WORDS = 10, ["<padding>", "<unknown>", "a"]  # of networks that are built to see whether they can be
 OPTIMIZERS = [name for name in torch.optim.__all__ if name[0].isupper() and name != "Optimizer"]
 # Folders and files of the pipeline's own, which no dataset may be called.
-TAKEN = ("raw", "digits", "score_vectors", "params", "shared_code")
+TAKEN = ("raw", "digits", "score_vectors", "params", "code")
 
 
 def check(path: str | Path = "params.yaml") -> Settings:

@@ -4,8 +4,11 @@ import time
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from pipelines.ops.git import git
+from ruamel.yaml import YAML
+
+from pipelines.ops.git import file_at, git
 from pipelines.tracking import registry
 from pipelines.tracking.store import answering, connect
 
@@ -17,9 +20,21 @@ COMMIT = "mlflow.source.git.commit"  # MLflow's own tag
 
 
 def is_new(project: Path, folder: Path) -> bool:
-    """Whether the clone's commit differs from the project's and from those of earlier retrainings."""
-    earlier = git(project, "for-each-ref", "--format=%(tree)", *BRANCHES).split()
-    return git(folder, "rev-parse", "HEAD^{tree}") not in [git(project, "rev-parse", "HEAD^{tree}"), *earlier]
+    """Whether the clone's commit differs from the project's and from those of earlier retrainings.
+
+    What was recorded of the code that ran is nothing new: each commit of code changes it.
+    """
+    earlier = git(project, "for-each-ref", "--format=%(objectname)", *BRANCHES).split()
+    made = _made(folder, git(folder, "rev-parse", "HEAD"))
+    return made not in [_made(project, commit) for commit in [git(project, "rev-parse", "HEAD"), *earlier]]
+
+
+def _made(folder: Path, commit: str) -> tuple[str, dict[str, Any]]:
+    """Return what a commit has: its files but the lock, and the lock's stages but that of the code."""
+    listed = git(folder, "ls-tree", "-r", commit).splitlines()
+    files = "\n".join(line for line in listed if not line.endswith("\tdvc.lock"))
+    lock = YAML(typ="safe").load(file_at(folder, commit, "dvc.lock") or b"{}") or {}
+    return files, {stage: entry for stage, entry in (lock.get("stages") or {}).items() if stage != "code"}
 
 
 def share(project: Path, folder: Path, *, remote: str | None = None) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-import rankops
-from pipelines.config import load
+from pipelines.code import lines_of, refuse_other_versions
+from pipelines.config import Settings, load
 from pipelines.ops.imports import put_off, uncollected
 from rankops.io.atomic import remove_folder
 
@@ -83,6 +83,7 @@ def run(stage: str = "", *names: str) -> None:
         logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         params = load()
+        refuse_other_versions(Path("checks/code") / f"{title}.txt")
         main = _main(stage, *names)
         # accelerate reads this variable, here and in child processes.
         os.environ["ACCELERATE_DYNAMO_BACKEND"] = "INDUCTOR" if params.compute.compile else "NO"
@@ -131,24 +132,26 @@ def refuse_leftovers(known: dict[str, Iterable[str]]) -> None:
         raise ValueError(f"outputs of runs or sorters that params.yaml no longer defines; rm -r {' '.join(extra)}")
 
 
-def checkpoint_folder(stage: str, name: str, *, params: dict[str, Any], inputs: Iterable[str | Path]) -> Path:
+def checkpoint_folder(
+    params: Settings, stage: str, name: str, *, settings: dict[str, Any], inputs: Iterable[str | Path]
+) -> Path:
     """Return the folder where a training keeps its state: one of this stage, these params, this data and this code.
 
     It is outside the stage's outputs: there, a training with another learning rate would resume from the old weights.
     States of other params, data or code are set aside, the newest two of each training, and return when those do.
 
     Args:
+        params: that name the training's components, whose code is that of `pipelines.code`.
         stage: the file in pipelines/stages.
-        name: of the training; may have slashes.
-        params: every setting of the training.
+        name: of the training.
+        settings: all of the training.
         inputs: files that it reads.
     """
     import torch  # as trainings do
 
-    digest = sha256(json.dumps([params, torch.__version__], sort_keys=True).encode())
-    # All of the library: which of its files a training uses depends on what its params name.
-    code = [*Path(rankops.__file__).parent.rglob("*.py"), STAGES / f"{stage}.py"]
-    for file in sorted(map(Path, {*inputs, *code})):
+    lines = lines_of(params, stage, name)
+    digest = sha256(json.dumps([settings, torch.__version__, lines], sort_keys=True).encode())
+    for file in sorted(map(Path, {*inputs})):
         digest.update(file.read_bytes())
     folder = Path(".checkpoints") / stage / name / digest.hexdigest()[:16]
     aside = Path(".checkpoints/set_aside") / stage / name

@@ -1,7 +1,5 @@
 """Makes a sorter: trains one that has weights to imitate sorting, and writes the others down."""
 
-import hashlib
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import rankops
 from pipelines.config import Settings
 from pipelines.running.history import began, followed, keep_times
 from pipelines.running.runner import checkpoint_folder
@@ -69,15 +66,6 @@ class Imitation(Phase):
         return {"l1": ((found - ranks).abs().mean() / scores.shape[1]).item()}
 
 
-def code_of(sorter: str) -> str:
-    """Return a hash of a sorter's code and of what all sorters share: runs that name it depend on it."""
-    files = [f"sorters/{name}.py" for name in (sorter, "_base", "_laplace_sums", "_standardize")]
-    digest = hashlib.md5(usedforsecurity=False)
-    for file in [*files, "ranks.py"]:
-        digest.update((Path(rankops.__file__).parent / file).read_bytes())
-    return digest.hexdigest()
-
-
 def main(params: Settings, name: str) -> None:
     options = params.sorters[name]
     length = params.score_vectors.length
@@ -91,9 +79,10 @@ def main(params: Settings, name: str) -> None:
             tuple(part.to(device) for part in score_vectors.load(DATA, split)[:2]) for split in ("train", "val")
         )
         checkpoint = checkpoint_folder(
+            params,
             "pretrain",
             name,
-            params=options.model_dump() | {"compute": compute.model_dump()},
+            settings=options.model_dump() | {"compute": compute.model_dump()},
             inputs=[DATA / "train.parquet", DATA / "val.parquet"],
         )
         epochs = fit(
@@ -111,7 +100,6 @@ def main(params: Settings, name: str) -> None:
             pass
     with replaced_folder(f"models/sorters/{name}") as folder:
         save_model(folder, sorter)
-        (folder / "code.json").write_text(json.dumps({"code": code_of(options.name)}) + "\n")
         if checkpoint is not None:
             (folder / "history.csv").write_bytes((checkpoint / "history.csv").read_bytes())
     if checkpoint is not None:

@@ -53,9 +53,10 @@ class Job(NamedTuple):
 def main(params: Settings, name: str) -> None:
     run, folds = params.runs[name], params.folds_of(name)
     folder = checkpoint_folder(
+        params,
         "train",
         name,
-        params={
+        settings={
             "run": run.model_dump(exclude={"seeds", "grid"}),  # more seeds keep those that are there
             "training": params.training_of(name),
             "compute": params.compute.model_dump(),

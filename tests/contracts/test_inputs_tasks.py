@@ -97,32 +97,43 @@ def table(task: str, kind: str, draws: np.random.Generator) -> pa.Table:
     return pa.table(more | {kind: column} | truth).replace_schema_metadata(metadata)
 
 
+def trained(task: str, loss: str, kind: str, folder):
+    """Train a task on tables of an input, save and load the network, and predict: the task, and what it predicts."""
+    made = lookup.find("tasks", task)(TRAINING.get(task, TWO))
+    data = [made.load(folder, split, threads=1) for split in ("train", "val")]
+    model = {"name": "linear", "args": {}, "backbone": BACKBONES[kind]}
+    network = made.build(model, data[0], seed=0)
+    objective = Objective({"name": loss}, sorter=Laplace() if loss in SORTS else None)
+    epochs = list(train(made, network, *data, objective=objective, seed=0, started=True, device="cpu"))
+    assert [phase for phase, _ in epochs] == list(made.blocks())
+    for _, epoch in epochs:
+        assert np.isfinite([epoch.loss, *epoch.validation.values()]).all()
+    save_model(folder / "model", network)
+    with torch.no_grad():
+        predicted = made.predict(network, data[1])
+        assert predicted.equals(lookup.find("tasks", task)().predict(load_model(folder / "model"), data[1]))
+    return made, predicted
+
+
+def written(task: str, kind: str, folder) -> np.random.Generator:
+    """Write a table for training and one for validation, and return what draws more."""
+    draws = np.random.default_rng(0)
+    for split in ("train", "val"):
+        pq.write_table(table(task, kind, draws), folder / f"{split}.parquet")
+    return draws
+
+
 @pytest.mark.parametrize("kind", BACKBONES)
 @pytest.mark.parametrize("task", LOSSES)
 def test_an_input_and_a_task_are_trained_and_answer_raw_rows_or_say_why_not(task, kind, tmp_path):
-    draws = np.random.default_rng(0)
-    for split in ("train", "val"):
-        pq.write_table(table(task, kind, draws), tmp_path / f"{split}.parquet")
+    draws = written(task, kind, tmp_path)
     kinds = lookup.find("tasks", task).reads.inputs
     if kind not in kinds:
         with pytest.raises(ValueError, match="frames are no input"):
             lookup.find("tasks", task)().load(tmp_path, "train", threads=1)
         return
     for loss in LOSSES[task]:
-        training = TRAINING.get(task, TWO)
-        made = lookup.find("tasks", task)(training)
-        data = [made.load(tmp_path, split, threads=1) for split in ("train", "val")]
-        model = {"name": "linear", "args": {}, "backbone": BACKBONES[kind]}
-        network = made.build(model, data[0], seed=0)
-        objective = Objective({"name": loss}, sorter=Laplace() if loss in SORTS else None)
-        epochs = list(train(made, network, *data, objective=objective, seed=0, started=True, device="cpu"))
-        assert [phase for phase, _ in epochs] == list(made.blocks())
-        for _, epoch in epochs:
-            assert np.isfinite([epoch.loss, *epoch.validation.values()]).all()
-        save_model(tmp_path / "model", network)
-        with torch.no_grad():
-            predicted = made.predict(network, data[1])
-            assert predicted.equals(lookup.find("tasks", task)().predict(load_model(tmp_path / "model"), data[1]))
+        made, predicted = trained(task, loss, kind, tmp_path)
     assert predicted["name"].to_pylist() == [f"row {row}" for row in range(ROWS)]
     statistic = made.statistic(predicted)
     assert statistic.examples == ROWS // 3

@@ -1,0 +1,262 @@
+"""Which code makes what: the files behind each stage by their imports, and a digest of each that words do not change.
+
+A stage uses the files that its own imports, and those of the components that its params name: `lookup.find("losses",
+name)` stands for the losses among the words of its block. A digest is that of the syntax without comments, docstrings
+and what stands in a `raise`, so that better words train nothing.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.config import Settings
+from pipelines.config.schema import NONE
+from rankops import lookup
+
+__all__ = ["EXEMPT", "behind", "digest", "lines_of", "packages", "refuse_other_versions", "words_of"]
+
+ROOT = Path(__file__).parents[1]
+LIBRARY = lookup.__name__.partition(".")[0]
+# What changes no result, and is not followed either.
+EXEMPT = (
+    f"src/{LIBRARY}/checks.py",  # refuses arguments
+    f"src/{LIBRARY}/lookup.py",  # finds files by name
+    f"src/{LIBRARY}/io/atomic.py",  # how a file comes into its place
+    f"src/{LIBRARY}/io/addresses.py",
+    f"src/{LIBRARY}/sorters/_load.py",  # finds weights, which are dependencies themselves
+    f"src/{LIBRARY}/datasets/files/expected.py",  # the words of expectations
+    "pipelines/code.py",
+    "pipelines/config",  # the values of params are dependencies themselves
+    "pipelines/ops",
+    "pipelines/running",  # progress, messages, and where states are kept
+)
+# Packages whose versions decide on what is computed, to the second number.
+RECORDED = ("timm", "torch", "torchvision", "transformers")
+FINDERS = ("build", "find", "made", "module")  # functions that take a folder, and of a component in it the name
+FOLDERS = ("datasets", "inputs", "losses", "models", "models.backbones", "models.heads", "sorters", "tasks")
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+WHOLE = ("inputs",)  # folders whose components no params name: data decide
+
+
+class _Plain(ast.NodeTransformer):
+    """Takes from syntax what a person reads alone: docstrings, and what an error says."""
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        return ast.Raise(exc=error, cause=None)
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, DOCUMENTED) and _is_text(node.body):
+            node.body = node.body[1:]
+        return super().generic_visit(node)
+
+
+def _is_text(nodes: list[ast.stmt]) -> bool:
+    """Whether the first statement is a docstring."""
+    return bool(nodes) and isinstance(nodes[0], ast.Expr) and isinstance(getattr(nodes[0].value, "value", None), str)
+
+
+@cache
+def digest(source: bytes) -> str:
+    """Return a digest of the syntax of Python, see above."""
+    return sha256(ast.dump(_Plain().visit(ast.parse(source))).encode()).hexdigest()[:32]
+
+
+class _Used(NamedTuple):
+    """What a file uses: modules, folders in which it finds components, and names that it gives some by default."""
+
+    modules: frozenset[str]
+    folders: frozenset[str]
+    names: frozenset[str]
+
+
+@cache
+def _used_by(source: bytes) -> _Used:
+    """Return what Python uses, inside functions too, but not what it imports for type checkers alone."""
+    modules: set[str] = set()
+    folders: set[str] = set()
+    names: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(source)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules |= {f"{node.module}:{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and (found := _found_by(node)):
+            folder, name = found
+            if name is None:
+                folders.add(folder)
+            else:
+                modules.add(f"{LIBRARY}.{folder}.{name}")
+        elif isinstance(node, ast.Dict):
+            names |= {_text(value) for key, value in zip(node.keys, node.values, strict=True) if _text(key) == "name"}
+        waiting += ast.iter_child_nodes(node)
+    return _Used(frozenset(modules), frozenset(folders), frozenset(names - {""}))
+
+
+def _text(node: ast.AST | None) -> str:
+    """Return a text that stands in the code, else ""."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _found_by(call: ast.Call) -> tuple[str, str | None] | None:
+    """Return the folder, and the name where the code says it, of a call that finds a component; None of any other."""
+    function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    words = [*map(_text, call.args[:2]), "", ""]
+    return (words[0], words[1] or None) if function in FINDERS and words[0] in FOLDERS else None
+
+
+@cache
+def _exported(source: bytes) -> dict[str, str]:
+    """Return from which module a package's file takes each name that it exports."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    return {alias.asname or alias.name: f"{node.module}:{alias.name}" for node in nodes for alias in node.names}
+
+
+def _file_of(module: str, root: Path) -> Path | None:
+    """Return the file of a module of this project; of `package:name` that of the name, if it has one of its own."""
+    module, _, name = module.partition(":")
+    place = (root / "src" if module.partition(".")[0] == LIBRARY else root) / module.replace(".", "/")
+    if place.with_suffix(".py").is_file():
+        return place.with_suffix(".py")
+    package = place / "__init__.py"
+    if not name:
+        return package if package.is_file() else None
+    if (own := (place / name).with_suffix(".py")).is_file():
+        return own
+    if (place / name / "__init__.py").is_file():
+        return place / name / "__init__.py"
+    if not package.is_file():
+        return None
+    exported = _exported(package.read_bytes())
+    return _file_of(exported[name], root) if name in exported else package
+
+
+def behind(files: Iterable[Path], words: Iterable[str] = (), *, root: Path = ROOT, all_of: bool = False) -> list[Path]:
+    """Return the files of this project that some files use, themselves among them, sorted.
+
+    Args:
+        files: to begin with.
+        words: that may name components.
+        root: of the project; modules that are not below it are not followed.
+        all_of: follow what is exempt, too.
+    """
+    named, seen, waiting = set(words), set(), [*files]
+    while waiting:
+        file = waiting.pop()
+        path = file.relative_to(root).as_posix()
+        if file in seen or (path.startswith(EXEMPT) and not all_of):
+            continue
+        seen.add(file)
+        used = _used_by(file.read_bytes())
+        for module in used.modules:
+            found = _file_of(module, root) or _file_of(module, file.parents[1])  # a script's folder is a package too
+            waiting += [found] if found else []
+        for folder in used.folders:
+            known = lookup.names(folder) if folder in WHOLE else named | used.names
+            waiting += _files_of(folder, known, root)
+    return sorted(seen)
+
+
+def _files_of(folder: str, names: Iterable[str], root: Path) -> list[Path]:
+    """Return the files of the components of a folder that have such a name."""
+    known = set(lookup.names(folder)).intersection(names)
+    return [root / "src" / LIBRARY / folder.replace(".", "/") / f"{name}.py" for name in sorted(known)]
+
+
+def packages(files: Iterable[Path]) -> set[str]:
+    """Return the first names of all that files import from elsewhere."""
+    names = {
+        module.partition(":")[0].partition(".")[0] for file in files for module in _used_by(file.read_bytes()).modules
+    }
+    return names - {LIBRARY, "pipelines"}
+
+
+def words_of(value: Any) -> Iterator[str]:
+    """Yield all text in a block of params but keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from words_of(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from words_of(part)
+
+
+def _block_of(params: Settings, stage: str, key: str) -> Any:
+    """Return the params that name a stage's components."""
+    if stage in ("data", "validate"):
+        return params.datasets[key].model_dump()
+    if stage == "pretrain":
+        return params.sorters[key].model_dump()
+    if stage == "evaluate":
+        return params.runs[key].model_dump(include={"task", "model"})
+    if stage == "train":
+        run = params.runs[key]
+        # `monitor: ndcg` in the training names a metric of the task, no loss.
+        return run.model_dump(exclude={"training", "grid"})
+    if stage == "check":  # which builds all that is named
+        return params.model_dump()
+    return [run.task for run in params.runs.values()]
+
+
+def lines_of(params: Settings, stage: str, key: str = "", *, root: Path = ROOT) -> list[str]:
+    """Return a line for each file behind a stage, with its digest, and for each package that decides on results."""
+    begin = [root / f"pipelines/stages/{stage}.py"]
+    # Components that code finds which is exempt; of an unknown one `check` says what is wrong.
+    if stage in ("data", "validate"):
+        begin += _files_of("datasets", [params.datasets[key].name], root)
+    elif stage == "train" and params.runs[key].sorter in params.sorters:
+        begin += _files_of("sorters", [params.sorters[params.runs[key].sorter].name], root)
+    elif stage == "benchmark_sorters":
+        begin += _files_of("sorters", [sorter.name for sorter in params.sorters.values()], root)
+    elif stage == "publish":
+        begin.append(root / "pipelines/serving/served_model.py")  # which MLflow runs
+    files = behind(
+        begin,
+        set(words_of(_block_of(params, stage, key))) - {NONE},
+        root=root,
+        all_of=stage == "check",
+    )
+    return _lines(files, root)
+
+
+def lines_of_script(file: Path, *, root: Path = ROOT) -> list[str]:
+    """Return such lines of a script that is no stage of dvc.yaml."""
+    return _lines(behind([file], root=root), root)
+
+
+def _lines(files: list[Path], root: Path) -> list[str]:
+    lines = [f"{digest(file.read_bytes())}  {file.relative_to(root).as_posix()}" for file in files]
+    used = packages(files)
+    return lines + [f"{name} {_short(version(name))}" for name in RECORDED if name in used]
+
+
+def _short(number: str) -> str:
+    return ".".join(number.split(".")[:2])
+
+
+def refuse_other_versions(recorded: Path) -> None:
+    """Raise if a package that decides on results is here in another version than when the code was recorded.
+
+    Raises:
+        ValueError: the message says what to run.
+    """
+    for line in recorded.read_text().splitlines() if recorded.is_file() else ():
+        if match := re.fullmatch(rf"({'|'.join(RECORDED)}) ([\d.]+)", line):
+            name, known = match.groups()
+            if (here := _short(version(name))) != known:
+                raise ValueError(
+                    f"{name} is {here} here and was {known} when {recorded} was written: `dvc repro --force code` "
+                    f"records {here}, and what it made is made again; or install {known}"
+                )

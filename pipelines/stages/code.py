@@ -1,0 +1,29 @@
+"""Write which code each stage uses: checks/code/<stage>@<key>.txt, on which alone the stage depends."""
+
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from pipelines import code
+from pipelines.config import Settings
+from rankops.io.atomic import replaced_folder
+
+__all__ = ["main"]
+
+
+def main(params: Settings) -> None:
+    declared = YAML(typ="safe").load(Path("dvc.yaml"))["stages"]
+    with replaced_folder("checks/code") as folder:
+        for stage, block in declared.items():
+            if stage == "code":
+                continue
+            # `foreach: ${runs}` is a block of the params.
+            keys = getattr(params, block["foreach"].strip("${}")) if "foreach" in block else [""]
+            for key in keys:
+                name = f"{stage}@{key}" if key else stage
+                lines = code.lines_of(params, stage, key)
+                (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+        for file in sorted(Path().glob("*/dvc.yaml")):  # of experiments: their stages are scripts beside it
+            for script in sorted(file.parent.glob("[!_]*.py")):
+                lines = code.lines_of_script(script.resolve())
+                (folder / f"{file.parent.name}.{script.stem}.txt").write_text("\n".join(lines) + "\n")
