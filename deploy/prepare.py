@@ -188,7 +188,7 @@ def alerts() -> None:
                 Automation.read(name=name).delete()
             wanted.create()
             typer.echo(f"{name}: {', '.join(states)}")
-    # The server keeps to itself what the webhook answers, so it is asked here; as by the server, no redirect is followed.
+    # The server keeps to itself what the webhook answers, so it is asked here. It follows no redirect, nor does this.
     try:
         answer = requests.post(
             address, json={"text": "Alerts of RankOps come here."}, timeout=20, allow_redirects=False

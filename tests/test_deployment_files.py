@@ -234,7 +234,9 @@ def test_an_alert_is_json_whatever_a_run_says_and_a_webhook_that_refuses_it_is_n
     ((_, headers, said),) = heard
     assert headers["content-type"] == "application/json"
     # To Slack <!channel> calls everybody.
-    assert said["text"].startswith('retrain: "é" &amp; &lt;!channel&gt; (retrain/nightly): Failed\nno \\ rows\nin {{ this }}')
+    assert said["text"].startswith(
+        'retrain: "é" &amp; &lt;!channel&gt; (retrain/nightly): Failed\nno \\ rows\nin {{ this }}'
+    )
     assert "secret" not in f"{caplog.text}{block}{block.model_dump_json()}"
 
 

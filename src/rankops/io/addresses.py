@@ -13,7 +13,9 @@ BARE = re.compile(r"(?<![^\s'\"=(/])[^\s:/@'\"=(]+:[^\s/@]+@(?!sha256:)(?=[\w.-]
 # Whose @ is missing: what follows the host is no port.
 HALF_A_USER = re.compile(r"(?<=://)([^\s/:@\[\]'\"]+):(?!\d+\b)[^\s/'\")>,;]+")
 # As databases and drivers name it, in an address or alone.
-NAMED = re.compile(r"\b(\w*(?:password|passwd|pwd|token|secret|(?:access|account|api)_?key)=)(?:'[^']*'|[^\s&;,'\")>]+)", re.IGNORECASE)
+NAMED = re.compile(
+    r"\b(\w*(?:password|passwd|pwd|token|secret|(?:access|account|api)_?key)=)(?:'[^']*'|[^\s&;,'\")>]+)", re.IGNORECASE
+)
 ADDRESS = re.compile(r"(?:://|with url: )\S+")  # the latter as HTTP clients name a path alone
 OPTION = re.compile(r"([?&#;][^=&#;\s]+=|\?(?![^=&#;\s]*=))[^&#;\s'\")>,]+")
 OF_THE_WEB = re.compile(r"(?:https?://|with url: )\S+", re.IGNORECASE)
