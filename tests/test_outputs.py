@@ -304,7 +304,7 @@ def test_no_exit_of_deployment_tells_a_password(words, settings, monkeypatch):
 
 
 @pytest.mark.parametrize("status", [200, 302])
-def test_a_login_page_of_a_proxy_is_no_user_and_no_webhook(status, monkeypatch):
+def test_a_login_page_of_a_proxy_is_no_user(status, monkeypatch):
     """A POST that follows a redirect becomes a GET, which the page answers well."""
 
     def answer(asked) -> tuple[int, object]:
