@@ -20,7 +20,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelled, Completed, Failed, Scheduled
 
 from pipelines.flows import monitor as flow
-from pipelines.monitoring.drift import Comparison, compare, quantities, write
+from pipelines.monitoring.drift import Comparison, compare, quantities, report_of, write
 from pipelines.monitoring.measure import Measured, measure
 from pipelines.tracking.upload import Run, Version, publish
 from rankops.cli.rows import Roles, read
@@ -380,7 +380,13 @@ class TestFlow:
             assert flow.newest(tmp_path).stem == (latest := name if "22" in name else latest)
         (tmp_path / "2026-11-23.parquet").mkdir()
         (tmp_path / "2026-11-23.partial-1.parquet").touch()
+        (tmp_path / "2026-11-23.xyz").touch()
         assert flow.newest(tmp_path).stem == latest
+        for version in ("1.2", "1.3"):  # of pictures, each with a report of its own
+            (folder := tmp_path / f"2026-11-23-v{version}").mkdir()
+            os.utime(folder, (9, float(version)))
+            assert flow.newest(tmp_path) == folder
+            assert report_of(folder).name == f"2026-11-23-v{version}.json"
         (tmp_path / "2026-99-99.parquet").touch()
         with pytest.raises(ValueError, match="2026-99-99"):
             flow.newest(tmp_path)

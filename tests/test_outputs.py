@@ -26,16 +26,19 @@ from pydantic import TypeAdapter, ValidationError
 from pipelines.flows.retrain import Reason
 from pipelines.monitoring.drift import Comparison, Quantity, quantities
 from pipelines.monitoring.measure import Measured
+from pipelines.monitoring.shadow import Agreement, Shadow
 from pipelines.tracking.card import card
 from rankops.cli.answers import write
 from rankops.cli.predict import lines_of, run
 from rankops.datasets.table import Table
+from rankops.datasets.tables.cells import as_periods
+from rankops.datasets.tables.files import Sheet
 from rankops.inputs._feature_names import named, plain
 from rankops.io.checkpoints import save_model
 from rankops.io.images import picture
 from rankops.io.written import without_formula
 
-from conftest import ROOT, encoded, small_network, small_ranker  # isort: skip
+from conftest import ROOT, encoded, listening, small_network, small_ranker  # isort: skip
 
 IDS = {
     "timestamp": [datetime.datetime(2026, 11, 30, 12), datetime.datetime(2026, 12, 1)],
@@ -275,7 +278,10 @@ def test_markup_in_names_is_text_in_a_card(tmp_path):
     ("words", "settings"),
     [
         (["user", "worker"], {"MLFLOW_TRACKING_URI": "http://boss:s3cret@127.0.0.1:9"}),
+        (["user", "worker"], {"MLFLOW_TRACKING_URI": "boss:s3cret@127.0.0.1:9"}),
+        (["user", "worker"], {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_TRACKING_PASSWORD": "п-s3cret"}),
         (["buckets", "x"], {"AWS_ENDPOINT_URL_S3": "http://boss:s3cret@127.0.0.1:9"}),
+        (["buckets", "x"], {"AWS_ENDPOINT_URL_S3": "boss:s3cret@127.0.0.1:9"}),
     ],
 )
 def test_no_exit_of_deployment_tells_a_password(words, settings, monkeypatch):
@@ -295,3 +301,48 @@ def test_no_exit_of_deployment_tells_a_password(words, settings, monkeypatch):
     assert "s3cret" not in str(ended.value.code)
     exits = re.findall(r"sys\.exit\((.*)\)", (ROOT / "deploy/prepare.py").read_text())
     assert exits == ["without_credentials(message)"]  # the only one
+
+
+@pytest.mark.parametrize("status", [200, 302])
+def test_a_login_page_of_a_proxy_is_no_user(status, monkeypatch):
+    """A POST that follows a redirect becomes a GET, which the page answers well."""
+
+    def answer(asked) -> tuple[int, object]:
+        if status == 302 and asked.command == "POST":
+            asked.send_response_only(302)
+            asked.send_header("Location", "/login")
+            asked.end_headers()
+            return 302, {}
+        return 200, {"page": "please log in"}
+
+    with listening(answer) as (address, heard):
+        for name, value in {"MLFLOW_TRACKING_URI": address, "MLFLOW_TRACKING_USERNAME": "a",
+                            "MLFLOW_TRACKING_PASSWORD": "b", "MLFLOW_NEW_PASSWORD": "c"}.items():  # fmt: skip
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "argv", ["prepare.py", "user", "worker"])
+        with pytest.raises(SystemExit, match="does not make the user worker"):
+            runpy.run_path(str(ROOT / "deploy/prepare.py"), run_name="__main__")
+    assert len(heard) == 1
+
+
+@pytest.mark.parametrize("words", [["pool"], ["alerts"]])
+def test_alerts_are_made_on_the_server_that_is_named_and_on_no_other(words, monkeypatch):
+    """Without an address Prefect starts a server, which ends with the process."""
+    monkeypatch.setenv("RANKOPS_ALERTS_URL", "http://127.0.0.1:9/x")
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr(sys, "argv", ["prepare.py", *words])
+    with pytest.raises(SystemExit, match="PREFECT_API_URL"):
+        runpy.run_path(str(ROOT / "deploy/prepare.py"), run_name="__main__")
+
+
+@pytest.mark.parametrize("cell", ["now", "today"])
+def test_a_day_is_none_of_the_clock(cell):
+    sheet = Sheet(pd.DataFrame({"day": ["2026-11-01", cell]}), [Path("t.csv")], np.zeros(2, int), np.array([1, 2]))
+    with pytest.raises(ValueError, match=f"t.csv: row 2: day is '{cell}'"):
+        as_periods(sheet, sheet.frame["day"], "2026-10-31", "month")
+
+
+def test_a_class_of_a_challenger_changes_no_terminal():
+    told = Shadow("a", [Agreement("score \x1b]0;owned\x07\ncat", 0.0, 1.0, None, 0.0)]).verdict
+    assert told.isprintable()
+    assert "cat" in told

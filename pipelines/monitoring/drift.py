@@ -37,7 +37,7 @@ from rankops.io.written import as_json
 from rankops.seeding import generator
 from rankops.training.device import find_device
 
-__all__ = ["Comparison", "Quantity", "compare", "quantities", "write"]
+__all__ = ["Comparison", "Quantity", "compare", "quantities", "report_of", "write"]
 
 LONGEST_NAME = 100  # characters of a quantity in a verdict
 FEWEST = 50  # rows on either side: a test of fewer says nothing
@@ -280,6 +280,11 @@ def _along(embedding: np.ndarray, directions: PCA) -> dict[str, np.ndarray]:
     # How far a row is from all that training rows have in common: where those lie that resemble none of them.
     rest = np.linalg.norm(embedding - directions.inverse_transform(coordinates), axis=1)
     return {f"embedding {number}": column for number, column in enumerate(coordinates.T, 1)} | {"embedding, rest": rest}
+
+
+def report_of(fresh: Path) -> Path:
+    """Return where the comparison of a file or a folder is kept: by its name, of which a folder's has no suffix."""
+    return Path("reports/monitoring") / f"{fresh.resolve().name if fresh.is_dir() else fresh.stem}.json"
 
 
 def write(comparison: Comparison, path: str | Path) -> None:

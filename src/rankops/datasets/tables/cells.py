@@ -304,7 +304,8 @@ def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.nda
     """
     text = cells.map(lambda cell: cell.isoformat() if hasattr(cell, "isoformat") else str(cell)).astype(object)
     days = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
-    if (wrong := days.isna()).any():
+    # `now` and `today` would be another day at each reading.
+    if (wrong := days.isna() | ~text.str.match(r"\d")).any():
         position, place = first_place(sheet, cells.index, wrong)
         raise ValueError(f"{place}: {cells.name} is {_shown(cells.iloc[position])}, expected a day such as 2026-11-30")
     later = days.dt.normalize() > pd.Timestamp(first)
