@@ -182,6 +182,39 @@ def test_the_sorter_of_a_finetuned_objective_sees_the_scores_as_before():
         assert torch.allclose(learned, old - 0.1 * weight.grad, atol=1e-7)
 
 
+class Learned(torch.nn.Module):
+    """Has weights in float32, which take nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Linear(1, 1)
+
+    def rank(self, scores):
+        return Laplace()(scores) + 0 * self.weight(scores.unsqueeze(-1)).squeeze(-1)
+
+    def forward(self, scores):
+        return self.rank(scores)
+
+
+class LearnedSorter(Learned, Sorter):
+    forward = Sorter.forward
+
+    def soft_ranks(self, scores, mask):
+        return self.rank(scores)
+
+
+@pytest.mark.parametrize("name", ["kendall", "expected_reciprocal_rank"])
+def test_long_lists_are_ranked_in_the_type_that_weights_of_others_take(name):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(1, 1001, generator=generator)
+    target = torch.randint(0, 5, (1, 1001), generator=generator)
+    expected = getattr(losses, name)(scores, target)
+    assert torch.allclose(getattr(losses, name)(scores, target, sorter=LearnedSorter()), expected, atol=1e-3)
+    optimizer = {"name": "SGD", "args": {"lr": 0.1}}
+    objective = Objective({"name": name}, sorter=Learned(), sorter_optimizer=optimizer)
+    assert torch.allclose(objective(scores.requires_grad_(), target), expected, atol=1e-3)
+
+
 def test_straight_through_is_known():
     losses.spearman(SCORES, TARGET, sorter=(sorter := StraightThrough()))
     assert sorter not in _TRIED

@@ -48,7 +48,7 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None, 
             it gives where the mask is False is not looked at.
         mask: (..., d) boolean, in place of that of the groups: rank a part of each.
         differences: whether differences of neighboring ranks matter. Then long groups are ranked in float64, but by
-            functions, which need not take it.
+            others than this package's sorters, whose weights need not take it.
 
     Raises:
         TypeError: a class in place of a sorter, a sorter whose ranks are no floating-point tensor, or that takes no
@@ -71,7 +71,8 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None, 
     if isinstance(chosen, Sorter) and not given.finite:
         options["check_finite"] = False
     check_ranking(chosen, given.scores, masked=mask is not None)
-    precise = differences and isinstance(chosen, Sorter) and given.scores.shape[-1] > LONG
+    ours = type(chosen).__module__.startswith("rankops.sorters.")
+    precise = differences and ours and given.scores.shape[-1] > LONG
     result = chosen(given.scores.double() if precise else given.scores, **options)
     name = name_of(chosen)
     _check_ranks(result, given.scores, name)
