@@ -54,6 +54,9 @@ WRONG = {
     "from 0": (lambda scores: sigmoids(scores) - 1, "begin at 0"),
     "divided by d": (lambda scores: sigmoids(scores) / scores.shape[-1], "divided by the length"),
     "negative scores": (lambda scores: -3 * scores, "expected 4.5"),
+    "right of eight alone": (lambda scores: sigmoids(scores) * 8 / scores.shape[-1], "ranks of 5 scores"),
+    "ascending but of eight": (lambda scores: sigmoids(scores if scores.shape[-1] == 8 else -scores), "largest rank"),
+    "all groups at once": (lambda scores: sigmoids(scores.flatten()).view_as(scores), "ranks of 5 scores"),
 }
 
 
@@ -61,9 +64,9 @@ WRONG = {
 def test_what_ranks_otherwise_is_refused(sorter, message):
     for _ in range(2):  # what was refused is not taken the second time
         with pytest.raises(ValueError, match=message):
-            losses.spearman(SCORES, TARGET, sorter=sorter)
+            losses.spearman(SCORES.expand(3, -1), TARGET.expand(3, -1), sorter=sorter)
     with pytest.raises(ValueError, match=message):
-        losses.ndcg(SCORES, TARGET, sorter=sorter, check_finite=False)
+        losses.ndcg(SCORES.expand(3, -1), TARGET.expand(3, -1), sorter=sorter, check_finite=False)
 
 
 def test_an_objective_refuses_it_too():
@@ -110,7 +113,7 @@ def test_it_is_tried_once_and_not_kept():
     state, before = torch.get_rng_state(), len(_TRIED)
     for _ in range(3):
         losses.spearman(SCORES, TARGET, sorter=counted)
-    assert calls == [(1, 8), *[(1, 5)] * 3]
+    assert calls == [(1, 8), *[(1, 5)] * 4]
     assert torch.get_rng_state().equal(state)
     assert len(_TRIED) == before + 1
     del counted
