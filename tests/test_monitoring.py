@@ -275,6 +275,16 @@ def test_inputs_are_compared_with_training_rows_and_the_network_with_validation_
     assert direction.distance == pytest.approx(0.75)
 
 
+@pytest.mark.parametrize(("more", "drifted"), [(100, True), (0, False)])
+def test_counts_drift_where_no_number_is_frequent(more, drifted):
+    """Lists of 0 to 59 documents, of each length one, and lists of 100 to 159."""
+    price, embedding = pd.DataFrame({"price": np.ones(60)}), np.eye(60, 3, dtype=np.float32)
+    of_val, of_fresh = (pd.DataFrame({"documents": np.arange(60) + least}) for least in (0, more))
+    val, fresh = (Measured(price, answers, embedding, set()) for answers in (of_val, of_fresh))
+    result = {one.name: one for one in quantities(val, val, fresh, alpha=0.01, least_distance=0.1)}
+    assert result["documents"].drifted == drifted
+
+
 def test_photos_of_another_size_and_format_are_no_drift(scenes, project, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     photos = [
