@@ -12,7 +12,8 @@ What is there already stays as it is, but for alerts, which are made anew. So al
 import os
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -22,6 +23,7 @@ import typer
 sys.path[:0] = [str(Path(__file__).parents[1] / "src")]  # it is run by its path, in images too
 
 from rankops.io.addresses import without_credentials  # noqa: E402
+from rankops.io.written import printable  # noqa: E402
 
 # Alerts: states of runs, two of Prefect and those of pipelines/flows, and how long the next one is kept back. While a
 # long retraining is at work each new one is cancelled, every hour.
@@ -29,12 +31,13 @@ ALERTS = {
     "rankops: alerts": (("Failed", "Crashed", "NotJudged", "Drifted", "Promoted"), timedelta(0)),
     "rankops: cancelled": (("Cancelled",), timedelta(days=1)),
 }
-# As Slack, Mattermost and Teams take it. A run that never started has a name of Prefect's, which says nothing.
+# As Slack, Mattermost and Teams take it, to whom a column called <!channel> would call everybody. A run that never
+# started has a name of Prefect's, which says nothing.
 PAYLOAD = """{"text": {{ (
     flow_run.name ~ " (" ~ flow.name ~ "/" ~ deployment.name ~ "): " ~ flow_run.state.name ~ "\\n"
     ~ (flow_run.state.message or "") ~ "\\n"
     ~ (flow_run | ui_url or "")
-) | trim | tojson }}}"""
+) | trim | replace("&", "&amp;") | replace("<", "&lt;") | replace(">", "&gt;") | tojson }}}"""
 
 PATIENCE = 60  # seconds
 PORTS = f" {os.environ.get('RANKOPS_PORTS', '')}".rstrip()  # that `make deploy` was given, for other commands of make
@@ -43,7 +46,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 
 def _end(message: str) -> NoReturn:
-    """Ends with a message; addresses in it may have a password."""
+    """Ends with a message, on a line; addresses in it may have a password, and a server may have said anything."""
+    message = printable(" ".join(message.split()))
     sys.exit(without_credentials(message))
 
 
@@ -52,6 +56,20 @@ def _setting(name: str) -> str:
     if not value:
         _end(f"{name} is not set: see .env.example")
     return value
+
+
+@contextmanager
+def _prefect() -> Generator[None]:
+    """Ends with a message if the Prefect server is not named, does not answer or refuses."""
+    import httpx
+    from prefect.exceptions import PrefectException
+
+    address = _setting("PREFECT_API_URL")  # without it Prefect starts a server, which ends with this process
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL, PrefectException, RuntimeError) as error:
+        reason = type(error).__name__ if isinstance(error, httpx.InvalidURL) else error  # may have part of a password
+        _end(f"the Prefect server {address} does not do it: {reason}")
 
 
 @app.command()
@@ -70,7 +88,7 @@ def buckets(names: Annotated[list[str], typer.Argument(help="buckets to make whe
             if name not in there:
                 client.create_bucket(Bucket=name)
             typer.echo(f"bucket {name}: {'was there' if name in there else 'made'}")
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, ValueError) as error:  # the last of an address that is none
         _end(f"the S3 store {endpoint} does not do it: {error}")
 
 
@@ -82,8 +100,12 @@ def user(name: Annotated[str, typer.Argument(help="of MLflow; not an administrat
     address = _setting("MLFLOW_TRACKING_URI").rstrip("/")
     administrator = (_setting("MLFLOW_TRACKING_USERNAME"), _setting("MLFLOW_TRACKING_PASSWORD"))
     new = {"username": name, "password": _setting("MLFLOW_NEW_PASSWORD")}
-    try:
-        answer = requests.post(f"{address}/api/2.0/mlflow/users/create", json=new, auth=administrator, timeout=20)
+    try:  # by its bytes, as requests takes no other letters of a password than Latin ones
+        secrets = tuple(one.encode() for one in administrator)
+        # Followed, a POST becomes a GET, which makes nobody.
+        answer = requests.post(
+            f"{address}/api/2.0/mlflow/users/create", json=new, auth=secrets, timeout=20, allow_redirects=False
+        )
     except requests.RequestException as error:
         _end(f"MLflow at {address} does not answer: {type(error).__name__}")
     if answer.status_code == 401:
@@ -91,9 +113,17 @@ def user(name: Annotated[str, typer.Argument(help="of MLflow; not an administrat
     if not answer.ok and "RESOURCE_ALREADY_EXISTS" in answer.text:
         typer.echo(f"user {name}: was there; the password stays as it was")
         return
-    if not answer.ok:
+    if not _is_user(answer, name):
         _end(f"MLflow at {address} does not make the user {name}: {answer.status_code} {answer.text[:300]}")
     typer.echo(f"user {name}: made")
+
+
+def _is_user(answer: Any, name: str) -> bool:
+    """Whether MLflow answered that it has made a user: a page of a proxy, which wants a login, is an answer too."""
+    try:
+        return bool(answer.ok and answer.json()["user"]["username"] == name)
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 @app.command()
@@ -102,7 +132,7 @@ def pool() -> None:
     from prefect import get_client
 
     ready: list[str] = []
-    with get_client(sync_client=True) as client:
+    with _prefect(), get_client(sync_client=True) as client:
         for look in range(PATIENCE):
             if ready := [one.name for one in client.read_work_pools() if one.status == "READY"]:
                 break
@@ -139,30 +169,33 @@ def alerts() -> None:
     from prefect.events.schemas.events import ResourceSpecification
 
     address = _setting("RANKOPS_ALERTS_URL")
-    block = webhook(address).save("rankops-alerts", overwrite=True)
-    tag = {"prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.rankops"}
-    for name, (states, within) in ALERTS.items():
-        wanted = Automation(
-            name=name,
-            trigger=EventTrigger(
-                posture=Posture.Reactive,
-                threshold=1,
-                within=within,
-                expect={f"prefect.flow-run.{state}" for state in states},
-                match_related=ResourceSpecification(tag),
-            ),
-            actions=[CallWebhook(block_document_id=block, payload=PAYLOAD)],
-        )
-        with suppress(ValueError):  # there is none yet
-            Automation.read(name=name).delete()
-        wanted.create()
-        typer.echo(f"{name}: {', '.join(states)}")
-    # The server keeps to itself what the webhook answers, so it is asked here.
+    with _prefect():
+        block = webhook(address).save("rankops-alerts", overwrite=True)
+        tag = {"prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.rankops"}
+        for name, (states, within) in ALERTS.items():
+            wanted = Automation(
+                name=name,
+                trigger=EventTrigger(
+                    posture=Posture.Reactive,
+                    threshold=1,
+                    within=within,
+                    expect={f"prefect.flow-run.{state}" for state in states},
+                    match_related=ResourceSpecification(tag),
+                ),
+                actions=[CallWebhook(block_document_id=block, payload=PAYLOAD)],
+            )
+            with suppress(ValueError):  # there is none yet
+                Automation.read(name=name).delete()
+            wanted.create()
+            typer.echo(f"{name}: {', '.join(states)}")
+    # The server keeps to itself what the webhook answers, so it is asked here. It follows no redirect, nor does this.
     try:
-        answer = requests.post(address, json={"text": "Alerts of RankOps come here."}, timeout=20)
+        answer = requests.post(
+            address, json={"text": "Alerts of RankOps come here."}, timeout=20, allow_redirects=False
+        )
     except (requests.RequestException, ValueError) as error:
         _end(f"alerts are made, but the webhook of RANKOPS_ALERTS_URL does not answer here: {type(error).__name__}")
-    if not answer.ok:
+    if not answer.ok or answer.is_redirect:
         _end(
             f"alerts are made, but the webhook of RANKOPS_ALERTS_URL answers {answer.status_code}: correct the address"
         )

@@ -1,6 +1,9 @@
 #!/bin/sh
 # Write a user's unit of systemd that runs `make up` in this checkout, with the variables that are given. `make service`.
 set -eu
+# A unit's file has a line for each setting: what would begin another one, or join two, is no part of it.
+case "$PWD$*" in *[[:cntrl:]]*) echo "a line break or another control character in the folder or a variable" >&2; exit 1 ;; esac
+case $PWD in *\\ | *[[:space:]]) echo "$PWD: a folder of a unit cannot end so: rename it" >&2; exit 1 ;; esac
 folder="${XDG_CONFIG_HOME:-$HOME/.config}/systemd/user"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

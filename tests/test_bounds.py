@@ -287,6 +287,11 @@ class TestTables:
         with pytest.raises(ValueError, match=r"a\.svm: row 2001 has the index 1000000"):
             read_sheet([file], lambda names: names, kind=None, encoding="utf-8", head=None)
 
+    def test_a_small_file_takes_no_gigabytes(self, tmp_path):
+        (tmp_path / "a.svm").write_text("1 qid:1 1000000:1\n" * 60)
+        with pytest.raises(ValueError, match=r"a\.svm: row 1 has the index 1000000; expected .* 16,777,216 numbers"):
+            read_sheet([tmp_path / "a.svm"], lambda names: names, kind=None, encoding="utf-8", head=None)
+
     def test_a_header_that_claims_gigabytes_takes_none(self, tmp_path):
         file, claimed = tmp_path / "a.npz", {"descr": "<f8", "fortran_order": False, "shape": (2**30,)}
         with ZipFile(file, "w") as archive, archive.open("y.npy", "w") as array:

@@ -400,6 +400,16 @@ class TestDoctor:
         ("HTTPS://u:pw@host/a", "HTTPS://host/a"),
         ("http://u:pw and http://u:p4/x", "http://u:*** and http://u:***/x"),
         ("http://host:80/a, http://host:80: refused, http://[::1]:80", None),
+        ("postgresql://u:my pw@db/a and http://u:p s@[::1]:80", "postgresql://db/a and http://[::1]:80"),
+        (
+            "'u:pw@host:5000' http:/u:pw@host/a http//u:pw@host:1 u:p4@host/a",
+            "'host:5000' http:/host/a http//host:1 host/a",
+        ),
+        ("http://host:80, from me@work: dvc.yaml:train@a: models:/a@b/c python:3@sha256:1f mailto:me@work.org", None),
+        (
+            "AWS_SECRET_ACCESS_KEY=pw AccountKey=pw; pwd=pw key=a",
+            "AWS_SECRET_ACCESS_KEY=*** AccountKey=***; pwd=*** key=a",
+        ),
         ("mssql://host/a;password=pw", "mssql://host/a;password=***"),
         ("HTTPS://host/a?pw http://host/a?pw&v=1", "HTTPS://host/a?*** http://host/a?***&v=***"),
         ("http://host/a#kXv93jD0sKqP28fhA71z http://host/a#the-part", "http://host/a#*** http://host/a#the-part"),

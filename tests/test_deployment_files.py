@@ -223,7 +223,7 @@ def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_hear
 
 def test_an_alert_is_json_whatever_a_run_says_and_a_webhook_that_refuses_it_is_named_in_no_log(caplog):
     prepare = runpy.run_path(str(ROOT / "deploy/prepare.py"))
-    run = FlowRun(flow_id=uuid4(), name='retrain: "<é>"', state=Failed(message="no \\ rows\nin {{ this }}"))
+    run = FlowRun(flow_id=uuid4(), name='retrain: "é" & <!channel>', state=Failed(message="no \\ rows\nin {{ this }}"))
     register_user_template_filters(all_filters)  # as the server does
     named = {"flow": {"name": "retrain"}, "deployment": {"name": "nightly"}}  # which the server looks up
     assert set(matching_types_in_templates([prepare["PAYLOAD"]], types={*named})) == {*named}
@@ -233,7 +233,10 @@ def test_an_alert_is_json_whatever_a_run_says_and_a_webhook_that_refuses_it_is_n
         assert asyncio.run(block.call(payload)).status_code == 404
     ((_, headers, said),) = heard
     assert headers["content-type"] == "application/json"
-    assert said["text"].startswith('retrain: "<é>" (retrain/nightly): Failed\nno \\ rows\nin {{ this }}')
+    # To Slack <!channel> calls everybody.
+    assert said["text"].startswith(
+        'retrain: "é" &amp; &lt;!channel&gt; (retrain/nightly): Failed\nno \\ rows\nin {{ this }}'
+    )
     assert "secret" not in f"{caplog.text}{block}{block.model_dump_json()}"
 
 
@@ -264,3 +267,27 @@ def test_a_unit_gives_make_the_words_that_were_typed(tmp_path):
     [line] = re.findall(r"^ExecStart=(.*)$", unit, re.M)
     assert not re.search(r"[%$]", line.replace("%%", "").replace("$$", ""))
     assert shlex.split(line.replace("%%", "%").replace("$$", "$"))[1:] == ["up", *words]
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [("a\nEnvironment=B=c", []), ("a\\", []), ("a ", []), ("a", ["POOL=gpu\nExecStartPre=/bin/true"])],
+)
+def test_what_would_be_another_line_of_a_unit_is_refused_and_nothing_is_written(folder, words, tmp_path):
+    (at := tmp_path / folder).mkdir()
+    ended = subprocess.run(
+        ["sh", ROOT / "deploy/service.sh", *words], cwd=at, env=os.environ | {"XDG_CONFIG_HOME": str(tmp_path / "to")}
+    )
+    assert ended.returncode == 1
+    assert not (tmp_path / "to").exists()
+
+
+def test_an_address_with_spaces_is_one_word_to_what_make_starts(tmp_path):
+    """It was several: make ran `b`, or said that there is none."""
+    (tmp_path / "prefect").write_text('#!/bin/sh\necho "found $MLFLOW_TRACKING_URI and $PREFECT_API_URL"\nexit 1\n')
+    (tmp_path / "prefect").chmod(0o755)
+    ended = subprocess.run(
+        ["make", "-o", ".venv/.installed", f"BIN={tmp_path}", "deploy"], cwd=ROOT, capture_output=True, text=True,
+        env=os.environ | {"MLFLOW_TRACKING_URI": "sqlite:////a b/c.db", "PREFECT_API_URL": "http://u:p w@127.0.0.1:9"},
+    )  # fmt: skip
+    assert "found sqlite:////a b/c.db and http://u:p w@127.0.0.1:9" in ended.stdout

@@ -76,6 +76,15 @@ class TestCommands:
             self.run("import sys; print(*range(20), sep='\\n', flush=True); sys.exit('no rows')", tmp_path)
         assert "\n7\n" not in str(failure.value)
 
+    def test_no_output_tells_a_password_or_changes_a_terminal(self, tmp_path):
+        code = r"import sys; print('to http://u:s3cret@host/a \x1b]0;owned\x07'); sys.stdout.flush(); sys.exit("
+        assert self.run(f"{code})", tmp_path).startswith("to http://host/a ")
+        with pytest.raises(CommandFailed) as failure:
+            self.run(f"{code}1)", tmp_path)
+        shown = str(failure.value).partition(" ended with ")[2]
+        assert "owned" in shown
+        assert not re.search("s3cret|\x1b", shown)
+
     @pytest.mark.parametrize(
         ("ending", "kind"),
         [

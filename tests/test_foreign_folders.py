@@ -292,9 +292,17 @@ TOKENIZERS = {
     "a pattern that ends nowhere": {
         "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}
     },
+    "a text that doubles": {"normalizer": {"type": "Sequence", "normalizers": [
+        {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}]}},
+    "a text that doubles between its letters": {"normalizer": {"type": "Sequence", "normalizers": [
+        {"type": "Replace", "pattern": {"Regex": ""}, "content": "a"}] * 20}},
+    "a text that doubles by its bytes": {"normalizer": {"type": "Sequence", "normalizers": [
+        {"type": "ByteLevel"}] * 20}},
+    "a text many times": {"post_processor": {"type": "TemplateProcessing", "pair": [], "special_tokens": {},
+                                             "single": [{"Sequence": {"id": "A", "type_id": 0}}] * 1000}},
     "no model": {"model": None},
     "code": {"pre_tokenizer": {"type": "Custom", "module": "os"}},
-}
+}  # fmt: skip
 ONES = {
     "a pattern without end": {
         "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
@@ -312,6 +320,21 @@ ONES = {
 
 
 class TestTokenizers:
+    def test_brackets_without_end_are_no_file_of_an_encoder(self, tmp_path):
+        for name in ("config", "tokenizer"):
+            (tmp_path / f"{name}.json").write_text("[" * 100_000)
+        with pytest.raises(ValueError, match=r"config\.json: not JSON"):
+            with_files({"backbone": {"name": "transformer", "args": {}}}, tmp_path)
+
+    def test_steps_of_published_tokenizers_are_taken(self):
+        steps = [{"type": "Replace", "pattern": {"String": "``"}, "content": '"'}, {"type": "NFKD"},
+                 {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}, {"type": "Lowercase"},
+                 {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}, {"type": "StripAccents"},
+                 {"type": "Prepend", "prepend": "\u2581"}]  # fmt: skip
+        changed = TOKENIZER | {"normalizer": {"type": "Sequence", "normalizers": steps}}
+        backbone = made("models.backbones", {"name": "transformer", "files": {"config": BERT, "tokenizer": changed}})
+        assert backbone.tokenize(["a ``b``"]).shape[0] == 1
+
     @pytest.mark.parametrize("change", TOKENIZERS.values(), ids=TOKENIZERS)
     def test_an_odd_tokenizer_is_refused(self, change, stranger):
         files = {"config": BERT, "tokenizer": TOKENIZER | change}

@@ -589,6 +589,17 @@ def test_list_mle_of_long_lists_is_finite_and_lambdarank_has_a_gradient_where_al
         assert torch.isfinite(torch.autograd.grad(value, scores)[0]).all()
 
 
+@pytest.mark.parametrize("name", ["ndcg", "mse"])
+def test_only_proportions_of_what_groups_count_matter_in_any_type(name):
+    scores, target = torch.tensor([[0.1, 0.5], [0.9, 0.2], [0.3, 0.4]]), torch.tensor([[0.0, 1.0]]).expand(3, -1)
+    counts = torch.tensor([1.0, 2.0, 1.0])
+    expected = getattr(losses, name)(scores, target, reduction=counts)
+    several = [counts * 1.6e38, counts.double() * 1e300, counts.double() * 1e-300]
+    several += [counts.to(kind) for kind in (torch.uint8, torch.uint16, torch.uint64)]
+    for one in several:
+        assert torch.allclose(getattr(losses, name)(scores, target, reduction=one), expected)
+
+
 @pytest.mark.parametrize("name", ["mse", "l1", "listnet"])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_what_has_no_weight_does_not_count_however_large_its_error(name, reduction):

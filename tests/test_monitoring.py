@@ -20,7 +20,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelled, Completed, Failed, Scheduled
 
 from pipelines.flows import monitor as flow
-from pipelines.monitoring.drift import Comparison, compare, quantities, write
+from pipelines.monitoring.drift import Comparison, compare, quantities, report_of, write
 from pipelines.monitoring.measure import Measured, measure
 from pipelines.tracking.upload import Run, Version, publish
 from rankops.cli.rows import Roles, read
@@ -275,6 +275,16 @@ def test_inputs_are_compared_with_training_rows_and_the_network_with_validation_
     assert direction.distance == pytest.approx(0.75)
 
 
+@pytest.mark.parametrize(("more", "drifted"), [(100, True), (0, False)])
+def test_counts_drift_where_no_number_is_frequent(more, drifted):
+    """Lists of 0 to 59 documents, of each length one, and lists of 100 to 159."""
+    price, embedding = pd.DataFrame({"price": np.ones(60)}), np.eye(60, 3, dtype=np.float32)
+    of_val, of_fresh = (pd.DataFrame({"documents": np.arange(60) + least}) for least in (0, more))
+    val, fresh = (Measured(price, answers, embedding, set()) for answers in (of_val, of_fresh))
+    result = {one.name: one for one in quantities(val, val, fresh, alpha=0.01, least_distance=0.1)}
+    assert result["documents"].drifted == drifted
+
+
 def test_photos_of_another_size_and_format_are_no_drift(scenes, project, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     photos = [
@@ -380,7 +390,13 @@ class TestFlow:
             assert flow.newest(tmp_path).stem == (latest := name if "22" in name else latest)
         (tmp_path / "2026-11-23.parquet").mkdir()
         (tmp_path / "2026-11-23.partial-1.parquet").touch()
+        (tmp_path / "2026-11-23.xyz").touch()
         assert flow.newest(tmp_path).stem == latest
+        for version in ("1.2", "1.3"):  # of pictures, each with a report of its own
+            (folder := tmp_path / f"2026-11-23-v{version}").mkdir()
+            os.utime(folder, (9, float(version)))
+            assert flow.newest(tmp_path) == folder
+            assert report_of(folder).name == f"2026-11-23-v{version}.json"
         (tmp_path / "2026-99-99.parquet").touch()
         with pytest.raises(ValueError, match="2026-99-99"):
             flow.newest(tmp_path)

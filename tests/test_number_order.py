@@ -1,12 +1,16 @@
 """Numbers of a person's own table keep their order, from the file to the metric and to an answer."""
 
+import csv
+import datetime
 import json
 import re
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -17,6 +21,7 @@ from pipelines.serving import server
 from pipelines.serving.served_model import Model
 from rankops import lookup
 from rankops.bootstrap import evaluate
+from rankops.cli.answers import write
 from rankops.cli.rows import Roles, read
 from rankops.datasets.public.reading import Reading
 from rankops.datasets.table import Table
@@ -125,6 +130,83 @@ def test_labels_of_svmlight_that_float64_makes_equal_are_refused(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join(f"{2**60 + one} qid:1 1:{one}" for one in range(9)))
     with pytest.raises(ValueError, match=f"row 2: label is {2**60 + 1} here and {2**60} in row 1"):
         Table(file="a.txt", format="svmlight", features="all", target="label").check(tmp_path)
+
+
+def test_features_of_svmlight_that_float64_makes_equal_are_refused(tmp_path):
+    options: dict = {"file": "a.txt", "features": "all", "relevance": "label", "group": "qid"}
+    for step in (1, 4096):
+        lines = [f"{one % 3} qid:{one // 3} 2:{2**60 + step * one} # 1:7" for one in range(9)]
+        (tmp_path / "a.txt").write_text("\n".join(lines))
+        if step == 1:
+            with pytest.raises(ValueError, match=rf"row 2: all\[2\] is {2**60 + 1} here and {2**60} in row 1"):
+                Table(**options).check(tmp_path)
+        else:
+            Table(**options).check(tmp_path)
+
+
+SMALL_STEPS = [Decimal(12_345_678) + Decimal(one).scaleb(-18) for one in range(10)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("role", ["target", "train_target", "weight", "relevance", "features"])
+def test_decimals_that_float64_makes_equal_are_refused_by_two_rows(tmp_path, role, kind):
+    for numbers in (SMALL_STEPS, [*map(Decimal, range(1, 11))]):
+        columns = {"x": range(10), "t": range(10), "g": ["1"] * 10, "y": pa.array(numbers, pa.decimal128(38, 18))}
+        if kind == "csv":
+            pd.DataFrame(columns | {"y": [str(one) for one in numbers]}).to_csv(tmp_path / "a.csv", index=False)
+        else:
+            pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+        table = Table(file=f"a.{kind}", **ROLES[role])
+        if numbers is SMALL_STEPS:
+            with pytest.raises(ValueError, match=r"row 2: y is 12345678\.0+1 here and 12345678\.0+ in row 1"):
+                table.check(tmp_path)
+        else:
+            table.check(tmp_path)
+
+
+def test_a_number_too_small_for_float64_is_not_0(tmp_path):
+    for small in ("1e-400", "1e-99999999999999999999"):
+        (tmp_path / "a.csv").write_text(f"x,y\n1,0\n2,{small}\n3,1\n")
+        with pytest.raises(ValueError, match=f"row 2: y is {small} here and 0 in row 1"):
+            Table(file="a.csv", features=["x"], target="y").check(tmp_path)
+
+
+def test_one_number_in_several_writings_is_one(tmp_path):
+    cells = ["1", "1.0", "+1", "1e0", "10e-1", "01", "1.", "+1e 0"]
+    pd.DataFrame({"x": range(8), "y": cells}).to_csv(tmp_path / "a.csv", index=False)
+    Table(file="a.csv", features=["x"], target="y").check(tmp_path)
+
+
+def test_numbers_of_json_with_a_point_that_float64_makes_equal_are_refused(tmp_path):
+    lines = [f'{{"x": "\\ud83d{one}", "y": {2**60 + one}.0}}' for one in range(9)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=f"row 2: y is {2**60 + 1}.0 here and .* in row 1"):
+        Table(file="a.jsonl", text="x", target="y").check(tmp_path)
+
+
+TIMES = [[datetime.datetime(2026, 1, 1, 0, one), datetime.datetime(2026, 1, 2)] for one in range(9)]
+LISTS = {
+    "seconds": pa.array(TIMES, pa.list_(pa.timestamp("s"))),
+    "nanoseconds": pa.array(TIMES, pa.list_(pa.timestamp("ns"))),
+    "durations": pa.array([[one - TIMES[0][0] for one in row] for row in TIMES]),
+}
+
+
+@pytest.mark.parametrize("kind", [*LISTS, "npz"])
+def test_times_in_vectors_are_no_numbers(tmp_path, kind):
+    if kind == "npz":
+        np.savez(tmp_path / "a.npz", v=np.array(TIMES, "M8[ns]"), y=np.arange(9))
+    else:
+        pq.write_table(pa.table({"v": LISTS[kind], "y": range(9)}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"v is .*expected (a list of|real) numbers"):
+        Table(file="a.npz" if kind == "npz" else "a.parquet", features="v", target="y").check(tmp_path)
+
+
+def test_scores_that_differ_in_float32_differ_in_a_csv(tmp_path):
+    scores = np.float32(0.1) + np.arange(20, dtype=np.float32) * np.float32(2**-27)
+    write(tmp_path / "o.csv", [[{"id": row, "score": score} for row, score in enumerate(scores.tolist())]])
+    found = [float(row["score"]) for row in csv.DictReader((tmp_path / "o.csv").open(newline=""))]
+    assert np.float32(found).tolist() == scores.tolist()
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "npz"])

@@ -26,16 +26,21 @@ from pydantic import TypeAdapter, ValidationError
 from pipelines.flows.retrain import Reason
 from pipelines.monitoring.drift import Comparison, Quantity, quantities
 from pipelines.monitoring.measure import Measured
+from pipelines.monitoring.shadow import Agreement, Shadow
 from pipelines.tracking.card import card
 from rankops.cli.answers import write
 from rankops.cli.predict import lines_of, run
+from rankops.cli.rows import read as read_rows
+from rankops.datasets.public.reading import Reading
 from rankops.datasets.table import Table
-from rankops.inputs._feature_names import named, plain
+from rankops.datasets.tables.cells import as_periods
+from rankops.datasets.tables.files import Sheet
+from rankops.inputs._feature_names import named, numbers_of, plain
 from rankops.io.checkpoints import save_model
 from rankops.io.images import picture
 from rankops.io.written import without_formula
 
-from conftest import ROOT, encoded, small_network, small_ranker  # isort: skip
+from conftest import ROOT, encoded, listening, small_network, small_ranker  # isort: skip
 
 IDS = {
     "timestamp": [datetime.datetime(2026, 11, 30, 12), datetime.datetime(2026, 12, 1)],
@@ -44,6 +49,16 @@ IDS = {
     "bytes": [b"ab", b"\xff\x00"],
     "nan": [0.5, math.nan],
     "large": [123456789.0, 123456790.0],
+    "nanoseconds": [pd.Timestamp(1), pd.Timestamp(2)],
+    "nanoseconds of a zone": [pd.Timestamp(1, tz="Europe/Berlin"), pd.Timestamp(2, tz="Europe/Berlin")],
+    "durations": [pd.Timedelta(1), pd.Timedelta(2)],
+    "unsigned": [2**64 - 1, 2**64 - 2],
+}
+KINDS = {
+    "nanoseconds": pa.timestamp("ns"),
+    "nanoseconds of a zone": pa.timestamp("ns", "Europe/Berlin"),
+    "durations": pa.duration("ns"),
+    "unsigned": pa.uint64(),
 }
 
 
@@ -61,7 +76,9 @@ def count_of(model: Path) -> int:
 @pytest.mark.parametrize("kind", IDS)
 def test_ids_of_any_type_come_back_in_every_format(model, tmp_path, capsys, kind):
     features = [[0.5] * count_of(model)] * 2
-    pq.write_table(pa.table({"id": IDS[kind], "features": features}), tmp_path / "rows.parquet")
+    pq.write_table(
+        pa.table({"id": pa.array(IDS[kind], KINDS.get(kind)), "features": features}), tmp_path / "rows.parquet"
+    )
     run(model, [tmp_path / "rows.parquet"], as_json=True)
     printed = [json.loads(line, parse_constant=pytest.fail)["id"] for line in capsys.readouterr().out.splitlines()]
     files = [tmp_path / f"out.{suffix}" for suffix in ("csv", "jsonl", "parquet")]
@@ -69,8 +86,8 @@ def test_ids_of_any_type_come_back_in_every_format(model, tmp_path, capsys, kind
         run(model, [tmp_path / "rows.parquet"], out=out)
     assert [json.loads(line)["id"] for line in files[1].read_text().splitlines()] == printed
     assert len(set(printed)) == 2
-    expected = {"timestamp": "2026-11-30 12:00:00", "date": "2026-11-30", "decimal": "7.00", "bytes": "ab"}
-    assert printed[0] == expected.get(kind, IDS[kind][0])
+    expected = {"decimal": "7.00", "bytes": "ab", "nan": 0.5, "large": 123456789.0, "unsigned": 2**64 - 1}
+    assert printed[0] == expected.get(kind, str(IDS[kind][0]))
     assert [row["id"] for row in csv.DictReader(files[0].open())] == [
         str(int(own)) if kind == "large" else str(own) for own in printed
     ]
@@ -78,18 +95,65 @@ def test_ids_of_any_type_come_back_in_every_format(model, tmp_path, capsys, kind
         assert pq.read_table(files[2])["id"].to_pylist() == IDS[kind]
 
 
-@pytest.mark.parametrize("ids", [[1, "x2"], [None, "a"], [uuid.UUID(int=1), 7]])
+@pytest.mark.parametrize("ids", [[1, "x2"], [None, "a"], [uuid.UUID(int=1), 7], [2**63, -1], [2**70, 1]])
 def test_ids_of_several_kinds_are_text_in_parquet(tmp_path, ids):
     write(tmp_path / "o.parquet", [[{"id": own, "score": 0.5} for own in ids]])
     found = pq.read_table(tmp_path / "o.parquet")["id"].to_pylist()
     assert found == [None if own is None else str(own) for own in ids]
 
 
-def test_ids_whose_kind_changes_late_are_refused_by_name_and_no_file_is_left(tmp_path):
+@pytest.mark.parametrize("late", ["x", 2.5, 2**63, True, datetime.date(2026, 1, 1)])
+def test_ids_whose_kind_changes_late_are_refused_by_name_and_no_file_is_left(tmp_path, late):
     answers = [[{"id": number, "score": 0.5}] for number in range(8192)]
     with pytest.raises(ValueError, match="column id began as int64.*write .jsonl"):
-        write(tmp_path / "o.parquet", [*answers, [{"id": "x", "score": 0.5}]])
+        write(tmp_path / "o.parquet", [*answers, [{"id": late, "score": 0.5}]])
     assert not list(tmp_path.iterdir())
+
+
+def test_ids_of_decimals_grow(tmp_path):
+    ids = [decimal.Decimal(one) / 100 for one in (*range(100, 8292), 10**15)]
+    write(tmp_path / "o.parquet", [[{"id": own, "score": 0.5}] for own in ids])
+    assert pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == ids
+
+
+def test_days_that_python_has_not_are_an_error_of_the_file(model, tmp_path):
+    columns = {"id": pa.array([10**7], pa.date32()), "features": [[0.5] * count_of(model)]}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    with pytest.raises(ValueError, match=r"rows\.parquet: .*out of range"):
+        run(model, [tmp_path / "rows.parquet"])
+
+
+BYTES = {
+    "bytes": (pa.binary(), [b"ab", b"cd", "é".encode()]),
+    "many bytes": (pa.large_binary(), [b"ab", b"cd", "é".encode()]),
+    "bytes of one length": (pa.binary(2), [b"ab", b"cd", "é".encode()]),
+    "UUIDs": (pa.uuid(), [uuid.UUID(int=one).bytes for one in range(3)]),
+}
+
+
+@pytest.mark.parametrize("kind", BYTES)
+def test_bytes_are_text_in_training_and_prediction(tmp_path, kind):
+    """Some programs write text so; what holds pictures is the column that is named for them."""
+    arrow, cells = BYTES[kind]
+    names = [str(uuid.UUID(bytes=one)) if kind == "UUIDs" else one.decode() for one in cells]
+    column = pa.array(cells * 20, arrow if kind != "UUIDs" else pa.binary(16))
+    column = pa.ExtensionArray.from_storage(arrow, column) if kind == "UUIDs" else column
+    splits = [*(["train"] * 30), *(["val"] * 10), *(["test"] * 10), *(["gate"] * 10)]
+    rows = pa.table({"c": column, "x": [0.5] * 60, "y": range(60), "split": splits})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    options: dict = {"file": "a.parquet", "target": "y", "split": "split"}
+    table = Table(**options, features=["x"], categories="c")
+    assert table.fit(tmp_path, seed=1)["features"] == ["x", *(f"c={name}" for name in sorted(names))]
+    features = ["x", *(f"c={name}" for name in names)]
+    recipe = {"task": "score_ranking", "input": {"kind": "features", "count": 4, "names": features}}
+    for place, row in enumerate(read_rows([tmp_path / "a.parquet"], recipe)):
+        expected = [0.5, *(float(place % 3 == one) for one in range(3))]
+        assert numbers_of(row.asked()["features"], features) == expected
+    table = Table(**options, text="c")
+    stored = next(table.tables(tmp_path, "train", Reading(None, 1, 1, table.fit(tmp_path, seed=1), [])))
+    assert stored["text"].to_pylist()[:3] == names
+    recipe = {"task": "score_ranking", "input": {"kind": "text", "columns": ["c"]}}
+    assert [row.asked()["text"] for row in read_rows([tmp_path / "a.parquet"], recipe)][:3] == names
 
 
 @pytest.mark.parametrize(
@@ -275,7 +339,10 @@ def test_markup_in_names_is_text_in_a_card(tmp_path):
     ("words", "settings"),
     [
         (["user", "worker"], {"MLFLOW_TRACKING_URI": "http://boss:s3cret@127.0.0.1:9"}),
+        (["user", "worker"], {"MLFLOW_TRACKING_URI": "boss:s3cret@127.0.0.1:9"}),
+        (["user", "worker"], {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_TRACKING_PASSWORD": "п-s3cret"}),
         (["buckets", "x"], {"AWS_ENDPOINT_URL_S3": "http://boss:s3cret@127.0.0.1:9"}),
+        (["buckets", "x"], {"AWS_ENDPOINT_URL_S3": "boss:s3cret@127.0.0.1:9"}),
     ],
 )
 def test_no_exit_of_deployment_tells_a_password(words, settings, monkeypatch):
@@ -295,3 +362,48 @@ def test_no_exit_of_deployment_tells_a_password(words, settings, monkeypatch):
     assert "s3cret" not in str(ended.value.code)
     exits = re.findall(r"sys\.exit\((.*)\)", (ROOT / "deploy/prepare.py").read_text())
     assert exits == ["without_credentials(message)"]  # the only one
+
+
+@pytest.mark.parametrize("status", [200, 302])
+def test_a_login_page_of_a_proxy_is_no_user(status, monkeypatch):
+    """A POST that follows a redirect becomes a GET, which the page answers well."""
+
+    def answer(asked) -> tuple[int, object]:
+        if status == 302 and asked.command == "POST":
+            asked.send_response_only(302)
+            asked.send_header("Location", "/login")
+            asked.end_headers()
+            return 302, {}
+        return 200, {"page": "please log in"}
+
+    with listening(answer) as (address, heard):
+        for name, value in {"MLFLOW_TRACKING_URI": address, "MLFLOW_TRACKING_USERNAME": "a",
+                            "MLFLOW_TRACKING_PASSWORD": "b", "MLFLOW_NEW_PASSWORD": "c"}.items():  # fmt: skip
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "argv", ["prepare.py", "user", "worker"])
+        with pytest.raises(SystemExit, match="does not make the user worker"):
+            runpy.run_path(str(ROOT / "deploy/prepare.py"), run_name="__main__")
+    assert len(heard) == 1
+
+
+@pytest.mark.parametrize("words", [["pool"], ["alerts"]])
+def test_alerts_are_made_on_the_server_that_is_named_and_on_no_other(words, monkeypatch):
+    """Without an address Prefect starts a server, which ends with the process."""
+    monkeypatch.setenv("RANKOPS_ALERTS_URL", "http://127.0.0.1:9/x")
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr(sys, "argv", ["prepare.py", *words])
+    with pytest.raises(SystemExit, match="PREFECT_API_URL"):
+        runpy.run_path(str(ROOT / "deploy/prepare.py"), run_name="__main__")
+
+
+@pytest.mark.parametrize("cell", ["now", "today"])
+def test_a_day_is_none_of_the_clock(cell):
+    sheet = Sheet(pd.DataFrame({"day": ["2026-11-01", cell]}), [Path("t.csv")], np.zeros(2, int), np.array([1, 2]))
+    with pytest.raises(ValueError, match=f"t.csv: row 2: day is '{cell}'"):
+        as_periods(sheet, sheet.frame["day"], "2026-10-31", "month")
+
+
+def test_a_class_of_a_challenger_changes_no_terminal():
+    told = Shadow("a", [Agreement("score \x1b]0;owned\x07\ncat", 0.0, 1.0, None, 0.0)]).verdict
+    assert told.isprintable()
+    assert "cat" in told

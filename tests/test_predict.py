@@ -353,3 +353,17 @@ def test_half_an_emoji_and_a_number_too_large_end_no_run(here, capsys):
         json.loads(line) for line in told(model, "rows.jsonl", "--json", "--skip-broken", code=3, capsys=capsys)
     )
     assert ("price is 1000000" in first["error"], "score" in second) == (True, True)
+
+
+@pytest.mark.parametrize("query", [None, "", float("nan"), [1], {"a": 1}])
+def test_what_names_no_query_is_told_with_its_row(here, query, capsys):
+    model = trained(here / "model", "query_ranking", "features")
+    rows = [{"age": 1, "price": 2, "q": own} for own in ("a", "a", query, query)]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(SystemExit, match=r"rows\.jsonl: row 3: q is .*, expected the name of a query"):
+        main([str(model), "rows.jsonl", "--query", "q"])
+
+
+def test_a_letter_that_is_the_number_0_is_one():
+    names = ["code[1/1]=0", "code[1/1]=1"]
+    assert numbers_of({"code": 0}, names) == numbers_of({"code": "0"}, names) == [1.0, 0.0]

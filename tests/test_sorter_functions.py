@@ -54,6 +54,9 @@ WRONG = {
     "from 0": (lambda scores: sigmoids(scores) - 1, "begin at 0"),
     "divided by d": (lambda scores: sigmoids(scores) / scores.shape[-1], "divided by the length"),
     "negative scores": (lambda scores: -3 * scores, "expected 4.5"),
+    "right of eight alone": (lambda scores: sigmoids(scores) * 8 / scores.shape[-1], "ranks of 5 scores"),
+    "ascending but of eight": (lambda scores: sigmoids(scores if scores.shape[-1] == 8 else -scores), "largest rank"),
+    "all groups at once": (lambda scores: sigmoids(scores.flatten()).view_as(scores), "ranks of 5 scores"),
 }
 
 
@@ -61,9 +64,9 @@ WRONG = {
 def test_what_ranks_otherwise_is_refused(sorter, message):
     for _ in range(2):  # what was refused is not taken the second time
         with pytest.raises(ValueError, match=message):
-            losses.spearman(SCORES, TARGET, sorter=sorter)
+            losses.spearman(SCORES.expand(3, -1), TARGET.expand(3, -1), sorter=sorter)
     with pytest.raises(ValueError, match=message):
-        losses.ndcg(SCORES, TARGET, sorter=sorter, check_finite=False)
+        losses.ndcg(SCORES.expand(3, -1), TARGET.expand(3, -1), sorter=sorter, check_finite=False)
 
 
 def test_an_objective_refuses_it_too():
@@ -110,7 +113,7 @@ def test_it_is_tried_once_and_not_kept():
     state, before = torch.get_rng_state(), len(_TRIED)
     for _ in range(3):
         losses.spearman(SCORES, TARGET, sorter=counted)
-    assert calls == [(1, 8), *[(1, 5)] * 3]
+    assert calls == [(1, 8), *[(1, 5)] * 4]
     assert torch.get_rng_state().equal(state)
     assert len(_TRIED) == before + 1
     del counted
@@ -180,6 +183,39 @@ def test_the_sorter_of_a_finetuned_objective_sees_the_scores_as_before():
     ((reference(SCORES) - torch.tensor([[3.0, 4.0, 1.0, 2.0, 5.0]])).abs().mean() / 5).backward()
     for learned, weight, old in zip(sorter.parameters(), reference.parameters(), before, strict=True):
         assert torch.allclose(learned, old - 0.1 * weight.grad, atol=1e-7)
+
+
+class Learned(torch.nn.Module):
+    """Has weights in float32, which take nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Linear(1, 1)
+
+    def rank(self, scores):
+        return Laplace()(scores) + 0 * self.weight(scores.unsqueeze(-1)).squeeze(-1)
+
+    def forward(self, scores):
+        return self.rank(scores)
+
+
+class LearnedSorter(Learned, Sorter):
+    forward = Sorter.forward
+
+    def soft_ranks(self, scores, mask):
+        return self.rank(scores)
+
+
+@pytest.mark.parametrize("name", ["kendall", "expected_reciprocal_rank"])
+def test_long_lists_are_ranked_in_the_type_that_weights_of_others_take(name):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(1, 1001, generator=generator)
+    target = torch.randint(0, 5, (1, 1001), generator=generator)
+    expected = getattr(losses, name)(scores, target)
+    assert torch.allclose(getattr(losses, name)(scores, target, sorter=LearnedSorter()), expected, atol=1e-3)
+    optimizer = {"name": "SGD", "args": {"lr": 0.1}}
+    objective = Objective({"name": name}, sorter=Learned(), sorter_optimizer=optimizer)
+    assert torch.allclose(objective(scores.requires_grad_(), target), expected, atol=1e-3)
 
 
 def test_straight_through_is_known():

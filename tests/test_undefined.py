@@ -23,7 +23,7 @@ from rankops.io.written import as_json
 TARGET = [0.1, 0.2, 0.3, 0.4]
 
 
-def scored(score: list, target: list, **columns: list) -> Statistic:
+def scored(score, target, **columns) -> Statistic:
     table = pa.table({"id": range(len(score)), "score": pa.array(score, pa.float32()), "target": target} | columns)
     return lookup.find("tasks", "score_ranking")().statistic(table)
 
@@ -45,6 +45,7 @@ def queried(relevance: list) -> Statistic:
         (scored([1.0] * 4, TARGET), ["spearman"]),
         (scored(TARGET, [1.0] * 4), ["spearman"]),
         (scored([1.0], [1.0]), ["spearman"]),
+        (scored([], pa.array([], pa.float64()), fold=pa.array([], pa.int64())), ["spearman"]),
         (scored(TARGET, TARGET, group=["a"] * 4), []),
         (scored(TARGET, TARGET, fold=[1, 1, 1, 2]), ["spearman (fold 2)"]),
         (scored([1.0, 1, 2, 3], TARGET, fold=[1, 1, 2, 2]), ["spearman (fold 1)"]),

@@ -167,7 +167,7 @@ def monitor(
     from pipelines.monitoring import drift
     from pipelines.serving.named_model import the_model
 
-    report = report or Path("reports/monitoring") / f"{fresh.stem}.json"
+    report = report or drift.report_of(fresh)
     with errors_in_a_line():
         model = the_model(model, f"rankops monitor {fresh} --model MODEL")
         comparison = drift.compare(

@@ -41,7 +41,7 @@ SORTER_METRICS = ("negative_l1", "exactly_ordered")  # larger is better
 LABELS, WORDS = 10, ["<padding>", "<unknown>", "a"]  # of networks that are built to see whether they can be
 OPTIMIZERS = [name for name in torch.optim.__all__ if name[0].isupper() and name != "Optimizer"]
 # Folders and files of the pipeline's own, which no dataset may be called.
-TAKEN = ("raw", "digits", "score_vectors", "params", "code")
+TAKEN = ("raw", "digits", "score_vectors", "params", "code", "incoming")
 
 
 def check(path: str | Path = "params.yaml") -> Settings:
@@ -138,7 +138,7 @@ def _built(folder: str, component: Component, place: str, **runtime: Any) -> tor
 
 def _check_dataset(settings: Settings, key: str, place: str) -> None:
     if key in TAKEN:
-        raise ValueError(f"{place}: the pipeline writes data/{key} or checks/{key} itself: choose another name")
+        raise ValueError(f"{place}: the pipeline has data/{key} or checks/{key} for itself: choose another name")
     block = settings.datasets[key]
     kind = lookup.find("datasets", block.name, where=f"{place}.name")
     if issubclass(kind, Scenes):
@@ -230,6 +230,8 @@ def _check_training(settings: Settings, task: str, place: str, training: dict[st
 
 
 def _check_run(settings: Settings, key: str, place: str) -> None:
+    if key in {f"sorter-{sorter}" for sorter in settings.sorters}:  # in MLflow one of them would be lost
+        raise ValueError(f"{place}: a sorter is called so in MLflow and in reports: choose another name")
     task = lookup.find("tasks", settings.runs[key].task, where=f"{place}.task")
     for setting in settings.runs[key].settings:
         values = settings.run_of(key, setting)

@@ -70,7 +70,7 @@ def newest(folder: str | Path) -> Path:
     """
     dated = []
     for file in Path(folder).glob("[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"):
-        if ".partial-" in file.name or file.is_dir() == bool(file.suffix) or not (file.is_dir() or table_of(file)):
+        if ".partial-" in file.name or file.is_dir() == (table_of(file) is not None):
             continue
         try:
             day = date.fromisoformat(file.name[:10])
@@ -116,7 +116,7 @@ def monitor(
     comparison = drift.compare(
         fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance, challenger=challenger
     )
-    drift.write(comparison, Path("reports/monitoring") / f"{fresh.stem}.json")
+    drift.write(comparison, drift.report_of(fresh))
     create_table_artifact(
         key="monitored",
         table=[*map(_row, comparison.quantities)],

@@ -17,7 +17,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
+from pipelines.ops.messages import without_credentials
 from pipelines.ops.process import tied
+from rankops.io.written import printable
 
 __all__ = ["CommandFailed", "Commands", "Done", "TransientFailure", "retried"]
 
@@ -95,6 +97,7 @@ class Commands:
             self._running.add(process)
         output = []
         for line in filter(None, map(str.rstrip, process.stdout or ())):
+            line = printable(without_credentials(line))  # the whole team reads it
             if not PROGRESS_BAR.search(line):
                 output.append(line)
                 get_run_logger().info(line)

@@ -37,7 +37,7 @@ from rankops.io.written import as_json
 from rankops.seeding import generator
 from rankops.training.device import find_device
 
-__all__ = ["Comparison", "Quantity", "compare", "quantities", "write"]
+__all__ = ["Comparison", "Quantity", "compare", "quantities", "report_of", "write"]
 
 LONGEST_NAME = 100  # characters of a quantity in a verdict
 FEWEST = 50  # rows on either side: a test of fewer says nothing
@@ -282,6 +282,11 @@ def _along(embedding: np.ndarray, directions: PCA) -> dict[str, np.ndarray]:
     return {f"embedding {number}": column for number, column in enumerate(coordinates.T, 1)} | {"embedding, rest": rest}
 
 
+def report_of(fresh: Path) -> Path:
+    """Return where the comparison of a file or a folder is kept: by its name, of which a folder's has no suffix."""
+    return Path("reports/monitoring") / f"{fresh.resolve().name if fresh.is_dir() else fresh.stem}.json"
+
+
 def write(comparison: Comparison, path: str | Path) -> None:
     """Write the whole comparison as JSON, whole or not at all."""
     report = asdict(comparison) | {"drifted": comparison.drifted}
@@ -300,8 +305,14 @@ def _tested(reference: np.ndarray, fresh: np.ndarray) -> tuple[str, tuple[float,
     counts = np.stack([np.bincount(side, minlength=len(kinds)) for side in sides])
     shares = counts / counts.sum(1, keepdims=True)
     distance = np.abs(np.diff(shares.cumsum(1), axis=0)).max()
-    # The test wants about five of a kind to be expected on each side: rarer kinds are counted as one.
-    rare = counts.sum(0) * counts.sum(1).min() / counts.sum() < 5
-    merged = np.column_stack([counts[:, ~rare], counts[:, rare].sum(1)])
-    merged = merged[:, merged.any(0)]
+    # The test wants about five of a kind to be expected on each side: rarer numbers are counted with the next ones.
+    begins, expected = [0], 0.0
+    for place, some in enumerate(counts.sum(0) * counts.sum(1).min() / counts.sum()):
+        if expected >= 5:
+            begins.append(place)
+            expected = 0.0
+        expected += some
+    if expected < 5 and len(begins) > 1:
+        begins.pop()
+    merged = np.add.reduceat(counts, begins, axis=1)
     return "chi_squared", means, float(distance), float(chi2_contingency(merged).pvalue)

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from pipelines.monitoring.measure import Measured
+from pipelines.ops.messages import as_line
 
 __all__ = ["Agreement", "Shadow", "agreements"]
 
@@ -38,7 +39,8 @@ class Shadow:
             return f"{self.model}: its answers have no quantity that could be compared row by row"
         least = self.agreement[0]
         correlation = "none" if least.correlation is None else f"{least.correlation:.3f}"
-        return f"{self.model} agrees least in {least.name}: rank correlation {correlation}, {least.alike:.0%} alike"
+        name = as_line(least.name)  # of a class, as a person called it
+        return f"{self.model} agrees least in {name}: rank correlation {correlation}, {least.alike:.0%} alike"
 
 
 def agreements(champion: Measured, challenger: Measured) -> list[Agreement]:

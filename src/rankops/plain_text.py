@@ -90,7 +90,8 @@ def parsed_json(text: str, **how: Any) -> Any:
     """
     value = json.loads(text, parse_int=_whole_number, **how)
     if HALF.search(text):
-        value = json.loads(whole_text(json.dumps(value, ensure_ascii=False)), parse_int=_whole_number, **how)
+        text = whole_text(json.dumps(value, ensure_ascii=False, default=str))  # of decimals, see `how`
+        value = json.loads(text, parse_int=_whole_number, **how)
     return value
 
 

@@ -196,7 +196,7 @@ def _cell(value: Any) -> int | str:
         return value
     if value is None:
         return ""
-    return f"{value:.7g}" if isinstance(value, float) else as_text(value)  # a score is of float32
+    return f"{value:.9g}" if isinstance(value, float) else as_text(value)  # by which all of float32 stay apart
 
 
 def _write_parquet(
@@ -226,8 +226,17 @@ def _kind(values: list[Any]) -> Any:
     """Return the Arrow type of values; text where they are of several kinds, as ids of JSON lines may be."""
     import pyarrow as pa
 
+    first = next((value for value in values if value is not None), None)
     try:
-        return pa.array(values).type
+        kind = pa.array(values).type
+        if hasattr(first, "nanosecond"):  # of pandas; Arrow would take it for a time of Python, which has none
+            return pa.timestamp("ns", kind.tz)
+        if hasattr(first, "nanoseconds"):
+            return pa.duration("ns")
+        return pa.decimal128(38, kind.scale) if pa.types.is_decimal128(kind) else kind  # later ones may be longer
+    except OverflowError:  # whole numbers from 2^63 on
+        unsigned = all(value is None or (type(value) is int and 0 <= value < 2**64) for value in values)
+        return pa.uint64() if unsigned else pa.string()
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.string()
 
@@ -246,8 +255,13 @@ def _fitted(answers: list[Answer], schema: Any, path: Path) -> Any:
         if pa.types.is_string(field.type):
             values = [None if value is None else as_text(value) for value in values]
         try:
-            columns.append(pa.array(values, field.type))
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            column = pa.array(values, field.type)
+            if field.name in IDS:  # Arrow makes 2 of 2.5 where whole numbers came first
+                for own, kept in zip(values, column.to_pylist(), strict=True):
+                    if own != kept and own == own:
+                        raise pa.ArrowInvalid(f"{own} would become {kept}")
+            columns.append(column)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             raise ValueError(
                 f"{path}: the column {field.name} began as {field.type}, and then there is another kind ({error}); "
                 "write .jsonl or .csv, or give the ids one kind"

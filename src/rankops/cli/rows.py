@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rankops.datasets.tables.formats import FORMATS, Format, format_of
 from rankops.inputs._feature_names import columns_of, has_point, number_in, with_point
-from rankops.io.written import encodable
+from rankops.io.written import as_text, encodable
 from rankops.lookup import did_you_mean, listed
 from rankops.plain_text import LONGEST
 
@@ -183,13 +183,17 @@ def _require(path: Path, names: Sequence[str], wanted: Iterable[str], inputs: Se
 def _queries(cells: "_Cells", numbered: Iterable[tuple[int, dict[str, Any]]], query_of: str) -> Iterator[Row]:
     """Yield the queries of a table that has a row for each document."""
     seen = set()
-    for query, several in groupby(numbered, key=lambda one: one[1][query_of]):
+    for query, group in groupby(numbered, key=lambda one: one[1][query_of]):
+        several = list(group)
+        if query is None or query == "" or query != query or isinstance(query, list | Mapping):
+            place = f"{cells.path}: row {several[0][0]}"
+            raise ValueError(f"{place}: {query_of} is {query!r:.60}, expected the name of a query")
         if query in seen:
             raise ValueError(
                 f"{cells.path}: rows of {query_of} {query} are not together; sort the table by this column"
             )
         seen.add(query)
-        yield cells.documents(query, list(several))
+        yield cells.documents(query, several)
 
 
 def _has(names: Sequence[str], missing: str) -> str:
@@ -302,7 +306,7 @@ class _Cells:
             return list(map(self._picture, cell if isinstance(cell, list) else str(cell).split(self.separator)))
         if isinstance(cell, list | Mapping):
             raise ValueError(f"{self.inputs[0]} is {str(cell)[:60]}, expected text")
-        if len(text := str(cell)) > LONGEST:
+        if len(text := as_text(cell) if isinstance(cell, bytes) else str(cell)) > LONGEST:
             raise ValueError(f"{self.inputs[0]} has {len(text):,} characters, expected at most {LONGEST:,}")
         return text
 
@@ -382,7 +386,7 @@ def _arrays(path: Path, form: Format, names: list[str], about: Mapping[str, Any]
         vectors = frame["all"]
         if about.get("columns") != ["all"] and not any(one[0] for one in vectors):
             vectors = vectors.map(lambda one: one[1:])
-        missing = (about.get("count") or 0) - len(vectors.iloc[0])
-        frame = frame.assign(all=[[*one, *[0.0] * missing] for one in vectors])
+        frame, missing = frame.assign(all=vectors), [0.0] * ((about.get("count") or 0) - len(vectors.iloc[0]))
     for row in frame.to_dict("records"):
-        yield {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
+        cells = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
+        yield cells | {"all": cells["all"] + missing} if form == "svmlight" else cells

@@ -29,7 +29,7 @@ from rankops.datasets.tables.examples import (
 from rankops.datasets.tables.facts import compared, expected_of, facts_of, joined_in_float32
 from rankops.datasets.tables.files import read_sheet
 from rankops.datasets.tables.formats import FORMATS
-from rankops.datasets.tables.roles import TableOptions
+from rankops.datasets.tables.roles import PICTURES, TableOptions
 from rankops.lookup import did_you_mean
 
 __all__ = ["Table"]
@@ -255,7 +255,8 @@ class Table(TableOptions):
                 return list(dict.fromkeys(column for some in self.roles(names).values() for column in some))
 
             how = {"kind": self.format, "encoding": self.encoding, "decimal": self.decimal}
-            sheet = read_sheet(paths, columns, **how, head=head)
+            pictures = self.input_columns if self.input in PICTURES else []
+            sheet = read_sheet(paths, columns, **how, head=head, pictures=pictures)
             examples = examples_of(self, sheet, self.roles(list(sheet.frame)))
             object.__setattr__(self, "_kept", ((raw, head), (examples, splits)))
         return vars(self)["_kept"][1]

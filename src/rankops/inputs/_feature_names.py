@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
+from rankops.io.written import as_text
 from rankops.plain_text import plain_name, plain_text
 
 __all__ = ["LETTER", "columns_of", "has_point", "letters_in", "named", "number_in", "numbers_of", "plain", "with_point"]
@@ -39,7 +40,7 @@ def letters_in(cell: Any) -> str:
 
 
 def _text_of(cell: Any) -> str:
-    cell = _duration(cell) if isinstance(cell, timedelta) else cell
+    cell = _duration(cell) if isinstance(cell, timedelta) else as_text(cell) if isinstance(cell, bytes) else cell
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
@@ -172,6 +173,7 @@ def _value(row: Mapping[str, Any], column: str, letter: Letter) -> str:
         except ValueError as error:
             raise ValueError(f"{column}: {error}") from error
     place, count = letter
-    if len(text := letters_in(row.get(column) or "")) != count:
+    cell = row.get(column)
+    if len(text := letters_in("" if cell is None else cell)) != count:
         raise ValueError(f"{column} has {len(text)} letters, expected {count} as in training: align it")
     return text[place - 1]

@@ -6,10 +6,16 @@ __all__ = ["without_credentials"]
 
 # Up to the last @ of the word, as a password may have one, or a slash. A path may have one too.
 USER = re.compile(r"(?<!sqlite)(?<!file)://\S*@", re.IGNORECASE)
+# A password with spaces, as databases take it; what follows a host is a port.
+SPACED = re.compile(r"(?<=://)[^\s/:@'\"]+:(?!\d+\b)(?=\S)[^@\n'\"]{1,100}@(?=[\w\[])")
+# Without a scheme, or half of one; python:3.12@sha256:... is no address.
+BARE = re.compile(r"(?<![^\s'\"=(/])[^\s:/@'\"=(]+:[^\s/@]+@(?!sha256:)(?=[\w.-]+(?::\d|/))")
 # Whose @ is missing: what follows the host is no port.
 HALF_A_USER = re.compile(r"(?<=://)([^\s/:@\[\]'\"]+):(?!\d+\b)[^\s/'\")>,;]+")
 # As databases and drivers name it, in an address or alone.
-NAMED = re.compile(r"\b(\w*(?:password|passwd|token|secret)=)(?:'[^']*'|[^\s&;,'\")>]+)", re.IGNORECASE)
+NAMED = re.compile(
+    r"\b(\w*(?:password|passwd|pwd|token|secret|(?:access|account|api)_?key)=)(?:'[^']*'|[^\s&;,'\")>]+)", re.IGNORECASE
+)
 ADDRESS = re.compile(r"(?:://|with url: )\S+")  # the latter as HTTP clients name a path alone
 OPTION = re.compile(r"([?&#;][^=&#;\s]+=|\?(?![^=&#;\s]*=))[^&#;\s'\")>,]+")
 OF_THE_WEB = re.compile(r"(?:https?://|with url: )\S+", re.IGNORECASE)
@@ -25,6 +31,7 @@ def without_credentials(text: str) -> str:
     >>> without_credentials("https://hooks.example.org/services/T0/kXv93jD0sKqP28fhA71z and s3://bucket/runs?sig=8fA2&v=1")
     'https://hooks.example.org/services/T0/*** and s3://bucket/runs?sig=***&v=***'
     """
-    text = HALF_A_USER.sub(r"\1:***", USER.sub("://", text))
+    text = BARE.sub("", USER.sub("://", SPACED.sub("", text)))
+    text = HALF_A_USER.sub(r"\1:***", text)
     text = ADDRESS.sub(lambda found: OPTION.sub(r"\1***", found[0]), NAMED.sub(r"\1***", text))
     return OF_THE_WEB.sub(lambda found: SECRET.sub("***", found[0]), text)

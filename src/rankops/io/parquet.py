@@ -55,7 +55,7 @@ def parquet_file(path: str | Path) -> Generator[pq.ParquetFile]:
         # Not pq.read_table, which imports pandas. Without these options the whole file would be read ahead, and kept.
         with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
             yield file
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # the last of days that Python has not
         raise ValueError(
             f"{path}: not a whole Parquet file ({error}); make or fetch it again, one of a stage with `dvc repro`"
         ) from error

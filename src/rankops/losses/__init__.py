@@ -20,9 +20,10 @@ for, searched both ways). It has the shape of the scores. What most losses take 
   any score or weight: it is 0 without gradient and does not count in the mean.
 - `sorter`: f, which gives soft ranks. None is `Laplace(softness=0.2)`; or the name of a sorter (`laplace`,
   `comparator`), or a sorter: one of `rankops.sorters`, or a function of scores (..., d) to ranks (..., d), 1 for the
-  largest and d for the smallest, that has a gradient. It is tried once, on eight scores, and refused if it ranks
-  otherwise. It is passed `mask` where there is one, by `average_precision` always, and by `log_rank`, `recall` and
-  `recall_at_k` where a matrix is not square: write f(scores, mask=None), or subclass `rankops.sorters.Sorter`.
+  largest and d for the smallest, that has a gradient. It is tried once, on eight scores and on the shape of the
+  first ones, and refused if it ranks otherwise. It is passed `mask` where there is one, by `average_precision` always,
+  and by `log_rank`, `recall` and `recall_at_k` where a matrix is not square: write f(scores, mask=None), or subclass
+  `rankops.sorters.Sorter`.
 - No group at all, as scores of shape (0, d), is a loss of 0 with a gradient of zeros, and with `none` no value.
 - `check_finite`: refuse scores and truths that are NaN, infinite or impossible, which waits for a GPU. With False no
   value is read; the loss of a NaN is then NaN as a rule. Under `torch.compile` and `torch.func.vmap` values cannot be

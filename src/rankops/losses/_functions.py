@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,8 +30,9 @@ def name_of(ranking: Callable[..., Tensor]) -> str:
 def check_ranking(ranking: Callable[..., Tensor], scores: Tensor, *, masked: bool) -> None:
     """Raise if a function does not rank as losses expect: by ranks from 1 for the largest score to d.
 
-    Each is tried once, on eight scores, or on as many as it is about to be given if it takes no eight. Not tried are
-    the sorters of this package, those with weights, which may be about to learn it, and anything under `torch.compile`.
+    Each is tried once, on eight scores if it takes so many, and on the shape that it is about to be given. Not tried
+    are the sorters of this package, those with weights, which may be about to learn it, and anything under
+    `torch.compile`.
 
     Args:
         ranking: takes scores (..., d) to ranks (..., d).
@@ -81,22 +82,27 @@ def _takes_mask(ranking: Callable[..., Tensor]) -> bool:
 def _try(ranking: Callable[..., Tensor], scores: Tensor, *, masked: bool) -> bool:
     """Raise as `check_ranking` does; return whether ranks could be read."""
     devices = [scores.device] if scores.device.type == "cuda" else []
+    eight, as_given = _probe(scores, SHORT), _probe(scores, scores.shape[-1]).expand(scores.shape).contiguous()
+    tried = []
     with torch.no_grad(), torch.random.fork_rng(devices), _evaluation(ranking):
-        try:
-            probe = _probe(scores, SHORT)
-            ranks = _ranks(ranking, probe, masked)
-        except Exception:  # whatever one raises that takes scores of one length or shape
-            probe = _probe(scores, scores.shape[-1]).expand(scores.shape).contiguous()
-            ranks = _ranks(ranking, probe, masked)
+        with suppress(Exception):  # whatever one raises that takes scores of one length or shape
+            tried.append((eight, _ranks(ranking, eight, masked)))
+        if scores.numel():
+            tried.append((as_given, _ranks(ranking, as_given, masked)))
+    return all([_judged(name_of(ranking), *one) for one in tried])
+
+
+def _judged(name: str, probe: Tensor, ranks: Any) -> bool:
+    """Raise as `check_ranking` does for the ranks of a probe; return whether they could be read."""
     if not torch.is_tensor(ranks) or ranks.shape != probe.shape or not ranks.is_floating_point():
         return True  # which is refused for the real ones
     length = probe.shape[-1]
     mean = value_of(ranks.double().mean())
-    together = value_of(((ranks - ranks.mean(-1, keepdim=True)) * (probe - probe.mean(-1, keepdim=True))).sum())
+    together = value_of(((ranks - ranks.mean(-1, keepdim=True)) * (probe - probe.mean(-1, keepdim=True))).mean())
     if mean is None or together is None or not math.isfinite(mean):
         return False
-    name, spread = name_of(ranking), max(0.5, length / 16)  # a learned one is a little off
-    if together > 1e-3:
+    spread = max(0.5, length / 16)  # a learned one is a little off
+    if together > 1e-5 * length:
         raise ValueError(
             f"sorter is {name}, which gives the largest score the largest rank, expected 1 for the largest: pass "
             "lambda scores: f(-scores)"

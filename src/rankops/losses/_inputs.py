@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rankops import lookup
-from rankops.checks import check_choice, check_instance, check_values, value_of
+from rankops.checks import check_choice, check_instance, check_real, check_values, value_of
 from rankops.groups import Groups, groups, within
 from rankops.losses._functions import check_ranking, name_of
 from rankops.ranks import ranks
@@ -48,7 +48,7 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None, 
             it gives where the mask is False is not looked at.
         mask: (..., d) boolean, in place of that of the groups: rank a part of each.
         differences: whether differences of neighboring ranks matter. Then long groups are ranked in float64, but by
-            functions, which need not take it.
+            others than this package's sorters, whose weights need not take it.
 
     Raises:
         TypeError: a class in place of a sorter, a sorter whose ranks are no floating-point tensor, or that takes no
@@ -71,7 +71,8 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None, 
     if isinstance(chosen, Sorter) and not given.finite:
         options["check_finite"] = False
     check_ranking(chosen, given.scores, masked=mask is not None)
-    precise = differences and isinstance(chosen, Sorter) and given.scores.shape[-1] > LONG
+    ours = type(chosen).__module__.startswith("rankops.sorters.")
+    precise = differences and ours and given.scores.shape[-1] > LONG
     result = chosen(given.scores.double() if precise else given.scores, **options)
     name = name_of(chosen)
     _check_ranks(result, given.scores, name)
@@ -186,22 +187,30 @@ def reduced(given: Groups, values: Tensor, reduction: Reduction, *, counts: Tens
     present = given.weight.amax(-1) != 0  # so that unchecked weights of NaN count, and are seen
     counts = present if counts is None else counts * present
     if isinstance(reduction, Tensor):
-        return _mean(values.where(counts > 0, 0.0), counts * _of_groups(given, values, reduction))
+        return _mean(values.where(counts > 0, 0.0), _relative(counts * _of_groups(given, values, reduction)))
     check_choice("reduction", reduction, Named)
     values = values.where(counts > 0, 0.0)
     return values if reduction == "none" else values.sum() if reduction == "sum" else _mean(values, counts)
 
 
 def _of_groups(given: Groups, values: Tensor, weight: Tensor) -> Tensor:
-    """Return how much each group counts, as a tensor in place of a reduction says it."""
+    """Return how much each group counts, as a tensor in place of a reduction says it, in float64."""
+    check_real(reduction=weight)
     if weight.shape != values.shape:
         raise ValueError(
             f"reduction has shape {tuple(weight.shape)}, expected that of the groups, {tuple(values.shape)}: how much "
             "each counts in the mean"
         )
+    weight = weight.to(values.device, torch.float64)
     if given.finite:
         check_values("reduction", weight, ~((weight >= 0) & weight.isfinite()), "0 or a finite number above")
-    return weight.to(values.device)
+    return weight
+
+
+def _relative(weight: Tensor) -> Tensor:
+    """Return weights relative to the largest: sums of very large or very small ones would leave their range."""
+    largest = weight.detach().amax() if weight.numel() else weight.sum()
+    return weight / largest.where(largest > 0, 1.0)
 
 
 def _mean(values: Tensor, weight: Tensor) -> Tensor:
@@ -237,7 +246,7 @@ def pointwise(given: Groups, errors: Tensor, reduction: Reduction) -> Tensor:
     """Reduce an error (..., d) of each score: the mean is over all scores, whatever their groups."""
     errors = errors.where(given.weight != 0, 0.0)  # 0 times an infinite one is NaN
     if isinstance(reduction, Tensor):
-        return _mean(errors, given.weight * _of_groups(given, errors[..., 0], reduction).unsqueeze(-1))
+        return _mean(errors, _relative(given.weight * _of_groups(given, errors[..., 0], reduction).unsqueeze(-1)))
     if reduction == "mean":
         return _mean(errors, given.weight)
     total = given.weight.sum(-1)

@@ -60,7 +60,7 @@ def statistic_by_fold(statistic: Callable[[pa.Table], Statistic], predictions: p
         statistic: of a task.
         predictions: of one seed; with a column `fold`, or of one model.
     """
-    if FOLD not in predictions.column_names:
+    if FOLD not in predictions.column_names or not len(predictions):
         return statistic(predictions)
     folds = predictions[FOLD].to_numpy()
     rows = {f"{FOLD} {fold}": np.flatnonzero(folds == fold) for fold in np.unique(folds)}

@@ -4,7 +4,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -108,19 +108,21 @@ def _require_apart(sheet: Sheet, rows: pd.Index, values: np.ndarray, cells: np.n
     if cells.dtype.kind == "f":
         return  # it was lost before, if it was
     first: dict[float, tuple[Any, int]] = {}
-    for position in np.flatnonzero(np.abs(values) >= EXACT).tolist():
+    written = cells.dtype == object  # decimals and text, which may have any number of digits
+    for position in np.flatnonzero(written | (np.abs(values) >= EXACT)).tolist():
         cell = cells[position]
         known, other = first.setdefault(values[position], (cell, position))
         if known != cell and _exact(known) != _exact(cell):
             raise ValueError(
                 f"{sheet.place(int(rows[position]))}: {name} is {str(cell)[:60]} here and {str(known)[:60]} in row "
                 f"{sheet.row[int(rows[other])]}, which float64 makes equal, expected numbers that stay apart: subtract "
-                "the smallest from all"
+                "the smallest from all, or round them"
             )
 
 
 def _exact(cell: Any) -> Decimal:
-    return Decimal(cell if isinstance(cell, float) else str(cell))
+    written = cell if isinstance(cell, int | float) else "".join(str(cell).split())  # as pandas reads "+1e 5"
+    return Decimal(written, Context(traps=[]))
 
 
 def _as_float(cell: Any) -> float:
@@ -163,6 +165,8 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
         place = sheet.place(number)
         try:
             numbers = numbers_in(cell, sheet.decimal) if isinstance(cell, str) else cell
+            if isinstance(numbers, np.ndarray) and numbers.dtype.kind in "mM":
+                raise TypeError("times")  # of which NumPy would count units
             vector = np.atleast_1d(np.asarray(numbers, np.float64))
         except (ValueError, TypeError, OverflowError) as error:
             raise ValueError(f"{place}: {cells.name} is {str(cell)[:60]!r}, expected a list of numbers") from error
@@ -304,7 +308,8 @@ def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.nda
     """
     text = cells.map(lambda cell: cell.isoformat() if hasattr(cell, "isoformat") else str(cell)).astype(object)
     days = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
-    if (wrong := days.isna()).any():
+    # `now` and `today` would be another day at each reading.
+    if (wrong := days.isna() | ~text.str.match(r"\d")).any():
         position, place = first_place(sheet, cells.index, wrong)
         raise ValueError(f"{place}: {cells.name} is {_shown(cells.iloc[position])}, expected a day such as 2026-11-30")
     later = days.dt.normalize() > pd.Timestamp(first)

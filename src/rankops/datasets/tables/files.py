@@ -4,8 +4,9 @@ import re
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Context, Decimal
 from functools import lru_cache
 from io import BytesIO
 from itertools import islice
@@ -40,7 +41,8 @@ PIECE = 64  # rows of a Parquet file of pictures that are read together
 PAIR = re.compile(r"(\d{1,18}):(\S+)")
 COLUMNS = 2**16
 INDEX = 2**20 - 1  # of SVMlight, as many features as a model may have: a vector has a number for each below it
-DENSE = 2**30  # numbers of all vectors of a file
+DENSE, SMALL = 2**30, 2**24  # numbers of all vectors of a file, and so many of any file, however small
+SPARSE = 64  # numbers of vectors for each byte of a file
 
 
 class Stored(NamedTuple):
@@ -90,6 +92,7 @@ def read_sheet(
     encoding: str,
     decimal: str = ".",
     head: int | None,
+    pictures: Collection[str] | None = None,
 ) -> Sheet:
     """Read some columns of files, one below another.
 
@@ -100,6 +103,7 @@ def read_sheet(
         encoding: of files of text.
         decimal: in their numbers, see `Sheet`.
         head: how many rows of each; None for all.
+        pictures: columns whose bytes are pictures, and not text; None for all that hold bytes.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -120,7 +124,8 @@ def read_sheet(
                 f"{path}: column {min(other)} is here or in {paths[0]}, not in both; expected the same columns"
             )
         stamp = path.stat()
-        frames.append(_read(path, own, encoding, tuple(wanted), head, (stamp.st_mtime_ns, stamp.st_size)))
+        shown = frozenset(wanted if pictures is None else pictures)
+        frames.append(_read(path, own, encoding, tuple(wanted), head, shown, (stamp.st_mtime_ns, stamp.st_size)))
     frames = _as_wide(frames) if own == "svmlight" and "all" in wanted else frames
     counts = [len(frame) for frame in frames]
     if not sum(counts):
@@ -166,7 +171,13 @@ def names_in(path: Path, kind: Format, encoding: str = "utf-8") -> list[str]:
 
 @lru_cache(maxsize=8)  # each split reads it again
 def _read(
-    path: Path, kind: Format, encoding: str, columns: tuple[str, ...], head: int | None, stamp: tuple[int, int]
+    path: Path,
+    kind: Format,
+    encoding: str,
+    columns: tuple[str, ...],
+    head: int | None,
+    pictures: frozenset[str],
+    stamp: tuple[int, int],
 ) -> pd.DataFrame:
     match kind:
         case "csv" | "tsv":
@@ -174,7 +185,7 @@ def _read(
         case "jsonl":
             frame = read_json(path, columns, encoding=encoding, head=head)
         case "parquet":
-            frame = _read_parquet(path, columns, head)
+            frame = _read_parquet(path, columns, head, pictures)
         case "svmlight":
             frame = _read_svmlight(path, columns, head)
         case "npz":
@@ -202,20 +213,24 @@ def _is_text(cells: pd.Series) -> bool:
 def _holds_pictures(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         kind = kind.field("bytes").type
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
 
 
-def _read_parquet(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFrame:
+def _read_parquet(path: Path, columns: Sequence[str], head: int | None, pictures: Collection[str]) -> pd.DataFrame:
     with parquet_file(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         rows = rows if head is None else min(head, rows)
-        plain = [name for name in columns if not _holds_pictures(schema.field(name).type)]
+        plain = [name for name in columns if name not in pictures or not _holds_pictures(schema.field(name).type)]
         batches = file.iter_batches(batch_size=max(rows, 1) if head else 2**16, columns=plain)
         found = pa.Table.from_batches(
             islice(batches, 1 if head else None), pa.schema([schema.field(one) for one in plain])
         )
         # Metadata tell of pandas' index alone.
-        frame = found.slice(0, rows).replace_schema_metadata(None).to_pandas(integer_object_nulls=True)
+        found = found.slice(0, rows).replace_schema_metadata(None)
+        frame = found.to_pandas(integer_object_nulls=True)
+        for name in plain:
+            if isinstance(schema.field(name).type, pa.BaseExtensionType):  # such as UUIDs, of which pandas makes bytes
+                frame[name] = found[name].to_pylist()
     for name in plain:
         if frame[name].dtype == object or isinstance(frame[name].dtype, pd.CategoricalDtype | pd.StringDtype):
             frame[name] = cells_of(frame[name])
@@ -265,18 +280,31 @@ def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.D
         raise _fault_of_svmlight(path, contents, error) from error
     if "qid" in columns and not len(query):
         raise ValueError(f"{path}: row 1: no qid, expected one in each row, as `2 qid:7 1:0.5 2:0.1`")
-    if values.shape[1] > INDEX or values.shape[0] * values.shape[1] > DENSE:
+    most = min(DENSE, max(SMALL, SPARSE * len(contents)))  # a file of a kilobyte takes no gigabytes
+    if values.shape[1] > INDEX or values.shape[0] * values.shape[1] > most:
         row = int(np.searchsorted(values.indptr, values.indices.argmax(), side="right"))
         raise ValueError(
-            f"{path}: row {row} has the index {values.indices.max()}; expected below {INDEX:,}, and {DENSE:,} numbers "
+            f"{path}: row {row} has the index {values.indices.max()}; expected below {INDEX:,}, and {most:,} numbers "
             f"at most in {values.shape[0]:,} rows, as each has a number for each index: number the features from 1 on"
         )
     if (np.abs(label) >= 2**53).any():  # of which float64 has made some equal: their own text tells them apart
         lines = (line.partition(b"#")[0].split() for line in contents.splitlines())
         label = cells_of(cells[0].decode() for cells in lines if cells)
-    dense = values.astype(np.float64).toarray()
-    found = {"label": label, "qid": query if len(query) else None, "all": list(dense)}
+    large = (np.abs(values.data) >= 2**53).any()
+    vectors = _as_written(contents, values.shape[1]) if large else [*values.astype(np.float64).toarray()]
+    found = {"label": label, "qid": query if len(query) else None, "all": vectors}
     return pd.DataFrame({name: found[name] for name in columns}, index=range(len(label)))
+
+
+def _as_written(contents: bytes, width: int) -> list[list[Decimal]]:
+    """Return vectors of SVMlight as their text has them, which float64 may not."""
+    vectors = []
+    for line in contents.splitlines():
+        if cells := line.partition(b"#")[0].decode().split():
+            vectors.append([Decimal(0)] * width)
+            for index, _, value in (cell.partition(":") for cell in cells[1:] if not cell.startswith("qid:")):
+                vectors[-1][int(index)] = Decimal(value, Context(traps=[]))
+    return vectors
 
 
 def _as_wide(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
@@ -383,7 +411,7 @@ def _read_npz(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFr
                 f"{path}: array {name} is {shape} of {kind}, expected {rows[0] if rows else 'n'} numbers or rows as "
                 f"{columns[0]} has"
             )
-        if kind.kind not in "biufSUM":
+        if kind.kind not in "biufSUM" or (kind.kind == "M" and len(shape) > 1):
             raise ValueError(f"{path}: array {name} is of {kind}, expected real numbers or text")
     with _whole_npz(path), ZipFile(path) as archive:
         members = {name.removesuffix(".npy"): name for name in archive.namelist()}

@@ -1,8 +1,10 @@
 """Tables of text: CSV, TSV and JSON lines, read as cells of text."""
 
 import csv
+import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from io import StringIO
 from itertools import islice
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any, TextIO
 
 import pandas as pd
 
+from rankops.io.written import as_text
 from rankops.plain_text import LONGEST, parsed_json, whole_text
 
 __all__ = ["cells_of", "delimited_rows", "json_rows", "read_delimited", "read_json", "text_header"]
@@ -18,9 +21,10 @@ csv.field_size_limit(LONGEST)  # Python's own is an eighth of it
 
 
 def cells_of(values: Iterable[Any]) -> pd.Series:
-    """Return cells as they are, text stripped and whole; a missing or empty one is None."""
+    """Return cells as they are, text stripped and whole, bytes as text; a missing or empty one is None."""
+    texts = (as_text(cell) if isinstance(cell, bytes) else cell for cell in values)
     return pd.Series(
-        [(whole_text(cell).strip() or None) if isinstance(cell, str) else cell for cell in values], dtype=object
+        [(whole_text(cell).strip() or None) if isinstance(cell, str) else cell for cell in texts], dtype=object
     )
 
 
@@ -112,12 +116,18 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def json_rows(path: Path, encoding: str) -> Iterator[dict[str, Any]]:
-    """Read the objects of JSON lines; empty lines are passed over."""
+def _number(text: str) -> float | Decimal:
+    """Return a number of JSON with a point; one from 2^53 on as it is written, which float64 may make another's."""
+    value = float(text)
+    return Decimal(text) if 2.0**53 <= abs(value) < math.inf and Decimal(text) != value else value
+
+
+def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]:
+    """Read the objects of JSON lines, by options of `json.loads`; empty lines are passed over."""
     with _opened(path, encoding) as file:
         for number, line in enumerate((line for line in file if line.strip()), 1):
             try:
-                row = parsed_json(line, object_pairs_hook=_unique_keys)
+                row = parsed_json(line, object_pairs_hook=_unique_keys, **how)
             except (ValueError, RecursionError) as error:
                 raise ValueError(
                     f"{path}: row {number}: not JSON ({str(error)[:100]}); expected an object a line"
@@ -130,7 +140,7 @@ def json_rows(path: Path, encoding: str) -> Iterator[dict[str, Any]]:
 def read_json(path: Path, columns: Sequence[str], *, encoding: str, head: int | None) -> pd.DataFrame:
     """Read columns of JSON lines, whole or the first rows; what an object does not have is None."""
     cells: dict[str, list[Any]] = {name: [] for name in columns}
-    for row in islice(json_rows(path, encoding), head):
+    for row in islice(json_rows(path, encoding, parse_float=_number), head):
         for name in columns:
             cells[name].append(row.get(name))
     return pd.DataFrame({name: cells_of(values) for name, values in cells.items()})

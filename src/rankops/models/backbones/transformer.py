@@ -18,7 +18,7 @@ from torch import Tensor
 from rankops.checks import check_count
 from rankops.lookup import did_you_mean
 from rankops.models._layers import Backbone, Freeze, missing_extra
-from rankops.plain_text import plain_text
+from rankops.plain_text import parsed_json, plain_text
 
 __all__ = ["ENCODERS", "Transformer"]
 
@@ -67,6 +67,7 @@ ALSO_READ = {
     "local_rope_theta", "rope_scaling", "rope_theta",
 }  # fmt: skip
 LARGEST, LAYERS = 2**24, 1000  # of whole numbers; a configuration of some bytes could ask for any number of layers
+GROWING = 6  # steps of a tokenizer that may make a text longer
 MAKING = threading.Lock()  # of `_offline`, whose switch all threads share
 
 
@@ -119,6 +120,7 @@ class Transformer(Backbone):
             kind: Any = CONFIG_MAPPING[config["model_type"]]
             settings = kind(**_options_of(kind(), config))
             self.network: Any = AutoModel.from_config(settings, dtype=torch.float32, trust_remote_code=False)
+            _check_tokenizer(tokenizer)
             self.tokenizer = Tokenizer.from_str(json.dumps(tokenizer))
         positions = getattr(settings, "max_position_embeddings", None)
         if positions is not None and longest > positions:
@@ -151,8 +153,8 @@ class Transformer(Backbone):
                     "model.safetensors, as `save_pretrained` of transformers writes it"
                 )
             try:
-                found[option] = json.loads(file.read_text(encoding="utf-8"))
-            except ValueError as error:
+                found[option] = parsed_json(file.read_text(encoding="utf-8"))
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{file}: not JSON ({error})") from error
         return found
 
@@ -230,6 +232,30 @@ def _options_of(default: Any, config: dict[str, Any]) -> dict[str, Any]:
             elif isinstance(part, int | float) and not -LARGEST <= part <= most:
                 raise ValueError(f"config: {key} is {part}, expected at most {most:,}")
     return taken
+
+
+def _check_tokenizer(tokenizer: Any) -> None:
+    """Raise a ValueError if a tokenizer may make much more of a text than it is: 20 steps may make a million times it.
+
+    Where memory then ends, the tokenizers' Rust ends the process.
+    """
+    growing, parts = 0, [tokenizer.get(key) for key in ("normalizer", "pre_tokenizer", "post_processor")]
+    while parts:
+        part = parts.pop()
+        parts += part if isinstance(part, list) else part.values() if isinstance(part, dict) else []
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "Replace":
+            pattern, content = part.get("pattern"), str(part.get("content"))
+            found = pattern.get("String") if isinstance(pattern, dict) else pattern
+            growing += bool(content) and not found  # a pattern may be found between any two letters
+            if len(content) > max(1, len(str(found or ""))):
+                raise ValueError(f"tokenizer: {content[:40]!r} replaces {found or 'a pattern'!r:.40}, which is shorter")
+        elif kind in ("ByteLevel", "Precompiled"):
+            growing += 1
+        elif kind == "TemplateProcessing" and str(part.get("single")).count("'Sequence'") > 1:
+            raise ValueError("tokenizer: its template has a text several times, expected it once")
+    if growing > GROWING:
+        raise ValueError(f"tokenizer: {growing} steps that may make a text longer, expected at most {GROWING}")
 
 
 @contextmanager
