@@ -24,6 +24,8 @@ def main(params: Settings) -> None:
                 lines = code.lines_of(params, stage, key)
                 (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
         for file in sorted(Path().glob("*/dvc.yaml")):  # of experiments: their stages are scripts beside it
+            if (file.parent / ".dvc").is_dir():  # a project of its own
+                continue
             for script in sorted(file.parent.glob("[!_]*.py")):
                 lines = code.lines_of_script(script.resolve())
                 (folder / f"{file.parent.name}.{script.stem}.txt").write_text("\n".join(lines) + "\n")
