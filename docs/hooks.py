@@ -23,7 +23,7 @@ ELSEWHERE = re.compile(
     r'<(?:script|img|iframe|source|link(?! rel="?canonical))\b[^>]*?(?:src|href)="?((?:https?:)?//[^" >]+)'
 )
 LOSSES, LOSS = "api/losses.md", re.compile(r"rankops\.losses\.(\w+)\.\1")
-TRUTHS = ("target", "labels", "label_ranks", "positives", "truth")  # the last of `none`
+TRUTHS = ("target", "labels", "label_ranks", "positives")
 GRADIENTS = Path("docs/gradients.csv")
 
 
@@ -136,8 +136,6 @@ def _gradients() -> dict[str, list[dict[str, str]]]:
 
 def _gradient(loss: str) -> str:
     """Return a picture of five scores, the most important on top, with an arrow where the gradient moves each."""
-    if loss == "none":
-        return ""
     if loss not in _gradients():
         raise ValueError(f"{GRADIENTS}: no row of {loss}; run `python -m tools.gradients`")
     rows = sorted(_gradients()[loss], key=lambda row: -float(row["truth"]))

@@ -6,7 +6,7 @@ Label ranks: 0 = absent, larger = more important.
 import torch
 
 from rankops.losses import rlsep
-from rankops.metrics.label_ranking import ranked
+from rankops.metrics.label_ranking import label_ranking_scores
 
 torch.manual_seed(0)
 x, labels = torch.randn(4000, 16), 6
@@ -27,5 +27,5 @@ for loss in (cross_entropy, rlsep):
         optimizer.zero_grad()
         loss(model(x[train]), label_ranks[train]).backward()
         optimizer.step()
-    exact = ranked(model(x[test]).detach(), label_ranks[test])["exact_match"].mean()
+    exact = label_ranking_scores(model(x[test]).detach(), label_ranks[test])["exact_match"].mean()
     print(f"{loss.__name__:15}{exact:.0%} of the examples in exact order")

@@ -3,8 +3,7 @@
 import torch
 from torch.nn.functional import normalize
 
-from rankops.losses import hard_negative_triplet, recall_at_k
-from rankops.metrics import recall
+from rankops import losses, metrics
 
 torch.manual_seed(0)
 things = torch.randn(1500, 8)  # what pictures and captions have in common
@@ -19,7 +18,7 @@ def similarities(encoders, part):
     return normalize(picture) @ normalize(caption).T
 
 
-for loss in (hard_negative_triplet, recall_at_k):
+for loss in (losses.hard_negative_triplet, losses.hit_rate):
     encoders = torch.nn.ModuleList([torch.nn.Linear(40, 8), torch.nn.Linear(30, 8)])
     optimizer = torch.optim.Adam(encoders.parameters(), lr=0.003)
     for _ in range(20):
@@ -27,5 +26,5 @@ for loss in (hard_negative_triplet, recall_at_k):
             optimizer.zero_grad()
             loss(similarities(encoders, batch), torch.eye(100, dtype=torch.bool)).backward()
             optimizer.step()
-    found = recall(similarities(encoders, test).detach(), torch.eye(500, dtype=torch.bool), k=1)
+    found = metrics.hit_rate(similarities(encoders, test).detach(), torch.eye(500, dtype=torch.bool), k=1)
     print(f"{loss.__name__:22}recall@1 {found.mean():.3f}")

@@ -85,7 +85,7 @@ METHODS: dict[str, dict[float | None, Loss]] = {
 }
 METHODS |= {
     f"{name}, {loss}": {setting: _of_each_list(loss, sorter=make(setting)) for setting in SETTINGS}
-    for (name, make), loss in product(RANKS.items(), ("spearman", "permutation_cross_entropy"))
+    for (name, make), loss in product(RANKS.items(), ("spearman", "softsort_cross_entropy"))
 }
 METHODS |= {name: {None: _of_each_list(name)} for name in ("list_mle", "ranknet")}
 

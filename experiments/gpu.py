@@ -76,7 +76,7 @@ from rankops.io.atomic import remove_folder, replaced_file
 from rankops.io.checkpoints import build
 from rankops.io.parquet import matrix
 from rankops.metrics.spearman import spearman
-from rankops.ranks import ranks as exact_ranks
+from rankops.ranks import exact_ranks
 from rankops.seeding import derived_seed, generator
 from rankops.sorters import _quality as measures
 from rankops.sorters import load_sorter
@@ -89,7 +89,7 @@ from rankops.training.phase import Batch, Phase
 # --- What is done. ---
 
 SPLITS = ("train", "val", "test", "calibration")  # calibration: digits of exactly four scales
-LOSSES: dict[str, dict[str, Any]] = {"rlsep": {"pairs": None}, "lsep": {"pairs": None}, "cross_entropy": {}}
+LOSSES: dict[str, dict[str, Any]] = {"rlsep": {"pairs": None}, "lsep": {"pairs": None}, "multilabel_cross_entropy": {}}
 MODEL = {
     "name": "two_layer",
     "args": {},

@@ -70,7 +70,9 @@ def label_ranks(features: Tensor, classes: Tensor) -> Tensor:
 
 
 def of_first(scores: Tensor, ranks: Tensor) -> Tensor:
-    return losses.cross_entropy(scores, (ranks == scores.shape[-1]).long(), reduction="none", check_finite=False)
+    return losses.multilabel_cross_entropy(
+        scores, (ranks == scores.shape[-1]).long(), reduction="none", check_finite=False
+    )
 
 
 ORDERS = "listnet", "plackett_luce", "pairwise_logistic", "rlsep", "kendall", "spearman_of_label_ranks"

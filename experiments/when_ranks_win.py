@@ -16,7 +16,7 @@ from torch import Tensor
 from experiments.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 from pipelines.reporting.studies import Row
 from rankops import losses, metrics
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 from rankops.seeding import generator
 
 FEATURES, HIDDEN, TEST_ROWS = 20, 32, 2000
@@ -69,7 +69,7 @@ def _own_units(hidden: Tensor, draws: torch.Generator) -> Tensor:
 
 def _top(share: float) -> Change:
     """Return labels: 1 for this share of each list, the largest."""
-    return lambda hidden, draws: (ranks(hidden) <= share * hidden.shape[-1]).float()
+    return lambda hidden, draws: (exact_ranks(hidden) <= share * hidden.shape[-1]).float()
 
 
 def _flipped(labels: Tensor, draws: torch.Generator) -> Tensor:
@@ -99,12 +99,12 @@ LABELS = {
 ON_VALUES: dict[str, Loss] = {
     "MSE": squared_errors(Tensor.float, (-2, -1)),
     "MSE, each list standardized": squared_errors(Tensor.float, (-1,)),
-    "MSE of ranks": squared_errors(lambda truth: -ranks(truth), (-1,)),
+    "MSE of ranks": squared_errors(lambda truth: -exact_ranks(truth), (-1,)),
     "Spearman": partial(losses.spearman, reduction="none"),
 }
 ON_LABELS: dict[str, Loss] = {
     "cross-entropy": partial(losses.multilabel_soft_margin, reduction="none"),
-    "softmax of each list": partial(losses.cross_entropy, reduction="none"),
+    "softmax of each list": partial(losses.multilabel_cross_entropy, reduction="none"),
     "AP": partial(losses.average_precision, reduction="none"),
 }
 

@@ -12,7 +12,7 @@ from pipelines.stages.pretrain import Imitation
 from rankops.datasets.scenes import drawing
 from rankops.datasets.vectors import score_vectors
 from rankops.io.checkpoints import build, load_model, save_model
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 from rankops.training.device import make_accelerator
 from rankops.training.loop import fit
 
@@ -75,7 +75,7 @@ def test_a_sorter_is_pretrained(name, args, fresh, there):
     for device in ("auto", "cpu"):
         AcceleratorState._reset_state(reset_partial_state=True)
         place = make_accelerator(device=device, precision="no").device
-        data = scores.to(place), ranks(scores).to(place)
+        data = scores.to(place), exact_ranks(scores).to(place)
         sorter = build("sorters", name, args, seed=0, length=8)
         running = fit(Imitation(sorter, data, data, fresh=fresh), options, seed=0, device=device)
         losses.append([epoch.loss for epoch in running])

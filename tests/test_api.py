@@ -1,11 +1,13 @@
 """The library as one types it: flat names, whatever was imported before."""
 
 import importlib
+import inspect
 import pickle
 import sys
 import tomllib
 
 import pytest
+import torch
 
 import rankops
 from rankops import lookup
@@ -51,3 +53,23 @@ def test_the_package_shows_its_folders_and_one_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]
     assert project["tool"]["hatch"]["version"]["path"] == "src/rankops/__init__.py"
+
+
+@pytest.mark.parametrize(
+    ("place", "old", "new"), [(place, *pair) for place, names in lookup.RENAMED.items() for pair in names.items()]
+)
+def test_an_old_name_is_refused_and_the_new_one_is_there(place, old, new):
+    folder, _, function = place.partition(".")
+    module = importlib.import_module(f"rankops.{folder}")
+    message = f"{old} was renamed: it is {new} now"
+    if function:
+        with pytest.raises(TypeError, match=message):
+            getattr(module, function)(torch.zeros(2), torch.ones(2), **{old: 1})
+        assert new in inspect.signature(getattr(module, function)).parameters
+        return
+    with pytest.raises(ImportError, match=message):
+        exec(f"from rankops.{folder} import {old}")
+    assert callable(getattr(module, new))
+    assert old not in module.__all__
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        module.nonsense  # noqa: B018

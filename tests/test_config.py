@@ -118,7 +118,7 @@ def test_a_setting_of_a_grid_is_put_into_the_run():
 def test_what_differs_beside_the_loss_is_told_but_not_what_a_grid_chooses():
     params = load(ROOT / "params.yaml")
     assert params.beside_the_loss("multilabel-generalized_cross_entropy", "multilabel-multilabel_soft_margin") == {}
-    assert params.beside_the_loss("retrieval-recall-lstm", "retrieval-hard_negative_triplet") == {
+    assert params.beside_the_loss("retrieval-sodeep_recall-lstm", "retrieval-hard_negative_triplet") == {
         "settings": (1, 3),
         "training.batch_size": (256, 32),
     }

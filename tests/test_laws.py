@@ -19,7 +19,7 @@ from rankops.sorters import (
     soft_permutation,
     soft_quantile,
     soft_sort,
-    soft_topk,
+    soft_topk_mask,
 )
 
 SORTERS = {
@@ -57,7 +57,7 @@ def operators(sorter) -> dict:
 def shares(sorter) -> dict:
     """Those that give parts of places."""
     return {
-        "topk": lambda scores, **options: soft_topk(scores, 1, sorter=sorter, **options),
+        "topk": lambda scores, **options: soft_topk_mask(scores, 1, sorter=sorter, **options),
         "permutation": partial(soft_permutation, sorter=sorter),
     }
 
@@ -176,7 +176,7 @@ def test_hard_values_are_exact_to_the_last_digit(dtype, values, scale):
     ordered = np.sort(scores.numpy())[::-1].copy()
     for kernel in KERNELS.values():
         assert (soft_sort(scores, sorter=kernel, hard=True).numpy() == ordered).all()
-        assert set(soft_topk(scores, 1, sorter=kernel, hard=True).tolist()) == {0.0, 1.0}
+        assert set(soft_topk_mask(scores, 1, sorter=kernel, hard=True).tolist()) == {0.0, 1.0}
         found = soft_quantile(scores, 1.0, sorter=kernel, hard=True).item()
         assert found == ordered[0]
 

@@ -28,14 +28,6 @@ def tensor(values, dtype=torch.float64):
     return torch.tensor(values, dtype=dtype)
 
 
-@pytest.mark.parametrize("scores", [torch.randn(2, 3), torch.full((4,), torch.nan), torch.zeros(0, 2).bfloat16()])
-def test_none_is_zero_with_a_gradient_of_zero(scores):
-    scores.requires_grad_()
-    value = losses.none(scores, None)
-    assert (value.item(), value.dtype) == (0, torch.float32)
-    assert not torch.autograd.grad(value, scores)[0].any()
-
-
 # Multi-label ranking: `label_ranks`, of one image against loops over scores f and label ranks r.
 
 
@@ -44,7 +36,7 @@ def slow_rlsep(f, r):
     return math.log(1 + sum(math.exp(f[v] - f[u]) for u, v in itertools.permutations(range(len(f)), 2) if r[u] > r[v]))
 
 
-def slow_cross_entropy(f, r):
+def slow_multilabel_cross_entropy(f, r):
     """Equation 1."""
     present = [score for score, rank in zip(f, r, strict=True) if rank > 0]
     return -sum(math.log(math.exp(score) / sum(map(math.exp, f))) / len(present) for score in present)
@@ -75,7 +67,7 @@ def slow_spearman_of_label_ranks(f, r):
 
 OF_LABEL_RANKS = [
     ("lsep", {}, lambda f, r: slow_rlsep(f, [rank > 0 for rank in r])),  # Equation 3
-    ("rlsep", {}, slow_rlsep), ("cross_entropy", {}, slow_cross_entropy),
+    ("rlsep", {}, slow_rlsep), ("multilabel_cross_entropy", {}, slow_multilabel_cross_entropy),
     ("plackett_luce", {}, slow_plackett_luce), ("spearman_of_label_ranks", {}, slow_spearman_of_label_ranks),
     *(("pairwise_logistic", {"adjacent": adjacent}, slow_pairwise_logistic) for adjacent in (0.25, 1.0, 3.0)),
 ]  # fmt: skip
@@ -141,24 +133,24 @@ def test_l1_and_mse_are_means_of_errors(batch):
 
 
 @given(groups())
-def test_mse_within_groups_has_targets_of_that_form(batch):
+def test_mse_of_normalized_groups_has_targets_of_that_form(batch):
     scores, target = batch
     mean, deviation = target.mean(1, keepdims=True), target.std(1, keepdims=True)
     ranked = rankdata(target, axis=1) / target.shape[1]
-    for within, values, goal in (
+    for normalization, values, goal in (
         ("standardized", scores, (target - mean) / np.where(deviation > 0, deviation, 1)),
         ("ranks", scores, ranked),
         ("centered", scores - scores.mean(1, keepdims=True), target - mean),
     ):
-        found = losses.mse(tensor(scores), tensor(target), within=within).item()
+        found = losses.mse(tensor(scores), tensor(target), normalize_groups=normalization).item()
         assert found == pytest.approx(np.square(values - goal).mean())
     twice = [torch.cat([tensor(part), tensor(part[:, :1])], 1) for part in batch]
     weights = 1.0 + (torch.arange(scores.shape[1]) == 0).double().expand(scores.shape)
-    for within in ("standardized", "centered"):  # what weighs twice as much is there twice
-        found = losses.mse(tensor(scores), tensor(target), weights=weights, within=within).item()
-        assert found == pytest.approx(losses.mse(*twice, within=within).item())
+    for normalization in ("standardized", "centered"):  # what weighs twice as much is there twice
+        found = losses.mse(tensor(scores), tensor(target), weights=weights, normalize_groups=normalization).item()
+        assert found == pytest.approx(losses.mse(*twice, normalize_groups=normalization).item())
     equal = torch.full((1, 13), 0.7, dtype=torch.float64)  # whose deviation is not quite 0
-    assert losses.mse(torch.zeros(1, 13), equal, within="standardized") == 0
+    assert losses.mse(torch.zeros(1, 13), equal, normalize_groups="standardized") == 0
 
 
 @given(groups())
@@ -206,7 +198,7 @@ def test_rivals_of_soft_margin_are_their_formulas(batch, power, shift):
 
 
 @given(labelled())
-def test_mean_average_precision_is_the_positives_mean_rank(batch):
+def test_sodeep_mean_average_precision_is_the_positives_mean_rank(batch):
     scores, labels = batch
     of_classes, sizes = [], []
     for s, present in zip(scores.numpy(), labels.numpy(), strict=True):
@@ -216,7 +208,7 @@ def test_mean_average_precision_is_the_positives_mean_rank(batch):
             sizes.append(count)
     for weight_by, weights in (("classes", np.ones(len(sizes))), ("positives", np.array(sizes))):
         expected = np.average(of_classes, weights=weights) if sizes else 0.0
-        result = losses.mean_average_precision(scores, labels, sorter=EXACT, weight_by=weight_by)
+        result = losses.sodeep_mean_average_precision(scores, labels, sorter=EXACT, weight_by=weight_by)
         assert result.item() == pytest.approx(expected, abs=1e-12)
         assert result.item() >= -1e-12
 
@@ -280,21 +272,21 @@ def test_hard_negative_triplet_and_recall_agree_with_loops(batch, hardest, margi
     expected = slow_triplets(both(*batch), better=lambda n, p: n - p, **options)
     assert losses.hard_negative_triplet(*batch, **options).item() == pytest.approx(expected)
     expected = slow_triplets(both_ranked(*batch), better=lambda n, p: p - n, **options)
-    assert losses.recall(*batch, sorter=EXACT, **options).item() == pytest.approx(expected)
+    assert losses.sodeep_recall(*batch, sorter=EXACT, **options).item() == pytest.approx(expected)
 
 
 @given(matrices(), st.integers(1, 5), st.sampled_from([0.1, 1.0, 4.0]))
-def test_recall_at_k_is_a_sigmoid_of_the_first_positive(batch, k, temperature):
+def test_hit_rate_is_a_sigmoid_of_the_first_positive(batch, k, temperature):
     values = []
     for places, own in both_ranked(*batch):
         first = np.where(own, places, np.inf).min(axis=1)[own.any(axis=1) & (own.shape[1] > 1)]
         values.append(1 - 1 / (1 + np.exp(-(k + 0.5 - first) / temperature)))
-    result = losses.recall_at_k(*batch, sorter=EXACT, k=k, temperature=temperature)
+    result = losses.hit_rate(*batch, sorter=EXACT, k=k, temperature=temperature)
     assert result.item() == pytest.approx(np.concatenate(values).mean())
 
 
 @given(matrices())
-def test_log_rank_and_info_nce_are_logarithms_of_ranks(batch):
+def test_mean_log_rank_and_info_nce_are_logarithms_of_ranks(batch):
     ordered, likely = [], []
     for (places, own), (rows, _) in zip(both_ranked(*batch), both(*batch), strict=True):
         for place, row, mine in zip(places, rows, own, strict=True):
@@ -302,7 +294,7 @@ def test_log_rank_and_info_nce_are_logarithms_of_ranks(batch):
                 ordered.append(np.log(place[mine]).mean() - np.log(range(1, mine.sum() + 1)).mean())
                 exponential = 1 + np.exp((row[~mine] - row[mine][:, None]) / 0.25).sum(1)
                 likely.append(np.log(exponential).mean())
-    assert losses.log_rank(*batch, sorter=EXACT).item() == pytest.approx(np.mean(ordered) if ordered else 0.0)
+    assert losses.mean_log_rank(*batch, sorter=EXACT).item() == pytest.approx(np.mean(ordered) if ordered else 0.0)
     assert losses.info_nce(*batch, temperature=0.25).item() == pytest.approx(np.mean(likely) if likely else 0.0)
 
 
@@ -313,13 +305,13 @@ IMPOSSIBLE = [
     ("hard_negative_triplet", torch.stack([OWN, LEFT_OUT.T]), {}, r"no True in row 2 of matrix \(1,\)"),
     ("hard_negative_triplet", OWN[:, :3], {}, "no True in row 3"),
     ("hard_negative_triplet", torch.ones(5, 3, 1).bool(), {}, r"\(5, 3, 1\).* m of at least 2"),
-    ("recall", OWN, {"margin": -1.0}, "margin is -1.0"),
-    ("recall_at_k", OWN, {"k": 1.5}, "k is 1.5"),
-    ("recall_at_k", OWN, {"temperature": 0.0}, "temperature is 0.0"),
+    ("sodeep_recall", OWN, {"margin": -1.0}, "margin is -1.0"),
+    ("hit_rate", OWN, {"k": 1.5}, "k is 1.5"),
+    ("hit_rate", OWN, {"temperature": 0.0}, "temperature is 0.0"),
     ("ndcg", tensor([1.0, 61.0]), {}, r"target\[1\] is 61.0.*linear"),
     ("ndcg", torch.ones(2), {"gain": "cubic"}, "'cubic'.*'linear'"),
     ("mse", tensor([0.0, 1.5]), {"sigmoid": True}, r"target\[1\] is 1.5.*\[0, 1\]"),
-    ("mse", tensor([0.0, 0.5]), {"sigmoid": True, "within": "ranks"}, "'ranks' and sigmoid is True"),
+    ("mse", tensor([0.0, 0.5]), {"sigmoid": True, "normalize_groups": "ranks"}, "'ranks' and sigmoid is True"),
     ("generalized_cross_entropy", torch.tensor([0, 1]), {"q": 1.5}, "q is 1.5"),
     ("asymmetric", torch.tensor([0, 1]), {"shift": 1.0}, "shift is 1.0"),
     ("info_nce", OWN, {"temperature": 0.0}, "temperature is 0.0"),
@@ -327,7 +319,12 @@ IMPOSSIBLE = [
     ("rlsep", torch.tensor([[1, 0]]), {"pairs": 1}, "generator is None"),
     ("lsep", torch.tensor([[1, 0]]), {"pairs": 0}, "pairs is 0"),
     ("spearman", torch.zeros(5, 1), {}, r"groups of 1.*\(5, 1\)"),
-    ("mean_average_precision", torch.tensor([0, 1]), {"weight_by": "class"}, "'class'.*'classes' or 'positives'"),
+    (
+        "sodeep_mean_average_precision",
+        torch.tensor([0, 1]),
+        {"weight_by": "class"},
+        "'class'.*'classes' or 'positives'",
+    ),
     ("average_precision", torch.tensor([1, 0, 0]), {"sorter": LSTM(length=3, hidden=2, layers=1)}, "fixed length 3"),
     ("gaussian_mlr", torch.ones(4), {"log_variances": torch.zeros(3)}, r"log_variances \(3,\) and scores \(4,\)"),
     ("gaussian_mlr", torch.ones(2), {"log_variances": torch.tensor([0, math.nan])}, r"log_variances\[1\] is nan"),
@@ -440,15 +437,15 @@ def test_long_lists_of_float32_have_the_gradient_of_float64(name, generator):
 
 
 @pytest.mark.parametrize("name", ["ranknet", "kendall", "spearman", "pairwise_logistic"])
-def test_weights_of_whole_pairs_are_refused_and_count_as_a_reduction(name):
+def test_weights_of_whole_pairs_are_refused_and_count_as_group_weights(name):
     scores, truth = torch.tensor([[0.0, 1.0], [2.0, 0.0]]), torch.tensor([[1, 0], [1, 0]])
     loss, weights = getattr(losses, name), torch.tensor([[1.0, 1.0], [100.0, 100.0]])
-    with pytest.raises(ValueError, match=r"weights .* within each group of two .* reduction="):
+    with pytest.raises(ValueError, match=r"weights .* within each group of two .* group_weights="):
         loss(scores, truth, weights=weights)
-    with pytest.raises(ValueError, match="reduction="):
+    with pytest.raises(ValueError, match="group_weights="):
         loss(scores.mT, truth.mT, weights=weights.mT, dim=0)
     each = loss(scores, truth, reduction="none")
-    weighed = loss(scores, truth, reduction=weights.select(-1, 0))
+    weighed = loss(scores, truth, group_weights=weights.select(-1, 0))
     assert weighed.item() == pytest.approx(((each[0] + 100 * each[1]) / 101).item())
     # Weights within a group, of single scores under a mask, and equal ones mean something or nothing, and are taken.
     mask = torch.tensor([[True, True], [True, False]])
@@ -467,9 +464,9 @@ BY_HAND = [
     # Ranks 1, 3, 2 against 1, 2, 3: errors 0, 1, 1, of which the last counts three times as much.
     ("spearman", [3.0, 1.0, 2.0], [3.0, 2.0, 1.0], [1, 1, 2], {}, 6 / 8 * 3 / 4),
     # Positives at places 2 and 3 of 4, weights 1 and 3: (2 + 9) / 4 places; the best is 3 at 1 and 1 at 2, 5 / 4.
-    ("mean_average_precision", [4, 3, 2, 1], [0, 1, 1, 0], [9, 1, 3, 9], {}, 6 / 4 / 4),
+    ("sodeep_mean_average_precision", [4, 3, 2, 1], [0, 1, 1, 0], [9, 1, 3, 9], {}, 6 / 4 / 4),
     # The positive is too low by 0 of 3 places in the first class and by 2 in the second, which weighs as it does.
-    ("mean_average_precision", [[9, 5, 1], [1, 9, 5]], [[1, 0, 0]] * 2, [[1, 1, 1], [3, 1, 1]],
+    ("sodeep_mean_average_precision", [[9, 5, 1], [1, 9, 5]], [[1, 0, 0]] * 2, [[1, 1, 1], [3, 1, 1]],
      {"weight_by": "positives"}, (0 + 3 * 2 / 3) / 4),
     # Fewer positives than places can be perfect; the heaviest could have been taken.
     ("precision_at_k", [4, 3, 2, 1], [1, 0, 0, 0], [1, 1, 1, 1], {"k": 3, "temperature": 0.01}, 0),
@@ -477,7 +474,7 @@ BY_HAND = [
     # Positives weigh, and what stands before them.
     ("average_precision", [9, 5, 7], [1, 1, 0], [1, 3, 1], {}, 1 - (1 * 1 + 3 * 2 / 3) / 4),
     # Of both rows and both columns the second row alone, of weight 3, does not find its own first.
-    ("recall_at_k", [[9, 1], [8, 2]], [[1, 0], [0, 1]], [[1, 9], [9, 3]], {"temperature": 0.01}, 3 / (1 + 3 + 1 + 3)),
+    ("hit_rate", [[9, 1], [8, 2]], [[1, 0], [0, 1]], [[1, 9], [9, 3]], {"temperature": 0.01}, 3 / (1 + 3 + 1 + 3)),
 ]  # fmt: skip
 
 
@@ -547,7 +544,7 @@ def slow_lambdarank(rows, *, k=None, weighting="lambdarank", truncation=None):
     return total
 
 
-def slow_permutation_cross_entropy(rows, *, temperature):
+def slow_softsort_cross_entropy(rows, *, temperature):
     """SoftSort of the exact ranks, place by place."""
     ranks = [1 + sum(other[0] > row[0] for other in rows) for row in rows]
     total = 0.0
@@ -566,7 +563,7 @@ OF_LISTS = [
     *(("lambdarank", {"weighting": weighting, "k": k}, slow_lambdarank)
       for weighting in ("lambdarank", "ndcg_loss2", "ndcg_loss2++") for k in (None, 2)),
     *(("lambdarank", {"truncation": truncation}, slow_lambdarank) for truncation in (1, 3)),
-    ("permutation_cross_entropy", {"temperature": 0.7}, slow_permutation_cross_entropy),
+    ("softsort_cross_entropy", {"temperature": 0.7}, slow_softsort_cross_entropy),
 ]  # fmt: skip
 
 
@@ -593,11 +590,11 @@ def test_list_mle_of_long_lists_is_finite_and_lambdarank_has_a_gradient_where_al
 def test_only_proportions_of_what_groups_count_matter_in_any_type(name):
     scores, target = torch.tensor([[0.1, 0.5], [0.9, 0.2], [0.3, 0.4]]), torch.tensor([[0.0, 1.0]]).expand(3, -1)
     counts = torch.tensor([1.0, 2.0, 1.0])
-    expected = getattr(losses, name)(scores, target, reduction=counts)
+    expected = getattr(losses, name)(scores, target, group_weights=counts)
     several = [counts * 1.6e38, counts.double() * 1e300, counts.double() * 1e-300]
     several += [counts.to(kind) for kind in (torch.uint8, torch.uint16, torch.uint64)]
     for one in several:
-        assert torch.allclose(getattr(losses, name)(scores, target, reduction=one), expected)
+        assert torch.allclose(getattr(losses, name)(scores, target, group_weights=one), expected)
 
 
 @pytest.mark.parametrize("name", ["mse", "l1", "listnet"])

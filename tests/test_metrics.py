@@ -54,7 +54,7 @@ def images(draw):
 @given(images())
 def test_ranked_agree_with_loops(batch):
     scores, label_ranks = batch
-    result = metrics.ranked(torch.tensor(scores, dtype=torch.float32), torch.tensor(label_ranks))
+    result = metrics.label_ranking_scores(torch.tensor(scores, dtype=torch.float32), torch.tensor(label_ranks))
     for row, (f, r) in enumerate(zip(scores, label_ranks, strict=True)):
         names = ("precision", "recall", "f1_per_image", "accuracy", "exact_match")
         rates = [result[name][row].item() for name in names]
@@ -65,7 +65,7 @@ def test_ranked_agree_with_loops(batch):
 @given(st.lists(st.lists(st.booleans(), min_size=8, max_size=8), min_size=1, max_size=5))
 def test_unranked_agree_with_scikit_learn(rows):
     selected, present = torch.tensor(rows)[:, :4], torch.tensor(rows)[:, 4:]
-    result = metrics.unranked(selected, present.long() * 3)
+    result = metrics.label_set_scores(selected, present.long() * 3)
     for row in range(len(rows)):
         precision, recall, f1, _ = precision_recall_fscore_support(
             present[row].numpy(), selected[row].numpy(), average="binary", pos_label=True, zero_division=0
@@ -145,7 +145,7 @@ def searches(draw):
 
 
 @given(searches())
-def test_recall_and_median_rank_agree_with_loops(batch):
+def test_hit_rate_and_median_rank_agree_with_loops(batch):
     scores, positives, mask = batch
     places = []
     for row in zip(*(part.tolist() for part in batch), strict=True):
@@ -154,10 +154,8 @@ def test_recall_and_median_rank_agree_with_loops(batch):
         places.append(1 + sum(score >= best for score, mine in seen if not mine))
     assert metrics.first_positive_ranks(scores, positives, mask=mask).tolist() == places
     assert metrics.median_rank(scores, positives, mask=mask).item() == np.median(places)
-    weights = torch.arange(1.0, 1 + len(places))
-    for k, more in itertools.product((1, 2, 5), ({}, {"weights": weights})):
-        expected = np.average([place <= k for place in places], **more)
-        assert metrics.recall(scores, positives, k=k, mask=mask, **more).item() == pytest.approx(expected)
+    for k in (1, 2, 5):
+        assert metrics.hit_rate(scores, positives, k=k, mask=mask).tolist() == [place <= k for place in places]
 
 
 # Kendall, NDCG and precision at K.
@@ -248,9 +246,9 @@ def test_precision_at_k_of_short_lists():
 
 def test_ranked_of_many_labels_needs_no_memory_for_all_pairs_at_once(generator, monkeypatch):
     scores, label_ranks = torch.randn(7, 5, generator=generator), torch.randint(0, 4, (7, 5), generator=generator)
-    whole = metrics.ranked(scores, label_ranks)
+    whole = metrics.label_ranking_scores(scores, label_ranks)
     monkeypatch.setattr("rankops.metrics.label_ranking.PAIRS", 50)  # two rows at a time
-    parts = metrics.ranked(scores, label_ranks)
+    parts = metrics.label_ranking_scores(scores, label_ranks)
     assert all(parts[name].equal(values) for name, values in whole.items())
 
 
@@ -262,10 +260,10 @@ SCORES, NOTHING = torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool)
     [
         (lambda: metrics.spearman(torch.arange(2.0), torch.tensor([1.0, math.inf])), r"target\[1\] is inf.*Spearman"),
         (lambda: metrics.first_positive_ranks(SCORES[None], ~NOTHING[None]), r"\(1, 2, 3\).*\(n, m\)"),
-        (lambda: metrics.recall(SCORES, ~NOTHING, k=0), "k is 0"),
-        (lambda: metrics.unranked(SCORES, SCORES), "selected is torch.float32"),
-        (lambda: metrics.unranked(NOTHING, SCORES / 0), r"label_ranks\[0, 0\] is nan"),
-        (lambda: metrics.expected_reciprocal_rank(SCORES, SCORES + 5), r"target\[0, 0\] is 5.*highest, 4"),
+        (lambda: metrics.hit_rate(SCORES, ~NOTHING, k=0), "k is 0"),
+        (lambda: metrics.label_set_scores(SCORES, SCORES), "selected is torch.float32"),
+        (lambda: metrics.label_set_scores(NOTHING, SCORES / 0), r"label_ranks\[0, 0\] is nan"),
+        (lambda: metrics.expected_reciprocal_rank(SCORES, SCORES + 5), r"target\[0, 0\] is 5.*max_grade, 4"),
     ],
 )
 def test_what_has_no_metric_is_named(call, message):
@@ -301,7 +299,6 @@ def test_means_without_a_value_are_nan():
     none = torch.zeros(0, 3)
     assert metrics.mean_average_precision(none, none).isnan()
     assert metrics.median_rank(none, none).isnan()
-    assert metrics.recall(none, none, k=1).isnan()
 
 
 def test_the_class_for_torchmetrics_runs_as_documented():
@@ -325,10 +322,12 @@ def test_relevance_and_label_ranks_may_be_unsigned(dtype):
     mask = torch.tensor([[True, True, False]])
     for metric in (metrics.ndcg, metrics.expected_reciprocal_rank):
         assert metric(scores, truth.to(dtype), mask=mask).equal(metric(scores, truth, mask=mask))
-    assert metrics.ranked(scores, truth.to(dtype))["precision"].equal(metrics.ranked(scores, truth)["precision"])
-    assert metrics.ranked_ceiling(truth.to(dtype)) == metrics.ranked_ceiling(truth)
+    assert metrics.label_ranking_scores(scores, truth.to(dtype))["precision"].equal(
+        metrics.label_ranking_scores(scores, truth)["precision"]
+    )
+    assert metrics.ranked_map_ceiling(truth.to(dtype)) == metrics.ranked_map_ceiling(truth)
     with pytest.raises(ValueError, match=r"label_ranks\[0, 0\] is 9223372036854775809, expected .*below 2\^63"):
-        metrics.ranked(scores, torch.tensor([[2**63 + 1, 0, 0]], dtype=torch.uint64))
+        metrics.label_ranking_scores(scores, torch.tensor([[2**63 + 1, 0, 0]], dtype=torch.uint64))
 
 
 # Ranked lists and sets of labels, with ties and masks. A row is (score, truth, weight) of what a mask leaves.
@@ -380,9 +379,9 @@ def slow_ranking_loss(row):
     return sum(weight for weight, wrong in pairs if wrong) / (sum(weight for weight, _ in pairs) or math.nan)
 
 
-def slow_expected_reciprocal_rank(row, k, highest):
+def slow_expected_reciprocal_rank(row, k, max_grade):
     heaviest = max((weight for *_, weight in row), default=1)
-    read = [(-score, (2**grade - 1) / 2**highest * weight / heaviest) for score, grade, weight in row]
+    read = [(-score, (2**grade - 1) / 2**max_grade * weight / heaviest) for score, grade, weight in row]
     reading, expected = 1.0, 0.0 if row else math.nan
     for at, (_, satisfied) in enumerate(sorted(read)[:k], 1):
         expected += reading * satisfied / at
@@ -400,8 +399,8 @@ SLOW = [
     ("hit_rate", {"k": 1}, slow_hit_rate), ("hit_rate", {"k": 3}, slow_hit_rate),
     ("recall_at_k", {"k": 1}, slow_recall_at_k), ("recall_at_k", {"k": 3}, slow_recall_at_k),
     ("coverage_error", {}, slow_coverage_error), ("ranking_loss", {}, slow_ranking_loss),
-    ("expected_reciprocal_rank", {"k": None, "highest": 3.0}, slow_expected_reciprocal_rank),
-    ("expected_reciprocal_rank", {"k": 2, "highest": 3.0}, slow_expected_reciprocal_rank),
+    ("expected_reciprocal_rank", {"k": None, "max_grade": 3.0}, slow_expected_reciprocal_rank),
+    ("expected_reciprocal_rank", {"k": 2, "max_grade": 3.0}, slow_expected_reciprocal_rank),
     ("elementwise_match", {}, slow_elementwise_match),
     ("exact_match", {}, lambda row: slow_elementwise_match(row) // 1),
 ]  # fmt: skip

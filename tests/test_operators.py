@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 from rankops.sorters import (
     Handcrafted,
     Laplace,
@@ -16,8 +16,9 @@ from rankops.sorters import (
     soft_median,
     soft_permutation,
     soft_quantile,
+    soft_rank,
     soft_sort,
-    soft_topk,
+    soft_topk_mask,
 )
 
 KERNELS = (Laplace, Logistic)
@@ -49,7 +50,7 @@ def test_levels_are_those_found_by_bisection(length, sorter, generator):
     expected = torch.stack([bisected(scores, place + 0.5, sorter) for place in some])
     assert torch.allclose(soft_sort(scores, sorter=sorter)[list(some)], expected, atol=1e-9)
     for k in (0.3, length / 2 + 0.1):
-        topk = soft_topk(scores, k, sorter=sorter)
+        topk = soft_topk_mask(scores, k, sorter=sorter)
         assert torch.allclose(topk, share(scores, bisected(scores, k, sorter), sorter), atol=1e-9)
     ends = [bisected(scores, length - place - 0.5, sorter) for place in (int(0.3 * (length - 1)),
             -int(-0.3 * (length - 1) // 1))]  # fmt: skip
@@ -81,11 +82,11 @@ def test_soft_ones_tend_to_hard_ones_and_hard_ones_are_exact(generator):
         if "sorter" in options:
             assert torch.allclose(soft_permutation(scores, **options), matrix, atol=1e-4)
         assert torch.allclose(soft_sort(scores, **options), scores.sort(-1, descending=True).values, atol=1e-4)
-        assert torch.allclose(soft_topk(scores, 3, **options), largest, atol=1e-4)
+        assert torch.allclose(soft_topk_mask(scores, 3, **options), largest, atol=1e-4)
         assert torch.allclose(soft_quantile(scores, q, **options), torch.quantile(scores, q, dim=-1), atol=1e-4)
         assert torch.allclose(soft_median(scores, **options), torch.quantile(scores, 0.5, dim=-1), atol=1e-4)
     moved = scores.clone().requires_grad_()
-    totals = [(soft_topk(moved, 3, hard=hard) * order).sum() for hard in (True, False)]
+    totals = [(soft_topk_mask(moved, 3, hard=hard) * order).sum() for hard in (True, False)]
     assert torch.allclose(*(torch.autograd.grad(total, moved)[0] for total in totals))
     for sorter in (StraightThrough(), Handcrafted(steepness=500.0)):  # which sort by their ranks
         assert torch.allclose(soft_sort(scores, sorter=sorter), scores.sort(-1, descending=True).values, atol=0.01)
@@ -125,7 +126,7 @@ def test_long_vectors_have_the_gradients_of_all_pairs(softness, generator):
 
 
 OPERATORS = {
-    "topk": lambda scores, **options: soft_topk(scores, 2, **options), "sort": soft_sort, "median": soft_median,
+    "topk": lambda scores, **options: soft_topk_mask(scores, 2, **options), "sort": soft_sort, "median": soft_median,
     "quantile": lambda scores, **options: soft_quantile(scores, 0.3, **options), "permutation": soft_permutation,
 }  # fmt: skip
 
@@ -194,7 +195,7 @@ def test_compiles_whole(name, generator):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_noise_is_drawn_from_the_generator(kernel):
-    topk = partial(soft_topk, torch.zeros(2000, 4), 1, sorter=kernel(), hard=True)
+    topk = partial(soft_topk_mask, torch.zeros(2000, 4), 1, sorter=kernel(), hard=True)
     drawn = [topk(generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
     assert drawn[0].equal(drawn[1])
     assert not drawn[0].equal(drawn[2])
@@ -210,7 +211,7 @@ def test_scores_may_span_all_that_their_type_holds(dtype):
         (soft_sort(wide) / most, soft_sort(scores)),
         (soft_sort(wide, hard=True) / most, scores.sort(descending=True).values.to(soft_sort(scores).dtype)),
         (soft_quantile(wide, 0.3) / most, soft_quantile(scores, 0.3)),
-        (soft_topk(wide, 2), soft_topk(scores, 2)),
+        (soft_topk_mask(wide, 2), soft_topk_mask(scores, 2)),
         (soft_permutation(wide), soft_permutation(scores)),
     ):
         assert torch.allclose(result, expected, atol=1e-5)
@@ -220,13 +221,21 @@ def test_scores_may_span_all_that_their_type_holds(dtype):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda scores: soft_topk(scores, 5), ValueError, "k is 5, expected from 0 to 4"),
-        (lambda scores: soft_topk(scores, 1.5, hard=True), ValueError, "k is 1.5, expected a whole number"),
-        (lambda scores: soft_topk(scores, 2, mask=torch.zeros(4).bool()), ValueError, "k is 2, expected from 0 to 0"),
+        (lambda scores: soft_topk_mask(scores, 5), ValueError, "k is 5, expected from 0 to 4"),
+        (lambda scores: soft_topk_mask(scores, 1.5, hard=True), ValueError, "k is 1.5, expected a whole number"),
+        (
+            lambda scores: soft_topk_mask(scores, 2, mask=torch.zeros(4).bool()),
+            ValueError,
+            "k is 2, expected from 0 to 0",
+        ),
         (lambda scores: soft_quantile(scores, math.nan), ValueError, "q is nan"),
         (lambda scores: permutation_of_ranks(scores, temperature=math.nan), ValueError, "temperature is nan"),
         (lambda scores: permutation_of_ranks(scores.to_sparse()), TypeError, "ranks is a sparse tensor"),
-        (lambda scores: soft_topk(scores, 2, sorter=ranks), TypeError, "sorter is ranks, expected a Laplace"),
+        (
+            lambda scores: soft_topk_mask(scores, 2, sorter=exact_ranks),
+            TypeError,
+            "sorter is exact_ranks, expected a Laplace",
+        ),
         (lambda scores: soft_quantile(scores, torch.tensor([0.5, 1.5])), ValueError, r"q\[1\] is 1.5"),
         (lambda scores: soft_quantile(scores, 1.5), ValueError, "^q is 1.5"),
         (lambda scores: soft_sort(scores, sorter="laplace"), TypeError, "load_sorter"),
@@ -239,3 +248,15 @@ def test_scores_may_span_all_that_their_type_holds(dtype):
 def test_names_what_it_refuses(call, error, message):
     with pytest.raises(error, match=message):
         call(torch.arange(4.0))
+
+
+def test_soft_rank_is_laplace_as_a_function(generator):
+    scores = torch.randn(4, 6, generator=generator, dtype=torch.float64).requires_grad_()
+    mask = torch.rand(4, 6, generator=generator) < 0.7
+    assert soft_rank(scores).equal(Laplace(softness=0.2)(scores))
+    found = soft_rank(scores, 0.5, dim=0, mask=mask)
+    assert found.equal(Laplace(softness=0.5)(scores, dim=0, mask=mask))
+    assert torch.autograd.grad(found.square().sum(), scores)[0].any()
+    assert torch.allclose(soft_rank(scores, softness=1e-9), exact_ranks(scores))
+    with pytest.raises(ValueError, match="softness is 0, expected a positive number"):
+        soft_rank(scores, 0)

@@ -20,8 +20,9 @@ from rankops.datasets.voc2007 import CLASSES
 
 UP_TO_DATE = "Data and pipelines are up to date.\n"
 DEFAULTS = (
-    "label_ranking-cross_entropy", "label_ranking-rlsep", "memorability-mse", "multilabel-multilabel_soft_margin",
-    "retrieval-recall-lstm",
+    "label_ranking-multilabel_cross_entropy", "label_ranking-rlsep", "memorability-mse",
+    "multilabel-multilabel_soft_margin",
+    "retrieval-sodeep_recall-lstm",
 )  # fmt: skip
 MODEL = {"name": "linear", "args": {"maximum": True}, "backbone": {"name": "convnet", "args": {"channels": [8, 16]}}}
 HEAD = {
@@ -155,7 +156,7 @@ def test_predictions_have_the_form_of_their_task(project):
     forms = {
         "label_ranking-rlsep": "scores label_ranks selected true_label_ranks",
         "memorability-mse": "group score target", "multilabel-multilabel_soft_margin": "scores labels difficult",
-        "retrieval-recall-lstm": "image_embedding captions text_embeddings family gallery",
+        "retrieval-sodeep_recall-lstm": "image_embedding captions text_embeddings family gallery",
     }  # fmt: skip
     tables = {name: pq.read_table(project.folder / f"predictions/{name}.parquet") for name in forms}
     for name, columns in forms.items():
@@ -166,7 +167,7 @@ def test_predictions_have_the_form_of_their_task(project):
         chosen, ranks = [label for label, there in enumerate(row["selected"]) if there], row["label_ranks"]
         assert [label for label, rank in enumerate(ranks) if rank > 0] == chosen
         assert sorted(chosen, key=row["scores"].__getitem__) == sorted(chosen, key=ranks.__getitem__)
-    for row in tables["retrieval-recall-lstm"].to_pylist():
+    for row in tables["retrieval-sodeep_recall-lstm"].to_pylist():
         assert len(row["text_embeddings"]) == len(row["captions"]) == 5
         vectors = np.array([row["image_embedding"], *row["text_embeddings"]])
         assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
@@ -196,8 +197,8 @@ def test_an_option_reruns_what_it_changes_and_a_run_that_is_gone_must_leave_noth
 
 
 def test_code_and_a_snapshot_rerun_what_they_change(project):
-    edit(project, "losses/cross_entropy.py", "sorters/lstm.py", code="assert True")
-    assert changed(project) >= {"check", "train@label_ranking-cross_entropy", "pretrain@lstm"}
+    edit(project, "losses/multilabel_cross_entropy.py", "sorters/lstm.py", code="assert True")
+    assert changed(project) >= {"check", "train@label_ranking-multilabel_cross_entropy", "pretrain@lstm"}
     assert not {"train@label_ranking-rlsep", "pretrain@laplace", "data@ranked_mnist"} & changed(project)
     restore(project)
     change(project, {"data": {"snapshot": 2}})
@@ -210,17 +211,17 @@ def test_code_and_a_snapshot_rerun_what_they_change(project):
 
 
 def test_params_that_cannot_be_are_told_before_anything_runs(project):
-    change(project, {"runs": {"label_ranking-cross_entropy": {"dataset": "long_tailed_mnist"}}})
+    change(project, {"runs": {"label_ranking-multilabel_cross_entropy": {"dataset": "long_tailed_mnist"}}})
     output = project.run("dvc repro", fails=True)
     assert ran(output) == {"code", "check"}
-    assert "runs.label_ranking-cross_entropy.dataset" in output
+    assert "runs.label_ranking-multilabel_cross_entropy.dataset" in output
     restore(project)
 
 
 def test_a_failed_expectation_stops_the_graph(project):
     drawn = "dataset = params.datasets[key].built()"
     project.replace("pipelines/stages/data.py", drawn, f"{drawn}\n    object.__setattr__(dataset, 'scale', (1.0, 5.0))")
-    output = project.run("dvc repro evaluate@label_ranking-cross_entropy", fails=True)
+    output = project.run("dvc repro evaluate@label_ranking-multilabel_cross_entropy", fails=True)
     assert ran(output) == {"code", "data@ranked_mnist", "validate@ranked_mnist"}
     assert "ranked_mnist.digits: size: expect_column_values_to_be_between" in output
     assert not (project.folder / "checks/ranked_mnist.passed").exists()

@@ -26,7 +26,7 @@ from pipelines.reporting.results import number
 from pipelines.stages import report, summarize
 from rankops.io.parquet import encode_images
 from rankops.lookup import find
-from rankops.metrics.label_ranking import ranked_ceiling
+from rankops.metrics.label_ranking import ranked_map_ceiling
 from rankops.tasks.label_ranking import places
 
 from conftest import ROOT, params_of  # isort: skip
@@ -36,7 +36,13 @@ OURS = "memorability-spearman-laplace"
 COMPARISON = {"question": "Does <b>Spearman|mse</b> pay?", "metric": "spearman", "baseline": "memorability-mse"}
 LABELS, TEST = 10, 14
 RUNS = {  # task, dataset, loss, sorter, main metric
-    "label_ranking-cross_entropy": ("label_ranking", "ranked_mnist", "cross_entropy", "none", 0.887),
+    "label_ranking-multilabel_cross_entropy": (
+        "label_ranking",
+        "ranked_mnist",
+        "multilabel_cross_entropy",
+        "none",
+        0.887,
+    ),
     "label_ranking-rlsep": ("label_ranking", "ranked_mnist", "rlsep", "none", 0.975),
     "memorability-mse": ("score_ranking", "clips", "mse", "none", 0.776),
     "memorability-spearman-laplace": ("score_ranking", "clips", "spearman", "laplace", 0.801),
@@ -97,7 +103,9 @@ def write_run(name, task, value):
     write(f"metrics/runs/{name}.json", metrics)
     Path("predictions").mkdir(exist_ok=True)
     pq.write_table(predictions(task), f"predictions/{name}.parquet")
-    write(f"models/runs/{name}/run.json", TRAINED | {"best": 1 if name == "label_ranking-cross_entropy" else 2})
+    write(
+        f"models/runs/{name}/run.json", TRAINED | {"best": 1 if name == "label_ranking-multilabel_cross_entropy" else 2}
+    )
     for seed in (1, 2):
         lines = ["probe,1,1.0,0.1,0.01,1", "probe,2,0.5,0.2,0.01,1", "finetune,3,0.3,0.3,0.01,1"]
         text = "\n".join(["phase,epoch,loss,rank,learning_rate,best", *lines])
@@ -217,7 +225,7 @@ def test_the_page_opens_with_the_gain_of_our_loss_and_details_have_all_metrics_a
     assert row_of(page, "caption median rank")[1].startswith("3.0 (")
     true = pq.read_table(made[0] / "predictions/label_ranking-rlsep.parquet")["true_label_ranks"].to_pylist()[:TEST]
     # A perfect ranking has no positive pair, so no precision, if its labels are the last and ascend.
-    assert f"scores {number(ranked_ceiling(torch.tensor(true)))} ranked mAP" in " ".join(page.words)
+    assert f"scores {number(ranked_map_ceiling(torch.tensor(true)))} ranked mAP" in " ".join(page.words)
 
 
 def test_the_short_table_has_the_loss_that_is_best_on_validation(project):
@@ -398,7 +406,7 @@ class TestPages:
 
     def test_margins_are_tested_over_seeds_and_every_loss_must_have_the_same(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        found = {"cross_entropy": {"1": 0.1, "2": 0.29, "10": 0.21},
+        found = {"multilabel_cross_entropy": {"1": 0.1, "2": 0.29, "10": 0.21},
                  "lsep": {"10": 0.55, "2": 0.58, "1": 0.5},  # level with RLSEP, as a seed more or less decides
                  "rlsep": {"1": 0.5, "2": 0.7, "10": 0.6}}  # fmt: skip
 
@@ -411,10 +419,13 @@ class TestPages:
             return docs_tables.margins(studies.read("mine"))
 
         margins = tested()
-        assert [margins["ranked.exact_match", loss][0] for loss in ("cross_entropy", "lsep")] == ["+40.0", "+5.7"]
-        ps = [float(margins["ranked.exact_match", loss][1]) for loss in ("cross_entropy", "lsep")]
+        assert [margins["ranked.exact_match", loss][0] for loss in ("multilabel_cross_entropy", "lsep")] == [
+            "+40.0",
+            "+5.7",
+        ]
+        ps = [float(margins["ranked.exact_match", loss][1]) for loss in ("multilabel_cross_entropy", "lsep")]
         assert ps[0] < 0.05 < ps[1]
-        assert 0.001 <= float(margins["ranked.exact_match", "cross_entropy"][2]) < 1
+        assert 0.001 <= float(margins["ranked.exact_match", "multilabel_cross_entropy"][2]) < 1
         assert docs_tables.spread("label_ranking-rlsep-x")(studies.read("mine"), "ranked.exact_match") == "60.0 ± 10.0"
         found["lsep"] = {"1": 0.5}
         with pytest.raises(ValueError, match="different seeds"):

@@ -149,7 +149,7 @@ PAIRS = torch.eye(4, 10)
     [
         ("average_precision", LABELS, {}),
         ("spearman", TARGET, {"mask": TARGET > 1}),
-        *((name, PAIRS, {}) for name in ("log_rank", "recall", "recall_at_k")),
+        *((name, PAIRS, {}) for name in ("mean_log_rank", "sodeep_recall", "hit_rate")),
     ],
 )
 def test_a_mask_needs_a_function_that_takes_one(loss, truth, options):

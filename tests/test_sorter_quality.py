@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rankops.datasets.vectors.score_vectors import draw
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 from rankops.sorters import LSTM, Laplace, Logistic
 from rankops.sorters import _quality as sorter_quality
 
@@ -18,7 +18,7 @@ def scores(generator):
 
 def hard(scores):
     """Exact ranks with a gradient of nothing."""
-    return ranks(scores) + 0 * scores
+    return exact_ranks(scores) + 0 * scores
 
 
 def test_exact_ranks_are_accurate_ties_included_and_have_no_gradient(scores, generator):
@@ -27,12 +27,12 @@ def test_exact_ranks_are_accurate_ties_included_and_have_no_gradient(scores, gen
     health = sorter_quality.gradient_health(hard, scores)
     assert (health["vanishing"], health["zero"], health["median_norm"]) == (1, 1, 0)
     assert (health["wrong_signs_of_own"], health["wrong_signs_of_others"]) == (0, 0)
-    assert not any(sorter_quality.out_of_distribution(ranks, 3, 20, generator).values())
+    assert not any(sorter_quality.out_of_distribution(exact_ranks, 3, 20, generator).values())
     assert sorter_quality.adam_steps(hard, 2, 8, generator, deviation=1.0, most=3) == 3
 
 
 def test_of_ranks_that_are_off_by_a_place_and_of_a_linear_map(scores, generator):
-    result = sorter_quality.accuracy(lambda scores: ranks(scores) + 1, scores)
+    result = sorter_quality.accuracy(lambda scores: exact_ranks(scores) + 1, scores)
     assert result == {"l1": pytest.approx(1 / 20), "exact_ranks": 0, "exactly_ordered": 1}
     assert sorter_quality.invariance(lambda one: one * torch.arange(20), scores, generator)["equivariance"] > 0.01
     by_position = sorter_quality.ties(lambda scores: Logistic()(scores) + torch.linspace(0, 1, 20), 7 * scores)

@@ -8,7 +8,7 @@ from pipelines.reporting.studies import Row, write_rows
 from rankops.bootstrap import interval
 from rankops.io.atomic import replaced_file
 from rankops.io.checkpoints import load_model
-from rankops.metrics.label_ranking import ranked
+from rankops.metrics.label_ranking import label_ranking_scores
 from rankops.seeding import derived_seed
 from rankops.tasks.label_ranking import LabelRanking
 from rankops.training.device import find_device
@@ -24,7 +24,7 @@ def main(params: Settings, digits: int) -> None:
     for run in dict.fromkeys([f"rlsep-{digits}_digits", "rlsep-3_digits", f"lsep-{digits}_digits"]):
         network = load_model(f"models/runs/label_ranking-{run}", device=device)
         scores, _ = task.scores(network, split.inputs)
-        found = interval(ranked(scores, split.truth)["accuracy"].numpy(), **draws)
+        found = interval(label_ranking_scores(scores, split.truth)["accuracy"].numpy(), **draws)
         rows.append(Row(f"label_ranking-{run}", f"accuracy.{digits}_digits", **found))
     with replaced_file(Path(f"metrics/measured/digits-{digits}.csv")) as partial:
         write_rows(partial, rows)

@@ -21,7 +21,7 @@ from rankops.io.atomic import replaced_folder
 
 METRICS = Path("metrics")
 FIGURES = METRICS / "measured"
-POINTS = ("lstm", "cnn", "handcrafted", "hinge_ap", "cross_entropy")
+POINTS = ("lstm", "cnn", "handcrafted", "hinge_ap", "multilabel_soft_margin")
 FLIPPED = (0, 10, 20, 30, 40)  # per cent
 LINES = {"RLSEP": "rlsep-{}_digits", "RLSEP, trained on three": "rlsep-3_digits", "LSEP": "lsep-{}_digits"}
 

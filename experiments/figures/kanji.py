@@ -12,7 +12,7 @@ from rankops.io.parquet import decode_images, matrix, read_table
 from rankops.tasks.label_ranking import places
 
 TEST, PICTURE = Path("data/kanji/test.parquet"), Path("reports/kanji.png")
-SHOWN, SEED = ("cross_entropy", "mse", "rlsep"), 1
+SHOWN, SEED = ("multilabel_cross_entropy", "mse", "rlsep"), 1
 EXAMPLES, TILE = 6, 44  # test kanji, and pixels of a component
 
 

@@ -8,7 +8,7 @@ import torch
 from pipelines.config import Settings, load
 from pipelines.reporting.studies import Row, write_rows
 from rankops.io.atomic import replaced_file, replaced_folder
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 from rankops.seeding import generator
 from rankops.sorters import load_sorter
 
@@ -21,7 +21,7 @@ def main(params: Settings) -> None:
     others = torch.rand(params.score_vectors.length, generator=generator(SEED, "score_sweep")) * 2 - 1
     vectors = others.repeat(STEPS, 1)
     vectors[:, 0] = torch.linspace(-1, 1, STEPS)
-    columns = {"score": vectors[:, 0].numpy(), "exact": ranks(vectors)[:, 0].numpy()}
+    columns = {"score": vectors[:, 0].numpy(), "exact": exact_ranks(vectors)[:, 0].numpy()}
     rows = []
     for name in params.sorters:
         columns[name] = load_sorter(f"models/sorters/{name}")(vectors)[:, 0].numpy()

@@ -52,7 +52,7 @@ def order(truth: list[float]) -> list[float]:
 
 CELLS, FILMS = "memorability-mse-solar_cells", "films-mse"
 RULES = {
-    "usual_order": Rule("label_ranking-cross_entropy-kanji", "scores", usual_order, ["ranked.exact_match"]),
+    "usual_order": Rule("label_ranking-multilabel_cross_entropy-kanji", "scores", usual_order, ["ranked.exact_match"]),
     "true_order_of_cells": Rule(CELLS, "score", lambda table: order(table["target"].to_numpy()), ["spearman"]),
     "mean_rating": Rule(FILMS, "scores", mean_rating, ["ndcg", "kendall"]),
     "true_order_of_films": Rule(

@@ -12,7 +12,7 @@ from rivals.rules import usual_places
 
 from rankops.io.atomic import replaced_file
 
-NAME, OF = "kanji-usual_order", "label_ranking-cross_entropy-kanji"
+NAME, OF = "kanji-usual_order", "label_ranking-multilabel_cross_entropy-kanji"
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ def _learns(
 MARGIN = {"name": "multilabel_soft_margin", "args": {}, "weight": 5.0, "epochs": None}
 # Of each task: the metric that is compared, then the usual loss and the ranking losses that win most often.
 LOSSES: dict[str, tuple[str, list[dict[str, Any]]]] = {
-    "label_ranking": ("ranked.accuracy", [_learns("cross_entropy"), _learns("rlsep", {"pairs": None})]),
+    "label_ranking": ("ranked.accuracy", [_learns("multilabel_cross_entropy"), _learns("rlsep", {"pairs": None})]),
     "multilabel": (
         "mean_average_precision",
         [_learns("multilabel_soft_margin"), _learns("average_precision", sorter="laplace", auxiliary=MARGIN)],
@@ -45,7 +45,7 @@ LOSSES: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "query_ranking": ("ndcg", [_learns("mse"), _learns("lambdarank")]),
     "retrieval": (
         "image_to_text.recall_at_1",
-        [_learns("hard_negative_triplet", {"margin": 0.4}), _learns("log_rank", sorter="laplace")],
+        [_learns("hard_negative_triplet", {"margin": 0.4}), _learns("mean_log_rank", sorter="laplace")],
     ),
 }
 

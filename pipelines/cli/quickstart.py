@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["compare", "quickstart"]
 
 SHEET, PICTURE = Path("reports/quickstart.png"), Path("reports/quickstart-picture.png")
-LOSSES = ("cross_entropy", "rlsep")
+LOSSES = ("multilabel_cross_entropy", "rlsep")
 SHOWN = {
     "ranked.exact_match": "ranked 0-1 (exact order)",
     "ranked.accuracy": "ranked accuracy (pairs)",

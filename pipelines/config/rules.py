@@ -403,7 +403,7 @@ def _check_loss(task: type[Task], loss: Component, training: dict[str, Any], pla
     """Return whether a loss of this task, with these options, takes a sorter."""
     function = _check_options("losses", loss, place)
     truths = task.learns(training)
-    fitting = [name for name in lookup.names("losses") if name != NONE and _parameters(name)[1] in truths]
+    fitting = [name for name in lookup.names("losses") if _parameters(name)[1] in truths]
     if loss.name not in fitting:
         raise ValueError(f"{place}.name: {loss.name} is no loss of {task.name}; there are {', '.join(fitting)}")
     scores, parameters = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), _parameters(loss.name)

@@ -24,7 +24,7 @@ from pipelines.reporting.results import (
 from pipelines.reporting.studies import on_datasets, source_of
 from rankops import lookup
 from rankops.io.parquet import matrix, read_table
-from rankops.metrics.label_ranking import ranked_ceiling
+from rankops.metrics.label_ranking import ranked_map_ceiling
 from rankops.tasks import Metric
 
 __all__ = ["content"]
@@ -189,7 +189,7 @@ def _about(params: Settings, name: str) -> str:
     text += f". The papers: {about}." if about else "."
     if run.task == "label_ranking":
         path = Path(f"predictions/{name}.parquet")
-        most = ranked_ceiling(matrix(read_table(path, ["true_label_ranks"]), "true_label_ranks", path=path))
+        most = ranked_map_ceiling(matrix(read_table(path, ["true_label_ranks"]), "true_label_ranks", path=path))
         text += f" A perfect ranking scores {number(most)} ranked mAP on this split."
     return text
 

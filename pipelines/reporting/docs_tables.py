@@ -44,11 +44,11 @@ REPORT, SHEET = Path("reports/results.md"), Path("reports/figures/orders.png")
 
 # --- RLSEP's Tables 1 and 2: the key of a row is a metric. ---
 
-LOSSES = {"cross_entropy": "cross-entropy", "lsep": "LSEP", "rlsep": "RLSEP"}
+LOSSES = {"multilabel_cross_entropy": "cross-entropy", "lsep": "LSEP", "rlsep": "RLSEP"}
 PRINTED = printed("label_ranking", "ranked_mnist", "rlsep")["5,000"]
 METRICS = {metric.title: metric.name for metric in LabelRanking.metrics if metric.name in PRINTED}
 MARGINS = "RLSEP's margins, in points; p by t-tests over seeds, paired and Welch's, adjusted for all rows (Holm)."
-RIVALS = [(metric, loss) for metric in METRICS.values() for loss in ("cross_entropy", "lsep")]  # of RLSEP
+RIVALS = [(metric, loss) for metric in METRICS.values() for loss in ("multilabel_cross_entropy", "lsep")]  # of RLSEP
 
 
 def _printed(loss: str, images: str, metric: str) -> float:
@@ -198,16 +198,16 @@ POINTS = {
             "Eq. 7, CNN": "cnn",
             "Eq. 7, handcrafted sorter": "handcrafted",
             "Hinge-AP": "hinge_ap",
-            "cross-entropy": "cross_entropy",
+            "cross-entropy": "multilabel_soft_margin",
         },
     ),
-    "cross_entropy-256": (
+    "multilabel_soft_margin-256": (
         "The same in batches of 256, compared with cross-entropy",
         {
             "AP, Laplace": "average_precision-256",
             "Hinge-AP": "hinge_ap-256",
             "generalized cross-entropy": "generalized_cross_entropy-256",
-            "cross-entropy": "cross_entropy-256",
+            "cross-entropy": "multilabel_soft_margin-256",
         },
     ),
 }
@@ -387,8 +387,8 @@ def compared_runs(study: Study) -> str:
 
 HEAD = re.compile(r"heads-(?P<task>\w+)-(?P<loss>\w+)(-\d+)?-batch(?P<batch>\d+)")
 BATCHES = {
-    ("captions", "image_to_text.recall_at_1"): ("caption R@1", ("triplet", "info_nce", "log_rank")),
-    ("captions", "text_to_image.recall_at_1"): ("image R@1", ("triplet", "info_nce", "log_rank")),
+    ("captions", "image_to_text.recall_at_1"): ("caption R@1", ("triplet", "info_nce", "mean_log_rank")),
+    ("captions", "text_to_image.recall_at_1"): ("image R@1", ("triplet", "info_nce", "mean_log_rank")),
     ("scenes", "mean_average_precision"): (
         "mAP",
         ("soft_margin", "average_precision_and_soft_margin", "average_precision", "generalized_cross_entropy"),
@@ -435,7 +435,7 @@ ON_100_SCORES = {
 
 # --- Real data. ---
 
-USUAL_KANJI, USUAL_CELLS = "label_ranking-cross_entropy-kanji", "memorability-mse-solar_cells"
+USUAL_KANJI, USUAL_CELLS = "label_ranking-multilabel_cross_entropy-kanji", "memorability-mse-solar_cells"
 USUAL_PROTEINS, USUAL_FILMS = "proteins-soft_margin", "films-mse"
 TRUE_ORDER = "*the true order, without equal scores*"
 PROTEINS = {
@@ -451,8 +451,8 @@ PROTEINS = {
     "LambdaRank": "proteins-lambdarank",
 }
 KANJI = {
-    "cross_entropy": USUAL_KANJI,
-    "cross_entropy, what it finds in the usual order": "kanji-usual_order",
+    "multilabel_cross_entropy": USUAL_KANJI,
+    "multilabel_cross_entropy, what it finds in the usual order": "kanji-usual_order",
     **{loss: f"label_ranking-{loss}-kanji" for loss in ("mse", "rlsep")},
     "*the true components, in their usual order*": "usual_order",
 }

@@ -13,7 +13,7 @@ from pipelines.running.runner import checkpoint_folder
 from rankops.datasets.vectors import score_vectors
 from rankops.io.atomic import remove_folder, replaced_folder
 from rankops.io.checkpoints import build, save_model
-from rankops.ranks import ranks as exact_ranks
+from rankops.ranks import exact_ranks
 from rankops.training.device import find_device
 from rankops.training.loop import fit
 from rankops.training.phase import Batch, Phase

@@ -27,7 +27,7 @@ from rankops.datasets.files.folds import FOLD
 from rankops.datasets.vectors import score_vectors
 from rankops.io.checkpoints import load_model
 from rankops.io.parquet import columns_of
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 from rankops.seeding import derived_seed, generator
 
 __all__ = ["Decision", "choose", "decide_all", "models_of"]
@@ -278,9 +278,9 @@ def _unknown(name: str, digests: dict[str, dict[str, np.ndarray]], data: Path, s
 @torch.no_grad()
 def _of_sorter(vectors: torch.Tensor, sorter: nn.Module) -> Statistic:
     """Return `SORTER_METRICS`: minus the L1 of normalized ranks, and the share of vectors that are ordered exactly."""
-    exact, soft = ranks(vectors), torch.cat([sorter(part) for part in vectors.split(1000)])
+    exact, soft = exact_ranks(vectors), torch.cat([sorter(part) for part in vectors.split(1000)])
     error = (soft - exact).abs().mean(1) / vectors.shape[1]
-    ordered = (ranks(-soft) == exact).all(1)  # the smallest rank is the largest score's
+    ordered = (exact_ranks(-soft) == exact).all(1)  # the smallest rank is the largest score's
     columns = torch.stack([-error.double(), ordered.double()]).numpy()
     return Statistic(list(SORTER_METRICS), len(vectors), lambda rows: columns[:, rows].mean(-1))
 

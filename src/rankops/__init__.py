@@ -3,7 +3,7 @@
     from rankops.losses import spearman              # a loss to minimize: spearman(scores, target)
     from rankops.metrics import ndcg                 # an exact metric, one value a group: ndcg(scores, target)
     from rankops.sorters import Laplace, load_sorter # soft ranks with a gradient: Laplace()(scores)
-    from rankops.ranks import ranks                  # exact ranks without one: ranks(scores)
+    from rankops.ranks import exact_ranks            # exact ranks without one: exact_ranks(scores)
     from rankops.ragged import pad_groups            # lists of different lengths: pad_groups(values, sizes=...)
 
 `rankops.losses`, `rankops.metrics`, `rankops.sorters`, `rankops.ranks`, `rankops.ragged` and `rankops.io.checkpoints`

@@ -143,6 +143,7 @@ class Groups:
         exists: (..., d) boolean, where the mask is True; all if there is none.
         mask: (..., d) boolean, or None: what a sorter is given.
         finite: whether scores and truth are known to be finite.
+        group_weights: (...), how much each group counts in a mean over groups, as given; None if all count alike.
     """
 
     scores: Tensor
@@ -151,6 +152,7 @@ class Groups:
     exists: Tensor
     mask: Tensor | None
     finite: bool
+    group_weights: Tensor | None = None
 
 
 def groups(
@@ -159,6 +161,7 @@ def groups(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     check_finite: bool = True,
     least: int = 1,
     between_0_and_1: bool = False,
@@ -173,6 +176,7 @@ def groups(
         dim: the dimension of a group.
         mask: boolean, of the scores' shape, False where there is no score; what stands there may be anything.
         weights: of the scores' shape, finite and not negative, how much each score counts.
+        group_weights: of the groups' shape, how much each counts in a mean over groups; a loss checks its values.
         check_finite: read values, and refuse scores that are not finite, truths that are none, and bad weights. It
             waits for the device. Without it, and always under `torch.compile` and `torch.func.vmap`, where values
             cannot be read, a loss of such values is anything, NaN as a rule.
@@ -197,6 +201,8 @@ def groups(
     ((kind, values),) = truth.items()
     check_scores(scores, dim=dim, finite=False)
     check_tensors(**truth)
+    if group_weights is not None:
+        check_tensors(group_weights=group_weights)
     if exact:
         scores, values = scores.detach().double(), values.detach()
     values = _checked(
@@ -216,7 +222,8 @@ def groups(
         scores, values, weight, exists = map(_both_ways, (scores, values, weight, exists))
     else:
         scores, values, weight, exists = (part.movedim(dim, -1) for part in (scores, values, weight, exists))
-    return Groups(scores, values, weight, exists, mask=None if mask is None else exists, finite=finite)
+    mask = None if mask is None else exists
+    return Groups(scores, values, weight, exists, mask=mask, finite=finite, group_weights=group_weights)
 
 
 def _checked(

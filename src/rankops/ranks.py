@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from rankops import lookup
 from rankops.checks import check_mask, check_scores, largest_magnitude
 
-__all__ = ["dense_ranks", "places", "rank_along", "ranks", "sorted_descending", "unit_of"]
+__all__ = ["dense_ranks", "exact_ranks", "places", "rank_along", "sorted_descending", "unit_of"]
+
+__getattr__ = partial(lookup.no_attribute, "ranks")
 
 
 UNIT = 1024.0
@@ -25,7 +29,7 @@ def rank_along(
     check_finite: bool = True,
     length: int | None = None,
 ) -> Tensor:
-    """Rank scores along a dimension by `compute`: the contract of all sorters and of `ranks`.
+    """Rank scores along a dimension by `compute`: the contract of all sorters and of `exact_ranks`.
 
     Args:
         compute: takes scores (..., d) and a mask of that shape or None to descending ranks 1..d of the same shape.
@@ -159,7 +163,7 @@ def dense_ranks(sizes: Tensor) -> Tensor:
     return torch.zeros_like(order).scatter(-1, order, new.cumsum(-1))
 
 
-def ranks(
+def exact_ranks(
     scores: Tensor,
     *,
     dim: int = -1,
@@ -182,9 +186,9 @@ def ranks(
     Raises:
         TypeError, ValueError: see `rank_along`; more than 2^23 scores along `dim` that are not float64.
 
-    >>> ranks(torch.tensor([0.3, 2.0, 0.3, -1.0]))
+    >>> exact_ranks(torch.tensor([0.3, 2.0, 0.3, -1.0]))
     tensor([2.5000, 1.0000, 2.5000, 4.0000])
-    >>> ranks(torch.tensor([0.3, 2.0, 0.3, -1.0]), mask=torch.tensor([True, True, False, True]))
+    >>> exact_ranks(torch.tensor([0.3, 2.0, 0.3, -1.0]), mask=torch.tensor([True, True, False, True]))
     tensor([2., 1., 0., 3.])
     """
     return rank_along(

@@ -28,13 +28,13 @@ BACKBONES = {
 }
 # The usual loss of a task, and one on ranks, which may need a sorter.
 LOSSES = {
-    "label_ranking": ("cross_entropy", "rlsep"),
+    "label_ranking": ("multilabel_cross_entropy", "rlsep"),
     "multilabel": ("multilabel_soft_margin", "average_precision"),
     "score_ranking": ("mse", "spearman"),
     "query_ranking": ("mse", "ndcg"),
-    "retrieval": ("hard_negative_triplet", "recall_at_k"),
+    "retrieval": ("hard_negative_triplet", "hit_rate"),
 }
-SORTS = ("average_precision", "spearman", "ndcg", "recall_at_k")
+SORTS = ("average_precision", "spearman", "ndcg", "hit_rate")
 PHASE = {"epochs": 1, "patience": 1, "schedule": {"name": "cosine"},
          "optimizer": {"name": "AdamW", "args": {"lr": 1e-3}}}  # fmt: skip
 TWO = {"batch_size": 6, "probe": PHASE, "finetune": PHASE | {"shift": 1}}

@@ -16,15 +16,23 @@ from contracts.values import check_nothing_else_changes, check_option, check_sum
 from rankops import lookup
 from rankops.io.checkpoints import build
 from rankops.losses import _pairs as pairs
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 from rankops.sorters import Handcrafted, Laplace, StraightThrough, load_sorter
 
-ALL = [name for name in lookup.names("losses") if name != "none"]  # which is no loss of its own
+ALL = lookup.names("losses")
 FUNCTIONS = {name: lookup.find("losses", name) for name in ALL}
 SORTER = [name for name in ALL if "sorter" in parameters(FUNCTIONS[name])]
 WEIGHTED = [name for name in ALL if "weights" in parameters(FUNCTIONS[name])]
 # The arguments that all have, in order, where they make sense.
-COMMON = {"dim": -1, "mask": None, "weights": None, "reduction": "mean", "sorter": None, "check_finite": True}
+COMMON = {
+    "dim": -1,
+    "mask": None,
+    "weights": None,
+    "group_weights": None,
+    "reduction": "mean",
+    "sorter": None,
+    "check_finite": True,
+}
 
 JAGGED = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(1)], layout=torch.jagged)
 
@@ -55,7 +63,7 @@ def test_is_documented_and_of_a_kind_that_is_tested(name):
     taken = [argument for argument in COMMON if argument in signature]
     assert list(signature)[: 2 + len(taken)] == ["scores", kind(FUNCTIONS[name]), *taken]
     assert {argument: signature[argument].default for argument in taken} == {a: COMMON[a] for a in taken}
-    assert {"mask", "reduction", "check_finite"} <= set(taken)
+    assert {"mask", "group_weights", "reduction", "check_finite"} <= set(taken)
     assert ("dim" in taken) != (kind(FUNCTIONS[name]) == "positives")
 
 
@@ -102,10 +110,14 @@ def test_reductions_agree(name, generator):
     times = torch.tensor([3, 0, 2])
     thrice = [part.repeat_interleave(times, 0) for part in (scores, truth)]
     counts = times.view(3, *[1] * (each.dim() - 1)).expand(each.shape)
-    torch.testing.assert_close(call(name, scores, truth, reduction=counts), call(name, *thrice))
+    torch.testing.assert_close(call(name, scores, truth, group_weights=counts), call(name, *thrice))
     for wrong, message in ((counts[0], "has shape"), (counts - 1, "-1")):
-        with pytest.raises(ValueError, match=f"reduction.*{message}"):
-            call(name, scores, truth, reduction=wrong)
+        with pytest.raises(ValueError, match=f"group_weights.*{message}"):
+            call(name, scores, truth, group_weights=wrong)
+    with pytest.raises(ValueError, match="reduction is 'sum', expected 'mean' with group_weights"):
+        call(name, scores, truth, group_weights=counts, reduction="sum")
+    with pytest.raises(TypeError, match="reduction is a tensor, .* group_weights"):
+        call(name, scores, truth, reduction=counts)
 
 
 @every
@@ -142,7 +154,7 @@ def test_groups_may_lie_along_any_dimension(name, generator):
 def test_the_truth_may_be_of_any_type(name, generator):
     scores, truth = one(name, generator)
     if truth.is_floating_point():
-        graded = {"gain", "highest"} & set(parameters(FUNCTIONS[name]))
+        graded = {"gain", "max_grade"} & set(parameters(FUNCTIONS[name]))
         truth = (truth > 0.35).double() if graded else (10 * truth).round()
     for dtype in TYPES[kind(FUNCTIONS[name])]:
         assert call(name, scores, truth.to(dtype)).item() == pytest.approx(call(name, scores, truth).item())
@@ -398,14 +410,14 @@ class TestWithSorter:
     def test_names_what_is_no_sorter(self, name, generator):
         scores, truth = one(name, generator)
         for bad, error, message in (
-            (ranks, ValueError, "sorter is the function ranks, which has no gradient.*StraightThrough"),
+            (exact_ranks, ValueError, "sorter is the function exact_ranks, which has no gradient.*StraightThrough"),
             (3, TypeError, "sorter is a int"),
             ("lstm", ValueError, "lstm: needs training"),
         ):
             with pytest.raises(error, match=message):
                 call(name, scores, truth, sorter=bad)
         with pytest.raises(ValueError, match="<lambda>, whose ranks have no gradient"):
-            call(name, scores.requires_grad_(), truth, sorter=lambda scores, **options: ranks(scores, **options))
+            call(name, scores.requires_grad_(), truth, sorter=lambda scores, **options: exact_ranks(scores, **options))
 
     def test_ranks_of_another_shape_or_that_are_no_numbers_are_refused(self, name, generator):
         scores, truth = one(name, generator)
@@ -438,7 +450,7 @@ def test_under_vmap_it_is_the_same_or_refused(name, generator):
     try:
         mapped = torch.func.vmap(partial(call, name))(*pair)
     except RuntimeError:  # it picks out its positives
-        assert name not in ("spearman", "kendall", "ndcg", "average_precision", "precision_at_k", "recall_at_k")
+        assert name not in ("spearman", "kendall", "ndcg", "average_precision", "precision_at_k", "hit_rate")
         return
     assert torch.allclose(mapped, torch.stack([call(name, *group) for group in zip(*pair, strict=True)]))
 

@@ -22,7 +22,7 @@ from contracts.values import (
 )
 from rankops import lookup
 from rankops.io.checkpoints import build, save_model
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 from rankops.sorters import load_sorter
 
 LENGTH = 6
@@ -97,10 +97,10 @@ def test_half_precision_is_ranked_in_float32_and_autocast_and_the_type_of_the_we
         (gradient,) = torch.autograd.grad(soft.square().sum(), half)
         assert gradient.dtype == dtype
         assert torch.isfinite(gradient).all()
-    expected, loss = sorter(scores), sorter.imitation_loss(scores, ranks(scores))
+    expected, loss = sorter(scores), sorter.imitation_loss(scores, exact_ranks(scores))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.allclose(sorter(scores), expected, atol=1e-6)
-        assert sorter.imitation_loss(scores, ranks(scores)).item() == pytest.approx(loss.item(), rel=1e-6)
+        assert sorter.imitation_loss(scores, exact_ranks(scores)).item() == pytest.approx(loss.item(), rel=1e-6)
     assert torch.allclose(sorter(scores.double()).float(), expected, atol=1e-3)
     assert copy.deepcopy(sorter).bfloat16()(scores.bfloat16()).dtype == torch.float32
 

@@ -106,7 +106,7 @@ def lsep(rows: Rows) -> float | None:
     return rlsep([(score, float(truth > 0), weight) for score, truth, weight in rows])
 
 
-def cross_entropy(rows: Rows) -> float | None:
+def multilabel_cross_entropy(rows: Rows) -> float | None:
     scores, truth, weights = columns(rows)
     shares = [weight * (true > 0) for true, weight in zip(truth, weights, strict=True)]
     return -mean(log_softmax(scores), shares) if sum(shares) else None
@@ -268,12 +268,12 @@ def coverage_error(rows: Rows) -> float | None:
 
 EXACT = {"sorter": "straight_through"}
 LOSSES = {
-    "average_precision": (average_precision_loss, EXACT), "cross_entropy": (cross_entropy, {}),
+    "average_precision": (average_precision_loss, EXACT), "multilabel_cross_entropy": (multilabel_cross_entropy, {}),
     "focal": (pointwise(signed(focal)), {"gamma": 2.0}), "gaussian_mlr": (gaussian_mlr, {}),
     "generalized_cross_entropy": (pointwise(signed(lambda v: (1 - math.exp(0.7 * log_sigmoid(v))) / 0.7)), {"q": 0.7}),
     "kendall": (kendall_loss, EXACT), "l1": (pointwise(lambda s, t: abs(s - t)), {}),
     "lambdarank": (lambdarank, {}), "list_mle": (list_mle, {}), "listnet": (listnet, {}), "lsep": (lsep, {}),
-    "mean_average_precision": (mean_rank, EXACT), "mse": (pointwise(lambda s, t: (s - t) ** 2), {}),
+    "sodeep_mean_average_precision": (mean_rank, EXACT), "mse": (pointwise(lambda s, t: (s - t) ** 2), {}),
     "multilabel_soft_margin": (pointwise(signed(lambda v: -log_sigmoid(v))), {}), "ndcg": (ndcg_loss, EXACT),
     "pairwise_logistic": (ranknet, {}), "plackett_luce": (plackett_luce, {}), "ranknet": (ranknet, {}),
     "rlsep": (rlsep, {}), "spearman": (rank_distance, EXACT), "spearman_of_label_ranks": (rank_distance, EXACT),

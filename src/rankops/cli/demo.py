@@ -41,9 +41,9 @@ TOGETHER = (
     {
         "RLSEP": RUNS / "label_ranking-rlsep",
         "Regression": RUNS / "label_ranking-mse",
-        "Cross-entropy": RUNS / "label_ranking-cross_entropy",
+        "Cross-entropy": RUNS / "label_ranking-multilabel_cross_entropy",
     },
-    {"RLSEP": QUICKSTART / "rlsep", "Cross-entropy": QUICKSTART / "cross_entropy"},
+    {"RLSEP": QUICKSTART / "rlsep", "Cross-entropy": QUICKSTART / "multilabel_cross_entropy"},
 )
 
 

@@ -12,18 +12,18 @@ for, searched both ways). It has the shape of the scores. What most losses take 
 - `mask`: boolean, False where there is no score, as in padding (`rankops.ragged.pad_groups`). Masked entries are
   ignored, even NaN. A score of -1e9 in place of a mask is a score: beside it all others are tied.
 - `weights`: how much each score counts within its group. Only proportions matter, so weights that differ between
-  groups alone have no effect: how much each group counts is a tensor as `reduction`. The only pair of a group of two
+  groups alone have no effect. The only pair of a group of two
   counts the same whatever its weights; there `ranknet`, `pairwise_logistic`, `kendall` and `spearman` refuse weights of
   whole groups.
-- `reduction`: `mean` over groups, `sum`, or `none` for one value a group, in their order; or a tensor of as many
-  numbers, how much each group counts in the mean. A group that has nothing to compare is left out, as is one without
-  any score or weight: it is 0 without gradient and does not count in the mean.
+- `group_weights`: how much each group counts in the mean, a number a group: of the shape that `none` gives.
+- `reduction`: `mean` over groups, `sum`, or `none` for one value a group, in their order. A group that has nothing to
+  compare is left out, as is one without any score or weight: it is 0 without gradient and does not count in the mean.
 - `sorter`: f, which gives soft ranks. None is `Laplace(softness=0.2)`; or the name of a sorter (`laplace`,
   `comparator`), or a sorter: one of `rankops.sorters`, or a function of scores (..., d) to ranks (..., d), 1 for the
   largest and d for the smallest, that has a gradient. It is tried once, on eight scores and on the shape of the
   first ones, and refused if it ranks otherwise. It is passed `mask` where there is one, by `average_precision` always,
-  and by `log_rank`, `recall` and `recall_at_k` where a matrix is not square: write f(scores, mask=None), or subclass
-  `rankops.sorters.Sorter`.
+  and by `mean_log_rank`, `sodeep_recall` and `hit_rate` where a matrix is not square: write f(scores, mask=None), or
+  subclass `rankops.sorters.Sorter`.
 - No group at all, as scores of shape (0, d), is a loss of 0 with a gradient of zeros, and with `none` no value.
 - `check_finite`: refuse scores and truths that are NaN, infinite or impossible, which waits for a GPU. With False no
   value is read; the loss of a NaN is then NaN as a rule. Under `torch.compile` and `torch.func.vmap` values cannot be
@@ -34,82 +34,86 @@ ValueError for shapes that differ, groups of no scores, values as above, an unkn
 the message says where. The value has the type of the scores, float32 at least.
 
 `spearman`, `kendall`, `ndcg`, `average_precision`, `precision_at_k`, `reciprocal_rank` and `expected_reciprocal_rank`
-tend to 1 minus the metric of that name as the sorter tends to exact ranks, `recall_at_k` to 1 minus the `hit_rate` of
-rows and columns. `listnet`, `list_mle`, `ranknet` and `lambdarank` need no sorter: likelihoods and pairs of scores.
+tend to 1 minus the metric of that name as the sorter tends to exact ranks, `hit_rate` to 1 minus its mean over rows
+and columns. `listnet`, `list_mle`, `ranknet` and `lambdarank` need no sorter: likelihoods and pairs of scores.
 With the default sorter all take memory in proportion to the number of scores. Most take O(n log n) time. `ranknet`,
-`pairwise_logistic`, `lambdarank`, `gaussian_mlr`, `permutation_cross_entropy` and `hinge_ap` compare all pairs in
+`pairwise_logistic`, `lambdarank`, `gaussian_mlr`, `softsort_cross_entropy` and `hinge_ap` compare all pairs in
 O(n^2). Of more than half a million pairs at once they have no second derivatives, and do not run under
 `torch.func.vmap`.
 
-SoDeep's `mean_average_precision` (Eq. 7) and `recall` (Eqs. 9-10) are no metrics: a mean rank and a margin of ranks.
+`sodeep_mean_average_precision` (SoDeep, Eq. 7) and `sodeep_recall` (Eqs. 9-10) are no metrics: a mean rank and a
+margin of ranks.
 """
 
+from functools import partial
+
+from rankops import lookup
 from rankops.losses.asymmetric import asymmetric
 from rankops.losses.average_precision import average_precision
-from rankops.losses.cross_entropy import cross_entropy
 from rankops.losses.expected_reciprocal_rank import expected_reciprocal_rank
 from rankops.losses.focal import focal
 from rankops.losses.gaussian_mlr import gaussian_mlr
 from rankops.losses.generalized_cross_entropy import generalized_cross_entropy
 from rankops.losses.hard_negative_triplet import hard_negative_triplet
 from rankops.losses.hinge_ap import hinge_ap
+from rankops.losses.hit_rate import hit_rate
 from rankops.losses.info_nce import info_nce
 from rankops.losses.kendall import kendall
 from rankops.losses.l1 import l1
 from rankops.losses.lambdarank import lambdarank
 from rankops.losses.list_mle import list_mle
 from rankops.losses.listnet import listnet
-from rankops.losses.log_rank import log_rank
 from rankops.losses.lsep import lsep
-from rankops.losses.mean_average_precision import mean_average_precision
+from rankops.losses.mean_log_rank import mean_log_rank
 from rankops.losses.mse import mse
+from rankops.losses.multilabel_cross_entropy import multilabel_cross_entropy
 from rankops.losses.multilabel_soft_margin import multilabel_soft_margin
 from rankops.losses.ndcg import ndcg
-from rankops.losses.none import none
 from rankops.losses.pairwise_logistic import pairwise_logistic
-from rankops.losses.permutation_cross_entropy import permutation_cross_entropy
 from rankops.losses.plackett_luce import plackett_luce
 from rankops.losses.precision_at_k import precision_at_k
 from rankops.losses.ranknet import ranknet
-from rankops.losses.recall import recall
-from rankops.losses.recall_at_k import recall_at_k
 from rankops.losses.reciprocal_rank import reciprocal_rank
 from rankops.losses.rlsep import rlsep
+from rankops.losses.sodeep_mean_average_precision import sodeep_mean_average_precision
+from rankops.losses.sodeep_recall import sodeep_recall
+from rankops.losses.softsort_cross_entropy import softsort_cross_entropy
 from rankops.losses.spearman import spearman
 from rankops.losses.spearman_of_label_ranks import spearman_of_label_ranks
 
 __all__ = [
     "asymmetric",
     "average_precision",
-    "cross_entropy",
     "expected_reciprocal_rank",
     "focal",
     "gaussian_mlr",
     "generalized_cross_entropy",
     "hard_negative_triplet",
     "hinge_ap",
+    "hit_rate",
     "info_nce",
     "kendall",
     "l1",
     "lambdarank",
     "list_mle",
     "listnet",
-    "log_rank",
     "lsep",
-    "mean_average_precision",
+    "mean_log_rank",
     "mse",
+    "multilabel_cross_entropy",
     "multilabel_soft_margin",
     "ndcg",
-    "none",
     "pairwise_logistic",
-    "permutation_cross_entropy",
     "plackett_luce",
     "precision_at_k",
     "ranknet",
-    "recall",
-    "recall_at_k",
     "reciprocal_rank",
     "rlsep",
+    "sodeep_mean_average_precision",
+    "sodeep_recall",
+    "softsort_cross_entropy",
     "spearman",
     "spearman_of_label_ranks",
 ]
+
+__getattr__ = partial(lookup.no_attribute, "losses")

@@ -10,7 +10,7 @@ from rankops import lookup
 from rankops.checks import check_choice, check_instance, check_real, check_values, value_of
 from rankops.groups import Groups, groups, within
 from rankops.losses._functions import check_ranking, name_of
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 from rankops.sorters._base import Sorter
 
 __all__ = [
@@ -28,8 +28,7 @@ __all__ = [
     "within",
 ]
 
-Named = Literal["mean", "sum", "none"]
-Reduction = Named | Tensor
+Reduction = Literal["mean", "sum", "none"]
 # None for Laplace(softness=0.2), the name of a sorter that needs no training here, a `Sorter`, or any function that
 # takes scores (..., d) to ranks (..., d), 1 for the largest, with a gradient, and `mask`, where one is passed: see
 # `check_ranking`.
@@ -104,8 +103,8 @@ def _sorter(sorter: AnySorter, device: torch.device) -> Callable[..., Tensor]:
     if sorter is None or isinstance(sorter, str):
         return _named("laplace" if sorter is None else sorter, device)
     check_instance("sorter", sorter)
-    if sorter is ranks:
-        raise ValueError(f"sorter is the function ranks, which has no gradient: {_INSTEAD}")
+    if sorter is exact_ranks:
+        raise ValueError(f"sorter is the function exact_ranks, which has no gradient: {_INSTEAD}")
     if not callable(sorter):
         raise TypeError(f"sorter is a {type(sorter).__name__}, expected a sorter, such as Laplace(), or its name")
     return sorter
@@ -150,7 +149,7 @@ def check_weights_of_pairs(given: Groups, weights: Tensor | None) -> None:
     Traceback (most recent call last):
     ...
     ValueError: weights are equal within each group of two and differ between groups, expected weights within groups:
-    say how much each group counts as reduction=weights.select(dim, 0)
+    say how much each group counts as group_weights=weights.select(dim, 0)
     """
     if weights is None or not given.finite or given.weight.shape[-1] != 2:
         return
@@ -158,7 +157,7 @@ def check_weights_of_pairs(given: Groups, weights: Tensor | None) -> None:
     if one.numel() and value_of((one == other).all() & (one != one[0]).any()):
         raise ValueError(
             "weights are equal within each group of two and differ between groups, expected weights within groups: say "
-            "how much each group counts as reduction=weights.select(dim, 0)"
+            "how much each group counts as group_weights=weights.select(dim, 0)"
         )
 
 
@@ -168,42 +167,54 @@ def reduced(given: Groups, values: Tensor, reduction: Reduction, *, counts: Tens
     Args:
         given: the groups. One in which nothing has a weight, as where all is masked, never counts.
         values: (...).
-        reduction: `mean` over the groups that count, `sum`, or `none` for the values; or numbers (...), how much each
-            group counts in the mean. A group that does not count is 0 without gradient, and so is the mean if none
-            counts.
+        reduction: `mean` over the groups that count, by the groups' `group_weights`, `sum`, or `none` for the values. A
+            group that does not count is 0 without gradient, and so is the mean if none counts.
         counts: (...), boolean, which of the others count, or numbers, how much each counts in the mean; None for all
             alike.
 
     Raises:
-        ValueError: an unknown `reduction`, or one of another shape, below 0 or not finite.
+        TypeError: a `reduction` that is a tensor.
+        ValueError: an unknown `reduction`; `group_weights` without a mean, of another shape, below 0 or not finite.
 
     >>> mask = torch.tensor([[True], [True], [False]])
     >>> given, values = groups(torch.zeros(3, 1), labels=mask, mask=mask), torch.tensor([1.0, 2.0, torch.nan])
     >>> reduced(given, values, "mean"), reduced(given, values, "none")
     (tensor(1.5000), tensor([1., 2., 0.]))
-    >>> reduced(given, values, torch.tensor([3.0, 1.0, 1.0]))
+    >>> weighed = groups(torch.zeros(3, 1), labels=mask, mask=mask, group_weights=torch.tensor([3.0, 1.0, 1.0]))
+    >>> reduced(weighed, values, "mean")
     tensor(1.2500)
     """
     present = given.weight.amax(-1) != 0  # so that unchecked weights of NaN count, and are seen
     counts = present if counts is None else counts * present
-    if isinstance(reduction, Tensor):
-        return _mean(values.where(counts > 0, 0.0), _relative(counts * _of_groups(given, values, reduction)))
-    check_choice("reduction", reduction, Named)
     values = values.where(counts > 0, 0.0)
+    if (of_groups := _of_groups(given, values, reduction)) is not None:
+        return _mean(values, _relative(counts * of_groups))
     return values if reduction == "none" else values.sum() if reduction == "sum" else _mean(values, counts)
 
 
-def _of_groups(given: Groups, values: Tensor, weight: Tensor) -> Tensor:
-    """Return how much each group counts, as a tensor in place of a reduction says it, in float64."""
-    check_real(reduction=weight)
+def _of_groups(given: Groups, values: Tensor, reduction: Reduction) -> Tensor | None:
+    """Check the reduction, and return how much each group counts in the mean; None if all count alike."""
+    if torch.is_tensor(reduction):
+        raise TypeError(
+            "reduction is a tensor, expected 'mean' or 'sum' or 'none': how much each group counts is group_weights"
+        )
+    check_choice("reduction", reduction, Reduction)
+    weight = given.group_weights
+    if weight is None:
+        return None
+    check_real(group_weights=weight)
+    if reduction != "mean":
+        raise ValueError(
+            f"reduction is {reduction!r}, expected 'mean' with group_weights: they say how much each counts in the mean"
+        )
     if weight.shape != values.shape:
         raise ValueError(
-            f"reduction has shape {tuple(weight.shape)}, expected that of the groups, {tuple(values.shape)}: how much "
-            "each counts in the mean"
+            f"group_weights has shape {tuple(weight.shape)}, expected that of the groups, {tuple(values.shape)}: how "
+            "much each counts in the mean"
         )
     weight = weight.to(values.device, torch.float64)
     if given.finite:
-        check_values("reduction", weight, ~((weight >= 0) & weight.isfinite()), "0 or a finite number above")
+        check_values("group_weights", weight, ~((weight >= 0) & weight.isfinite()), "0 or a finite number above")
     return weight
 
 
@@ -235,7 +246,7 @@ def rank_distance(given: Groups, sorter: AnySorter, reduction: Reduction) -> Ten
     soft = soft_ranks(given, sorter)
     # In float64, because half precision does not hold every rank.
     target = given.truth.double()
-    true = ranks(target, mask=given.mask, check_finite=given.finite).to(soft.dtype)
+    true = exact_ranks(target, mask=given.mask, check_finite=given.finite).to(soft.dtype)
     length = given.exists.sum(-1).clamp(min=2)
     total = given.weight.sum(-1)
     errors = ((soft - true).square() * given.weight).sum(-1) / total.where(total > 0, 1.0)
@@ -245,8 +256,8 @@ def rank_distance(given: Groups, sorter: AnySorter, reduction: Reduction) -> Ten
 def pointwise(given: Groups, errors: Tensor, reduction: Reduction) -> Tensor:
     """Reduce an error (..., d) of each score: the mean is over all scores, whatever their groups."""
     errors = errors.where(given.weight != 0, 0.0)  # 0 times an infinite one is NaN
-    if isinstance(reduction, Tensor):
-        return _mean(errors, _relative(given.weight * _of_groups(given, errors[..., 0], reduction).unsqueeze(-1)))
+    if (of_groups := _of_groups(given, errors[..., 0], reduction)) is not None:
+        return _mean(errors, _relative(given.weight * of_groups.unsqueeze(-1)))
     if reduction == "mean":
         return _mean(errors, given.weight)
     total = given.weight.sum(-1)

@@ -17,6 +17,7 @@ def asymmetric(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
     gamma_present: float = 0.0,
@@ -34,7 +35,7 @@ def asymmetric(
         labels: of that shape, 0 and 1 of any type.
         mask: of that shape, boolean, False where a label does not count.
         weights: of that shape, how much each label counts among all.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
         gamma_present, gamma_absent: $\gamma_+$ and $\gamma_-$, from 0.
         shift: m, from 0; absent labels of a probability up to m are let alone.
 
@@ -47,7 +48,15 @@ def asymmetric(
     >>> asymmetric(torch.tensor([0.0, -3.0]), torch.tensor([1, 0]))  # half of log 2: the absent one is let alone
     tensor(0.3466)
     """
-    given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores,
+        labels=labels,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
     for name, value in (("gamma_present", gamma_present), ("gamma_absent", gamma_absent), ("shift", shift)):
         check_positive(name, value, or_zero=True)
     if shift >= 1:

@@ -14,6 +14,7 @@ def average_precision(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
@@ -22,10 +23,9 @@ def average_precision(
 
     $1 - \frac1P \sum_{i \in P} \frac{f(y_P)_i}{f(y)_i}$ with f(y) the ranks among all of a group and f(y_P) those among
     its P positives: 1 minus average precision (SoDeep, Eqs. 5-6) when the sorter is exact, averaged over groups.
-    `mean_average_precision` makes the mean rank of the positives small, in which all places count alike; here those at
-    the top count most, as in the metric. With soft ranks no precision counts for more than 1. Groups without a
-    positive or without a negative are left out. With `Handcrafted` this is SmoothAP (Brown et al.
-    2020).
+    `sodeep_mean_average_precision` makes the mean rank of the positives small, in which all places count alike; here
+    those at the top count most, as in the metric. With soft ranks no precision counts for more than 1. Groups without a
+    positive or without a negative are left out. With `Handcrafted` this is SmoothAP (Brown et al. 2020).
 
     Args:
         scores: y, any shape.
@@ -34,7 +34,7 @@ def average_precision(
             examples of each class.
         mask: of that shape, boolean, False where there is no example.
         weights: of that shape, how much the precision at each positive counts.
-        reduction, sorter, check_finite: see `rankops.losses`; a sorter of any length.
+        group_weights, reduction, sorter, check_finite: see `rankops.losses`; a sorter of any length.
 
     Returns:
         A scalar, of the scores' type and at least float32; with `none`, one value a group.
@@ -47,7 +47,16 @@ def average_precision(
     >>> average_precision(scores, labels, sorter="straight_through")  # 1 - (1 / 1 + 2 / 3) / 2
     tensor(0.1667)
     """
-    given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    given = groups(
+        scores,
+        labels=labels,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
     positives = given.truth
     weight = given.weight * positives
     among_all = soft_ranks(given, sorter)

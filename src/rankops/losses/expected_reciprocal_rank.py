@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.checks import check_count, check_positive
+from rankops.lookup import renamed_arguments
 from rankops.losses._inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks
 from rankops.metrics._gains import check_grade, satisfaction
 from rankops.sorters._laplace_sums import sums_of_others
@@ -13,6 +14,7 @@ __all__ = ["expected_reciprocal_rank"]
 SURE = -100.0  # log of the share of readers that nothing is left of; of none, no sum could be taken
 
 
+@renamed_arguments("losses.expected_reciprocal_rank")
 def expected_reciprocal_rank(
     scores: Tensor,
     target: Tensor,
@@ -20,11 +22,12 @@ def expected_reciprocal_rank(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
     k: int | None = None,
-    highest: float = 4.0,
+    max_grade: float = 4.0,
     temperature: float = 0.5,
 ) -> Tensor:
     r"""A reader who reads from the top should be satisfied early.
@@ -36,31 +39,40 @@ def expected_reciprocal_rank(
     $\sigma((k + \frac12 - f(y)_i) / \tau)$. It does not reach 0. A group whose targets are all equal is left out.
 
     Args:
-        scores, target: y and $y^*$, one shape; a target is how relevant each is, from 0 to `highest`.
+        scores, target: y and $y^*$, one shape; a target is how relevant each is, from 0 to `max_grade`.
         mask: of that shape, boolean, False where there is no example.
         weights: of that shape; probabilities are multiplied by them, relative to the largest of the group.
-        dim, reduction, sorter, check_finite: see `rankops.losses`; f is the sorter.
+        dim, group_weights, reduction, sorter, check_finite: see `rankops.losses`; f is the sorter.
         k: how many places are read; None for all.
-        highest: g, the highest grade of the scale, whether or not it occurs.
+        max_grade: g, the highest grade of the scale, whether or not it occurs.
         temperature: $\tau$, the difference of places beyond which one is read before the other.
 
     Returns:
         A scalar, of the scores' type and at least float32; with `none`, one value a group.
 
     Raises:
-        TypeError, ValueError: see `rankops.losses`; groups of one, a target that is negative or above `highest`, `k`
-            that is no whole number of at least 1, a `highest` or `temperature` that is not positive.
+        TypeError, ValueError: see `rankops.losses`; groups of one, a target that is negative or above `max_grade`, `k`
+            that is no whole number of at least 1, a `max_grade` or `temperature` that is not positive.
 
     >>> scores, target = torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 4, 0])
     >>> expected_reciprocal_rank(scores, target, sorter="straight_through")  # 1 - 15 / 16 / 2
     tensor(0.5312)
     """
-    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
-    check_grade(target, highest, mask=mask, check_finite=check_finite)
+    given = groups(
+        scores,
+        target=target,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
+    check_grade(target, max_grade, mask=mask, check_finite=check_finite)
     check_positive("temperature", temperature)
     if k is not None:
         check_count("k", k)
-    satisfied = satisfaction(given.truth, given.weight, highest)
+    satisfied = satisfaction(given.truth, given.weight, max_grade)
     places = soft_ranks(given, sorter, differences=True).clamp(min=1)  # a soft rank may lie a little below 1
     order = places.detach().argsort(dim=-1, stable=True)
     ordered, satisfied = places.gather(-1, order), satisfied.gather(-1, order)

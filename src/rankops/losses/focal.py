@@ -16,6 +16,7 @@ def focal(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
     gamma: float = 2.0,
@@ -31,7 +32,7 @@ def focal(
         labels: of that shape, 0 and 1 of any type.
         mask: of that shape, boolean, False where a label does not count.
         weights: of that shape, how much each label counts among all.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
         gamma: $\gamma$, from 0.
 
     Returns:
@@ -44,7 +45,15 @@ def focal(
     >>> focal(torch.zeros(2, 3), torch.tensor([[1, 0, 0], [0, 1, 1]]))  # a quarter of log 2
     tensor(0.1733)
     """
-    given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores,
+        labels=labels,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
     check_positive("gamma", gamma, or_zero=True)
     right = given.scores.where(given.truth, -given.scores)
     doubt = (gamma * functional.logsigmoid(-right)).exp()  # (1 - p)^gamma, whose derivative is finite

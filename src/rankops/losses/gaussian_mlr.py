@@ -21,6 +21,7 @@ def gaussian_mlr(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
     log_variances: Tensor | None = None,
@@ -41,7 +42,7 @@ def gaussian_mlr(
         label_ranks: r, of that shape, 0 = absent, larger = more important; ties are not compared.
         mask: of that shape, boolean, False where a label is not known or cannot be there.
         weights: of that shape, how much each label counts; a pair counts by the product of both.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
         log_variances: $\log \sigma^2$, of that shape, such as a second head of the network; gradients reach them. None
             for a variance of 1.
 
@@ -56,7 +57,15 @@ def gaussian_mlr(
     >>> torch.isclose(loss, -present.log().mean() - apart.log())
     tensor(True)
     """
-    given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores,
+        label_ranks=label_ranks,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
     means = given.scores.double()  # a tail of the normal distribution needs the digits
     variances = torch.ones_like(means)
     if log_variances is not None:

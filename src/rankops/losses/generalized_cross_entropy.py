@@ -17,6 +17,7 @@ def generalized_cross_entropy(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
     q: float = 0.7,
@@ -32,7 +33,7 @@ def generalized_cross_entropy(
         labels: of that shape, 0 and 1 of any type.
         mask: of that shape, boolean, False where a label does not count.
         weights: of that shape, how much each label counts among all.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
         q: above 0, up to 1.
 
     Returns:
@@ -44,7 +45,15 @@ def generalized_cross_entropy(
     >>> generalized_cross_entropy(torch.zeros(2, 3), torch.tensor([[1, 0, 0], [0, 1, 1]]), q=1.0)
     tensor(0.5000)
     """
-    given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores,
+        labels=labels,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
     check_positive("q", q)
     if q > 1:
         raise ValueError(f"q is {q}, expected at most 1")

@@ -14,6 +14,7 @@ def hard_negative_triplet(
     *,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
     margin: float = 0.2,
@@ -31,7 +32,7 @@ def hard_negative_triplet(
             each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
         mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
         weights: of that shape, how much each positive counts.
-        reduction, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each
+        group_weights, reduction, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each
             column, with d the larger of n and m.
         margin: $\alpha$, in units of similarity.
         hardest: only the negative that scores highest counts; otherwise the mean over negatives.
@@ -48,7 +49,9 @@ def hard_negative_triplet(
     >>> hard_negative_triplet(torch.tensor([[0.9, 0.5], [0.0, 0.6]]), own)  # 0.5 is too near to 0.6 alone: 0.1 / 4
     tensor(0.0250)
     """
-    given = groups(scores, positives=positives, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores, positives=positives, mask=mask, weights=weights, group_weights=group_weights, check_finite=check_finite
+    )
     check_positive("margin", margin, or_zero=True)
     return triplets(
         given,

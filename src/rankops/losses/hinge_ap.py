@@ -15,6 +15,7 @@ def hinge_ap(
     *,
     dim: int = -1,
     mask: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
@@ -34,7 +35,7 @@ def hinge_ap(
         dim: of a group, which is a list to be ordered: each query's documents, or with `dim=-2` and (..., n, C) the n
             examples of each class.
         mask: of that shape, boolean, False where there is no example.
-        reduction, check_finite: see `rankops.losses`.
+        group_weights, reduction, check_finite: see `rankops.losses`.
 
     Returns:
         A scalar, at least 1 - AP of the scores' own order (tied ones at their worst); with `none`, one value a group.
@@ -48,7 +49,9 @@ def hinge_ap(
     >>> round(hinge_ap(torch.zeros(4), labels).item(), 4)  # 1 - AP of the worst ranking: 1 - (1/3 + 2/4) / 2
     0.5833
     """
-    given = groups(scores, labels=labels, dim=dim, mask=mask, check_finite=check_finite, least=2)
+    given = groups(
+        scores, labels=labels, dim=dim, mask=mask, group_weights=group_weights, check_finite=check_finite, least=2
+    )
     positive, negative = given.truth, given.exists & ~given.truth
     # Only differences count: an offset costs no precision.
     offset = given.scores.detach().masked_fill(~given.exists, -torch.inf).amax(-1, keepdim=True)

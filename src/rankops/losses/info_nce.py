@@ -15,6 +15,7 @@ def info_nce(
     *,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
     temperature: float = 0.05,
@@ -31,8 +32,8 @@ def info_nce(
             each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
         mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
         weights: of that shape, how much each positive counts in its row; a row counts by that of its heaviest positive.
-        reduction, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each column, with d
-            the larger of n and m.
+        group_weights, reduction, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each
+            column, with d the larger of n and m.
         temperature: $\tau$, in units of similarity.
 
     Returns:
@@ -46,7 +47,9 @@ def info_nce(
     >>> info_nce(torch.zeros(4, 4), torch.eye(4)).exp()  # a guess among four
     tensor(4.)
     """
-    given = groups(scores, positives=positives, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores, positives=positives, mask=mask, weights=weights, group_weights=group_weights, check_finite=check_finite
+    )
     check_positive("temperature", temperature)
     negatives = given.exists & ~given.truth
     logits = given.scores / temperature

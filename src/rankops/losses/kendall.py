@@ -15,7 +15,7 @@ from rankops.losses._inputs import (
     within,
 )
 from rankops.losses._pairs import Pair, at_once, sums_over_pairs
-from rankops.ranks import dense_ranks, ranks
+from rankops.ranks import dense_ranks, exact_ranks
 from rankops.sorters._laplace_sums import sums_of_others
 
 __all__ = ["kendall"]
@@ -30,6 +30,7 @@ def kendall(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
@@ -50,7 +51,7 @@ def kendall(
         scores, target: y and $y^*$, one shape.
         mask: of that shape, boolean, False where a group has no example.
         weights: of that shape; a pair counts by the product of both.
-        dim, reduction, sorter, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, sorter, check_finite: see `rankops.losses`.
         temperature: $\tau$, the difference of places beyond which a pair counts as ordered.
         top_heavy: pairs count for more, the nearer they are to the top.
 
@@ -65,7 +66,15 @@ def kendall(
     tensor(0.3333)
     """
     given = groups(
-        scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
+        scores,
+        target=target,
+        order=True,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
     )
     check_weights_of_pairs(given, weights)
     check_positive("temperature", temperature)
@@ -73,7 +82,7 @@ def kendall(
     places = soft_ranks(given, sorter, differences=True)
     closeness = None  # all pairs alike
     if top_heavy:
-        true_places = ranks(given.truth.double(), mask=given.mask, check_finite=given.finite)
+        true_places = exact_ranks(given.truth.double(), mask=given.mask, check_finite=given.finite)
         closeness = 1 / true_places.clamp(min=1).to(places.dtype)
 
     known = given.truth.where(weight > 0, 0.0)

@@ -14,6 +14,7 @@ def l1(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
     sigmoid: bool = False,
@@ -27,7 +28,7 @@ def l1(
         scores, target: y and $y^*$, one shape.
         mask: of that shape, boolean, False where there is no score.
         weights: of that shape, how much each error counts among all.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
         sigmoid: put the scores through a sigmoid first; for targets in [0, 1].
 
     Returns:
@@ -41,7 +42,14 @@ def l1(
     tensor(1.2500)
     """
     given = groups(
-        scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, between_0_and_1=sigmoid
+        scores,
+        target=target,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        between_0_and_1=sigmoid,
     )
     predicted = given.scores.sigmoid() if sigmoid else given.scores
     return pointwise(given, (predicted - given.truth.to(predicted.dtype)).abs(), reduction)

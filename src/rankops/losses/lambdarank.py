@@ -24,6 +24,7 @@ def lambdarank(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
     k: int | None = None,
@@ -50,7 +51,7 @@ def lambdarank(
         scores, target: y and $y^*$, one shape; a target is how relevant each is, 0 for not at all.
         mask: of that shape, boolean, False where there is no example.
         weights: of that shape, by which gains are multiplied.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
         k: how many places count: 1 / D is 0 beyond, and a pair needs one of its two within; None for all.
         truncation: a pair needs one of its two within so many places, but 1 / D stays (LightGBM's
             `lambdarank_truncation_level`); None for all pairs. Time grows with d times either of the two, not with
@@ -69,7 +70,16 @@ def lambdarank(
     >>> lambdarank(torch.tensor([0.0, 0.0]), torch.tensor([0, 1]))  # (1 - 1 / log2(3)) log2(2)
     tensor(0.3691)
     """
-    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    given = groups(
+        scores,
+        target=target,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
     check_relevance(target, gain, mask=mask, check_finite=check_finite)
     check_choice("weighting", weighting, Weighting)
     for name, places in (("k", k), ("truncation", truncation)):

@@ -17,6 +17,7 @@ def list_mle(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
     top_heavy: bool = False,
@@ -36,7 +37,7 @@ def list_mle(
         scores, target: y and $y^*$, one shape.
         mask: of that shape, boolean, False where there is no example.
         weights: w, of that shape, relative to a group's heaviest.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
         top_heavy: draws count for more, the earlier they are.
 
     Returns:
@@ -49,7 +50,15 @@ def list_mle(
     tensor(6.)
     """
     given = groups(
-        scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
+        scores,
+        target=target,
+        order=True,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
     )
     target = given.truth.masked_fill(~given.exists, torch.inf)  # what is masked comes last and is in no sum
     values = given.scores - given.scores.detach().amax(-1, keepdim=True)  # an offset costs no precision

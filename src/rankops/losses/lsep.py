@@ -18,6 +18,7 @@ def lsep(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
     pairs: int | None = None,
@@ -33,7 +34,7 @@ def lsep(
         label_ranks: of that shape, 0 = absent, anything larger = present.
         mask: of that shape, boolean, False where a label is not known or cannot be there.
         weights: of that shape, by whose product, relative to a group's heaviest, the term of a pair is multiplied.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
         pairs: t, how many random pairs of each example to use; see `rlsep`.
         generator: draws the pairs; needed when `pairs` is given.
 
@@ -46,6 +47,14 @@ def lsep(
     >>> lsep(torch.tensor([[3.0, 9.0, 0.0]]), torch.tensor([[1, 2, 0]])).item() < 0.05
     True
     """
-    given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores,
+        label_ranks=label_ranks,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
     given = replace(given, truth=(given.truth > 0).int())
     return reduced(given, log_one_plus_sum(given, pairs, generator), reduction)

@@ -17,6 +17,7 @@ def ndcg(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
@@ -35,7 +36,7 @@ def ndcg(
         scores, target: y and $y^*$, one shape; a target is how relevant each is, 0 for not at all.
         mask: of that shape, boolean, False where a group has no example.
         weights: of that shape, by which gains are multiplied.
-        dim, reduction, sorter, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, sorter, check_finite: see `rankops.losses`.
         k: how many places count; None for all.
         temperature: $\tau$, the width of the step in places.
         gain: `exponential` or `linear`.
@@ -50,7 +51,15 @@ def ndcg(
     >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 1, 0]), sorter="straight_through")  # 1 - 1 / log2(3)
     tensor(0.3691)
     """
-    given = groups(scores, target=target, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores,
+        target=target,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
     check_relevance(target, gain, mask=mask, check_finite=check_finite)
     if k is not None:
         check_count("k", k)

@@ -17,6 +17,7 @@ def pairwise_logistic(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
     adjacent: float = 1.0,
@@ -36,7 +37,7 @@ def pairwise_logistic(
         label_ranks: r, of that shape, 0 = absent, larger = more important, without gaps; ties are not compared.
         mask: of that shape, boolean, False where a label is not known or cannot be there.
         weights: of that shape, by whose product $w_{uv}$ is multiplied.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
         adjacent: how many times as much a near tie weighs.
 
     Returns:
@@ -52,7 +53,15 @@ def pairwise_logistic(
     >>> torch.isclose(pairwise_logistic(scores, label_ranks, adjacent=4.0), (5 * near + far) / 6)
     tensor(True)
     """
-    given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores,
+        label_ranks=label_ranks,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
     check_weights_of_pairs(given, weights)
     check_positive("adjacent", adjacent)
 

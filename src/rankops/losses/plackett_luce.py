@@ -16,6 +16,7 @@ def plackett_luce(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
@@ -39,7 +40,7 @@ def plackett_luce(
         label_ranks: r, of that shape, 0 = absent, larger = more important.
         mask: of that shape, boolean, False where a label is not known or cannot be there.
         weights: of that shape, by which, relative to a group's heaviest, the term of each present label is multiplied.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
 
     Returns:
         A scalar, of the scores' type and at least float32; with `none`, one value a group.
@@ -50,7 +51,15 @@ def plackett_luce(
     >>> plackett_luce(torch.zeros(1, 4), torch.tensor([[0, 2, 0, 1]])).exp()  # one of 4, then one of 3
     tensor(12.)
     """
-    given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores,
+        label_ranks=label_ranks,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
     label_ranks, order = given.truth.contiguous().sort(dim=-1)
     scores = in_float64(given.scores.where(given.exists, -torch.inf)).gather(-1, order)
     last = torch.searchsorted(label_ranks, label_ranks, right=True) - 1  # the place of the last that is as important

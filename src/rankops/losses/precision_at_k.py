@@ -16,6 +16,7 @@ def precision_at_k(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
@@ -35,7 +36,7 @@ def precision_at_k(
             examples of each class.
         mask: of that shape, boolean, False where there is no example.
         weights: of that shape, how much each positive counts; P is then the sum, and min(K, P) that of the K heaviest.
-        reduction, sorter, check_finite: see `rankops.losses`.
+        group_weights, reduction, sorter, check_finite: see `rankops.losses`.
         k: K, at least 1.
         temperature: $\tau$, the width of the step in places.
 
@@ -50,7 +51,16 @@ def precision_at_k(
     >>> precision_at_k(scores, labels, sorter="straight_through", k=2, temperature=0.01)  # the second is at place 3
     tensor(0.5000)
     """
-    given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    given = groups(
+        scores,
+        labels=labels,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
     check_count("k", k)
     check_positive("temperature", temperature)
     weight = given.weight * given.truth

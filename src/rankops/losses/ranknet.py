@@ -15,6 +15,7 @@ def ranknet(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
@@ -28,7 +29,7 @@ def ranknet(
         scores, target: y and $y^*$, one shape.
         mask: of that shape, boolean, False where there is no example.
         weights: w, of that shape; a pair counts by the product of both.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
 
     Returns:
         A scalar, of the scores' type and at least float32; with `none`, one value a group.
@@ -41,7 +42,15 @@ def ranknet(
     tensor(0.3133)
     """
     given = groups(
-        scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
+        scores,
+        target=target,
+        order=True,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
     )
     check_weights_of_pairs(given, weights)
     weight = within(given.weight)

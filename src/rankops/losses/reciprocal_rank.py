@@ -14,6 +14,7 @@ def reciprocal_rank(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
@@ -28,7 +29,7 @@ def reciprocal_rank(
         scores, labels: y, and 0 and 1 of any type, one shape.
         mask: of that shape, boolean, False where there is no example.
         weights: w, of that shape, how much it is worth to find each positive.
-        dim, reduction, sorter, check_finite: see `rankops.losses`; f is the sorter.
+        dim, group_weights, reduction, sorter, check_finite: see `rankops.losses`; f is the sorter.
 
     Returns:
         A scalar, of the scores' type and at least float32; with `none`, one value a group.
@@ -40,7 +41,16 @@ def reciprocal_rank(
     >>> reciprocal_rank(torch.tensor([0.9, 0.7, 0.1]), torch.tensor([0, 1, 1]), sorter="straight_through")  # 1 - 1 / 2
     tensor(0.5000)
     """
-    given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    given = groups(
+        scores,
+        labels=labels,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
     places = soft_ranks(given, sorter).clamp(min=1)  # a soft rank may lie a little below 1
     worth = given.weight.to(places.dtype) * given.truth
     most = worth.amax(-1)

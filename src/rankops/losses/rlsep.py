@@ -16,6 +16,7 @@ def rlsep(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
     pairs: int | None = None,
@@ -32,7 +33,7 @@ def rlsep(
         label_ranks: r, of that shape, 0 = absent, larger = more important; ties are not compared.
         mask: of that shape, boolean, False where a label is not known or cannot be there.
         weights: of that shape, by whose product, relative to a group's heaviest, the term of a pair is multiplied.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
         pairs: t, how many random pairs of each example to use, in memory of O(K^2); by default, and where there are
             fewer, all of them, in O(K).
         generator: draws the pairs; needed when `pairs` is given.
@@ -47,5 +48,13 @@ def rlsep(
     >>> torch.isclose(loss, torch.tensor([-1.0, -1.0, -2.0]).exp().sum().log1p())
     tensor(True)
     """
-    given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores,
+        label_ranks=label_ranks,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
     return reduced(given, log_one_plus_sum(given, pairs, generator), reduction)

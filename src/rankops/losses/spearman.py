@@ -14,6 +14,7 @@ def spearman(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
@@ -31,7 +32,7 @@ def spearman(
         weights: of that shape, how much each squared error counts within its group: their weighted mean takes the place
             of the mean. With weights, the loss is not 1 minus the weighted correlation of `rankops.metrics.spearman`,
             which weighs means and variances of ranks as well.
-        dim, reduction, sorter, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, sorter, check_finite: see `rankops.losses`.
 
     Returns:
         A scalar, of the scores' type and at least float32; with `none`, one value a group.
@@ -45,7 +46,15 @@ def spearman(
     tensor(0.5000)
     """
     given = groups(
-        scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
+        scores,
+        target=target,
+        order=True,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
     )
     check_weights_of_pairs(given, weights)
     return rank_distance(given, sorter, reduction)

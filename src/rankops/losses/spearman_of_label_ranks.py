@@ -14,6 +14,7 @@ def spearman_of_label_ranks(
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
@@ -31,7 +32,7 @@ def spearman_of_label_ranks(
         label_ranks: r, of that shape, 0 = absent, larger = more important.
         mask: of that shape, boolean, False where a label does not count; K is then the number of those that do.
         weights: of that shape, how much each squared error counts within its group.
-        dim, reduction, sorter, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, sorter, check_finite: see `rankops.losses`.
 
     Returns:
         A scalar, of the scores' type and at least float32; with `none`, one value a group.
@@ -52,6 +53,7 @@ def spearman_of_label_ranks(
         dim=dim,
         mask=mask,
         weights=weights,
+        group_weights=group_weights,
         check_finite=check_finite,
         least=2,
     )

@@ -12,7 +12,8 @@ a mean over groups is NaN. Arguments are those of `rankops.losses`; values are f
 - Of a `target` that is a relevance: `ndcg`, `expected_reciprocal_rank` (ERR).
 - Of `labels`: `average_precision` (whose mean is MAP over queries or classes, LRAP over examples), `reciprocal_rank`
   (MRR), `hit_rate`, `precision_at_k`, `recall_at_k`, `coverage_error`, `ranking_loss`.
-- Of `label_ranks`: `ranked`, `unranked`. Of `positives`, over the rows of a matrix: `recall` (R@K), `median_rank`.
+- Of `label_ranks`, dictionaries of values: `label_ranking_scores`, `label_set_scores`. Of `positives`, over the rows of
+  a matrix: `median_rank`. The mean of `hit_rate` over rows is retrieval's R@K.
 
 Equal scores share their places in `ndcg`, `precision_at_k`, `recall_at_k` and wherever ranks are compared. In the other
 metrics of relevance and labels they count against the positive, as in scikit-learn.
@@ -43,16 +44,19 @@ metric here that returns one value a group:
     metrics.compute()
 """
 
+from functools import partial
+
+from rankops import lookup
 from rankops.metrics.coverage_error import coverage_error
 from rankops.metrics.exact_match import elementwise_match, exact_match
 from rankops.metrics.expected_reciprocal_rank import expected_reciprocal_rank
 from rankops.metrics.kendall import goodman_kruskal_gamma, kendall
-from rankops.metrics.label_ranking import ranked, ranked_ceiling, unranked
+from rankops.metrics.label_ranking import label_ranking_scores, label_set_scores, ranked_map_ceiling
 from rankops.metrics.mean_average_precision import average_precision, mean_average_precision
+from rankops.metrics.median_rank import first_positive_ranks, median_rank
 from rankops.metrics.ndcg import ndcg
 from rankops.metrics.precision_at_k import precision_at_k
 from rankops.metrics.ranking_loss import ranking_loss
-from rankops.metrics.recall import first_positive_ranks, median_rank, recall
 from rankops.metrics.recall_at_k import recall_at_k
 from rankops.metrics.reciprocal_rank import hit_rate, reciprocal_rank
 from rankops.metrics.spearman import spearman
@@ -67,16 +71,17 @@ __all__ = [
     "goodman_kruskal_gamma",
     "hit_rate",
     "kendall",
+    "label_ranking_scores",
+    "label_set_scores",
     "mean_average_precision",
     "median_rank",
     "ndcg",
     "precision_at_k",
-    "ranked",
-    "ranked_ceiling",
+    "ranked_map_ceiling",
     "ranking_loss",
-    "recall",
     "recall_at_k",
     "reciprocal_rank",
     "spearman",
-    "unranked",
 ]
+
+__getattr__ = partial(lookup.no_attribute, "metrics")

@@ -60,37 +60,39 @@ def ideal(gains: Tensor, k: int | None) -> Tensor:
     return (ordered / torch.log2(1 + places)).sum(-1)
 
 
-def check_grade(target: Tensor, highest: float, *, mask: Tensor | None = None, check_finite: bool = True) -> None:
+def check_grade(target: Tensor, max_grade: float, *, mask: Tensor | None = None, check_finite: bool = True) -> None:
     """Raise if targets are no grades of a scale; where the mask is False, a target may be anything.
 
     Raises:
-        ValueError: a `highest` that is not positive; a target that is negative or above it.
+        ValueError: a `max_grade` that is not positive; a target that is negative or above it.
 
     >>> check_grade(torch.tensor([1, 5]), 4.0)
     Traceback (most recent call last):
     ...
-    ValueError: target[1] is 5, expected a relevance from 0 to highest, 4.0
+    ValueError: target[1] is 5, expected a relevance from 0 to max_grade, 4.0
     """
-    check_positive("highest", highest)
+    check_positive("max_grade", max_grade)
     if check_finite:
         known = signed(target) if mask is None else signed(target).masked_fill(~mask, 0)
-        check_values("target", target, (known < 0) | (known > highest), f"a relevance from 0 to highest, {highest}")
+        check_values(
+            "target", target, (known < 0) | (known > max_grade), f"a relevance from 0 to max_grade, {max_grade}"
+        )
 
 
-def satisfaction(target: Tensor, weight: Tensor, highest: float) -> Tensor:
+def satisfaction(target: Tensor, weight: Tensor, max_grade: float) -> Tensor:
     r"""Return the probability (..., d) that each satisfies a reader, $(2^t - 1) / 2^g$ times its relative weight.
 
     Args:
         target: t, (..., d), how relevant each is; anything where the weight is 0.
         weight: (..., d), of which the largest of a group is taken for 1.
-        highest: g, the highest grade there is.
+        max_grade: g, the highest grade there is.
 
     >>> satisfaction(torch.tensor([0.0, 1.0, 2.0]), torch.ones(3), 2.0)
     tensor([0.0000, 0.2500, 0.7500])
     """
     known = target.to(weight.dtype).where(weight > 0, 0.0)
     # As 2^(t - g) - 2^-g, which no grade takes out of range.
-    return within(weight) * (torch.exp2(known - highest) - 2.0**-highest)
+    return within(weight) * (torch.exp2(known - max_grade) - 2.0**-max_grade)
 
 
 def reading_order(scores: Tensor, gains: Tensor, exists: Tensor, *, truth: Tensor | None = None) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.groups import Groups, groups
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 
 __all__ = ["elementwise_match", "exact_match"]
 
@@ -62,5 +62,5 @@ def elementwise_match(
 
 
 def _matched(given: Groups) -> Tensor:
-    first, second = (ranks(values.double(), mask=given.mask) for values in (given.scores, given.truth))
+    first, second = (exact_ranks(values.double(), mask=given.mask) for values in (given.scores, given.truth))
     return first == second

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rankops.groups import comparable, within
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 
 __all__ = ["goodman_kruskal_gamma", "kendall"]
 
@@ -103,7 +103,7 @@ def _pairs(
     weight, first, second, defined = comparable(metric, scores, target, mask, weights, dim)
     factors = [within(weight)]  # products of four small ones would vanish
     if top_heavy:
-        closeness = 1 / ranks(second, mask=None if mask is None else mask.movedim(dim, -1)).clamp(min=1)
+        closeness = 1 / exact_ranks(second, mask=None if mask is None else mask.movedim(dim, -1)).clamp(min=1)
         factors.append(factors[0] * closeness)
     length = first.shape[-1]
     if not first.numel():  # no group

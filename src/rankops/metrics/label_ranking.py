@@ -10,12 +10,12 @@ from torch import Tensor
 from rankops.checks import check_label_ranks, check_scores, check_shapes, signed
 from rankops.ranks import dense_ranks
 
-__all__ = ["ranked", "ranked_ceiling", "unranked"]
+__all__ = ["label_ranking_scores", "label_set_scores", "ranked_map_ceiling"]
 
 PAIRS = 2_000_000  # of labels, compared at once
 
 
-def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
+def label_ranking_scores(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     r"""Compute how well the order of the scores agrees with the label ranks, absent labels among them.
 
     Over $P = \{(u, v) : u < v, r_u \neq r_v\}$ a pair is positive if $r_u > r_v$ and predicted positive if
@@ -34,7 +34,7 @@ def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
         TypeError: scores are not floating point.
         ValueError: not two-dimensional, shapes differ, a score is not finite, or a label rank is negative or NaN.
 
-    >>> rates = ranked(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[1, 0, 2]]))
+    >>> rates = label_ranking_scores(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[1, 0, 2]]))
     >>> round(rates["accuracy"].item(), 3), rates["exact_match"].item()
     (0.667, 0.0)
     """
@@ -46,7 +46,7 @@ def ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
+def label_set_scores(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     """Compute how well the selected label set agrees with the present labels, whatever their order.
 
     Args:
@@ -59,7 +59,7 @@ def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     Raises:
         ValueError: not two-dimensional, shapes differ, `selected` is not boolean, or a label rank is negative or NaN.
 
-    >>> unranked(torch.tensor([[True, True, False]]), torch.tensor([[2, 0, 0]]))["precision"]
+    >>> label_set_scores(torch.tensor([[True, True, False]]), torch.tensor([[2, 0, 0]]))["precision"]
     tensor([0.5000], dtype=torch.float64)
     """
     label_ranks = _checked(selected, label_ranks)
@@ -68,7 +68,7 @@ def unranked(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     return _rates(label_ranks > 0, selected, torch.ones_like(selected))
 
 
-def ranked_ceiling(label_ranks: Tensor) -> float:
+def ranked_map_ceiling(label_ranks: Tensor) -> float:
     """Return the mean `mean_average_precision` of a perfect ranking: the most that any can reach, often below 1.
 
     It averages precisions, and the precision of no positive pair counts as 0. If the labels that are left above the
@@ -78,11 +78,11 @@ def ranked_ceiling(label_ranks: Tensor) -> float:
     Args:
         label_ranks: (n, K), 0 = absent, larger = more important.
 
-    >>> ranked_ceiling(torch.tensor([[2, 1, 0], [0, 1, 2]]))
+    >>> ranked_map_ceiling(torch.tensor([[2, 1, 0], [0, 1, 2]]))
     0.5
     """
     label_ranks = _checked(label_ranks, label_ranks)
-    return ranked(dense_ranks(label_ranks).double(), label_ranks)["mean_average_precision"].mean().item()
+    return label_ranking_scores(dense_ranks(label_ranks).double(), label_ranks)["mean_average_precision"].mean().item()
 
 
 def _checked(predictions: Tensor, label_ranks: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ def recall_at_k(
 
     $\sum_{i \in P} w_i [\mathrm{rk}(y)_i \leq k] / \sum_{i \in P} w_i$ over the positives P. Equal scores share the
     places that they take together, as in `precision_at_k`. `hit_rate` asks whether any positive is found, which
-    retrieval of captions calls R@K; `recall` is its mean.
+    retrieval of captions calls R@K.
 
     Args:
         scores: y, any shape.

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankops.groups import comparable
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 
 __all__ = ["spearman"]
 
@@ -42,7 +42,7 @@ def spearman(
     mask = None if mask is None else mask.movedim(dim, -1)
     centered = []
     for values in both:
-        placed = ranks(values, mask=mask)
+        placed = exact_ranks(values, mask=mask)
         centered.append(placed - (placed * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True))
     first, second = centered
     norms = ((weight * first.square()).sum(-1) * (weight * second.square()).sum(-1)).sqrt()

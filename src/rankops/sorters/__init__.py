@@ -1,10 +1,14 @@
 """Sorters, one class a file: differentiable ranks. `Sorter` is what they have in common.
 
-from rankops.sorters import Laplace, load_sorter
-ranks = Laplace(softness=0.2)(scores)            # no training, any length
+from rankops.sorters import Laplace, load_sorter, soft_rank
+ranks = soft_rank(scores, softness=0.2)          # no training, any length
+sorter = Laplace(softness=0.2)                   # the same for a loss, with further options
 sorter = load_sorter("comparator")               # trained, its weights come with the package
 """
 
+from functools import partial
+
+from rankops import lookup
 from rankops.sorters._base import Sorter
 from rankops.sorters._load import load_sorter
 from rankops.sorters._operators import (
@@ -12,8 +16,9 @@ from rankops.sorters._operators import (
     soft_median,
     soft_permutation,
     soft_quantile,
+    soft_rank,
     soft_sort,
-    soft_topk,
+    soft_topk_mask,
 )
 from rankops.sorters.cnn import CNN
 from rankops.sorters.comparator import Comparator
@@ -37,6 +42,9 @@ __all__ = [
     "soft_median",
     "soft_permutation",
     "soft_quantile",
+    "soft_rank",
     "soft_sort",
-    "soft_topk",
+    "soft_topk_mask",
 ]
+
+__getattr__ = partial(lookup.no_attribute, "sorters")

@@ -1,4 +1,4 @@
-r"""Soft sorting, top-k and quantiles: the inverse of the sum that gives `Laplace` its ranks, in closed form.
+r"""Soft ranks, sorting, top-k and quantiles: the inverse of the sum that gives `Laplace` its ranks, in closed form.
 
 $G(t) = \sum_i F((s_i - t) / b)$, with F the distribution function of Laplace and b the softness times the standard
 deviation of s (held constant in the gradient), falls from d to 0 as t rises. Between two neighboring scores it is
@@ -32,10 +32,43 @@ Kernel = Laplace | Logistic  # whose sum can be inverted
 
 FEW_PAIRS = 2**15  # as fast in one expression as by sums
 
-__all__ = ["permutation_of_ranks", "soft_median", "soft_permutation", "soft_quantile", "soft_sort", "soft_topk"]
+__all__ = [
+    "permutation_of_ranks",
+    "soft_median",
+    "soft_permutation",
+    "soft_quantile",
+    "soft_rank",
+    "soft_sort",
+    "soft_topk_mask",
+]
 
 
-def soft_topk(
+def soft_rank(scores: Tensor, softness: float = 0.2, *, dim: int = -1, mask: Tensor | None = None) -> Tensor:
+    r"""Compute soft ranks, 1 for the largest score: `Laplace` of that softness, as a function.
+
+    $1 + \sum_{j \neq i} F\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$ with F the distribution function of
+    Laplace: the soft rank of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), of scores in standard deviations. It
+    takes O(d log d) time. `Laplace` has further options, such as scores in a unit of their own.
+
+    Args:
+        scores: any shape, floating point; half precision is computed and returned in float32.
+        softness: b, in standard deviations of the vector.
+        dim: the dimension along which scores are ranked.
+        mask: boolean, of the scores' shape, False where there is no score: 0 there.
+
+    Returns:
+        Of the scores' shape, from about 1 to the number of scores along `dim`.
+
+    Raises:
+        TypeError, ValueError: a `softness` that is not positive; see `rank_along` for the others.
+
+    >>> soft_rank(torch.tensor([0.3, 2.0, 1.8, -1.0]))
+    tensor([3.0009, 1.2204, 1.7812, 3.9976])
+    """
+    return Laplace(softness=softness)(scores, dim=dim, mask=mask)
+
+
+def soft_topk_mask(
     scores: Tensor,
     k: float,
     *,
@@ -65,14 +98,14 @@ def soft_topk(
     Raises:
         TypeError, ValueError: k out of range, a sorter that is neither; see `rank_along` for the others.
 
-    >>> soft_topk(torch.tensor([0.3, 2.0, 1.8, -1.0]), 2)
+    >>> soft_topk_mask(torch.tensor([0.3, 2.0, 1.8, -1.0]), 2)
     tensor([2.7493e-02, 9.9156e-01, 9.8081e-01, 1.3191e-04])
-    >>> soft_topk(torch.tensor([0.3, 2.0, 1.8, -1.0]), 2, hard=True)
+    >>> soft_topk_mask(torch.tensor([0.3, 2.0, 1.8, -1.0]), 2, hard=True)
     tensor([0., 1., 1., 0.])
     """
     if isinstance(k, bool) or not isinstance(k, Real):
         raise TypeError(f"k is {k!r}, expected a number from 0 to the number of scores")
-    kernel = _kernel("soft_topk", sorter)
+    kernel = _kernel("soft_topk_mask", sorter)
     values, mask, count, width, _ = _with_width(kernel, scores, dim, mask)
     fewest = value_of(count.amin()) if count.numel() else None
     if not k >= 0 or (fewest is not None and k > fewest):  # NaN neither
@@ -105,9 +138,9 @@ def soft_sort(
 ) -> Tensor:
     r"""Sort scores, the largest first: the t at which $G(t) = i - \frac12$, in O(d log d).
 
-    This is the soft sorting of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), G the sum of `soft_topk`. With a
-    sorter in standard deviations, equal scores are their own result, and the largest and smallest may lie beyond the
-    scores, by less than $b \log 2 d$.
+    This is the soft sorting of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), G the sum of `soft_topk_mask`.
+    With a sorter in standard deviations, equal scores are their own result, and the largest and smallest may lie beyond
+    the scores, by less than $b \log 2 d$.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
@@ -116,7 +149,7 @@ def soft_sort(
         dim: the dimension to sort along.
         mask: boolean, of the scores' shape, False where there is no score: the last places are then 0.
         hard: return the scores sorted exactly, with the gradient of the soft ones.
-        generator: see `soft_topk`.
+        generator: see `soft_topk_mask`.
 
     Returns:
         Of the scores' shape.
@@ -165,14 +198,14 @@ def soft_quantile(
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
         q: in [0, 1]; a number or a vector of them, constants.
-        sorter, dim, mask, generator: see `soft_topk`; each vector needs a score.
+        sorter, dim, mask, generator: see `soft_topk_mask`; each vector needs a score.
         hard: return the exact quantile, with the gradient of the soft one.
 
     Returns:
         The scores' shape without `dim`; for a vector of q, with their number in front, as `torch.quantile`.
 
     Raises:
-        TypeError, ValueError: q outside of [0, 1], a vector without any score; see `soft_topk`.
+        TypeError, ValueError: q outside of [0, 1], a vector without any score; see `soft_topk_mask`.
 
     >>> soft_quantile(torch.tensor([0.3, 2.0, -1.0]), 0.75)
     tensor(1.1506)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rankops.metrics.spearman import spearman
-from rankops.ranks import ranks as exact_ranks
+from rankops.ranks import exact_ranks
 
 __all__ = [
     "accuracy",

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rankops.checks import check_positive
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 from rankops.sorters._base import Sorter
 from rankops.sorters._laplace_sums import laplace_ranks
 from rankops.sorters._standardize import standard_deviation
@@ -48,7 +48,7 @@ class StraightThrough(Sorter):
         deviation = standard_deviation(scores.detach(), mask)
         soft = laplace_ranks(scores, mask, self.gradient_softness * deviation)
         if self.softness == 0:
-            values = ranks(scores, mask=mask, check_finite=False)
+            values = exact_ranks(scores, mask=mask, check_finite=False)
         else:
             values = laplace_ranks(scores.detach(), mask, self.softness * deviation)
         return values + (soft - soft.detach())

@@ -18,7 +18,7 @@ from rankops.inputs._augmentation import warped
 from rankops.inputs._base import Inputs
 from rankops.io.parquet import as_lists, matrix
 from rankops.metrics.kendall import kendall
-from rankops.metrics.label_ranking import ranked, unranked
+from rankops.metrics.label_ranking import label_ranking_scores, label_set_scores
 from rankops.metrics.mean_average_precision import average_precision
 from rankops.models.label_ranker import pooled
 from rankops.ranks import dense_ranks
@@ -150,7 +150,7 @@ class Scorer(Phase):
     def validate(self, module: Any) -> dict[str, float]:
         # The head is in float32: scores of near ties would be rounded to the same.
         scores = self.val.inputs.of_rows(module.head.score(_embedded(module, self.val.inputs)).float())
-        return _means(ranked(scores, self.val.label_ranks), self.val.weight)
+        return _means(label_ranking_scores(scores, self.val.label_ranks), self.val.weight)
 
 
 class Thresholds(Phase):
@@ -196,7 +196,7 @@ class Thresholds(Phase):
         inputs = self.val.inputs
         levels, scores = (inputs.of_rows(one) for one in (module(inputs.items).float(), self.val_scores))
         check_scores(levels)
-        rates = _means(unranked(scores > levels, self.val.label_ranks), self.val.weight)
+        rates = _means(label_set_scores(scores > levels, self.val.label_ranks), self.val.weight)
         return {f"unranked_{rate}": value for rate, value in rates.items()}
 
 
@@ -305,8 +305,9 @@ class LabelRanking(Task):
             matrix(table, column, path="predictions") for column in ("scores", "selected", "true_label_ranks")
         )
         rates = {
-            "ranked": ranked(scores, truth),
-            "unranked": unranked(selected, truth) | {"average_precision": _average_precision(scores, truth > 0)},
+            "ranked": label_ranking_scores(scores, truth),
+            "unranked": label_set_scores(selected, truth)
+            | {"average_precision": _average_precision(scores, truth > 0)},
             "answer": _answer(label_ranks_of(scores, selected), dense_ranks(truth)),
         }
         columns = {

@@ -18,7 +18,7 @@ from rankops.inputs._base import one_of
 from rankops.inputs._vocabulary import Vocabulary
 from rankops.inputs.text import Text
 from rankops.io.parquet import as_lists, list_lengths, ragged_lists
-from rankops.metrics.recall import first_positive_ranks
+from rankops.metrics.median_rank import first_positive_ranks
 from rankops.models._layers import similarities
 from rankops.tasks._base import SHOWN, Examples, Metric, Reads, network_of
 from rankops.tasks._predict import of_row

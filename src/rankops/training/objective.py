@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rankops import lookup
-from rankops.ranks import ranks as exact_ranks
+from rankops.ranks import exact_ranks
 from rankops.sorters._base import Sorter
 
 __all__ = ["JOINTLY", "Objective", "grouped"]
@@ -150,7 +150,7 @@ class Objective:
         # Each step would wait for a GPU; the loop reports a loss that is not finite.
         options: dict[str, Any] = masked | {"check_finite": scores.device.type == "cpu"}
         options |= {} if weights is None else {"weights": weights}
-        options |= {} if of_groups is None else {"reduction": of_groups}
+        options |= {} if of_groups is None else {"group_weights": of_groups}
 
         def value_of(loss: partial) -> Tensor:
             drawn = {} if loss.keywords.get("pairs") is None else {"generator": generator}

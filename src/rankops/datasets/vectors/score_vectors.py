@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rankops.datasets.files.expected import between, frequencies, in_set, rows_of
 from rankops.io.parquet import as_fixed_lists, matrix, read_table
-from rankops.ranks import ranks
+from rankops.ranks import exact_ranks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,7 @@ def table(rows: int, length: int, generator: torch.Generator) -> pa.Table:
             "id": pa.array(range(rows), pa.int64()),
             "kind": pa.array(kinds.numpy(), pa.int64()),
             "scores": as_fixed_lists(scores),
-            "ranks": as_fixed_lists(ranks(scores)),
+            "ranks": as_fixed_lists(exact_ranks(scores)),
         }
     )
 
@@ -117,7 +117,7 @@ def measure(folder: str | Path, split: str) -> "dict[str, pd.DataFrame]":
     scores, given, kinds = load(folder, split)
     finite = (scores.isfinite() & given.isfinite()).all(1)
     exact = torch.full_like(given, torch.nan)
-    exact[finite] = ranks(scores[finite])
+    exact[finite] = exact_ranks(scores[finite])
     facts = {
         "split": split,
         "id": read_table(Path(folder) / f"{split}.parquet", ["id"])["id"].to_numpy(),

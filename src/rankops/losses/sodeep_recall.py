@@ -5,22 +5,23 @@ from torch import Tensor
 from rankops.checks import check_positive
 from rankops.losses._inputs import AnySorter, Reduction, groups, soft_ranks, triplets
 
-__all__ = ["recall"]
+__all__ = ["sodeep_recall"]
 
 
-def recall(
+def sodeep_recall(
     scores: Tensor,
     positives: Tensor,
     *,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
     margin: float = 1.0,
     hardest: bool = True,
 ) -> Tensor:
-    r"""A positive should be ranked above every negative, by a margin of places: not 1 - recall, see `recall_at_k`.
+    r"""A positive should be ranked above every negative, by a margin of places: not 1 - recall, see `hit_rate`.
 
     $\max_{c} \max(0, \alpha + f(Y_i)_p - f(Y_i)_c)$ over the negatives c, averaged over all positives p of the rows
     (image to text) and of the columns (text to image) of the score matrix Y: SoDeep, Eqs. 9-10. Positives of a row
@@ -32,8 +33,8 @@ def recall(
             each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
         mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
         weights: of that shape, how much each positive counts.
-        reduction, sorter, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each
-            column, with d the larger of n and m.
+        group_weights, reduction, sorter, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and
+            of each column, with d the larger of n and m.
         margin: $\alpha$, in places.
         hardest: only the negative that is ranked highest counts (Eq. 10); otherwise the mean over negatives.
 
@@ -46,10 +47,12 @@ def recall(
 
     >>> import torch
     >>> own = torch.eye(3, dtype=torch.bool)
-    >>> recall(torch.tensor([[9.0, 1.0, 2.0], [0.0, 8.0, 1.0], [2.0, 0.0, 9.0]]), own, sorter="straight_through")
+    >>> sodeep_recall(torch.tensor([[9.0, 1.0, 2.0], [0.0, 8.0, 1.0], [2.0, 0.0, 9.0]]), own, sorter="straight_through")
     tensor(0.)
     """
-    given = groups(scores, positives=positives, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores, positives=positives, mask=mask, weights=weights, group_weights=group_weights, check_finite=check_finite
+    )
     check_positive("margin", margin, or_zero=True)
     return triplets(
         given,

@@ -1,4 +1,4 @@
-"""Recall at K as a loss: a soft step on the rank of the first positive, both ways between images and captions."""
+"""The hit rate as a loss: a soft step on the rank of the first positive, both ways between images and captions."""
 
 import torch
 from torch import Tensor
@@ -6,15 +6,16 @@ from torch import Tensor
 from rankops.checks import check_count, check_positive
 from rankops.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
 
-__all__ = ["recall_at_k"]
+__all__ = ["hit_rate"]
 
 
-def recall_at_k(
+def hit_rate(
     scores: Tensor,
     positives: Tensor,
     *,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
@@ -34,8 +35,8 @@ def recall_at_k(
             each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
         mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
         weights: of that shape; a row counts by the weight of its heaviest positive.
-        reduction, sorter, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each
-            column, with d the larger of n and m.
+        group_weights, reduction, sorter, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and
+            of each column, with d the larger of n and m.
         k: K, at least 1.
         temperature: $\tau$, the width of the step in places.
 
@@ -47,10 +48,12 @@ def recall_at_k(
             square matrix, `k` that is no whole number of at least 1, a `temperature` that is not positive.
 
     >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.0, 0.8, 0.1], [0.7, 0.3, 0.5]])  # the last row is led by another
-    >>> recall_at_k(scores, torch.eye(3), sorter="straight_through", temperature=0.01)
+    >>> hit_rate(scores, torch.eye(3), sorter="straight_through", temperature=0.01)
     tensor(0.1667)
     """
-    given = groups(scores, positives=positives, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores, positives=positives, mask=mask, weights=weights, group_weights=group_weights, check_finite=check_finite
+    )
     check_count("k", k)
     check_positive("temperature", temperature)
     own = given.truth

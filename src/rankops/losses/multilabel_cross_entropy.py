@@ -5,16 +5,17 @@ from torch import Tensor
 
 from rankops.losses._inputs import Reduction, groups, reduced
 
-__all__ = ["cross_entropy"]
+__all__ = ["multilabel_cross_entropy"]
 
 
-def cross_entropy(
+def multilabel_cross_entropy(
     scores: Tensor,
     label_ranks: Tensor,
     *,
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
@@ -28,7 +29,7 @@ def cross_entropy(
         label_ranks: of that shape, 0 = absent, anything larger = present.
         mask: of that shape, boolean, False where a label is not known or cannot be there.
         weights: of that shape, to which $p_j$ of present labels is proportional.
-        dim, reduction, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, check_finite: see `rankops.losses`.
 
     Returns:
         A scalar, of the scores' type and at least float32; with `none`, one value a group.
@@ -36,10 +37,18 @@ def cross_entropy(
     Raises:
         TypeError, ValueError: see `rankops.losses`.
 
-    >>> cross_entropy(torch.zeros(1, 4), torch.tensor([[2, 1, 0, 0]])).exp()
+    >>> multilabel_cross_entropy(torch.zeros(1, 4), torch.tensor([[2, 1, 0, 0]])).exp()
     tensor(4.)
     """
-    given = groups(scores, label_ranks=label_ranks, dim=dim, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores,
+        label_ranks=label_ranks,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
     present = given.truth > 0
     known = given.scores if mask is None else given.scores.masked_fill(~given.exists, -torch.inf)
     known = known.where(present.any(-1, keepdim=True), 0.0)  # without a label all may be -inf, which gives NaN

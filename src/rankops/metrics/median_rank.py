@@ -1,38 +1,11 @@
-"""Recall at K and the median rank of retrieval, exact."""
+"""The ranks of first positives in retrieval, exact, and their median."""
 
 import torch
 from torch import Tensor
 
-from rankops.checks import check_count, check_positives, check_scores
-from rankops.groups import relative_weights
+from rankops.checks import check_positives, check_scores
 
-__all__ = ["first_positive_ranks", "median_rank", "recall"]
-
-
-def recall(
-    scores: Tensor, positives: Tensor, *, k: int, mask: Tensor | None = None, weights: Tensor | None = None
-) -> Tensor:
-    """Compute the share of rows with a positive among the first k columns (SoDeep, Eq. 8 and Section 4.2.3).
-
-    Args:
-        scores, positives, mask: see `first_positive_ranks`.
-        k: at least 1.
-        weights: (n,), how much each row counts.
-
-    Returns:
-        A scalar, float64; NaN where no row counts.
-
-    Raises:
-        TypeError, ValueError: see `first_positive_ranks`; `k` below 1.
-
-    >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
-    >>> recall(scores, torch.tensor([[True, False, False], [False, False, True]]), k=1)
-    tensor(0.5000, dtype=torch.float64)
-    """
-    check_count("k", k)
-    hits = (first_positive_ranks(scores, positives, mask=mask) <= k).double()
-    weight = relative_weights(hits, None, weights).detach()
-    return (hits * weight).sum() / weight.sum()
+__all__ = ["first_positive_ranks", "median_rank"]
 
 
 def median_rank(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None) -> Tensor:

@@ -8,18 +8,19 @@ from torch import Tensor
 from rankops.checks import check_choice
 from rankops.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
 
-__all__ = ["mean_average_precision"]
+__all__ = ["sodeep_mean_average_precision"]
 
 Weighting = Literal["classes", "positives"]
 
 
-def mean_average_precision(
+def sodeep_mean_average_precision(
     scores: Tensor,
     labels: Tensor,
     *,
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
@@ -41,7 +42,7 @@ def mean_average_precision(
         mask: of that shape, boolean, False where an example does not count (VOC's difficult objects); n is then the
             number of those that do.
         weights: of that shape, how much the rank of a positive counts among those of its group.
-        reduction, sorter, check_finite: see `rankops.losses`.
+        group_weights, reduction, sorter, check_finite: see `rankops.losses`.
         weight_by: `classes`, all alike, as in the metric, or `positives`, as in Eq. 7.
 
     Returns:
@@ -51,10 +52,19 @@ def mean_average_precision(
         TypeError, ValueError: see `rankops.losses`; groups of one, an unknown `weight_by`.
 
     >>> scores, labels = torch.tensor([0.9, 0.5, 0.7, 0.1]), torch.tensor([1, 1, 0, 0])
-    >>> mean_average_precision(scores, labels, sorter="straight_through")  # ranks 1 and 3: (2 - 1.5) / 4
+    >>> sodeep_mean_average_precision(scores, labels, sorter="straight_through")  # ranks 1 and 3: (2 - 1.5) / 4
     tensor(0.1250)
     """
-    given = groups(scores, labels=labels, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2)
+    given = groups(
+        scores,
+        labels=labels,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
     check_choice("weight_by", weight_by, Weighting)
     length, count = given.exists.sum(-1), given.truth.sum(-1)
     weight = given.weight * given.truth

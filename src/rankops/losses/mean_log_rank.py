@@ -5,15 +5,16 @@ from torch import Tensor
 
 from rankops.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
 
-__all__ = ["log_rank"]
+__all__ = ["mean_log_rank"]
 
 
-def log_rank(
+def mean_log_rank(
     scores: Tensor,
     positives: Tensor,
     *,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
@@ -32,8 +33,8 @@ def log_rank(
         mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
         weights: of that shape, how much the logarithm of each positive's rank counts in its row; a row counts by its
             heaviest positive.
-        reduction, sorter, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and of each
-            column, with d the larger of n and m.
+        group_weights, reduction, sorter, check_finite: see `rankops.losses`; `none` gives (..., 2, d), of each row and
+            of each column, with d the larger of n and m.
 
     Returns:
         A scalar, of the scores' type and at least float32; with `none`, one value a row and one a column.
@@ -43,10 +44,12 @@ def log_rank(
             square matrix.
 
     >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.0, 0.8, 0.1], [0.7, 0.3, 0.5]])  # the last row is led by another
-    >>> log_rank(scores, torch.eye(3), sorter="straight_through").exp()  # the sixth root of 2
+    >>> mean_log_rank(scores, torch.eye(3), sorter="straight_through").exp()  # the sixth root of 2
     tensor(1.1225)
     """
-    given = groups(scores, positives=positives, mask=mask, weights=weights, check_finite=check_finite)
+    given = groups(
+        scores, positives=positives, mask=mask, weights=weights, group_weights=group_weights, check_finite=check_finite
+    )
     worth = given.weight * given.truth
     places = soft_ranks(given, sorter).clamp(min=1)  # a soft rank may lie a little below 1
     best = torch.arange(1, places.shape[-1] + 1, device=places.device).to(places.dtype).log()

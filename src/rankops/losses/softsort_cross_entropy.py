@@ -1,4 +1,4 @@
-"""Cross-entropy of a soft permutation against the true one."""
+"""Cross-entropy of the soft permutation of SoftSort, of soft ranks, against the true one."""
 
 import torch
 from torch import Tensor
@@ -9,18 +9,19 @@ from rankops.losses._pairs import Pair, sums_over_pairs
 from rankops.ranks import places
 from rankops.sorters._operators import ranks_of_places, shares_of_places
 
-__all__ = ["permutation_cross_entropy"]
+__all__ = ["softsort_cross_entropy"]
 
 LEAST = 1e-20  # below which a share is no smaller: its logarithm has a finite gradient
 
 
-def permutation_cross_entropy(
+def softsort_cross_entropy(
     scores: Tensor,
     target: Tensor,
     *,
     dim: int = -1,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
     reduction: Reduction = "mean",
     sorter: AnySorter = None,
     check_finite: bool = True,
@@ -40,7 +41,7 @@ def permutation_cross_entropy(
         scores, target: y and $y^*$, one shape.
         mask: of that shape, boolean, False where there is no example.
         weights: w, of that shape, how much the places of each score count.
-        dim, reduction, sorter, check_finite: see `rankops.losses`.
+        dim, group_weights, reduction, sorter, check_finite: see `rankops.losses`.
         temperature: of the soft permutation, in places.
 
     Returns:
@@ -50,11 +51,19 @@ def permutation_cross_entropy(
         TypeError, ValueError: see `rankops.losses`; groups of one, a `temperature` that is not positive.
 
     >>> scores, target = torch.tensor([0.1, 0.9, 0.5]), torch.tensor([10, 30, 20])
-    >>> permutation_cross_entropy(scores, target, sorter="straight_through", temperature=0.01).round(decimals=4)
+    >>> softsort_cross_entropy(scores, target, sorter="straight_through", temperature=0.01).round(decimals=4)
     tensor(0.)
     """
     given = groups(
-        scores, target=target, order=True, dim=dim, mask=mask, weights=weights, check_finite=check_finite, least=2
+        scores,
+        target=target,
+        order=True,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
     )
     check_positive("temperature", temperature)
     ranks, weight = soft_ranks(given, sorter), given.weight
