@@ -1,13 +1,13 @@
 # The whole pipeline in an image, for a CPU or a CUDA GPU (`docker run --gpus all`): PyTorch's wheels bring CUDA's
 # libraries, the host brings the driver.
 #
-#   docker build --tag rankops .
-#   docker run --gpus all --volume rankops:/rankops rankops
+#   docker build --tag rankgrad .
+#   docker run --gpus all --volume rankgrad:/rankgrad rankgrad
 #
 # The named volume begins as the image's checkout and keeps data, models and mlflow.db; with MLFLOW_TRACKING_URI set,
 # runs go there.
 FROM python:3.11-slim-bookworm AS build
-WORKDIR /rankops
+WORKDIR /rankgrad
 COPY requirements.lock requirements-uv.lock pyproject.toml README.md ./
 RUN python -m venv .venv \
     && .venv/bin/pip install --no-cache-dir --require-hashes -r requirements-uv.lock \
@@ -21,11 +21,11 @@ FROM python:3.11-slim-bookworm
 # DVC asks git for the state of the code. Debian keeps no old version that could be named here.
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install --yes --no-install-recommends git && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home --uid 1000 rankops
-COPY --from=build --chown=rankops:rankops /rankops /rankops
+    && useradd --create-home --uid 1000 rankgrad
+COPY --from=build --chown=rankgrad:rankgrad /rankgrad /rankgrad
 USER 1000
-WORKDIR /rankops
+WORKDIR /rankgrad
 # Which GPUs there are is for `--gpus` to say.
-ENV PATH=/rankops/.venv/bin:$PATH NVIDIA_DRIVER_CAPABILITIES=compute,utility \
-    RANKOPS_PROJECT=/rankops MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
-CMD ["sh", "-c", "rankops fetch && exec dvc repro"]
+ENV PATH=/rankgrad/.venv/bin:$PATH NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+    RANKGRAD_PROJECT=/rankgrad MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
+CMD ["sh", "-c", "rankgrad fetch && exec dvc repro"]

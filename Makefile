@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart repro experiments paper label-ranking test test-fast test-slow fuzz coverage lint scale ui up deploy service serve benchmark lock audit pools secrets
 SHELL := bash
+# Of the time when this project was called RankOps: they would be ignored silently.
+$(foreach old,$(filter RANKOPS_%,$(.VARIABLES)),$(error $(old) is called $(old:RANKOPS_%=RANKGRAD_%) now: unset $(old)))
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 # Everything below runs in the project's own environment, whatever else is active.
@@ -36,11 +38,11 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 
 .SILENT: quickstart repro # what they print is enough
 quickstart: .venv/.installed ## two label rankers trained in a minute, RLSEP beside cross-entropy: a table and a picture
-	$(RUN) rankops quickstart
+	$(RUN) rankgrad quickstart
 
 repro: .venv/.installed ## everything behind the runs of params.yaml: data, checks, sorters, runs, evidence, registry
-	$(RUN) rankops check params.yaml
-	$(RUN) rankops fetch
+	$(RUN) rankgrad check params.yaml
+	$(RUN) rankgrad fetch
 	$(REPRO)
 
 .PHONY: plan
@@ -50,23 +52,23 @@ plan: .venv/.installed ## which stages a changed line of code or params makes st
 
 # A DVC project of its own, in experiments/.
 experiments: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
-	$(RUN) rankops check experiments/params.yaml
-	$(RUN) rankops fetch --params experiments/params.yaml
+	$(RUN) rankgrad check experiments/params.yaml
+	$(RUN) rankgrad fetch --params experiments/params.yaml
 	$(RUN) python -c 'import lightgbm' # a rival; `uv pip install lightgbm`
 	$(RUN) python -m experiments.points
 	$(RUN) python -m experiments.flip
 	cd experiments && $(REPRO) report figures/dvc.yaml rivals/dvc.yaml
 
 paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a GPU, and days; make scale SCALE=laptop goes back
-	$(RUN) rankops scale paper
-	$(RUN) rankops scale paper --in experiments
+	$(RUN) rankgrad scale paper
+	$(RUN) rankgrad scale paper --in experiments
 	$(MAKE) repro
 	$(MAKE) experiments
 
 label-ranking: .venv/.installed ## make label-ranking SCALE=table_1 RUNS='*-label_attention': the experiments' label rankers alone, at a scale of experiments/scales
-	$(RUN) rankops scale $(SCALE) --in experiments
-	$(RUN) rankops check experiments/params.yaml
-	$(RUN) rankops fetch --params experiments/params.yaml
+	$(RUN) rankgrad scale $(SCALE) --in experiments
+	$(RUN) rankgrad check experiments/params.yaml
+	$(RUN) rankgrad fetch --params experiments/params.yaml
 	cd experiments && $(REPRO) --glob 'evaluate@label_ranking-$(RUNS)'
 
 test: .venv/.installed lint ## what must pass before a change lands
@@ -74,19 +76,19 @@ test: .venv/.installed lint ## what must pass before a change lands
 
 # None of these imports the platform; the test of adding runs the contracts once more.
 test-fast: .venv/.installed ## mathematics, contracts and doctests, within a minute
-	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist worksteal src/rankops tests/contracts tests/laws/test_losses.py \
+	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist worksteal src/rankgrad tests/contracts tests/laws/test_losses.py \
 		tests/test_*loss*.py tests/test_*metric*.py tests/test_*sort*.py tests/test_ranks.py tests/test_models.py \
 		--ignore tests/contracts/test_adding.py
 
-coverage: .venv/.installed ## lines of src/rankops that the tests run; below 94 per cent is an error
+coverage: .venv/.installed ## lines of src/rankgrad that the tests run; below 94 per cent is an error
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder \
-		--cov rankops --cov-branch --cov-report term:skip-covered --cov-fail-under 94
+		--cov rankgrad --cov-branch --cov-report term:skip-covered --cov-fail-under 94
 
 test-slow: .venv/.installed ## what takes longer: killed stages, a full disk, servers and schedules
 	$(RUN) python -m pytest -m slow
 
 fuzz: .venv/.installed ## the laws of tests/laws on COUNT=1000 examples each, drawn from SEED=1; half an hour
-	$(RUN) RANKOPS_LAW_EXAMPLES=$(COUNT) python -m pytest tests/laws --hypothesis-seed $(SEED) --timeout 0
+	$(RUN) RANKGRAD_LAW_EXAMPLES=$(COUNT) python -m pytest tests/laws --hypothesis-seed $(SEED) --timeout 0
 
 lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ruff check
@@ -114,11 +116,11 @@ hooks: .venv/.installed .venv-tools/.installed ## the checks of .pre-commit-conf
 	.venv-tools/bin/pre-commit install
 
 scale: .venv/.installed ## make scale SCALE=paper: a scale's values, written into params.yaml
-	$(RUN) rankops scale $(SCALE)
+	$(RUN) rankgrad scale $(SCALE)
 
 ui: .venv/.installed ## MLflow on http://127.0.0.1:5000 (PORT=...)
 	@case "$$MLFLOW_TRACKING_URI" in http*) \
-		$(RUN) python -c 'import os; from rankops.io.addresses import without_credentials as plain; \
+		$(RUN) python -c 'import os; from rankgrad.io.addresses import without_credentials as plain; \
 			print("MLflow: a server has the store, and its UI:", plain(os.environ["MLFLOW_TRACKING_URI"]))'; exit;; esac; \
 	echo "MLflow: http://127.0.0.1:$(PORT) -- models and runs are under 'Model training'; stop with Ctrl-C"; \
 	$(RUN) python -m pipelines.tracking && $(RUN) MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
@@ -137,18 +139,18 @@ PORTS = $(strip $(foreach port,PREFECT_PORT MLFLOW_PORT,$(if $(filter file,$(ori
 
 up: .venv/.installed ## Prefect on http://127.0.0.1:4200, MLflow on :5000 and a worker, until Ctrl-C (PREFECT_PORT=, MLFLOW_PORT=, POOL=gpu, PARTS=worker)
 	@mkdir -p .servers/prefect; UP=$$$$ PREFECT_PORT=$(PREFECT_PORT) MLFLOW_PORT=$(MLFLOW_PORT) POOL=$(POOL) exec $(TIED) $(RUN) $(SERVERS) \
-		PYTHONPATH="$(CURDIR):$(CURDIR)/src" RANKOPS_PROJECT="$(CURDIR)" honcho --env /dev/null start $(PARTS)
+		PYTHONPATH="$(CURDIR):$(CURDIR)/src" RANKGRAD_PROJECT="$(CURDIR)" honcho --env /dev/null start $(PARTS)
 
 deploy: .venv/.installed ## flows and their schedules to the Prefect server, for the pool that a worker polls (POOL=gpu, NIGHTLY="0 3 * * *")
 	@mkdir -p .servers/prefect
-	$(RUN) $(SERVERS) $(if $(filter file,$(origin POOL)),,RANKOPS_POOL=$(POOL)) RANKOPS_PORTS="$(PORTS)" RANKOPS_NIGHTLY="$(NIGHTLY)" \
+	$(RUN) $(SERVERS) $(if $(filter file,$(origin POOL)),,RANKGRAD_POOL=$(POOL)) RANKGRAD_PORTS="$(PORTS)" RANKGRAD_NIGHTLY="$(NIGHTLY)" \
 		deploy/prefect.sh
 
 service: ## make up as a unit of systemd, which starts it after a reboot (POOL=gpu, PARTS=worker, PREFECT_PORT=, MLFLOW_PORT=)
 	@deploy/service.sh 'POOL=$(POOL)' 'PREFECT_PORT=$(PREFECT_PORT)' 'MLFLOW_PORT=$(MLFLOW_PORT)' $(if $(PARTS),'PARTS=$(PARTS)')
 
 serve: .venv/.installed ## make serve MODEL=label_ranking-photos@champion PORT=5001: a registered version, on 127.0.0.1 alone
-	$(RUN) rankops serve $(if $(MODEL),--model models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT))
+	$(RUN) rankgrad serve $(if $(MODEL),--model models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT))
 
 benchmark: .venv/.installed ## time and memory of losses and sorters; figures in benchmarks/results
 	$(RUN) python -m benchmarks.losses

@@ -23,8 +23,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.results import FOLDER, write
-from rankops import lookup
-from rankops.sorters import Laplace
+from rankgrad import lookup
+from rankgrad.sorters import Laplace
 
 LENGTHS = (100, 1_000, 10_000, 100_000)
 LONGEST, LARGEST = 25.0, 6_000.0  # seconds, and megabytes of all pairs

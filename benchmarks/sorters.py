@@ -24,11 +24,11 @@ from torch.utils._pytree import tree_leaves
 from benchmarks.peers import peers
 from benchmarks.results import FOLDER, write
 from pipelines.reporting import docs_tables
-from rankops import lookup
-from rankops.datasets.vectors.score_vectors import draw
-from rankops.io.checkpoints import build
-from rankops.sorters import _quality as measures
-from rankops.sorters import load_sorter
+from rankgrad import lookup
+from rankgrad.datasets.vectors.score_vectors import draw
+from rankgrad.io.checkpoints import build
+from rankgrad.sorters import _quality as measures
+from rankgrad.sorters import load_sorter
 
 PAGE = Path("docs/sorters.md")
 LENGTH, ROWS, VECTORS = 100, 1000, 40

@@ -1,42 +1,42 @@
 #!/bin/sh
 # Bring the Prefect server that PREFECT_API_URL names to what this checkout says: work pools, the deployments of
 # prefect.yaml with their schedules, the automations of heartbeats.yaml and starts.yaml, and alerts where
-# RANKOPS_ALERTS_URL names a webhook. Run again, it updates them. `make deploy`. The flows' pool is RANKOPS_POOL, or the
+# RANKGRAD_ALERTS_URL names a webhook. Run again, it updates them. `make deploy`. The flows' pool is RANKGRAD_POOL, or the
 # one that a worker polls.
 set -eu
 : "${PREFECT_API_URL:?set it to the address of a Prefect server; make deploy takes that of make up}"
-export RANKOPS_NIGHTLY="${RANKOPS_NIGHTLY:-0 3 * * *}"
-unset RANKOPS_PROJECT # it would be filled in here, and each worker has its own
+export RANKGRAD_NIGHTLY="${RANKGRAD_NIGHTLY:-0 3 * * *}"
+unset RANKGRAD_PROJECT # it would be filled in here, and each worker has its own
 
-ports=${RANKOPS_PORTS:+ $RANKOPS_PORTS} # that make was given
+ports=${RANKGRAD_PORTS:+ $RANKGRAD_PORTS} # that make was given
 prefect server status || {
     echo "waiting for it, 3 minutes at most" # `make up` needs some seconds
     prefect server status --wait --timeout 180 || { echo "start one with: make up$ports" >&2; exit 1; }
 }
-RANKOPS_POOL=${RANKOPS_POOL:-$(python deploy/prepare.py pool)}
-export RANKOPS_POOL
+RANKGRAD_POOL=${RANKGRAD_POOL:-$(python deploy/prepare.py pool)}
+export RANKGRAD_POOL
 # Prefect's own output is kept back: it says how to start a worker that would know no checkout.
 there() { prefect work-pool inspect "$1" > /dev/null 2>&1; }
-case $RANKOPS_POOL in
+case $RANKGRAD_POOL in
     # The last look: a worker that has just started creates its pool too.
-    cpu | gpu) there "$RANKOPS_POOL" || made=$(prefect work-pool create "$RANKOPS_POOL" --type process) ||
-        there "$RANKOPS_POOL" || { echo "$made" >&2; exit 1; } ;;
-    *) there "$RANKOPS_POOL" || { echo "no work pool is called $RANKOPS_POOL: docker and kubernetes are made by make pools" >&2; exit 1; } ;;
+    cpu | gpu) there "$RANKGRAD_POOL" || made=$(prefect work-pool create "$RANKGRAD_POOL" --type process) ||
+        there "$RANKGRAD_POOL" || { echo "$made" >&2; exit 1; } ;;
+    *) there "$RANKGRAD_POOL" || { echo "no work pool is called $RANKGRAD_POOL: docker and kubernetes are made by make pools" >&2; exit 1; } ;;
 esac
 made=$(prefect --no-prompt deploy --all 2>&1) || { echo "$made" >&2; exit 1; }
-echo "deployed to the work pool $RANKOPS_POOL: $(sed -n 's/^  - name: //p' prefect.yaml | paste -s -d ' ')"
+echo "deployed to the work pool $RANKGRAD_POOL: $(sed -n 's/^  - name: //p' prefect.yaml | paste -s -d ' ')"
 for file in heartbeats starts; do
     name=$(sed -n 's/^name: "\(.*\)"$/\1/p' deploy/$file.yaml)
     prefect automation delete "$name" > /dev/null 2>&1 || true
     prefect automation create --from-file deploy/$file.yaml
 done
-status=$(prefect work-pool inspect "$RANKOPS_POOL" --output json | python -c 'import json, sys; print(json.load(sys.stdin)["status"])')
-case $status:$RANKOPS_POOL in
+status=$(prefect work-pool inspect "$RANKGRAD_POOL" --output json | python -c 'import json, sys; print(json.load(sys.stdin)["status"])')
+case $status:$RANKGRAD_POOL in
     READY:*) ;;
-    PAUSED:*) echo "the work pool $RANKOPS_POOL is paused, so runs wait: prefect work-pool resume $RANKOPS_POOL" ;;
-    *:cpu | *:gpu) echo "no worker polls the work pool $RANKOPS_POOL yet, so runs wait: make up PARTS=worker POOL=$RANKOPS_POOL$ports" ;;
-    *) echo "no worker polls the work pool $RANKOPS_POOL yet, so runs wait: docs/fleet.md, work pools of containers" ;;
+    PAUSED:*) echo "the work pool $RANKGRAD_POOL is paused, so runs wait: prefect work-pool resume $RANKGRAD_POOL" ;;
+    *:cpu | *:gpu) echo "no worker polls the work pool $RANKGRAD_POOL yet, so runs wait: make up PARTS=worker POOL=$RANKGRAD_POOL$ports" ;;
+    *) echo "no worker polls the work pool $RANKGRAD_POOL yet, so runs wait: docs/fleet.md, work pools of containers" ;;
 esac
 changed=$(git diff HEAD --name-only | paste -s -d ' ')
 [ -z "$changed" ] || echo "not committed, and a retraining takes what is committed alone: $changed"
-[ -z "${RANKOPS_ALERTS_URL:-}" ] || python deploy/prepare.py alerts
+[ -z "${RANKGRAD_ALERTS_URL:-}" ] || python deploy/prepare.py alerts

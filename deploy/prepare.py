@@ -4,7 +4,7 @@
     python deploy/prepare.py user worker            # MLFLOW_TRACKING_URI, _USERNAME, _PASSWORD (an administrator's),
                                                     # and the new user's password in MLFLOW_NEW_PASSWORD
     python deploy/prepare.py pool                   # PREFECT_API_URL
-    python deploy/prepare.py alerts                 # PREFECT_API_URL, and a webhook in RANKOPS_ALERTS_URL
+    python deploy/prepare.py alerts                 # PREFECT_API_URL, and a webhook in RANKGRAD_ALERTS_URL
 
 What is there already stays as it is, but for alerts, which are made anew. So all can be run at every start.
 """
@@ -22,14 +22,14 @@ import typer
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "src")]  # it is run by its path, in images too
 
-from rankops.io.addresses import without_credentials  # noqa: E402
-from rankops.io.written import printable  # noqa: E402
+from rankgrad.io.addresses import without_credentials  # noqa: E402
+from rankgrad.io.written import printable  # noqa: E402
 
 # Alerts: states of runs, two of Prefect and those of pipelines/flows, and how long the next one is kept back. While a
 # long retraining is at work each new one is cancelled, every hour.
 ALERTS = {
-    "rankops: alerts": (("Failed", "Crashed", "NotJudged", "Drifted", "Promoted"), timedelta(0)),
-    "rankops: cancelled": (("Cancelled",), timedelta(days=1)),
+    "rankgrad: alerts": (("Failed", "Crashed", "NotJudged", "Drifted", "Promoted"), timedelta(0)),
+    "rankgrad: cancelled": (("Cancelled",), timedelta(days=1)),
 }
 # As Slack, Mattermost and Teams take it, to whom a column called <!channel> would call everybody. A run that never
 # started has a name of Prefect's, which says nothing.
@@ -40,7 +40,7 @@ PAYLOAD = """{"text": {{ (
 ) | trim | replace("&", "&amp;") | replace("<", "&lt;") | replace(">", "&gt;") | tojson }}}"""
 
 PATIENCE = 60  # seconds
-PORTS = f" {os.environ.get('RANKOPS_PORTS', '')}".rstrip()  # that `make deploy` was given, for other commands of make
+PORTS = f" {os.environ.get('RANKGRAD_PORTS', '')}".rstrip()  # that `make deploy` was given, for other commands of make
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -168,10 +168,10 @@ def alerts() -> None:
     from prefect.events.schemas.automations import EventTrigger, Posture
     from prefect.events.schemas.events import ResourceSpecification
 
-    address = _setting("RANKOPS_ALERTS_URL")
+    address = _setting("RANKGRAD_ALERTS_URL")
     with _prefect():
-        block = webhook(address).save("rankops-alerts", overwrite=True)
-        tag = {"prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.rankops"}
+        block = webhook(address).save("rankgrad-alerts", overwrite=True)
+        tag = {"prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.rankgrad"}
         for name, (states, within) in ALERTS.items():
             wanted = Automation(
                 name=name,
@@ -191,13 +191,13 @@ def alerts() -> None:
     # The server keeps to itself what the webhook answers, so it is asked here. It follows no redirect, nor does this.
     try:
         answer = requests.post(
-            address, json={"text": "Alerts of RankOps come here."}, timeout=20, allow_redirects=False
+            address, json={"text": "Alerts of RankGrad come here."}, timeout=20, allow_redirects=False
         )
     except (requests.RequestException, ValueError) as error:
-        _end(f"alerts are made, but the webhook of RANKOPS_ALERTS_URL does not answer here: {type(error).__name__}")
+        _end(f"alerts are made, but the webhook of RANKGRAD_ALERTS_URL does not answer here: {type(error).__name__}")
     if not answer.ok or answer.is_redirect:
         _end(
-            f"alerts are made, but the webhook of RANKOPS_ALERTS_URL answers {answer.status_code}: correct the address"
+            f"alerts are made, but the webhook of RANKGRAD_ALERTS_URL answers {answer.status_code}: correct the address"
         )
 
 

@@ -11,15 +11,15 @@ trap 'rm -rf "$scratch"' EXIT
 words=$(for word in "$(command -v make)" up "$@"; do
     printf ' "%s"' "$(printf %s "$word" | sed 's/[\\"]/\\&/g; s/%/%%/g; s/\$/$$/g')"
 done)
-cat > "$scratch/rankops.service" <<END
+cat > "$scratch/rankgrad.service" <<END
 [Unit]
-Description=RankOps in $(printf %s "$PWD" | sed 's/%/%%/g')
+Description=RankGrad in $(printf %s "$PWD" | sed 's/%/%%/g')
 StartLimitIntervalSec=0
 
 [Service]
 WorkingDirectory=$(printf %s "$PWD" | sed 's/%/%%/g')
 # What the shell of \`make up\` would export, such as PREFECT_API_URL and credentials: lines NAME=value, readable by you alone.
-EnvironmentFile=-%E/rankops.env
+EnvironmentFile=-%E/rankgrad.env
 ExecStart=${words# }
 Restart=always
 RestartSec=10
@@ -28,12 +28,12 @@ RestartSec=10
 WantedBy=default.target
 END
 if command -v systemd-analyze > /dev/null; then
-    XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-$scratch}" systemd-analyze --user --recursive-errors=no verify "$scratch/rankops.service"
+    XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-$scratch}" systemd-analyze --user --recursive-errors=no verify "$scratch/rankgrad.service"
 else
     echo "no systemd-analyze here, so the unit was not verified" >&2
 fi
 mkdir -p "$folder"
-mv "$scratch/rankops.service" "$folder/rankops.service"
-echo "wrote $folder/rankops.service. Start it, now and after each reboot, whether or not you are logged in:"
-echo "    systemctl --user daemon-reload && systemctl --user enable --now rankops && loginctl enable-linger"
-echo "    journalctl --user --unit rankops --follow    # what it prints"
+mv "$scratch/rankgrad.service" "$folder/rankgrad.service"
+echo "wrote $folder/rankgrad.service. Start it, now and after each reboot, whether or not you are logged in:"
+echo "    systemctl --user daemon-reload && systemctl --user enable --now rankgrad && loginctl enable-linger"
+echo "    journalctl --user --unit rankgrad --follow    # what it prints"

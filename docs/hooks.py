@@ -18,19 +18,19 @@ EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>'
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]+\)")
 SECTION = re.compile(r"^.*\(\.\./README\.md#[\w-]+\).*<!-- section: (\w+) -->$", re.MULTILINE)
 DOCTEST = re.compile(r"\n\n(?=>>> )")
-PACKAGE = re.compile(r"^::: (rankops\.\w+)$", re.MULTILINE)
+PACKAGE = re.compile(r"^::: (rankgrad\.\w+)$", re.MULTILINE)
 ELSEWHERE = re.compile(
     r'<(?:script|img|iframe|source|link(?! rel="?canonical))\b[^>]*?(?:src|href)="?((?:https?:)?//[^" >]+)'
 )
-LOSSES, LOSS = "api/losses.md", re.compile(r"rankops\.losses\.(\w+)\.\1")
+LOSSES, LOSS = "api/losses.md", re.compile(r"rankgrad\.losses\.(\w+)\.\1")
 TRUTHS = ("target", "labels", "label_ranks", "positives")
 GRADIENTS = Path("docs/gradients.csv")
 
 
 def on_config(config: MkDocsConfig) -> None:
     """Put the page of each loss below that of all, and the version at the foot of every page."""
-    version = re.search(r'__version__ = "(.+)"', Path("src/rankops/__init__.py").read_text())
-    config.copyright = f"RankOps {version[1]}"
+    version = re.search(r'__version__ = "(.+)"', Path("src/rankgrad/__init__.py").read_text())
+    config.copyright = f"RankGrad {version[1]}"
     section = next(each["Library"] for each in config.nav if "Library" in each)
     place = next(place for place, page in enumerate(section) if LOSSES in page.values())
     section[place] = {"Losses": [LOSSES, *({name: f"api/losses/{name}.md"} for name in _losses())]}
@@ -40,7 +40,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
     """Make the page of each loss."""
     for name in _losses():
         options = "{show_root_heading: true, show_root_toc_entry: true, heading_level: 1}"
-        content = f"---\ntitle: {name}\n---\n\n::: rankops.losses.{name}.{name}\n    options: {options}\n"
+        content = f"---\ntitle: {name}\n---\n\n::: rankgrad.losses.{name}.{name}\n    options: {options}\n"
         files.append(File.generated(config, f"api/losses/{name}.md", content=content))
 
 
@@ -58,9 +58,9 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 def _losses() -> dict[str, tuple[str, str]]:
     """Return the kind of truth and the first line of each public loss by name, losses of a kind together."""
     found = {}
-    for name in _exported(Path("src/rankops/losses")):
+    for name in _exported(Path("src/rankgrad/losses")):
         short = name.rpartition(".")[2]
-        module = ast.parse(Path("src/rankops/losses", f"{short}.py").read_text())
+        module = ast.parse(Path("src/rankgrad/losses", f"{short}.py").read_text())
         function = next(one for one in module.body if isinstance(one, ast.FunctionDef) and one.name == short)
         found[short] = (function.args.args[1].arg, (ast.get_docstring(function) or "").partition("\n")[0])
     return dict(sorted(found.items(), key=lambda one: (TRUTHS.index(one[1][0]), one[0])))
@@ -81,7 +81,7 @@ def _reference(module: str) -> str:
     if not folder.is_dir():
         return f"::: {module}"
     text = f"::: {module}\n    options: {{members: false}}\n"
-    if module == "rankops.losses":
+    if module == "rankgrad.losses":
         rows = [f"| `{truth}` | [{name}](losses/{name}.md) | {asks} |" for name, (truth, asks) in _losses().items()]
         return "\n".join(["| truth | loss | what it asks for |", "|---|---|---|", *rows, "", text])
     names = sorted(_exported(folder), key=lambda name: name.rpartition(".")[2].lower())
@@ -122,7 +122,7 @@ class Doctests(griffe.Extension):
             before, arguments, after = text.partition("\n\nArgs:")
             text = before + _gradient(loss[1]) + arguments + after
             first = "" if "import torch" in examples[0] else ">>> import torch\n"
-            examples[0] = f"{first}>>> from rankops.losses import {loss[1]}\n{examples[0]}"
+            examples[0] = f"{first}>>> from rankgrad.losses import {loss[1]}\n{examples[0]}"
         if examples:
             block = "\n\n".join(examples).replace("\n", "\n    ")
             obj.docstring.value = f"{text}\n\nExamples:\n    {block}"

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from rankops.losses import spearman
-from rankops.sorters import load_sorter
+from rankgrad.losses import spearman
+from rankgrad.sorters import load_sorter
 
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 try:

@@ -5,8 +5,8 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from rankops.losses import spearman
-from rankops.metrics import spearman as correlation
+from rankgrad.losses import spearman
+from rankgrad.metrics import spearman as correlation
 
 try:
     from transformers import Trainer, TrainingArguments

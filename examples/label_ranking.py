@@ -5,8 +5,8 @@ Label ranks: 0 = absent, larger = more important.
 
 import torch
 
-from rankops.losses import rlsep
-from rankops.metrics.label_ranking import label_ranking_scores
+from rankgrad.losses import rlsep
+from rankgrad.metrics.label_ranking import label_ranking_scores
 
 torch.manual_seed(0)
 x, labels = torch.randn(4000, 16), 6

@@ -2,9 +2,9 @@
 
 import torch
 
-from rankops.losses import ndcg
-from rankops.metrics import ndcg as exact_ndcg
-from rankops.ragged import pad_groups
+from rankgrad.losses import ndcg
+from rankgrad.metrics import ndcg as exact_ndcg
+from rankgrad.ragged import pad_groups
 
 torch.manual_seed(0)
 taste = torch.randn(12)

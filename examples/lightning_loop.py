@@ -6,8 +6,8 @@ import sys
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from rankops.losses import spearman
-from rankops.metrics import spearman as correlation
+from rankgrad.losses import spearman
+from rankgrad.metrics import spearman as correlation
 
 try:
     import lightning

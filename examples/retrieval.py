@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import normalize
 
-from rankops import losses, metrics
+from rankgrad import losses, metrics
 
 torch.manual_seed(0)
 things = torch.randn(1500, 8)  # what pictures and captions have in common

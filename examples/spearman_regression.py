@@ -2,8 +2,8 @@
 
 import torch
 
-from rankops.losses import spearman
-from rankops.metrics import spearman as correlation
+from rankgrad.losses import spearman
+from rankgrad.metrics import spearman as correlation
 
 torch.manual_seed(0)
 x = torch.randn(2000, 20)

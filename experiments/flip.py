@@ -16,7 +16,7 @@ from zipfile import ZipFile
 import numpy as np
 import pandas as pd
 
-from rankops.io.atomic import replaced_folder
+from rankgrad.io.atomic import replaced_folder
 
 COMMIT = "62cace8735f5610e2743cf06ce0f944b37fffaa6"
 ARCHIVE = f"https://raw.githubusercontent.com/J-SNACKKB/FLIP/{COMMIT}/splits/gb1/splits.zip"

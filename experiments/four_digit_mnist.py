@@ -24,11 +24,11 @@ from torch.nn import functional
 from benchmarks.peers import isotonic_ranks, missing, neural_sort, soft_sort, sorting_network
 from experiments.vectorized import Jobs, Loss, adam, command
 from pipelines.reporting.studies import Row
-from rankops import losses
-from rankops.datasets.scenes.digits import splits
-from rankops.metrics import elementwise_match, exact_match
-from rankops.seeding import derived_seed
-from rankops.sorters import Laplace, Logistic, soft_permutation
+from rankgrad import losses
+from rankgrad.datasets.scenes.digits import splits
+from rankgrad.metrics import elementwise_match, exact_match
+from rankgrad.seeding import derived_seed
+from rankgrad.sorters import Laplace, Logistic, soft_permutation
 
 SETTINGS, LENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (5, 3, 9, 15)
 SEEDS, SEEDS_OF_CHOICE, LENGTH_OF_CHOICE = range(1, 11), range(11, 14), 5

@@ -1,6 +1,6 @@
 """What a lent GPU does for the two papers, most for least first: `python -m experiments.gpu` goes on where it was.
 
-It needs rankops with its extra `tasks`, and MNIST. Estimates for one H100, from results/subset_224 and full_224:
+It needs rankgrad with its extra `tasks`, and MNIST. Estimates for one H100, from results/subset_224 and full_224:
 table_1 has 90 trainings of 13 seconds of the GPU each, own_protocol 9 of up to two minutes, table_2 9 of a minute;
 sodeep takes its share whole, timings a minute. So 15 minutes are for a part: give what is kept to the next machine, or
 choose `--pieces`. Each has its share of the minutes; a training that is not over then goes on in the next call, on the
@@ -10,7 +10,7 @@ Here, in the root of the repository that the tool `device` sends, with the code 
 
     echo /.gpu/ >> .git/info/exclude
     mkdir -p .gpu/mnist .gpu/kept
-    find "$RANKOPS_MNIST_ROOT" -name '*-ubyte.gz' -exec cp {} .gpu/mnist ';'
+    find "$RANKGRAD_MNIST_ROOT" -name '*-ubyte.gz' -exec cp {} .gpu/mnist ';'
     git rev-parse HEAD > .gpu/kept/commit
 
 There, by `run` with `carry` [".gpu/mnist", ".gpu/kept"], `timeout_s` 560, without `kind`, and this as its command; to
@@ -62,29 +62,29 @@ from torch import Tensor, nn
 from benchmarks.peers import isotonic_ranks, neural_sort, soft_sort
 from pipelines.reporting import studies
 from pipelines.reporting.studies import Row
-from rankops import lookup
-from rankops.bootstrap import evaluate, interval
-from rankops.datasets.files.splits import Split
-from rankops.datasets.ranked_mnist import RankedMnist
-from rankops.datasets.scenes import layout, mnist
-from rankops.datasets.scenes.digits import DIGITS_OF, Digits
-from rankops.datasets.scenes.digits import splits as digits_by_split
-from rankops.datasets.scenes.rlsep import SCALES, calibration_recipes
-from rankops.datasets.vectors import score_vectors
-from rankops.inputs.image import of_tensor
-from rankops.io.atomic import remove_folder, replaced_file
-from rankops.io.checkpoints import build
-from rankops.io.parquet import matrix
-from rankops.metrics.spearman import spearman
-from rankops.ranks import exact_ranks
-from rankops.seeding import derived_seed, generator
-from rankops.sorters import _quality as measures
-from rankops.sorters import load_sorter
-from rankops.tasks.label_ranking import LabelRanking
-from rankops.training.device import find_device
-from rankops.training.loop import fit, train
-from rankops.training.objective import Objective
-from rankops.training.phase import Batch, Phase
+from rankgrad import lookup
+from rankgrad.bootstrap import evaluate, interval
+from rankgrad.datasets.files.splits import Split
+from rankgrad.datasets.ranked_mnist import RankedMnist
+from rankgrad.datasets.scenes import layout, mnist
+from rankgrad.datasets.scenes.digits import DIGITS_OF, Digits
+from rankgrad.datasets.scenes.digits import splits as digits_by_split
+from rankgrad.datasets.scenes.rlsep import SCALES, calibration_recipes
+from rankgrad.datasets.vectors import score_vectors
+from rankgrad.inputs.image import of_tensor
+from rankgrad.io.atomic import remove_folder, replaced_file
+from rankgrad.io.checkpoints import build
+from rankgrad.io.parquet import matrix
+from rankgrad.metrics.spearman import spearman
+from rankgrad.ranks import exact_ranks
+from rankgrad.seeding import derived_seed, generator
+from rankgrad.sorters import _quality as measures
+from rankgrad.sorters import load_sorter
+from rankgrad.tasks.label_ranking import LabelRanking
+from rankgrad.training.device import find_device
+from rankgrad.training.loop import fit, train
+from rankgrad.training.objective import Objective
+from rankgrad.training.phase import Batch, Phase
 
 # --- What is done. ---
 
@@ -780,7 +780,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--out", type=Path, default=Path(".gpu/kept"), help="folder of the tables; goes on with those there"
     )
     parser.add_argument("--scratch", type=Path, help="of scenes and unfinished trainings; by default in OUT")
-    parser.add_argument("--mnist", type=Path, default=os.environ.get("RANKOPS_MNIST_ROOT", "data/raw/mnist"))
+    parser.add_argument("--mnist", type=Path, default=os.environ.get("RANKGRAD_MNIST_ROOT", "data/raw/mnist"))
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--processes", type=int, help="trainings side by side")
     parser.add_argument("--commit", help="of the code, where git does not know it")

@@ -19,9 +19,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from experiments.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 from pipelines.reporting.studies import Row
-from rankops import losses, metrics
-from rankops.datasets.public.packages import PackagedFile
-from rankops.seeding import generator
+from rankgrad import losses, metrics
+from rankgrad.datasets.public.packages import PackagedFile
+from rankgrad.seeding import generator
 
 RAW = Path("data/raw/label_ranking_sets")
 FILE = PackagedFile(

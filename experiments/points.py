@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rankops.io.atomic import replaced_file
+from rankgrad.io.atomic import replaced_file
 
 TABLE = Path("data/raw/points/points.parquet")
 ROWS = {"train": 10_000, "val": 2_000, "test": 10_000}

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from experiments.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 from pipelines.reporting.studies import Row
-from rankops import losses, metrics
-from rankops.ranks import exact_ranks
-from rankops.seeding import generator
+from rankgrad import losses, metrics
+from rankgrad.ranks import exact_ranks
+from rankgrad.seeding import generator
 
 FEATURES, HIDDEN, TEST_ROWS = 20, 32, 2000
 SEEDS = range(1, 11)

@@ -1,1 +1,1 @@
-"""The production pipeline around `rankops`: DVC stages, validation, tracking and the command line."""
+"""The production pipeline around `rankgrad`: DVC stages, validation, tracking and the command line."""

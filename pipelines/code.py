@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pipelines.config import Settings
 from pipelines.config.schema import NONE
-from rankops import lookup
+from rankgrad import lookup
 
 __all__ = ["EXEMPT", "behind", "digest", "lines_of", "packages", "refuse_other_versions", "words_of"]
 

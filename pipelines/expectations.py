@@ -11,7 +11,7 @@ import pandas as pd
 
 from pipelines.ops.imports import uncollected, without
 from pipelines.reporting.dataset_report import Check, in_words, observed_in_words, render
-from rankops.io.atomic import replaced_file
+from rankgrad.io.atomic import replaced_file
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before the import, which reads it
 
@@ -100,7 +100,7 @@ def validate(
         dataset: its name.
         facts: tables of a dataset, a row an example; the index names it. No value may be missing, in any column:
             expectations of values pass over what is not there.
-        expectations: of each table, see `rankops.datasets.files.expected`.
+        expectations: of each table, see `rankgrad.datasets.files.expected`.
         page: file.
         understood: what is known of how it was read, a line each.
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from rankops.datasets.captions import APART, LARGER, NUMBERS, PLACES, SIZES, STEEP, WORDS
+from rankgrad.datasets.captions import APART, LARGER, NUMBERS, PLACES, SIZES, STEEP, WORDS
 
 
 @dataclass(frozen=True)

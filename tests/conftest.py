@@ -106,7 +106,7 @@ class Project:
             "git config user.email tests@example.org",
             "git add --all",
             "git commit --quiet --message start",
-            "rankops scale tiny",
+            "rankgrad scale tiny",
         ):
             self.run(command)
 
@@ -176,7 +176,7 @@ def tables(draw, rows, columns, *elements):
 
 def small_ranker(*, size: int = 32, colors: int = 1):
     """An untrained label ranker of ten labels."""
-    from rankops.io.checkpoints import build
+    from rankgrad.io.checkpoints import build
 
     args = {"backbone": {"name": "convnet", "args": {"channels": [4, 8]}}, "head": {"name": "linear"}, "hidden": 8}
     network = build("models", "label_ranker", args, seed=1, outputs=10, colors=colors).eval()
@@ -187,9 +187,9 @@ def small_ranker(*, size: int = 32, colors: int = 1):
 
 def small_network(task: str, kind: str):
     """An untrained network of pictures of 16 pixels, of the features age and price, or of words."""
-    from rankops import lookup
-    from rankops.datasets.files.splits import Captions, Split
-    from rankops.inputs import features, image, text
+    from rankgrad import lookup
+    from rankgrad.datasets.files.splits import Captions, Split
+    from rankgrad.inputs import features, image, text
 
     generator = torch.Generator().manual_seed(0)
     inputs, backbone = {

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import torch
 
-from rankops import lookup
-from rankops.datasets.files.splits import Captions, Labels, Split
-from rankops.inputs.features import of_tensor
-from rankops.io.checkpoints import build
-from rankops.losses import spearman
-from rankops.sorters.laplace import Laplace
-from rankops.training.distributed import gathered
-from rankops.training.loop import train
-from rankops.training.objective import Objective
+from rankgrad import lookup
+from rankgrad.datasets.files.splits import Captions, Labels, Split
+from rankgrad.inputs.features import of_tensor
+from rankgrad.io.checkpoints import build
+from rankgrad.losses import spearman
+from rankgrad.sorters.laplace import Laplace
+from rankgrad.training.distributed import gathered
+from rankgrad.training.loop import train
+from rankgrad.training.objective import Objective
 
 ROWS = 16
 MODEL = {"name": "linear", "args": {"standardize": False}, "backbone": {"name": "perceptron", "args": {"hidden": [6]}}}

@@ -4,8 +4,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from rankops.inputs._vocabulary import Vocabulary
-from rankops.io.checkpoints import build, save_model
+from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.io.checkpoints import build, save_model
 
 PHOTO = {"name": "convnet", "args": {"channels": [4, 6]}}
 IMAGE = {"kind": "image", "colors": 1, "height": 16, "width": 16}

@@ -9,12 +9,12 @@ from simulated_device import PLACE, simulated
 from test_tasks import CASES, Training, options_of, split_of, start  # noqa: F401
 
 from pipelines.stages.pretrain import Imitation
-from rankops.datasets.scenes import drawing
-from rankops.datasets.vectors import score_vectors
-from rankops.io.checkpoints import build, load_model, save_model
-from rankops.ranks import exact_ranks
-from rankops.training.device import make_accelerator
-from rankops.training.loop import fit
+from rankgrad.datasets.scenes import drawing
+from rankgrad.datasets.vectors import score_vectors
+from rankgrad.io.checkpoints import build, load_model, save_model
+from rankgrad.ranks import exact_ranks
+from rankgrad.training.device import make_accelerator
+from rankgrad.training.loop import fit
 
 ADAM = {"name": "Adam", "args": {"lr": 1e-2}}
 

@@ -9,36 +9,36 @@ import tomllib
 import pytest
 import torch
 
-import rankops
-from rankops import lookup
+import rankgrad
+from rankgrad import lookup
 
 from conftest import ROOT, done  # isort: skip
 
 
-@pytest.mark.parametrize("first", ["", "import rankops.losses.spearman", "import rankops; rankops.losses.spearman"])
+@pytest.mark.parametrize("first", ["", "import rankgrad.losses.spearman", "import rankgrad; rankgrad.losses.spearman"])
 def test_a_name_is_its_function_whatever_came_before(first):
     code = """
-import sys, rankops.losses
-from rankops.losses import spearman
-from rankops.losses.spearman import spearman as again
-assert spearman is again is rankops.losses.spearman and callable(spearman)
-assert sys.modules["rankops.losses.spearman"].spearman is spearman"""
+import sys, rankgrad.losses
+from rankgrad.losses import spearman
+from rankgrad.losses.spearman import spearman as again
+assert spearman is again is rankgrad.losses.spearman and callable(spearman)
+assert sys.modules["rankgrad.losses.spearman"].spearman is spearman"""
     done(sys.executable, "-c", first + code, PYTHONPATH=ROOT / "src")
 
 
 def test_the_package_itself_loads_nothing():
-    names = done(sys.executable, "-c", "import sys, rankops; print(*sys.modules)", PYTHONPATH=ROOT / "src").split()
+    names = done(sys.executable, "-c", "import sys, rankgrad; print(*sys.modules)", PYTHONPATH=ROOT / "src").split()
     assert "torch" not in names
-    assert [name for name in names if name.startswith("rankops")] == ["rankops"]
+    assert [name for name in names if name.startswith("rankgrad")] == ["rankgrad"]
 
 
 @pytest.mark.parametrize("folder", ["losses", "metrics", "sorters"])
 def test_a_package_exports_every_file_and_each_name_is_there_and_pickles(folder):
-    package = importlib.import_module(f"rankops.{folder}")
+    package = importlib.import_module(f"rankgrad.{folder}")
     names = package.__all__
     assert len(names) == len(set(names))
     for name in lookup.names(folder):
-        assert set(lookup.module(folder, name).__all__) <= set(names), f"export {name} in rankops/{folder}/__init__.py"
+        assert set(lookup.module(folder, name).__all__) <= set(names), f"export {name} in rankgrad/{folder}/__init__.py"
     for name in names:
         thing = getattr(package, name)
         assert pickle.loads(pickle.dumps(thing)) is thing
@@ -46,13 +46,13 @@ def test_a_package_exports_every_file_and_each_name_is_there_and_pickles(folder)
 
 
 def test_the_package_shows_its_folders_and_one_version():
-    assert set(dir(rankops)) >= {"losses", "metrics", "ranks", "sorters", "__version__"}
-    assert all(hasattr(rankops, name) for name in dir(rankops))
-    with pytest.raises(AttributeError, match="no 'loses' in rankops"):
-        rankops.loses  # noqa: B018
+    assert set(dir(rankgrad)) >= {"losses", "metrics", "ranks", "sorters", "__version__"}
+    assert all(hasattr(rankgrad, name) for name in dir(rankgrad))
+    with pytest.raises(AttributeError, match="no 'loses' in rankgrad"):
+        rankgrad.loses  # noqa: B018
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]
-    assert project["tool"]["hatch"]["version"]["path"] == "src/rankops/__init__.py"
+    assert project["tool"]["hatch"]["version"]["path"] == "src/rankgrad/__init__.py"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_package_shows_its_folders_and_one_version():
 )
 def test_an_old_name_is_refused_and_the_new_one_is_there(place, old, new):
     folder, _, function = place.partition(".")
-    module = importlib.import_module(f"rankops.{folder}")
+    module = importlib.import_module(f"rankgrad.{folder}")
     message = f"{old} was renamed: it is {new} now"
     if function:
         with pytest.raises(TypeError, match=message):
@@ -68,7 +68,7 @@ def test_an_old_name_is_refused_and_the_new_one_is_there(place, old, new):
         assert new in inspect.signature(getattr(module, function)).parameters
         return
     with pytest.raises(ImportError, match=message):
-        exec(f"from rankops.{folder} import {old}")
+        exec(f"from rankgrad.{folder} import {old}")
     assert callable(getattr(module, new))
     assert old not in module.__all__
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):

@@ -11,7 +11,7 @@ from dvc.repo import Repo
 
 from pipelines.code import EXEMPT, FOLDERS, lines_of
 from pipelines.config import load
-from rankops import lookup
+from rankgrad import lookup
 
 from conftest import ROOT, done  # isort: skip
 
@@ -22,7 +22,7 @@ LIBRARY = ["checks", "plain_text", "io", "ranks", "ragged", "groups", "bootstrap
 PIPELINE = ["config", "code", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "running",
             "stages", "flows", "cli"]  # fmt: skip
 # Commands, functions that no loss uses, and scenes of figures.
-NO_STAGE = ("src/rankops/cli/", "src/rankops/sorters/_operators.py", "src/rankops/datasets/scenes/rlsep.py")
+NO_STAGE = ("src/rankgrad/cli/", "src/rankgrad/sorters/_operators.py", "src/rankgrad/datasets/scenes/rlsep.py")
 
 
 def imports_of(file: Path) -> set[str]:
@@ -51,13 +51,13 @@ def modules_of(*folders: str) -> str:
 def test_the_core_and_the_demo_need_torch_and_safetensors_alone_and_the_library_no_platform():
     extras = {"pandas", "pyarrow", "torchvision", "accelerate", "scipy", "sklearn", "PIL", "pydantic", "typer"}
     assert not loaded_by(f"import {modules_of('losses', 'metrics', 'sorters')}") & (PLATFORM | extras)
-    demo = "from rankops.cli.demo import answer, load_rankers; answer({'digits': []}, load_rankers())"
+    demo = "from rankgrad.cli.demo import answer, load_rankers; answer({'digits': []}, load_rankers())"
     assert not loaded_by(demo) & (PLATFORM | extras)
     assert not loaded_by(f"import {modules_of('tasks', 'models', 'datasets')}") & PLATFORM
     assert "dvc" in loaded_by("import dvc")  # this test can fail
 
 
-@pytest.mark.parametrize(("package", "order"), [("src/rankops", LIBRARY), ("pipelines", PIPELINE)])
+@pytest.mark.parametrize(("package", "order"), [("src/rankgrad", LIBRARY), ("pipelines", PIPELINE)])
 def test_arrows_point_one_way(package, order):
     folder = ROOT / package
     for file in folder.rglob("*.py"):
@@ -65,7 +65,7 @@ def test_arrows_point_one_way(package, order):
         for module in imports_of(file) if name in order else ():
             if module.split(".")[0] == folder.name and (used := module.split(".")[1:2]) and used[0] in order:
                 assert order.index(used[0]) <= order.index(name), f"{file} imports {module}"
-            if folder.name == "rankops" and file.name not in ("_load.py", "main.py"):  # a sorter in MLflow; a checkout
+            if folder.name == "rankgrad" and file.name not in ("_load.py", "main.py"):  # a sorter in MLflow; a checkout
                 assert module.split(".")[0] not in PLATFORM, file
 
 
@@ -107,7 +107,7 @@ PARAMS = load(ROOT / "params.yaml")
 
 
 def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(copy):
-    before, source = lines_in(copy), copy / "src/rankops"
+    before, source = lines_in(copy), copy / "src/rankgrad"
     for file, changes, stages in (
         ("io/images.py", ("QUALITY = 95", "QUALITY = 5"), {"data", "train", "evaluate"}),
         ("io/starts.py", ("import", "import os, "), {"train"}),
@@ -132,7 +132,7 @@ def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(copy):
 
 
 def test_each_module_that_no_list_exempts_is_behind_some_stage_or_is_a_component():
-    known = {f"src/rankops/{folder.replace('.', '/')}/{name}.py"
+    known = {f"src/rankgrad/{folder.replace('.', '/')}/{name}.py"
              for folder in (*FOLDERS, "metrics") for name in lookup.names(folder)}  # fmt: skip
     for params in (PARAMS, load(ROOT / "experiments/params.yaml")):
         runs, datasets = {run.task: key for key, run in params.runs.items()}, {}
@@ -142,7 +142,7 @@ def test_each_module_that_no_list_exempts_is_behind_some_stage_or_is_a_component
         for stage in (path.stem for path in (ROOT / "pipelines/stages").glob("[!_]*.py") if path.stem != "code"):
             for key in keys.get(stage, {0: ""}).values():
                 known |= {line.split()[1] for line in lines_of(params, stage, key)}
-    library = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src/rankops").rglob("[!_]*.py")]
+    library = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src/rankgrad").rglob("[!_]*.py")]
     assert [path for path in library if path not in known and not path.startswith((*EXEMPT, *NO_STAGE))] == []
 
 
@@ -164,14 +164,14 @@ def test_what_a_training_calls_is_behind_it(tmp_path):
     known = {
         line.split()[1] for stage in ("train", "evaluate") for line in lines_of(PARAMS, stage, "label_ranking-rlsep")
     }
-    assert {file for file in used - known if not file.startswith(EXEMPT)} <= {"src/rankops/models/heads/linear.py"}
-    assert {"src/rankops/losses/rlsep.py", "src/rankops/training/loop.py", "src/rankops/inputs/image.py"} <= used
+    assert {file for file in used - known if not file.startswith(EXEMPT)} <= {"src/rankgrad/models/heads/linear.py"}
+    assert {"src/rankgrad/losses/rlsep.py", "src/rankgrad/training/loop.py", "src/rankgrad/inputs/image.py"} <= used
 
 
 @pytest.mark.parametrize("folder", ["losses", "metrics", "sorters"])
 def test_a_component_imports_no_other_so_that_who_names_it_needs_no_more(folder):
     for name in lookup.names(folder):
-        others = {f"rankops.{folder}.{other}" for other in lookup.names(folder)}
+        others = {f"rankgrad.{folder}.{other}" for other in lookup.names(folder)}
         assert not imports_of(Path(lookup.module(folder, name).__file__)) & others, name
 
 

@@ -19,16 +19,16 @@ from starlette.testclient import TestClient
 
 from pipelines.cli.guess import guess
 from pipelines.serving.server import app_of
-from rankops.cli.predict import main as predict
-from rankops.cli.rows import read
-from rankops.datasets.tables.files import read_sheet
-from rankops.inputs._base import Inputs
-from rankops.inputs._feature_names import columns_of, numbers_of
-from rankops.inputs._vocabulary import Vocabulary
-from rankops.io.checkpoints import build, save_model
-from rankops.io.recipes import recipe_of
-from rankops.models.network import made
-from rankops.plain_text import NAME, plain_name, plain_text
+from rankgrad.cli.predict import main as predict
+from rankgrad.cli.rows import read
+from rankgrad.datasets.tables.files import read_sheet
+from rankgrad.inputs._base import Inputs
+from rankgrad.inputs._feature_names import columns_of, numbers_of
+from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.io.checkpoints import build, save_model
+from rankgrad.io.recipes import recipe_of
+from rankgrad.models.network import made
+from rankgrad.plain_text import NAME, plain_name, plain_text
 
 from networks import folder_of  # isort: skip
 
@@ -306,6 +306,6 @@ class TestTables:
         def full(*_args, **_options):
             raise MemoryError("Unable to allocate 29.8 GiB")
 
-        monkeypatch.setattr("rankops.cli.predict.answers", full)
+        monkeypatch.setattr("rankgrad.cli.predict.answers", full)
         with pytest.raises(SystemExit, match="29.8 GiB"):
             predict([str(folder_of("score_ranking of text")), str(tmp_path / "a.jsonl")])

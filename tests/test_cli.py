@@ -26,8 +26,8 @@ from pipelines.cli import doctor
 from pipelines.cli.app import app
 from pipelines.config import load
 from pipelines.ops.messages import without_credentials
-from rankops.io.checkpoints import build, save_model
-from rankops.io.parquet import encode_images
+from rankgrad.io.checkpoints import build, save_model
+from rankgrad.io.parquet import encode_images
 
 from conftest import ROOT, SUBSET, encoded, git, listening, shorten, small_ranker  # isort: skip
 
@@ -35,7 +35,7 @@ HEAVY = {"torch", "numpy", "pandas", "mlflow", "prefect", "dvc", "great_expectat
 FILES = ("dvc.yaml", "pyproject.toml", "scales/tiny.yaml", "scales/paper.yaml")
 
 
-def rankops(*words: object, code: int = 0, typed_in: Path | None = None) -> str:
+def rankgrad(*words: object, code: int = 0, typed_in: Path | None = None) -> str:
     """Run a command in this process; return what it prints."""
     done = CliRunner().invoke(app, [str(word) for word in words], obj=typed_in)
     assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
@@ -45,7 +45,7 @@ def rankops(*words: object, code: int = 0, typed_in: Path | None = None) -> str:
 
 def command(*words: str, folder: Path, library: Path = ROOT / "src", **environment: str) -> subprocess.CompletedProcess:
     """Run the console command as the installed script does."""
-    code = "from rankops.cli.main import main; main()"
+    code = "from rankgrad.cli.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=120,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(library), "OMP_NUM_THREADS": "1", **environment},
@@ -73,7 +73,7 @@ def project(tmp_path, monkeypatch, few_runs) -> Path:
     for place in ("params.yaml", "experiments/params.yaml"):
         shutil.copyfile(few_runs, tmp_path / place)
     monkeypatch.chdir(tmp_path)
-    for name in ("RANKOPS_MNIST_ROOT", "MLFLOW_TRACKING_URI", "PREFECT_API_URL"):
+    for name in ("RANKGRAD_MNIST_ROOT", "MLFLOW_TRACKING_URI", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -88,18 +88,20 @@ class TestConsoleCommand:
     @pytest.fixture
     def elsewhere(self, tmp_path) -> Path:
         """A checkout that is not the installed one; its command line prints what it was started with."""
-        packages = ("src/rankops/__init__.py", "pipelines/__init__.py", "pipelines/cli/__init__.py")
+        packages = ("src/rankgrad/__init__.py", "pipelines/__init__.py", "pipelines/cli/__init__.py")
         for file in ("dvc.yaml", "experiments/dvc.yaml", *packages):
             (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / file).touch()
-        printed = "rankops.__path__[0], os.getcwd(), obj, sep='\\n'"
+        printed = "rankgrad.__path__[0], os.getcwd(), obj, sep='\\n'"
         shutil.copyfile(ROOT / "pipelines/cli/__main__.py", tmp_path / "pipelines/cli/__main__.py")
-        (tmp_path / "pipelines/cli/app.py").write_text(f"import os, rankops\ndef app(obj, prog_name): print({printed})")
+        (tmp_path / "pipelines/cli/app.py").write_text(
+            f"import os, rankgrad\ndef app(obj, prog_name): print({printed})"
+        )
         return tmp_path
 
     def test_help_imports_nothing_heavy(self):
         code = (
-            "import runpy, sys; sys.argv = ['rankops', '--help']\n"
+            "import runpy, sys; sys.argv = ['rankgrad', '--help']\n"
             "try: runpy.run_module('pipelines.cli', run_name='__main__')\nfinally: print(*sys.modules)"
         )
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -111,10 +113,10 @@ class TestConsoleCommand:
         names = "check scale fetch quickstart predict demo serve monitor promote doctor repair"
         assert commands >= set(names.split())
 
-    @pytest.mark.parametrize("folder", [".", "experiments", "src/rankops"])
+    @pytest.mark.parametrize("folder", [".", "experiments", "src/rankgrad"])
     def test_runs_the_checkout_it_is_typed_in_from_any_folder(self, elsewhere, folder):
         done = command("check", folder=elsewhere / folder)
-        expected = [elsewhere / "src/rankops", elsewhere, (elsewhere / folder).resolve()]
+        expected = [elsewhere / "src/rankgrad", elsewhere, (elsewhere / folder).resolve()]
         assert done.stdout.splitlines() == [str(path) for path in expected]
         (elsewhere / "pipelines/cli/app.py").write_text("import not_installed.at_all")
         done = command("check", folder=elsewhere / folder)
@@ -125,29 +127,29 @@ class TestConsoleCommand:
         assert (done.returncode, done.stdout) == (1, "")
         assert str(tmp_path) in done.stderr
         assert "make setup" in done.stderr
-        assert command("--version", folder=tmp_path).stdout.startswith("rankops ")
+        assert command("--version", folder=tmp_path).stdout.startswith("rankgrad ")
         Image.new("L", (64, 64)).save(tmp_path / "picture.png")
         done = command("predict", "shipped", "picture.png", "--out", "annotated.png", folder=tmp_path)
         assert (done.returncode, done.stderr, done.stdout[:11]) == (0, "", "picture.png")
         assert (tmp_path / "annotated.png").is_file()
         (tmp_path / "PIL.py").write_text("raise ModuleNotFoundError('', name='PIL')")
         done = command("predict", "shipped", "picture.png", folder=tmp_path)
-        assert done.stderr == 'the package PIL is missing: pip install "rankops-torch[tasks]"\n'
-        completing = {"_RANKOPS_COMPLETE": "complete_bash", "COMP_WORDS": "rankops pre", "COMP_CWORD": "1"}
+        assert done.stderr == 'the package PIL is missing: pip install "rankgrad[tasks]"\n'
+        completing = {"_RANKGRAD_COMPLETE": "complete_bash", "COMP_WORDS": "rankgrad pre", "COMP_CWORD": "1"}
         assert command(folder=tmp_path, **completing).stdout == ""
         assert "predict" in command(folder=ROOT, **completing).stdout
 
 
 def test_both_files_are_checked_and_paths_are_relative_to_where_they_were_typed(project):
     fine = {"valid": True, "problems": []}
-    assert json.loads(rankops("check", "--json")) == {"params.yaml": fine, "experiments/params.yaml": fine}
+    assert json.loads(rankgrad("check", "--json")) == {"params.yaml": fine, "experiments/params.yaml": fine}
     words = ("check", "../params.yaml", "absent.yaml", "--json")
-    found = json.loads(rankops(*words, typed_in=project / "experiments", code=1))
+    found = json.loads(rankgrad(*words, typed_in=project / "experiments", code=1))
     valid = {file: one["valid"] for file, one in found.items()}
     assert valid == {"params.yaml": True, "experiments/absent.yaml": False}
     edit(project / "params.yaml", "threads: 2", "thread: 2")
-    assert re.search(r"params.yaml: compute.thread\b", rankops("check", "params.yaml", code=1))
-    found = json.loads(rankops("check", "--json", code=1))["params.yaml"]
+    assert re.search(r"params.yaml: compute.thread\b", rankgrad("check", "params.yaml", code=1))
+    found = json.loads(rankgrad("check", "--json", code=1))["params.yaml"]
     assert (found["valid"], "compute.thread" in found["problems"][0]) == (False, True)
 
 
@@ -156,11 +158,11 @@ def test_published_weights_become_a_file_that_a_run_may_start_from(project, monk
 
     published = resnet18().state_dict()
     monkeypatch.setattr(ResNet18_Weights, "get_state_dict", lambda *_, **__: published)
-    assert "resnet18.safetensors: fetched" in rankops("fetch", "torchvision/resnet18")
-    assert "resnet18.safetensors: is there" in rankops("fetch", "torchvision/resnet18")
+    assert "resnet18.safetensors: fetched" in rankgrad("fetch", "torchvision/resnet18")
+    assert "resnet18.safetensors: is there" in rankgrad("fetch", "torchvision/resnet18")
     found = load_file(project / "data/raw/weights/torchvision/resnet18.safetensors")
     assert found["fc.weight"].equal(published["fc.weight"])
-    assert "no 'resnet19' among torchvision's networks" in rankops("fetch", "torchvision/resnet19", code=1)
+    assert "no 'resnet19' among torchvision's networks" in rankgrad("fetch", "torchvision/resnet19", code=1)
 
 
 class TestScale:
@@ -170,19 +172,19 @@ class TestScale:
 
     def test_goes_back_and_forth_without_a_trace(self, project):
         shipped = (project / "params.yaml").read_text()
-        rankops("scale", "tiny")
+        rankgrad("scale", "tiny")
         tiny = (project / "params.yaml").read_text()
         comments = re.compile(r"#.*")
         assert comments.findall(tiny) == comments.findall(shipped)
         assert load().score_vectors.length == 8
-        rankops("scale", "paper")
+        rankgrad("scale", "paper")
         assert load().score_vectors.length == 100
-        rankops("scale", "tiny")  # of paper nothing stays
+        rankgrad("scale", "tiny")  # of paper nothing stays
         assert (project / "params.yaml").read_text() == tiny
         (project / "params.yaml").write_text(tiny.replace("length: 8", "length: 9"))
-        assert "edited since a scale was written" in rankops("scale", "laptop", code=1)
+        assert "edited since a scale was written" in rankgrad("scale", "laptop", code=1)
         (project / "params.yaml").write_text(tiny)
-        rankops("scale", "laptop")
+        rankgrad("scale", "laptop")
         assert (project / "params.yaml").read_text() == shipped
         assert not (project / "scales/laptop.yaml").exists()
 
@@ -197,7 +199,7 @@ class TestScale:
         del values["runs"]["memorability-spearman-lstm"]
         values["comparisons"]["score_ranking"]["runs"].remove("memorability-spearman-lstm")
         YAML().dump(values, project / "params.yaml")
-        assert "runs.memorability-spearman-lstm" in rankops("scale", "mine")
+        assert "runs.memorability-spearman-lstm" in rankgrad("scale", "mine")
         assert (project / "params.yaml").read_text().count(f"optimizer: {optimizer}") == 2  # written out
         seeds = {name: run.seeds for name, run in load().runs.items()}
         assert seeds.pop("memorability-mse") == [1, 7]
@@ -218,7 +220,7 @@ class TestScale:
     def test_what_is_refused_changes_nothing(self, project, text, expected):
         if text is not None:
             (project / "scales/mine.yaml").write_text(text)
-        assert re.search(expected, rankops("scale", "mine", code=1))
+        assert re.search(expected, rankgrad("scale", "mine", code=1))
         assert (project / "params.yaml").read_text() == (ROOT / "params.yaml").read_text()
         assert not list(project.glob("*.partial-*"))
 
@@ -229,14 +231,14 @@ def test_fetch_brings_what_the_params_need_or_fails(project, monkeypatch):
         raise RuntimeError("no network")
 
     monkeypatch.setitem(sys.modules, "torchvision.datasets", SimpleNamespace(MNIST=refuse))
-    assert rankops("fetch") == ""  # the subset is there
+    assert rankgrad("fetch") == ""  # the subset is there
     edit(project / "params.yaml", "source: subset", "source: mnist")
     for words in (["fetch"], ["fetch", "mnist"]):
-        assert "no network" in rankops(*words, code=1)
+        assert "no network" in rankgrad(*words, code=1)
     assert not (project / "data/raw/mnist").exists()
-    assert "mnist" in rankops("fetch", "minst", code=1)
-    monkeypatch.setenv("RANKOPS_MNIST_ROOT", str(project / "scales"))
-    assert "train-images-idx3-ubyte" in rankops("fetch", code=1)
+    assert "mnist" in rankgrad("fetch", "minst", code=1)
+    monkeypatch.setenv("RANKGRAD_MNIST_ROOT", str(project / "scales"))
+    assert "train-images-idx3-ubyte" in rankgrad("fetch", code=1)
 
 
 class TestModels:
@@ -260,19 +262,19 @@ class TestModels:
         return project
 
     def test_pictures_are_ranked_and_drawn(self, project):
-        lines = rankops("predict", "model", "a.png", "b.png", "--out", "drawn", "--json").splitlines()
+        lines = rankgrad("predict", "model", "a.png", "b.png", "--out", "drawn", "--json").splitlines()
         found = [json.loads(line) for line in lines if line.startswith("{")]
         assert [one["id"] for one in found] == ["a.png", "b.png"]
         assert {path.name for path in (project / "drawn").iterdir()} == {"a.png", "b.png"}
-        shown = rankops("predict", "../model", "../a.png", typed_in=project / "experiments")
+        shown = rankgrad("predict", "../model", "../a.png", typed_in=project / "experiments")
         assert all(f"{found[0]['scores'][label]:.3f}" in shown for label in found[0]["labels"])
-        assert "a.png" in rankops("predict", "shipped", "../a.png", typed_in=project / "experiments")
+        assert "a.png" in rankgrad("predict", "shipped", "../a.png", typed_in=project / "experiments")
 
     def test_monitor_ends_with_0_or_3(self, project):
         model = ("--model", "model", "--dataset", "ranked_mnist")
-        same = json.loads(rankops("monitor", "fresh.parquet", *model, "--json"))
+        same = json.loads(rankgrad("monitor", "fresh.parquet", *model, "--json"))
         assert same["drifted"] == []
-        rankops("monitor", "dark.parquet", *model, "--report", "elsewhere.json", code=3)
+        rankgrad("monitor", "dark.parquet", *model, "--report", "elsewhere.json", code=3)
         assert "brightness" in json.loads((project / "elsewhere.json").read_text())["drifted"]
 
     @pytest.mark.parametrize(
@@ -287,12 +289,12 @@ class TestModels:
             (["monitor", "fresh.parquet", "--model", "model"], 1, "--dataset"),
             (["monitor", "fresh.parquet"], 1, "fresh.parquet --model models:/label_ranking-ranked_mnist@"),
             (["serve", "--model", "model"], 1, "model"),
-            (["serve"], 1, "rankops serve --model models:/label_ranking-ranked_mnist@champion"),
+            (["serve"], 1, "rankgrad serve --model models:/label_ranking-ranked_mnist@champion"),
             (["serve", "--port", "70000"], 2, "port"),
         ],
     )
     def test_what_cannot_be_done_is_named(self, project, words, code, expected):
-        assert expected in rankops(*words, code=code)
+        assert expected in rankgrad(*words, code=code)
 
 
 class TestPromote:
@@ -307,12 +309,12 @@ class TestPromote:
 
     def test_by_hand_and_back_needs_one_model_and_one_wish(self, store):
         for words in (["--version", "2"], ["a", "b", "--rollback"], ["a", "--rollback", "--version", "2"]):
-            assert "--version" in rankops("promote", *words, code=1)
+            assert "--version" in rankgrad("promote", *words, code=1)
         for words, expected in ((["--version", "1"], "1"), (["--version", "2"], "2"), (["--rollback"], "1")):
-            rankops("promote", "sorter-x", *words)
+            rankgrad("promote", "sorter-x", *words)
             assert str(store.get_model_version_by_alias("sorter-x", "champion").version) == expected
-        assert "sorter-x" in rankops("promote", "sorter-x", "--version", "7", code=1)
-        assert "error" in rankops("promote", "sorter-y", code=1)  # which cannot be judged
+        assert "sorter-x" in rankgrad("promote", "sorter-x", "--version", "7", code=1)
+        assert "error" in rankgrad("promote", "sorter-y", code=1)  # which cannot be judged
 
 
 class TestDoctor:
@@ -326,7 +328,7 @@ class TestDoctor:
         return project
 
     def states(self, *, code: int = 0) -> dict[str, str]:
-        found = json.loads(rankops("doctor", "--json", code=code))
+        found = json.loads(rankgrad("doctor", "--json", code=code))
         assert all(one["advice"] for one in found if one["state"] == "broken")
         return {one["name"]: one["state"] for one in found}
 
@@ -337,9 +339,9 @@ class TestDoctor:
         edit(project / "params.yaml", "seeds: ", "seeds:  ")
         assert self.states()["git"] == "note"  # no retraining would see it
         (project / "dvc.lock").write_text("schema: '2.0'\nsta")
-        assert "dvc.lock" in rankops("repair")
+        assert "dvc.lock" in rankgrad("repair")
         assert not (project / "dvc.lock").exists()
-        assert rankops("repair").strip() == "nothing to repair"
+        assert rankgrad("repair").strip() == "nothing to repair"
         (project / "data/raw/subset").unlink()
         assert self.states(code=1)["digits"] == "broken"
 
@@ -350,9 +352,9 @@ class TestDoctor:
         values |= {"runs": {}, "comparisons": {}}
         values["digits"]["source"] = "mnist"
         yaml.dump(values, project / "params.yaml")
-        found = {one["name"]: one for one in json.loads(rankops("doctor", "--json", code=1))}
+        found = {one["name"]: one for one in json.loads(rankgrad("doctor", "--json", code=1))}
         assert (found["digits"]["state"], found["raw data"]["state"]) == ("ok", "broken")
-        assert found["raw data"]["advice"] == "rankops fetch solar_cells"
+        assert found["raw data"]["advice"] == "rankgrad fetch solar_cells"
 
     def test_what_is_broken_is_found_at_once_and_ends_with_1(self, project, store, monkeypatch):
         edit(project / "params.yaml", "threads: 2", "threads: 0")
@@ -365,7 +367,7 @@ class TestDoctor:
         states = self.states(code=1)
         for name in ("packages", "git", "dvc.lock", "params.yaml", "MLflow"):
             assert states[name] == "broken", name
-        assert "secret" not in rankops("doctor", code=1)
+        assert "secret" not in rankgrad("doctor", code=1)
 
     @pytest.mark.parametrize(
         ("status", "state", "advice"),
@@ -439,4 +441,4 @@ def test_watch_ends_with_ctrl_c_and_refuses_broken_params(project, store):
         finally:
             watching.kill()
     (project / "params.yaml").write_text("")
-    assert "params.yaml" in rankops("watch", code=1)
+    assert "params.yaml" in rankgrad("watch", code=1)

@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipelines.config import ParamsError, load, rules, scales
-from pipelines.config.schema import check_shapes, merged, read
+from pipelines.config.schema import check_shapes, merged, prefixed, read
 
 from conftest import ROOT, params_of  # isort: skip
 
@@ -122,3 +122,10 @@ def test_what_differs_beside_the_loss_is_told_but_not_what_a_grid_chooses():
         "settings": (1, 3),
         "training.batch_size": (256, 32),
     }
+
+
+def test_a_variable_of_the_old_name_is_refused_and_not_ignored(monkeypatch):
+    monkeypatch.setenv("RANKOPS_PREFIX", "shop-")
+    for call in (lambda: load(ROOT / "params.yaml"), lambda: prefixed("label_ranking")):
+        with pytest.raises(ValueError, match="RANKGRAD_PREFIX"):
+            call()

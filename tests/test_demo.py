@@ -12,8 +12,8 @@ from threading import Thread
 import pytest
 from playwright.sync_api import expect
 
-from rankops.cli.demo import HEADERS, HOST, LARGEST, PAGE, load_rankers, serve, server
-from rankops.io.checkpoints import build, save_model
+from rankgrad.cli.demo import HEADERS, HOST, LARGEST, PAGE, load_rankers, serve, server
+from rankgrad.io.checkpoints import build, save_model
 
 
 def digit(label, size, top, left) -> dict:

@@ -87,8 +87,8 @@ def test_compose_is_of_its_schema_pins_images_drops_rights_listens_here_alone_an
 
 
 SECRET_FILES = (
-    ".env", ".env.local", ".envrc", ".env~", "ENV.ENV", "rankops.env", "rankops.env.bak",
-    "deploy/kubernetes/rankops.env", "src/rankops/.env.production",
+    ".env", ".env.local", ".envrc", ".env~", "ENV.ENV", "rankgrad.env", "rankgrad.env.bak",
+    "deploy/kubernetes/rankgrad.env", "src/rankgrad/.env.production",
 )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
         ".dvc/config", ".env.example", ".git/HEAD", ".git/objects/1f/5a", ".git/refs/heads/main",
         "data/raw/README.md", "data/raw/mnist.dvc",
         "data/raw/subset/README.md", "data/raw/subset/train.parquet", "deploy/prefect.sh", "dvc.yaml",
-        "models/runs/none/.gitkeep", "models/sorters/none/.gitkeep", "src/rankops/models/network.py",
+        "models/runs/none/.gitkeep", "models/sorters/none/.gitkeep", "src/rankgrad/models/network.py",
     }  # fmt: skip
     left_out = {
         ".dvc/cache/files", ".dvc/config.local", ".dvc/tmp/rwlock", *SECRET_FILES,
@@ -107,7 +107,7 @@ def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
         "data/raw/movielens_100k.zip", ".retrain/checkout/.dvc/config.local", ".retrain/checkout/dvc.yaml",
         ".servers/prefect/prefect.db", ".venv/bin/python", "data/clips/train.parquet", "elsewhere/.dvc/config.local",
         "experiments/data/clips/train.parquet", "experiments/models/runs/one/run.json", "mlflow.db",
-        "mlruns/1/weights", "models/runs/one/run.json", "params.yaml.partial-7", "src/rankops/__pycache__/ranks.pyc",
+        "mlruns/1/weights", "models/runs/one/run.json", "params.yaml.partial-7", "src/rankgrad/__pycache__/ranks.pyc",
     }  # fmt: skip
     for path in kept | left_out:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def prepared(configuration_class: type, name: str, **values):
 
 @pytest.mark.parametrize("gpus", [0, 4])
 def test_prefect_makes_a_valid_kubernetes_job_of_the_template(gpus):
-    configuration = prepared(KubernetesWorkerJobConfiguration, "kubernetes", gpus=gpus, env={"RANKOPS_SCALE": "paper"})
+    configuration = prepared(KubernetesWorkerJobConfiguration, "kubernetes", gpus=gpus, env={"RANKGRAD_SCALE": "paper"})
     job = configuration.job_manifest
     pod = job["spec"]["template"]["spec"]
     # Prefect insists on these two, in a place where Kubernetes knows none and ignores them.
@@ -168,18 +168,18 @@ def test_prefect_makes_a_valid_kubernetes_job_of_the_template(gpus):
     (container,) = pod["containers"]
     limits = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "64Gi", "nvidia.com/gpu": gpus}
     assert container["resources"]["limits"] == limits
-    assert {"name": "RANKOPS_SCALE", "value": "paper"} in container["env"]
-    assert {"secretRef": {"name": "rankops"}} in container["envFrom"]
+    assert {"name": "RANKGRAD_SCALE", "value": "paper"} in container["env"]
+    assert {"secretRef": {"name": "rankgrad"}} in container["envFrom"]
     assert not [one["name"] for one in container["env"] if one.get("value") and SECRET.search(one["name"])]
-    assert job["metadata"]["namespace"] == "rankops"
+    assert job["metadata"]["namespace"] == "rankgrad"
 
 
 def test_prefect_makes_a_container_of_the_docker_template(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "of-the-worker")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
-    configuration = prepared(DockerWorkerJobConfiguration, "docker", env={"RANKOPS_SCALE": "paper"})
+    configuration = prepared(DockerWorkerJobConfiguration, "docker", env={"RANKGRAD_SCALE": "paper"})
     assert configuration.env["MLFLOW_TRACKING_PASSWORD"] == "of-the-worker"
-    assert configuration.env["RANKOPS_SCALE"] == "paper"
+    assert configuration.env["RANKGRAD_SCALE"] == "paper"
     assert not configuration.env.get("AWS_SECRET_ACCESS_KEY"), "what the worker lacks is no literal placeholder"
     assert configuration.privileged is False
     options = dict(configuration.container_create_kwargs)
@@ -206,7 +206,7 @@ def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_hear
         assert trigger.expect >= ended | {"prefect.flow-run.heartbeat"}
         for name in began:
             assert trigger.starts_after(f"prefect.flow-run.{name}")
-            assert trigger.covers(event(name, "team", "rankops"))
+            assert trigger.covers(event(name, "team", "rankgrad"))
             assert not trigger.covers(event(name, "team"))
         if file == "starts":  # Kubernetes may take that long to find a node
             wait = template("kubernetes")["variables"]["properties"]["pod_watch_timeout_seconds"]["default"]
@@ -214,8 +214,8 @@ def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_hear
             assert not trigger.expect & trigger.after
             assert "prefect.flow-run.Running" in trigger.expect
     told = runpy.run_path(str(ROOT / "deploy/prepare.py"))["ALERTS"]
-    assert {NOT_JUDGED, PROMOTED, DRIFTED} < set(told["rankops: alerts"][0])
-    assert all(one["tags"] == ["rankops"] for one in read("prefect.yaml")[0]["deployments"])
+    assert {NOT_JUDGED, PROMOTED, DRIFTED} < set(told["rankgrad: alerts"][0])
+    assert all(one["tags"] == ["rankgrad"] for one in read("prefect.yaml")[0]["deployments"])
     for path in ("Makefile", "compose.yaml", "deploy/docker/job-template.json", "deploy/kubernetes/settings.yaml"):
         found = re.search(r"PREFECT_FLOWS_HEARTBEAT_FREQUENCY\W+(\d+)", (ROOT / path).read_text())
         assert float(found[1]) == trigger.within.total_seconds() / 3, path
@@ -249,7 +249,7 @@ def test_deploy_waits_for_a_server_that_is_starting_and_names_other_commands_wit
     command = ["make", "-o", ".venv/.installed", f"BIN={Path(sys.executable).parent}", f"PREFECT_PORT={port}", "deploy"]
     waiting = subprocess.Popen(
         command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env={name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "RANKOPS"))},
+        env={name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "RANKGRAD"))},
     )  # fmt: skip
     answers = {"work_pools": (200, found), "csrf-token": (404, {})}  # which is not asked for
     assert any("waiting" in line for line in waiting.stdout)
@@ -263,7 +263,7 @@ def test_a_unit_gives_make_the_words_that_were_typed(tmp_path):
     """As systemd reads a line: quotes hold words together, a backslash escapes, and %% and $$ are % and $."""
     words = ["POOL=a b", 'NIGHTLY=0 3 * * * %h $HOME "q" \\']
     done("sh", "deploy/service.sh", *words, XDG_CONFIG_HOME=str(tmp_path))
-    unit = (tmp_path / "systemd/user/rankops.service").read_text()
+    unit = (tmp_path / "systemd/user/rankgrad.service").read_text()
     [line] = re.findall(r"^ExecStart=(.*)$", unit, re.M)
     assert not re.search(r"[%$]", line.replace("%%", "").replace("$$", ""))
     assert shlex.split(line.replace("%%", "%").replace("$$", "$"))[1:] == ["up", *words]

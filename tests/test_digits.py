@@ -17,11 +17,11 @@ from pipelines.cli.data import fetch
 from pipelines.config.schema import check_shapes
 from pipelines.stages import digits as digits_stage
 from pipelines.stages import score_vectors as score_vectors_stage
-from rankops.datasets.scenes import digits, mnist
-from rankops.datasets.vectors import score_vectors
-from rankops.io.parquet import decode_images, encode_images, matrix, read_table
-from rankops.ranks import exact_ranks
-from rankops.seeding import derived_seed
+from rankgrad.datasets.scenes import digits, mnist
+from rankgrad.datasets.vectors import score_vectors
+from rankgrad.io.parquet import decode_images, encode_images, matrix, read_table
+from rankgrad.ranks import exact_ranks
+from rankgrad.seeding import derived_seed
 
 from conftest import ROOT, SUBSET, git, params_of, refusal, with_cell  # isort: skip
 
@@ -86,7 +86,7 @@ class TestMnist:
         for read_files in (lambda: mnist.copy(tmp_path / "given", tmp_path / "raw"), lambda: mnist.check(files)):
             with pytest.raises(FileNotFoundError, match="t10k-images-idx3-ubyte"):
                 read_files()
-        with pytest.raises(FileNotFoundError, match="RANKOPS_MNIST_ROOT"):
+        with pytest.raises(FileNotFoundError, match="RANKGRAD_MNIST_ROOT"):
             mnist.copy(tmp_path / "nowhere", tmp_path / "raw")
 
     def test_what_is_fetched_is_in_dvc_and_not_in_git_and_is_not_fetched_again(self, files, tmp_path, monkeypatch):
@@ -94,9 +94,9 @@ class TestMnist:
         git("init", "--quiet")
         Repo.init(".").close()
         shutil.copy(ROOT / ".gitignore", tmp_path)
-        monkeypatch.setenv("RANKOPS_MNIST_ROOT", str(files))
+        monkeypatch.setenv("RANKGRAD_MNIST_ROOT", str(files))
         fetch(["mnist"])
-        monkeypatch.setenv("RANKOPS_MNIST_ROOT", str(tmp_path / "nowhere"))
+        monkeypatch.setenv("RANKGRAD_MNIST_ROOT", str(tmp_path / "nowhere"))
         shutil.rmtree("data/raw/mnist")
         with Repo() as repo:
             repo.checkout()  # of the cache, which travels by `dvc push`
@@ -105,9 +105,9 @@ class TestMnist:
         assert "data/raw/mnist.dvc" in git("status", "--porcelain", "--untracked-files", "data")
         assert "ubyte" not in git("status", "--porcelain", "--untracked-files", "data")
 
-    @pytest.mark.skipif("RANKOPS_MNIST_ROOT" not in os.environ, reason="set RANKOPS_MNIST_ROOT to the real files")
+    @pytest.mark.skipif("RANKGRAD_MNIST_ROOT" not in os.environ, reason="set RANKGRAD_MNIST_ROOT to the real files")
     def test_the_real_files_are_brought_and_read_and_the_subset_is_of_them(self, tmp_path):
-        mnist.copy(os.environ["RANKOPS_MNIST_ROOT"], tmp_path)
+        mnist.copy(os.environ["RANKGRAD_MNIST_ROOT"], tmp_path)
         images, labels = mnist.read(tmp_path, test=True)
         assert images.shape == (10000, 28, 28)
         assert np.bincount(labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

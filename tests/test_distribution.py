@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from rankops import __version__
+from rankgrad import __version__
 
 from conftest import ROOT, done, git  # isort: skip
 
@@ -24,19 +24,19 @@ def test_a_wheel_built_from_the_source_distribution_has_the_package_as_git_has_i
     done("tar", "--extract", "--file", tmp_path / source, "--directory", tmp_path)
     folder = tmp_path / source.removesuffix(".tar.gz")
     for stray in (".env.local", "kaggle.json", "notes.txt", "models/pretrained/kaggle.json"):  # beside the code
-        (folder / "src/rankops" / stray).touch()
+        (folder / "src/rankgrad" / stray).touch()
     done(sys.executable, "-c", BUILT, "build_sdist", tmp_path / "again", folder=folder)
     with tarfile.open(tmp_path / source) as first, tarfile.open(tmp_path / "again" / source) as again:
         assert sorted(set(again.getnames())) == sorted(set(first.getnames()))
     wheel = tmp_path / done(sys.executable, "-c", BUILT, "build_wheel", tmp_path, folder=folder)
-    kept = git("-C", str(ROOT / "src"), "ls-files", "--cached", "--others", "--exclude-standard", "rankops").split()
+    kept = git("-C", str(ROOT / "src"), "ls-files", "--cached", "--others", "--exclude-standard", "rankgrad").split()
     with zipfile.ZipFile(wheel) as file:
         packed = {name for name in file.namelist() if ".dist-info/" not in name}
     assert packed == {name for name in kept if (ROOT / "src" / name).exists()}
     python = tmp_path / "empty/bin/python"
     done(sys.executable, "-m", "venv", "--without-pip", tmp_path / "empty")
     done(sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps", wheel)
-    code = "import rankops, importlib.metadata as m; print(rankops.__file__, m.version('rankops-torch'))"
+    code = "import rankgrad, importlib.metadata as m; print(rankgrad.__file__, m.version('rankgrad'))"
     printed = done(python, "-c", code, folder=tmp_path)
     assert Path(printed.split()[0]).is_relative_to(tmp_path / "empty")
     assert printed.split()[1] == __version__
@@ -48,7 +48,7 @@ def test_a_wheel_built_from_the_source_distribution_has_the_package_as_git_has_i
 
 @pytest.mark.parametrize("path", ["CITATION.cff", "compose.yaml", *(f"deploy/{file}" for file in DEPLOYED)])
 def test_one_version_stands_everywhere(path):
-    found = re.findall(r"(?:^version: |rankops:|newTag: )(\d[\w.]*)", (ROOT / path).read_text(), re.MULTILINE)
+    found = re.findall(r"(?:^version: |rankgrad:|newTag: )(\d[\w.]*)", (ROOT / path).read_text(), re.MULTILINE)
     assert set(found) == {__version__}
 
 

@@ -18,7 +18,7 @@ import torch
 from pipelines.cli.app import app
 from pipelines.reporting.docs_tables import PLACES, text_of
 from pipelines.reporting.studies import read
-from rankops import losses
+from rankgrad import losses
 from tools import gradients, schema
 from tools.pictures import COLUMNS, PICTURES
 
@@ -64,13 +64,13 @@ def test_links_and_pictures_lead_somewhere(page):
 
 # What a shell is to be told: as code, after "run", after a colon and before the end of the sentence or a variable. In
 # pages also at the start of a line, where Python may have prose.
-WORDS = r"(?:\.venv/bin/)?(rankops|make) ([a-z][a-z-]*)"
+WORDS = r"(?:\.venv/bin/)?(rankgrad|make) ([a-z][a-z-]*)"
 IN_TEXT = rf"(?:`|[\"'] *|&& |\| |\b[Rr]un ){WORDS}|: {WORDS}(?=[.\"'`\n]| [A-Z]+=)"
 IN_PAGE = rf"{IN_TEXT}|^[ >]*{WORDS}"
 
 
 def test_each_command_that_a_page_or_a_message_names_exists():
-    there = {("rankops", one.name or one.callback.__name__) for one in app.registered_commands}
+    there = {("rankgrad", one.name or one.callback.__name__) for one in app.registered_commands}
     there |= {("make", target) for target in re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)}
     kept = done("git", "ls-files", "-z").split("\0")
     texts = [ROOT / file for file in kept if file.endswith((".md", ".py", ".yml", ".yaml", ".sh", ".ipynb", "file"))]
@@ -84,7 +84,7 @@ def test_each_command_that_a_page_or_a_message_names_exists():
             if command not in there:
                 missing.append(f"{path.relative_to(ROOT)}: {' '.join(command)}")
     assert not missing
-    assert {("make", "repro"), ("make", "deploy"), ("rankops", "init"), ("rankops", "repair")} <= named
+    assert {("make", "repro"), ("make", "deploy"), ("rankgrad", "init"), ("rankgrad", "repair")} <= named
 
 
 BLOCKS = [
@@ -120,7 +120,7 @@ def test_the_site_has_a_page_a_loss_and_search_and_loads_nothing_from_elsewhere(
     for name in losses.__all__:
         page = (tmp_path / f"api/losses/{name}.html").read_text()
         assert "<math" in page and "<svg viewBox" in page, name  # noqa: PT018
-        assert f">>> from rankops.losses import {name}" in html.unescape(re.sub("<[^>]+>", "", page))
+        assert f">>> from rankgrad.losses import {name}" in html.unescape(re.sub("<[^>]+>", "", page))
     assert "Quick start" in (tmp_path / "search/search_index.js").read_text()
     loaded = r"<(?:script|img|iframe|source)\b[^>]*src=\"?(?:https?:)?//|@import|url\(\"?(?:https?:)?//"
     for path in tmp_path.rglob("*"):

@@ -22,8 +22,8 @@ from pipelines.config import scales
 from pipelines.config.schema import read
 from pipelines.reporting import studies
 from pipelines.stages import compare
-from rankops.bootstrap import evaluate
-from rankops.training import loop
+from rankgrad.bootstrap import evaluate
+from rankgrad.training import loop
 from tools.keep import keep
 
 from conftest import ROOT, git  # isort: skip

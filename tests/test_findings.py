@@ -32,13 +32,13 @@ from pipelines.expectations import ExpectationsFailed
 from pipelines.flows import monitor as monitoring
 from pipelines.flows.graph import stages
 from pipelines.stages import data, validate
-from rankops import lookup
-from rankops.bootstrap import Statistic, evaluate
-from rankops.cli.rows import read as read_rows
-from rankops.datasets.files.splits import Captions, Split
-from rankops.datasets.public.reading import Reading
-from rankops.datasets.table import Table
-from rankops.inputs import image
+from rankgrad import lookup
+from rankgrad.bootstrap import Statistic, evaluate
+from rankgrad.cli.rows import read as read_rows
+from rankgrad.datasets.files.splits import Captions, Split
+from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.table import Table
+from rankgrad.inputs import image
 
 from conftest import ROOT, git, params_of  # isort: skip
 
@@ -85,7 +85,7 @@ def project(tmp_path, monkeypatch) -> Path:
 
 
 class TestInit:
-    """What `rankops init` takes a table for, where it must refuse, or take it for something else."""
+    """What `rankgrad init` takes a table for, where it must refuse, or take it for something else."""
 
     @pytest.mark.parametrize(
         ("columns", "separator"),
@@ -343,7 +343,7 @@ class TestCode:
     @missing("R2.6: a loss of one's own has no way into a run", ValueError)
     def test_a_loss_of_ones_own_is_found(self, tmp_path, monkeypatch):
         (tmp_path / "own/losses").mkdir(parents=True)
-        source = (ROOT / "src/rankops/losses/rlsep.py").read_text().replace("def rlsep", "def footrule")
+        source = (ROOT / "src/rankgrad/losses/rlsep.py").read_text().replace("def rlsep", "def footrule")
         (tmp_path / "own/losses/footrule.py").write_text(source)
         monkeypatch.chdir(tmp_path)
         assert lookup.find("losses", "footrule")
@@ -365,7 +365,7 @@ class TestLibrary:
 
     @missing("R2.5: the mean of batches is not the metric of the set", AttributeError)
     def test_a_metric_gathers_batches(self):
-        from rankops import metrics
+        from rankgrad import metrics
 
         assert metrics.Gathered
 
@@ -388,7 +388,7 @@ class TestPlatform:
     def test_a_service_of_a_model_is_shipped(self, file):
         path = ROOT / file
         texts = [path.read_text()] if path.is_file() else [one.read_text() for one in path.rglob("*.yaml")]
-        assert any(re.search(r"rankops.{0,20}serve", text) for text in texts)
+        assert any(re.search(r"rankgrad.{0,20}serve", text) for text in texts)
 
     @missing("N6: time-outs beside trainings")
     def test_the_prefect_server_waits_for_its_database(self):

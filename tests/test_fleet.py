@@ -65,7 +65,7 @@ def answer(address: str, *credentials: str) -> int:
 @pytest.fixture(scope="module")
 def database() -> Iterator[dict[str, str]]:
     """A new PostgreSQL with what deploy/postgres/databases.sql makes; how libpq finds it."""
-    folder, port, programs = Path(mkdtemp(prefix="rankops-postgres-")), str(free_port()), postgresql()
+    folder, port, programs = Path(mkdtemp(prefix="rankgrad-postgres-")), str(free_port()), postgresql()
     (folder / "password").write_text(PASSWORDS["postgres"])
     as_server = []
     if os.getuid() == 0:  # which PostgreSQL refuses
@@ -113,7 +113,7 @@ def store() -> Iterator[dict[str, str]]:
     _, port = server.get_host_and_port()
     where = {
         "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}", "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "rankops", "AWS_SECRET_ACCESS_KEY": secrets.token_hex(16),
+        "AWS_ACCESS_KEY_ID": "rankgrad", "AWS_SECRET_ACCESS_KEY": secrets.token_hex(16),
     }  # fmt: skip
     try:
         assert "bucket dvc: made" in prepare("buckets", "mlflow", "dvc", **where)
@@ -214,5 +214,5 @@ def test_publishing_to_postgresql_and_s3(trained, worker_of, database, store):
     assert runs > count  # with those of the seeds
     assert len(weights) >= versions > 0
     assert not (trained.folder / "mlflow.db").exists()
-    code = 'from rankops.sorters import load_sorter; print(load_sorter("models:/sorter-comparator@champion"))'
+    code = 'from rankgrad.sorters import load_sorter; print(load_sorter("models:/sorter-comparator@champion"))'
     assert "Comparator" in trained.run(f"python -c '{code}'", PYTHONPATH="src", **worker_of)

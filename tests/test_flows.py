@@ -55,7 +55,7 @@ def test_the_graph_is_dvcs_with_each_stage_after_what_it_needs():
 
 
 def test_raw_data_that_dvc_keeps_are_no_stage(tmp_path):
-    """As `rankops fetch mnist` leaves them."""
+    """As `rankgrad fetch mnist` leaves them."""
     (tmp_path / "raw").write_text("1")
     (tmp_path / "dvc.yaml").write_text("stages: {made: {cmd: cp raw made, deps: [raw], outs: [made]}}\n")
     git("-C", str(tmp_path), "init", "--quiet")
@@ -388,15 +388,15 @@ def test_a_worker_that_is_told_no_checkout_says_on_the_runs_page_what_to_type(tm
     key = {"PREFECT_API_AUTH_STRING": "a:b"}
     with listening(lambda _: (201, None)) as (address, heard):
         ours = {"PREFECT_API_URL": f"{address}/api", "PREFECT__FLOW_RUN_ID": "7"}
-        for wrong in ({}, {"RANKOPS_PROJECT": ""}, key | {"RANKOPS_PROJECT": str(tmp_path)}):
+        for wrong in ({}, {"RANKGRAD_PROJECT": ""}, key | {"RANKGRAD_PROJECT": str(tmp_path)}):
             assert "make up PARTS=worker" in done("sh", "-c", script, fails=True, **ours, **wrong)
             path, headers, said = heard.pop()
             assert path == "/api/flow_runs/7/set_state"
             assert (headers["authorization"] == "Basic YTpi") == (key.items() <= wrong.items())
             assert "make up PARTS=worker" in said["state"]["message"]
-    assert done("sh", "-c", script, RANKOPS_PROJECT=str(ROOT)) == ""
+    assert done("sh", "-c", script, RANKGRAD_PROJECT=str(ROOT)) == ""
     assert "\n" not in script  # of which Prefect would run each line
-    assert change["prefect.deployments.steps.set_working_directory"] == {"directory": "{{ $RANKOPS_PROJECT }}"}
+    assert change["prefect.deployments.steps.set_working_directory"] == {"directory": "{{ $RANKGRAD_PROJECT }}"}
 
 
 def test_one_stage_at_a_time_computes_on_each_gpu_and_others_run_beside_it(monkeypatch):

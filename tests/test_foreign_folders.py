@@ -26,14 +26,14 @@ from torchvision.models import get_model_weights
 from pipelines.config import schema
 from pipelines.config.scales import round_trip
 from pipelines.serving.named_model import model_folder
-from rankops import lookup
-from rankops.datasets.tables.files import names_in, read_sheet
-from rankops.datasets.videomem import Videomem
-from rankops.io.checkpoints import build, load_model
-from rankops.io.pictures import opened
-from rankops.io.starts import start_from, with_files
-from rankops.models.backbones.transformer import ALSO_READ, ENCODERS, IGNORED
-from rankops.models.network import made
+from rankgrad import lookup
+from rankgrad.datasets.tables.files import names_in, read_sheet
+from rankgrad.datasets.videomem import Videomem
+from rankgrad.io.checkpoints import build, load_model
+from rankgrad.io.pictures import opened
+from rankgrad.io.starts import start_from, with_files
+from rankgrad.models.backbones.transformer import ALSO_READ, ENCODERS, IGNORED
+from rankgrad.models.network import made
 
 pytest.importorskip("timm")
 transformers = pytest.importorskip("transformers")

@@ -18,9 +18,9 @@ from pipelines.tracking import gate
 from pipelines.tracking.known_rows import learned, read_known, write_known
 from pipelines.tracking.store import ServerUnreachable
 from pipelines.tracking.upload import Run, Version, publish
-from rankops.io.checkpoints import build, save_model
-from rankops.io.parquet import encode_images
-from rankops.tasks.label_ranking import LabelRanking
+from rankgrad.io.checkpoints import build, save_model
+from rankgrad.io.parquet import encode_images
+from rankgrad.tasks.label_ranking import LabelRanking
 
 from conftest import small_ranker  # isort: skip
 
@@ -162,7 +162,7 @@ def test_a_promotion_that_was_killed_is_carried_out_by_the_next(store, monkeypat
     original = getattr(mlflow.MlflowClient, call)
 
     def killed(self, name, *arguments):
-        if call != "set_model_version_tag" or arguments[1] == "rankops.made_champion_by":
+        if call != "set_model_version_tag" or arguments[1] == "ranking.made_champion_by":
             raise SystemExit
         return original(self, name, *arguments)
 
@@ -203,7 +203,7 @@ class TestWhatCannotBeJudged:
         broken, fine = gate.decide_all([MODEL, "score_ranking"], PARAMS)
         assert (broken.failed, fine.failed, fine.promoted) == (True, False, True)
         assert "sorter-x version 1 cannot be judged here" in broken.reason
-        assert "`rankops promote sorter-x --version N`" in broken.reason
+        assert "`rankgrad promote sorter-x --version N`" in broken.reason
         shutil.rmtree(recipe.parent)
         assert "version 1 cannot be judged here: its files are lost" in decide().reason
 
@@ -300,7 +300,7 @@ class TestTasks:
         decision = decide("score_ranking")
         assert decision.failed
         assert re.search(reason, decision.reason)
-        assert "`rankops promote score_ranking --version N`" in decision.reason
+        assert "`rankgrad promote score_ranking --version N`" in decision.reason
         assert champion(store, "score_ranking") == "1"
 
 

@@ -12,10 +12,10 @@ import torch
 from PIL import Image, ImageFile
 from torchvision.transforms.v2 import functional
 
-from rankops.io import images
-from rankops.io.images import open_photo
-from rankops.io.parquet import IMAGE, decode_images
-from rankops.io.pictures import check_plain
+from rankgrad.io import images
+from rankgrad.io.images import open_photo
+from rankgrad.io.parquet import IMAGE, decode_images
+from rankgrad.io.pictures import check_plain
 
 from conftest import encoded, smooth  # isort: skip
 

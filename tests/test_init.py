@@ -1,4 +1,4 @@
-"""`rankops init`: what it takes a file for, and what it writes into the params."""
+"""`rankgrad init`: what it takes a file for, and what it writes into the params."""
 
 import shutil
 

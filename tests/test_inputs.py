@@ -6,14 +6,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from rankops import lookup
-from rankops.inputs._base import one_of
-from rankops.inputs._stored import Stored
-from rankops.io.parquet import IMAGE, encode_images
-from rankops.metrics.spearman import spearman
-from rankops.sorters.laplace import Laplace
-from rankops.training.loop import train
-from rankops.training.objective import Objective
+from rankgrad import lookup
+from rankgrad.inputs._base import one_of
+from rankgrad.inputs._stored import Stored
+from rankgrad.io.parquet import IMAGE, encode_images
+from rankgrad.metrics.spearman import spearman
+from rankgrad.sorters.laplace import Laplace
+from rankgrad.training.loop import train
+from rankgrad.training.objective import Objective
 
 ROWS = 40
 PHASE = {"epochs": 2, "patience": 2, "optimizer": {"name": "AdamW", "args": {"lr": 1e-2}},

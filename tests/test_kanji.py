@@ -11,8 +11,8 @@ from scipy.stats import rankdata
 
 from pipelines.config import check_shapes
 from pipelines.stages import data
-from rankops.datasets.kanji import FILE, Kanji, draw
-from rankops.tasks.label_ranking import LabelRanking
+from rankgrad.datasets.kanji import FILE, Kanji, draw
+from rankgrad.tasks.label_ranking import LabelRanking
 
 from conftest import encoded, params_of, refusal, with_cell  # isort: skip
 
@@ -104,7 +104,7 @@ def test_a_missing_or_half_file_is_named(raw):
     (raw / FILE.name).write_bytes((raw / FILE.name).read_bytes()[:2000])
     with pytest.raises(ValueError, match=f"{FILE.name}: not a whole wheel"):
         Kanji().check(raw)
-    with pytest.raises(FileNotFoundError, match="rankops fetch kanji"):
+    with pytest.raises(FileNotFoundError, match="rankgrad fetch kanji"):
         Kanji().check(raw.parent)
 
 

@@ -1,6 +1,6 @@
 """A `dvc repro` killed again and again: no orphan, nothing half written, and the lock of an undisturbed one.
 
-RANKOPS_KILLS says how often (5), RANKOPS_KILL_TARGET which stage it makes (all of them).
+RANKGRAD_KILLS says how often (5), RANKGRAD_KILL_TARGET which stage it makes (all of them).
 """
 
 import os
@@ -17,8 +17,8 @@ from conftest import Project, processes_in, wait_for  # isort: skip
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
-KILLS = int(os.environ.get("RANKOPS_KILLS", "5"))
-TARGET = os.environ.get("RANKOPS_KILL_TARGET", "")
+KILLS = int(os.environ.get("RANKGRAD_KILLS", "5"))
+TARGET = os.environ.get("RANKGRAD_KILL_TARGET", "")
 
 
 def made(new_project, name: str) -> Project:

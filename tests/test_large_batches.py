@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from rankops.losses import spearman
-from rankops.training.large_batch import in_chunks
+from rankgrad.losses import spearman
+from rankgrad.training.large_batch import in_chunks
 
 import in_two_processes  # isort: skip
 from conftest import free_port  # isort: skip

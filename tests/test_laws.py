@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankops.sorters import (
+from rankgrad.sorters import (
     Handcrafted,
     Laplace,
     Logistic,

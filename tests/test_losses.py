@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from scipy.stats import norm, rankdata
 
-from rankops import losses, metrics
-from rankops.ragged import pad_groups
-from rankops.sorters import LSTM, Handcrafted, StraightThrough
+from rankgrad import losses, metrics
+from rankgrad.ragged import pad_groups
+from rankgrad.sorters import LSTM, Handcrafted, StraightThrough
 
 from conftest import tables  # isort: skip
 

@@ -18,7 +18,7 @@ from scipy.stats import kendalltau, rankdata, spearmanr, weightedtau
 from sklearn.metrics import average_precision_score, ndcg_score, precision_recall_fscore_support
 from sklearn.metrics import coverage_error as sklearn_coverage_error
 
-from rankops import metrics
+from rankgrad import metrics
 
 from conftest import tables  # isort: skip
 
@@ -247,7 +247,7 @@ def test_precision_at_k_of_short_lists():
 def test_ranked_of_many_labels_needs_no_memory_for_all_pairs_at_once(generator, monkeypatch):
     scores, label_ranks = torch.randn(7, 5, generator=generator), torch.randint(0, 4, (7, 5), generator=generator)
     whole = metrics.label_ranking_scores(scores, label_ranks)
-    monkeypatch.setattr("rankops.metrics.label_ranking.PAIRS", 50)  # two rows at a time
+    monkeypatch.setattr("rankgrad.metrics.label_ranking.PAIRS", 50)  # two rows at a time
     parts = metrics.label_ranking_scores(scores, label_ranks)
     assert all(parts[name].equal(values) for name, values in whole.items())
 

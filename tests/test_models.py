@@ -11,10 +11,10 @@ from torch import nn
 from torchvision import models as torchvision_models
 from torchvision.models import get_model, get_model_weights, list_models
 
-from rankops.inputs._vocabulary import Vocabulary
-from rankops.io.checkpoints import build, load_model, save_model
-from rankops.models._layers import NumbersOnCpu, similarities
-from rankops.models.network import made
+from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.io.checkpoints import build, load_model, save_model
+from rankgrad.models._layers import NumbersOnCpu, similarities
+from rankgrad.models.network import made
 
 MAPS = (2, 6, 3, 4)  # of two images
 
@@ -163,7 +163,7 @@ class TestLibraries:
         for name, options in (("timm", {"network": "resnet18"}), ("transformers", {})):
             monkeypatch.setitem(sys.modules, name, None)
             part = {"name": name.removesuffix("s"), "args": options, "files": {} if options else FILES}
-            with pytest.raises(ModuleNotFoundError, match=rf"pip install 'rankops-torch\[{name}\]'"):
+            with pytest.raises(ModuleNotFoundError, match=rf"pip install 'rankgrad\[{name}\]'"):
                 made("models.backbones", part)
 
 

@@ -1,4 +1,4 @@
-"""`rankops monitor`: silent about more of the same, loud about what has changed, clear about what it cannot read."""
+"""`rankgrad monitor`: silent about more of the same, loud about what has changed, clear about what it cannot read."""
 
 import json
 import os
@@ -23,12 +23,12 @@ from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, quantities, report_of, write
 from pipelines.monitoring.measure import Measured, measure
 from pipelines.tracking.upload import Run, Version, publish
-from rankops.cli.rows import Roles, read
-from rankops.datasets.ranked_mnist import RankedMnist
-from rankops.datasets.scenes import digits
-from rankops.io.checkpoints import save_model
-from rankops.io.images import squared
-from rankops.io.parquet import decode_images, encode_images
+from rankgrad.cli.rows import Roles, read
+from rankgrad.datasets.ranked_mnist import RankedMnist
+from rankgrad.datasets.scenes import digits
+from rankgrad.io.checkpoints import save_model
+from rankgrad.io.images import squared
+from rankgrad.io.parquet import decode_images, encode_images
 
 from conftest import SUBSET, encoded, small_network, small_ranker  # isort: skip
 

@@ -19,15 +19,15 @@ from starlette.testclient import TestClient
 from pipelines.monitoring.measure import measure
 from pipelines.serving import server
 from pipelines.serving.served_model import Model
-from rankops import lookup
-from rankops.bootstrap import evaluate
-from rankops.cli.answers import write
-from rankops.cli.rows import Roles, read
-from rankops.datasets.public.reading import Reading
-from rankops.datasets.table import Table
-from rankops.io.checkpoints import load_model, save_model
-from rankops.training.loop import train
-from rankops.training.objective import Objective
+from rankgrad import lookup
+from rankgrad.bootstrap import evaluate
+from rankgrad.cli.answers import write
+from rankgrad.cli.rows import Roles, read
+from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.table import Table
+from rankgrad.io.checkpoints import load_model, save_model
+from rankgrad.training.loop import train
+from rankgrad.training.objective import Objective
 
 ROWS, QUERIES = 120, 12
 STEP = np.arange(ROWS)
@@ -313,7 +313,7 @@ def test_a_raw_row_is_answered_as_the_stored_one_by_every_door_and_no_two_alike(
 
 
 def test_a_network_of_float32_numbers_rounds_what_it_is_asked_as_it_did(tmp_path):
-    from rankops.inputs.features import Features, of_tensor
+    from rankgrad.inputs.features import Features, of_tensor
 
     vectors = torch.rand(20, 2) * 1e6
     about = {kind: of_tensor(vectors.to(kind)).about for kind in (torch.float32, torch.float64)}

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 import torch
 
-from rankops.ranks import exact_ranks
-from rankops.sorters import (
+from rankgrad.ranks import exact_ranks
+from rankgrad.sorters import (
     Handcrafted,
     Laplace,
     Logistic,

@@ -28,17 +28,17 @@ from pipelines.monitoring.drift import Comparison, Quantity, quantities
 from pipelines.monitoring.measure import Measured
 from pipelines.monitoring.shadow import Agreement, Shadow
 from pipelines.tracking.card import card
-from rankops.cli.answers import write
-from rankops.cli.predict import lines_of, run
-from rankops.cli.rows import read as read_rows
-from rankops.datasets.public.reading import Reading
-from rankops.datasets.table import Table
-from rankops.datasets.tables.cells import as_periods
-from rankops.datasets.tables.files import Sheet
-from rankops.inputs._feature_names import named, numbers_of, plain
-from rankops.io.checkpoints import save_model
-from rankops.io.images import picture
-from rankops.io.written import without_formula
+from rankgrad.cli.answers import write
+from rankgrad.cli.predict import lines_of, run
+from rankgrad.cli.rows import read as read_rows
+from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables.cells import as_periods
+from rankgrad.datasets.tables.files import Sheet
+from rankgrad.inputs._feature_names import named, numbers_of, plain
+from rankgrad.io.checkpoints import save_model
+from rankgrad.io.images import picture
+from rankgrad.io.written import without_formula
 
 from conftest import ROOT, encoded, listening, small_network, small_ranker  # isort: skip
 
@@ -198,7 +198,7 @@ def test_file_names_that_are_no_utf_8_are_answered_everywhere(tmp_path):
         environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(ROOT / "src")}
         for more in (["--json"], [], ["-o", "o.csv"], ["-o", "o.jsonl"], ["-o", "o.parquet"]):
             done = subprocess.run(
-                [sys.executable, "-c", "import sys; from rankops.cli.predict import main; main(sys.argv[1:])",
+                [sys.executable, "-c", "import sys; from rankgrad.cli.predict import main; main(sys.argv[1:])",
                  "model", "in", *more], cwd=tmp_path, env=environment, capture_output=True, check=False,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr
@@ -389,7 +389,7 @@ def test_a_login_page_of_a_proxy_is_no_user(status, monkeypatch):
 @pytest.mark.parametrize("words", [["pool"], ["alerts"]])
 def test_alerts_are_made_on_the_server_that_is_named_and_on_no_other(words, monkeypatch):
     """Without an address Prefect starts a server, which ends with the process."""
-    monkeypatch.setenv("RANKOPS_ALERTS_URL", "http://127.0.0.1:9/x")
+    monkeypatch.setenv("RANKGRAD_ALERTS_URL", "http://127.0.0.1:9/x")
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setattr(sys, "argv", ["prepare.py", *words])
     with pytest.raises(SystemExit, match="PREFECT_API_URL"):

@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 
 from pipelines.config.schema import merged
 from pipelines.reporting.results import read_runs
-from rankops import lookup
-from rankops.datasets.voc2007 import CLASSES
+from rankgrad import lookup
+from rankgrad.datasets.voc2007 import CLASSES
 
 UP_TO_DATE = "Data and pipelines are up to date.\n"
 DEFAULTS = (
@@ -105,7 +105,7 @@ def change(project, changes: dict, *, without: str | None = None) -> None:
 
 def edit(project, *files: str, code: str = "# a comment") -> None:
     for file in files:
-        with (project.folder / "src/rankops" / file).open("a") as source:
+        with (project.folder / "src/rankgrad" / file).open("a") as source:
             source.write(f"{code}\n")
 
 
@@ -174,7 +174,7 @@ def test_predictions_have_the_form_of_their_task(project):
 
 
 def test_a_new_component_that_no_run_names_and_a_comment_in_plumbing_leave_all_as_it_is(project):
-    source = project.folder / "src/rankops"
+    source = project.folder / "src/rankgrad"
     for file in ("losses/rlsep.py", "metrics/kendall.py", "models/heads/linear.py", "sorters/logistic.py"):
         shutil.copyfile(source / file, (source / file).with_stem(f"new_{file.rpartition('/')[2][:-3]}"))
     shutil.copyfile(source / "datasets/lamem.py", source / "datasets/new_lamem.py")

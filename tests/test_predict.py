@@ -1,4 +1,4 @@
-"""`rankops predict`: answers to rows of people's own files, by models of every kind of input."""
+"""`rankgrad predict`: answers to rows of people's own files, by models of every kind of input."""
 
 import csv
 import json
@@ -11,15 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from rankops import lookup
-from rankops.cli import answers as answering
-from rankops.cli.answers import answers, write
-from rankops.cli.predict import main, run
-from rankops.cli.rows import Roles, read
-from rankops.inputs._feature_names import numbers_of
-from rankops.inputs.features import Features
-from rankops.io.checkpoints import load_model, save_model
-from rankops.io.parquet import IMAGE
+from rankgrad import lookup
+from rankgrad.cli import answers as answering
+from rankgrad.cli.answers import answers, write
+from rankgrad.cli.predict import main, run
+from rankgrad.cli.rows import Roles, read
+from rankgrad.inputs._feature_names import numbers_of
+from rankgrad.inputs.features import Features
+from rankgrad.io.checkpoints import load_model, save_model
+from rankgrad.io.parquet import IMAGE
 
 from conftest import encoded, small_network  # isort: skip
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
-from rankops.io.atomic import replaced_file, replaced_folder
+from rankgrad.io.atomic import replaced_file, replaced_folder
 
 from conftest import ROOT, processes_in, wait_for  # isort: skip
 

@@ -16,11 +16,11 @@ from ruamel.yaml import YAML
 
 from pipelines.config import check_shapes, rules
 from pipelines.stages import data
-from rankops import lookup
-from rankops.datasets import voc2007
-from rankops.datasets.files import folds
-from rankops.datasets.public import reading
-from rankops.io.images import squared
+from rankgrad import lookup
+from rankgrad.datasets import voc2007
+from rankgrad.datasets.files import folds
+from rankgrad.datasets.public import reading
+from rankgrad.io.images import squared
 
 from conftest import ROOT, encoded, params_of, refusal, smooth, with_cell  # isort: skip
 

@@ -21,9 +21,9 @@ from pipelines.tracking import gate, registry
 from pipelines.tracking.card import card
 from pipelines.tracking.slices import slices
 from pipelines.tracking.upload import PARENT, Run, Version, page, publish
-from rankops import __version__
-from rankops.io.checkpoints import build, load_model, save_model
-from rankops.sorters import load_sorter
+from rankgrad import __version__
+from rankgrad.io.checkpoints import build, load_model, save_model
+from rankgrad.sorters import load_sorter
 
 from conftest import ROOT, done, small_network, small_ranker  # isort: skip
 
@@ -114,7 +114,7 @@ def test_the_present_run_alone_has_its_name_and_its_seeds_theirs(store):
         publish([replace(run, times=run.times or (1000, 2000)) for run in runs])
         parents, children = found(store)
         whole(store, "one")
-        names = {run.data.tags["rankops.key"]: run.info.run_name for run in parents}
+        names = {run.data.tags["ranking.key"]: run.info.run_name for run in parents}
         assert {key for key, name in names.items() if name != "one"} == dated
         for run in parents:
             began = run.info.run_name.removeprefix("one")
@@ -135,6 +135,15 @@ def test_a_run_names_its_data_and_the_versions_that_it_was_made_from(store):
     version = store.get_model_version(MODEL, "2")
     assert not [name for name in version.tags if name.startswith("input.")]
     assert f"Made from models:/{MODEL}/1." in version.description
+
+
+def test_nothing_is_published_into_a_model_of_the_time_when_the_project_was_called_otherwise(store):
+    store.create_registered_model(MODEL)
+    store.set_registered_model_tag(MODEL, "rankops.champions", "[]")
+    for call in (lambda: publish([training("child", 2.0)]), lambda: registry.model_of(store, MODEL)):
+        with pytest.raises(ValueError, match="RANKGRAD_PREFIX"):
+            call()
+    assert store.search_model_versions(f"name = '{MODEL}'") == []
 
 
 def test_the_best_on_validation_is_challenger_and_what_a_person_moves_stays(store):
@@ -298,7 +307,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     registered = load_model(weights)
     assert registered.recipe["classes"] == ["dull"]
     assert registered.recipe["made"] == {
-        "rankops": __version__, "commit": parent.data.tags["git_commit"],
+        "rankgrad": __version__, "commit": parent.data.tags["git_commit"],
         "uncommitted_changes": parent.data.tags.get("git_dirty") == "true",
         "inputs": {"data/clips/train.parquet": "2e", "models/runs/parent": "3d"}, "from": "",
         "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}}, "slices": [],
@@ -319,7 +328,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
 def test_two_projects_on_one_server_keep_their_runs_and_champions_apart(store, made, monkeypatch):
     made_pipeline(made)
     for prefix in ("", "shop-"):
-        monkeypatch.setenv("RANKOPS_PREFIX", prefix)
+        monkeypatch.setenv("RANKGRAD_PREFIX", prefix)
         main(made, "memorability-mse")
     for prefix in ("", "shop-"):
         assert store.get_model_version_by_alias(f"{prefix}score_ranking-clips", "champion").version == 1
@@ -329,8 +338,8 @@ def test_two_projects_on_one_server_keep_their_runs_and_champions_apart(store, m
     theirs, ours = gate.decide_all(["score_ranking-clips", "shop-score_ranking-clips"], made)
     assert "begins with one of shop-sorter, shop-label_ranking" in theirs.reason
     assert "is the champion already" in ours.reason
-    monkeypatch.setenv("RANKOPS_PREFIX", "shop/")
-    with pytest.raises(ValueError, match="RANKOPS_PREFIX is 'shop/', expected"):
+    monkeypatch.setenv("RANKGRAD_PREFIX", "shop/")
+    with pytest.raises(ValueError, match="RANKGRAD_PREFIX is 'shop/', expected"):
         main(made)
 
 
@@ -419,7 +428,7 @@ def test_a_version_answers_its_example_elsewhere_by_its_own_code_and_names_what_
     code = (
         "import mlflow; model = mlflow.pyfunc.load_model('models:/query_ranking-shop@champion')\n"
         "answer = model.predict(model.input_example)\n"
-        "import rankops; print(rankops.__file__, list(answer.columns), len(answer))"
+        "import rankgrad; print(rankgrad.__file__, list(answer.columns), len(answer))"
     )
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -17,18 +17,18 @@ from sklearn.metrics import average_precision_score, ndcg_score
 
 from pipelines.config.schema import check_shapes
 from pipelines.stages import data
-from rankops import metrics
-from rankops.datasets import movielens_100k
-from rankops.datasets.files.splits import Split, padded
-from rankops.datasets.movielens_100k import FEWEST, FILMS, GENRES, RATINGS, USERS, MovieLens100k
-from rankops.datasets.protein_homology import FEATURES, FILE, ProteinHomology
-from rankops.datasets.public.packages import PackagedFile
-from rankops.inputs.features import of_tensor
-from rankops.io.checkpoints import load_model, save_model
-from rankops.sorters import Laplace
-from rankops.tasks.query_ranking import QueryRanking, metrics_of
-from rankops.training.loop import train
-from rankops.training.objective import Objective
+from rankgrad import metrics
+from rankgrad.datasets import movielens_100k
+from rankgrad.datasets.files.splits import Split, padded
+from rankgrad.datasets.movielens_100k import FEWEST, FILMS, GENRES, RATINGS, USERS, MovieLens100k
+from rankgrad.datasets.protein_homology import FEATURES, FILE, ProteinHomology
+from rankgrad.datasets.public.packages import PackagedFile
+from rankgrad.inputs.features import of_tensor
+from rankgrad.io.checkpoints import load_model, save_model
+from rankgrad.sorters import Laplace
+from rankgrad.tasks.query_ranking import QueryRanking, metrics_of
+from rankgrad.training.loop import train
+from rankgrad.training.objective import Objective
 
 from conftest import params_of, refusal, with_cell  # isort: skip
 
@@ -230,7 +230,7 @@ class TestMovieLens:
         with pytest.raises(ValueError, match=f"{FILMS}: not a whole Parquet file"):
             MovieLens100k().check(path.parent)
         path.unlink()
-        with pytest.raises(FileNotFoundError, match="rankops fetch movielens_100k"):
+        with pytest.raises(FileNotFoundError, match="rankgrad fetch movielens_100k"):
             MovieLens100k().check(path.parent)
         with pytest.raises(ValueError, match="ranked is 1"):
             MovieLens100k(ranked=1)

@@ -10,15 +10,15 @@ from typer.testing import CliRunner
 
 from pipelines.cli import quickstart
 from pipelines.cli.app import app
-from rankops.cli.answers import answers
-from rankops.cli.demo import load_rankers
-from rankops.cli.predict import SHIPPED, image_of_ranker
-from rankops.datasets.files.splits import Split
-from rankops.datasets.ranked_mnist import RankedMnist
-from rankops.datasets.scenes import digits
-from rankops.inputs.image import of_tensor
-from rankops.io.checkpoints import load_model
-from rankops.tasks.label_ranking import LabelRanking
+from rankgrad.cli.answers import answers
+from rankgrad.cli.demo import load_rankers
+from rankgrad.cli.predict import SHIPPED, image_of_ranker
+from rankgrad.datasets.files.splits import Split
+from rankgrad.datasets.ranked_mnist import RankedMnist
+from rankgrad.datasets.scenes import digits
+from rankgrad.inputs.image import of_tensor
+from rankgrad.io.checkpoints import load_model
+from rankgrad.tasks.label_ranking import LabelRanking
 
 from conftest import SUBSET  # isort: skip
 

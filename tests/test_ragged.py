@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from rankops import losses, metrics
-from rankops.ragged import pad_groups
+from rankgrad import losses, metrics
+from rankgrad.ragged import pad_groups
 
 VALUES = torch.arange(5.0)
 TABLE = pd.DataFrame({"query": [7, 7, 3, 3, 3]})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import rankdata
 
-from rankops.ranks import exact_ranks
+from rankgrad.ranks import exact_ranks
 
 # Few distinct values, so that ties are common.
 SCORES = hnp.arrays("float64", hnp.array_shapes(min_dims=1, max_dims=3, max_side=12), elements=st.integers(-4, 4))

@@ -24,10 +24,10 @@ from pipelines.reporting.content import content
 from pipelines.reporting.examples import SHEET, sheet
 from pipelines.reporting.results import number
 from pipelines.stages import report, summarize
-from rankops.io.parquet import encode_images
-from rankops.lookup import find
-from rankops.metrics.label_ranking import ranked_map_ceiling
-from rankops.tasks.label_ranking import places
+from rankgrad.io.parquet import encode_images
+from rankgrad.lookup import find
+from rankgrad.metrics.label_ranking import ranked_map_ceiling
+from rankgrad.tasks.label_ranking import places
 
 from conftest import ROOT, params_of  # isort: skip
 

@@ -14,9 +14,9 @@ from pipelines.config.schema import Dataset, check_shapes, merged
 from pipelines.stages import evaluate
 from pipelines.stages import train as stage
 from pipelines.stages.compare import statistics_of
-from rankops.io.checkpoints import load_model
-from rankops.io.parquet import encode_images
-from rankops.tasks.score_ranking import ScoreRanking
+from rankgrad.io.checkpoints import load_model
+from rankgrad.io.parquet import encode_images
+from rankgrad.tasks.score_ranking import ScoreRanking
 
 from conftest import params_of  # isort: skip
 

@@ -14,13 +14,13 @@ from scipy.stats import skew, spearmanr
 
 from pipelines.config.schema import check_shapes, merged, read
 from pipelines.stages import data, validate
-from rankops import lookup
-from rankops.datasets import captions, long_tailed_mnist
-from rankops.datasets.scenes import digits, layout, measures, rlsep
-from rankops.datasets.scenes.base import Scenes
-from rankops.datasets.scenes.drawing import draw
-from rankops.io.parquet import encode_images
-from rankops.seeding import generator
+from rankgrad import lookup
+from rankgrad.datasets import captions, long_tailed_mnist
+from rankgrad.datasets.scenes import digits, layout, measures, rlsep
+from rankgrad.datasets.scenes.base import Scenes
+from rankgrad.datasets.scenes.drawing import draw
+from rankgrad.io.parquet import encode_images
+from rankgrad.seeding import generator
 
 from conftest import ROOT, SUBSET, refusal, with_cell, with_column  # isort: skip
 

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from rankops.datasets.scenes.digits import Digits
-from rankops.datasets.scenes.drawing import draw
-from rankops.datasets.scenes.measures import box_facts
+from rankgrad.datasets.scenes.digits import Digits
+from rankgrad.datasets.scenes.drawing import draw
+from rankgrad.datasets.scenes.measures import box_facts
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """From nothing to a promoted model by the schedule alone, with the real servers of `make up`, each part of it killed.
 
-RANKOPS_KILLS says how often each part is killed (2).
+RANKGRAD_KILLS says how often each part is killed (2).
 """
 
 import json
@@ -64,7 +64,7 @@ class Site:
         webhook = ThreadingHTTPServer(("127.0.0.1", 0), type("Webhook", (Webhook,), {"said": self.alerts}))
         threading.Thread(target=webhook.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{webhook.server_port}"
-        project.run(f"{' '.join(self.make)} deploy NIGHTLY='*/2 * * * *'", RANKOPS_ALERTS_URL=address)
+        project.run(f"{' '.join(self.make)} deploy NIGHTLY='*/2 * * * *'", RANKGRAD_ALERTS_URL=address)
 
     def up(self) -> None:
         (self.project.folder / ".servers").mkdir(exist_ok=True)
@@ -138,7 +138,7 @@ def site(new_project, tmp_path_factory):
 
 
 def keys_of(tags: list[dict[str, str]]) -> list[str]:
-    return [tag["value"] for tag in tags if tag["key"] == "rankops.key"]
+    return [tag["value"] for tag in tags if tag["key"] == "ranking.key"]
 
 
 def check_outcome(site: Site, new_project) -> None:
@@ -186,7 +186,7 @@ def test_the_schedule_alone_retrains_publishes_and_gates(site, new_project):
     check_outcome(site, new_project)
     # What was published through the server is there without it.
     without = {"MLFLOW_TRACKING_URI": f"sqlite:///{site.project.folder}/mlflow.db", "PYTHONPATH": "src"}
-    code = 'from rankops.sorters import load_sorter; print(load_sorter("models:/sorter-comparator@champion"))'
+    code = 'from rankgrad.sorters import load_sorter; print(load_sorter("models:/sorter-comparator@champion"))'
     assert "Comparator" in site.project.run(f"python -c '{code}'", **without)
 
 
@@ -216,7 +216,7 @@ def test_each_part_is_killed_and_the_next_scheduled_run_completes(site, new_proj
     site.ask("mlflow/registered-models/alias", **moved)  # as a person does on MLflow's pages
     site.pause(False)
     draws = random.Random(0)
-    order = list(VICTIMS) * int(os.environ.get("RANKOPS_KILLS", "2"))
+    order = list(VICTIMS) * int(os.environ.get("RANKGRAD_KILLS", "2"))
     draws.shuffle(order)
     for victim in order:
         short = victim in ("training", "dvc")  # they are over within seconds

@@ -33,17 +33,17 @@ from pipelines.serving.named_model import model_folder, roles_of, the_model
 from pipelines.serving.request_log import RequestLog
 from pipelines.serving.served_model import BODY, Model
 from pipelines.tracking.upload import Run, Version, publish
-from rankops import lookup
-from rankops.cli.rows import Roles, read
-from rankops.datasets.files.splits import Split
-from rankops.inputs import _base as base
-from rankops.inputs import frames as clips
-from rankops.inputs.image import Image as Photo
-from rankops.inputs.image import of_tensor
-from rankops.io.checkpoints import build, load_model, save_model
-from rankops.io.images import open_photo
-from rankops.io.pictures import PIXELS
-from rankops.tasks.label_ranking import LabelRanking
+from rankgrad import lookup
+from rankgrad.cli.rows import Roles, read
+from rankgrad.datasets.files.splits import Split
+from rankgrad.inputs import _base as base
+from rankgrad.inputs import frames as clips
+from rankgrad.inputs.image import Image as Photo
+from rankgrad.inputs.image import of_tensor
+from rankgrad.io.checkpoints import build, load_model, save_model
+from rankgrad.io.images import open_photo
+from rankgrad.io.pictures import PIXELS
+from rankgrad.tasks.label_ranking import LabelRanking
 
 from conftest import ROOT, encoded, free_port, small_ranker, wait_for  # isort: skip
 from networks import IMAGE, LINEAR, PHOTO, folder_of  # isort: skip
@@ -345,8 +345,8 @@ class TestModelFolder:
         monkeypatch.chdir(tmp_path)
         shutil.copy(ROOT / "params.yaml", "params.yaml")
         assert the_model("models/mine", "") == "models/mine"
-        with pytest.raises(ValueError, match="(?s)trains 4: name one, as in `rankops serve --model models:/.*clips@"):
-            the_model(None, "rankops serve --model MODEL")
+        with pytest.raises(ValueError, match="(?s)trains 4: name one, as in `rankgrad serve --model models:/.*clips@"):
+            the_model(None, "rankgrad serve --model MODEL")
         params = load("params.yaml")
         runs = {name: run for name, run in params.runs.items() if run.task == "multilabel"}
         monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update={"runs": runs}))
@@ -373,7 +373,7 @@ class TestModelFolder:
         [
             ({"folder": "tasks"}, "folder is 'tasks', expected models or sorters"),
             ({"name": ["convnet"]}, "name is \\['convnet'\\], expected str"),
-            ({"name": "os"}, "no 'os' in rankops/models"),
+            ({"name": "os"}, "no 'os' in rankgrad/models"),
             ({"args": None}, "args is None, expected dict"),
             ({"input": None}, "input is None"),
             ({"input": {"kind": ["image"], "colors": 1}}, "expected a kind"),
@@ -404,7 +404,7 @@ class TestModelFolder:
 
 
 class TestRequests:
-    """What is kept of requests is what `rankops monitor` reads."""
+    """What is kept of requests is what `rankgrad monitor` reads."""
 
     @pytest.mark.parametrize("request_of", [name for name in REQUESTS if "caption" not in REQUESTS[name]])
     def test_rows_are_kept_with_answer_and_version_as_a_table_that_can_be_answered(

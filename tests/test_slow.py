@@ -45,7 +45,7 @@ def test_experiments_at_a_tiny_scale(new_project):
     """Every stage over a few runs of each task, the report and the papers' figures, kept results; then nothing."""
     project = new_project("project")
     project.run("dvc repro")
-    project.run("rankops scale tiny --in experiments")
+    project.run("rankgrad scale tiny --in experiments")
     path = project.folder / "experiments/params.yaml"
     values = YAML(typ="safe").load(path)
     more = ("label_ranking-rlsep-averaged_views", "label_ranking-rlsep-by_exact_match")

@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 import torch
 
-from rankops import losses
-from rankops.losses._functions import _TRIED
-from rankops.sorters import LSTM, Handcrafted, Laplace, Sorter, StraightThrough
-from rankops.training.objective import Objective
+from rankgrad import losses
+from rankgrad.losses._functions import _TRIED
+from rankgrad.sorters import LSTM, Handcrafted, Laplace, Sorter, StraightThrough
+from rankgrad.training.objective import Objective
 
 
 def sigmoids(scores: torch.Tensor) -> torch.Tensor:

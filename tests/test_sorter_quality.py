@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from rankops.datasets.vectors.score_vectors import draw
-from rankops.ranks import exact_ranks
-from rankops.sorters import LSTM, Laplace, Logistic
-from rankops.sorters import _quality as sorter_quality
+from rankgrad.datasets.vectors.score_vectors import draw
+from rankgrad.ranks import exact_ranks
+from rankgrad.sorters import LSTM, Laplace, Logistic
+from rankgrad.sorters import _quality as sorter_quality
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import laplace
 
-from rankops.datasets.vectors.score_vectors import draw
-from rankops.io.checkpoints import build, save_model
-from rankops.ranks import exact_ranks
-from rankops.sorters import CNN, LSTM, Comparator, Handcrafted, Laplace, Logistic, StraightThrough, load_sorter
-from rankops.sorters import _quality as sorter_quality
+from rankgrad.datasets.vectors.score_vectors import draw
+from rankgrad.io.checkpoints import build, save_model
+from rankgrad.ranks import exact_ranks
+from rankgrad.sorters import CNN, LSTM, Comparator, Handcrafted, Laplace, Logistic, StraightThrough, load_sorter
+from rankgrad.sorters import _quality as sorter_quality
 
 
 def jacobian(sorter, scores: torch.Tensor) -> torch.Tensor:

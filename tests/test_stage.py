@@ -61,7 +61,7 @@ def test_errors_that_a_user_can_mend_are_a_line_that_names_the_stage(ended, line
 def test_a_bug_keeps_its_traceback_and_so_does_everything_if_asked(ended, monkeypatch):
     with pytest.raises(RuntimeError, match="size of tensor"):
         ended("torch.zeros(2) + torch.zeros(3)")
-    monkeypatch.setenv("RANKOPS_TRACEBACK", "1")
+    monkeypatch.setenv("RANKGRAD_TRACEBACK", "1")
     with pytest.raises(ValueError, match="no rows"):
         ended("raise ValueError('no rows')")
 
@@ -133,6 +133,6 @@ def test_other_data_are_another_state_and_another_trainings_code_is_not(tmp_path
         Path("train.parquet").write_bytes(content)
         result.append(begun())
     assert result[0] == result[2] != result[1]
-    import rankops.losses.hinge_ap  # noqa: F401 imported for another run
+    import rankgrad.losses.hinge_ap  # noqa: F401 imported for another run
 
     assert begun() == result[0]

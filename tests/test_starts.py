@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torchvision.models import resnet18
 
-from rankops.io.checkpoints import build, load_model, save_model
-from rankops.io.starts import check_fit, start_from, with_files
+from rankgrad.io.checkpoints import build, load_model, save_model
+from rankgrad.io.starts import check_fit, start_from, with_files
 
 CONVNET = {"name": "convnet", "args": {"channels": [4, 6]}}
 RESNET = {"name": "torchvision", "args": {"network": "resnet18"}}

@@ -16,7 +16,7 @@ from mlflow.store.tracking import sqlalchemy_store
 from pipelines.tracking.database import ADDRESSES
 from pipelines.tracking.store import ServerUnreachable, address_of_store, answering, connect
 from pipelines.tracking.upload import publish
-from rankops.sorters import load_sorter
+from rankgrad.sorters import load_sorter
 
 from conftest import ROOT  # isort: skip
 from test_publish import training  # isort: skip

@@ -12,10 +12,10 @@ from PIL import Image
 
 from pipelines.config import check_shapes
 from pipelines.stages import data
-from rankops.datasets.public.reading import Reading
-from rankops.datasets.table import Table
-from rankops.datasets.tables.files import read_sheet
-from rankops.io.images import open_photo
+from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables.files import read_sheet
+from rankgrad.io.images import open_photo
 
 from conftest import encoded, params_of, refusal, with_cell  # isort: skip
 

@@ -13,23 +13,23 @@ import torch
 from scipy.stats import spearmanr
 from torch import nn
 
-from rankops import lookup
-from rankops.bootstrap import Statistic, differences, evaluate
-from rankops.datasets.files.splits import Captions, Labels, Split
-from rankops.inputs import features, frames, image
-from rankops.inputs._augmentation import views
-from rankops.io.checkpoints import build, load_model, save_model
-from rankops.io.parquet import IMAGE, encode_images
-from rankops.io.starts import start_from
-from rankops.ranks import exact_ranks
-from rankops.sorters import Handcrafted, Sorter
-from rankops.tasks import _two_phases, retrieval
-from rankops.tasks._two_phases import embedded
-from rankops.tasks.label_ranking import label_ranks_of
-from rankops.training.batches import in_lists
-from rankops.training.device import make_accelerator
-from rankops.training.loop import train
-from rankops.training.objective import Objective
+from rankgrad import lookup
+from rankgrad.bootstrap import Statistic, differences, evaluate
+from rankgrad.datasets.files.splits import Captions, Labels, Split
+from rankgrad.inputs import features, frames, image
+from rankgrad.inputs._augmentation import views
+from rankgrad.io.checkpoints import build, load_model, save_model
+from rankgrad.io.parquet import IMAGE, encode_images
+from rankgrad.io.starts import start_from
+from rankgrad.ranks import exact_ranks
+from rankgrad.sorters import Handcrafted, Sorter
+from rankgrad.tasks import _two_phases, retrieval
+from rankgrad.tasks._two_phases import embedded
+from rankgrad.tasks.label_ranking import label_ranks_of
+from rankgrad.training.batches import in_lists
+from rankgrad.training.device import make_accelerator
+from rankgrad.training.loop import train
+from rankgrad.training.objective import Objective
 
 CHANNELS = {"channels": [4, 6]}
 CONVNET = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": CHANNELS}}

@@ -8,7 +8,7 @@ import torch
 from ruamel.yaml import YAML
 from safetensors.torch import load_file
 
-from rankops.io.checkpoints import build, load_model, save_model
+from rankgrad.io.checkpoints import build, load_model, save_model
 from tools import ship
 
 from conftest import small_ranker  # isort: skip
@@ -30,13 +30,13 @@ class TestShip:
 
     def test_a_sorter_goes_into_the_package_with_its_origin(self, project):
         folder = ship.ship("any")
-        assert folder == Path("src/rankops/sorters/pretrained/any")
+        assert folder == Path("src/rankgrad/sorters/pretrained/any")
         assert load_model(folder).length is None
         assert json.loads((folder / "origin.json").read_text())["cmd"] == "x"
 
     def test_a_label_ranker_goes_there_in_half_precision(self, project):
         folder = ship.ship("label_ranking")
-        assert folder == Path("src/rankops/models/pretrained/label_ranking")
+        assert folder == Path("src/rankgrad/models/pretrained/label_ranking")
         assert {path.name for path in folder.iterdir()} == {"model.json", "model.safetensors", "origin.json"}
         weights = load_file(folder / "model.safetensors").values()
         assert {one.dtype for one in weights if one.is_floating_point()} == {torch.float16}

@@ -10,11 +10,11 @@ from accelerate.state import AcceleratorState
 from scipy.ndimage import affine_transform
 from torch import nn
 
-from rankops.checks import check_scores
-from rankops.inputs._augmentation import shifted, views, warped
-from rankops.training.batches import random_batches
-from rankops.training.loop import fit
-from rankops.training.phase import Batch, Phase
+from rankgrad.checks import check_scores
+from rankgrad.inputs._augmentation import shifted, views, warped
+from rankgrad.training.batches import random_batches
+from rankgrad.training.loop import fit
+from rankgrad.training.phase import Batch, Phase
 
 ROWS = 64
 OPTIONS = {"batch_size": 16, "epochs": 1, "patience": 6, "schedule": {"name": "cosine", "warm_up_epochs": 1},
@@ -67,12 +67,12 @@ def weights_of(network):
 
 @pytest.fixture(autouse=True)
 def every_epoch_is_kept(monkeypatch):
-    monkeypatch.setattr("rankops.training.loop.SECONDS", 0.0)
+    monkeypatch.setattr("rankgrad.training.loop.SECONDS", 0.0)
 
 
 @pytest.mark.parametrize(("interrupted_in", "seconds", "repeated"), [(1, 0, 0), (13, 0, 0), (24, 0, 0), (13, 60, 12)])
 def test_a_killed_training_ends_with_the_same_bits(interrupted_in, seconds, repeated, tmp_path, monkeypatch):
-    monkeypatch.setattr("rankops.training.loop.SECONDS", seconds)
+    monkeypatch.setattr("rankgrad.training.loop.SECONDS", seconds)
     whole, task = problem()
     expected = list(trained(whole, task, epochs=6))
 

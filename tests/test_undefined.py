@@ -16,9 +16,9 @@ from pipelines.reporting.studies import compared_rows, rows_of
 from pipelines.stages.compare import compared
 from pipelines.tracking import gate
 from pipelines.tracking.slices import slices
-from rankops import lookup
-from rankops.bootstrap import Statistic, describe_undefined, evaluate, interval
-from rankops.io.written import as_json
+from rankgrad import lookup
+from rankgrad.bootstrap import Statistic, describe_undefined, evaluate, interval
+from rankgrad.io.written import as_json
 
 TARGET = [0.1, 0.2, 0.3, 0.4]
 

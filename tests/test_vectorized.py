@@ -13,7 +13,7 @@ from experiments import label_ranking_sets as sets
 from experiments.vectorized import command, measured
 from pipelines.reporting import studies
 from pipelines.reporting.studies import Row
-from rankops import metrics
+from rankgrad import metrics
 
 
 def made(generator) -> tuple[torch.Tensor, torch.Tensor]:

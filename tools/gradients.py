@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from rankops import losses
+from rankgrad import losses
 
 __all__ = ["PATH", "text"]
 

@@ -20,8 +20,8 @@ from pipelines.ops.git import git
 from pipelines.reporting.results import read_run
 from pipelines.reporting.studies import Row, compared_rows, machine, read_rows, rows_of, write
 from pipelines.stages.compare import compared, statistics_of
-from rankops.bootstrap import Statistic, evaluate
-from rankops.seeding import derived_seed
+from rankgrad.bootstrap import Statistic, evaluate
+from rankgrad.seeding import derived_seed
 
 # What decides about results; all of it must be in the commit that is written down.
 COMMITTED = ("src", "pipelines", "params.yaml", "dvc.yaml", "experiments")

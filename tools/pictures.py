@@ -13,7 +13,7 @@ import torch
 from pipelines.reporting.cells import half_width, of_seeds
 from pipelines.reporting.docs_tables import BATCHES, GB1_SPLITS, best_of_batches
 from pipelines.reporting.studies import Study, read
-from rankops.sorters import Laplace
+from rankgrad.sorters import Laplace
 
 __all__ = ["COLUMNS", "PICTURES"]
 

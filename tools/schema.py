@@ -10,7 +10,7 @@ PATH = Path("pipelines/config/params.schema.json")
 
 def schema() -> str:
     """Return the schema as text, from the models in `pipelines/config/schema.py`."""
-    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "params.yaml of RankOps"}
+    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "params.yaml of RankGrad"}
     return json.dumps(Settings.model_json_schema() | about, indent=1) + "\n"
 
 

@@ -1,6 +1,6 @@
 """Put trained weights into the package: `python -m tools.ship NAME`.
 
-NAME is a sorter, for load_sorter(NAME), or a run of label ranking, for `rankops predict shipped`. `origin.json`
+NAME is a sorter, for load_sorter(NAME), or a run of label ranking, for `rankgrad predict shipped`. `origin.json`
 beside the weights is the training's entry in dvc.lock: its params, and the hashes of code and data.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from pipelines.ops import dvc_lock
-from rankops.cli.predict import SHIPPED, image_of_ranker
-from rankops.io.atomic import replaced_file, replaced_folder
-from rankops.io.checkpoints import load_model, save_model
+from rankgrad.cli.predict import SHIPPED, image_of_ranker
+from rankgrad.io.atomic import replaced_file, replaced_folder
+from rankgrad.io.checkpoints import load_model, save_model
 
-PACKAGE = Path("src/rankops")
+PACKAGE = Path("src/rankgrad")
 SORTERS, RANKER = PACKAGE / "sorters/pretrained", PACKAGE / SHIPPED.relative_to(SHIPPED.parents[2])
 LARGEST = 10**6  # bytes
 

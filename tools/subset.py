@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 import torch
 
-from rankops.datasets.scenes import mnist
-from rankops.datasets.scenes.digits import CLASSES, Digits, splits, table
-from rankops.io.atomic import replaced_file
+from rankgrad.datasets.scenes import mnist
+from rankgrad.datasets.scenes.digits import CLASSES, Digits, splits, table
+from rankgrad.io.atomic import replaced_file
 
 FOLDER = Path("data/raw/subset")
 OF_EACH_CLASS = {"train": 700, "val": 200, "test": 500}

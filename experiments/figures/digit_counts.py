@@ -5,13 +5,13 @@ from pathlib import Path
 
 from pipelines.config import Settings, load
 from pipelines.reporting.studies import Row, write_rows
-from rankops.bootstrap import interval
-from rankops.io.atomic import replaced_file
-from rankops.io.checkpoints import load_model
-from rankops.metrics.label_ranking import label_ranking_scores
-from rankops.seeding import derived_seed
-from rankops.tasks.label_ranking import LabelRanking
-from rankops.training.device import find_device
+from rankgrad.bootstrap import interval
+from rankgrad.io.atomic import replaced_file
+from rankgrad.io.checkpoints import load_model
+from rankgrad.metrics.label_ranking import label_ranking_scores
+from rankgrad.seeding import derived_seed
+from rankgrad.tasks.label_ranking import LabelRanking
+from rankgrad.training.device import find_device
 
 
 def main(params: Settings, digits: int) -> None:

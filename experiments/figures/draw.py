@@ -17,7 +17,7 @@ from scipy.stats import norm
 from pipelines.config import Settings, load
 from pipelines.reporting.results import history
 from pipelines.reporting.studies import read_rows
-from rankops.io.atomic import replaced_folder
+from rankgrad.io.atomic import replaced_folder
 
 METRICS = Path("metrics")
 FIGURES = METRICS / "measured"

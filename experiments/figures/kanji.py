@@ -7,9 +7,9 @@ import numpy as np
 from PIL import Image
 
 from pipelines.reporting import plots
-from rankops.datasets.kanji import CANVAS, Kanji, area_of, draw
-from rankops.io.parquet import decode_images, matrix, read_table
-from rankops.tasks.label_ranking import places
+from rankgrad.datasets.kanji import CANVAS, Kanji, area_of, draw
+from rankgrad.io.parquet import decode_images, matrix, read_table
+from rankgrad.tasks.label_ranking import places
 
 TEST, PICTURE = Path("data/kanji/test.parquet"), Path("reports/kanji.png")
 SHOWN, SEED = ("multilabel_cross_entropy", "mse", "rlsep"), 1

@@ -12,17 +12,17 @@ from torch import Tensor, nn
 
 from pipelines.config import Settings, load
 from pipelines.reporting.studies import Row, rows_of, write_rows
-from rankops.bootstrap import interval
-from rankops.datasets.ranked_mnist import RankedMnist
-from rankops.datasets.scenes import digits as digits_of
-from rankops.datasets.scenes.rlsep import SCALES, calibration_recipes, frame_recipes
-from rankops.inputs.image import of_tensor
-from rankops.io.atomic import replaced_file, replaced_folder
-from rankops.io.checkpoints import load_model
-from rankops.metrics.spearman import spearman
-from rankops.seeding import derived_seed, generator
-from rankops.tasks.label_ranking import LabelRanking
-from rankops.training.device import find_device
+from rankgrad.bootstrap import interval
+from rankgrad.datasets.ranked_mnist import RankedMnist
+from rankgrad.datasets.scenes import digits as digits_of
+from rankgrad.datasets.scenes.rlsep import SCALES, calibration_recipes, frame_recipes
+from rankgrad.inputs.image import of_tensor
+from rankgrad.io.atomic import replaced_file, replaced_folder
+from rankgrad.io.checkpoints import load_model
+from rankgrad.metrics.spearman import spearman
+from rankgrad.seeding import derived_seed, generator
+from rankgrad.tasks.label_ranking import LabelRanking
+from rankgrad.training.device import find_device
 
 FOLDER, RUN = Path("metrics/measured"), "label_ranking-rlsep-label_attention"
 FRAMES, ROWS, BINS, SEED = 30, 2000, 60, 1

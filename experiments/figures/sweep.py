@@ -7,10 +7,10 @@ import torch
 
 from pipelines.config import Settings, load
 from pipelines.reporting.studies import Row, write_rows
-from rankops.io.atomic import replaced_file, replaced_folder
-from rankops.ranks import exact_ranks
-from rankops.seeding import generator
-from rankops.sorters import load_sorter
+from rankgrad.io.atomic import replaced_file, replaced_folder
+from rankgrad.ranks import exact_ranks
+from rankgrad.seeding import generator
+from rankgrad.sorters import load_sorter
 
 FOLDER = Path("metrics/measured")
 STEPS, SEED = 2001, 1

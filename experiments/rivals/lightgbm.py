@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rivals.predictions import of_run, with_column, with_seed
 
-from rankops.datasets.files.folds import next_of
-from rankops.io.atomic import replaced_file
+from rankgrad.datasets.files.folds import next_of
+from rankgrad.io.atomic import replaced_file
 
 NAME, LIKE, DATA = "proteins-lightgbm", "proteins-soft_margin", "data/proteins/test.parquet"  # which has all rows
 RATES = [0.0125, 0.025, 0.035, 0.05, 0.07, 0.1, 0.2, 0.4]

@@ -14,9 +14,9 @@ from rivals.predictions import of_run, with_column
 
 from pipelines.config import load
 from pipelines.reporting.studies import rows_of, write_rows
-from rankops import lookup
-from rankops.bootstrap import evaluate
-from rankops.io.atomic import replaced_file
+from rankgrad import lookup
+from rankgrad.bootstrap import evaluate
+from rankgrad.io.atomic import replaced_file
 
 
 class Rule(NamedTuple):

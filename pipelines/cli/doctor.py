@@ -1,4 +1,4 @@
-"""`rankops doctor`: looks at what a run needs, and says what to do about what is missing."""
+"""`rankgrad doctor`: looks at what a run needs, and says what to do about what is missing."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ __all__ = ["Finding", "doctor", "findings"]
 SHOWN = ("torch", "dvc", "prefect", "mlflow", "great-expectations")
 COLORS = {"ok": "green", "note": "yellow", "broken": "red"}
 PREFECT = "http://127.0.0.1:4200/api"  # of `make up`
-HOW_TO_GET = {"subset": f"git checkout {SUBSET}", "mnist": "rankops fetch mnist"}
+HOW_TO_GET = {"subset": f"git checkout {SUBSET}", "mnist": "rankgrad fetch mnist"}
 FREE = 5.0  # GB: data, models and caches of the laptop scale, with room for a second version of them
 
 
@@ -142,7 +142,7 @@ def _dvc() -> Iterator[Finding]:
     try:
         count = len(stages())
     except ValueError as error:
-        yield Finding("dvc.lock", str(error), "broken", "rankops repair")
+        yield Finding("dvc.lock", str(error), "broken", "rankgrad repair")
     else:
         state = ("ok", "") if count else ("note", "make repro")
         yield Finding("dvc.lock", f"{count} stages have been run", *state)
@@ -154,7 +154,7 @@ def _dvc() -> Iterator[Finding]:
 
 
 def _data() -> Iterator[Finding]:
-    """Look for digits and raw data on disk; `rankops check` and the stages look into them."""
+    """Look for digits and raw data on disk; `rankgrad check` and the stages look into them."""
     from pipelines.config import load
 
     try:
@@ -171,12 +171,12 @@ def _data() -> Iterator[Finding]:
         if Path(block.raw).exists():
             yield Finding("raw data", f"{block.raw} is there, for {key}")
         else:
-            advice = f"rankops fetch {block.name}" if block.name in PACKAGED else "put it there, or correct its `raw`"
+            advice = f"rankgrad fetch {block.name}" if block.name in PACKAGED else "put it there, or correct its `raw`"
             yield Finding("raw data", f"{block.raw}: no such folder, for {key}", "broken", advice)
 
 
 def _digits(source: str) -> Finding:
-    from rankops.datasets.scenes import digits, mnist
+    from rankgrad.datasets.scenes import digits, mnist
 
     try:
         if source == "mnist":
@@ -193,7 +193,7 @@ def _params() -> Iterator[Finding]:
         if wrong := problems(file):
             shown = [*wrong[:3], f"and {len(wrong) - 3} more"] if len(wrong) > 4 else wrong
             state = "broken" if file == PARAMS else "note"  # `make repro` does without the experiments
-            yield Finding(str(file), "\n".join(shown), state, f"edit the file; `rankops check {file}` checks it again")
+            yield Finding(str(file), "\n".join(shown), state, f"edit the file; `rankgrad check {file}` checks it again")
         else:
             yield Finding(str(file), "valid")
 
@@ -236,7 +236,7 @@ def _prefect() -> Iterator[Finding]:
         return
     with httpx.Client(base_url=address or PREFECT, auth=(name, password) if name else None, timeout=5) as server:
         try:
-            ours = {"deployments": {"tags": {"all_": ["rankops"]}}}
+            ours = {"deployments": {"tags": {"all_": ["rankgrad"]}}}
             found = server.post("/deployments/filter", json=ours).raise_for_status().json()
             pools = {one["work_pool_name"] for one in found if one["work_pool_name"]}
             states = {pool: server.get(f"/work_pools/{pool}").raise_for_status().json()["status"] for pool in pools}

@@ -1,4 +1,4 @@
-"""What the columns of a table seem to be: the roles of `rankops.datasets.table`, for a person to look over."""
+"""What the columns of a table seem to be: the roles of `rankgrad.datasets.table`, for a person to look over."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rankops.cli.rows import PICTURES
-from rankops.datasets.table import Table
-from rankops.datasets.tables.cells import missing_in
-from rankops.datasets.tables.examples import missing_cells
-from rankops.datasets.tables.files import Stored, columns_like, names_in, read_sheet
-from rankops.datasets.tables.formats import format_of
-from rankops.datasets.tables.roles import NAMED, SHARES, TRUTHS
-from rankops.inputs._feature_names import LETTER, has_point, with_point
+from rankgrad.cli.rows import PICTURES
+from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables.cells import missing_in
+from rankgrad.datasets.tables.examples import missing_cells
+from rankgrad.datasets.tables.files import Stored, columns_like, names_in, read_sheet
+from rankgrad.datasets.tables.formats import format_of
+from rankgrad.datasets.tables.roles import NAMED, SHARES, TRUTHS
+from rankgrad.inputs._feature_names import LETTER, has_point, with_point
 
 __all__ = ["TASKS", "Guess", "guess"]
 

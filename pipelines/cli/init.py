@@ -76,7 +76,7 @@ def _init(
     file: Path, task: str | None, key: str | None, encoding: str, keep: bool, link: bool, dry_run: bool, params: Path
 ) -> None:
     from pipelines.cli.guess import TASKS, guess
-    from rankops.lookup import did_you_mean
+    from rankgrad.lookup import did_you_mean
 
     if task is not None and task not in TASKS:
         raise ValueError(f"--task: no {task!r}; there are {', '.join(TASKS)}{did_you_mean(task, TASKS)}")
@@ -94,7 +94,7 @@ def _init(
     if left_out:
         typer.echo(f"left out of {params}: {left_out}; git has them, and --keep keeps them")
     typer.echo(
-        f"next: look over {params}, then\n  rankops check\n  dvc repro compare\n  dvc repro && rankops promote\n"
+        f"next: look over {params}, then\n  rankgrad check\n  dvc repro compare\n  dvc repro && rankgrad promote\n"
         f"  git commit {params} dvc.lock --message {key}  # a retraining takes what is committed alone\n"
         f"reports/data/{key}.html says what was understood of the data; metrics/comparisons has the difference."
     )
@@ -122,7 +122,7 @@ def _raw(file: Path, key: str, *, link: bool, dry_run: bool) -> Path:
         return below or folder
     if not link:
         raise ValueError(
-            f"{file}: stages read below {RAW}: `mkdir {folder}`, move the file and its pictures there, and `rankops "
+            f"{file}: stages read below {RAW}: `mkdir {folder}`, move the file and its pictures there, and `rankgrad "
             f"init {folder / file.name}`; or --link makes {folder} a link to {file.parent}"
         )
     if folder.exists() or folder.is_symlink():
@@ -140,7 +140,7 @@ def blocks_of(key: str, raw: Path, task: str, options: dict[str, Any], *, folder
         key: of the dataset, and what its runs begin with.
         raw: its folder.
         task: of its runs.
-        options: of `rankops.datasets.table.Table`.
+        options: of `rankgrad.datasets.table.Table`.
         folder: that has the file now; None for `raw`.
     """
     pictures = "image" in options or "frames" in options
@@ -193,8 +193,8 @@ def _targets(folder: Path, options: dict[str, Any]) -> Any:
     """Return the targets of a table, or of the file of its training rows: a series of pandas."""
     import pandas as pd
 
-    from rankops.datasets.tables.files import read_sheet
-    from rankops.inputs._feature_names import with_point
+    from rankgrad.datasets.tables.files import read_sheet
+    from rankgrad.inputs._feature_names import with_point
 
     name = options["file"]["train"] if isinstance(options["file"], dict) else options["file"]
     path = folder / Path(name).name
@@ -206,7 +206,7 @@ def _targets(folder: Path, options: dict[str, Any]) -> Any:
 
 
 def _told(blocks: dict[str, Any], key: str) -> list[str]:
-    from rankops.datasets.tables.roles import SHARES
+    from rankgrad.datasets.tables.roles import SHARES
 
     dataset = blocks["datasets"][key]
     options = dataset["args"]
@@ -284,7 +284,7 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
         from pipelines.config.rules import check_values
         from pipelines.config.scales import round_trip
         from pipelines.config.schema import DRAWN_FROM, ParamsError, read
-    from rankops.io.atomic import replaced_file
+    from rankgrad.io.atomic import replaced_file
 
     yaml = round_trip()
     values = read(params, yaml)

@@ -65,8 +65,8 @@ def predict(
     from tqdm import tqdm
 
     from pipelines.serving.named_model import model_folder, roles_of
-    from rankops.cli.predict import SHIPPED, run
-    from rankops.cli.rows import Roles
+    from rankgrad.cli.predict import SHIPPED, run
+    from rankgrad.cli.rows import Roles
 
     with errors_in_a_line():
         known = roles_of(model)
@@ -91,7 +91,7 @@ def demo(
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5002,
 ) -> None:
     """Move digits on a local page, and see how label rankers of digits rank them, until Ctrl-C."""
-    from rankops.cli.demo import serve
+    from rankgrad.cli.demo import serve
 
     with errors_in_a_line():
         serve(models or (), port=port)
@@ -107,7 +107,7 @@ def serve(
         Path | None,
         typer.Option(
             callback=typed_here,
-            help="Folder, such as data/incoming, for a random sample of each day's requests, which `rankops monitor` "
+            help="Folder, such as data/incoming, for a random sample of each day's requests, which `rankgrad monitor` "
             "takes: about 2,000 rows or 128 MB a day; by default none is kept.",
         ),
     ] = None,
@@ -120,7 +120,7 @@ def serve(
     from pipelines.serving.named_model import the_model
 
     with errors_in_a_line():
-        server.serve(the_model(model, "rankops serve --model MODEL"), port=port, log_to=log_to)
+        server.serve(the_model(model, "rankgrad serve --model MODEL"), port=port, log_to=log_to)
 
 
 def monitor(
@@ -128,7 +128,7 @@ def monitor(
         Path,
         typer.Argument(
             callback=typed_here,
-            help="Raw rows, as `rankops predict` takes them: a table or a folder; no labels needed.",
+            help="Raw rows, as `rankgrad predict` takes them: a table or a folder; no labels needed.",
         ),
     ],
     model: Annotated[
@@ -169,7 +169,7 @@ def monitor(
 
     report = report or drift.report_of(fresh)
     with errors_in_a_line():
-        model = the_model(model, f"rankops monitor {fresh} --model MODEL")
+        model = the_model(model, f"rankgrad monitor {fresh} --model MODEL")
         comparison = drift.compare(
             fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance, rows=rows,
             challenger=challenger,
@@ -226,7 +226,7 @@ def promote(
     if version is not None and rollback:
         fail("--version and --rollback: expected one of them")
     if by_hand and len(models) != 1:
-        fail("--version and --rollback need one model, as in `rankops promote sorter-lstm --version 2`")
+        fail("--version and --rollback need one model, as in `rankgrad promote sorter-lstm --version 2`")
     from pipelines.config import load
     from pipelines.tracking import gate
 

@@ -38,7 +38,7 @@ def check(
 def _looked_at(file: Path) -> str:
     """Return how much of the tables of a valid params file was looked at; nothing if there are none."""
     from pipelines.config import load
-    from rankops.datasets.table import HEAD
+    from rankgrad.datasets.table import HEAD
 
     tables = [key for key, block in load(file).datasets.items() if block.name == "table"]
     reads = f"`dvc repro {' '.join(f'validate@{key}' for key in tables)}` reads all"
@@ -51,7 +51,7 @@ def problems(file: Path) -> list[str]:
 
     with uncollected():
         from pipelines.config import ParamsError, rules
-        from rankops.training.device import find_device
+        from rankgrad.training.device import find_device
 
     put_off(compiled=False)  # optimizers are built here, and take no step
     try:

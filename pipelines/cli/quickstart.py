@@ -1,4 +1,4 @@
-"""`rankops quickstart`: two small label rankers that differ in their loss alone, side by side within a minute."""
+"""`rankgrad quickstart`: two small label rankers that differ in their loss alone, side by side within a minute."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ from pipelines.cli.shared import errors_in_a_line, table
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from rankops.datasets.scenes.digits import Digits
+    from rankgrad.datasets.scenes.digits import Digits
 
 __all__ = ["compare", "quickstart"]
 
@@ -37,7 +37,7 @@ def quickstart(seed: Annotated[int, typer.Option(help="Of data, weights and batc
     Writes reports/quickstart.png and reports/quickstart/, and changes nothing of the pipeline's.
     """
     started = time.monotonic()
-    from rankops.datasets.scenes.digits import splits
+    from rankgrad.datasets.scenes.digits import splits
 
     with errors_in_a_line():
         digits = splits("subset", SUBSET)
@@ -51,8 +51,8 @@ def quickstart(seed: Annotated[int, typer.Option(help="Of data, weights and batc
     typer.echo(
         f"\n{SHEET}: the first {EXAMPLES} test images with the order that each loss found; wrong places are red\n"
         "Next:\n"
-        "  .venv/bin/rankops demo                                               # both on a page: move digits\n"
-        f"  .venv/bin/rankops predict shipped {PICTURE}   # a picture's labels, by the ranker that ships\n"
+        "  .venv/bin/rankgrad demo                                               # both on a page: move digits\n"
+        f"  .venv/bin/rankgrad predict shipped {PICTURE}   # a picture's labels, by the ranker that ships\n"
         "  make repro                                                           # the whole pipeline\n"
         "  make ui                                                              # its runs and models, in MLflow"
     )
@@ -60,8 +60,8 @@ def quickstart(seed: Annotated[int, typer.Option(help="Of data, weights and batc
 
 def _scenes(digits: "Digits", canvas: int, rows: int, seed: int, use: str) -> "tuple[Tensor, Tensor]":
     """Return images (rows, canvas, canvas) and label ranks (rows, 10)."""
-    from rankops.datasets.ranked_mnist import RankedMnist
-    from rankops.seeding import generator
+    from rankgrad.datasets.ranked_mnist import RankedMnist
+    from rankgrad.seeding import generator
 
     scenes = RankedMnist(
         rows=dict.fromkeys(("train", "val", "test", "gate"), 2),  # of files, which are not written
@@ -77,7 +77,7 @@ def _scenes(digits: "Digits", canvas: int, rows: int, seed: int, use: str) -> "t
 def compare(
     digits: "dict[str, Digits]", *, seed: int
 ) -> tuple[dict[str, dict[str, Any]], "Tensor", list[dict[str, list[tuple[str, bool]]]]]:
-    """Train a label ranker with each loss, and keep both for `rankops demo`.
+    """Train a label ranker with each loss, and keep both for `rankgrad demo`.
 
     Args:
         digits: of each split.
@@ -85,20 +85,20 @@ def compare(
 
     Returns:
         The metrics of each loss by name, each with its interval; the first test images, and the order of their labels
-        by each loss, see `rankops.tasks.label_ranking.places`.
+        by each loss, see `rankgrad.tasks.label_ranking.places`.
     """
     import torch
 
     from pipelines.running.history import followed
-    from rankops.bootstrap import evaluate
-    from rankops.cli.demo import QUICKSTART
-    from rankops.datasets.files.splits import Split
-    from rankops.inputs.image import of_tensor
-    from rankops.io.checkpoints import save_model
-    from rankops.io.parquet import matrix
-    from rankops.tasks.label_ranking import LabelRanking, places
-    from rankops.training.loop import train
-    from rankops.training.objective import Objective
+    from rankgrad.bootstrap import evaluate
+    from rankgrad.cli.demo import QUICKSTART
+    from rankgrad.datasets.files.splits import Split
+    from rankgrad.inputs.image import of_tensor
+    from rankgrad.io.checkpoints import save_model
+    from rankgrad.io.parquet import matrix
+    from rankgrad.tasks.label_ranking import LabelRanking, places
+    from rankgrad.training.loop import train
+    from rankgrad.training.objective import Objective
 
     torch.set_num_threads(2)  # the same bits for the same number only
     scenes = {split: _scenes(some, CANVAS, ROWS[split], seed, split) for split, some in digits.items()}
@@ -146,12 +146,12 @@ def compare(
 
 
 def _draw(images: "Tensor", orders: list[dict[str, list[tuple[str, bool]]]], digits: "Digits", seed: int) -> None:
-    """Write the sheet, and a picture for `rankops predict`, of the size of the ranker that ships."""
+    """Write the sheet, and a picture for `rankgrad predict`, of the size of the ranker that ships."""
     from PIL import Image
 
     from pipelines.reporting import plots
-    from rankops.cli.predict import SHIPPED, image_of_ranker
-    from rankops.io.atomic import replaced_file
+    from rankgrad.cli.predict import SHIPPED, image_of_ranker
+    from rankgrad.io.atomic import replaced_file
 
     title = "Digits by size, the largest first. Red: not in its true place"
     picture, _ = _scenes(digits, image_of_ranker(SHIPPED)["width"], 1, seed, "picture")

@@ -27,13 +27,13 @@ from pipelines.config.schema import (
     others,
     read,
 )
-from rankops import lookup
-from rankops.datasets.scenes.base import Scenes
-from rankops.io.starts import check_fit, with_files
-from rankops.sorters.laplace import Laplace
-from rankops.tasks import Task
-from rankops.training.objective import JOINTLY
-from rankops.training.options import Optimizer, Schedule
+from rankgrad import lookup
+from rankgrad.datasets.scenes.base import Scenes
+from rankgrad.io.starts import check_fit, with_files
+from rankgrad.sorters.laplace import Laplace
+from rankgrad.tasks import Task
+from rankgrad.training.objective import JOINTLY
+from rankgrad.training.options import Optimizer, Schedule
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
 

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from pipelines.config.rules import check_values
 from pipelines.config.schema import ParamsError, others, read
-from rankops.io.atomic import replaced_file
+from rankgrad.io.atomic import replaced_file
 
 __all__ = ["apply", "names", "round_trip"]
 

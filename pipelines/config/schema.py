@@ -23,8 +23,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 
-from rankops import lookup
-from rankops.lookup import did_you_mean
+from rankgrad import lookup
+from rankgrad.lookup import did_you_mean
 
 __all__ = [
     "Component", "ParamsError", "Run", "Settings", "check_shapes", "describe", "load", "merged", "prefixed", "read",
@@ -97,7 +97,7 @@ class Block(BaseModel):
 
 
 class Component(Block):
-    """A file of a folder of `rankops`, by name, and its options."""
+    """A file of a folder of `rankgrad`, by name, and its options."""
 
     name: str
     args: dict[str, Any] = {}
@@ -161,7 +161,7 @@ class ScoreVectors(Block):
 
 
 class Dataset(Component):
-    """A dataset: `name` is a file in rankops/datasets, and `raw` what it is made of.
+    """A dataset: `name` is a file in rankgrad/datasets, and `raw` what it is made of.
 
     Of drawn data that are the digits, and `rows` says how many; of data read from disk it is a folder below data/raw,
     and `size` the pixels on a side of pictures. With `folds` each of its rows, but for the gate's, is tested once.
@@ -190,7 +190,7 @@ class Dataset(Component):
         return self.raw == DRAWN_FROM
 
     def built(self) -> Any:
-        """Return the object of its class in rankops/datasets."""
+        """Return the object of its class in rankgrad/datasets."""
         drawn = {} if self.rows is None else {"rows": self.rows.model_dump(), "seed": self.seed}
         return lookup.find("datasets", self.name)(**self.args, **drawn)
 
@@ -342,15 +342,28 @@ class Settings(Block):
         return prefixed(f"{run.task}-{run.dataset}")
 
 
+def refuse_old_variables() -> None:
+    """Raise if a variable has a name of the time when this project was called RankOps: it would be ignored silently.
+
+    Raises:
+        ValueError: the message names it, and what it is called now.
+    """
+    for name in sorted(os.environ):
+        if name.startswith("RANKOPS_"):
+            new = name.replace("RANKOPS_", "RANKGRAD_")
+            raise ValueError(f"{name} is called {new} now: unset {name}, and set {new} if it is meant")
+
+
 def prefixed(name: str) -> str:
     """Return what an experiment or a registered model is called in MLflow: projects that share a server need a prefix.
 
     Raises:
-        ValueError: RANKOPS_PREFIX is none that MLflow takes.
+        ValueError: RANKGRAD_PREFIX is none that MLflow takes.
     """
-    prefix = os.environ.get("RANKOPS_PREFIX", "")
+    refuse_old_variables()
+    prefix = os.environ.get("RANKGRAD_PREFIX", "")
     if not re.fullmatch(r"[\w-]{0,40}", prefix, re.ASCII):
-        raise ValueError(f"RANKOPS_PREFIX is {prefix!r}, expected letters, digits, _ and -, 40 at most, such as shop-")
+        raise ValueError(f"RANKGRAD_PREFIX is {prefix!r}, expected letters, digits, _ and -, 40 at most, such as shop-")
     return prefix + name
 
 
@@ -478,4 +491,5 @@ def check_shapes(values: Any, *, path: str | Path = "params.yaml") -> Settings:
 
 def load(path: str | Path = "params.yaml") -> Settings:
     """Read the params and check their shapes, which is quick; `pipelines.config.rules.check` checks what they mean."""
+    refuse_old_variables()
     return check_shapes(read(path), path=path)

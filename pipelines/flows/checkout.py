@@ -140,6 +140,6 @@ def commit(folder: Path, message: str) -> None:
     """Commit params and dvc.lock, if they changed."""
     git(folder, "add", *(name for name in ("params.yaml", "dvc.lock") if (folder / name).is_file()))
     if git(folder, "diff", "--cached", "--name-only"):
-        author = ("-c", "user.name=rankops retrain", "-c", "user.email=retrain@localhost")
+        author = ("-c", "user.name=rankgrad retrain", "-c", "user.email=retrain@localhost")
         # Nobody is there to unlock a person's key.
         git(folder, *author, "-c", "commit.gpgsign=false", "commit", "--quiet", "--message", message)

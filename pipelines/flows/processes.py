@@ -19,7 +19,7 @@ from prefect.logging import get_run_logger
 
 from pipelines.ops.messages import without_credentials
 from pipelines.ops.process import tied
-from rankops.io.written import printable
+from rankgrad.io.written import printable
 
 __all__ = ["CommandFailed", "Commands", "Done", "TransientFailure", "retried"]
 

@@ -70,7 +70,7 @@ def _bring(params: Settings, folder: Path) -> None:
 
 @flow(name="promote", flow_run_name="promote")
 def promote(models: Annotated[list[str], Field(min_length=1)] | None = None, over_person: bool = False) -> State:
-    """Let the gate decide whether challengers become champions, as `rankops promote` does, on the data of this folder.
+    """Let the gate decide whether challengers become champions, as `rankgrad promote` does, on the data of this folder.
 
     Args:
         models: registered names; None for all that the params train.

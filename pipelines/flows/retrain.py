@@ -85,7 +85,7 @@ def retrain(
     if changed := git(root, "status", "--porcelain", "--untracked-files=no"):
         get_run_logger().warning("not committed, so no part of this retraining:\n%s", changed)
     try:
-        commands.run("rankops", "fetch", folder=root)
+        commands.run("rankgrad", "fetch", folder=root)
         with fresh_checkout(root, advance=advance, changes=changes, remote=push) as (folder, snapshot):
             params = load(folder / "params.yaml")
             if push is not None:

@@ -29,13 +29,13 @@ from pipelines.monitoring.measure import Measured, measure
 from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
 from pipelines.serving.named_model import is_registered, model_folder, roles_of, run_of
-from rankops.cli.rows import Roles, Row, kind_of, read
-from rankops.io.atomic import replaced_file
-from rankops.io.checkpoints import load_model
-from rankops.io.recipes import recipe_of
-from rankops.io.written import as_json
-from rankops.seeding import generator
-from rankops.training.device import find_device
+from rankgrad.cli.rows import Roles, Row, kind_of, read
+from rankgrad.io.atomic import replaced_file
+from rankgrad.io.checkpoints import load_model
+from rankgrad.io.recipes import recipe_of
+from rankgrad.io.written import as_json
+from rankgrad.seeding import generator
+from rankgrad.training.device import find_device
 
 __all__ = ["Comparison", "Quantity", "compare", "quantities", "report_of", "write"]
 
@@ -127,7 +127,7 @@ def compare(
     else DVC's cache, where retrainings leave theirs.
 
     Args:
-        fresh: raw rows, as `rankops predict` takes them: a table, a folder of pictures; no truth needed.
+        fresh: raw rows, as `rankgrad predict` takes them: a table, a folder of pictures; no truth needed.
         model: registered, such as `models:/<name>@champion`, or a folder such as a run's.
         dataset: below data/, whose training and validation split are the reference; None for the model's own.
         roles: of the table's columns; None for those that the params name for the model's dataset.

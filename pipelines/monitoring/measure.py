@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
 from pipelines.ops.messages import first_line
-from rankops import lookup
-from rankops.cli.rows import Row, pieces
-from rankops.inputs._vocabulary import Vocabulary
-from rankops.models.label_ranker import pooled
+from rankgrad import lookup
+from rankgrad.cli.rows import Row, pieces
+from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.models.label_ranker import pooled
 
 __all__ = ["Measured", "measure"]
 
@@ -43,7 +43,7 @@ def measure(
     """Measure rows, in pieces, so that memory does not grow with their files.
 
     Args:
-        rows: from `rankops.cli.rows.read`.
+        rows: from `rankgrad.cli.rows.read`.
         network: of a task.
         chosen: numbers of the rows that are looked at, from 0 on.
         known: words of training texts; where they are given, the share of other words is a quantity of the answers: it

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from pipelines.ops.git import file_at
-from rankops.io.atomic import replaced_file
+from rankgrad.io.atomic import replaced_file
 
 __all__ = ["repair", "unmerged"]
 
@@ -71,7 +71,7 @@ def _is_broken(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:  # a folder, or a file of somebody else
-        raise ValueError(f"{path}: cannot be read: {error.strerror}; move it away, then `rankops repair`") from error
+        raise ValueError(f"{path}: cannot be read: {error.strerror}; move it away, then `rankgrad repair`") from error
     except (ValueError, YAMLError, Invalid):
         return True
     return False

@@ -2,8 +2,8 @@
 
 import re
 
-from rankops.io.addresses import without_credentials
-from rankops.io.written import printable
+from rankgrad.io.addresses import without_credentials
+from rankgrad.io.written import printable
 
 __all__ = ["as_line", "as_markdown", "first_line", "one_line", "without_credentials"]
 

@@ -11,7 +11,7 @@ from scipy.stats import ttest_1samp
 
 from pipelines.reporting.results import markdown, number
 from pipelines.reporting.studies import Study, read
-from rankops.bootstrap import holm
+from rankgrad.bootstrap import holm
 
 __all__ = [
     "Cell", "Computed", "Table", "at_an_end", "check_seeds", "gain", "half_width", "mean", "of_seeds", "p_of", "paired",

@@ -22,10 +22,10 @@ from pipelines.reporting.results import (
     shown,
 )
 from pipelines.reporting.studies import on_datasets, source_of
-from rankops import lookup
-from rankops.io.parquet import matrix, read_table
-from rankops.metrics.label_ranking import ranked_map_ceiling
-from rankops.tasks import Metric
+from rankgrad import lookup
+from rankgrad.io.parquet import matrix, read_table
+from rankgrad.metrics.label_ranking import ranked_map_ceiling
+from rankgrad.tasks import Metric
 
 __all__ = ["content"]
 
@@ -161,7 +161,7 @@ def _task(params: Settings, runs: pd.DataFrame, names: list[str], folder: Path) 
 
 
 def _dataset(params: Settings, run: Run) -> str:
-    """Return the file in rankops/datasets of a run's dataset."""
+    """Return the file in rankgrad/datasets of a run's dataset."""
     return params.datasets[run.dataset].name
 
 

@@ -34,9 +34,9 @@ from pipelines.reporting.cells import (
 from pipelines.reporting.papers import SORTERS, printed
 from pipelines.reporting.results import markdown, number
 from pipelines.reporting.studies import Study
-from rankops.bootstrap import holm
-from rankops.io.atomic import replaced_file
-from rankops.tasks.label_ranking import LabelRanking
+from rankgrad.bootstrap import holm
+from rankgrad.io.atomic import replaced_file
+from rankgrad.tasks.label_ranking import LabelRanking
 
 __all__ = ["PLACES", "text_of", "write"]
 

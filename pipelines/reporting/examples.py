@@ -15,9 +15,9 @@ from pipelines.config import Run, Settings
 from pipelines.config.schema import NONE
 from pipelines.reporting import plots
 from pipelines.reporting.results import read_run
-from rankops import lookup
-from rankops.io.parquet import IMAGE, decode_images, read_table, said
-from rankops.tasks.label_ranking import orders_of
+from rankgrad import lookup
+from rankgrad.io.parquet import IMAGE, decode_images, read_table, said
+from rankgrad.tasks.label_ranking import orders_of
 
 __all__ = ["Examples", "draw_examples", "loss_of", "sheet"]
 
@@ -40,7 +40,7 @@ def _may_be_shown(params: Settings, dataset: str) -> bool:
 
 @dataclass(frozen=True)
 class Examples:
-    """What a run predicts of test examples, for `rankops.tasks.Task.draw`.
+    """What a run predicts of test examples, for `rankgrad.tasks.Task.draw`.
 
     Attributes:
         params: of the project.

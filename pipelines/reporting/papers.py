@@ -83,7 +83,7 @@ def printed(task: str, dataset: str, loss: str) -> dict[str, dict[str, str]]:
 
     Args:
         task, loss: names in the params.
-        dataset: file in rankops/datasets.
+        dataset: file in rankgrad/datasets.
 
     >>> printed("label_ranking", "ranked_mnist", "rlsep")["5,000"]["ranked.exact_match"]
     '0.454 ± 0.056'

@@ -108,7 +108,7 @@ def orders(
 
     Args:
         examples: images (height, width[, 3]) uint8, or text.
-        orders: of each image, from `rankops.tasks.label_ranking.places`.
+        orders: of each image, from `rankgrad.tasks.label_ranking.places`.
         title: above all of them.
         glyphs: pictures (height, width, 4) uint8 of labels, for those that no font has.
     """

@@ -24,8 +24,8 @@ import pandas as pd
 import torch
 
 from pipelines.reporting.results import leaves, number, or_nan
-from rankops import lookup
-from rankops.io.atomic import replaced_folder
+from rankgrad import lookup
+from rankgrad.io.atomic import replaced_folder
 
 __all__ = [
     "Row", "Study", "compared_rows", "machine", "on_datasets", "read", "read_rows", "rows_of", "source_of", "write",

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from rankops.io.atomic import replaced_file
-from rankops.training.progress import Epoch
+from rankgrad.io.atomic import replaced_file
+from rankgrad.training.progress import Epoch
 
 __all__ = ["Times", "began", "followed", "keep_times", "kept", "write_history"]
 

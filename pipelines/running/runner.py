@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from pipelines.code import lines_of, refuse_other_versions
 from pipelines.config import Settings, load
 from pipelines.ops.imports import put_off, uncollected
-from rankops.io.atomic import remove_folder
+from rankgrad.io.atomic import remove_folder
 
 __all__ = ["FEATURES", "checkpoint_folder", "refuse_leftovers", "run"]
 
@@ -72,7 +72,7 @@ def _main(stage: str, *names: str) -> Callable[..., None]:
 def run(stage: str = "", *names: str) -> None:
     """Call the function `main(params, *names)` of `pipelines/stages/<stage>.py`.
 
-    Errors of the data, the params or the disk are printed in a line and end the process; RANKOPS_TRACEBACK=1 shows
+    Errors of the data, the params or the disk are printed in a line and end the process; RANKGRAD_TRACEBACK=1 shows
     where they come from. Everything else is a bug and keeps its traceback. If another process of the same stage and
     names does not end within 20 seconds, this one refuses to run.
     """
@@ -99,7 +99,7 @@ def run(stage: str = "", *names: str) -> None:
               file=sys.stderr)  # fmt: skip
         sys.exit(os.EX_TEMPFAIL)
     except (RuntimeError, MemoryError) as error:
-        if os.environ.get("RANKOPS_TRACEBACK") or (whose := _full_memory(error)) is None:
+        if os.environ.get("RANKGRAD_TRACEBACK") or (whose := _full_memory(error)) is None:
             raise
         message = next(iter(str(error).splitlines()), type(error).__name__)
         sys.exit(
@@ -108,7 +108,7 @@ def run(stage: str = "", *names: str) -> None:
             "the last epoch that was kept; with a changed batch_size or precision the training starts again"
         )
     except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
-        if os.environ.get("RANKOPS_TRACEBACK"):
+        if os.environ.get("RANKGRAD_TRACEBACK"):
             raise
         sys.exit("\n".join(f"{title}: {line}" for line in _advice(error).splitlines()))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipelines.config import Run, Settings, load
-from rankops.cli.rows import OWN, Roles
+from rankgrad.cli.rows import OWN, Roles
 
 __all__ = ["is_registered", "model_folder", "roles_of", "run_of", "the_model"]
 
@@ -17,7 +17,7 @@ def the_model(named: str | None, command: str) -> str:
 
     Args:
         named: the address of a registered version, or a folder; None if nothing was named.
-        command: with a name in place of MODEL, such as `rankops serve --model MODEL`.
+        command: with a name in place of MODEL, such as `rankgrad serve --model MODEL`.
 
     Raises:
         FileNotFoundError, ValueError: the params are not there or invalid, or they train none or several.

@@ -1,4 +1,4 @@
-"""What was asked of a served model, kept for `rankops monitor`: of each day a random sample, never more than a bound.
+"""What was asked of a served model, kept for `rankgrad monitor`: of each day a random sample, never more than a bound.
 
 Each row is kept with a random number. When a day's file is full, the rows with the smaller numbers stay: a uniform
 sample of all rows so far, however many there were.
@@ -17,18 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from rankops.inputs._feature_names import numbers_of
-from rankops.io.atomic import replaced_file
+from rankgrad.inputs._feature_names import numbers_of
+from rankgrad.io.atomic import replaced_file
 
 __all__ = ["BYTES", "ROWS", "RequestLog", "row_of"]
 
-ROWS = 2000  # of a day at least, where so many were asked: as many as `rankops monitor` looks at
+ROWS = 2000  # of a day at least, where so many were asked: as many as `rankgrad monitor` looks at
 BYTES = 2**27  # of a day's file at most
 PARTIAL = ".partial-requests"  # until the day ends, for `pipelines.flows.monitor.newest`: half a day is no day
 
 
 class RequestLog:
-    """Keeps rows in `<folder>/<day>-requests.jsonl`, which are what `rankops monitor` and `predict` take.
+    """Keeps rows in `<folder>/<day>-requests.jsonl`, which are what `rankgrad monitor` and `predict` take.
 
     Beside the columns of the request a row has `asked` (when), `version`, `answer` and `draw`, its random number.
     Several servers need a folder each.

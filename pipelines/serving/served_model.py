@@ -10,12 +10,12 @@ import pandas as pd
 import torch
 from mlflow.exceptions import MlflowException
 
-from rankops import lookup
-from rankops.io.checkpoints import load_model
-from rankops.sorters import Sorter
-from rankops.tasks._predict import of_row
+from rankgrad import lookup
+from rankgrad.io.checkpoints import load_model
+from rankgrad.sorters import Sorter
+from rankgrad.tasks._predict import of_row
 
-# Of a request. What is larger belongs into several, or into a table for `rankops predict`.
+# Of a request. What is larger belongs into several, or into a table for `rankgrad predict`.
 BODY = 2**25  # bytes, which the server refuses before it reads them
 ROWS = 1024
 VALUES = 2**24  # pixels, features, characters or pairs of scores, of all its rows

@@ -30,11 +30,11 @@ from pipelines.serving.served_model import BODY
 from pipelines.tracking.registry import version_of, weights_of
 from pipelines.tracking.signature import taken
 from pipelines.tracking.upload import SERVED_BY
-from rankops import lookup
-from rankops.io.checkpoints import load_model
-from rankops.io.pictures import bytes_in
-from rankops.lookup import did_you_mean, listed
-from rankops.plain_text import check_name, parsed_json
+from rankgrad import lookup
+from rankgrad.io.checkpoints import load_model
+from rankgrad.io.pictures import bytes_in
+from rankgrad.lookup import did_you_mean, listed
+from rankgrad.plain_text import check_name, parsed_json
 
 __all__ = ["HOST", "Served", "app_of", "serve"]
 
@@ -231,7 +231,7 @@ def checked_body(body: bytes, columns: dict[str, str] | None) -> bytes:
 
     Args:
         body: JSON.
-        columns: see `rankops.tasks.Task.columns`; None for a sorter.
+        columns: see `rankgrad.tasks.Task.columns`; None for a sorter.
 
     Raises:
         ValueError: see the messages.

@@ -10,19 +10,19 @@ from torch import Tensor, nn
 from pipelines.config import Settings
 from pipelines.config.schema import NONE
 from pipelines.running.runner import refuse_leftovers
-from rankops.bootstrap import interval
-from rankops.datasets.vectors import score_vectors
-from rankops.io.atomic import replaced_folder
-from rankops.io.written import as_json
-from rankops.seeding import derived_seed, generator
-from rankops.sorters import _quality as measures
-from rankops.sorters import load_sorter
+from rankgrad.bootstrap import interval
+from rankgrad.datasets.vectors import score_vectors
+from rankgrad.io.atomic import replaced_folder
+from rankgrad.io.written import as_json
+from rankgrad.seeding import derived_seed, generator
+from rankgrad.sorters import _quality as measures
+from rankgrad.sorters import load_sorter
 
 VECTORS = 40  # of which the Jacobian is looked at
 
 
 def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
-    """L1 on normalized ranks with its interval, by kind, and what `rankops.sorters._quality` measures."""
+    """L1 on normalized ranks with its interval, by kind, and what `rankgrad.sorters._quality` measures."""
     scores, ranks, kinds = test
     length = scores.shape[1]
     with torch.inference_mode():

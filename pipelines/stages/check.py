@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from pipelines.config import Settings, rules
-from rankops.io.atomic import replaced_file
+from rankgrad.io.atomic import replaced_file
 
 
 def main(params: Settings) -> None:
@@ -17,7 +17,7 @@ def main(params: Settings) -> None:
     drawn = any(dataset.is_drawn for dataset in params.datasets.values())
     if drawn and not raw.is_dir() and not raw.with_suffix(".dvc").is_file():  # else DVC says that it is missing
         raise FileNotFoundError(
-            f"{raw}: no such folder, but digits.source is {params.digits.source}: run `rankops fetch mnist`"
+            f"{raw}: no such folder, but digits.source is {params.digits.source}: run `rankgrad fetch mnist`"
         )
     values = json.dumps(params.model_dump(mode="json"), indent=1)
     for name, text in {"params.json": values, "params.passed": "passed"}.items():

@@ -6,7 +6,7 @@ from ruamel.yaml import YAML
 
 from pipelines import code
 from pipelines.config import Settings
-from rankops.io.atomic import replaced_folder
+from rankgrad.io.atomic import replaced_folder
 
 __all__ = ["main"]
 

@@ -13,11 +13,11 @@ from pipelines.config import Settings
 from pipelines.config.schema import Comparison, Resampling
 from pipelines.ops.progress_bar import counted
 from pipelines.reporting.results import shown
-from rankops import lookup
-from rankops.bootstrap import Statistic, differences, holm, remembered
-from rankops.io.atomic import replaced_folder
-from rankops.io.written import as_json
-from rankops.seeding import derived_seed
+from rankgrad import lookup
+from rankgrad.bootstrap import Statistic, differences, holm, remembered
+from rankgrad.io.atomic import replaced_folder
+from rankgrad.io.written import as_json
+from rankgrad.seeding import derived_seed
 
 
 def statistics_of(task: str, predictions: str | Path) -> dict[int, Statistic]:

@@ -19,10 +19,10 @@ from tqdm import tqdm
 
 from pipelines.config import Settings
 from pipelines.config.schema import Dataset
-from rankops.datasets.files.folds import FOLD, folds_of
-from rankops.datasets.public.reading import DiskDataset, Reading, fold_of
-from rankops.datasets.scenes import digits
-from rankops.io.atomic import replaced_folder
+from rankgrad.datasets.files.folds import FOLD, folds_of
+from rankgrad.datasets.public.reading import DiskDataset, Reading, fold_of
+from rankgrad.datasets.scenes import digits
+from rankgrad.io.atomic import replaced_folder
 
 __all__ = ["deliveries", "main"]
 

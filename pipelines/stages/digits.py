@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 
 from pipelines.config import Settings
 from pipelines.expectations import Measured, hold, joined
-from rankops.datasets.scenes.digits import expectations, measure, splits, table
-from rankops.io.atomic import replaced_folder
+from rankgrad.datasets.scenes.digits import expectations, measure, splits, table
+from rankgrad.io.atomic import replaced_folder
 
 __all__ = ["check", "main"]
 

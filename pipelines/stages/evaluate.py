@@ -15,15 +15,15 @@ import torch
 from pipelines.config import Settings
 from pipelines.ops.progress_bar import counted
 from pipelines.running.runner import FEATURES
-from rankops import lookup
-from rankops.bootstrap import describe_undefined, evaluate
-from rankops.datasets.files.folds import FOLD, cut, folds_of
-from rankops.io.atomic import replaced_file
-from rankops.io.checkpoints import load_model
-from rankops.io.recipes import name_of
-from rankops.io.written import as_json
-from rankops.seeding import derived_seed
-from rankops.training.device import find_device
+from rankgrad import lookup
+from rankgrad.bootstrap import describe_undefined, evaluate
+from rankgrad.datasets.files.folds import FOLD, cut, folds_of
+from rankgrad.io.atomic import replaced_file
+from rankgrad.io.checkpoints import load_model
+from rankgrad.io.recipes import name_of
+from rankgrad.io.written import as_json
+from rankgrad.seeding import derived_seed
+from rankgrad.training.device import find_device
 
 
 def main(params: Settings, name: str) -> None:

@@ -10,13 +10,13 @@ from torch import Tensor
 from pipelines.config import Settings
 from pipelines.running.history import began, followed, keep_times
 from pipelines.running.runner import checkpoint_folder
-from rankops.datasets.vectors import score_vectors
-from rankops.io.atomic import remove_folder, replaced_folder
-from rankops.io.checkpoints import build, save_model
-from rankops.ranks import exact_ranks
-from rankops.training.device import find_device
-from rankops.training.loop import fit
-from rankops.training.phase import Batch, Phase
+from rankgrad.datasets.vectors import score_vectors
+from rankgrad.io.atomic import remove_folder, replaced_folder
+from rankgrad.io.checkpoints import build, save_model
+from rankgrad.ranks import exact_ranks
+from rankgrad.training.device import find_device
+from rankgrad.training.loop import fit
+from rankgrad.training.phase import Batch, Phase
 
 DATA = Path("data/score_vectors")
 VALIDATED = 2048  # vectors at once: the paper's LSTM keeps some 2 MB of each

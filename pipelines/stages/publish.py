@@ -22,7 +22,7 @@ from pipelines.running.history import kept
 from pipelines.tracking.slices import Slice, slices
 from pipelines.tracking.store import experiment
 from pipelines.tracking.upload import Run, Version, key_of, publish
-from rankops.io.atomic import replaced_file
+from rankgrad.io.atomic import replaced_file
 
 LONGEST_TAG = 500  # characters
 PLOTS, PAGES = Path("reports/figures"), Path("reports/data")

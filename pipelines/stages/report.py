@@ -12,7 +12,7 @@ from pipelines.config.schema import NONE
 from pipelines.reporting.content import content
 from pipelines.reporting.results import markdown
 from pipelines.running.runner import refuse_leftovers
-from rankops.io.atomic import replaced_file, replaced_folder
+from rankgrad.io.atomic import replaced_file, replaced_folder
 
 FIGURES = Path("reports/figures")
 

@@ -4,9 +4,9 @@ import pyarrow.parquet as pq
 
 from pipelines.config import Settings
 from pipelines.expectations import Measured, hold, joined
-from rankops.datasets.vectors.score_vectors import expectations, measure, table
-from rankops.io.atomic import replaced_folder
-from rankops.seeding import generator
+from rankgrad.datasets.vectors.score_vectors import expectations, measure, table
+from rankgrad.io.atomic import replaced_folder
+from rankgrad.seeding import generator
 
 __all__ = ["check", "main"]
 

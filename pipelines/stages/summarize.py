@@ -6,8 +6,8 @@ import pandas as pd
 
 from pipelines.config import Settings
 from pipelines.reporting.results import history, read_runs, read_sorters
-from rankops.io.atomic import replaced_folder
-from rankops.io.written import as_json
+from rankgrad.io.atomic import replaced_folder
+from rankgrad.io.written import as_json
 
 
 def curves(folders: dict[str, Path]) -> pd.DataFrame:

@@ -28,16 +28,16 @@ from pipelines.ops.messages import first_line, without_credentials
 from pipelines.ops.process import tie_to, tie_to_starter, tied
 from pipelines.running.history import Times, began, followed, keep_times
 from pipelines.running.runner import FEATURES, checkpoint_folder
-from rankops import lookup
-from rankops.datasets.files.folds import cut
-from rankops.io.atomic import remove_folder, replaced_folder
-from rankops.io.checkpoints import save_model
-from rankops.io.recipes import folder_of, name_of
-from rankops.io.starts import start_from, with_files
-from rankops.sorters import load_sorter
-from rankops.training.device import make_accelerator
-from rankops.training.loop import train
-from rankops.training.objective import Objective
+from rankgrad import lookup
+from rankgrad.datasets.files.folds import cut
+from rankgrad.io.atomic import remove_folder, replaced_folder
+from rankgrad.io.checkpoints import save_model
+from rankgrad.io.recipes import folder_of, name_of
+from rankgrad.io.starts import start_from, with_files
+from rankgrad.sorters import load_sorter
+from rankgrad.training.device import make_accelerator
+from rankgrad.training.loop import train
+from rankgrad.training.objective import Objective
 
 CHOOSING = 3  # seeds by which a setting of the grid is chosen
 
@@ -254,7 +254,7 @@ def _job(params: Settings, name: str, job: Job, folder: str, number: int, starte
                 train_one(params, name, job, own)
             remove_folder(own / "data")
     except (ValueError, OSError, FloatingPointError) as error:
-        if os.environ.get("RANKOPS_TRACEBACK"):
+        if os.environ.get("RANKGRAD_TRACEBACK"):
             raise
         return str(error)
     return None

@@ -7,8 +7,8 @@ import pandas as pd
 
 from pipelines.config import Settings
 from pipelines.expectations import Measured, hold, joined
-from rankops.datasets.files.folds import folds_of
-from rankops.datasets.scenes import digits
+from rankgrad.datasets.files.folds import folds_of
+from rankgrad.datasets.scenes import digits
 
 __all__ = ["main"]
 

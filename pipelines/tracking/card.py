@@ -14,8 +14,8 @@ from pipelines.ops.dvc_lock import INPUT
 from pipelines.ops.messages import as_markdown
 from pipelines.reporting.results import UNDEFINED, markdown, number, shown
 from pipelines.tracking.slices import Slice
-from rankops import __version__, lookup
-from rankops.inputs._feature_names import columns_of
+from rankgrad import __version__, lookup
+from rankgrad.inputs._feature_names import columns_of
 
 __all__ = ["LONGEST", "NUMBER", "card", "inputs_of", "summary"]
 
@@ -62,7 +62,7 @@ def summary(*, metrics: Mapping[str, Mapping[str, float]], tags: Mapping[str, st
     seed = f", seed {tags['seed']}; the metrics are over all its seeds" if "seed" in tags else ""
     made = f"commit {tags['git_commit'][:12]}{' with changes' if tags.get('git_dirty') == 'true' else ''}"
     trained = f"Trained by `{tags['stage']}`{seed}. " if "stage" in tags else ""
-    lines = [f"{trained}Published at {made}, by rankops {__version__}."]
+    lines = [f"{trained}Published at {made}, by rankgrad {__version__}."]
     bounds = {name: [metric.get(part, math.nan) for part in ("low", "high")] for name, metric in metrics.items()}
     rows = [[name, number(metric["value"], *bounds[name], digits=4)] for name, metric in metrics.items()]
     rows += [[tags["undefined"], UNDEFINED]] if "undefined" in tags else []
@@ -137,9 +137,9 @@ def _limits(recipe: Mapping[str, Any]) -> str:
 def _loading(model: str, recipe: Mapping[str, Any]) -> str:
     address = f"models:/{model}/{NUMBER}"
     if recipe["folder"] == "sorters":
-        return f'`rankops.sorters.load_sorter("{address}")`'
+        return f'`rankgrad.sorters.load_sorter("{address}")`'
     return (
-        f'`mlflow.pyfunc.load_model("{address}")`, whose rows have {", ".join(_columns(recipe))}; or `rankops predict '
+        f'`mlflow.pyfunc.load_model("{address}")`, whose rows have {", ".join(_columns(recipe))}; or `rankgrad predict '
         f"{address} FILE`, for a table of yours{' or pictures' if recipe['input']['kind'] == 'image' else ''}"
     )
 

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 from filelock import FileLock, Timeout
 
-from rankops.io.atomic import replaced_file
+from rankgrad.io.atomic import replaced_file
 
 __all__ = ["file_of", "has_contents", "make", "settle"]
 

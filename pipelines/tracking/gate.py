@@ -21,14 +21,14 @@ from pipelines.reporting.results import UNDEFINED
 from pipelines.tracking import registry, slices
 from pipelines.tracking.known_rows import learned, read_known
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
-from rankops import lookup
-from rankops.bootstrap import Statistic, differences
-from rankops.datasets.files.folds import FOLD
-from rankops.datasets.vectors import score_vectors
-from rankops.io.checkpoints import load_model
-from rankops.io.parquet import columns_of
-from rankops.ranks import exact_ranks
-from rankops.seeding import derived_seed, generator
+from rankgrad import lookup
+from rankgrad.bootstrap import Statistic, differences
+from rankgrad.datasets.files.folds import FOLD
+from rankgrad.datasets.vectors import score_vectors
+from rankgrad.io.checkpoints import load_model
+from rankgrad.io.parquet import columns_of
+from rankgrad.ranks import exact_ranks
+from rankgrad.seeding import derived_seed, generator
 
 __all__ = ["Decision", "choose", "decide_all", "models_of"]
 
@@ -155,7 +155,7 @@ def _without_objection(reason: str, name: str, drawn: int, chosen: str | None) -
     if drawn < FEWEST:
         objection = f"these are {drawn} rows, or groups of them, expected {FEWEST} to tell: {_by_hand(name)}"
     elif chosen is not None:
-        objection = f"version {chosen} was made champion by a person: `rankops promote {name} --over-person`"
+        objection = f"version {chosen} was made champion by a person: `rankgrad promote {name} --over-person`"
     else:
         return True, reason
     return False, f"{reason}; but {objection}"
@@ -173,7 +173,7 @@ def _task_of(name: str, params: Settings) -> str:
 
 
 def _by_hand(name: str) -> str:
-    return f"`rankops promote {name} --version N`"
+    return f"`rankgrad promote {name} --version N`"
 
 
 def _dataset(client: mlflow.MlflowClient, name: str, numbers: tuple[str, str]) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from rankops import lookup
-from rankops.datasets.files.splits import input_of
-from rankops.io.parquet import columns_of, is_list, is_number, parquet_file
+from rankgrad import lookup
+from rankgrad.datasets.files.splits import input_of
+from rankgrad.io.parquet import columns_of, is_list, is_number, parquet_file
 
 __all__ = ["FILE", "learned", "read_known", "write_known"]
 

@@ -21,9 +21,9 @@ from pipelines.tracking.store import connect, experiment_of
 __all__ = ["discard", "epoch_metrics", "watch"]
 
 CHECKPOINTS = Path(".checkpoints")
-ATTEMPT = "rankops.attempt"  # on a live run: the training's folder below .checkpoints
-NAME = "rankops.live"  # on a live run: the name under which the training is published in the end
-PLACE = "rankops.place"  # on a live run: which folder of which machine
+ATTEMPT = "ranking.attempt"  # on a live run: the training's folder below .checkpoints
+NAME = "ranking.live"  # on a live run: the name under which the training is published in the end
+PLACE = "ranking.place"  # on a live run: which folder of which machine
 
 
 def epoch_metrics(history: pd.DataFrame) -> list[Metric]:

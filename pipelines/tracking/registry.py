@@ -16,15 +16,15 @@ from mlflow.exceptions import MlflowException
 
 from pipelines.ops.messages import first_line, one_line
 from pipelines.tracking.store import ServerUnreachable, answering, connect, is_unreachable
-from rankops.sorters._load import download
+from rankgrad.sorters._load import download
 
 __all__ = [
-    "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "replace", "set_champion",
+    "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "refuse_old", "replace", "set_champion",
     "version_of", "versions", "weights_of",
 ]  # fmt: skip
 
-CHAMPIONS = "rankops.champions"  # on a model: every version that this project made champion, the latest last
-MADE_BY = "rankops.made_champion_by"  # on a version that became champion: `first`, `gate`, `person` or `rollback`
+CHAMPIONS = "ranking.champions"  # on a model: every version that this project made champion, the latest last
+MADE_BY = "ranking.made_champion_by"  # on a version that became champion: `first`, `gate`, `person` or `rollback`
 
 
 def _or_none(call: Callable[..., Any], *arguments: str) -> Any:
@@ -43,7 +43,21 @@ def model_of(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
     if model is None:
         known = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=1000)))
         raise ValueError(f"no registered model {name!r}; there are {known or 'none: `make repro` publishes them'}")
+    refuse_old(model)
     return model
+
+
+def refuse_old(model: RegisteredModel) -> None:
+    """Raise if a model was registered when this project was called RankOps: its champions were written elsewhere.
+
+    Raises:
+        ValueError: it has a tag of that time.
+    """
+    if any(tag.startswith("rankops.") for tag in model.tags):
+        raise ValueError(
+            f"the registered model {model.name} is of RankOps, as this project was called: publish to a new store "
+            "(MLFLOW_TRACKING_URI), or under another RANKGRAD_PREFIX"
+        )
 
 
 def holder(model: RegisteredModel, alias: str = "champion") -> str | None:
@@ -96,7 +110,7 @@ def champions(client: mlflow.MlflowClient, model: RegisteredModel) -> list[str]:
 
 
 def chosen_by_person(client: mlflow.MlflowClient, model: RegisteredModel) -> bool:
-    """Check whether a person chose the champion: in MLflow's UI, or by `rankops promote --version` or `rollback`."""
+    """Check whether a person chose the champion: in MLflow's UI, or by `rankgrad promote --version` or `rollback`."""
     champion = holder(model)
     if champion is None or champions(client, model)[-1:] != [champion]:
         return champion is not None

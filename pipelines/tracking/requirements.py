@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.code import behind, packages
-from rankops import lookup
+from rankgrad import lookup
 
 __all__ = ["requirements"]
 

@@ -14,8 +14,8 @@ from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import AnyType, Array
 from PIL import Image
 
-from rankops import lookup
-from rankops.io.checkpoints import load_model
+from rankgrad import lookup
+from rankgrad.io.checkpoints import load_model
 
 __all__ = ["example_of", "signature_of", "taken"]
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rankops import lookup
-from rankops.bootstrap import Statistic, by_group, evaluate
-from rankops.datasets.files.folds import FOLD, statistic_by_fold
-from rankops.io.parquet import columns_of, read_table, said
+from rankgrad import lookup
+from rankgrad.bootstrap import Statistic, by_group, evaluate
+from rankgrad.datasets.files.folds import FOLD, statistic_by_fold
+from rankgrad.io.parquet import columns_of, read_table, said
 
 __all__ = ["Slice", "slices", "statistics"]
 

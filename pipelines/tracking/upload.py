@@ -33,14 +33,14 @@ from pipelines.tracking.requirements import requirements
 from pipelines.tracking.signature import example_of, signature_of
 from pipelines.tracking.slices import Slice
 from pipelines.tracking.store import answering, connect, experiment_of
-from rankops import __version__
-from rankops.io.written import as_json
+from rankgrad import __version__
+from rankgrad.io.written import as_json
 
 __all__ = ["Run", "Version", "key_of", "page", "publish", "sent_runs"]
 
-KEY = "rankops.key"  # on runs and versions: a hash of what made them
+KEY = "ranking.key"  # on runs and versions: a hash of what made them
 TOOK = "training.seconds"  # on a run: from its first beginning to its end
-COMPARED = "rankops.compared"  # on a model: among which versions its challenger was chosen
+COMPARED = "ranking.compared"  # on a model: among which versions its challenger was chosen
 PARENT = "mlflow.parentRunId"  # MLflow's own: its UI shows a run with this tag below its parent
 FROM = "from"  # on runs and versions: the versions that they were started from, or sort by
 OF_VERSION = ("dataset", "loss", "sorter", "snapshot", FROM)  # of a run's tags: in the registry's table each has a line
@@ -276,7 +276,7 @@ def _registered(client: mlflow.MlflowClient, run_id: str, run: Run, version: Ver
 def _made(run: Run, tags: Mapping[str, str], slices: list[Slice]) -> dict[str, Any]:
     """Return what a version's model.json says besides how it is rebuilt: what made it, and how good it is."""
     return {
-        "rankops": __version__, "commit": tags["git_commit"], "uncommitted_changes": tags.get("git_dirty") == "true",
+        "rankgrad": __version__, "commit": tags["git_commit"], "uncommitted_changes": tags.get("git_dirty") == "true",
         "inputs": inputs_of(tags), "from": tags.get(FROM, ""), "metrics": dict(run.metrics),
         "slices": [asdict(one) for one in slices],
     }  # fmt: skip
@@ -288,7 +288,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     known, slices = {**run.tags, **shown}, version.slices()
     text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known, slices=slices)
     with TemporaryDirectory() as scratch:
-        weights = Path(scratch) / "weights"  # the name by which `rankops.sorters.load_sorter` finds it
+        weights = Path(scratch) / "weights"  # the name by which `rankgrad.sorters.load_sorter` finds it
         shutil.copytree(version.weights, weights)
         (weights / "card.md").write_text(text + "\n")
         if version.data is not None:
@@ -300,7 +300,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
                 name=run.name,
                 python_model=str(SERVED_BY),
                 artifacts={"weights": str(weights)},
-                code_paths=["src/rankops"],  # the model runs where rankops is not installed
+                code_paths=["src/rankgrad"],  # the model runs where rankgrad is not installed
                 signature=signature_of(version.weights),
                 input_example=example_of(version.weights),
                 # Asking MLflow to find them takes ten seconds, and finds those of one request.
@@ -311,6 +311,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
+        registry.refuse_old(client.get_registered_model(version.model))
     made = client.create_model_version(
         version.model, logged.model_uri, run_id, tags=shown, model_id=logged.model_id, description=text
     )

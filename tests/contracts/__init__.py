@@ -1,1 +1,1 @@
-"""What every component of a folder must do. Components are found by `rankops.lookup`, their options by signature."""
+"""What every component of a folder must do. Components are found by `rankgrad.lookup`, their options by signature."""

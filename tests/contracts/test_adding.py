@@ -23,23 +23,23 @@ ADDED = {
 def report(tmp_path_factory) -> str:
     """What pytest prints for the contracts of the new files, and for the doctests of the lookup, in a copy."""
     copy = tmp_path_factory.mktemp("copy")
-    for folder in ("src/rankops", "tests/contracts"):
+    for folder in ("src/rankgrad", "tests/contracts"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("pyproject.toml", "tests/conftest.py"):
         shutil.copy(ROOT / file, copy / file)
     for file, (source, name) in ADDED.items():
-        path = copy / "src/rankops" / file
+        path = copy / "src/rankgrad" / file
         text = path.with_stem(source).read_text()
         path.write_text(text.replace(name, f"second_{name}" if name.islower() else f"Second{name}"))
     # One that moves the random state and has an option that does nothing.
-    careless = (copy / "src/rankops/losses/second_l1.py").read_text().replace("second_l1", "careless")
+    careless = (copy / "src/rankgrad/losses/second_l1.py").read_text().replace("second_l1", "careless")
     careless = careless.replace("sigmoid: bool = False", "sigmoid: bool = False, unused: float = 1.0")
     careless = careless.replace("        sigmoid: put", "        unused: nothing.\n        sigmoid: put")
     body, _, last = careless.rpartition("    return ")
     careless = f"{body}    import torch; torch.rand(1)\n    return {last}"
-    (copy / "src/rankops/losses/careless.py").write_text(careless)
+    (copy / "src/rankgrad/losses/careless.py").write_text(careless)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/contracts", "src/rankops/lookup.py", "--ignore",
+        [sys.executable, "-m", "pytest", "tests/contracts", "src/rankgrad/lookup.py", "--ignore",
          "tests/contracts/test_adding.py", "-k", "(second or careless or lookup) and not compile", "-q", "-rA", "-p",
          "no:cacheprovider"],
         cwd=copy, env=os.environ | {"PYTHONPATH": str(copy / "src")}, capture_output=True, text=True,
@@ -59,4 +59,4 @@ def test_one_that_breaks_them_fails(report):
     assert all("careless" in line for line in failed)
     assert [line for line in failed if "changes_nothing_else" in line]
     assert [line for line in failed if "every_option" in line]
-    assert "PASSED src/rankops/lookup.py::rankops.lookup.names" in report
+    assert "PASSED src/rankgrad/lookup.py::rankgrad.lookup.names" in report

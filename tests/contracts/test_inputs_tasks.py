@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from rankops import lookup
-from rankops.bootstrap import evaluate
-from rankops.io.checkpoints import load_model, save_model
-from rankops.io.parquet import IMAGE
-from rankops.sorters.laplace import Laplace
-from rankops.training.loop import train
-from rankops.training.objective import Objective
+from rankgrad import lookup
+from rankgrad.bootstrap import evaluate
+from rankgrad.io.checkpoints import load_model, save_model
+from rankgrad.io.parquet import IMAGE
+from rankgrad.sorters.laplace import Laplace
+from rankgrad.training.loop import train
+from rankgrad.training.objective import Objective
 
 from conftest import encoded  # isort: skip
 

@@ -13,11 +13,11 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 
 from contracts.truths import AXES, EMPTY_OF_ORDER, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
 from contracts.values import check_nothing_else_changes, check_option, check_summary, numbers_of, options_of, parameters
-from rankops import lookup
-from rankops.io.checkpoints import build
-from rankops.losses import _pairs as pairs
-from rankops.ranks import exact_ranks
-from rankops.sorters import Handcrafted, Laplace, StraightThrough, load_sorter
+from rankgrad import lookup
+from rankgrad.io.checkpoints import build
+from rankgrad.losses import _pairs as pairs
+from rankgrad.ranks import exact_ranks
+from rankgrad.sorters import Handcrafted, Laplace, StraightThrough, load_sorter
 
 ALL = lookup.names("losses")
 FUNCTIONS = {name: lookup.find("losses", name) for name in ALL}

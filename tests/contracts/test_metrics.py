@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from contracts.truths import AXES, IMPOSSIBLE, TRUTHS, TYPES, example, kind, without
 from contracts.values import check_nothing_else_changes, check_option, check_summary, options, parameters, required
-from rankops import lookup
+from rankgrad import lookup
 
 METRICS = {
     f"{file}.{name}": thing

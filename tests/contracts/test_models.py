@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from contracts.values import check_nothing_else_changes, check_option, check_summary, options_of, parameters, small
-from rankops import lookup
-from rankops.io.checkpoints import build, load_model, save_model
+from rankgrad import lookup
+from rankgrad.io.checkpoints import build, load_model, save_model
 
 BACKBONES, HEADS, WHOLE = (lookup.names(folder) for folder in ("models.backbones", "models.heads", "models"))
 WORDS = ["<padding>", "<unknown>", *"abcdefg"]

@@ -20,10 +20,10 @@ from contracts.values import (
     options_of,
     small,
 )
-from rankops import lookup
-from rankops.io.checkpoints import build, save_model
-from rankops.ranks import exact_ranks
-from rankops.sorters import load_sorter
+from rankgrad import lookup
+from rankgrad.io.checkpoints import build, save_model
+from rankgrad.ranks import exact_ranks
+from rankgrad.sorters import load_sorter
 
 LENGTH = 6
 ALL = lookup.names("sorters")

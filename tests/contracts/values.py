@@ -7,7 +7,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 
-from rankops import lookup
+from rankgrad import lookup
 
 
 def parameters(thing: Callable[..., Any]) -> list[str]:

@@ -11,11 +11,11 @@ import torch
 from hypothesis import strategies as st
 from PIL import Image
 
-from rankops import lookup
-from rankops.datasets.files.splits import Labels, Split
-from rankops.inputs.image import of_tensor
-from rankops.inputs.text import of_strings
-from rankops.io.checkpoints import load_model
+from rankgrad import lookup
+from rankgrad.datasets.files.splits import Labels, Split
+from rankgrad.inputs.image import of_tensor
+from rankgrad.inputs.text import of_strings
+from rankgrad.io.checkpoints import load_model
 
 from networks import NETWORKS, folder_of  # isort: skip
 

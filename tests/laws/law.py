@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-COUNT = os.environ.get("RANKOPS_LAW_EXAMPLES")  # of `make fuzz`
+COUNT = os.environ.get("RANKGRAD_LAW_EXAMPLES")  # of `make fuzz`
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 

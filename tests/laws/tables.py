@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from rankops.datasets.public.reading import Reading
-from rankops.datasets.table import Table
+from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.table import Table
 
 SPLITS = ("train", "val", "test", "gate")
 INPUTS = ("numbers", "vectors", "categories", "letters", "mixed", "text")

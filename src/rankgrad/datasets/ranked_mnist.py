@@ -1,0 +1,161 @@
+"""Ranked MNIST: digits of different sizes on a canvas; the bigger, the more important (RLSEP, Section 5.1)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rankgrad.datasets.files.expected import frequencies, in_set, mean
+from rankgrad.datasets.scenes import layout, measures
+from rankgrad.datasets.scenes.base import Recipe, Scenes, schema_of
+from rankgrad.datasets.scenes.digits import CLASSES, Digits
+from rankgrad.ranks import dense_ranks
+
+__all__ = ["RankedMnist", "RECIPE", "SCHEMA", "recipes", "recipes_of"]  # noqa: RUF022 - the dataset comes first
+
+# A column a digit class.
+RECIPE = {
+    "label_ranks": pa.list_(pa.int64(), CLASSES),  # 0 = absent, larger = bigger on the canvas
+    "size": pa.list_(pa.float32(), CLASSES),  # pixels; 0 = absent
+    "top": pa.list_(pa.float32(), CLASSES),
+    "left": pa.list_(pa.float32(), CLASSES),
+    "glyph": pa.list_(pa.int64(), CLASSES),  # see Digits; -1 = absent
+}
+SCHEMA = schema_of(RECIPE)
+MARGIN = 10 / 224  # of the canvas, at its edges, where scenes are drawn in turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedMnist(Scenes):
+    """Scenes of distinct digits, ranked by their sizes.
+
+    Attributes:
+        arrangement: `largest_first`, and all sizes of a scene again where one digit finds no place; or `in_turn`, as
+            the authors of RLSEP draw: each digit with a size and a place of its own, drawn anew at every try, ten
+            pixels of 224 from the edges at least.
+    """
+
+    arrangement: Literal["largest_first", "in_turn"] = "largest_first"
+
+    schema: ClassVar[pa.Schema] = SCHEMA
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        room = 1 - 2 * MARGIN
+        if self.arrangement == "in_turn" and self.scale[1] / 8 > room:
+            raise ValueError(f"scale is {self.scale[0]} to {self.scale[1]}, expected at most {8 * room:.2f} in turn")
+
+    @property
+    def importance(self) -> str:
+        """The column that label ranks follow."""
+        return "size"
+
+    def draw(self, digits: Digits, numbers: range, generator: torch.Generator) -> Recipe:
+        return recipes(
+            digits,
+            len(numbers),
+            canvas=self.canvas,
+            digits_per_image=self.digits_per_image,
+            scale=self.scale,
+            overlap=self.overlap,
+            generator=generator,
+            arrangement=self.arrangement,
+        )
+
+    def scenes(self, digits: Digits, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw scenes in memory, for training on fresh ones.
+
+        Returns:
+            Images (rows, canvas, canvas) uint8 and label ranks (rows, 10).
+        """
+        recipe = self.draw(digits, range(rows), generator)
+        return self.images(recipe, digits), recipe["label_ranks"]
+
+    def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
+        follow = measures.ranks_follow(recipe["label_ranks"], recipe[self.importance])
+        return {f"ranks_follow_{self.importance}": follow.numpy()}
+
+    def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
+        expected, total = super().expectations(rows), sum(rows.values()) // self.family
+        (few, many), (small, large) = self.digits_per_image, (self.canvas / 8 * scale for scale in self.scale)
+        expected["scenes"] += [
+            in_set(f"ranks_follow_{self.importance}", True),
+            frequencies("digits", {count: 1 / (many + 1 - few) for count in range(few, many + 1)}, total=total),
+        ]
+        expected["digits"] += [
+            frequencies("label", dict.fromkeys(range(CLASSES), 1 / CLASSES), total=total),
+            # Scenes that do not fit are drawn again, which favors small digits a little; never large ones.
+            mean(
+                "size",
+                (small + 0.25 * (large - small)) * (1 - 1e-6),
+                (small + large) / 2 * (1 + 1e-6) + 4 * (large - small) / total**0.5,
+            ),
+        ]
+        return expected
+
+
+def recipes(
+    digits: Digits,
+    rows: int,
+    *,
+    canvas: int,
+    digits_per_image: tuple[int, int],
+    scale: tuple[float, float],
+    overlap: float,
+    generator: torch.Generator,
+    arrangement: str = "largest_first",
+) -> Recipe:
+    """Draw scenes: how many digits, of which classes, which glyphs, how large and where.
+
+    Boxes are placed largest first; where one finds no free place, the scene's sizes and places are drawn again, its
+    classes stay. Or `in_turn`, see `RankedMnist`.
+
+    Args:
+        digits: of one split.
+        rows: number of scenes.
+        canvas, digits_per_image, scale, overlap: see `rankgrad.datasets.scenes.base.Scenes`.
+        generator: source of all draws.
+        arrangement: see `RankedMnist`.
+
+    Raises:
+        ValueError: a class has no digit, or the digits do not fit on the canvas.
+    """
+    few, many = digits_per_image
+    classes = torch.rand(rows, CLASSES, generator=generator).argsort(1)[:, :many]  # distinct
+    counts = torch.randint(few, many + 1, (rows, 1), generator=generator)
+    mask = torch.arange(many) < counts
+    if arrangement == "in_turn":
+        sizes, tops, lefts = layout.arranged_in_turn(
+            mask, canvas=canvas, scale=scale, overlap=overlap, margin=MARGIN * canvas, generator=generator
+        )
+        return recipes_of(sizes > 0, classes, sizes, tops, lefts, digits.drawn(classes, generator))
+    # Which of a scene's classes is the largest is random already: sizes go to them in their order.
+    sizes, tops, lefts, _ = layout.arranged(
+        mask, canvas=canvas, scale=scale, overlap=overlap, used=many, generator=generator
+    )
+    return recipes_of(mask, classes, sizes, tops, lefts, digits.drawn(classes, generator))
+
+
+def recipes_of(mask: Tensor, classes: Tensor, sizes: Tensor, tops: Tensor, lefts: Tensor, glyphs: Tensor) -> Recipe:
+    """From one column a digit of the scene, each (n, digits), to one column a class.
+
+    Args:
+        mask: boolean, False where a scene has fewer digits.
+        classes: of the digits, distinct in each scene.
+        sizes, tops, lefts, glyphs: as in `RECIPE`.
+    """
+
+    def by_class(values: Tensor, absent: float) -> Tensor:
+        empty = torch.full((len(values), CLASSES), absent, dtype=values.dtype)
+        return empty.scatter(1, classes, torch.where(mask, values, torch.as_tensor(absent, dtype=values.dtype)))
+
+    size = by_class(sizes, 0.0)
+    return {
+        "label_ranks": dense_ranks(size),
+        "size": size,
+        "top": by_class(tops, 0.0),
+        "left": by_class(lefts, 0.0),
+        "glyph": by_class(glyphs, -1),
+    }

@@ -1,0 +1,281 @@
+"""What all datasets of scenes share: options and their checks, tables in pieces, facts and expectations."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rankgrad.datasets.files.expected import between, in_set, rows_of, unique
+from rankgrad.datasets.scenes import drawing, layout, measures
+from rankgrad.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits
+from rankgrad.io.parquet import IMAGE, as_fixed_lists, encode_images, matrix, read_images, read_table
+from rankgrad.seeding import generator
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Recipe", "Scenes", "schema_of"]
+
+# All columns of a dataset's table but `id` and the images, a row a scene: tensors (n,) or (n, 10), or lists.
+Recipe = dict[str, Any]
+
+
+def schema_of(columns: dict[str, pa.DataType], *, frames: int = 1) -> pa.Schema:
+    """The schema of a dataset's table: `id`, then `image`, or `frames` if there are several, then these columns."""
+    images = ("image", IMAGE) if frames == 1 else ("frames", pa.list_(IMAGE, frames))
+    return pa.schema([("id", pa.int64()), images, *columns.items()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenes:
+    """Scenes of digits on a canvas. A dataset is a subclass in a file of its own; its fields are its options.
+
+    A subclass has `schema` and `draw`, and adds what it needs to `pictures`, `facts`, `expectations` and
+    `__post_init__`, the check of its options.
+
+    Attributes:
+        rows: of each split.
+        canvas: pixels on a side.
+        digits_per_image: least and most.
+        scale: least and most; a digit of scale s has s * canvas / 8 pixels on a side (28 s at the paper's 224).
+        overlap: largest share of the smaller box that two boxes may have in common.
+        seed: of all draws.
+    """
+
+    rows: dict[str, int]
+    canvas: int
+    digits_per_image: tuple[int, int]
+    scale: tuple[float, float]
+    overlap: float
+    seed: int
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # unknown options are errors where the params are checked
+    schema: ClassVar[pa.Schema]
+    frames: ClassVar[int] = 1
+    family: ClassVar[int] = 1  # scenes that are drawn together
+    piece: ClassVar[int] = 2000  # scenes that are drawn at once, at most
+    boxes: ClassVar[dict[str, tuple[str, str]]] = {"digits": ("label", "")}  # what numbers them; prefix of columns
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            ValueError: an option is impossible; the message begins with its name.
+        """
+        (few, many), (small, large) = self.digits_per_image, self.scale
+        if set(self.rows) != set(DIGITS_OF):
+            raise ValueError(f"rows is of {', '.join(self.rows)}, expected {', '.join(DIGITS_OF)}")
+        for split, rows in self.rows.items():
+            if rows < 2:
+                raise ValueError(f"rows.{split} is {rows}, expected at least 2")
+        if self.canvas < 16:
+            raise ValueError(f"canvas is {self.canvas}, expected at least 16 pixels")
+        if not 1 <= few <= many <= CLASSES:
+            raise ValueError(f"digits_per_image is {few} to {many}, expected the smaller first, from 1 to {CLASSES}")
+        if not 0 < small <= large <= 8:
+            raise ValueError(
+                f"scale is {small} to {large}, expected the smaller first, above 0 and up to 8: a digit of scale 8 "
+                "fills the canvas"
+            )
+        if self.canvas / 8 * small < 2:
+            raise ValueError(
+                f"scale is {small} to {large}: on a canvas of {self.canvas} a digit of scale {small} has "
+                f"{self.canvas / 8 * small:g} px, expected at least 2: a larger scale or canvas"
+            )
+        if not 0 <= self.overlap <= 1:
+            raise ValueError(f"overlap is {self.overlap}, expected a share from 0 to 1")
+        if self.overlap == 0 and few * (small / 8) ** 2 > 1:
+            raise ValueError(
+                f"digits_per_image is {few} to {many}: {few} digits of scale {small} cover "
+                f"{few * (small / 8) ** 2:.0%} of the canvas; fewer or smaller digits, or some overlap"
+            )
+
+    # What a dataset's file says.
+
+    def draw(self, digits: Digits, numbers: range, generator: torch.Generator) -> Recipe:
+        """Draw the recipes of some scenes.
+
+        Args:
+            digits: of the split.
+            numbers: of the rows.
+            generator: source of all draws.
+
+        Raises:
+            ValueError: a class has no digit, or scenes as asked for cannot be drawn.
+        """
+        raise NotImplementedError
+
+    def pictures(self, recipe: Recipe, digits: Digits) -> Tensor:
+        """Return the images (n, [frames,] canvas, canvas) uint8 of some recipes.
+
+        A glyph that is not among `digits` is drawn as another one; validation names it.
+        """
+        size, top, left, glyph = self.places(recipe)
+        return drawing.draw(digits.images[digits.rows_of(glyph)], size, top, left, canvas=self.canvas)
+
+    def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
+        """Return what else is to be checked, a row a scene."""
+        return {}
+
+    def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
+        """Return what must hold for scenes and for boxes, see `rankgrad.datasets.files.expected`.
+
+        Args:
+            rows: of each split, all deliveries together.
+        """
+        small, large = (self.canvas / 8 * scale for scale in self.scale)
+        scenes = [
+            *rows_of(rows),
+            unique("pixels"),
+            in_set("side", self.canvas),
+            between("digits", *self.digits_per_image),
+            between("difference_from_recipe", high=1),  # rounding may differ by a gray level between processors
+            between("overlap", high=self.overlap + 1e-4),
+        ]
+        boxes = [
+            in_set("glyph_is_of_this_split", True),
+            in_set("inside_canvas", True),
+            between("size", small * (1 - 1e-6), large * (1 + 1e-6)),
+            between("ink_in_box", self.least_ink),
+        ]
+        expected = {"scenes": scenes} | {name: list(boxes) for name in self.boxes}
+        expected["digits"].append(in_set("glyph_has_this_label", True))
+        return expected
+
+    @property
+    def least_ink(self) -> float:
+        """The least mean of a box, in gray levels."""
+        return 1.0
+
+    # What stages call.
+
+    @property
+    def name(self) -> str:
+        """The dataset's file, by which the params name it."""
+        return type(self).__module__.rpartition(".")[2]
+
+    def deliveries(self, *, snapshot: int, growth: float) -> dict[str, list[int]]:
+        """Return how many rows of each split come at once: the first, and in each later snapshot new training rows.
+
+        Args:
+            snapshot: number of deliveries.
+            growth: new rows of a snapshot, as a share of `rows.train`.
+        """
+        new = 2 * max(1, round(self.rows["train"] * growth / 2))  # even: twins of captions come together
+        later = {"train": [new] * (snapshot - 1)}
+        return {split: [rows, *later.get(split, [])] for split, rows in self.rows.items()}
+
+    def tables(self, digits: Digits, split: str, counts: list[int], *, threads: int) -> Iterator[pa.Table]:
+        """Draw a split in pieces, so that memory does not grow with the number of scenes.
+
+        Args:
+            digits: of the split.
+            split: its name.
+            counts: rows of each delivery: it has draws of its own, and comes after the earlier ones.
+            threads: to encode images with.
+
+        Raises:
+            ValueError: see `draw`.
+        """
+        first = 0
+        for delivery, count in enumerate(counts, 1):
+            draws = generator(self.seed, self.name, split, *([f"snapshot {delivery}"] if delivery > 1 else []))
+            for start, rows in self._pieces(count):
+                numbers = range(first + start, first + start + rows)
+                recipe = self.draw(digits, numbers, draws)
+                pixels = self.pictures(recipe, digits).view(-1, self.canvas, self.canvas)
+                images = encode_images(pixels.numpy(), threads=threads)
+                if self.frames > 1:
+                    images = pa.FixedSizeListArray.from_arrays(images, self.frames)
+                columns = [_column(recipe[field.name], field.type) for field in list(self.schema)[2:]]
+                yield pa.table([pa.array(numbers, pa.int64()), images, *columns], schema=self.schema)
+            first += count
+
+    def measure(self, folder: str | Path, digits: Digits, split: str, *, threads: int) -> "dict[str, pd.DataFrame]":
+        """Return what the expectations are held against; every scene is drawn again from its recipe.
+
+        Returns:
+            A row a scene, and for each kind of `boxes` a row a box; the index names it.
+
+        Raises:
+            FileNotFoundError, ValueError: the file is missing or corrupt, or an image is.
+        """
+        path = Path(folder) / f"{split}.parquet"
+        read = read_table(path, self.schema.names)
+        images, ids = read_images(read, path=path, threads=threads), read["id"].to_numpy()
+        recipe = {field.name: _values(read, field, path) for field in list(self.schema)[2:]}
+        there = recipe["size"] > 0
+        scenes = {
+            "side": np.full(len(ids), images.shape[-1]),
+            "pixels": measures.hashes(images),
+            "difference_from_recipe": self._differences(recipe, digits, images),
+            "digits": there.sum(1).numpy(),
+            "overlap": measures.largest_overlap(*self.places(recipe)[:3]).numpy(),
+        }
+        tables = {"scenes": _indexed(scenes | self.facts(recipe, split), split=split, id=ids)}
+        still = images if self.frames == 1 else images[:, self.frames // 2]
+        for name, (number, prefix) in self.boxes.items():
+            boxes = tuple(recipe[prefix + part] for part in ("size", "top", "left", "glyph"))
+            row, place, columns = measures.box_facts(still, digits, boxes)
+            if name == "digits":
+                columns["glyph_has_this_label"] = columns["glyph_class"] == place.numpy()
+            tables[name] = _indexed(columns, split=split, id=ids[row.numpy()], **{number: place.numpy()})
+        return tables
+
+    def places(self, recipe: Recipe) -> tuple[Tensor, ...]:
+        """Return sizes, tops, lefts and glyphs of all boxes, (n, 10) of each kind side by side."""
+        prefixes = [prefix for _, prefix in self.boxes.values()]
+        return tuple(
+            torch.cat([recipe[prefix + part] for prefix in prefixes], dim=1)
+            for part in ("size", "top", "left", "glyph")
+        )
+
+    def images(self, recipe: Recipe, digits: Digits) -> Tensor:
+        """Return the images of any number of recipes, see `pictures`."""
+        return torch.cat(list(self._drawn(recipe, digits)))
+
+    def _drawn(self, recipe: Recipe, digits: Digits) -> Iterator[Tensor]:
+        """Draw in pieces: glyphs need much more memory than images."""
+        for start, rows in self._pieces(len(recipe["size"])):
+            yield self.pictures({name: values[start : start + rows] for name, values in recipe.items()}, digits)
+
+    def _pieces(self, rows: int) -> Iterator[tuple[int, int]]:
+        return layout.pieces(rows, pixels=self.frames * self.canvas**2, most=self.piece, multiple_of=self.family)
+
+    def _differences(self, recipe: Recipe, digits: Digits, images: Tensor) -> np.ndarray:
+        """How many gray levels each scene is from what its recipe draws, at most."""
+        if images.shape[-1] != self.canvas:
+            return np.full(len(images), 255)
+        result, start = [], 0
+        for drawn in self._drawn(recipe, digits):
+            stored = images[start : start + len(drawn)]
+            result.append((drawn.short() - stored.short()).abs().flatten(1).amax(1))
+            start += len(drawn)
+        return torch.cat(result).numpy()
+
+
+def _indexed(columns: dict[str, Any], **index: Any) -> "pd.DataFrame":
+    import pandas as pd  # takes half a second to import; only validation needs it
+
+    table = pd.DataFrame(index | columns)
+    return table.set_index(list(index))
+
+
+def _column(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, list):
+        return pa.array(values, kind)
+    return as_fixed_lists(values) if values.dim() == 2 else pa.array(values.numpy(), kind)
+
+
+def _values(read: pa.Table, field: pa.Field, path: Path) -> Any:
+    """A column back as `draw` gives it."""
+    if not pa.types.is_fixed_size_list(field.type):
+        return torch.from_numpy(read[field.name].to_numpy().astype(field.type.to_pandas_dtype()))
+    if pa.types.is_string(field.type.value_type):
+        return read[field.name].to_pylist()
+    return matrix(read, field.name, path=path, length=field.type.list_size)

@@ -1,0 +1,180 @@
+"""Handwritten digits, 28 x 28 with labels, in disjoint splits: MNIST, or the subset of it that ships."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from rankgrad.datasets.files.expected import between, frequencies, in_set, unique
+from rankgrad.datasets.scenes import mnist
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = ["CLASSES", "DIGITS_OF", "Digits", "expectations", "load", "measure", "splits", "table"]
+
+# SHA-256 of the tables that ship.
+SUBSET = {
+    "train": "3c853d9b28ca3a328cb07199a62c86e150b395e9fd6280f89d94159a4ec4343c",
+    "val": "22255eab8a16d94f049384a745973020273ec3d6140a6da5f6cfa01e64202cb3",
+    "test": "a09054c4c20608ca851252b581570773035ae091abb2e67113bdba991b99d1e9",
+}
+SEED = 1  # of which digits of MNIST's train split are for validation
+# Whose digits the scenes of a split are made of. The gate's are those on which epochs are chosen, not the test's: it
+# decides on models again and again, and the reported test set must not know of that.
+DIGITS_OF = {"train": "train", "val": "val", "test": "test", "gate": "val"}
+CLASSES = 10
+SIDE = 28
+
+
+@dataclass(frozen=True)
+class Digits:
+    """One split. `glyph` numbers digits over all splits, so that a digit in two of them is seen."""
+
+    glyph: torch.Tensor  # (n,) int64
+    images: torch.Tensor  # (n, 28, 28) uint8
+    labels: torch.Tensor  # (n,) int64
+
+    def drawn(self, classes: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Draw a glyph of each class (...), uniformly among the digits of the class.
+
+        Raises:
+            ValueError: a class has no digit.
+        """
+        # Rows of one class stand together after a sort.
+        by_class = self.labels.argsort(stable=True)
+        counts = torch.bincount(self.labels, minlength=CLASSES)
+        if (counts == 0).any():
+            raise ValueError(f"no digit of class {int((counts == 0).nonzero()[0])} among {len(by_class)} digits")
+        begins = counts.cumsum(0) - counts
+        within = (torch.rand(classes.shape, generator=generator) * counts[classes]).long()
+        return self.glyph[by_class[begins[classes] + within]]
+
+    def rows_of(self, glyph: torch.Tensor) -> torch.Tensor:
+        """Return the rows that hold these glyphs; any row where none does."""
+        order = self.glyph.argsort()
+        return order[torch.searchsorted(self.glyph[order], glyph).clamp(max=len(order) - 1)]
+
+
+def splits(source: str, raw: str | Path) -> dict[str, Digits]:
+    """Return the three splits, which are always the same.
+
+    MNIST: test from its test split, validation a sixth of its train split. A digit whose pixels stand in MNIST twice is
+    used once, so that no split knows another's. The subset has the first so many of each class in each of these splits.
+
+    Args:
+        source: `mnist` or `subset`.
+        raw: folder of the MNIST files, or of the subset's tables.
+
+    Raises:
+        FileNotFoundError, ValueError: the files are not there, or damaged.
+    """
+    if source == "subset":
+        for split, digest in SUBSET.items():
+            path = Path(raw) / f"{split}.parquet"
+            if not path.is_file() or sha256(path.read_bytes()).hexdigest() != digest:
+                raise (ValueError if path.is_file() else FileNotFoundError)(
+                    f"{path}: missing, or not as it ships with the project; get it back: `git checkout {Path(raw)}`"
+                )
+        return {split: load(raw, split) for split in SUBSET}
+    parts = [mnist.read(raw, test=False), mnist.read(raw, test=True)]
+    images = np.concatenate([part[0] for part in parts])
+    labels = np.concatenate([part[1] for part in parts])
+    training = np.random.default_rng(SEED).permutation(len(parts[0][1]))
+    held_out = len(training) // 6
+    rows = {
+        "train": training[held_out:],
+        "val": training[:held_out],
+        "test": np.arange(len(training), len(labels)),
+    }
+    first = np.zeros(len(images), bool)
+    first[np.unique([sha256(image.tobytes()).digest() for image in images], return_index=True)[1]] = True
+    chosen = {split: np.sort(some[first[some]]) for split, some in rows.items()}
+    return {
+        split: Digits(*map(torch.from_numpy, (some.astype(np.int64), images[some], labels[some].astype(np.int64))))
+        for split, some in chosen.items()
+    }
+
+
+def table(digits: Digits) -> "pa.Table":
+    """Return a split as a table `glyph`, `label` and `pixels` (784 bytes, row by row), which `load` reads.
+
+    They are no PNG: each stage that draws reads tens of thousands of digits, and would decode as many pictures.
+    """
+    import pyarrow as pa  # MNIST itself is read without
+
+    buffers = [None, pa.py_buffer(digits.images.numpy())]
+    pixels = pa.FixedSizeBinaryArray.from_buffers(pa.binary(SIDE * SIDE), len(digits.images), buffers)
+    return pa.table({"glyph": digits.glyph.numpy(), "label": digits.labels.numpy(), "pixels": pixels})
+
+
+def load(folder: str | Path, split: str) -> Digits:
+    """Read one split of `data/digits`, or of the subset.
+
+    Raises:
+        FileNotFoundError, ValueError: the file is missing or corrupt.
+    """
+    import pyarrow as pa
+
+    from rankgrad.io.parquet import read_table
+
+    path, kind = Path(folder) / f"{split}.parquet", pa.binary(SIDE * SIDE)
+    read = read_table(path, ["glyph", "label", "pixels"])
+    if read["pixels"].type != kind or read["pixels"].null_count:
+        raise ValueError(f"{path}: column pixels is {read['pixels'].type}, expected {kind} without missing values")
+    for name in ("glyph", "label"):
+        if not pa.types.is_integer(read[name].type) or read[name].null_count:
+            raise ValueError(
+                f"{path}: column {name} is {read[name].type}, expected whole numbers without missing values; make it "
+                "again"
+            )
+    if not len(read):
+        raise ValueError(f"{path}: no rows, expected at least one; make it again")
+    pixels = torch.frombuffer(bytearray(b"".join(read["pixels"].to_pylist())), dtype=torch.uint8)
+    return Digits(
+        torch.from_numpy(read["glyph"].to_numpy().copy()),
+        pixels.view(-1, SIDE, SIDE),
+        torch.from_numpy(read["label"].to_numpy().copy()),
+    )
+
+
+def measure(folder: str | Path, split: str) -> "dict[str, pd.DataFrame]":
+    """Return what the expectations are held against, a row a digit."""
+    import pandas as pd  # takes half a second to import; only validation needs it
+
+    digits = load(folder, split)
+    images = digits.images.numpy()
+    facts = {
+        "split": split,
+        "glyph": digits.glyph.numpy(),
+        "label": digits.labels.numpy(),
+        "rarest_class": np.bincount(digits.labels.numpy().clip(0), minlength=CLASSES)[:CLASSES].min() / len(images),
+        "ink": images.reshape(len(images), -1).mean(1),
+        "pixels": [sha256(image.tobytes()).hexdigest() for image in images],
+    }
+    return {"digits": pd.DataFrame(facts).set_index(["split", "glyph"])}
+
+
+def expectations(rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
+    """Return what must hold, see `rankgrad.datasets.files.expected`.
+
+    Args:
+        rows: of each split, as the manifest has them.
+    """
+    return {
+        "digits": [
+            {"type": "expect_table_row_count_to_equal", "value": sum(rows.values())},
+            in_set("split", *rows),
+            in_set("label", *range(CLASSES)),
+            between("rarest_class", 0.8 / CLASSES),  # of each split; about 0.9 in MNIST
+            unique("glyph"),
+            unique("pixels"),
+            between("ink", 1.0, 160.0),
+            # People write some digits more often than others, however many they write.
+            frequencies("label", dict.fromkeys(range(CLASSES), 1 / CLASSES), total=1) | {"threshold": 0.05},
+        ]
+    }

@@ -1,0 +1,92 @@
+"""Facts of scenes that validation checks."""
+
+from hashlib import sha256
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rankgrad.datasets.scenes.digits import Digits
+
+__all__ = ["box_facts", "hashes", "largest_overlap", "ranks_follow"]
+
+PIECE = 256  # images whose summed tables, of eight bytes a pixel, are in memory at once
+
+
+def hashes(images: Tensor) -> list[str]:
+    """A hash of the pixels of each image (n, ...)."""
+    return [sha256(image.tobytes()).hexdigest() for image in images.numpy()]
+
+
+def largest_overlap(size: Tensor, top: Tensor, left: Tensor) -> Tensor:
+    """Largest share of the smaller box that two boxes of a scene have in common, (n,).
+
+    >>> box = torch.tensor([[4.0, 2.0]])
+    >>> largest_overlap(box, torch.tensor([[0.0, 3.0]]), torch.tensor([[0.0, 1.0]]))
+    tensor([0.5000])
+    """
+    low = torch.stack([top, left])
+    high = low + size
+    sides = torch.minimum(high.unsqueeze(3), high.unsqueeze(2)) - torch.maximum(low.unsqueeze(3), low.unsqueeze(2))
+    smaller = torch.minimum(size.unsqueeze(2), size.unsqueeze(1)).square()
+    return (sides.clamp(min=0).prod(0) / smaller.clamp(min=1e-6)).triu(1).flatten(1).amax(1)
+
+
+def ranks_follow(label_ranks: Tensor, importance: Tensor) -> Tensor:
+    """Whether label ranks order all pairs as their sizes do, or what else counts, and none is left out, (n,).
+
+    Without the code that makes them; 0 = absent.
+    """
+    ordered = importance.unsqueeze(2) - importance.unsqueeze(1)
+    ranked = label_ranks.unsqueeze(2) - label_ranks.unsqueeze(1)
+    levels = (importance.sort(dim=1).values.diff(dim=1, prepend=torch.zeros(len(importance), 1)) > 0).sum(1)
+    follow = (ordered.sign() == ranked.sign()).flatten(1).all(1) & (label_ranks.amax(1) == levels)
+    return follow & ((label_ranks > 0) == (importance > 0)).all(1)
+
+
+def box_facts(images: Tensor, digits: Digits, boxes: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """Measure the boxes that are on the scenes: whose glyph, whether inside, and how much ink.
+
+    Args:
+        images: (n, canvas, canvas) uint8.
+        digits: of the split.
+        boxes: sizes, tops, lefts and glyphs, (n, T) each; size 0 = absent.
+
+    Returns:
+        Row and place in 0..T-1 of each box, and columns with a row a box.
+    """
+    canvas = images.shape[-1]
+    row, place = (boxes[0] > 0).nonzero(as_tuple=True)
+    size, top, left, glyph = (values[row, place] for values in boxes)
+    known = torch.isin(glyph, digits.glyph)
+    ink = _ink(images, row, size, top, left)
+    inside = (top >= 0) & (left >= 0) & (torch.maximum(top, left) + size <= canvas + 1e-3)
+    return (
+        row,
+        place,
+        {
+            "glyph": glyph.numpy(),
+            "size": size.numpy(),
+            "glyph_is_of_this_split": known.numpy(),
+            "glyph_class": torch.where(known, digits.labels[digits.rows_of(glyph)], -1).numpy(),
+            "inside_canvas": inside.numpy(),
+            "ink_in_box": (ink / size.square()).numpy(),
+        },
+    )
+
+
+def _ink(images: Tensor, row: Tensor, size: Tensor, top: Tensor, left: Tensor) -> Tensor:
+    """Sum the pixels in each box (n,): a difference of corners of its image's summed table."""
+    canvas, ink = images.shape[-1], torch.zeros_like(row)
+    (first_row, first_column), (last_row, last_column) = (
+        [edge(at).long().clamp(0, canvas) for at in corner]
+        for edge, corner in ((torch.floor, (top, left)), (torch.ceil, (top + size, left + size)))
+    )
+    for start in range(0, len(images), PIECE):
+        summed = images[start : start + PIECE].long().cumsum(1).cumsum(2)
+        summed = torch.nn.functional.pad(summed, (1, 0, 1, 0))
+        here = (row >= start) & (row < start + PIECE)
+        image, up, down = row[here] - start, first_row[here], last_row[here]
+        for columns, sign in ((last_column[here], 1), (first_column[here], -1)):
+            ink[here] += sign * (summed[image, down, columns] - summed[image, up, columns])
+    return ink

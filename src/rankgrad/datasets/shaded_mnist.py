@@ -1,0 +1,91 @@
+"""Shaded MNIST: gray digits of different sizes and brightnesses, one of which decides on their importance.
+
+The four gray sets of UniMLR (Yesilkaynak et al. 2025, arXiv:2508.21772), here drawn in any size.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rankgrad.datasets.files.expected import in_set
+from rankgrad.datasets.ranked_mnist import RECIPE, RankedMnist
+from rankgrad.datasets.scenes import drawing
+from rankgrad.datasets.scenes.base import Recipe, schema_of
+from rankgrad.datasets.scenes.digits import CLASSES, Digits
+from rankgrad.ranks import dense_ranks
+
+__all__ = ["SCHEMA", "ShadedMnist", "gray_of"]
+
+SCHEMA = schema_of(RECIPE | {"brightness": pa.list_(pa.float32(), CLASSES)})  # 0 = absent
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadedMnist(RankedMnist):
+    """Scenes of distinct digits, ranked by their sizes or by their brightnesses.
+
+    Attributes:
+        brightness: least and most, uniform between; 1 is white, see `gray_of`.
+        ranked_by: what decides on the label ranks; the other is of no importance.
+    """
+
+    brightness: tuple[float, float]
+    ranked_by: Literal["size", "brightness"]
+
+    schema: ClassVar[pa.Schema] = SCHEMA
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        dark, bright = self.brightness
+        if not 0 < dark <= bright <= 1:
+            raise ValueError(f"brightness is {dark} to {bright}, expected the smaller first, above 0 and up to 1")
+        option = "scale" if self.ranked_by == "size" else "brightness"
+        least, most = getattr(self, option)
+        if least == most:
+            raise ValueError(f"ranked_by is {self.ranked_by}, but {option} is {least} to {most}: all digits are alike")
+
+    @property
+    def importance(self) -> str:
+        return self.ranked_by
+
+    @property
+    def least_ink(self) -> float:
+        return gray_of(torch.tensor(self.brightness[0])).item()
+
+    def draw(self, digits: Digits, numbers: range, generator: torch.Generator) -> Recipe:
+        recipe = super().draw(digits, numbers, generator)
+        dark, bright = self.brightness
+        drawn = dark + (bright - dark) * torch.rand(recipe["size"].shape, generator=generator)
+        recipe["brightness"] = drawn * (recipe["size"] > 0)
+        return recipe | {"label_ranks": dense_ranks(recipe[self.ranked_by])}
+
+    def pictures(self, recipe: Recipe, digits: Digits) -> Tensor:
+        size, top, left, glyph = self.places(recipe)
+        gray = gray_of(recipe["brightness"])[..., None, None]
+        shaded = (digits.images[digits.rows_of(glyph)] * gray).round().to(torch.uint8)
+        return drawing.draw(shaded, size, top, left, canvas=self.canvas)
+
+    def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
+        brightness, there = recipe["brightness"], recipe["size"] > 0
+        (dark, bright), rounding = self.brightness, 1e-6
+        between = (brightness >= dark - rounding) & (brightness <= bright + rounding)
+        known = torch.where(there, between, brightness == 0).all(1)
+        return super().facts(recipe, split) | {"brightness_is_of_its_range": known.numpy()}
+
+    def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
+        expected = super().expectations(rows)
+        expected["scenes"].append(in_set("brightness_is_of_its_range", True))
+        return expected
+
+
+def gray_of(brightness: Tensor) -> Tensor:
+    """Return the gray level, 0 to 1, that people see as so bright: CIE lightness from 0 to 1, coded as sRGB codes it.
+
+    >>> gray_of(torch.tensor([0.0, 0.1, 0.5, 1.0]))
+    tensor([0.0000, 0.1077, 0.4663, 1.0000])
+    """
+    lightness = 100 * brightness
+    light = torch.where(lightness > 8, ((lightness + 16) / 116) ** 3, lightness * (27 / 24389))
+    return torch.where(light > 0.0031308, 1.055 * light ** (1 / 2.4) - 0.055, 12.92 * light)

@@ -1,0 +1,238 @@
+"""What must hold for the tables that are made of a person's own: facts of each row and class, and expectations."""
+
+import json
+from collections.abc import Callable, Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from rankgrad.datasets.files.expected import between, in_set, mean, unique
+from rankgrad.datasets.public.reading import photo_facts, row_facts, rows_expected, same_elsewhere
+from rankgrad.datasets.tables.cells import has_word
+from rankgrad.datasets.tables.roles import PICTURES, TableOptions
+from rankgrad.io.parquet import columns_of, list_lengths, read_table
+
+__all__ = ["compared", "expected_of", "facts_of", "joined_in_float32"]
+
+PIECE = 64  # rows of pictures that are decoded together
+DRIFT = 0.1  # of a class's share, and of deviations of a target's mean: beyond it, a later delivery is another
+JOINED = 0.01  # of a column's different values: of 20,000 uniform ones ten join, which is nothing to tell
+LEFT_OUT = 0.5  # of the rows, beyond which what is left is hardly the data
+
+
+def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
+    """Return facts of a split: `rows`, and `classes` where there are labels.
+
+    Raises:
+        FileNotFoundError, ValueError: the file is missing or corrupt, or lacks a column.
+    """
+    path, pictures = folder / f"{split}.parquet", table.input in PICTURES
+    read = read_table(path, [name for name in table.schema.names if not (pictures and name == table.input)])
+    if table.input not in columns_of(path):
+        raise ValueError(f"{path}: no column {table.input}")
+    facts: dict[str, Any] = row_facts(split, read)
+    facts |= {name: read[name].to_pylist() for name in ("group", "weight") if name in read.column_names}
+    facts |= pd.DataFrame(map(TRUTH_FACTS[table.truth], read[table.truth].to_pylist())).to_dict("list")
+    if pictures:
+        facts |= photo_facts(path, table.input, piece=PIECE, threads=threads).to_dict("list")
+    else:
+        facts |= INPUT_FACTS[table.input](table, read[table.input])
+    if table.relevance:
+        facts["documents"] = facts["photos"] if pictures else list_lengths(read[table.input])
+        facts["a_grade_each"] = [count == own for count, own in zip(facts["documents"], facts["grades"], strict=True)]
+    result = {"rows": pd.DataFrame(facts).set_index(["split", "id"])}
+    if table.truth in ("labels", "label_ranks"):
+        result["classes"] = _class_facts(table, folder, split, read)
+    result["splits"] = _split_facts(table, folder, split, read)
+    return result
+
+
+def joined_in_float32(columns: Mapping[str, np.ndarray]) -> list[str]:
+    """Return a line for each column of numbers of which many become equal when they are standardized and cast.
+
+    >>> joined_in_float32({"km": np.arange(100.0), "views": np.append(np.arange(99.0), 1e15)})
+    ['views has 100 different values, of which standardized ones in float32 keep 2']
+    """
+    lines = []
+    for name, values in columns.items():
+        values = values.astype(np.float64)
+        different = np.unique(values)
+        kept = len(np.unique(((different - values.mean()) / (values.std() or 1.0)).astype(np.float32)))
+        if kept < (1 - JOINED) * len(different):
+            lines.append(
+                f"{name} has {len(different)} different values, of which standardized ones in float32 keep {kept}"
+            )
+    return lines
+
+
+def _grades(row: list[float | None] | None) -> dict[str, Any]:
+    grades = [one for one in row or [] if one is not None]
+    lowest, highest = min(grades, default=0), max(grades, default=0)
+    facts = {"grades": len(grades), "lowest_relevance": lowest, "highest_relevance": highest}
+    return facts | {"has_relevant": float(highest > 0)}
+
+
+def _ranks(row: list[int | None] | None) -> dict[str, Any]:
+    present = [rank for rank in row or [] if rank != 0]
+    ranks = {rank for rank in present if rank is not None}
+    dense = None not in present and ranks == set(range(1, len(ranks) + 1))
+    return {"labels": len(present), "ranks_are_1_upwards": dense}
+
+
+# Of the cell of each truth; a missing value fails.
+TRUTH_FACTS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "target": lambda value: {"target": value, "finite_target": value is not None and isfinite(value)},
+    "captions": lambda row: {
+        "captions": len(row or []),
+        "captions_have_words": all(has_word(one or "") for one in row or []),
+    },
+    "relevance": _grades,
+    "labels": lambda row: {
+        "labels": sum(rank != 0 for rank in row or []),
+        "labels_are_0_or_1": all(rank in (0, 1) for rank in row or []),
+    },
+    "label_ranks": _ranks,
+}
+
+
+def _text_facts(table: TableOptions, column: pa.ChunkedArray) -> dict[str, Any]:
+    cells = [[cell] if isinstance(cell, str) else cell or [""] for cell in column.to_pylist()]
+    return {"characters": [min(map(len, row)) for row in cells]}
+
+
+def _feature_facts(table: TableOptions, column: pa.ChunkedArray) -> dict[str, Any]:
+    cells = [chunk.flatten() for chunk in column.chunks] if table.relevance else column.chunks
+    vectors = pa.chunked_array(cells, type=column.type.value_type if table.relevance else column.type)
+    lengths = list_lengths(vectors)
+    values = pa.chunked_array([chunk.flatten() for chunk in vectors.chunks], type=vectors.type.value_type).to_numpy()
+    parts = np.split(values, np.cumsum(lengths)[:-1])
+    facts = {
+        "features": (np.maximum, lengths),
+        "finite_features": (np.logical_and, np.array([np.isfinite(part).all() for part in parts])),
+        "largest_feature": (np.maximum, np.array([np.abs(part).max(initial=0.0) for part in parts])),
+    }
+    if not table.relevance:
+        return {name: each for name, (_, each) in facts.items()}
+    sizes = list_lengths(column)  # of the documents of a query, the largest or worst
+    starts = np.cumsum(sizes) - sizes
+    return {name: over.reduceat(each, starts) for name, (over, each) in facts.items()}
+
+
+INPUT_FACTS = {"text": _text_facts, "features": _feature_facts}
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / "manifest.json"
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def _first_rows(folder: Path, rows: int) -> int:
+    """Return how many rows of training are of the first delivery, where there are later ones; else 0."""
+    first = _manifest(folder).get("fitted", {}).get("rows", rows)
+    return first if first < rows else 0
+
+
+def _class_facts(table: TableOptions, folder: Path, split: str, read: pa.Table) -> pd.DataFrame:
+    """Facts of each class: how many rows of the split have it, and in training how its share drifts over time."""
+    metadata = read.schema.metadata or {}
+    width = int(list_lengths(read[table.truth])[:1].sum())
+    classes = json.loads(metadata.get(b"classes", b"null")) or [str(number) for number in range(width)]
+    present = np.array(read[table.truth].to_pylist()).reshape(len(read), -1) != 0
+    drift = np.zeros(len(classes))
+    if split == "train" and (first := _first_rows(folder, len(read))):
+        drift = np.abs(present[first:].mean(0) - present[:first].mean(0))
+    facts = {"split": split, "class": classes, "rows": present.sum(0), "drift": drift}
+    return pd.DataFrame(facts).set_index(["split", "class"])
+
+
+def _split_facts(table: TableOptions, folder: Path, split: str, read: pa.Table) -> pd.DataFrame:
+    """Facts of a split: its rows, how many were left out, and in training how far later targets are from the first."""
+    training, manifest = split == "train", _manifest(folder)
+    left_out = manifest.get("skipped", {}).get(split, {}).get("files", 0)
+    left_out += manifest.get("fitted", {}).get("left_out", 0) if training else 0
+    facts = {
+        "split": split,
+        "rows": len(read),
+        "left_out": left_out,
+        "left_out_share": left_out / (left_out + len(read)),
+    }
+    if table.truth == "target":
+        target, shift = read["target"].to_numpy(), 0.0
+        if training and (first := _first_rows(folder, len(read))):
+            shift = abs(target[first:].mean() - target[:first].mean()) / max(float(target[:first].std()), 1e-12)
+        facts |= {"mean_target": float(target.mean()), "shift_in_deviations": float(shift)}
+    return pd.DataFrame([facts]).set_index("split")
+
+
+def compared(table: TableOptions, facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Return the facts of all splits with what is the same elsewhere: names, pictures, groups."""
+    rows, result = facts["rows"], dict(facts)
+    told = {"same_name_as": same_elsewhere(rows["name"])}
+    if "pixels" in rows:
+        told["same_picture_as"] = same_elsewhere(rows["pixels"])
+    if "group" in rows:
+        elsewhere = same_elsewhere(rows["group"])
+        named = [place and f"{group} in {place}" for group, place in zip(rows["group"], elsewhere, strict=True)]
+        told["same_group_as"] = pd.Series(named, rows.index)
+    result["rows"] = rows.assign(**told)
+    if "classes" in facts:
+        classes = facts["classes"]
+        seen = classes.xs("train")["rows"]
+        result["classes"] = classes.assign(in_training=classes.index.get_level_values("class").map(seen))
+    return result
+
+
+def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
+    """Return what must hold, see `rankgrad.datasets.files.expected`; a `severity` of warning fails nothing."""
+    expected = [
+        *rows_expected(rows),
+        in_set("same_name_as", ""),
+        {"type": "expect_column_value_lengths_to_be_between", "column": "name", "min_value": 1},
+    ]
+    if table.captions is None:
+        expected.append(unique("name"))
+    if table.group is not None and not table.relevance:
+        expected.append(in_set("same_group_as", ""))
+    if table.weight is not None:
+        expected.append({**between("weight", 0.0), "strict_min": True})
+    expected += _expected_truth(table) + _expected_input(table, size)
+    result = {"rows": expected, "splits": [between("left_out_share", 0.0, LEFT_OUT)]}
+    if table.truth == "target":
+        result["splits"].append({**between("shift_in_deviations", 0.0, DRIFT), "severity": "warning"})
+    if table.truth in ("labels", "label_ranks"):
+        result["classes"] = [between("in_training", 1), {**between("drift", 0.0, DRIFT), "severity": "warning"}]
+    return result
+
+
+def _expected_truth(table: TableOptions) -> list[dict[str, Any]]:
+    return {
+        "target": [in_set("finite_target", True)],
+        "captions": [between("captions", 1), in_set("captions_have_words", True)],
+        "relevance": [
+            between("documents", 2),
+            in_set("a_grade_each", True),
+            between("lowest_relevance", 0),
+            {**mean("has_relevant", 0.5, 1.0), "severity": "warning"},
+        ],
+        "labels": [in_set("labels_are_0_or_1", True), between("labels", 0)],
+        "label_ranks": [in_set("ranks_are_1_upwards", True), between("labels", 1)],
+    }[table.truth]
+
+
+def _expected_input(table: TableOptions, size: int | None) -> list[dict[str, Any]]:
+    if table.input == "text":
+        return [between("characters", 1)]
+    if table.input == "features":
+        return [in_set("finite_features", True), between("features", 1), between("largest_feature", 0.0)]
+    same = [] if table.allow_repeated or table.relevance else [in_set("same_picture_as", "")]
+    return [
+        *same,
+        between("photos", 1),
+        in_set("decodes", True),
+        in_set("mode", "RGB"),
+        in_set("size", f"{size} x {size}"),
+    ]

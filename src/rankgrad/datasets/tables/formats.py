@@ -1,0 +1,39 @@
+"""The formats of tables, by their suffixes. This imports nothing heavy, for `rankgrad predict`."""
+
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["FORMATS", "Format", "format_of"]
+
+Format = Literal["csv", "tsv", "jsonl", "parquet", "svmlight", "npz"]
+FORMATS: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".npz": "npz",
+    ".txt": "svmlight",
+    ".dat": "svmlight",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".letor": "svmlight",
+}
+
+
+def format_of(path: str | Path, given: Format | None = None) -> Format:
+    """Return the format of a file, by its suffix if none is given.
+
+    Raises:
+        ValueError: no format has this suffix.
+
+    >>> format_of("queries/train.TXT")
+    'svmlight'
+    """
+    suffix = Path(path).suffix.lower()
+    if given is None and suffix not in FORMATS:
+        raise ValueError(
+            f"{path}: no format has the suffix {suffix!r}; expected {', '.join(FORMATS)}, or say `format:`"
+        )
+    return given or FORMATS[suffix]

@@ -1,0 +1,317 @@
+"""What options say of a table of one's own: which columns have which role, and what its rows are split by."""
+
+import datetime
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from rankgrad.datasets.public.reading import SPLITS, DiskDataset, check_shares
+from rankgrad.datasets.tables.files import columns_like, require_columns
+from rankgrad.datasets.tables.formats import Format
+from rankgrad.io.parquet import IMAGE
+from rankgrad.lookup import did_you_mean
+
+__all__ = ["ALL_SPLITS", "INPUTS", "NAMED", "NUMERIC", "PICTURES", "TRUTHS", "TableOptions"]
+
+ALL_SPLITS = (*SPLITS, "gate")
+SHARES = {"val": 0.1, "test": 0.2, "gate": 0.1}
+INPUTS = ("image", "frames", "features", "text")
+NAMED = ("categories", "letters")  # which become features too
+PICTURES = ("image", "frames")
+TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
+STRUCTURE = ("train_target", "group", "weight", "id", "date", "split", "key")
+NUMERIC = ("features", "label_ranks", "target", "train_target", "relevance", "weight")
+
+Columns = str | list[str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(DiskDataset):
+    """A table of one's own. Options say which columns have which role; everything that a role implies is checked.
+
+    Attributes:
+        file: a name or a pattern (`photos-*.csv`) below the raw folder, or one a split: {train: , val: , test: }.
+        format: csv, tsv, jsonl, parquet, svmlight or npz; None for that of the suffix. SVMlight has the columns
+            `label`, `qid` and `all`, the vector. Cells of a CSV are separated by what cuts its header into most.
+        encoding: of text.
+        decimal: the point or comma in numbers that are text.
+        image: column of paths below the raw folder, or of bytes in Parquet.
+        frames: columns of such paths, or one with several in a cell.
+        features: columns of numbers, `f_*` for all that begin so, or one column or array of vectors.
+        categories: columns of names such as brands. Each name that training rows have is a feature of 0 or 1, beside
+            those of `features`; other names are none of them, and so is an empty cell.
+        letters: columns of texts of one length, such as aligned proteins. Which letter stands where is features alike;
+            a place where training rows have one letter is left out.
+        text: column of text.
+        labels: column with the names of a row's labels in one cell, or columns of 0 and 1.
+        ordered: labels of a cell stand in order, the most important first.
+        label_ranks: columns, one a class: 0 for absent, larger for more important.
+        target: column of numbers.
+        train_target: column from which training rows learn in place of `target`, such as clicks where grades are the
+            truth; they need no `target`. Validation, test and gate are judged by `target`, and need no `train_target`.
+        relevance: column of grades; the rows of one `group` are the documents of a query.
+        captions: columns of text; rows of one image (or of one `id`) are gathered.
+        label_separator, frame_separator: between the names in a cell.
+        group: column; rows of one group stay in one split, and are drawn together by the bootstrap.
+        weight: column of numbers above 0.
+        id: column that comes back in predictions; None for the image's path, else the row's number.
+        date: {column, first, every}: rows up to the day `first` are the first delivery, those of each later day, week,
+            month or year one more, which is for training.
+        split: column of train, val, test and gate, or {hash_of: column, val: 0.1, test: 0.2, gate: 0.1}. By default by
+            a hash of the group, or of the id. Where a column or files have no gate, it is `gate_share` of validation.
+        classes: names of the labels, in the order of the scores; None for those of the training rows, sorted.
+        unknown_labels: whether a label that is none of the classes is refused, or left out of its row.
+        missing: whether a row with a missing value is refused, or left out.
+        skip_broken: leave out rows of pictures that cannot be decoded.
+        allow_repeated: accept that a picture is in several splits.
+        without_relevant: whether queries with nothing to order, without a relevant document or with one in all, are
+            kept or dropped. Kept ones must have two documents.
+    """
+
+    file: str | dict[str, str]
+    format: Format | None = None
+    encoding: str = "utf-8"
+    decimal: Literal[".", ","] = "."
+    image: str | None = None
+    frames: Columns = None
+    features: Columns = None
+    categories: Columns = None
+    letters: Columns = None
+    text: str | None = None
+    labels: Columns = None
+    ordered: bool = False
+    label_ranks: Columns = None
+    target: str | None = None
+    train_target: str | None = None
+    relevance: str | None = None
+    captions: Columns = None
+    label_separator: str = "|"
+    frame_separator: str = "|"
+    group: str | None = None
+    weight: str | None = None
+    id: str | None = None
+    date: dict[str, str] | None = None
+    split: str | dict[str, str | float] | None = None
+    classes: list[str] | None = None
+    unknown_labels: Literal["refuse", "leave_out"] = "refuse"
+    missing: Literal["refuse", "leave_out"] = "refuse"
+    skip_broken: bool = False
+    allow_repeated: bool = False
+    without_relevant: Literal["keep", "drop"] = "keep"
+
+    layout: ClassVar[str] = "a folder with the files that `file` names, and the pictures that their cells name\n"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for given, roles, what in (
+            (self._given(INPUTS) or ["features"] * self.has_names, INPUTS, "input"),
+            (self._given(TRUTHS), TRUTHS, "truth"),
+        ):
+            if len(given) != 1:
+                found = " and ".join(given) or "none"
+                raise ValueError(f"the {what} is {found}, expected exactly one of {', '.join(roles)}")
+        self._check_truth()
+        self._check_split()
+        if self.group is None and isinstance(self.split, dict) and self.split["hash_of"] not in (self.id, self.image):
+            # What decides on the split belongs together in folds, in later deliveries and in the bootstrap, too.
+            object.__setattr__(self, "group", self.split["hash_of"])
+        if self.date is not None:
+            self._check_date(self.date)
+        names = self.file.values() if isinstance(self.file, dict) else [self.file]
+        for name in names:
+            if name.startswith("/") or ".." in name.split("/") or not name:
+                raise ValueError(f"file is {name!r}, expected a name below the dataset's raw folder, without `..`")
+
+    def _check_date(self, date: dict[str, str]) -> None:
+        _check_keys("date", date, required=("column", "first", "every"))
+        if date["every"] not in ("day", "week", "month", "year"):
+            raise ValueError(f"date.every is {date['every']!r}, expected day, week, month or year")
+        try:
+            day = datetime.date.fromisoformat(date["first"]).isoformat()
+        except ValueError:
+            day = None
+        if day != date["first"]:  # 01/11/2026 is another day elsewhere, and 20261031 a number
+            raise ValueError(f"date.first is {date['first']!r}, expected a day such as '2026-10-31'")
+
+    def _check_truth(self) -> None:
+        if self.classes is not None and (len(set(self.classes)) < max(2, len(self.classes)) or not all(self.classes)):
+            raise ValueError(f"classes is {self.classes}, expected two or more names, each once, none empty")
+        cells = self.has_label_cells
+        refused = {
+            f"{' and '.join(self._given(NAMED))}: expected beside `features` or alone, not beside {self.input}":
+                self.has_names and self.input != "features",
+            "classes: expected with `labels` in one column alone; other classes are columns' names":
+                self.classes is not None and not cells,
+            "ordered: expected with `labels` in one column alone; for columns there is label_ranks":
+                self.ordered and not cells,
+            "train_target: expected with `target` alone":
+                self.train_target is not None and self.target is None,
+            "relevance needs `group`: the column that says to which query a row belongs":
+                self.relevance is not None and self.group is None,
+            "relevance: documents may be image, features or text, not frames":
+                self.relevance is not None and self.frames is not None,
+            "captions describe an image, frames or features, not text":
+                self.captions is not None and self.text is not None,
+        }  # fmt: skip
+        if wrong := [message for message, is_so in refused.items() if is_so]:
+            raise ValueError(wrong[0])
+
+    def _check_split(self) -> None:
+        if isinstance(self.file, dict):
+            _check_keys("file", self.file, required=SPLITS, optional=("gate",))
+            if self.split is not None:
+                raise ValueError("split: the files say which rows are in which; leave it out")
+        if isinstance(self.split, dict):
+            _check_keys("split", self.split, required=("hash_of",), optional=tuple(SHARES))
+            if not isinstance(self.split["hash_of"], str):
+                raise ValueError(f"split.hash_of is {self.split['hash_of']!r}, expected the name of a column")
+            if wrong := [key for key in SHARES if isinstance(self.split.get(key), str)]:
+                raise ValueError(f"split.{wrong[0]} is {self.split[wrong[0]]!r}, expected a share such as 0.1")
+        if self.drawn:
+            shares = self.shares
+            if not 0 <= shares["gate"] < 1:
+                raise ValueError(f"split.gate is {shares['gate']}, expected from 0 (no gate) to below 1")
+            check_shares(val_share=shares["val"], test_share=shares["test"], gate_share=shares["gate"])
+
+    @property
+    def foldable(self) -> bool:  # ty: ignore[incompatible-property-override]
+        return self.train_target is None  # else rows for training have another truth
+
+    @property
+    def has_label_cells(self) -> bool:
+        return isinstance(self.labels, str) and not self.labels.endswith("*")
+
+    @property
+    def has_names(self) -> bool:
+        """Whether features follow from names."""
+        return bool(self._given(NAMED))
+
+    @property
+    def drawn(self) -> bool:
+        """Whether splits follow from a hash."""
+        return not isinstance(self.split, str) and not isinstance(self.file, dict)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        given = self.split if isinstance(self.split, dict) else {}
+        return {name: float(given.get(name, share)) for name, share in SHARES.items()}
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        if self.drawn:
+            return ALL_SPLITS if self.shares["gate"] else SPLITS
+        return ALL_SPLITS if self.gate_share or "gate" in self.file else SPLITS
+
+    def _given(self, roles: tuple[str, ...]) -> list[str]:
+        return [role for role in roles if getattr(self, role) is not None]
+
+    @property
+    def input(self) -> str:
+        """The role of the input."""
+        return self._given(INPUTS)[0] if self._given(INPUTS) else "features"
+
+    @property
+    def input_columns(self) -> list[str]:
+        """The columns of the input, or patterns of them."""
+        given = [getattr(self, role) for role in self._given((self.input, *NAMED))]
+        return [column for one in given for column in (one if isinstance(one, list) else [one])]
+
+    @property
+    def truth_role(self) -> str:
+        """The role of the truth."""
+        return self._given(TRUTHS)[0]
+
+    @property
+    def truth(self) -> str:
+        """The column of the truth."""
+        return "label_ranks" if self.ordered else self.truth_role
+
+    @property
+    def schema(self) -> pa.Schema:  # ty: ignore[incompatible-property-override] - it depends on the options
+        return self.schema_for({})
+
+    def schema_for(self, fitted: Mapping[str, Any]) -> pa.Schema:
+        """Return the schema, with lengths and names where something is fitted."""
+        classes, width = fitted.get("classes", []), fitted.get("width")
+        each = pa.list_(pa.int64(), len(classes)) if classes else pa.list_(pa.int64())
+        inputs = {
+            "image": IMAGE,
+            "frames": pa.list_(IMAGE),
+            "features": pa.list_(pa.float32() if fitted.get("single") else pa.float64(), width or -1),
+            "text": pa.string(),
+        }
+        grades = pa.int64() if fitted.get("whole", True) else pa.float64()
+        truths = {
+            "labels": each,
+            "label_ranks": each,
+            "target": pa.float64(),
+            "relevance": pa.list_(grades),
+            "captions": pa.list_(pa.string()),
+        }
+        from_columns: dict[str, Any] = {"columns": self.input_columns}
+        if self.frames is not None:
+            from_columns["separator"] = self.frame_separator
+        if self.decimal != ".":
+            from_columns["decimal"] = self.decimal
+        kind = pa.list_(inputs[self.input]) if self.relevance else inputs[self.input]
+        fields = {"id": pa.int64(), "name": pa.string(), self.input: kind, self.truth: truths[self.truth]}
+        if self.group is not None and not self.relevance:
+            fields["group"] = pa.string()
+        if self.weight is not None:
+            fields["weight"] = pa.float64()
+        told = {"classes": classes, "features": fitted.get("features"), "input": from_columns}
+        metadata = {name: json.dumps(value) for name, value in told.items() if value}
+        return pa.schema(fields, metadata or None)
+
+    def roles(self, names: list[str]) -> dict[str, list[str]]:
+        """Return the columns of each role, of those that a file has.
+
+        Raises:
+            ValueError: a column is missing, or none begins as a pattern says.
+        """
+        found: dict[str, list[str]] = {}
+        for role in (*INPUTS, *NAMED, *TRUTHS, *STRUCTURE):
+            given = self._column_of(role)
+            if given is None:
+                continue
+            patterns = given if isinstance(given, list) else [given]
+            columns = [column for pattern in patterns for column in columns_like(pattern, names)]
+            if not columns:
+                require_columns([str(given)], names)
+            require_columns(columns, names)
+            if len(set(columns)) < len(columns):
+                raise ValueError(f"{role}: column {max(columns, key=columns.count)!r} is named twice; name it once")
+            found[role] = columns
+        for learned, role in product(("features", *NAMED), (*TRUTHS, "train_target", "weight", "id", "split")):
+            if both := set(found.get(role, ())) & set(found.get(learned, ())):
+                raise ValueError(
+                    f"{learned}: column {min(both)!r} is the {role} too, which would be learned from itself; name the "
+                    f"{learned} without it"
+                )
+        for one, other in combinations(("features", *NAMED), 2):
+            if both := set(found.get(one, ())) & set(found.get(other, ())):
+                raise ValueError(f"column {min(both)!r} is in {one} and in {other}; name it in one of them")
+        return found
+
+    def _column_of(self, role: str) -> Any:
+        if role == "date":
+            return self.date["column"] if self.date else None
+        if role == "key":
+            return self.split["hash_of"] if isinstance(self.split, dict) else None
+        if role == "split":
+            return self.split if isinstance(self.split, str) else None
+        return getattr(self, role)
+
+
+def _check_keys(
+    place: str, block: Mapping[str, Any], *, required: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> None:
+    for key in block:
+        if key not in (known := (*required, *optional)):
+            raise ValueError(f"{place}.{key}: unknown key; expected {', '.join(known)}{did_you_mean(key, known)}")
+    if missing := [key for key in required if key not in block]:
+        raise ValueError(f"{place}.{missing[0]}: missing; expected {', '.join(required)}")

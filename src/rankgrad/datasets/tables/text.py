@@ -1,0 +1,146 @@
+"""Tables of text: CSV, TSV and JSON lines, read as cells of text."""
+
+import csv
+import math
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+import pandas as pd
+
+from rankgrad.io.written import as_text
+from rankgrad.plain_text import LONGEST, parsed_json, whole_text
+
+__all__ = ["cells_of", "delimited_rows", "json_rows", "read_delimited", "read_json", "text_header"]
+
+csv.field_size_limit(LONGEST)  # Python's own is an eighth of it
+
+
+def cells_of(values: Iterable[Any]) -> pd.Series:
+    """Return cells as they are, text stripped and whole, bytes as text; a missing or empty one is None."""
+    texts = (as_text(cell) if isinstance(cell, bytes) else cell for cell in values)
+    return pd.Series(
+        [(whole_text(cell).strip() or None) if isinstance(cell, str) else cell for cell in texts], dtype=object
+    )
+
+
+def _codec(encoding: str) -> str:
+    return "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+
+
+def _not_encoded(path: Path, encoding: str) -> ValueError:
+    """Say where a file is of another encoding."""
+    contents = path.read_bytes()
+    place = "row 1"
+    try:
+        contents.decode(_codec(encoding))
+    except UnicodeDecodeError as error:
+        line = contents[: error.start].count(b"\n") + 1
+        place = f"line {line}: byte 0x{contents[error.start : error.start + 1].hex()}"
+    return ValueError(
+        f"{path}: {place}: not text in {encoding}; save the file as UTF-8, or say `encoding:`, such as cp1252 or utf-16"
+    )
+
+
+@contextmanager
+def _opened(path: Path, encoding: str) -> Generator[TextIO]:
+    """Open a text file; one of another encoding is a ValueError that names it."""
+    try:
+        file = path.open(encoding=_codec(encoding), newline="")
+    except LookupError as error:
+        raise ValueError(
+            f"{path}: `encoding: {encoding}` is none that Python knows; expected utf-8, cp1252, ..."
+        ) from error
+    try:
+        with file:
+            yield file
+    except UnicodeError as error:
+        raise _not_encoded(path, encoding) from error
+
+
+def text_header(path: Path, encoding: str, *, tabs: bool) -> tuple[list[str], str]:
+    """Return the names of a CSV's columns, and what separates its cells: what cuts the first line into most."""
+    with _opened(path, encoding) as file:
+        start = file.read(LONGEST)
+    if "\0" in start:
+        raise _not_encoded(path, encoding)
+    try:
+        choices = "\t" if tabs else ",;\t"
+        heads = {one: next(csv.reader(StringIO(start, newline=""), delimiter=one), []) for one in choices}
+    except csv.Error as error:
+        raise ValueError(f"{path}: the first line names no columns ({error}); expected a header") from error
+    separator = max(heads, key=lambda one: len(heads[one]))
+    if not any(heads[separator]):
+        raise ValueError(f"{path}: the first line is empty, expected the names of the columns")
+    return [name.strip() for name in heads[separator]], separator
+
+
+def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool) -> Iterator[list[str]]:
+    """Read the cells of columns of a CSV or TSV row by row; every row has as many cells as the header."""
+    names, separator = text_header(path, encoding, tabs=tabs)
+    place_of = {name: place for place, name in reversed([*enumerate(names)])}  # of a name twice the first
+    places, number = [place_of[name] for name in columns], 0
+    with _opened(path, encoding) as file:
+        reader = csv.reader(file, delimiter=separator, strict=True)
+        try:
+            next(reader)
+            for number, row in enumerate(filter(None, reader), 1):
+                if len(row) != len(names):
+                    raise ValueError(
+                        f"{path}: row {number} (line {reader.line_num}) has {len(row)} cells, expected "
+                        f"{len(names)} as the header, separated by {separator!r}; correct it, with quotes around a "
+                        "cell that holds one"
+                    )
+                yield [row[place] for place in places]
+        except csv.Error as error:
+            raise ValueError(
+                f"{path}: row {number + 1} (line {reader.line_num}): {error}; expected quotes that are closed "
+                f"around a cell, doubled within it, and at most {LONGEST:,} characters"
+            ) from error
+
+
+def read_delimited(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool, head: int | None) -> pd.DataFrame:
+    """Read columns of a CSV or TSV, whole or the first rows."""
+    rows = list(islice(delimited_rows(path, columns, encoding=encoding, tabs=tabs), head))
+    return pd.DataFrame({name: cells_of(row[place] for row in rows) for place, name in enumerate(columns)})
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError("a key is there twice")
+    return row
+
+
+def _number(text: str) -> float | Decimal:
+    """Return a number of JSON with a point; one from 2^53 on as it is written, which float64 may make another's."""
+    value = float(text)
+    return Decimal(text) if 2.0**53 <= abs(value) < math.inf and Decimal(text) != value else value
+
+
+def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]:
+    """Read the objects of JSON lines, by options of `json.loads`; empty lines are passed over."""
+    with _opened(path, encoding) as file:
+        for number, line in enumerate((line for line in file if line.strip()), 1):
+            try:
+                row = parsed_json(line, object_pairs_hook=_unique_keys, **how)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(
+                    f"{path}: row {number}: not JSON ({str(error)[:100]}); expected an object a line"
+                ) from error
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object of columns")
+            yield row
+
+
+def read_json(path: Path, columns: Sequence[str], *, encoding: str, head: int | None) -> pd.DataFrame:
+    """Read columns of JSON lines, whole or the first rows; what an object does not have is None."""
+    cells: dict[str, list[Any]] = {name: [] for name in columns}
+    for row in islice(json_rows(path, encoding, parse_float=_number), head):
+        for name in columns:
+            cells[name].append(row.get(name))
+    return pd.DataFrame({name: cells_of(values) for name, values in cells.items()})

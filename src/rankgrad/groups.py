@@ -1,0 +1,266 @@
+"""What losses and metrics are given: checked groups of scores, masks and weights, and groups that have an order."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from rankgrad.checks import (
+    check_finite_scores,
+    check_floating,
+    check_group_size,
+    check_label_ranks,
+    check_labels,
+    check_mask,
+    check_positives,
+    check_real,
+    check_scores,
+    check_shapes,
+    check_target,
+    check_tensors,
+    check_values,
+    signed,
+)
+from rankgrad.ranks import places
+
+__all__ = ["Groups", "among_first", "comparable", "groups", "ordinal", "relative_weights", "within"]
+
+
+def relative_weights(
+    scores: Tensor, mask: Tensor | None, weights: Tensor | None, *, check_finite: bool = True
+) -> Tensor:
+    """Return how much each score counts.
+
+    Args:
+        scores: any shape.
+        mask: boolean, of the scores' shape, False where there is no score; None if all are there.
+        weights: of the scores' shape, finite and not negative; None if all count alike.
+        check_finite: read the weights.
+
+    Returns:
+        Of the scores' shape, float32 or float64: the weight relative to the largest, 0 where the mask is False.
+
+    Raises:
+        TypeError, ValueError: a mask or weights of another shape or type, negative or infinite weights.
+
+    >>> relative_weights(torch.zeros(3), torch.tensor([True, True, False]), torch.tensor([0.5, 2.0, 3.0]))
+    tensor([0.2500, 1.0000, 0.0000])
+    """
+    kind = torch.promote_types(scores.dtype, torch.float32)
+    if mask is not None:
+        check_mask(scores, mask)
+    if weights is None:
+        return torch.ones_like(scores, dtype=kind) if mask is None else mask.to(kind)
+    check_floating(weights=weights)
+    check_shapes("(..., d)", dims=0, empty=True, weights=weights, scores=scores)
+    # In their own type until they are proportions: float64 holds numbers that float32 does not.
+    kept = weights.to(torch.promote_types(weights.dtype, kind))
+    kept = kept if mask is None else kept.masked_fill(~mask, 0.0)
+    if check_finite:
+        check_values("weights", weights, ~(torch.isfinite(kept) & (kept >= 0)), "a finite number of at least 0")
+    # Only proportions matter, and sums of very large or very small weights would leave their range.
+    largest = kept.amax() if kept.numel() else kept.sum()
+    return (kept / largest.where(largest > 0, 1.0)).to(kind)
+
+
+def within(weight: Tensor) -> Tensor:
+    """Return weights (..., d) relative to the largest of their group, whose products do not vanish.
+
+    >>> within(torch.tensor([[0.25, 0.5], [0.0, 0.0]]))
+    tensor([[0.5000, 1.0000],
+            [0.0000, 0.0000]])
+    """
+    heaviest = weight.amax(-1, keepdim=True)
+    return weight / heaviest.where(heaviest > 0, 1.0)
+
+
+def ordinal(values: Tensor) -> Tensor:
+    """Return numbers that float64 holds, in the order of values (..., d), of any real type, within their group.
+
+    A 64-bit integer, such as a time stamp in nanoseconds, becomes the number of smaller ones; all else stays as it is.
+
+    >>> ordinal(2**53 + torch.tensor([1, 0, 1, 2]))
+    tensor([1, 0, 1, 3])
+    """
+    return values.shape[-1] - places(values)[1] if values.dtype in (torch.int64, torch.uint64) else values
+
+
+def _ordinal_along(values: Tensor, dim: int, mask: Tensor | None) -> Tensor:
+    known = values if mask is None else values.where(mask, 0)
+    return ordinal(known.movedim(dim, -1)).movedim(-1, dim)
+
+
+def comparable(
+    metric: str, scores: Tensor, target: Tensor, mask: Tensor | None, weights: Tensor | None, dim: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return what a rank correlation compares, and which groups have one: NaN is what the others get.
+
+    Args:
+        metric: its name, for errors.
+        scores, target: one shape.
+        mask, weights: of that shape, or None.
+        dim: the dimension of a group, of n.
+
+    Returns:
+        Weights; scores and target (..., n) in float64, in whose order they are; and (...) which groups have two
+        different scores and two different targets.
+
+    Raises:
+        TypeError: scores or weights are not floating point, the target is complex, or the mask is not boolean.
+        ValueError: shapes differ, a value is not finite, or weights are negative.
+
+    >>> comparable("Spearman", torch.tensor([[1.0, 1.0], [3.0, 2.0]]), torch.eye(2), None, None, -1)[-1]
+    tensor([False,  True])
+    """
+    check_scores(scores, dim=dim, finite=False)
+    check_real(target=target)
+    check_shapes("(..., n)", empty=True, scores=scores, target=target)
+    weight = relative_weights(scores.double(), mask, weights).detach().movedim(dim, -1)
+    counts = weight > 0
+    defined = counts.sum(-1) >= 2
+    known = []
+    for name, given in (("scores", scores), ("target", target)):
+        # What has no weight has a rank all the same, so it must be finite; what is masked has none.
+        wrong = ~torch.isfinite(given) & (True if mask is None else mask)
+        check_values(name, given, wrong, f"a finite number: {metric} is undefined")
+        values = _ordinal_along(given.detach(), dim, mask).movedim(dim, -1).double()
+        largest = values.masked_fill(~counts, -torch.inf).amax(-1)
+        defined = defined & (largest != values.masked_fill(~counts, torch.inf).amin(-1))
+        known.append(values)
+    return weight, known[0], known[1], defined
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What a loss or a metric compares, checked, each group along the last dimension.
+
+    Attributes:
+        scores: (..., d), float32 or float64, 0 where the mask is False.
+        truth: (..., d); floating point for `target`, boolean for `labels` and `positives`; for `label_ranks` as
+            given, or signed integers. 0 or False where the mask is False.
+        weight: (..., d), of the scores' type: how much each score counts, 0 where the mask is False; the largest is 1.
+        exists: (..., d) boolean, where the mask is True; all if there is none.
+        mask: (..., d) boolean, or None: what a sorter is given.
+        finite: whether scores and truth are known to be finite.
+        group_weights: (...), how much each group counts in a mean over groups, as given; None if all count alike.
+    """
+
+    scores: Tensor
+    truth: Tensor
+    weight: Tensor
+    exists: Tensor
+    mask: Tensor | None
+    finite: bool
+    group_weights: Tensor | None = None
+
+
+def groups(
+    scores: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    check_finite: bool = True,
+    least: int = 1,
+    between_0_and_1: bool = False,
+    order: bool = False,
+    exact: bool = False,
+    **truth: Tensor,
+) -> Groups:
+    """Check what a loss or a metric is given, and bring its groups to the last dimension. Every loss begins with it.
+
+    Args:
+        scores: any shape.
+        dim: the dimension of a group.
+        mask: boolean, of the scores' shape, False where there is no score; what stands there may be anything.
+        weights: of the scores' shape, finite and not negative, how much each score counts.
+        group_weights: of the groups' shape, how much each counts in a mean over groups; a loss checks its values.
+        check_finite: read values, and refuse scores that are not finite, truths that are none, and bad weights. It
+            waits for the device. Without it, and always under `torch.compile` and `torch.func.vmap`, where values
+            cannot be read, a loss of such values is anything, NaN as a rule.
+        least: the smallest group, without a mask: with one, it is left out.
+        between_0_and_1: whether targets lie in [0, 1].
+        order: whether only the order of targets and label ranks counts, not how large they are: see `ordinal`.
+        exact: whether it is for a metric: in float64, whatever types are given, and without gradient.
+        truth: of the scores' shape. Its name says what it is: `target` (any numbers), `labels` (0 and 1),
+            `label_ranks` (0 = absent, larger = more important), or `positives` (0 and 1, (..., n, m), in which rows
+            and columns are searched: groups are then (..., 2, d, d), of the matrix and of its transpose, with d the
+            larger of n and m, and a mask where one is missing).
+
+    Raises:
+        TypeError: scores are not floating point, the mask is not boolean, or an argument is no tensor.
+        ValueError: shapes differ, a group is empty or too small, a target wants a gradient, values as above, or an
+            integer target beyond 2^53 whose size counts.
+
+    >>> given = groups(torch.zeros(3, 2), dim=0, target=torch.ones(3, 2, dtype=torch.int64))
+    >>> given.scores.shape, given.truth.dtype
+    (torch.Size([2, 3]), torch.float64)
+    """
+    ((kind, values),) = truth.items()
+    check_scores(scores, dim=dim, finite=False)
+    check_tensors(**truth)
+    if group_weights is not None:
+        check_tensors(group_weights=group_weights)
+    if exact:
+        scores, values = scores.detach().double(), values.detach()
+    values = _checked(
+        kind, scores, values, dim, mask, order=order, between_0_and_1=between_0_and_1, check_finite=check_finite
+    )
+    if mask is None:
+        check_group_size(scores, dim=dim, least=least)
+    finite = check_finite and check_finite_scores(scores, mask)
+    weight = relative_weights(scores, mask, weights, check_finite=check_finite)
+    weight = weight.detach() if exact else weight
+    scores = scores.to(weight.dtype)
+    if mask is not None:
+        scores, values = scores.masked_fill(~mask, 0.0), values.masked_fill(~mask, 0)
+    exists = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+    if kind == "positives":
+        mask = exists if scores.shape[-1] != scores.shape[-2] else mask
+        scores, values, weight, exists = map(_both_ways, (scores, values, weight, exists))
+    else:
+        scores, values, weight, exists = (part.movedim(dim, -1) for part in (scores, values, weight, exists))
+    mask = None if mask is None else exists
+    return Groups(scores, values, weight, exists, mask=mask, finite=finite, group_weights=group_weights)
+
+
+def _checked(
+    kind: str, scores: Tensor, values: Tensor, dim: int, mask: Tensor | None, *, order: bool, between_0_and_1: bool,
+    check_finite: bool,
+) -> Tensor:  # fmt: skip
+    """Return a truth in a type whose values can be compared."""
+    if kind == "target":
+        check_target(scores, values, between_0_and_1=between_0_and_1, mask=mask, check_finite=check_finite)
+        if order:
+            values = _ordinal_along(values, dim, mask)
+        elif check_finite and values.dtype in (torch.int64, torch.uint64):
+            rounded = (values.double().abs() >= 2**53) & (True if mask is None else mask)
+            check_values("target", values, rounded, "an integer below 2^53, which float64 holds: pass its difference "
+                         "from the smallest")  # fmt: skip
+        return values if values.is_floating_point() else values.double()  # float32 holds integers up to 2^24
+    if kind == "label_ranks":
+        check_label_ranks(scores, values, mask=mask, check_finite=check_finite)
+        values = signed(values)
+        return _ordinal_along(values, dim, mask) if order else values
+    check = check_labels if kind == "labels" else check_positives
+    check(scores, values, mask=mask, check_finite=check_finite)
+    return values.bool()
+
+
+def _both_ways(matrix: Tensor) -> Tensor:
+    """Return matrices (..., n, m) and their transposes, (..., 2, d, d): d is the larger, and what is missing is 0."""
+    n, m = matrix.shape[-2:]
+    square = matrix if n == m else pad(matrix, (0, max(0, n - m), 0, max(0, m - n)))
+    return torch.stack([square, square.mT], -3)
+
+
+def among_first(given: Groups, k: int) -> Tensor:
+    """Return how much of each score (..., d) is among the first k, float64; equal scores share their places.
+
+    >>> among_first(groups(torch.tensor([0.9, 0.5, 0.5, 0.1]), labels=torch.ones(4)), 2)
+    tensor([1.0000, 0.5000, 0.5000, 0.0000], dtype=torch.float64)
+    """
+    above, up_to = places(given.scores, given.mask)
+    return ((k - above).clamp(min=0).double() / (up_to - above).clamp(min=1)).clamp(max=1.0)

@@ -1,0 +1,63 @@
+"""Turn words into numbers, by a vocabulary of the training captions."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from rankgrad.plain_text import plain_text
+
+__all__ = ["Vocabulary"]
+
+PADDING, UNKNOWN = "<padding>", "<unknown>"
+
+
+class Vocabulary:
+    """Numbers of words: 0 is padding, 1 any word that is not in it.
+
+    Args:
+        words: all words, `<padding>` and `<unknown>` first.
+
+    >>> vocabulary = Vocabulary.of(["a large three above a small seven", "a three"], least=2)
+    >>> vocabulary.words
+    ['<padding>', '<unknown>', 'a', 'three']
+    >>> vocabulary.encode(["A three, a purple eight"])
+    tensor([[2, 3, 2, 1, 1]])
+    """
+
+    def __init__(self, words: Sequence[str]):
+        if list(words[:2]) != [PADDING, UNKNOWN] or len(set(words)) != len(words):
+            raise ValueError(
+                f"words is {list(words[:3])}..., expected {PADDING} and {UNKNOWN} first, and each word once"
+            )
+        self.words = list(words)
+        self._numbers = {word: number for number, word in enumerate(self.words)}
+
+    @classmethod
+    def of(cls, captions: Iterable[str], *, least: int = 1) -> "Vocabulary":
+        """Collect the words that occur at least so often, in alphabetical order."""
+        counts = Counter(word for caption in captions for word in cls.split(caption))
+        return cls([PADDING, UNKNOWN, *sorted(word for word, count in counts.items() if count >= least)])
+
+    @staticmethod
+    def split(caption: str) -> list[str]:
+        """Split into words in lower case, without punctuation."""
+        plain = plain_text(caption.lower())  # an accent by itself would cut a word in two
+        return re.findall(r"[^\W_]+(?:'[^\W_]+)?", plain)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode(self, captions: Sequence[str]) -> Tensor:
+        """Return word numbers (n, longest), padded with 0.
+
+        Raises:
+            ValueError: a caption has no words; the message names it.
+        """
+        numbers = [[self._numbers.get(word, 1) for word in self.split(caption)] for caption in captions]
+        for row, caption in enumerate(numbers):
+            if not caption:
+                raise ValueError(f"caption {row} is {captions[row]!r}, expected at least one word")
+        return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in numbers], batch_first=True)

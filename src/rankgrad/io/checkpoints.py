@@ -1,0 +1,137 @@
+"""Models on disk: a folder with `model.safetensors` and a `model.json` from which the model is rebuilt.
+
+The state of a training that goes on after a kill is kept by `rankgrad.training.loop`.
+"""
+
+import inspect
+import json
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from rankgrad import lookup
+from rankgrad.io.atomic import replaced_file, write_error
+from rankgrad.io.recipes import folder_of, recipe_of
+
+__all__ = ["build", "load_model", "save_model"]
+
+
+def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime: Any) -> Any:
+    """Return the module of that name, its weights drawn from `seed`; the caller's random state is left as it was.
+
+    Args:
+        folder: `sorters` or `models`.
+        name: the file's name in that folder.
+        args: its options, as in the params.
+        seed: of the weights.
+        runtime: what the data decides, such as `length`, `outputs` or `colors`; what the module does not ask for is
+            left out.
+
+    Returns:
+        The module; its attribute `recipe` is what `save_model` needs to know of it.
+
+    Raises:
+        ValueError: an unknown name or option.
+
+    >>> build("sorters", "handcrafted", {"steepness": 5.0}, seed=0)
+    Handcrafted(steepness=5.0)
+    """
+    lookup.check_options(folder, name, args)
+    make = lookup.find(folder, name)
+    taken = {key: value for key, value in runtime.items() if key in inspect.signature(make).parameters}
+    with _on_cpu():
+        torch.default_generator.manual_seed(seed)
+        module = make(**args, **taken)
+    module.recipe = {"folder": folder, "name": name, "args": args | taken}
+    return module
+
+
+@contextmanager
+def _on_cpu() -> Generator[None]:
+    """Modules are made on the CPU in float32, by its random state, which is then as it was.
+
+    Those of GPUs are not touched: else each process would begin to use every GPU that there is.
+    """
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_default_dtype(default)
+
+
+def save_model(path: str | Path, model: nn.Module) -> None:
+    """Write a model's two files, so that `load_model(path)` rebuilds it.
+
+    Args:
+        path: the folder to write into; other files there stay.
+        model: from `build` or `load_model`.
+
+    Raises:
+        TypeError: it is from neither, so that nothing says how to rebuild it; or an option is nothing that JSON holds.
+    """
+    model = getattr(model, "_orig_mod", model)  # of torch.compile, which passes on the recipe and renames the weights
+    if not hasattr(model, "recipe"):
+        raise TypeError(
+            f"{type(model).__name__}: not from `rankgrad.io.checkpoints.build`, which says how to rebuild it"
+        )
+    path = Path(path)
+    recipe = json.dumps(model.recipe, indent=2, sort_keys=True) + "\n"  # before anything is written: it may fail
+    path.mkdir(parents=True, exist_ok=True)
+    weights = {key: value.detach().cpu().contiguous() for key, value in sorted(model.state_dict().items())}
+    with replaced_file(path / "model.safetensors") as partial:
+        try:
+            save_file(weights, partial)
+        except SafetensorError as error:
+            raise write_error(path / "model.safetensors", error) from error
+    with replaced_file(path / "model.json") as partial:
+        partial.write_text(recipe)
+
+
+def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
+    """Rebuild what `save_model` wrote, in evaluation mode and float32.
+
+    Args:
+        path: see `rankgrad.io.recipes.folder_of`.
+        device: where its weights are to be.
+
+    Raises:
+        FileNotFoundError: the folder lacks one of the two files.
+        ValueError: the weights are truncated or do not fit the recipe.
+    """
+    path, recipe = folder_of(path), recipe_of(path)
+    make = lookup.find(recipe["folder"], recipe["name"], where=f"{path}: model.json: name")
+    try:
+        weights = load_file(path / "model.safetensors")
+        with _on_cpu(), _Bounded(sum(value.numel() for value in weights.values())):
+            model = make(**recipe["args"])
+        model.load_state_dict(weights)
+    except Exception as error:  # whatever the class has against options that a file gives it
+        found = " ".join(str(error).split())  # load_state_dict has a line for each weight
+        raise ValueError(f"{path}: not a whole model ({found}); make it again with `dvc repro`") from error
+    model.recipe = recipe
+    return model.to(device, memory_format=torch.channels_last).eval()
+
+
+class _Bounded(TorchFunctionMode):
+    """Refuses a module of more values than its weights in a file have, before it takes memory."""
+
+    def __init__(self, values: int):
+        super().__init__()
+        self.left = 2 * values + 2**20  # what is not kept in a file is small
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn):
+            self.left -= math.prod(args[0] if args and not isinstance(args[0], int) else args)
+            if self.left < 0:
+                raise ValueError("its options ask for more weights than the file has")
+        return func(*args, **(kwargs or {}))

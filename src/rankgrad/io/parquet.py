@@ -1,0 +1,269 @@
+"""Parquet tables with images in them: read with clear errors, in the common `image: {bytes, path}` form."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from PIL import Image
+from torch import Tensor
+
+from rankgrad.io.pictures import BROKEN, check_plain, reason
+from rankgrad.lookup import listed
+
+__all__ = [
+    "IMAGE",
+    "as_batch",
+    "as_fixed_lists",
+    "as_lists",
+    "columns_of",
+    "decode_image",
+    "decode_images",
+    "encode_images",
+    "encoded_images",
+    "is_list",
+    "is_number",
+    "list_lengths",
+    "matrix",
+    "parquet_file",
+    "ragged_lists",
+    "read_images",
+    "read_table",
+    "said",
+]
+
+
+# How datasets libraries store an image in Parquet, so that any of them shows it.
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+@contextmanager
+def parquet_file(path: str | Path) -> Generator[pq.ParquetFile]:
+    """Open a Parquet file; whatever is wrong inside is a ValueError that names it."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path}: no such file; make it with `dvc repro`")
+    try:
+        # Not pq.read_table, which imports pandas. Without these options the whole file would be read ahead, and kept.
+        with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
+            yield file
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # the last of days that Python has not
+        raise ValueError(
+            f"{path}: not a whole Parquet file ({error}); make or fetch it again, one of a stage with `dvc repro`"
+        ) from error
+
+
+def columns_of(path: str | Path) -> list[str]:
+    """Return the names of a Parquet file's columns, with errors as `read_table`."""
+    with parquet_file(path) as file:
+        return file.schema_arrow.names
+
+
+def said(path: str | Path, key: str) -> Any:
+    """Return what a Parquet file's metadata say of its columns: `classes` or `features`, names in order; else None."""
+    with parquet_file(path) as file:
+        found = (file.schema_arrow.metadata or {}).get(key.encode())
+    return None if found is None else json.loads(found)
+
+
+def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
+    """Read some columns of a Parquet file.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not a whole Parquet file, or a column is missing or there twice.
+    """
+    names = columns_of(path)
+    counts = Counter(names)
+    if missing := [name for name in columns if counts[name] != 1]:
+        raise ValueError(f"{path}: no column {listed(missing)}, or several; it has {listed(names)}")
+    with parquet_file(path) as file:
+        return file.read(list(columns))
+
+
+def _in_threads(function: Callable, items: Sequence | np.ndarray, threads: int) -> list:
+    """Call a function on each item; many items a task, because handing over one costs as much as decoding one."""
+    parts = [items[start : start + 256] for start in range(0, len(items), 256)]
+    with ThreadPoolExecutor(threads) as pool:
+        return [result for part in pool.map(lambda part: [function(item) for item in part], parts) for result in part]
+
+
+def encode_images(images: np.ndarray, *, threads: int) -> pa.Array:
+    """Encode gray images (n, height, width) uint8 as PNG, lossless, in the form of `IMAGE`."""
+
+    def encode(image: np.ndarray) -> bytes:
+        buffer = BytesIO()
+        # The fastest level: mostly black images are small at any.
+        Image.fromarray(image).save(buffer, "PNG", compress_level=1)
+        return buffer.getvalue()
+
+    encoded = _in_threads(encode, images, threads)
+    return pa.StructArray.from_arrays(
+        [pa.array(encoded, pa.binary()), pa.nulls(len(encoded), pa.string())], fields=list(IMAGE)
+    )
+
+
+def decode_image(encoded: bytes | None, *, where: str) -> np.ndarray:
+    """Decode a PNG or JPEG: (height, width) uint8 if it is gray, (height, width, 3) if colored.
+
+    Raises:
+        ValueError: it is corrupt, or neither gray nor RGB; the message begins with `where`.
+    """
+    try:
+        with Image.open(BytesIO(encoded or b""), formats=["PNG", "JPEG"]) as image:
+            check_plain(image)
+            image.load()
+    except BROKEN as error:
+        told = reason(error, "PNG or JPEG")
+        raise ValueError(f"{where}: not a whole PNG or JPEG image ({told}); make it again") from error
+    if image.mode not in ("L", "RGB"):
+        raise ValueError(f"{where}: image of mode {image.mode}, expected gray (L) or RGB")
+    return np.asarray(image)
+
+
+def encoded_images(column: pa.ChunkedArray, *, path: str | Path) -> list[bytes | None]:
+    """Return the bytes of an `IMAGE` column.
+
+    Raises:
+        ValueError: it is no `IMAGE` column.
+    """
+    place = column.type.get_field_index("bytes") if pa.types.is_struct(column.type) else -1
+    if place < 0 or not (pa.types.is_binary(kind := column.type[place].type) or pa.types.is_large_binary(kind)):
+        raise ValueError(f"{path}: images are a column of {column.type}, expected {IMAGE}; make it again")
+    # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
+    return [image for chunk in column.chunks for image in chunk.field("bytes").to_pylist()]
+
+
+def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, each: int = 1) -> np.ndarray:
+    """Decode an `IMAGE` column: (n, height, width) uint8 if its images are gray, (n, 3, height, width) if colored.
+
+    Args:
+        column: the column, as `read_table` gives it.
+        path: of the file, for messages.
+        threads: to decode with.
+        each: images of a row, for messages.
+
+    Raises:
+        ValueError: it is no `IMAGE` column; or an image is corrupt, neither gray nor RGB, or of another size or color
+            than the first; the message names its row.
+    """
+
+    def where(number: int) -> str:
+        return f"{path}: row {number // each}"
+
+    def decode(numbered: tuple[int, bytes | None]) -> np.ndarray:
+        return decode_image(numbered[1], where=where(numbered[0]))
+
+    decoded = _in_threads(decode, list(enumerate(encoded_images(column, path=path))), threads)
+    for number, image in enumerate(decoded):
+        if image.shape != decoded[0].shape:
+            raise ValueError(f"{where(number)}: image of {image.shape}, expected {decoded[0].shape} as in row 0")
+    images = np.stack(decoded) if decoded else np.zeros((0, 0, 0), np.uint8)
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if images.ndim == 4 else images
+
+
+def read_images(read: pa.Table, *, path: Path, threads: int) -> Tensor:
+    """Decode the column `image`, or `frames`, of a table that was read.
+
+    Args:
+        read: with one of the two columns.
+        path: of the file, for messages.
+        threads: to decode images with.
+
+    Returns:
+        Images (n, [frames,] [3,] height, width) uint8.
+
+    Raises:
+        ValueError: an image is corrupt, or rows have different numbers of frames; the message names the row.
+    """
+    if "frames" not in read.column_names:
+        return torch.from_numpy(decode_images(read["image"], path=path, threads=threads))
+    kind = read["frames"].type
+    if not is_list(kind):
+        raise ValueError(f"{path}: frames are a column of {kind}, expected lists of images; make it again")
+    lengths = list_lengths(read["frames"])
+    if len(lengths) and (lengths[0] == 0 or (lengths != lengths[0]).any()):
+        row = int((lengths != max(lengths[0], 1)).argmax())
+        expected = f"{lengths[0]} as in row 0" if lengths[0] else "at least one"
+        raise ValueError(f"{path}: row {row}: {lengths[row]} frames, expected {expected}")
+    frames = pa.chunked_array([chunk.flatten() for chunk in read["frames"].chunks], type=kind.value_type)
+    each = int(lengths[0]) if len(lengths) else 1
+    images = decode_images(frames, path=path, threads=threads, each=each)
+    return torch.from_numpy(images).unflatten(0, (len(lengths), -1))
+
+
+def as_batch(images: Tensor) -> Tensor:
+    """Return images as networks take them, (n, colors, height, width): gray ones (n, height, width) get a dimension.
+
+    >>> as_batch(torch.zeros(2, 8, 8)).shape
+    torch.Size([2, 1, 8, 8])
+    """
+    return images.unsqueeze(1) if images.dim() == 3 else images
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a column's cells are lists of any kind."""
+    return pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a column's cells are whole or other numbers."""
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None = None) -> Tensor:
+    """Return a column of lists, all of one length, as a tensor (n, length).
+
+    Raises:
+        ValueError: no lists of numbers, lists of different lengths, or of another than `length`, or a missing value;
+            the message names the column.
+    """
+    column = table[name]
+    kind = column.type
+    if not is_list(kind) or not (is_number(kind.value_type) or pa.types.is_boolean(kind.value_type)):
+        raise ValueError(f"{path}: column {name}: {kind}, expected lists of numbers; make it again")
+    # Chunk by chunk: in one, the values of a large split exceed what an offset of Arrow's can say.
+    parts = [chunk.flatten() for chunk in column.chunks]
+    if length is None:
+        length = sum(map(len, parts)) // max(len(column), 1)
+    if column.null_count or any(part.null_count for part in parts) or (list_lengths(column) != length).any():
+        raise ValueError(
+            f"{path}: column {name}: lists of different lengths or missing values, expected {length} values in each row"
+        )
+    flat = [part.to_numpy(zero_copy_only=False) for part in parts] or [np.zeros(0, kind.value_type.to_pandas_dtype())]
+    return torch.from_numpy(np.concatenate(flat).reshape(len(column), length))
+
+
+def list_lengths(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Return how many values each row of a column of lists has; a missing list has none."""
+    return pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)  # ty: ignore
+
+
+def as_lists(values: Tensor) -> pa.Array:
+    """Return a tensor (n, length) as a column of lists."""
+    return ragged_lists(pa.array(values.numpy().ravel()), np.full(len(values), values.shape[1]))
+
+
+def ragged_lists(flat: pa.Array, lengths: np.ndarray | Tensor) -> pa.Array:
+    """Return values, list after list, as a column of lists of these lengths (n,).
+
+    >>> ragged_lists(pa.array([1, 2, 3]), np.array([2, 1])).to_pylist()
+    [[1, 2], [3]]
+    """
+    offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths))])
+    if offsets[-1] < 2**31:
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
+    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), flat)
+
+
+def as_fixed_lists(values: Tensor) -> pa.Array:
+    """Return a tensor (n, length) as a column of lists of fixed length."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.numpy().ravel()), values.shape[1])

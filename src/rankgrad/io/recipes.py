@@ -1,0 +1,140 @@
+"""What `model.json` says of a model: how it is rebuilt, and which input it takes. Read without importing torch."""
+
+import json
+import reprlib
+from pathlib import Path
+from typing import Any
+
+from rankgrad import lookup
+from rankgrad.plain_text import NAME, parsed_json
+
+__all__ = ["folder_of", "image_of", "name_of", "recipe_of"]
+
+FOLDERS = ("models", "sorters")  # of the package: whose classes a model is made from
+SIDE = 2048  # pixels
+FEATURE = 2 * NAME + 50  # characters of a feature's name: a column, a value, and the place of a letter
+RECIPE = 2**27  # bytes of model.json, which holds a tokenizer of some
+_SIZES = {"colors": (1, 3), "height": range(1, SIDE + 1), "width": range(1, SIDE + 1)}
+# What the input of each kind says of itself in numbers.
+_NUMBERS = {"image": _SIZES, "frames": _SIZES, "features": {"count": range(1, 2**20)}, "text": {}}
+
+
+def name_of(seed: int, fold: int | None) -> str:
+    """Return the name of the folder of a seed's model in its run's; what stands for a run is its first fold's.
+
+    >>> name_of(1, None), name_of(1, 1), name_of(1, 2)
+    ('seed1', 'seed1', 'seed1-fold2')
+    """
+    return f"seed{seed}" if fold in (None, 1) else f"seed{seed}-fold{fold}"
+
+
+def folder_of(path: str | Path, *, fold: int | None = None) -> Path:
+    """Return the folder of a model's files: of a run, that of the seed that is best on validation.
+
+    Args:
+        path: a folder that `save_model` wrote, or of a run (`models/runs/<run>`), whose `run.json` names its best seed.
+        fold: of a run that has folds; None for the first.
+    """
+    path, file = Path(path), Path(path) / "run.json"
+    if not file.is_file():
+        return path
+    try:
+        best = json.loads(file.read_text())["best"]
+        if type(best) is not int:
+            raise TypeError(f"best is {reprlib.repr(best)}, expected the number of a seed")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{file}: not the record of a run ({error}); make it again with `dvc repro`") from error
+    return path / name_of(best, fold)
+
+
+def recipe_of(path: str | Path) -> dict[str, Any]:
+    """Return a model's recipe, whose weights are in the same folder.
+
+    Args:
+        path: see `folder_of`.
+
+    Raises:
+        FileNotFoundError: the folder lacks the recipe or the weights.
+        ValueError: the recipe is no JSON object, or does not say what it should.
+    """
+    path = folder_of(path)
+    for file in ("model.json", "model.safetensors"):
+        if not (path / file).is_file():
+            raise FileNotFoundError(f"{path}: no {file} there; expected a folder that save_model wrote")
+    try:
+        if (size := (path / "model.json").stat().st_size) > RECIPE:
+            raise ValueError(f"model.json has {size:,} bytes, expected at most {RECIPE:,}")
+        recipe = parsed_json((path / "model.json").read_text(encoding="utf-8"))
+        _check(recipe)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not a whole model ({error}); make it again with `dvc repro`") from error
+    return recipe
+
+
+def _check(recipe: Any) -> None:
+    """Raise a ValueError if a recipe is not of the form that `save_model` writes."""
+    if not isinstance(recipe, dict):
+        raise ValueError(f"model.json is {reprlib.repr(recipe)}, expected an object")
+    for key, kind in {"folder": str, "name": str, "args": dict, "task": str}.items():
+        if (key != "task" or key in recipe) and not isinstance(recipe.get(key), kind):
+            raise ValueError(f"model.json: {key} is {reprlib.repr(recipe.get(key))}, expected {kind.__name__}")
+    if recipe["folder"] not in FOLDERS:
+        raise ValueError(f"model.json: folder is {reprlib.repr(recipe['folder'])}, expected {' or '.join(FOLDERS)}")
+    if "classes" in recipe:
+        _check_names("classes", recipe["classes"])
+    if "task" in recipe:
+        if recipe["task"] not in (known := lookup.names("tasks")):
+            raise ValueError(f"model.json: task is {reprlib.repr(recipe['task'])}, expected one of {', '.join(known)}")
+        _check_input(recipe)
+
+
+def _check_input(recipe: dict[str, Any]) -> None:
+    if "input" not in recipe:
+        raise ValueError("model.json has no input: an older version did not write down what the model takes")
+    given = recipe["input"]
+    wanted = _NUMBERS.get(str(given.get("kind"))) if isinstance(given, dict) else None
+    if wanted is None or not all(
+        type(given.get(key)) is int and given[key] in values for key, values in wanted.items()
+    ):
+        raise ValueError(
+            f"model.json: input is {reprlib.repr(given)}, expected a kind: image or frames (with colors, 1 or 3, "
+            f"height and width, at most {SIDE}), features (with count), or text"
+        )
+    if (names := given.get("names")) is not None:
+        _check_names("input.names", names, longest=FEATURE)
+        if given["kind"] == "features" and len(names) != given["count"]:
+            raise ValueError(f"model.json: {len(names)} input.names, expected {given['count']}, as input.count")
+    if given.get("columns") is not None:
+        _check_names("input.columns", given["columns"])
+    if "colors" in wanted and recipe["args"].get("colors", given["colors"]) != given["colors"]:
+        raise ValueError(f"model.json: args.colors is {recipe['args']['colors']!r}, input.colors {given['colors']}")
+
+
+def _check_names(key: str, names: Any, *, longest: int = NAME) -> None:
+    """Raise a ValueError if what a recipe says is no list of different names."""
+    if not isinstance(names, list):
+        raise ValueError(f"model.json: {key} is {reprlib.repr(names)}, expected a list of names")
+    for place, name in enumerate(names):
+        if not isinstance(name, str) or len(name) > longest:
+            raise ValueError(
+                f"model.json: {key}[{place}] is {reprlib.repr(name)}, expected text of at most {longest:,} characters"
+            )
+    if len(set(names)) < len(names):
+        raise ValueError(f"model.json: {key} has a name twice, expected each once")
+
+
+def image_of(recipe: dict[str, Any], *, where: object) -> dict[str, int]:
+    """Return `colors`, `height` and `width` of the pictures that a model was trained on.
+
+    Raises:
+        ValueError: it was trained on something else; the message begins with `where`.
+
+    >>> image_of({"name": "network", "args": {}, "input": {"kind": "text"}}, where="models/words")
+    Traceback (most recent call last):
+    ...
+    ValueError: models/words: a model of text, expected one of image or frames
+    """
+    given = recipe["input"]
+    if given["kind"] not in ("image", "frames"):
+        raise ValueError(f"{where}: a model of {given['kind']}, expected one of image or frames")
+    return {key: given[key] for key in _SIZES}

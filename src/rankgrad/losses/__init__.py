@@ -1,0 +1,119 @@
+"""Ranking losses, one function a file: `loss(scores, truth, *, options)`, to minimize.
+
+    from rankgrad.losses import spearman
+    spearman(scores, target).backward()
+
+The name of the second argument says what it is, of any type: `target` (numbers to be ordered like), `labels` (0 and 1),
+`label_ranks` (0 = absent, larger = more important) or `positives` (0 and 1, a matrix of queries and of what they look
+for, searched both ways). It has the shape of the scores. What most losses take besides:
+
+- `dim`: the dimension of a group, whose scores are compared with each other. The last one by default: scores (queries,
+  documents) are a list a query. Of a classifier's (examples, classes), `dim=-2` ranks the examples of each class.
+- `mask`: boolean, False where there is no score, as in padding (`rankgrad.ragged.pad_groups`). Masked entries are
+  ignored, even NaN. A score of -1e9 in place of a mask is a score: beside it all others are tied.
+- `weights`: how much each score counts within its group. Only proportions matter, so weights that differ between
+  groups alone have no effect. The only pair of a group of two
+  counts the same whatever its weights; there `ranknet`, `pairwise_logistic`, `kendall` and `spearman` refuse weights of
+  whole groups.
+- `group_weights`: how much each group counts in the mean, a number a group: of the shape that `none` gives.
+- `reduction`: `mean` over groups, `sum`, or `none` for one value a group, in their order. A group that has nothing to
+  compare is left out, as is one without any score or weight: it is 0 without gradient and does not count in the mean.
+- `sorter`: f, which gives soft ranks. None is `Laplace(softness=0.2)`; or the name of a sorter (`laplace`,
+  `comparator`), or a sorter: one of `rankgrad.sorters`, or a function of scores (..., d) to ranks (..., d), 1 for the
+  largest and d for the smallest, that has a gradient. It is tried once, on eight scores and on the shape of the
+  first ones, and refused if it ranks otherwise. It is passed `mask` where there is one, by `average_precision` always,
+  and by `mean_log_rank`, `sodeep_recall` and `hit_rate` where a matrix is not square: write f(scores, mask=None), or
+  subclass `rankgrad.sorters.Sorter`.
+- No group at all, as scores of shape (0, d), is a loss of 0 with a gradient of zeros, and with `none` no value.
+- `check_finite`: refuse scores and truths that are NaN, infinite or impossible, which waits for a GPU. With False no
+  value is read; the loss of a NaN is then NaN as a rule. Under `torch.compile` and `torch.func.vmap` values cannot be
+  read, so it is always off there.
+
+All raise a TypeError for what is no tensor or of a wrong type (lists and numpy arrays: `torch.as_tensor`), and a
+ValueError for shapes that differ, groups of no scores, values as above, an unknown option, and what a sorter refuses;
+the message says where. The value has the type of the scores, float32 at least.
+
+`spearman`, `kendall`, `ndcg`, `average_precision`, `precision_at_k`, `reciprocal_rank` and `expected_reciprocal_rank`
+tend to 1 minus the metric of that name as the sorter tends to exact ranks, `hit_rate` to 1 minus its mean over rows
+and columns. `listnet`, `list_mle`, `ranknet` and `lambdarank` need no sorter: likelihoods and pairs of scores.
+With the default sorter all take memory in proportion to the number of scores. Most take O(n log n) time. `ranknet`,
+`pairwise_logistic`, `lambdarank`, `gaussian_mlr`, `softsort_cross_entropy` and `hinge_ap` compare all pairs in
+O(n^2). Of more than half a million pairs at once they have no second derivatives, and do not run under
+`torch.func.vmap`.
+
+`sodeep_mean_average_precision` (SoDeep, Eq. 7) and `sodeep_recall` (Eqs. 9-10) are no metrics: a mean rank and a
+margin of ranks.
+"""
+
+from functools import partial
+
+from rankgrad import lookup
+from rankgrad.losses.asymmetric import asymmetric
+from rankgrad.losses.average_precision import average_precision
+from rankgrad.losses.expected_reciprocal_rank import expected_reciprocal_rank
+from rankgrad.losses.focal import focal
+from rankgrad.losses.gaussian_mlr import gaussian_mlr
+from rankgrad.losses.generalized_cross_entropy import generalized_cross_entropy
+from rankgrad.losses.hard_negative_triplet import hard_negative_triplet
+from rankgrad.losses.hinge_ap import hinge_ap
+from rankgrad.losses.hit_rate import hit_rate
+from rankgrad.losses.info_nce import info_nce
+from rankgrad.losses.kendall import kendall
+from rankgrad.losses.l1 import l1
+from rankgrad.losses.lambdarank import lambdarank
+from rankgrad.losses.list_mle import list_mle
+from rankgrad.losses.listnet import listnet
+from rankgrad.losses.lsep import lsep
+from rankgrad.losses.mean_log_rank import mean_log_rank
+from rankgrad.losses.mse import mse
+from rankgrad.losses.multilabel_cross_entropy import multilabel_cross_entropy
+from rankgrad.losses.multilabel_soft_margin import multilabel_soft_margin
+from rankgrad.losses.ndcg import ndcg
+from rankgrad.losses.pairwise_logistic import pairwise_logistic
+from rankgrad.losses.plackett_luce import plackett_luce
+from rankgrad.losses.precision_at_k import precision_at_k
+from rankgrad.losses.ranknet import ranknet
+from rankgrad.losses.reciprocal_rank import reciprocal_rank
+from rankgrad.losses.rlsep import rlsep
+from rankgrad.losses.sodeep_mean_average_precision import sodeep_mean_average_precision
+from rankgrad.losses.sodeep_recall import sodeep_recall
+from rankgrad.losses.softsort_cross_entropy import softsort_cross_entropy
+from rankgrad.losses.spearman import spearman
+from rankgrad.losses.spearman_of_label_ranks import spearman_of_label_ranks
+
+__all__ = [
+    "asymmetric",
+    "average_precision",
+    "expected_reciprocal_rank",
+    "focal",
+    "gaussian_mlr",
+    "generalized_cross_entropy",
+    "hard_negative_triplet",
+    "hinge_ap",
+    "hit_rate",
+    "info_nce",
+    "kendall",
+    "l1",
+    "lambdarank",
+    "list_mle",
+    "listnet",
+    "lsep",
+    "mean_log_rank",
+    "mse",
+    "multilabel_cross_entropy",
+    "multilabel_soft_margin",
+    "ndcg",
+    "pairwise_logistic",
+    "plackett_luce",
+    "precision_at_k",
+    "ranknet",
+    "reciprocal_rank",
+    "rlsep",
+    "sodeep_mean_average_precision",
+    "sodeep_recall",
+    "softsort_cross_entropy",
+    "spearman",
+    "spearman_of_label_ranks",
+]
+
+__getattr__ = partial(lookup.no_attribute, "losses")

@@ -1,0 +1,145 @@
+"""Functions in place of sorters: whether they rank as a sorter does, tried once for each."""
+
+import inspect
+import math
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.checks import value_of
+from rankgrad.sorters._base import Sorter
+
+__all__ = ["check_ranking", "name_of"]
+
+SHORT = 8  # scores to try a function on: few enough that ranks from 0 have another mean than ranks from 1
+INSTEAD = "write f(scores, mask=None), or subclass rankgrad.sorters.Sorter"
+
+# The functions that were tried, by what they belong to: a bound method is a new object each time it is looked up.
+_TRIED: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()
+
+
+def name_of(ranking: Callable[..., Tensor]) -> str:
+    """Return the name of a function, or of the class of an object."""
+    return getattr(ranking, "__name__", type(ranking).__name__)
+
+
+def check_ranking(ranking: Callable[..., Tensor], scores: Tensor, *, masked: bool) -> None:
+    """Raise if a function does not rank as losses expect: by ranks from 1 for the largest score to d.
+
+    Each is tried once, on eight scores if it takes so many, and on the shape that it is about to be given. Not tried
+    are the sorters of this package, those with weights, which may be about to learn it, and anything under
+    `torch.compile`.
+
+    Args:
+        ranking: takes scores (..., d) to ranks (..., d).
+        scores: those it is about to be given, (..., d).
+        masked: whether it is about to be given a mask.
+
+    Raises:
+        TypeError: it takes no mask, and is about to be given one.
+        ValueError: its ranks are ascending, from 0, or divided by d, or no ranks.
+
+    >>> check_ranking(lambda scores: scores.argsort().argsort() + 1.0, torch.zeros(9), masked=False)
+    Traceback (most recent call last):
+    ...
+    ValueError: sorter is <lambda>, which gives the largest score the largest rank, expected 1 for the largest: pass
+    lambda scores: f(-scores)
+    """
+    if torch.compiler.is_compiling() or _is_known(ranking):
+        return
+    if masked and not _takes_mask(ranking):
+        raise TypeError(
+            f"sorter is {name_of(ranking)}, which takes no mask, expected one that does: there is a mask, or the loss "
+            f"ranks a part of each group, such as the positives or what a matrix that is not square has: {INSTEAD}"
+        )
+    owner, function = (ranking.__self__, ranking.__func__) if inspect.ismethod(ranking) else (ranking, None)
+    try:
+        tried = _TRIED.setdefault(owner, set())
+    except TypeError:  # neither to be hashed nor referred to
+        tried = set()
+    if (function, masked) not in tried and _try(ranking, scores, masked=masked):
+        tried.add((function, masked))
+
+
+def _is_known(ranking: Callable[..., Tensor]) -> bool:
+    if not isinstance(ranking, Sorter):
+        return False
+    return type(ranking).__module__.startswith("rankgrad.") or any(True for _ in ranking.parameters())
+
+
+def _takes_mask(ranking: Callable[..., Tensor]) -> bool:
+    try:
+        parameters = inspect.signature(ranking.forward if isinstance(ranking, nn.Module) else ranking).parameters
+    except (TypeError, ValueError):  # of a function that is written in C
+        return True
+    return "mask" in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+
+
+def _try(ranking: Callable[..., Tensor], scores: Tensor, *, masked: bool) -> bool:
+    """Raise as `check_ranking` does; return whether ranks could be read."""
+    devices = [scores.device] if scores.device.type == "cuda" else []
+    eight, as_given = _probe(scores, SHORT), _probe(scores, scores.shape[-1]).expand(scores.shape).contiguous()
+    tried = []
+    with torch.no_grad(), torch.random.fork_rng(devices), _evaluation(ranking):
+        with suppress(Exception):  # whatever one raises that takes scores of one length or shape
+            tried.append((eight, _ranks(ranking, eight, masked)))
+        if scores.numel():
+            tried.append((as_given, _ranks(ranking, as_given, masked)))
+    return all([_judged(name_of(ranking), *one) for one in tried])
+
+
+def _judged(name: str, probe: Tensor, ranks: Any) -> bool:
+    """Raise as `check_ranking` does for the ranks of a probe; return whether they could be read."""
+    if not torch.is_tensor(ranks) or ranks.shape != probe.shape or not ranks.is_floating_point():
+        return True  # which is refused for the real ones
+    length = probe.shape[-1]
+    mean = value_of(ranks.double().mean())
+    together = value_of(((ranks - ranks.mean(-1, keepdim=True)) * (probe - probe.mean(-1, keepdim=True))).mean())
+    if mean is None or together is None or not math.isfinite(mean):
+        return False
+    spread = max(0.5, length / 16)  # a learned one is a little off
+    if together > 1e-5 * length:
+        raise ValueError(
+            f"sorter is {name}, which gives the largest score the largest rank, expected 1 for the largest: pass "
+            "lambda scores: f(-scores)"
+        )
+    if not abs(mean - (length + 1) / 2) < spread:
+        advice = "return ranks"
+        if abs(mean - (length - 1) / 2) < spread:
+            advice = "they begin at 0: add 1"
+        elif abs(mean - (length + 1) / 2 / length) < 1:
+            advice = "they are divided by the length: multiply by scores.shape[-1]"
+        raise ValueError(
+            f"sorter is {name}, whose ranks of {length} scores have the mean {mean:.4g}, expected "
+            f"{(length + 1) / 2:g}, that of ranks from 1 to {length}: {advice}"
+        )
+    return True
+
+
+def _probe(scores: Tensor, length: int) -> Tensor:
+    """Return different scores from -1 to 1 in no order, (1, ..., 1, length)."""
+    numbers = torch.arange(length, device=scores.device, dtype=torch.float64)
+    values = (numbers * (5**0.5 - 1) / 2).frac() * 2 - 1
+    return values.to(scores.dtype).view(*[1] * (scores.dim() - 1), length)
+
+
+def _ranks(ranking: Callable[..., Tensor], probe: Tensor, masked: bool) -> Any:
+    return ranking(probe, mask=torch.ones_like(probe, dtype=torch.bool)) if masked else ranking(probe)
+
+
+@contextmanager
+def _evaluation(ranking: Callable[..., Tensor]) -> Generator[None]:
+    """Put a module into evaluation mode, in which a trial changes no running mean."""
+    modules = list(ranking.modules()) if isinstance(ranking, nn.Module) else []
+    modes = [module.training for module in modules]
+    for module in modules:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode

@@ -1,0 +1,292 @@
+"""What all losses share: ranks from a sorter, and the reduction over groups."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from rankgrad import lookup
+from rankgrad.checks import check_choice, check_instance, check_real, check_values, value_of
+from rankgrad.groups import Groups, groups, within
+from rankgrad.losses._functions import check_ranking, name_of
+from rankgrad.ranks import exact_ranks
+from rankgrad.sorters._base import Sorter
+
+__all__ = [
+    "AnySorter",
+    "Groups",
+    "Reduction",
+    "check_weights_of_pairs",
+    "groups",
+    "is_ordered",
+    "pointwise",
+    "rank_distance",
+    "reduced",
+    "soft_ranks",
+    "triplets",
+    "within",
+]
+
+Reduction = Literal["mean", "sum", "none"]
+# None for Laplace(softness=0.2), the name of a sorter that needs no training here, a `Sorter`, or any function that
+# takes scores (..., d) to ranks (..., d), 1 for the largest, with a gradient, and `mask`, where one is passed: see
+# `check_ranking`.
+AnySorter = Callable[..., Tensor] | str | None
+
+
+LONG = 1000  # scores of which float32 holds ranks to some 1e-4 places
+
+
+def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None, differences: bool = False) -> Tensor:
+    """Rank each group by a sorter.
+
+    Args:
+        given: the groups.
+        sorter: see `AnySorter`. It is passed a mask only if there is one, so that any function of scores will do; what
+            it gives where the mask is False is not looked at.
+        mask: (..., d) boolean, in place of that of the groups: rank a part of each.
+        differences: whether differences of neighboring ranks matter. Then long groups are ranked in float64, but by
+            others than this package's sorters, whose weights need not take it.
+
+    Raises:
+        TypeError: a class in place of a sorter, a sorter whose ranks are no floating-point tensor, or that takes no
+            mask where there is one.
+        ValueError: an unknown name, a function without gradient, or one that does not rank from 1 for the largest; what
+            the sorter refuses; ranks of another shape than the scores, or not finite.
+
+    >>> soft_ranks(groups(torch.tensor([0.1, 0.9]), target=torch.ones(2)), torch.nn.ReLU)
+    Traceback (most recent call last):
+    ...
+    TypeError: sorter is the class ReLU, expected a sorter: pass an instance, ReLU(...)
+    >>> soft_ranks(groups(torch.tensor([0.1, 0.9]), target=torch.ones(2)), "laplase")
+    Traceback (most recent call last):
+    ...
+    ValueError: sorter is 'laplase', expected a sorter or the name of one: cnn, ...; did you mean laplace?
+    """
+    chosen = _sorter(sorter, given.scores.device)
+    mask = given.mask if mask is None else mask
+    options: dict[str, Any] = {} if mask is None else {"mask": mask}
+    if isinstance(chosen, Sorter) and not given.finite:
+        options["check_finite"] = False
+    check_ranking(chosen, given.scores, masked=mask is not None)
+    ours = type(chosen).__module__.startswith("rankgrad.sorters.")
+    precise = differences and ours and given.scores.shape[-1] > LONG
+    result = chosen(given.scores.double() if precise else given.scores, **options)
+    name = name_of(chosen)
+    _check_ranks(result, given.scores, name)
+    if isinstance(chosen, Sorter):  # whose ranks are 0 where the mask is False
+        return result
+    result = result if mask is None else result.masked_fill(~mask, 0.0)
+    if given.finite:
+        check_values(f"sorter is {name}, whose rank", result, ~torch.isfinite(result), "a finite number")
+    return result
+
+
+def _check_ranks(result: Any, scores: Tensor, name: str) -> None:
+    if not torch.is_tensor(result) or not result.is_floating_point():
+        found = result.dtype if torch.is_tensor(result) else type(result).__name__
+        raise TypeError(f"sorter is {name}, whose ranks are {found}, expected a floating-point tensor")
+    if result.shape != scores.shape:
+        raise ValueError(
+            f"sorter is {name}, whose ranks have shape {tuple(result.shape)}, expected that of the scores it is given, "
+            f"{tuple(scores.shape)}"
+        )
+    if torch.is_grad_enabled() and scores.requires_grad and not result.requires_grad:
+        raise ValueError(f"sorter is {name}, whose ranks have no gradient: {_INSTEAD}")
+
+
+_INSTEAD = "use StraightThrough() for exact ranks with a gradient, or rankgrad.metrics to measure"
+
+
+def _sorter(sorter: AnySorter, device: torch.device) -> Callable[..., Tensor]:
+    if sorter is None or isinstance(sorter, str):
+        return _named("laplace" if sorter is None else sorter, device)
+    check_instance("sorter", sorter)
+    if sorter is exact_ranks:
+        raise ValueError(f"sorter is the function exact_ranks, which has no gradient: {_INSTEAD}")
+    if not callable(sorter):
+        raise TypeError(f"sorter is a {type(sorter).__name__}, expected a sorter, such as Laplace(), or its name")
+    return sorter
+
+
+# Sorters that were named, by name and device: a dictionary, in which `torch.compile` can look a sorter up.
+_LOADED: dict[tuple[str, str], Callable[..., Tensor]] = {}
+
+
+def _named(name: str, device: torch.device) -> Callable[..., Tensor]:
+    if (name, str(device)) not in _LOADED:
+        _load(name, device)
+    return _LOADED[name, str(device)]
+
+
+def _load(name: str, device: torch.device) -> None:
+    if torch.compiler.is_compiling():
+        raise RuntimeError("a sorter is loaded by name: call the loss once before it is compiled, or pass a sorter")
+    from rankgrad.sorters._load import load_sorter  # reads weights, which who passes a sorter does not need
+
+    known = lookup.names("sorters")
+    if name not in known:
+        raise ValueError(
+            f"sorter is {name!r}, expected a sorter or the name of one: {', '.join(known)}"
+            f"{lookup.did_you_mean(name, known) or '; load a folder or an address with load_sorter'}"
+        )
+    _LOADED[name, str(device)] = load_sorter(name, device=device)
+
+
+def check_weights_of_pairs(given: Groups, weights: Tensor | None) -> None:
+    """Raise if weights are those of pairs of scores, as of preferences: within a group, they have no effect.
+
+    Args:
+        given: the groups. Nothing is checked but groups of two, with values that may be read.
+        weights: as the loss was given them, or None.
+
+    Raises:
+        ValueError: both scores of each group have one weight, and groups have different ones.
+
+    >>> weights = torch.tensor([[1.0, 1.0], [9.0, 9.0]])
+    >>> check_weights_of_pairs(groups(torch.zeros(2, 2), target=torch.eye(2), weights=weights), weights)
+    Traceback (most recent call last):
+    ...
+    ValueError: weights are equal within each group of two and differ between groups, expected weights within groups:
+    say how much each group counts as group_weights=weights.select(dim, 0)
+    """
+    if weights is None or not given.finite or given.weight.shape[-1] != 2:
+        return
+    one, other = given.weight[given.exists.all(-1)].unbind(-1)
+    if one.numel() and value_of((one == other).all() & (one != one[0]).any()):
+        raise ValueError(
+            "weights are equal within each group of two and differ between groups, expected weights within groups: say "
+            "how much each group counts as group_weights=weights.select(dim, 0)"
+        )
+
+
+def reduced(given: Groups, values: Tensor, reduction: Reduction, *, counts: Tensor | None = None) -> Tensor:
+    """Reduce one value a group. Every loss ends with it.
+
+    Args:
+        given: the groups. One in which nothing has a weight, as where all is masked, never counts.
+        values: (...).
+        reduction: `mean` over the groups that count, by the groups' `group_weights`, `sum`, or `none` for the values. A
+            group that does not count is 0 without gradient, and so is the mean if none counts.
+        counts: (...), boolean, which of the others count, or numbers, how much each counts in the mean; None for all
+            alike.
+
+    Raises:
+        TypeError: a `reduction` that is a tensor.
+        ValueError: an unknown `reduction`; `group_weights` without a mean, of another shape, below 0 or not finite.
+
+    >>> mask = torch.tensor([[True], [True], [False]])
+    >>> given, values = groups(torch.zeros(3, 1), labels=mask, mask=mask), torch.tensor([1.0, 2.0, torch.nan])
+    >>> reduced(given, values, "mean"), reduced(given, values, "none")
+    (tensor(1.5000), tensor([1., 2., 0.]))
+    >>> weighed = groups(torch.zeros(3, 1), labels=mask, mask=mask, group_weights=torch.tensor([3.0, 1.0, 1.0]))
+    >>> reduced(weighed, values, "mean")
+    tensor(1.2500)
+    """
+    present = given.weight.amax(-1) != 0  # so that unchecked weights of NaN count, and are seen
+    counts = present if counts is None else counts * present
+    values = values.where(counts > 0, 0.0)
+    if (of_groups := _of_groups(given, values, reduction)) is not None:
+        return _mean(values, _relative(counts * of_groups))
+    return values if reduction == "none" else values.sum() if reduction == "sum" else _mean(values, counts)
+
+
+def _of_groups(given: Groups, values: Tensor, reduction: Reduction) -> Tensor | None:
+    """Check the reduction, and return how much each group counts in the mean; None if all count alike."""
+    if torch.is_tensor(reduction):
+        raise TypeError(
+            "reduction is a tensor, expected 'mean' or 'sum' or 'none': how much each group counts is group_weights"
+        )
+    check_choice("reduction", reduction, Reduction)
+    weight = given.group_weights
+    if weight is None:
+        return None
+    check_real(group_weights=weight)
+    if reduction != "mean":
+        raise ValueError(
+            f"reduction is {reduction!r}, expected 'mean' with group_weights: they say how much each counts in the mean"
+        )
+    if weight.shape != values.shape:
+        raise ValueError(
+            f"group_weights has shape {tuple(weight.shape)}, expected that of the groups, {tuple(values.shape)}: how "
+            "much each counts in the mean"
+        )
+    weight = weight.to(values.device, torch.float64)
+    if given.finite:
+        check_values("group_weights", weight, ~((weight >= 0) & weight.isfinite()), "0 or a finite number above")
+    return weight
+
+
+def _relative(weight: Tensor) -> Tensor:
+    """Return weights relative to the largest: sums of very large or very small ones would leave their range."""
+    largest = weight.detach().amax() if weight.numel() else weight.sum()
+    return weight / largest.where(largest > 0, 1.0)
+
+
+def _mean(values: Tensor, weight: Tensor) -> Tensor:
+    share = weight.to(values.dtype)
+    total = share.sum()
+    return (values * share).sum() / total.where(total > 0, 1.0)
+
+
+def is_ordered(target: Tensor, weight: Tensor) -> Tensor:
+    """Return which groups (...) hold at least two different targets, of those (..., d) whose weight is not 0.
+
+    >>> is_ordered(torch.tensor([[1.0, 2.0, 1.0], [1.0, 1.0, 3.0]]), torch.tensor([1.0, 1.0, 0.0]))
+    tensor([ True, False])
+    """
+    counts = weight > 0
+    largest = target.masked_fill(~counts, -torch.inf).amax(-1)
+    return largest > target.masked_fill(~counts, torch.inf).amin(-1)
+
+
+def rank_distance(given: Groups, sorter: AnySorter, reduction: Reduction) -> Tensor:
+    r"""Return $\frac{6}{d (d^2 - 1)} \|f(y) - \mathrm{rk}(y^*)\|^2$ of each group that has an order, reduced."""
+    soft = soft_ranks(given, sorter)
+    # In float64, because half precision does not hold every rank.
+    target = given.truth.double()
+    true = exact_ranks(target, mask=given.mask, check_finite=given.finite).to(soft.dtype)
+    length = given.exists.sum(-1).clamp(min=2)
+    total = given.weight.sum(-1)
+    errors = ((soft - true).square() * given.weight).sum(-1) / total.where(total > 0, 1.0)
+    return reduced(given, errors * 6 / (length**2 - 1), reduction, counts=is_ordered(target, given.weight))
+
+
+def pointwise(given: Groups, errors: Tensor, reduction: Reduction) -> Tensor:
+    """Reduce an error (..., d) of each score: the mean is over all scores, whatever their groups."""
+    errors = errors.where(given.weight != 0, 0.0)  # 0 times an infinite one is NaN
+    if (of_groups := _of_groups(given, errors[..., 0], reduction)) is not None:
+        return _mean(errors, _relative(given.weight * of_groups.unsqueeze(-1)))
+    if reduction == "mean":
+        return _mean(errors, given.weight)
+    total = given.weight.sum(-1)
+    return reduced(given, (errors * given.weight).sum(-1) / total.where(total > 0, 1.0), reduction)
+
+
+def triplets(
+    given: Groups,
+    values: Tensor,
+    violation: Callable[[Tensor, Tensor], Tensor],
+    *,
+    hardest: bool,
+    reduction: Reduction,
+) -> Tensor:
+    """Reduce by how much negatives of a row come too close to a positive: a mean over all positives.
+
+    Args:
+        given: groups of `positives`.
+        values: (..., d), their scores or ranks.
+        violation: takes the values of positives (p, 1) and of all of their rows (p, d) to (p, d), positive where a
+            negative is too close.
+        hardest: only the worst negative counts; otherwise the mean over negatives.
+    """
+    where = given.truth.nonzero(as_tuple=True)  # one entry a positive: p in all
+    rivals = (given.exists & ~given.truth)[where[:-1]]  # (p, d), the negatives of its row
+    violations = violation(values[where].unsqueeze(-1), values[where[:-1]]).relu().masked_fill(~rivals, 0.0)
+    each = violations.amax(-1) if hardest else violations.sum(-1) / rivals.sum(-1).clamp(min=1)
+    share = (given.weight[where] * rivals.any(-1)).to(each.dtype)
+    nothing = torch.zeros_like(values)
+    total = nothing.index_put(where, share).sum(-1)
+    means = nothing.index_put(where, each * share).sum(-1) / total.where(total > 0, 1.0)
+    return reduced(given, means, reduction, counts=total)

@@ -1,0 +1,193 @@
+"""Pairs of which one should score higher: chosen, and summed without overflow."""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from rankgrad.checks import check_count
+from rankgrad.losses._inputs import Groups, within
+
+__all__ = ["Pair", "at_once", "in_float64", "log_one_plus_sum", "logistic", "some_of", "sums_over_pairs"]
+
+Pair = tuple[Tensor, Tensor]  # of i or u (..., b, 1), and of j or v (..., 1, d)
+LOWEST = -1e30  # of an exponent: e to that power is 0
+
+
+def some_of(pairs: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    """Keep at most `count` random pairs of each example.
+
+    Args:
+        pairs: (..., K, K) boolean, the pairs.
+        count: t.
+        generator: draws them, on its own device, so that CPU and GPU choose the same.
+
+    Raises:
+        ValueError: `count` below 1, or no generator to draw them with.
+
+    >>> kept = some_of(torch.ones(2, 3, 3, dtype=torch.bool), 4, torch.Generator().manual_seed(0))
+    >>> kept.sum((1, 2))
+    tensor([4, 4])
+    """
+    check_count("pairs", count)
+    if generator is None:
+        raise ValueError("generator is None, expected one to draw pairs: pass torch.Generator().manual_seed(...)")
+    flat = pairs.flatten(-2)
+    if count >= flat.shape[-1]:
+        return pairs
+    keys = torch.rand(flat.shape, generator=generator, device=generator.device).to(flat.device)
+    chosen = keys.masked_fill(~flat, -1.0).topk(count, dim=-1).indices
+    return (flat & torch.zeros_like(flat).scatter(-1, chosen, True)).view_as(pairs)
+
+
+def log_one_plus_sum(given: Groups, count: int | None, generator: torch.Generator | None) -> Tensor:
+    r"""$\log(1 + \sum_{(u, v)} w_u w_v e^{f_v - f_u})$ over pairs of which u has the larger truth.
+
+    All pairs take O(K log K) time and O(K) memory. Their sum factorizes into
+    $\sum_u w_u e^{-f_u} \sum_{v : r_v < r_u} w_v e^{f_v}$, and the inner sums are cumulative sums in the order of r.
+    Some pairs take O(K^2).
+
+    Args:
+        given: groups of K scores f; truth r, any numbers. The heaviest of a group has w = 1.
+        count, generator: see `some_of`.
+
+    Returns:
+        (...), float32 or float64, 0 where there is no pair.
+
+    Raises:
+        ValueError: see `some_of`.
+    """
+    if count is None:
+        return _over_all(given)
+    scores, weight = given.scores, within(given.weight).log()
+    pairs = given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2)  # [..., u, v]: u should score higher than v
+    pairs = some_of(pairs & given.exists.unsqueeze(-2), count, generator)
+    differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
+    differences = differences + (weight.unsqueeze(-2) + weight.unsqueeze(-1))
+    exponents = differences.masked_fill(~pairs, -torch.inf).flatten(-2)
+    # The 1 is one more exponent, 0: so large differences cannot overflow.
+    return torch.logsumexp(functional.pad(exponents, (1, 0)), dim=-1)
+
+
+def _over_all(given: Groups) -> Tensor:
+    ordered, order = given.truth.sort(dim=-1)
+    scores, weight = in_float64(given.scores), in_float64(within(given.weight).log())
+    rival, own = (values.gather(-1, order) for values in (weight + scores, weight - scores))
+    ordered = ordered.contiguous()
+    first = torch.searchsorted(ordered, ordered)  # the place of the first that has this truth
+    exponents = rival.logcumsumexp(-1).gather(-1, (first - 1).clamp(min=0)) + own
+    exponents = exponents.masked_fill(first == 0, -torch.inf)
+    return torch.logsumexp(functional.pad(exponents, (1, 0)), dim=-1).to(given.scores.dtype)
+
+
+def in_float64(exponents: Tensor) -> Tensor:
+    """Return exponents (...) whose cumulative sums keep their digits, and their gradient where one is minus infinity.
+
+    >>> in_float64(torch.tensor([2.0, -torch.inf]))
+    tensor([ 2.0000e+00, -1.0000e+30], dtype=torch.float64)
+    """
+    return exponents.double().clamp(min=LOWEST)
+
+
+def at_once(device: torch.device) -> int:
+    """Return how many pairs are held at once: a GPU makes millions in the time that an operation takes to start.
+
+    >>> at_once(torch.device("cpu"))
+    524288
+    """
+    return 2**19 if device.type == "cpu" else 2**24
+
+
+def sums_over_pairs(rows: Callable[..., tuple[Tensor, ...]], *values: Tensor) -> tuple[Tensor, ...]:
+    """Sum over all i what `rows` makes of i and all j, in memory of O(d).
+
+    Where all pairs are too many to be held, they are made block by block, each with its gradient: there are then no
+    second derivatives, and no `torch.func.vmap`. Compiled, all are held.
+
+    Args:
+        rows: takes each of the values as a pair, of i (..., b, 1) and of j (..., 1, d), to tensors (..., b).
+        values: (..., d), of one shape.
+
+    Returns:
+        What `rows` returns, summed: (...).
+
+    >>> sums_over_pairs(lambda x: ((x[0] * x[1]).sum(-1),), torch.tensor([1.0, 2.0, 3.0]))
+    (tensor(36.),)
+    """
+    height = max(1, at_once(values[0].device) // max(1, values[0].numel()))
+    if values[0].shape[-1] <= height or torch.compiler.is_compiling():
+        return _block(rows, slice(None), values)
+    return _Blocks.apply(rows, height, *values)
+
+
+def _block(rows: Callable[..., tuple[Tensor, ...]], some: slice, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    made = rows(*((one[..., some].unsqueeze(-1), one.unsqueeze(-2)) for one in values))
+    return tuple(one.sum(-1) for one in made)
+
+
+class _Blocks(torch.autograd.Function):
+    """Sums, and their gradients made at once, so that nothing of a block is kept but these.
+
+    `torch.utils.checkpoint` keeps a little of each block. It lies between large tensors, whose memory is then too small
+    for those of the next block: a hundred blocks take ten times the memory of one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Callable[..., tuple[Tensor, ...]], height: int, *values: Tensor) -> tuple[Tensor, ...]:
+        leaves = [one.detach().requires_grad_(need) for one, need in zip(values, ctx.needs_input_grad[2:], strict=True)]
+        learned = [leaf for leaf in leaves if leaf.requires_grad]
+        sums: list[Tensor] = []
+        gradients: list[list[Tensor]] = []
+        for begin in range(0, values[0].shape[-1], height):
+            with torch.set_grad_enabled(bool(learned)):
+                made = _block(rows, slice(begin, begin + height), leaves)
+            if not sums:
+                sums = [torch.zeros_like(one) for one in made]
+                gradients = [[torch.zeros_like(leaf) for leaf in learned] for _ in made]
+            for number, one in enumerate(made):
+                sums[number] += one.detach()
+                if one.requires_grad:
+                    several = torch.ones_like(one)  # groups do not depend on each other
+                    parts = torch.autograd.grad(one, learned, several, retain_graph=True, materialize_grads=True)
+                    for total, part in zip(gradients[number], parts, strict=True):
+                        total += part
+        ctx.learned, ctx.count = [leaf.requires_grad for leaf in leaves], len(sums)
+        ctx.save_for_backward(*chain.from_iterable(gradients))
+        return tuple(sums)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        width = len(ctx.saved_tensors) // ctx.count
+        scaled = [
+            sum(
+                above.unsqueeze(-1) * ctx.saved_tensors[number * width + place] for number, above in enumerate(upstream)
+            )
+            for place in range(width)
+        ]
+        learned = iter(scaled)
+        return None, None, *(next(learned) if needed else None for needed in ctx.learned)
+
+
+def logistic(scores: Pair, weight: Tensor) -> Tensor:
+    r"""$w_{uv} \log(1 + e^{f_v - f_u})$, summed over v.
+
+    Args:
+        scores: f, of u (..., b, 1) and of v (..., 1, K).
+        weight: w, (..., b, K); [..., u, v] says how much it matters that u scores higher than v, 0 for no pair.
+
+    Returns:
+        (..., b), of the scores' type.
+
+    >>> scores = torch.tensor([1.0, 1.0])
+    >>> logistic((scores.unsqueeze(1), scores), torch.tensor([[0.0, 1.0], [0.0, 0.0]])).exp()
+    tensor([2., 1.])
+    """
+    # What is no pair is blanked before, not after: unchecked, a label that cannot be there may score -inf.
+    differences = (scores[0] - scores[1]).where(weight > 0, 0.0)
+    # As softplus, log(1 + exp(-x)) without overflow, but without its threshold, beyond which it has no curvature.
+    return -(functional.logsigmoid(differences) * weight).sum(-1)

@@ -1,0 +1,70 @@
+"""The asymmetric loss: a focal loss in which absent labels count less than present ones."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from rankgrad.checks import check_positive
+from rankgrad.losses._inputs import Reduction, groups, pointwise
+
+__all__ = ["asymmetric"]
+
+
+def asymmetric(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    gamma_present: float = 0.0,
+    gamma_absent: float = 4.0,
+    shift: float = 0.05,
+) -> Tensor:
+    r"""Every present label should have a positive score; absent ones with a low score may stay as they are.
+
+    $-(1 - p)^{\gamma_+} \log p$ with $p = \sigma(y)$ for a present label, and $-p_m^{\gamma_-} \log(1 - p_m)$ with
+    $p_m = \max(p - m, 0)$ for an absent one, averaged over all labels (Ridnik et al. 2021, Eqs. 4-7): made for images
+    of which most labels are absent.
+
+    Args:
+        scores: y, any shape.
+        labels: of that shape, 0 and 1 of any type.
+        mask: of that shape, boolean, False where a label does not count.
+        weights: of that shape, how much each label counts among all.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+        gamma_present, gamma_absent: $\gamma_+$ and $\gamma_-$, from 0.
+        shift: m, from 0; absent labels of a probability up to m are let alone.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; a negative option, a `shift` of 1 or more.
+
+    >>> asymmetric(torch.tensor([0.0, -3.0]), torch.tensor([1, 0]))  # half of log 2: the absent one is let alone
+    tensor(0.3466)
+    """
+    given = groups(
+        scores,
+        labels=labels,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
+    for name, value in (("gamma_present", gamma_present), ("gamma_absent", gamma_absent), ("shift", shift)):
+        check_positive(name, value, or_zero=True)
+    if shift >= 1:
+        raise ValueError(f"shift is {shift}, expected less than 1: it is taken off a probability")
+    present = -(gamma_present * functional.logsigmoid(-given.scores)).exp() * functional.logsigmoid(given.scores)
+    wrong = (given.scores.sigmoid() - shift).clamp(min=0)
+    log_shift = torch.full_like(given.scores, shift).log()
+    right = torch.logaddexp(functional.logsigmoid(-given.scores), log_shift).clamp(max=0)  # log(1 - p_m)
+    # A power below 1 has no derivative at 0, where the loss is 0 whatever it is multiplied with.
+    absent = -wrong.where(wrong > 0, 1.0).pow(gamma_absent) * right
+    return pointwise(given, present.where(given.truth, absent), reduction)

@@ -1,0 +1,60 @@
+"""The focal loss: binary cross-entropy in which labels that are predicted well count less."""
+
+from torch import Tensor
+from torch.nn import functional
+
+from rankgrad.checks import check_positive
+from rankgrad.losses._inputs import Reduction, groups, pointwise
+
+__all__ = ["focal"]
+
+
+def focal(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    gamma: float = 2.0,
+) -> Tensor:
+    r"""Every present label should have a positive score, every absent one a negative, doubtful ones above all.
+
+    $-(1 - p)^\gamma \log p$ with $p = \sigma(y)$ for a present label and $1 - \sigma(y)$ for an absent one, averaged
+    over all labels (Lin et al. 2017, Eq. 4; their $\alpha$ of Eq. 5 is a weight). With $\gamma = 0$ it is
+    `multilabel_soft_margin`.
+
+    Args:
+        scores: y, any shape.
+        labels: of that shape, 0 and 1 of any type.
+        mask: of that shape, boolean, False where a label does not count.
+        weights: of that shape, how much each label counts among all.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+        gamma: $\gamma$, from 0.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; a negative `gamma`.
+
+    >>> import torch
+    >>> focal(torch.zeros(2, 3), torch.tensor([[1, 0, 0], [0, 1, 1]]))  # a quarter of log 2
+    tensor(0.1733)
+    """
+    given = groups(
+        scores,
+        labels=labels,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
+    check_positive("gamma", gamma, or_zero=True)
+    right = given.scores.where(given.truth, -given.scores)
+    doubt = (gamma * functional.logsigmoid(-right)).exp()  # (1 - p)^gamma, whose derivative is finite
+    return pointwise(given, -doubt * functional.logsigmoid(right), reduction)

@@ -1,0 +1,61 @@
+"""Generalized cross-entropy: between binary cross-entropy and mean absolute error, against wrong labels."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from rankgrad.checks import check_positive
+from rankgrad.losses._inputs import Reduction, groups, pointwise
+
+__all__ = ["generalized_cross_entropy"]
+
+
+def generalized_cross_entropy(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    q: float = 0.7,
+) -> Tensor:
+    r"""Every present label should have a positive score, every absent one a negative; what cannot be, may stay wrong.
+
+    $(1 - p^q) / q$ with $p = \sigma(y)$ for a present label and $1 - \sigma(y)$ for an absent one, averaged over all
+    labels (Zhang and Sabuncu 2018, Eq. 6, a label at a time). It tends to `multilabel_soft_margin` as q tends to 0, and
+    is the absolute error with q = 1: a label that contradicts what the network is sure of pulls less.
+
+    Args:
+        scores: y, any shape.
+        labels: of that shape, 0 and 1 of any type.
+        mask: of that shape, boolean, False where a label does not count.
+        weights: of that shape, how much each label counts among all.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+        q: above 0, up to 1.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; q out of range.
+
+    >>> generalized_cross_entropy(torch.zeros(2, 3), torch.tensor([[1, 0, 0], [0, 1, 1]]), q=1.0)
+    tensor(0.5000)
+    """
+    given = groups(
+        scores,
+        labels=labels,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
+    check_positive("q", q)
+    if q > 1:
+        raise ValueError(f"q is {q}, expected at most 1")
+    right = given.scores.where(given.truth, -given.scores)
+    return pointwise(given, -torch.expm1(q * functional.logsigmoid(right)) / q, reduction)

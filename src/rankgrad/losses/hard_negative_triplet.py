@@ -1,0 +1,62 @@
+"""The triplet margin with hard negatives, on similarities, both ways between images and captions."""
+
+from torch import Tensor
+
+from rankgrad.checks import check_positive
+from rankgrad.losses._inputs import Reduction, groups, triplets
+
+__all__ = ["hard_negative_triplet"]
+
+
+def hard_negative_triplet(
+    scores: Tensor,
+    positives: Tensor,
+    *,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    margin: float = 0.2,
+    hardest: bool = True,
+) -> Tensor:
+    r"""In each row and each column, a positive should score higher than every negative, by a margin.
+
+    $\max_{c} \max(0, \alpha + Y_{ic} - Y_{ip})$ over the negatives c, averaged over all positives p of the rows (image
+    to text) and of the columns (text to image) of the score matrix Y (VSE++, Faghri et al. 2017, Eq. 6, up to its
+    factor): the baseline of SoDeep, Section 4.2.3. Positives of a row without a negative are left out.
+
+    Args:
+        scores: Y, similarities (..., n, m), row = image, column = text.
+        positives: of that shape, 1 for pairs that belong together and 0 for others; at least one in each row, and in
+            each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
+        mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
+        weights: of that shape, how much each positive counts.
+        group_weights, reduction, check_finite: see `rankgrad.losses`; `none` gives (..., 2, d), of each row and of each
+            column, with d the larger of n and m.
+        margin: $\alpha$, in units of similarity.
+        hardest: only the negative that scores highest counts; otherwise the mean over negatives.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a row and one a column.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; m of 1, a row without a positive, or a column of a
+            square matrix, a negative `margin`.
+
+    >>> import torch
+    >>> own = torch.eye(2, dtype=torch.bool)
+    >>> hard_negative_triplet(torch.tensor([[0.9, 0.5], [0.0, 0.6]]), own)  # 0.5 is too near to 0.6 alone: 0.1 / 4
+    tensor(0.0250)
+    """
+    given = groups(
+        scores, positives=positives, mask=mask, weights=weights, group_weights=group_weights, check_finite=check_finite
+    )
+    check_positive("margin", margin, or_zero=True)
+    return triplets(
+        given,
+        given.scores,
+        lambda positive, negatives: margin + negatives - positive,
+        hardest=hardest,
+        reduction=reduction,
+    )

@@ -1,0 +1,64 @@
+"""The hit rate as a loss: a soft step on the rank of the first positive, both ways between images and captions."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_count, check_positive
+from rankgrad.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
+
+__all__ = ["hit_rate"]
+
+
+def hit_rate(
+    scores: Tensor,
+    positives: Tensor,
+    *,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    sorter: AnySorter = None,
+    check_finite: bool = True,
+    k: int = 1,
+    temperature: float = 1.0,
+) -> Tensor:
+    r"""In each row and each column, some positive should be among the first K.
+
+    $1 - \sigma\left( (K + \frac12 - f(Y_i)_p) / \tau \right)$ with p the positive that is ranked first, averaged over
+    the rows (image to text) and the columns (text to image) of the score matrix Y: SoDeep, Eq. 8, its step made soft,
+    halfway between the places K and K + 1. With an exact sorter and nothing tied it tends to 1 - R@K as $\tau$
+    tends to 0.
+
+    Args:
+        scores: Y, (..., n, m), row = image, column = text.
+        positives: of that shape, 1 for pairs that belong together and 0 for others; at least one in each row, and in
+            each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
+        mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
+        weights: of that shape; a row counts by the weight of its heaviest positive.
+        group_weights, reduction, sorter, check_finite: see `rankgrad.losses`; `none` gives (..., 2, d), of each row and
+            of each column, with d the larger of n and m.
+        k: K, at least 1.
+        temperature: $\tau$, the width of the step in places.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a row and one a column.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; m of 1, a row without a positive, or a column of a
+            square matrix, `k` that is no whole number of at least 1, a `temperature` that is not positive.
+
+    >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.0, 0.8, 0.1], [0.7, 0.3, 0.5]])  # the last row is led by another
+    >>> hit_rate(scores, torch.eye(3), sorter="straight_through", temperature=0.01)
+    tensor(0.1667)
+    """
+    given = groups(
+        scores, positives=positives, mask=mask, weights=weights, group_weights=group_weights, check_finite=check_finite
+    )
+    check_count("k", k)
+    check_positive("temperature", temperature)
+    own = given.truth
+    places = soft_ranks(given, sorter)
+    first = places.masked_fill(~own, torch.inf).amin(-1).where(own.any(-1), 0.0)
+    heaviest = given.weight.masked_fill(~own, 0.0).amax(-1)
+    heaviest = heaviest * (given.exists.sum(-1) > 1)  # one that stands alone is first, whatever it scores
+    return reduced(given, torch.sigmoid((first - k - 0.5) / temperature), reduction, counts=heaviest)

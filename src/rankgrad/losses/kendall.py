@@ -1,0 +1,164 @@
+"""Kendall's tau as a loss: soft signs of rank differences against the signs of the targets."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_positive, value_of
+from rankgrad.losses._inputs import (
+    AnySorter,
+    Reduction,
+    check_weights_of_pairs,
+    groups,
+    is_ordered,
+    reduced,
+    soft_ranks,
+    within,
+)
+from rankgrad.losses._pairs import Pair, at_once, sums_over_pairs
+from rankgrad.ranks import dense_ranks, exact_ranks
+from rankgrad.sorters._laplace_sums import sums_of_others
+
+__all__ = ["kendall"]
+
+SHORT = 512  # up to it, all pairs are quicker on a processor than sums by halves
+
+
+def kendall(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    sorter: AnySorter = None,
+    check_finite: bool = True,
+    temperature: float = 0.5,
+    top_heavy: bool = False,
+) -> Tensor:
+    r"""Every pair of scores should have the order of its targets.
+
+    $1 - \frac{\sum w_{ij} a_{ij} b_{ij}}{\sqrt{\sum w_{ij} a_{ij}^2 \sum w_{ij} b_{ij}^2}}$ over the pairs of a group,
+    with $b_{ij} = \mathrm{sign}(y^*_i - y^*_j)$ and $a_{ij} = \mathrm{sign}(\delta) (1 - e^{-|\delta| / \tau})$ of
+    $\delta = f(y)_j - f(y)_i$, the step that `Laplace` has: 1 minus Kendall's tau-b when the sorter is exact and $\tau$
+    tends to 0. Long groups take $O(d \log^2 d)$ steps. Top-heavy, pairs count
+    $w_{ij} = 1 / \mathrm{rk}(y^*)_i + 1 / \mathrm{rk}(y^*)_j$, which is the weighted tau of Vigna (2015), Eq. 3.
+    Averaged over groups; a group whose targets are all equal is left out. $\sum w a^2$ is taken for at least a
+    thousandth of $\sum w b^2$, so that nearly equal scores have a finite gradient.
+
+    Args:
+        scores, target: y and $y^*$, one shape.
+        mask: of that shape, boolean, False where a group has no example.
+        weights: of that shape; a pair counts by the product of both.
+        dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
+        temperature: $\tau$, the difference of places beyond which a pair counts as ordered.
+        top_heavy: pairs count for more, the nearer they are to the top.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; groups of one, a `temperature` that is not positive.
+
+    >>> scores, target = torch.tensor([0.1, 0.9, 0.5, 0.7]), torch.tensor([10.0, 30.0, 20.0, 15.0])
+    >>> kendall(scores, target, sorter="straight_through", temperature=0.01)  # one pair of six is wrong: tau = 4 / 6
+    tensor(0.3333)
+    """
+    given = groups(
+        scores,
+        target=target,
+        order=True,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
+    check_weights_of_pairs(given, weights)
+    check_positive("temperature", temperature)
+    weight = within(given.weight)
+    places = soft_ranks(given, sorter, differences=True)
+    closeness = None  # all pairs alike
+    if top_heavy:
+        true_places = exact_ranks(given.truth.double(), mask=given.mask, check_finite=given.finite)
+        closeness = 1 / true_places.clamp(min=1).to(places.dtype)
+
+    known = given.truth.where(weight > 0, 0.0)
+    length, kind = places.shape[-1], places.device
+    few = length <= SHORT if kind.type == "cpu" else places.numel() * length <= at_once(kind)
+    agreement, of_soft, of_true = (_by_pairs if few or torch.compiler.is_compiling() else _by_halves)(
+        places / temperature, known, weight.to(places.dtype), closeness
+    )
+    ordered = is_ordered(given.truth, weight)
+    of_true = of_true.where(ordered, 1.0)
+    tau = agreement / torch.maximum(of_soft, of_true / 1000).sqrt() / of_true.sqrt()
+    return reduced(given, (1 - tau).to(given.scores.dtype), reduction, counts=ordered)
+
+
+def _by_pairs(places: Tensor, known: Tensor, weight: Tensor, closeness: Tensor | None) -> tuple[Tensor, ...]:
+    """Return the sums of $w a b$, $w a^2$ and $w b^2$ over all pairs of a group, each in both orders."""
+
+    def rows(place: Pair, known: Pair, weight: Pair, *closeness: Pair) -> tuple[Tensor, ...]:
+        apart = place[1] - place[0]
+        size = apart.abs()
+        # As a factor of the difference, whose derivative at 0 is 1.
+        soft = apart * (-torch.expm1(-size) / size.where(size > 0, 1.0)).where(size > 0, 1.0)
+        true = torch.sign(known[0] - known[1]).to(soft.dtype)
+        pairs = weight[0] * weight[1]
+        for one, other in closeness:
+            pairs = pairs * (one + other)
+        return tuple((pairs * part).sum(-1) for part in (soft * true, soft**2, true**2))
+
+    return sums_over_pairs(rows, places, known, weight, *([] if closeness is None else [closeness]))
+
+
+def _by_halves(places: Tensor, known: Tensor, weight: Tensor, closeness: Tensor | None) -> tuple[Tensor, ...]:
+    r"""Return the sums of `_by_pairs` by sums of `Laplace` within parts that are halved by the targets.
+
+    Two targets differ first in one binary digit of their dense ranks. Among all with the same digits before it, let
+    c be 1 where it is set and -1 where it is not. As a is antisymmetric, $\sum_{ij} c_i w_i w_j a_{ij}$ has the pairs
+    that differ in this digit, with the sign of their order, and no other.
+    """
+    order = places.detach().argsort(dim=-1)
+    positions, known, weight = (one.gather(-1, order) for one in (places.double(), known, weight.double()))
+    # Pairs count w_i w_j (k_i + k_j): factors of the one, and of the other.
+    factors = own = weight.unsqueeze(0)
+    if closeness is not None:
+        weighted = weight * closeness.gather(-1, order)
+        factors, own = torch.stack([weight, weighted]), torch.stack([weighted, weight])
+    level = dense_ranks(known)  # from 0 or from 1 on
+    level = level - level.amin(-1, keepdim=True)
+    near, nearer = (sums_of_others(-positions * scale, factors)[1] for scale in (1, 2))
+    every = factors.sum(-1, keepdim=True)
+    of_soft = (own * (every - factors - 2 * near + nearer)).sum((0, -1))
+    tied = torch.zeros_like(factors).scatter_add(-1, level.expand(factors.shape), factors)
+    of_true = (own * (every - tied.gather(-1, level.expand(factors.shape)))).sum((0, -1))
+    agreement = torch.zeros_like(of_soft)
+    largest = value_of(level.amax())
+    order = torch.arange(level.shape[-1], device=level.device).expand(level.shape)
+    for digit in reversed(range(int(level.shape[-1] - 1 if largest is None else largest).bit_length())):
+        halved = level.gather(-1, order) >> digit
+        half = 2 * (halved & 1) - 1
+        moved, of_others = (one.gather(-1, order.expand(one.shape)) for one in (own, factors))
+        signed = _signed_sums(positions.gather(-1, order), of_others, halved >> 1)
+        agreement = agreement + (half * moved * signed).sum((0, -1))
+        order = order.gather(-1, halved.argsort(dim=-1, stable=True))  # by halves, and by position in each
+    return tuple(total.to(places.dtype) for total in (agreement, of_soft, of_true))
+
+
+def _signed_sums(positions: Tensor, factors: Tensor, part: Tensor) -> Tensor:
+    """Return sums of a times factors over the other points of the same part.
+
+    Args:
+        positions: (..., d), float64, ascending within each part.
+        factors: (kinds, ..., d), float64.
+        part: (..., d), whole numbers, ascending.
+    """
+    begins = torch.cat([torch.ones_like(part[..., :1], dtype=torch.bool), part[..., 1:] != part[..., :-1]], -1)
+    signed, _ = sums_of_others(-positions, factors, 1.0, begins)
+    until, part = factors.cumsum(-1), part.expand(factors.shape)
+    totals = torch.zeros_like(factors).scatter_add(-1, part, factors)
+    through = totals.cumsum(-1)  # each part and all before it
+    return (2 * through - totals).gather(-1, part) - 2 * until + factors - signed

@@ -1,0 +1,55 @@
+"""L1, the mean absolute error of regression."""
+
+from torch import Tensor
+
+from rankgrad.losses._inputs import Reduction, groups, pointwise
+
+__all__ = ["l1"]
+
+
+def l1(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    sigmoid: bool = False,
+) -> Tensor:
+    r"""Every score should equal its target.
+
+    $\frac1n \sum_i |y_i - y^*_i|$ over all scores, whatever their groups: the baseline of SoDeep, Section 4.2.1, and
+    its auxiliary loss, which keeps scores where the sorter was trained.
+
+    Args:
+        scores, target: y and $y^*$, one shape.
+        mask: of that shape, boolean, False where there is no score.
+        weights: of that shape, how much each error counts among all.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+        sigmoid: put the scores through a sigmoid first; for targets in [0, 1].
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; with `sigmoid`, a target outside [0, 1].
+
+    >>> import torch
+    >>> l1(torch.tensor([1.0, 2.0]), torch.tensor([1.5, 4.0]))
+    tensor(1.2500)
+    """
+    given = groups(
+        scores,
+        target=target,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        between_0_and_1=sigmoid,
+    )
+    predicted = given.scores.sigmoid() if sigmoid else given.scores
+    return pointwise(given, (predicted - given.truth.to(predicted.dtype)).abs(), reduction)

@@ -1,0 +1,123 @@
+"""LambdaRank and LambdaLoss: pairs weighed by what their order means for NDCG."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_choice, check_count
+from rankgrad.losses._inputs import Reduction, groups, is_ordered, reduced
+from rankgrad.losses._pairs import Pair, logistic, sums_over_pairs
+from rankgrad.metrics._gains import Gain, check_relevance, gains_of, ideal, reading_order
+
+__all__ = ["lambdarank"]
+
+Weighting = Literal["lambdarank", "ndcg_loss2", "ndcg_loss2++"]
+SHARE = 10.0  # of NDCG-Loss2 in NDCG-Loss2++, from the paper
+
+
+def lambdarank(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    k: int | None = None,
+    truncation: int | None = None,
+    gain: Gain = "exponential",
+    weighting: Weighting = "lambdarank",
+) -> Tensor:
+    r"""Each score should be larger than every score of a smaller target, the more so the more NDCG gains by it.
+
+    $\sum_{y^*_i > y^*_j} \Delta_{ij} |G_i - G_j| \log_2(1 + e^{y_j - y_i})$ for each group, averaged over groups, with
+    $G = (2^{y^*} - 1) / \mathrm{IDCG}$, r the place of a score at present, $D(r) = \log_2(1 + r)$, and
+    (Wang et al. 2018, the LambdaLoss framework):
+
+    - `lambdarank`: $\Delta_{ij} = |1 / D(r_i) - 1 / D(r_j)|$, by which NDCG changes when the two change places
+      (Burges et al. 2006).
+    - `ndcg_loss2`: $\Delta_{ij} = 1 / D(|r_i - r_j|) - 1 / D(|r_i - r_j| + 1)$, an upper bound of 1 - NDCG.
+    - `ndcg_loss2++`: the first plus 10 times the second.
+
+    No gradient flows through places. Equal scores take places from the smallest gain. A group without any gain, or
+    whose targets are all equal, is left out. `ndcg` needs no pairs: it has NDCG itself, of
+    soft ranks.
+
+    Args:
+        scores, target: y and $y^*$, one shape; a target is how relevant each is, 0 for not at all.
+        mask: of that shape, boolean, False where there is no example.
+        weights: of that shape, by which gains are multiplied.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+        k: how many places count: 1 / D is 0 beyond, and a pair needs one of its two within; None for all.
+        truncation: a pair needs one of its two within so many places, but 1 / D stays (LightGBM's
+            `lambdarank_truncation_level`); None for all pairs. Time grows with d times either of the two, not with
+            $d^2$.
+        gain: `exponential`, or `linear` for $y^*$ instead of $2^{y^*} - 1$.
+        weighting: see above.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; groups of one, a target that is negative, or too large for an
+            exponential gain, `k` or `truncation` that is no whole number of at least 1, an unknown `gain` or
+            `weighting`.
+
+    >>> lambdarank(torch.tensor([0.0, 0.0]), torch.tensor([0, 1]))  # (1 - 1 / log2(3)) log2(2)
+    tensor(0.3691)
+    """
+    given = groups(
+        scores,
+        target=target,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
+    check_relevance(target, gain, mask=mask, check_finite=check_finite)
+    check_choice("weighting", weighting, Weighting)
+    for name, places in (("k", k), ("truncation", truncation)):
+        if places is not None:
+            check_count(name, places)
+    gains = gains_of(given.truth, given.weight, gain)
+    best = ideal(gains, k).unsqueeze(-1)
+    gains = gains / best.where(best > 0, 1.0)
+    order = reading_order(given.scores, gains, given.exists, truth=given.truth)
+    place = 1 + order.argsort(dim=-1)
+    inside = torch.ones_like(place, dtype=torch.bool) if k is None else place <= k
+    discount = (1 / torch.log2(1 + place.to(gains.dtype))).where(inside, 0.0)
+    within = min(k or place.shape[-1], truncation or place.shape[-1])
+
+    def costs(scores: Pair, truth: Pair, gain: Pair, place: Pair, discount: Pair, exists: Pair) -> Tensor:
+        """Return what each pair of a row costs, summed: (..., b)."""
+        known = exists[0] & exists[1]
+        # Of two that are both within, the pair is there twice.
+        pairs = (truth[0] > truth[1]) & known | ((truth[0] < truth[1]) & known & (place[1] > within))
+        weight = torch.zeros_like(pairs, dtype=gains.dtype)
+        if weighting != "ndcg_loss2":
+            weight = weight + (discount[0] - discount[1]).abs()
+        if weighting != "lambdarank":
+            apart = (place[0] - place[1]).abs().clamp(min=1).to(gains.dtype)
+            closer = 1 / torch.log2(1 + apart) - 1 / torch.log2(2 + apart)
+            weight = weight + (closer if weighting == "ndcg_loss2" else SHARE * closer)
+        weight = weight * (gain[0] - gain[1]).abs() * pairs
+        sign = (
+            torch.sign(truth[0].double() - truth[1].double()).to(scores[0].dtype) if within < place[1].shape[-1] else 1
+        )
+        return logistic((scores[0] * sign, scores[1] * sign), weight)
+
+    values = (given.scores, given.truth, gains, place, discount, given.exists)
+    if within < place.shape[-1]:
+        first = order[..., :within]
+        rows = ((value.gather(-1, first).unsqueeze(-1), value.unsqueeze(-2)) for value in values)
+        cost = costs(*rows).sum(-1)
+    else:
+        (cost,) = sums_over_pairs(lambda *pairs: (costs(*pairs),), *values)
+    counts = is_ordered(given.truth, given.exists) & (best.squeeze(-1) > 0)
+    return reduced(given, cost / math.log(2), reduction, counts=counts)

@@ -1,0 +1,103 @@
+"""ListMLE and p-ListMLE: the likelihood of the order of the targets."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.losses._inputs import Reduction, groups, is_ordered, reduced, within
+from rankgrad.ranks import places
+from rankgrad.sorters._laplace_sums import sums_of_others, with_signature
+
+__all__ = ["list_mle"]
+
+
+def list_mle(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    top_heavy: bool = False,
+) -> Tensor:
+    r"""Scores should be drawn in the order of their targets, the largest first, from all that are left.
+
+    $\sum_i w_i \alpha_i \log \sum_{j : y^*_j \leq y^*_i} e^{y_j - y_i}$ for each group, averaged over groups: with
+    w and $\alpha$ of 1, the negative logarithm of the probability that a draw without replacement, by the softmax of
+    the scores, gives the order of the targets (Plackett-Luce; ListMLE, Xia et al. 2008). Top-heavy,
+    $\alpha_i \propto 2^{d - \mathrm{rk}(y^*)_i} - 1$ with a mean of 1 (p-ListMLE, Lan et al. 2014).
+
+    Equal targets are drawn as if each were the first of them, and share the mean of their $\alpha$, so that at best
+    they score alike. `plackett_luce` is the likelihood of label ranks, in which absent labels are never drawn. A group
+    whose targets are all equal has no order and is left out. It takes O(d log d).
+
+    Args:
+        scores, target: y and $y^*$, one shape.
+        mask: of that shape, boolean, False where there is no example.
+        weights: w, of that shape, relative to a group's heaviest.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+        top_heavy: draws count for more, the earlier they are.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; groups of one.
+
+    >>> list_mle(torch.zeros(3), torch.tensor([2, 0, 1])).exp()  # one of 3, then one of 2
+    tensor(6.)
+    """
+    given = groups(
+        scores,
+        target=target,
+        order=True,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
+    target = given.truth.masked_fill(~given.exists, torch.inf)  # what is masked comes last and is in no sum
+    values = given.scores - given.scores.detach().amax(-1, keepdim=True)  # an offset costs no precision
+    below = _LogCumSumExp.apply(values.gather(-1, target.argsort(dim=-1)))
+    larger, not_smaller = places(given.truth, given.exists)
+    count = given.exists.sum(-1, keepdim=True)
+    left = below.gather(-1, (count - larger - 1).clamp(min=0))  # down from the last of those with the same target
+    weight = within(given.weight)
+    if top_heavy:
+        begin, end, last = (torch.exp2(-place.double()) for place in (larger, not_smaller, count))
+        early = ((begin - end) / (not_smaller - larger).clamp(min=1) - last).clamp(min=0) * given.exists
+        total = early.sum(-1, keepdim=True)
+        weight = weight * (early * count / total.where(total > 0, 1.0)).to(weight.dtype)
+    return reduced(given, ((left - values) * weight).sum(-1), reduction, counts=is_ordered(given.truth, given.weight))
+
+
+class _LogCumSumExp(torch.autograd.Function):
+    """`Tensor.logcumsumexp`, whose own gradient has no derivative where no gradient comes from above."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    @with_signature
+    def forward(values: Tensor) -> Tensor:
+        return values.logcumsumexp(-1)
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx, *gradients: Tensor) -> Tensor:
+        (gradient,), (values, sums) = gradients, ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative may be asked for: e^(v_i - S_k) over the k from i on
+            signed, unsigned = sums_of_others(sums.flip(-1), gradient.flip(-1))
+            return (values - sums).exp() * (gradient + ((unsigned - signed) / 2).flip(-1))
+        least, sizes = torch.finfo(gradient.dtype).min, gradient.abs().log()
+        positive, negative = (
+            ((sizes.where(kind, least) - sums).flip(-1).logcumsumexp(-1).flip(-1) + values).exp()
+            for kind in (gradient > 0, gradient < 0)
+        )
+        return positive - negative

@@ -1,0 +1,61 @@
+"""ListNet: the softmax of the scores against the softmax of the targets."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.losses._inputs import Reduction, groups, reduced
+
+__all__ = ["listnet"]
+
+
+def listnet(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+) -> Tensor:
+    r"""The probability to come first, by the scores, should be that by the targets.
+
+    $-\sum_i p_i \log \mathrm{softmax}(y)_i$ with $p \propto w e^{y^*}$ for each group, averaged over groups: the
+    top-one ListNet (Cao et al. 2007), where a score's probability to come first is its softmax. Only differences of
+    targets count, and they should be of the order of 1: grades 0 to 4, not prices. `multilabel_cross_entropy` has the
+    same probability for all labels that are present.
+
+    Args:
+        scores, target: y and $y^*$, one shape.
+        mask: of that shape, boolean, False where there is no example.
+        weights: w, of that shape.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; groups of one.
+
+    >>> scores, target = torch.zeros(3), torch.tensor([2, 0, 1])
+    >>> listnet(scores, target).exp()  # all three alike
+    tensor(3.)
+    """
+    given = groups(
+        scores,
+        target=target,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
+    anything = given.weight.amax(-1, keepdim=True) == 0  # a softmax of nothing would be 0 / 0
+    # The weight inside the exponent, so that what counts is compared even where its target is far below the largest.
+    kind = torch.promote_types(given.truth.dtype, given.weight.dtype)
+    weighted = given.truth.to(kind) + given.weight.to(kind).log()
+    share = torch.softmax(weighted.masked_fill(anything, 0.0), dim=-1).to(given.scores.dtype)
+    first = torch.log_softmax(given.scores.masked_fill(~(given.exists | anything), -torch.inf), dim=-1)
+    return reduced(given, -(share * first.where(share != 0, 0.0)).sum(-1), reduction)

@@ -1,0 +1,100 @@
+"""MSE, the mean squared error of regression."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from rankgrad.checks import check_choice
+from rankgrad.lookup import renamed_arguments
+from rankgrad.losses._inputs import Groups, Reduction, groups, is_ordered, pointwise
+from rankgrad.ranks import exact_ranks
+
+__all__ = ["mse"]
+
+Normalization = Literal["standardized", "ranks", "centered"]
+
+
+@renamed_arguments("losses.mse")
+def mse(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    sigmoid: bool = False,
+    normalize_groups: Normalization | None = None,
+) -> Tensor:
+    r"""Every score should equal its target, far ones above all.
+
+    $\frac1n \sum_i (y_i - y^*_i)^2$ over all scores, whatever their groups: the baseline of SoDeep, Section 4.2.1.
+    Where targets are relative to their group, `normalize_groups` says what is done about it; ranking losses need no
+    such choice.
+
+    Args:
+        scores, target: y and $y^*$, one shape.
+        mask: of that shape, boolean, False where there is no score.
+        weights: of that shape, how much each error counts among all.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+        sigmoid: put the scores through a sigmoid first; for targets in [0, 1].
+        normalize_groups: what is made of each group first: `standardized` targets (mean 0, deviation 1, or 0 where all
+            are equal); `ranks` of the targets, from 1/d for the smallest to 1; scores and targets `centered`, each
+            less the mean of its group; or None, nothing.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; with `sigmoid`, a target outside [0, 1]; `sigmoid` and
+            `normalize_groups` together.
+
+    >>> import torch
+    >>> mse(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
+    tensor(2.)
+    """
+    if normalize_groups is not None:
+        check_choice("normalize_groups", normalize_groups, Normalization)
+        if sigmoid:
+            raise ValueError(
+                f"normalize_groups is {normalize_groups!r} and sigmoid is True, expected one of them: such targets "
+                "leave [0, 1]"
+            )
+    given = groups(
+        scores,
+        target=target,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        between_0_and_1=sigmoid,
+    )
+    predicted = given.scores.sigmoid() if sigmoid else given.scores
+    truth = _relative(given, normalize_groups).to(predicted.dtype)
+    if normalize_groups == "centered":
+        predicted = predicted - _means(predicted, given)
+    return pointwise(given, (predicted - truth).square(), reduction)
+
+
+def _relative(given: Groups, normalization: Normalization | None) -> Tensor:
+    target = given.truth.double()
+    if normalization == "ranks":
+        return exact_ranks(target, mask=given.mask, descending=False, normalized=True, check_finite=given.finite)
+    if normalization is None:
+        return given.truth
+    apart = target - _means(target, given)
+    if normalization == "centered":
+        return apart
+    varied = is_ordered(target, given.weight).unsqueeze(-1)  # else rounding of the mean would be a deviation
+    deviation = _means(apart.square(), given).sqrt()
+    return (apart / deviation.where(varied, 1.0)).where(varied, 0.0)
+
+
+def _means(values: Tensor, given: Groups) -> Tensor:
+    """Return the mean of each group, (..., 1)."""
+    weight = given.weight.to(values.dtype)
+    total = weight.sum(-1, keepdim=True)
+    return (values.where(weight > 0, 0.0) * weight).sum(-1, keepdim=True) / total.where(total > 0, 1.0)

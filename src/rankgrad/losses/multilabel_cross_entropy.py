@@ -1,0 +1,58 @@
+"""Cross-entropy of a softmax against the set of present labels."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.losses._inputs import Reduction, groups, reduced
+
+__all__ = ["multilabel_cross_entropy"]
+
+
+def multilabel_cross_entropy(
+    scores: Tensor,
+    label_ranks: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+) -> Tensor:
+    r"""The probability mass should lie evenly on the present labels.
+
+    $-\sum_j p_j \log \mathrm{softmax}(f)_j$ with $p_j = 1 / |Y|$ on the present labels and 0 elsewhere, averaged over
+    the batch (RLSEP, Eq. 1). An example with no label present has no such p; it adds 0 and has no gradient.
+
+    Args:
+        scores: f, any shape.
+        label_ranks: of that shape, 0 = absent, anything larger = present.
+        mask: of that shape, boolean, False where a label is not known or cannot be there.
+        weights: of that shape, to which $p_j$ of present labels is proportional.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`.
+
+    >>> multilabel_cross_entropy(torch.zeros(1, 4), torch.tensor([[2, 1, 0, 0]])).exp()
+    tensor(4.)
+    """
+    given = groups(
+        scores,
+        label_ranks=label_ranks,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
+    present = given.truth > 0
+    known = given.scores if mask is None else given.scores.masked_fill(~given.exists, -torch.inf)
+    known = known.where(present.any(-1, keepdim=True), 0.0)  # without a label all may be -inf, which gives NaN
+    share = given.weight * present
+    total = share.sum(-1, keepdim=True)
+    logarithms = torch.log_softmax(known, dim=-1).where(present, 0.0)
+    return reduced(given, -(share / total.where(total > 0, 1.0) * logarithms).sum(-1), reduction)

@@ -1,0 +1,76 @@
+"""The pairwise logistic loss on label ranks, which may look harder at near ties."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_positive
+from rankgrad.losses._inputs import Reduction, check_weights_of_pairs, groups, reduced, within
+from rankgrad.losses._pairs import Pair, logistic, sums_over_pairs
+
+__all__ = ["pairwise_logistic"]
+
+
+def pairwise_logistic(
+    scores: Tensor,
+    label_ranks: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    adjacent: float = 1.0,
+) -> Tensor:
+    r"""Every label should score higher than every less important one, and every pair counts by itself.
+
+    $\sum_{(u, v) \in \zeta} w_{uv} \log(1 + e^{f_v - f_u}) / \sum_{(u, v) \in \zeta} w_{uv}$ with
+    $\zeta = \{(u, v) : r_u > r_v\}$, averaged over the batch (RankNet's cost, Burges et al. 2005). Where RLSEP
+    (Eq. 6) has one logarithm around all pairs, and so follows the worst of them, here each pair has its own.
+
+    Near ties, $r_u = r_v + 1$ with both labels present, have $w_{uv}$ = `adjacent`; all others have 1. A present label
+    against an absent one is no near tie, not even where its rank is 1: one asks which of two is larger, the other
+    whether something is there. An example without any pair (no label present, or all tied) adds 0 and has no gradient.
+
+    Args:
+        scores: f, any shape.
+        label_ranks: r, of that shape, 0 = absent, larger = more important, without gaps; ties are not compared.
+        mask: of that shape, boolean, False where a label is not known or cannot be there.
+        weights: of that shape, by whose product $w_{uv}$ is multiplied.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+        adjacent: how many times as much a near tie weighs.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; an `adjacent` that is no positive number.
+
+    >>> scores, label_ranks = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2, 1, 0]])
+    >>> near, far = torch.tensor([-1.0, -2.0]).exp().log1p()  # two pairs with a difference of 1, one with 2
+    >>> torch.isclose(pairwise_logistic(scores, label_ranks), (2 * near + far) / 3)
+    tensor(True)
+    >>> torch.isclose(pairwise_logistic(scores, label_ranks, adjacent=4.0), (5 * near + far) / 6)
+    tensor(True)
+    """
+    given = groups(
+        scores,
+        label_ranks=label_ranks,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
+    check_weights_of_pairs(given, weights)
+    check_positive("adjacent", adjacent)
+
+    def rows(scores: Pair, label_ranks: Pair, weight: Pair) -> tuple[Tensor, ...]:
+        upper, lower = label_ranks
+        pairs = weight[0] * weight[1] * (upper > lower)
+        if adjacent != 1:
+            pairs = torch.where((upper == lower + 1) & (lower > 0), adjacent * pairs, pairs)
+        return logistic(scores, pairs), pairs.sum(-1)
+
+    cost, total = sums_over_pairs(rows, given.scores, given.truth, within(given.weight))
+    return reduced(given, cost / total.where(total > 0, 1.0), reduction)

@@ -1,0 +1,68 @@
+"""The Plackett-Luce likelihood of the order of the present labels."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.losses._inputs import Reduction, groups, reduced, within
+from rankgrad.losses._pairs import in_float64
+
+__all__ = ["plackett_luce"]
+
+
+def plackett_luce(
+    scores: Tensor,
+    label_ranks: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+) -> Tensor:
+    r"""The present labels should be drawn in their order, the most important first, from all that are left.
+
+    $\sum_{u : r_u > 0} \log \sum_{v : r_v \le r_u} e^{f_v - f_u}$, averaged over the batch: the negative logarithm of
+    $\prod_u e^{f_u} / \sum_v e^{f_v}$, the probability that a draw without replacement, by the softmax of the scores,
+    gives the present labels in their order (Plackett 1975; ListMLE, Xia et al. 2008, on the top of the list). Absent
+    labels are never drawn but always there to be drawn, so the last present label is held against them. It is a sum
+    over the present labels, not a mean, because the sum is the likelihood; examples with more of them weigh more.
+
+    Tied labels are drawn as if each were the first of them: all have the denominator that is there before any of them
+    is drawn (Breslow's form in survival analysis). So nothing depends on an order among them, and at best they score
+    alike; $e^{-value}$ is then below the probability of any order of them. With ranks 0 and 1 alone it is the
+    cross-entropy of each example, times the number of its present labels.
+
+    An example with no label present adds 0 and has no gradient.
+
+    Args:
+        scores: f, any shape.
+        label_ranks: r, of that shape, 0 = absent, larger = more important.
+        mask: of that shape, boolean, False where a label is not known or cannot be there.
+        weights: of that shape, by which, relative to a group's heaviest, the term of each present label is multiplied.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`.
+
+    >>> plackett_luce(torch.zeros(1, 4), torch.tensor([[0, 2, 0, 1]])).exp()  # one of 4, then one of 3
+    tensor(12.)
+    """
+    given = groups(
+        scores,
+        label_ranks=label_ranks,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
+    label_ranks, order = given.truth.contiguous().sort(dim=-1)
+    scores = in_float64(given.scores.where(given.exists, -torch.inf)).gather(-1, order)
+    last = torch.searchsorted(label_ranks, label_ranks, right=True) - 1  # the place of the last that is as important
+    costs = scores.logcumsumexp(-1).gather(-1, last) - scores
+    costs = costs.where(label_ranks > 0, 0.0) * within(given.weight).gather(-1, order)
+    return reduced(given, costs.sum(-1).to(given.scores.dtype), reduction)

@@ -1,0 +1,71 @@
+"""Precision at K as a loss: soft steps on the ranks of the positives, from a sorter."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_count, check_positive
+from rankgrad.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
+
+__all__ = ["precision_at_k"]
+
+
+def precision_at_k(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    sorter: AnySorter = None,
+    check_finite: bool = True,
+    k: int = 5,
+    temperature: float = 1.0,
+) -> Tensor:
+    r"""The first K places of each group should be taken by positives.
+
+    $1 - \frac{1}{\min(K, P)} \sum_{i: y^*_i = 1} \sigma((K + \frac12 - f(y)_i) / \tau)$ with P the number of
+    positives, averaged over groups: with an exact sorter it tends to 1 - P@K as $\tau$ tends to 0, where there are K
+    positives. Groups without a positive or without a negative are left out.
+
+    Args:
+        scores: y, any shape.
+        labels: $y^*$, of that shape, 0 and 1 of any type.
+        dim: of a group, which is a list to be ordered: each query's documents, or with `dim=-2` and (..., n, C) the n
+            examples of each class.
+        mask: of that shape, boolean, False where there is no example.
+        weights: of that shape, how much each positive counts; P is then the sum, and min(K, P) that of the K heaviest.
+        group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
+        k: K, at least 1.
+        temperature: $\tau$, the width of the step in places.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; groups of one, `k` that is no whole number of at least 1, a
+            `temperature` that is not positive.
+
+    >>> scores, labels = torch.tensor([0.9, 0.5, 0.7, 0.1]), torch.tensor([1, 1, 0, 0])
+    >>> precision_at_k(scores, labels, sorter="straight_through", k=2, temperature=0.01)  # the second is at place 3
+    tensor(0.5000)
+    """
+    given = groups(
+        scores,
+        labels=labels,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
+    check_count("k", k)
+    check_positive("temperature", temperature)
+    weight = given.weight * given.truth
+    places = soft_ranks(given, sorter)
+    inside = (torch.sigmoid((k + 0.5 - places) / temperature) * weight).sum(-1)
+    most = weight.sort(dim=-1, descending=True).values[..., :k].sum(-1).to(inside.dtype)
+    both_kinds = (most > 0) & (given.exists & ~given.truth).any(-1)
+    return reduced(given, 1 - inside / most.where(both_kinds, 1.0), reduction, counts=both_kinds)

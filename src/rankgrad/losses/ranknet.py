@@ -1,0 +1,63 @@
+"""RankNet: the logistic loss of pairs of different relevance."""
+
+from torch import Tensor
+
+from rankgrad.losses._inputs import Reduction, check_weights_of_pairs, groups, reduced, within
+from rankgrad.losses._pairs import Pair, logistic, sums_over_pairs
+
+__all__ = ["ranknet"]
+
+
+def ranknet(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+) -> Tensor:
+    r"""Each score should be larger than every score of a smaller target, and every pair counts by itself.
+
+    $\sum_{y^*_i > y^*_j} w_i w_j \log(1 + e^{y_j - y_i}) / \sum_{y^*_i > y^*_j} w_i w_j$ for each group, averaged over
+    groups (Burges et al. 2005). `pairwise_logistic` is this on label ranks, with an eye for near ties; `lambdarank`
+    weighs a pair by what it means for NDCG. A group whose targets are all equal is left out.
+
+    Args:
+        scores, target: y and $y^*$, one shape.
+        mask: of that shape, boolean, False where there is no example.
+        weights: w, of that shape; a pair counts by the product of both.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; groups of one.
+
+    >>> import torch
+    >>> ranknet(torch.tensor([2.0, 1.0, 1.0]), torch.tensor([3, 0, 0]))  # log(1 + e^-1)
+    tensor(0.3133)
+    """
+    given = groups(
+        scores,
+        target=target,
+        order=True,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
+    check_weights_of_pairs(given, weights)
+    weight = within(given.weight)
+
+    def rows(scores: Pair, truth: Pair, weight: Pair) -> tuple[Tensor, ...]:
+        pairs = weight[0] * weight[1] * (truth[0] > truth[1])
+        return logistic(scores, pairs), pairs.sum(-1)
+
+    cost, total = sums_over_pairs(rows, given.scores, given.truth, weight)
+    return reduced(given, cost / total.where(total > 0, 1.0), reduction, counts=total > 0)

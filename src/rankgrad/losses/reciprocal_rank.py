@@ -1,0 +1,59 @@
+"""The reciprocal rank as a loss, with ranks from a sorter."""
+
+from torch import Tensor
+
+from rankgrad.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
+
+__all__ = ["reciprocal_rank"]
+
+
+def reciprocal_rank(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    sorter: AnySorter = None,
+    check_finite: bool = True,
+) -> Tensor:
+    r"""Some positive should come first.
+
+    $1 - \max_{i \in P} \frac{w_i}{f(y)_i} / \max_{i \in P} w_i$ over the positives P of each group, averaged over
+    groups: 1 minus the MRR when the sorter is exact and nothing tied. Only the positive that is ranked first is asked
+    to rise. A group without a positive that counts, or without a negative, is left out.
+
+    Args:
+        scores, labels: y, and 0 and 1 of any type, one shape.
+        mask: of that shape, boolean, False where there is no example.
+        weights: w, of that shape, how much it is worth to find each positive.
+        dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`; f is the sorter.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; groups of one.
+
+    >>> import torch
+    >>> reciprocal_rank(torch.tensor([0.9, 0.7, 0.1]), torch.tensor([0, 1, 1]), sorter="straight_through")  # 1 - 1 / 2
+    tensor(0.5000)
+    """
+    given = groups(
+        scores,
+        labels=labels,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+        least=2,
+    )
+    places = soft_ranks(given, sorter).clamp(min=1)  # a soft rank may lie a little below 1
+    worth = given.weight.to(places.dtype) * given.truth
+    most = worth.amax(-1)
+    both_kinds = (most > 0) & (given.exists & ~given.truth).any(-1)
+    found = (worth / places).amax(-1) / most.where(both_kinds, 1.0)
+    return reduced(given, 1 - found, reduction, counts=both_kinds)

@@ -1,0 +1,60 @@
+"""RLSEP, the ranked log-sum-exp pairwise loss."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.losses._inputs import Reduction, groups, reduced
+from rankgrad.losses._pairs import log_one_plus_sum
+
+__all__ = ["rlsep"]
+
+
+def rlsep(
+    scores: Tensor,
+    label_ranks: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    check_finite: bool = True,
+    pairs: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Every label should score higher than every less important one.
+
+    $\log(1 + \sum_{(u, v) \in \zeta} e^{f_v - f_u})$ with $\zeta \subseteq \{(u, v) : r_u > r_v\}$, averaged over the
+    batch (RLSEP, Eq. 6). With ranks 0 and 1 alone it is LSEP. An example without any pair (no label present, or all
+    tied) adds 0 and has no gradient.
+
+    Args:
+        scores: f, any shape.
+        label_ranks: r, of that shape, 0 = absent, larger = more important; ties are not compared.
+        mask: of that shape, boolean, False where a label is not known or cannot be there.
+        weights: of that shape, by whose product, relative to a group's heaviest, the term of a pair is multiplied.
+        dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
+        pairs: t, how many random pairs of each example to use, in memory of O(K^2); by default, and where there are
+            fewer, all of them, in O(K).
+        generator: draws the pairs; needed when `pairs` is given.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; `pairs` below 1, or without a generator.
+
+    >>> loss = rlsep(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2, 1, 0]]))
+    >>> torch.isclose(loss, torch.tensor([-1.0, -1.0, -2.0]).exp().sum().log1p())
+    tensor(True)
+    """
+    given = groups(
+        scores,
+        label_ranks=label_ranks,
+        dim=dim,
+        mask=mask,
+        weights=weights,
+        group_weights=group_weights,
+        check_finite=check_finite,
+    )
+    return reduced(given, log_one_plus_sum(given, pairs, generator), reduction)

@@ -1,0 +1,63 @@
+"""SoDeep's loss for recall: a triplet margin on ranks from a sorter, both ways between images and captions."""
+
+from torch import Tensor
+
+from rankgrad.checks import check_positive
+from rankgrad.losses._inputs import AnySorter, Reduction, groups, soft_ranks, triplets
+
+__all__ = ["sodeep_recall"]
+
+
+def sodeep_recall(
+    scores: Tensor,
+    positives: Tensor,
+    *,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    reduction: Reduction = "mean",
+    sorter: AnySorter = None,
+    check_finite: bool = True,
+    margin: float = 1.0,
+    hardest: bool = True,
+) -> Tensor:
+    r"""A positive should be ranked above every negative, by a margin of places: not 1 - recall, see `hit_rate`.
+
+    $\max_{c} \max(0, \alpha + f(Y_i)_p - f(Y_i)_c)$ over the negatives c, averaged over all positives p of the rows
+    (image to text) and of the columns (text to image) of the score matrix Y: SoDeep, Eqs. 9-10. Positives of a row
+    without a negative are left out.
+
+    Args:
+        scores: Y, (..., n, m), row = image, column = text.
+        positives: of that shape, 1 for pairs that belong together and 0 for others; at least one in each row, and in
+            each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
+        mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
+        weights: of that shape, how much each positive counts.
+        group_weights, reduction, sorter, check_finite: see `rankgrad.losses`; `none` gives (..., 2, d), of each row and
+            of each column, with d the larger of n and m.
+        margin: $\alpha$, in places.
+        hardest: only the negative that is ranked highest counts (Eq. 10); otherwise the mean over negatives.
+
+    Returns:
+        A scalar, of the scores' type and at least float32; with `none`, one value a row and one a column.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.losses`; m of 1, a row without a positive, or a column of a
+            square matrix, a negative `margin`.
+
+    >>> import torch
+    >>> own = torch.eye(3, dtype=torch.bool)
+    >>> sodeep_recall(torch.tensor([[9.0, 1.0, 2.0], [0.0, 8.0, 1.0], [2.0, 0.0, 9.0]]), own, sorter="straight_through")
+    tensor(0.)
+    """
+    given = groups(
+        scores, positives=positives, mask=mask, weights=weights, group_weights=group_weights, check_finite=check_finite
+    )
+    check_positive("margin", margin, or_zero=True)
+    return triplets(
+        given,
+        soft_ranks(given, sorter),
+        lambda positive, negatives: margin + positive - negatives,
+        hardest=hardest,
+        reduction=reduction,
+    )

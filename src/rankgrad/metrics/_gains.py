@@ -1,0 +1,115 @@
+"""Gains of NDCG and the best that any order can reach; probabilities of ERR; the order in which scores are read."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_choice, check_positive, check_values, signed
+from rankgrad.groups import within
+
+__all__ = ["Gain", "check_grade", "check_relevance", "gains_of", "ideal", "reading_order", "satisfaction"]
+
+Gain = Literal["exponential", "linear"]
+
+
+def check_relevance(target: Tensor, gain: Gain, *, mask: Tensor | None = None, check_finite: bool = True) -> None:
+    """Raise if targets have no gain; where the mask is False, a target may be anything.
+
+    Raises:
+        ValueError: an unknown `gain`; a target that is negative, or above 60 for an exponential gain.
+
+    >>> check_relevance(torch.tensor([1, -1]), "linear")
+    Traceback (most recent call last):
+    ...
+    ValueError: target[1] is -1, expected a relevance of at least 0
+    """
+    check_choice("gain", gain, Gain)
+    if not check_finite:
+        return
+    known = signed(target) if mask is None else signed(target).masked_fill(~mask, 0)
+    check_values("target", target, known < 0, "a relevance of at least 0")
+    if gain == "exponential":
+        check_values("target", target, known > 60, "at most 60, since 2^target is the gain: use gain='linear'")
+
+
+def gains_of(target: Tensor, weight: Tensor, gain: Gain) -> Tensor:
+    """Return what each (..., d) gains when it comes first, times its weight.
+
+    Args:
+        target: (..., d), how relevant each is; anything where the weight is 0.
+        weight: (..., d), by which gains are multiplied.
+        gain: `exponential`, $2^t - 1$, or `linear`, t.
+
+    >>> gains_of(torch.tensor([0.0, 1.0, 3.0]), torch.ones(3), "exponential")
+    tensor([0., 1., 7.])
+    """
+    known = target.to(weight.dtype).where(weight > 0, 0.0)
+    return weight * (torch.expm1(known * math.log(2)) if gain == "exponential" else known)
+
+
+def ideal(gains: Tensor, k: int | None) -> Tensor:
+    """Return the discounted cumulative gain (...) of the best order of gains (..., d), over its first k places.
+
+    >>> ideal(torch.tensor([0.0, 1.0, 3.0]), 1)
+    tensor(3.)
+    """
+    ordered = gains.sort(dim=-1, descending=True).values[..., :k]
+    places = torch.arange(1, ordered.shape[-1] + 1, device=gains.device, dtype=gains.dtype)
+    return (ordered / torch.log2(1 + places)).sum(-1)
+
+
+def check_grade(target: Tensor, max_grade: float, *, mask: Tensor | None = None, check_finite: bool = True) -> None:
+    """Raise if targets are no grades of a scale; where the mask is False, a target may be anything.
+
+    Raises:
+        ValueError: a `max_grade` that is not positive; a target that is negative or above it.
+
+    >>> check_grade(torch.tensor([1, 5]), 4.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: target[1] is 5, expected a relevance from 0 to max_grade, 4.0
+    """
+    check_positive("max_grade", max_grade)
+    if check_finite:
+        known = signed(target) if mask is None else signed(target).masked_fill(~mask, 0)
+        check_values(
+            "target", target, (known < 0) | (known > max_grade), f"a relevance from 0 to max_grade, {max_grade}"
+        )
+
+
+def satisfaction(target: Tensor, weight: Tensor, max_grade: float) -> Tensor:
+    r"""Return the probability (..., d) that each satisfies a reader, $(2^t - 1) / 2^g$ times its relative weight.
+
+    Args:
+        target: t, (..., d), how relevant each is; anything where the weight is 0.
+        weight: (..., d), of which the largest of a group is taken for 1.
+        max_grade: g, the highest grade there is.
+
+    >>> satisfaction(torch.tensor([0.0, 1.0, 2.0]), torch.ones(3), 2.0)
+    tensor([0.0000, 0.2500, 0.7500])
+    """
+    known = target.to(weight.dtype).where(weight > 0, 0.0)
+    # As 2^(t - g) - 2^-g, which no grade takes out of range.
+    return within(weight) * (torch.exp2(known - max_grade) - 2.0**-max_grade)
+
+
+def reading_order(scores: Tensor, gains: Tensor, exists: Tensor, *, truth: Tensor | None = None) -> Tensor:
+    """Return where to find the first, the second, ... (..., d) from the top; of equal scores, the smallest gain first.
+
+    Args:
+        scores, gains: (..., d).
+        truth: (..., d), the smallest of equal gains first, which weights of 0 make of different ones.
+        exists: (..., d) boolean, False where there is no score: such come last.
+
+    >>> scores, gains = torch.tensor([0.5, 0.9, 0.5]), torch.tensor([2.0, 0.0, 1.0])
+    >>> reading_order(scores, gains, torch.ones(3, dtype=torch.bool))
+    tensor([1, 2, 0])
+    """
+    ascending = gains.argsort(dim=-1)
+    if truth is not None:
+        ascending = truth.argsort(dim=-1)
+        ascending = ascending.gather(-1, gains.gather(-1, ascending).argsort(dim=-1, stable=True))
+    values = scores.detach().masked_fill(~exists, -torch.inf).gather(-1, ascending)
+    return ascending.gather(-1, values.argsort(dim=-1, descending=True, stable=True))

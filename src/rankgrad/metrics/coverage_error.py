@@ -1,0 +1,36 @@
+"""Coverage error, exact: how far down the last positive is."""
+
+from torch import Tensor
+
+from rankgrad.groups import groups
+from rankgrad.ranks import places
+
+__all__ = ["coverage_error"]
+
+
+def coverage_error(scores: Tensor, labels: Tensor, *, dim: int = -1, mask: Tensor | None = None) -> Tensor:
+    r"""Compute how many places one must go down to meet all positives.
+
+    $\max_{i \in P} \#\{j : y_j \geq y_i\}$ over the positives P, at best their number (Tsoumakas et al. 2010, and
+    scikit-learn). Equal scores count against a positive.
+
+    Args:
+        scores: y, any shape.
+        labels: of that shape, 0 and 1 of any type.
+        dim: the dimension of a group, such as the labels of an example.
+        mask: of that shape, boolean, False where there is nothing to rank.
+
+    Returns:
+        One value a group, float64; NaN for a group without a positive.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.metrics`.
+
+    >>> import torch
+    >>> coverage_error(torch.tensor([0.9, 0.7, 0.5, 0.1]), torch.tensor([1, 0, 1, 0]))
+    tensor(3., dtype=torch.float64)
+    """
+    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask)
+    _, not_smaller = places(given.scores, given.mask)
+    deepest = (not_smaller * given.truth).amax(-1).double()
+    return deepest.where(deepest > 0, float("nan"))

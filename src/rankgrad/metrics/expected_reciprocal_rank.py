@@ -1,0 +1,58 @@
+"""Expected reciprocal rank, exact."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_count
+from rankgrad.groups import groups
+from rankgrad.lookup import renamed_arguments
+from rankgrad.metrics._gains import check_grade, reading_order, satisfaction
+
+__all__ = ["expected_reciprocal_rank"]
+
+
+@renamed_arguments("metrics.expected_reciprocal_rank")
+def expected_reciprocal_rank(
+    scores: Tensor,
+    target: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    k: int | None = None,
+    max_grade: float = 4.0,
+) -> Tensor:
+    r"""Compute the mean of one over the place at which a reader is satisfied, who reads from the top (ERR).
+
+    $\sum_{r=1}^{k} \frac1r R_{(r)} \prod_{s<r} (1 - R_{(s)})$ with $R_{(r)}$ the probability
+    $R = (2^{y^*} - 1) / 2^{g}$ that the one at place r satisfies, g the highest grade there is (Chapelle et al. 2009).
+    Who is never satisfied adds 0. Equal scores are read from the one that satisfies least.
+
+    Args:
+        scores: y, any shape.
+        target: $y^*$, of that shape, how relevant each is, from 0 to `max_grade`.
+        dim: the dimension of a group, such as the documents of a query.
+        mask: of that shape, boolean, False where there is nothing to rank.
+        weights: of that shape; probabilities are multiplied by them, relative to the largest of the group.
+        k: how many places are read; None for all.
+        max_grade: g, the highest grade of the scale, whether or not it occurs.
+
+    Returns:
+        One value a group, float64, from 0 to 1; 0 where nothing is relevant, NaN where all is masked.
+
+    Raises:
+        TypeError, ValueError: see `rankgrad.metrics`; a target that is negative or above `max_grade`, `k` below 1, a
+            `max_grade` that is not positive.
+
+    >>> expected_reciprocal_rank(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 4, 0]))  # 15 / 16 at the second place
+    tensor(0.4688, dtype=torch.float64)
+    """
+    given = groups(scores, exact=True, target=target, dim=dim, mask=mask, weights=weights)
+    check_grade(target, max_grade, mask=mask)
+    if k is not None:
+        check_count("k", k)
+    satisfied = satisfaction(given.truth, given.weight, max_grade)
+    satisfied = satisfied.gather(-1, reading_order(given.scores, satisfied, given.exists))[..., :k]
+    read_on = torch.nn.functional.pad((1 - satisfied).cumprod(-1), (1, 0), value=1.0)[..., :-1]
+    at = torch.arange(1, satisfied.shape[-1] + 1, device=satisfied.device)
+    return (satisfied * read_on / at).sum(-1).where(given.exists.any(-1), torch.nan)

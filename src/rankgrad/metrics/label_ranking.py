@@ -1,0 +1,132 @@
+"""Ranked and unranked metrics of multi-label ranking (RLSEP, Section 5.3), one value an example.
+
+Precision, recall, F1, accuracy and exact match (the papers' 0-1) of pairs of labels, or of label sets; a ratio with an
+empty denominator is 0.
+"""
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_label_ranks, check_scores, check_shapes, signed
+from rankgrad.ranks import dense_ranks
+
+__all__ = ["label_ranking_scores", "label_set_scores", "ranked_map_ceiling"]
+
+PAIRS = 2_000_000  # of labels, compared at once
+
+
+def label_ranking_scores(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
+    r"""Compute how well the order of the scores agrees with the label ranks, absent labels among them.
+
+    Over $P = \{(u, v) : u < v, r_u \neq r_v\}$ a pair is positive if $r_u > r_v$ and predicted positive if
+    $f_u > f_v$; equal scores count as wrong. `exact_match` is 1 if no pair is wrong. `mean_average_precision` is the
+    paper's: the smallest non-zero rank is set to 0 again and again until one is left, and the precision of all these
+    rankings, the untouched one included, is averaged; ranks that are tied go together.
+
+    Args:
+        scores: (n, K).
+        label_ranks: (n, K), 0 = absent, larger = more important; only their order counts.
+
+    Returns:
+        `precision`, `recall`, `f1_per_image`, `accuracy`, `exact_match`, `mean_average_precision`, each (n,) float64.
+
+    Raises:
+        TypeError: scores are not floating point.
+        ValueError: not two-dimensional, shapes differ, a score is not finite, or a label rank is negative or NaN.
+
+    >>> rates = label_ranking_scores(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[1, 0, 2]]))
+    >>> round(rates["accuracy"].item(), 3), rates["exact_match"].item()
+    (0.667, 0.0)
+    """
+    label_ranks = _checked(scores, label_ranks)
+    check_scores(scores)
+    label_ranks = dense_ranks(label_ranks)
+    rows = max(1, PAIRS // max(1, scores.shape[1] ** 2))
+    parts = [_ranked(*part) for part in zip(scores.split(rows), label_ranks.split(rows), strict=True)]
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def label_set_scores(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
+    """Compute how well the selected label set agrees with the present labels, whatever their order.
+
+    Args:
+        selected: (n, K) boolean.
+        label_ranks: (n, K), 0 = absent.
+
+    Returns:
+        `precision`, `recall`, `f1_per_image`, `accuracy`, `exact_match`, each (n,) float64.
+
+    Raises:
+        ValueError: not two-dimensional, shapes differ, `selected` is not boolean, or a label rank is negative or NaN.
+
+    >>> label_set_scores(torch.tensor([[True, True, False]]), torch.tensor([[2, 0, 0]]))["precision"]
+    tensor([0.5000], dtype=torch.float64)
+    """
+    label_ranks = _checked(selected, label_ranks)
+    if selected.dtype != torch.bool:
+        raise ValueError(f"selected is {selected.dtype}, expected booleans: `label_ranks > 0` selects what has a rank")
+    return _rates(label_ranks > 0, selected, torch.ones_like(selected))
+
+
+def ranked_map_ceiling(label_ranks: Tensor) -> float:
+    """Return the mean `mean_average_precision` of a perfect ranking: the most that any can reach, often below 1.
+
+    It averages precisions, and the precision of no positive pair counts as 0. If the labels that are left above the
+    absent ones are the last of all, in ascending order, each of their pairs is negative: a perfect ranking predicts no
+    positive one.
+
+    Args:
+        label_ranks: (n, K), 0 = absent, larger = more important.
+
+    >>> ranked_map_ceiling(torch.tensor([[2, 1, 0], [0, 1, 2]]))
+    0.5
+    """
+    label_ranks = _checked(label_ranks, label_ranks)
+    return label_ranking_scores(dense_ranks(label_ranks).double(), label_ranks)["mean_average_precision"].mean().item()
+
+
+def _checked(predictions: Tensor, label_ranks: Tensor) -> Tensor:
+    """Return label ranks in a type that can be compared."""
+    check_shapes("(n, K)", dims=2, leading=False, empty=True, predictions=predictions, label_ranks=label_ranks)
+    check_label_ranks(predictions, label_ranks)
+    return signed(label_ranks)
+
+
+def _ranked(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
+    rates = _pair_rates(scores, label_ranks)
+    highest = label_ranks.amax(-1)
+    precisions = torch.zeros_like(rates["precision"])
+    for cut in range(int(highest.max()) if len(highest) else 0):
+        kept = torch.where(label_ranks > cut, label_ranks, torch.zeros_like(label_ranks))
+        precisions += _pair_rates(scores, kept)["precision"] * (cut < highest)
+    return rates | {"mean_average_precision": _ratio(precisions, highest.double())}
+
+
+def _pair_rates(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
+    first, second = torch.triu_indices(scores.shape[-1], scores.shape[-1], offset=1, device=scores.device)
+    upper, lower = label_ranks[:, first], label_ranks[:, second]
+    positive = upper > lower
+    difference = scores[:, first] - scores[:, second]
+    # Equal scores are wrong either way: they count as the opposite of what is true.
+    predicted = torch.where(difference == 0, ~positive, difference > 0)
+    return _rates(positive, predicted, upper != lower)
+
+
+def _rates(positive: Tensor, predicted: Tensor, compared: Tensor) -> dict[str, Tensor]:
+    """Compute the five rates over the last dimension of boolean tensors (n, m)."""
+    true_positive = (positive & predicted & compared).sum(-1).double()
+    total = compared.sum(-1).double()
+    right = ((positive == predicted) & compared).sum(-1).double()
+    precision = _ratio(true_positive, (predicted & compared).sum(-1).double())
+    recall = _ratio(true_positive, (positive & compared).sum(-1).double())
+    return {
+        "precision": precision,
+        "recall": recall,
+        "f1_per_image": _ratio(2 * precision * recall, (precision + recall)),
+        "accuracy": _ratio(right, total),
+        "exact_match": (right == total).double(),
+    }
+
+
+def _ratio(part: Tensor, whole: Tensor) -> Tensor:
+    return torch.where(whole > 0, part / torch.where(whole > 0, whole, 1.0), 0.0)

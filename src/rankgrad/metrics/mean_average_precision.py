@@ -1,0 +1,84 @@
+"""Average precision, and its mean over queries or classes, exact."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_labels, check_scores
+from rankgrad.groups import relative_weights
+
+__all__ = ["average_precision", "mean_average_precision"]
+
+
+def mean_average_precision(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """Average `average_precision` over groups that have a positive: queries, or with `dim=-2` classes (SoDeep, 4.2.2).
+
+    Args:
+        scores, labels, dim, mask, weights: see `average_precision`.
+
+    Returns:
+        A scalar, float64; NaN if no group has a positive.
+
+    Raises:
+        TypeError, ValueError: see `average_precision`.
+
+    >>> scores, labels = torch.tensor([[0.9, 0.3], [0.2, 0.4]]), torch.tensor([[1, 0], [1, 0]])
+    >>> mean_average_precision(scores, labels)
+    tensor(0.7500, dtype=torch.float64)
+    """
+    return average_precision(scores, labels, dim=dim, mask=mask, weights=weights).nanmean()
+
+
+def average_precision(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+) -> Tensor:
+    r"""Compute how early the positives of each group come when examples are ordered by score.
+
+    $\sum_t (R_t - R_{t-1}) P_t$ over the thresholds t, which are the different scores: the mean over positives of the
+    precision down to them, equal scores all in (SoDeep, Eqs. 5-6, and scikit-learn). Not interpolated. Over the labels
+    of an example it is label ranking average precision (LRAP).
+
+    Args:
+        scores: any shape.
+        labels: of that shape, 0 and 1 of any type.
+        dim: of a group, which is a list to be ordered: each query's documents, or with `dim=-2` and (..., n, C) the n
+            examples of each class.
+        mask: of that shape, boolean; False where an example is neither right nor wrong and is skipped (VOC's
+            difficult objects).
+        weights: of that shape, how much each example counts.
+
+    Returns:
+        One value a group, float64, NaN for one without a positive that counts.
+
+    Raises:
+        TypeError: scores are not floating point, or the mask is not boolean.
+        ValueError: shapes differ or are empty, a score that is not finite, labels that are anything but 0 and 1, or
+            negative weights.
+
+    >>> scores, labels = torch.tensor([[0.9, 0.3, 0.6], [0.2, 0.4, 0.5]]), torch.tensor([[1, 1, 0], [0, 0, 0]])
+    >>> average_precision(scores, labels)
+    tensor([0.8333,    nan], dtype=torch.float64)
+    """
+    check_labels(scores, labels, mask=mask)
+    check_scores(scores, dim=dim, mask=mask)
+    weight = relative_weights(scores.double(), mask, weights).detach().movedim(dim, -1)
+    values = scores.detach().double().movedim(dim, -1).where(weight > 0, 0.0).contiguous()
+    ascending, order = (-values).sort(dim=-1)
+    weight = weight.gather(-1, order)
+    positive = weight * labels.bool().movedim(dim, -1).gather(-1, order)
+    # Where each example's group of equal scores ends.
+    last = torch.searchsorted(ascending, ascending, right=True) - 1
+    right, seen = (kind.cumsum(-1).gather(-1, last) for kind in (positive, weight))
+    precision = torch.where(positive > 0, right / seen, 0.0)
+    return (positive * precision).sum(-1) / positive.sum(-1)

@@ -1,0 +1,61 @@
+"""The ranks of first positives in retrieval, exact, and their median."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_positives, check_scores
+
+__all__ = ["first_positive_ranks", "median_rank"]
+
+
+def median_rank(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None) -> Tensor:
+    """Compute the median rank of the first positive over rows; of an even number, the mean of the middle two.
+
+    Args:
+        scores, positives, mask: see `first_positive_ranks`.
+
+    Returns:
+        A scalar, float64; NaN without rows.
+
+    Raises:
+        TypeError, ValueError: see `first_positive_ranks`.
+
+    >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
+    >>> median_rank(scores, torch.tensor([[True, False, False], [False, False, True]]))
+    tensor(1.5000, dtype=torch.float64)
+    """
+    ordered = first_positive_ranks(scores, positives, mask=mask).double().sort().values
+    if not len(ordered):
+        return ordered.new_full((), torch.nan)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None) -> Tensor:
+    """Compute the place at which each row finds its first positive, 1 = at once.
+
+    1 + the number of negatives that score as high as the best positive, or higher: equal scores count against it.
+
+    Args:
+        scores: (n, m), of n queries and m things to be found.
+        positives: (n, m), 0 and 1 of any type, at least one 1 in each row.
+        mask: (n, m) boolean, False where a pair is neither right nor wrong.
+
+    Returns:
+        (n,), int64.
+
+    Raises:
+        TypeError: scores are not floating point, or one of the two is no tensor.
+        ValueError: shapes differ, are not (n, m) or are empty, a score that is not finite, positives that are anything
+            but 0 and 1, or a row without any.
+
+    >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
+    >>> first_positive_ranks(scores, torch.tensor([[True, False, False], [False, False, True]]))
+    tensor([1, 2])
+    """
+    check_positives(scores, positives, both_ways=False, mask=mask)
+    check_scores(scores, mask=mask)
+    positives = positives.bool()
+    if mask is not None:
+        positives, scores = positives & mask, scores.masked_fill(~mask, -torch.inf)
+    best = scores.masked_fill(~positives, -torch.inf).amax(1, keepdim=True)
+    return 1 + ((scores >= best) & ~positives).sum(1)

@@ -1,0 +1,54 @@
+"""Precision at K, exact."""
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_count
+from rankgrad.groups import among_first, groups
+
+__all__ = ["precision_at_k"]
+
+
+def precision_at_k(
+    scores: Tensor,
+    labels: Tensor,
+    *,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    weights: Tensor | None = None,
+    k: int = 5,
+    adaptive_k: bool = False,
+) -> Tensor:
+    """Compute the share of the first K places of each group that positives take.
+
+    Equal scores share the places that they take together. Of a group with fewer than K examples the other places are
+    empty, and count as missed: a single positive has 1/K.
+
+    Args:
+        scores: any shape.
+        labels: of that shape, 0 and 1 of any type.
+        dim: of a group, which is a list to be ordered: each query's documents, or with `dim=-2` and (..., n, C) the n
+            examples of each class.
+        mask: of that shape, boolean, False where there is no example.
+        weights: of that shape, how much each positive counts, relative to the heaviest of all.
+        k: K, at least 1.
+        adaptive_k: K is the number of examples of a group that has fewer, so that no place is empty.
+
+    Returns:
+        One value a group, float64, from 0 to 1; NaN where all is masked.
+
+    Raises:
+        TypeError: scores are not floating point.
+        ValueError: shapes differ or are empty, a score that is not finite, labels that are anything but 0 and 1,
+            negative weights, `k` below 1.
+
+    >>> scores, labels = torch.tensor([0.9, 0.5, 0.7, 0.1]), torch.tensor([1, 1, 0, 0])
+    >>> precision_at_k(scores, labels, k=2)
+    tensor(0.5000, dtype=torch.float64)
+    """
+    check_count("k", k)
+    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
+    weight = given.weight * given.truth
+    count = given.exists.sum(-1)
+    deep = count.clamp(max=k) if adaptive_k else torch.full_like(count, k).where(count > 0, 0)
+    return (weight * among_first(given, k)).sum(-1) / deep

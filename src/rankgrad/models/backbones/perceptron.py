@@ -1,0 +1,88 @@
+"""Fully connected layers on vectors of numbers, standardized by what was seen in training."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.checks import check_count
+from rankgrad.models._layers import Backbone
+
+__all__ = ["Perceptron"]
+
+LIMIT = 6.0  # standard deviations, beyond which features are clipped
+
+
+class Perceptron(Backbone):
+    """Fully connected layers, each with ReLU, on features minus their means over their standard deviations.
+
+    Means and deviations are those of the training vectors; what is more than 6 deviations away is clipped. Vectors of
+    float64 are standardized in it: of time stamps float32 would leave a few different ones.
+
+    Args:
+        features: of a vector.
+        hidden: width of each layer; none for the standardized features themselves.
+        within_group: each feature is there twice, standardized among the vectors of its query too.
+
+    Shapes:
+        vectors (n, features), and with `within_group` the number of vectors of each query, to (n, size).
+
+    Raises:
+        ValueError: a width that is no whole number of at least 1.
+
+    >>> Perceptron(features=10, hidden=[8])(torch.zeros(5, 10)).shape
+    torch.Size([5, 8])
+    >>> Perceptron(features=10, hidden=[], within_group=True)(torch.zeros(5, 10), torch.tensor([2, 3])).shape
+    torch.Size([5, 20])
+    """
+
+    input, maps = "features", False
+
+    def __init__(self, *, features: int, hidden: Sequence[int] = (10, 10, 10), within_group: bool = False):
+        super().__init__()
+        for width in hidden:
+            check_count("hidden", width)
+        widths = [2 * features if within_group else features, *hidden]
+        self.layers = nn.Sequential()
+        for before, after in pairwise(widths):
+            self.layers += nn.Sequential(nn.Linear(before, after), nn.ReLU())
+        self.means = nn.Buffer(torch.zeros(features, dtype=torch.float64))
+        self.deviations = nn.Buffer(torch.ones(features, dtype=torch.float64))
+        self.like = nn.Buffer(torch.zeros(1), persistent=False)  # of the type that the weights have
+        self.size, self.within_group = widths[-1], within_group
+
+    def fit(self, vectors: Tensor) -> None:
+        """Take the means and standard deviations of training vectors (n, features); a constant feature becomes 0."""
+        means, deviations = _moments(vectors.double())
+        # Numbers of the vectors' own type, in which others of it are standardized.
+        self.means.copy_(means.to(vectors.dtype))
+        self.deviations.copy_(deviations.to(vectors.dtype))
+
+    def forward(self, vectors: Tensor, sizes: Tensor | None = None) -> Tensor:
+        """Return (n, size) of vectors (n, features).
+
+        Args:
+            vectors: query after query.
+            sizes: how many of them each query has; None where all are of one.
+        """
+        overall = _standardized(vectors, self.means.to(vectors.dtype), self.deviations.to(vectors.dtype))
+        if not self.within_group:
+            return self.layers(overall.to(self.like.dtype))
+        queries = [len(vectors)] if sizes is None else sizes.tolist()
+        within = torch.cat([_standardized(part, *_moments(part.double())) for part in vectors.split(queries)])
+        return self.layers(torch.cat([within, overall], dim=1).to(self.like.dtype))
+
+
+def _moments(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Return means and standard deviations (features,) of vectors; those of a constant are itself and 1.
+
+    Sums are rounded: a constant would deviate from its mean a little, and be scaled to 1.
+    """
+    deviations, means = torch.std_mean(vectors, dim=0, correction=0)
+    constant = (vectors == vectors[0]).all(0) | (deviations == 0)
+    return torch.where(constant, vectors[0], means), torch.where(constant, 1.0, deviations)
+
+
+def _standardized(vectors: Tensor, means: Tensor, deviations: Tensor) -> Tensor:
+    return ((vectors - means) / deviations).clamp(-LIMIT, LIMIT)

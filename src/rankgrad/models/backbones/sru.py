@@ -1,0 +1,103 @@
+"""A Simple Recurrent Unit: a recurrent network whose steps are additions and products alone."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.checks import check_count
+from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.models._layers import Backbone
+
+__all__ = ["Sru"]
+
+
+class Sru(Backbone):
+    r"""Layers of Simple Recurrent Units (Lei et al. 2018) over the words of a text; its last state counts.
+
+    So DSVE and SoDeep (Section 4.2.3) read captions. With the word (or the layer before) $x_t$,
+
+    $$c_t = f_t c_{t-1} + (1 - f_t) W x_t, \quad h_t = r_t \tanh(c_t) + (1 - r_t) V x_t, \quad
+    f_t = \sigma(W_f x_t + b_f), \quad r_t = \sigma(W_r x_t + b_r);$$
+
+    V is the identity where it can be. What is multiplied by matrices does not wait for the step before, and the
+    states of all steps are computed in as many passes as the logarithm of the text's length.
+
+    Args:
+        words: the vocabulary, see `rankgrad.inputs._vocabulary.Vocabulary`.
+        size: of a text's vector; DSVE's is 2400.
+        word_size: of a word's embedding; DSVE's is 620.
+        layers: DSVE has 4.
+        dropout: share of features between layers that are left out in training.
+
+    Shapes:
+        word numbers (n, longest), padded with 0, to (n, size).
+
+    Raises:
+        ValueError: a text without words; a size or `layers` below 1.
+
+    >>> sru = Sru(words=Vocabulary.of(["a large three"]).words, size=12)
+    >>> sru(sru.tokenize(["a three", "a large three"])).shape
+    torch.Size([2, 12])
+    """
+
+    input, maps = "text", False
+
+    def __init__(
+        self,
+        *,
+        words: Sequence[str],
+        size: int = 256,
+        word_size: int = 128,
+        layers: int = 4,
+        dropout: float = 0.25,
+    ):
+        super().__init__()
+        for name, count in (("size", size), ("word_size", word_size), ("layers", layers)):
+            check_count(name, count)
+        self.size, self.vocabulary = size, Vocabulary(words)
+        self.words = nn.Embedding(len(words), word_size, padding_idx=0)
+        self.layers = nn.ModuleList(_Layer(size if place else word_size, size) for place in range(layers))
+        self.dropout = nn.Dropout(dropout)
+
+    def tokenize(self, texts: Sequence[str]) -> Tensor:
+        """Return word numbers (n, longest), see `rankgrad.inputs._vocabulary.Vocabulary.encode`."""
+        return self.vocabulary.encode(texts)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        lengths = (tokens != 0).sum(1)
+        if bool((lengths == 0).any()):
+            raise ValueError(f"text {int((lengths == 0).nonzero()[0])} has no words, expected at least one")
+        states = self.words(tokens)
+        for place, layer in enumerate(self.layers):
+            states = layer(self.dropout(states) if place else states)
+        return states[torch.arange(len(tokens), device=tokens.device), lengths - 1]
+
+
+class _Layer(nn.Module):
+    """States (n, length, size) of inputs (n, length, features)."""
+
+    def __init__(self, features: int, size: int):
+        super().__init__()
+        self.inputs = nn.Linear(features, (3 if features == size else 4) * size, bias=False)
+        self.forget, self.reset = nn.Parameter(torch.zeros(size)), nn.Parameter(torch.zeros(size))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        size = len(self.forget)
+        candidate, forget, reset, *projected = self.inputs(inputs).split(size, dim=-1)
+        kept, reset = (forget + self.forget).sigmoid(), (reset + self.reset).sigmoid()
+        cells = _recurrence(kept, (1 - kept) * candidate)
+        return reset * cells.tanh() + (1 - reset) * (projected[0] if projected else inputs)
+
+
+def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
+    """Return c_t = factors_t c_{t-1} + terms_t from c_{-1} = 0, along the second dimension, without a loop over it.
+
+    Two steps in turn are one step of the same form: each pass joins every step with that which ends where it begins.
+    """
+    reach = 1
+    while reach < terms.shape[1]:
+        before = [nn.functional.pad(part[:, :-reach], (0, 0, reach, 0)) for part in (factors, terms)]
+        factors, terms = factors * before[0], terms + factors * before[1]
+        reach *= 2
+    return terms

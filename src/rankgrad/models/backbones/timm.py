@@ -1,0 +1,101 @@
+"""Any network of timm, by its name; needs the extra `timm`."""
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.lookup import did_you_mean
+from rankgrad.models._layers import NumbersOnCpu, PhotoNetwork, missing_extra
+
+__all__ = ["Timm"]
+
+# Parts that come after the features, by the name that one network or another gives them.
+AFTER = (
+    "head",
+    "head_dist",
+    "fc",
+    "classifier",
+    "last_linear",
+    "conv_head",
+    "norm_head",
+    "act2",
+    "fc_norm",
+    "pre_logits",
+)
+
+
+class Timm(PhotoNetwork):
+    """A network of timm without its classifier, with random weights; `start` gives it trained ones.
+
+    It gives maps where the network has them: those of a convolutional network, or of the patches of a transformer.
+    Else it gives the vector that the network's classifier takes.
+
+    Args:
+        network: timm's name, such as `resnet50d` or `vit_tiny_patch16_224`.
+
+    Shapes:
+        images (n, 1 or 3, height, width) uint8 or float in 0..255 to maps (n, size, height', width') or vectors
+        (n, size).
+
+    Raises:
+        ModuleNotFoundError: timm is not installed.
+        ValueError: it has no network of this name.
+
+    >>> Timm(network="resnet18").eval()(torch.zeros(2, 3, 64, 64, dtype=torch.uint8)).shape
+    torch.Size([2, 512, 2, 2])
+    """
+
+    left_out = tuple(f"{name}." for name in AFTER)
+
+    def __init__(self, *, network: str):
+        super().__init__()
+        with NumbersOnCpu():
+            self.network: Any = _made(network, num_classes=0)
+        self.to(torch.get_default_device())  # what NumbersOnCpu kept on the CPU
+        expected, used = self.network.pretrained_cfg, set()
+        after = {name: part for name, part in self.network.named_children() if name in AFTER}
+        hooks = [part.register_forward_pre_hook(lambda part, _: used.add(part)) for part in after.values()]
+        self.measure(expected["input_size"][-1], expected["mean"], expected["std"])
+        for hook in hooks:
+            hook.remove()
+        for name, part in after.items():
+            if part not in used:  # some networks have their last convolution before the maps, some after
+                setattr(self.network, name, nn.Identity())
+
+    @staticmethod
+    def published(network: str) -> dict[str, Tensor]:
+        """Fetch the weights that timm publishes for a network, by their names there.
+
+        Raises:
+            ModuleNotFoundError: timm is not installed.
+            OSError: they cannot be fetched.
+            ValueError: timm has no network of this name.
+        """
+        return _made(network, pretrained=True).state_dict()
+
+    def layers(self, images: Tensor) -> Tensor:
+        """Return maps (n, size, height', width') or vectors (n, size) of normalized images (n, 3, height, width)."""
+        network, features = self.network, self.network.forward_features(images)
+        if isinstance(features, Tensor) and features.dim() == 4:
+            return features.permute(0, 3, 1, 2) if getattr(network, "output_fmt", "NCHW") == "NHWC" else features
+        grid = getattr(getattr(network, "patch_embed", None), "grid_size", None)
+        if grid and isinstance(features, Tensor) and features.dim() == 3:
+            patches = features[:, getattr(network, "num_prefix_tokens", 0) :]
+            if patches.shape[1] == grid[0] * grid[1]:
+                return patches.mT.unflatten(2, grid)
+        return network.forward_head(features, pre_logits=True)
+
+
+def _made(network: str, **options: Any) -> nn.Module:
+    try:
+        import timm
+    except ModuleNotFoundError as error:
+        raise missing_extra("timm") from error
+    # Not `hf-hub:owner/name` or `local-dir:folder`, which timm would load from there.
+    if not re.fullmatch(r"[\w.-]+", str(network)) or not timm.is_model(network):
+        raise ValueError(
+            f"network: no {network!r} in timm {timm.__version__}{did_you_mean(str(network), timm.list_models())}"
+        )
+    return timm.create_model(network, **options)

@@ -1,0 +1,283 @@
+"""A text encoder of Hugging Face's transformers, from a folder; needs the extra `transformers`.
+
+The folder may come from a stranger. Factories of transformers run code and ask the Hub if a configuration tells them
+to, so that only plain options of known encoders reach them.
+"""
+
+import json
+import re
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_count
+from rankgrad.lookup import did_you_mean
+from rankgrad.models._layers import Backbone, Freeze, missing_extra
+from rankgrad.plain_text import parsed_json, plain_text
+
+__all__ = ["ENCODERS", "Transformer"]
+
+# Model types that read text, have all of their code in transformers, and load nothing else when they are made. Others
+# do: timm_wrapper unpickles, detr runs the Python of a folder, yoso compiles.
+ENCODERS = (
+    "albert",
+    "bert",
+    "camembert",
+    "convbert",
+    "data2vec-text",
+    "deberta",
+    "deberta-v2",
+    "distilbert",
+    "electra",
+    "ernie",
+    "eurobert",
+    "megatron-bert",
+    "mobilebert",
+    "modernbert",
+    "mpnet",
+    "rembert",
+    "roberta",
+    "roberta-prelayernorm",
+    "roformer",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+)
+# Options that name code or files elsewhere, or another implementation; null and false ask for nothing.
+FOREIGN = re.compile(
+    r"auto_map|custom_pipelines|trust_remote_code|model_args|checkpoint_path|pretrained_cfg|quantization_config"
+    r"|per_layer_config|backbone.*|use_(timm|pretrained)_backbone|_?(attn|experts)_implementation(_internal)?"
+    r"|[a-z]\w*_name_or_path"
+)
+# What decides nothing about the vectors of texts: names, types of numbers, how a network is run, and the task that it
+# was trained on.
+IGNORED = {
+    "_name_or_path", "architectures", "chunk_size_feed_forward", "dtype", "id2label", "is_encoder_decoder", "label2id",
+    "model_type", "num_labels", "output_attentions", "output_hidden_states", "problem_type",
+    "reference_compile", "return_dict", "torch_dtype", "transformers_version",
+}  # fmt: skip
+# What encoders read although their classes have no such option; ModernBERT of earlier versions, the last five.
+ALSO_READ = {
+    "attention_head_size", "conv_act", "conv_groups", "conv_kernel_size", "embedding_size", "head_dim", "norm_rel_ebd",
+    "position_buckets", "share_att_key", "talking_head", "global_attn_every_n_layers", "global_rope_theta",
+    "local_rope_theta", "rope_scaling", "rope_theta",
+}  # fmt: skip
+LARGEST, LAYERS = 2**24, 1000  # of whole numbers; a configuration of some bytes could ask for any number of layers
+GROWING = 6  # steps of a tokenizer that may make a text longer
+MAKING = threading.Lock()  # of `_offline`, whose switch all threads share
+
+
+class Transformer(Backbone):
+    """A text encoder of Hugging Face's transformers, such as a BERT or a MiniLM; `ENCODERS` are the types it may have.
+
+    Which one it is, and its tokenizer, are in the folder that a run's `start` names: `config.json`, `tokenizer.json`
+    and `model.safetensors`. A trained model has all that it needs of them in its own folder.
+
+    Args:
+        config: what `config.json` holds.
+        tokenizer: what `tokenizer.json` holds.
+        pooling: a text's vector is the `mean` over its tokens, or that of the `first` one.
+        longest: text is cut to so many tokens.
+        freeze: `all` of it, all but so many of its last blocks, or null for nothing. A training's option of that name
+            goes before; of the encoder of captions it knows nothing.
+
+    Shapes:
+        token numbers plus 1 (n, longest), padded with 0, to (n, size).
+
+    Raises:
+        ModuleNotFoundError: transformers is not installed.
+        ValueError: the files are not of a text encoder, or ask for code, or for files from elsewhere; it has no
+            position for so many tokens.
+    """
+
+    input, maps = "text", False
+    left_out = ("",)  # the configuration comes with the weights; whatever else was trained on them is left out
+
+    def __init__(
+        self,
+        *,
+        config: dict[str, Any],
+        tokenizer: dict[str, Any],
+        pooling: Literal["mean", "first"] = "mean",
+        longest: int = 128,
+        freeze: Freeze = None,
+    ):
+        super().__init__()
+        check_count("longest", longest)
+        _check_config(config)  # before transformers makes anything
+        try:
+            from tokenizers import Tokenizer
+            from transformers import CONFIG_MAPPING, AutoModel, __version__
+        except ModuleNotFoundError as error:
+            raise missing_extra("transformers") from error
+        with _named("not the files of a text encoder"), _offline():
+            if config["model_type"] not in CONFIG_MAPPING:
+                raise ValueError(f"transformers {__version__} has no {config['model_type']}, a later one may")
+            kind: Any = CONFIG_MAPPING[config["model_type"]]
+            settings = kind(**_options_of(kind(), config))
+            self.network: Any = AutoModel.from_config(settings, dtype=torch.float32, trust_remote_code=False)
+            _check_tokenizer(tokenizer)
+            self.tokenizer = Tokenizer.from_str(json.dumps(tokenizer))
+        positions = getattr(settings, "max_position_embeddings", None)
+        if positions is not None and longest > positions:
+            raise ValueError(f"longest is {longest}, expected at most the encoder's {positions} positions")
+        if getattr(self.network, "pooler", None) is not None:
+            self.network.pooler = None  # of a task that it was trained on
+        self.tokenizer.no_padding()
+        self.tokenizer.enable_truncation(longest)
+        self.pooling, self.size, self.frozen = pooling, settings.hidden_size, freeze
+        self.published_below = [f"{self.network.base_model_prefix}."]
+        self.freeze(None)
+
+    def freeze(self, which: Freeze) -> None:
+        super().freeze(self.frozen if which is None else which)
+
+    @staticmethod
+    def files(folder: Path) -> dict[str, Any]:
+        """Return the arguments that a folder of Hugging Face's form holds.
+
+        Raises:
+            FileNotFoundError: it lacks one of the files.
+            ValueError: one is no JSON.
+        """
+        found = {}
+        for option in ("config", "tokenizer"):
+            file = folder / f"{option}.json"
+            if not file.is_file():
+                raise FileNotFoundError(
+                    f"{folder}: no {file.name} there; expected a folder with config.json, tokenizer.json and "
+                    "model.safetensors, as `save_pretrained` of transformers writes it"
+                )
+            try:
+                found[option] = parsed_json(file.read_text(encoding="utf-8"))
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{file}: not JSON ({error})") from error
+        return found
+
+    def tokenize(self, texts: Sequence[str]) -> Tensor:
+        """Return numbers of tokens plus 1 (n, longest), padded with 0.
+
+        Raises:
+            ValueError: a text is blank; the message names it.
+        """
+        for row, text in enumerate(texts):
+            if not text.strip():
+                raise ValueError(f"text {row} is {text!r}, expected at least one word")
+        with _named("tokenizer"):
+            encodings = self.tokenizer.encode_batch([*map(plain_text, texts)])
+            numbers = [torch.tensor(one.ids) + 1 for one in encodings]
+        return torch.nn.utils.rnn.pad_sequence(numbers, batch_first=True)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        there = tokens != 0
+        given = {"input_ids": (tokens - 1).clamp(min=0), "attention_mask": there.long()}
+        states = self.network(**given).last_hidden_state
+        if self.pooling == "first":
+            return states[:, 0]
+        weights = there.unsqueeze(-1).to(states.dtype)
+        return (states * weights).sum(1) / weights.sum(1)
+
+
+def _check_config(config: Any) -> None:
+    """Raise a ValueError if a configuration is of no known encoder, or asks for code or files from elsewhere."""
+    if not isinstance(config, dict):
+        raise ValueError(f"config is {str(config)[:80]!r}, expected the object that a text encoder's config.json holds")
+    if (kind := config.get("model_type")) not in ENCODERS:
+        raise ValueError(
+            f"config: model_type is {str(kind)[:80]!r}, expected a text encoder: one of {', '.join(ENCODERS)}"
+            f"{did_you_mean(str(kind)[:80], ENCODERS)}"
+        )
+    for option in ("is_decoder", "add_cross_attention"):
+        if config.get(option):
+            raise ValueError(f"config: {option} is {str(config[option])[:80]}, expected false: an encoder")
+    parts: list[Any] = [config]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, list):
+            parts += part
+        elif isinstance(part, dict):
+            for key, value in part.items():
+                if FOREIGN.fullmatch(key) and value:
+                    raise ValueError(
+                        f"config: {key} is {str(value)[:80]!r}: it asks for code, or for files from elsewhere, and "
+                        "none are taken; remove it if the encoder works without"
+                    )
+                if key not in IGNORED:  # names of labels are anything
+                    parts.append(value)
+
+
+def _options_of(default: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """Return those options of a configuration that its class has, or that its network reads.
+
+    Raises:
+        ValueError: one is no plain value: it could be a path, an address or a name of something on the Hub.
+    """
+    known = (default.to_dict().keys() | default.attribute_map.keys() | ALSO_READ) - IGNORED
+    taken = {key: value for key, value in config.items() if key in known}
+    for key, value in taken.items():
+        most = LAYERS if key.endswith("layers") else LARGEST
+        parts = [value]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, dict):
+                parts += [*part.keys(), *part.values()]
+            elif isinstance(part, list):
+                parts += part
+            elif isinstance(part, str) and not re.fullmatch(r"[\w|.-]*", part):
+                raise ValueError(f"config: {key} is {part[:80]!r}, expected letters, digits, _, -, . and | alone")
+            elif isinstance(part, int | float) and not -LARGEST <= part <= most:
+                raise ValueError(f"config: {key} is {part}, expected at most {most:,}")
+    return taken
+
+
+def _check_tokenizer(tokenizer: Any) -> None:
+    """Raise a ValueError if a tokenizer may make much more of a text than it is: 20 steps may make a million times it.
+
+    Where memory then ends, the tokenizers' Rust ends the process.
+    """
+    growing, parts = 0, [tokenizer.get(key) for key in ("normalizer", "pre_tokenizer", "post_processor")]
+    while parts:
+        part = parts.pop()
+        parts += part if isinstance(part, list) else part.values() if isinstance(part, dict) else []
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "Replace":
+            pattern, content = part.get("pattern"), str(part.get("content"))
+            found = pattern.get("String") if isinstance(pattern, dict) else pattern
+            growing += bool(content) and not found  # a pattern may be found between any two letters
+            if len(content) > max(1, len(str(found or ""))):
+                raise ValueError(f"tokenizer: {content[:40]!r} replaces {found or 'a pattern'!r:.40}, which is shorter")
+        elif kind in ("ByteLevel", "Precompiled"):
+            growing += 1
+        elif kind == "TemplateProcessing" and str(part.get("single")).count("'Sequence'") > 1:
+            raise ValueError("tokenizer: its template has a text several times, expected it once")
+    if growing > GROWING:
+        raise ValueError(f"tokenizer: {growing} steps that may make a text longer, expected at most {GROWING}")
+
+
+@contextmanager
+def _offline() -> Generator[None]:
+    """Let no request to the Hub through meanwhile, though nothing that is made should send one."""
+    from huggingface_hub import constants
+
+    with MAKING:
+        before = constants.HF_HUB_OFFLINE
+        constants.HF_HUB_OFFLINE = True  # which is read at each request; the environment is read at import alone
+        try:
+            yield
+        finally:
+            constants.HF_HUB_OFFLINE = before
+
+
+@contextmanager
+def _named(place: str) -> Generator[None]:
+    """Make a ValueError of whatever these libraries have against files."""
+    try:
+        yield
+    except BaseException as error:  # a panic of the tokenizers' Rust is no Exception, and no public class
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"{place}: {' '.join(str(error).split())[:300]}") from error

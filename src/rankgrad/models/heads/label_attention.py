@@ -1,0 +1,49 @@
+"""A head that looks at the image anew for each label, by attention over the feature maps."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.models._layers import Head, check_maps
+
+__all__ = ["LabelAttention"]
+
+
+class LabelAttention(Head):
+    r"""Attention over feature maps: each label looks at places of its own, and scores what it sees there.
+
+    With features $x_p$ at the places p of the maps, label k's score is
+
+    $$f_k = b_k + v_k \cdot \sum_p \operatorname{softmax}_p(u_k \cdot x_p) \, x_p.$$
+
+    A mean over the whole image mixes a label's size with what else is there; here each label can be seen by itself.
+    The embedding, what each label sees, has K times the features of the maps.
+
+    Args:
+        features: channels of the backbone.
+        maps: whether it gives maps.
+        outputs: K, number of labels.
+
+    Raises:
+        ValueError: the backbone gives vectors, which have no places to look at.
+
+    >>> LabelAttention(features=16, maps=True, outputs=10).embedding_size
+    160
+    """
+
+    def __init__(self, *, features: int, maps: bool, outputs: int):
+        super().__init__()
+        check_maps("label_attention", maps)
+        self.embedding_size = outputs * features
+        self.attention = nn.Conv2d(features, outputs, 1, bias=False)  # a bias would cancel in the softmax
+        self.weight = nn.Parameter(nn.init.normal_(torch.empty(outputs, features)) / math.sqrt(features))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def embed(self, pooled: Tensor) -> Tensor:
+        """Return what each label sees, (n, K * features)."""
+        weights = self.attention(pooled).flatten(2).softmax(-1)  # (n, K, places)
+        return torch.einsum("nkp,nfp->nkf", weights.to(pooled.dtype), pooled.flatten(2)).flatten(1)
+
+    def score(self, embedding: Tensor) -> Tensor:
+        return (embedding.view(len(embedding), *self.weight.shape) * self.weight).sum(-1) + self.bias

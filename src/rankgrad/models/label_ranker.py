@@ -1,0 +1,83 @@
+"""A label ranker: a scoring network, and a threshold network that selects labels (RLSEP, Section 3.4)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.inputs._augmentation import views as views_of
+from rankgrad.models.network import Network
+from rankgrad.models.threshold_network import ThresholdNetwork
+
+__all__ = ["LabelRanker", "pooled"]
+
+
+def pooled(embedding: Tensor) -> Tensor:
+    """Return an embedding (n, size) as it is, of maps (n, size, height, width) their mean."""
+    return embedding.mean((2, 3)) if embedding.dim() == 4 else embedding
+
+
+class LabelRanker(nn.Module):
+    """A scoring network f and a threshold network g on its embedding: label j is selected where f_j > g_j.
+
+    Args:
+        backbone, head: of f, see `rankgrad.models.network.Network`.
+        outputs: K, number of labels.
+        colors: of pictures, 1 (gray) or 3.
+        features: of vectors.
+        words: the vocabulary of text, see `rankgrad.inputs._vocabulary.Vocabulary`.
+        hidden: width of the threshold network.
+        views: None, or the options of `rankgrad.inputs._augmentation.views`: scores and thresholds are means over so
+            many views of each image. What is trained and validated sees each image once.
+
+    Shapes:
+        what the backbone takes, n of them, to scores (n, K) and thresholds (n, K).
+
+    Raises:
+        ValueError: an unknown part or option, or impossible options of views.
+
+    >>> convnet = {"name": "convnet", "args": {"channels": [4, 6]}}
+    >>> ranker = LabelRanker(backbone=convnet, head={"name": "label_attention", "args": {}}, outputs=10)
+    >>> scores, thresholds = ranker(torch.zeros(2, 1, 32, 32, dtype=torch.uint8))
+    >>> scores.shape, thresholds.shape
+    (torch.Size([2, 10]), torch.Size([2, 10]))
+    """
+
+    def __init__(
+        self,
+        *,
+        backbone: dict[str, Any],
+        head: dict[str, Any],
+        outputs: int,
+        colors: int = 1,
+        features: int | None = None,
+        words: list[str] | None = None,
+        hidden: int = 128,
+        views: dict[str, Any] | None = None,
+    ):
+        super().__init__()
+        given = {"outputs": outputs, "colors": colors, "features": features, "words": words}
+        self.scorer = Network(backbone=backbone, head=head, **given)
+        self.thresholds = ThresholdNetwork(features=self.scorer.embedding_size, outputs=outputs, hidden=hidden)
+        self.views = views
+        next(self._views_of(torch.empty(0, 1, 1, 1, dtype=torch.uint8)))  # impossible options are refused at once
+
+    @property
+    def backbone(self) -> nn.Module:
+        """The scorer's backbone, which may start from a trained one's."""
+        return self.scorer.backbone
+
+    def _views_of(self, images: Tensor) -> Iterator[Tensor]:
+        return views_of(images, **self.views or {"count": 1})
+
+    def levels(self, embedding: Tensor) -> Tensor:
+        """Return thresholds (n, K) of the scorer's embedding, of maps by their mean."""
+        return self.thresholds(pooled(embedding))
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        several = self._views_of(inputs) if self.views else [inputs]
+        embeddings = (self.scorer.head.embed(self.scorer.embed(one)) for one in several)
+        both = [torch.stack([self.scorer.head.score(one), self.levels(one)]).float() for one in embeddings]
+        scores, thresholds = torch.stack(both).mean(0)
+        return scores, thresholds

@@ -1,0 +1,83 @@
+"""A backbone and a head, by their names."""
+
+import inspect
+from typing import Any
+
+from torch import Tensor, nn
+
+from rankgrad import lookup
+from rankgrad.models._layers import Head
+
+__all__ = ["Network", "made"]
+
+
+def made(folder: str, part: dict[str, Any], **runtime: Any) -> Any:
+    """Return a part of a network, made with its options and with what it asks for of what the data decide.
+
+    Args:
+        folder: `models.backbones` or `models.heads`.
+        part: `name` and `args`, and `files` where it keeps some, see `rankgrad.io.starts.with_files`.
+        runtime: such as `colors` or `features`; what the part does not ask for is left out.
+
+    Raises:
+        ValueError: an unknown name or option, or one that is impossible.
+    """
+    lookup.check_options(folder, part["name"], part.get("args", {}))
+    make = lookup.find(folder, part["name"])
+    asked = inspect.signature(make).parameters
+    given = {name: value for name, value in runtime.items() if name in asked}
+    return make(**part.get("args", {}), **part.get("files", {}), **given)
+
+
+class Network(nn.Module):
+    """A backbone, which may be frozen, lent to another task or started from trained weights, and a head.
+
+    Args:
+        backbone: `name` (a file of rankgrad/models/backbones) and `args`.
+        head: `name` (a file of rankgrad/models/heads) and `args`.
+        outputs: K, number of scores.
+        colors: of pictures, 1 (gray) or 3.
+        features: of vectors.
+        words: the vocabulary of text, see `rankgrad.inputs._vocabulary.Vocabulary`.
+
+    Shapes:
+        what the backbone takes, n of them, to scores (n, K).
+
+    Raises:
+        ValueError: an unknown name or option, or a head that does not fit the backbone.
+
+    >>> import torch
+    >>> convnet = {"name": "convnet", "args": {"channels": [8, 16]}}
+    >>> network = Network(backbone=convnet, head={"name": "linear", "args": {}}, outputs=10)
+    >>> network(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape
+    torch.Size([2, 10])
+    """
+
+    head: Head
+
+    def __init__(
+        self,
+        *,
+        backbone: dict[str, Any],
+        head: dict[str, Any],
+        outputs: int,
+        colors: int = 1,
+        features: int | None = None,
+        words: list[str] | None = None,
+    ):
+        super().__init__()
+        given = {"colors": colors, "features": features, "words": words}
+        self.backbone = made("models.backbones", backbone, **given)
+        self.head = made("models.heads", head, features=self.backbone.size, maps=self.backbone.maps, outputs=outputs)
+
+    @property
+    def embedding_size(self) -> int:
+        """Channels of the last features before the scores."""
+        return self.head.embedding_size
+
+    def embed(self, inputs: Tensor, *given: Any) -> Tensor:
+        """Return what the head takes: of a frozen backbone it can be kept, (n, ...)."""
+        return self.head.pool(self.backbone(inputs, *given))
+
+    def forward(self, inputs: Tensor, *given: Any) -> Tensor:
+        return self.head(self.embed(inputs, *given))

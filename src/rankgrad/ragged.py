@@ -1,0 +1,135 @@
+"""Lists of different lengths, padded for losses, metrics and sorters, which all take a mask."""
+
+from collections.abc import Iterable, Mapping, Set
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankgrad.checks import check_tensors, check_values
+
+__all__ = ["pad_groups"]
+
+_SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
+
+def pad_groups(
+    values: Tensor, *, sizes: Iterable[int] | Tensor | None = None, query: Iterable[int] | Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Pad the lists of a table to the length of the longest.
+
+    This and `mask` is the way to pass lists of different lengths; no loss takes sizes or segments. Say by name which of
+    the two you have: the numbers of rows, or for each row the number of its list. Either is a list, a tensor, an array,
+    a column of a table (its index is not looked at), or anything else that gives whole numbers in order.
+
+    Args:
+        values: (n, ...) of any type, the rows of all lists: scores, targets, weights or features.
+        sizes: one whole number a list, its length, where lists stand one after another. It may be 0: that list is
+            masked throughout, losses leave it out of their mean, and metrics are NaN there. Not pandas' `value_counts`,
+            which stand in another order than the lists.
+        query: (n,) whole numbers, in any order, equal where rows belong to one list.
+
+    Returns:
+        The values (lists, longest, ...), 0 where there is none, with the gradient of `values`; and the mask
+        (lists, longest), True where there is one. The longest is taken for 1 where all lists are empty. Lists stand in
+        the order of their sizes, or of `query.unique()`, and within a list, rows in that of `values`.
+
+    Raises:
+        TypeError: not one of `sizes` and `query` is given, `values` is no tensor, or they are no whole numbers, or in
+            no order.
+        ValueError: no list, a negative size, sizes that do not add up to n, or not one number of a query for each row.
+
+    >>> scores, mask = pad_groups(torch.tensor([0.1, 0.9, 0.5]), sizes=[2, 1])
+    >>> scores
+    tensor([[0.1000, 0.9000],
+            [0.5000, 0.0000]])
+    >>> mask
+    tensor([[ True,  True],
+            [ True, False]])
+    >>> pad_groups(torch.tensor([0.1, 0.9, 0.5]), query=[7, 3, 7])[0]
+    tensor([[0.9000, 0.0000],
+            [0.1000, 0.5000]])
+    """
+    check_tensors(values=values)
+    if (sizes is None) == (query is None):
+        found = "none" if sizes is None else "both"
+        raise TypeError(
+            f"{found} of sizes and query given, expected one: the length of each list, or the list of each row"
+        )
+    if query is not None:
+        numbers = _whole("query", query, values)
+        if len(numbers) != len(values):
+            raise ValueError(f"query has {len(numbers)} numbers, expected {len(values)}, one for each row of values")
+        values, counts = values[numbers.argsort(stable=True)], numbers.unique(return_counts=True)[1]
+    else:
+        counts = _whole("sizes", sizes, values)
+        check_values("sizes", counts, counts < 0, "at least 0, the length of a list")
+        if (total := sum(counts.tolist())) != len(values):  # beyond 2^63 too
+            raise ValueError(
+                f"sizes adds up to {total}, expected {len(values)}, the number of values: one size a list, in their "
+                "order; pass the list of each row as query"
+            )
+    # At least 1: no group is without a dimension.
+    mask = torch.arange(max(1, int(counts.max())), device=values.device) < counts.unsqueeze(-1)
+    if values.dtype in _SIGNED:  # as bits, which PyTorch can put in their places
+        return _padded(values.view(_SIGNED[values.dtype]), mask).view(values.dtype), mask
+    return _padded(values, mask), mask
+
+
+def _padded(values: Tensor, mask: Tensor) -> Tensor:
+    return values.new_zeros(*mask.shape, *values.shape[1:]).index_put((mask,), values)
+
+
+def _whole(name: str, given: Any, values: Tensor) -> Tensor:
+    """Return whole numbers as int64, of uint64 as many different ones."""
+    numbers = given if torch.is_tensor(given) else _from_array(name, _array(name, given))
+    if numbers.dim() != 1 or not len(numbers) or values.dim() == 0:
+        raise ValueError(
+            f"{name} has shape {tuple(numbers.shape)} and values {tuple(values.shape)}, expected a vector that is not "
+            "empty, and (n, ...)"
+        )
+    if numbers.dtype == torch.bool or numbers.is_floating_point() or numbers.is_complex():
+        raise TypeError(f"{name} is {numbers.dtype}, expected whole numbers")
+    numbers = numbers.to(values.device)
+    return numbers.view(torch.int64) if numbers.dtype == torch.uint64 else numbers.long()
+
+
+def _array(name: str, given: Any) -> np.ndarray:
+    """Return what a list, a column of a table, an iterator, ... holds, in its order."""
+    kind = type(given).__name__
+    if isinstance(given, (Set, Mapping, str, bytes)) or not (
+        isinstance(given, Iterable) or hasattr(given, "__array__")
+    ):
+        raise TypeError(f"{name} is a {kind}, expected whole numbers in order, such as a list or a tensor")
+    try:
+        array = np.asarray(given if hasattr(given, "__array__") else list(given))
+    except ValueError as error:  # lists of different lengths
+        raise TypeError(f"{name} is a {kind} that is no list of whole numbers: {error}") from error
+    if name == "sizes" and _is_value_counts(given, array):
+        raise TypeError(
+            f"sizes is a {kind} of value_counts, from the longest list to the shortest, expected the order of the "
+            "rows: pass the list of each row as query, or .to_numpy() if lists stand in that order"
+        )
+    return array
+
+
+def _is_value_counts(given: Any, array: np.ndarray) -> bool:
+    """Return whether sizes look like pandas' `value_counts`, whose sum is right whatever the order of the lists."""
+    of_table = type(getattr(given, "index", None)).__name__ == "RangeIndex"
+    if getattr(given, "name", None) != "count" or of_table or array.dtype.kind not in "iu":
+        return False
+    return bool((array[1:] <= array[:-1]).all() and (array[1:] < array[:-1]).any())
+
+
+def _from_array(name: str, array: np.ndarray) -> Tensor:
+    if array.dtype == object and all(isinstance(number, Integral) for number in array.flat):
+        array = np.array(array.tolist())  # of the smallest type that holds all
+    if array.dtype.kind not in "biufc":
+        advice = "pass the length of each list"
+        if name == "query":
+            advice = "number them with numpy.unique(..., return_inverse=True)[1]"
+        raise TypeError(f"{name} holds {array.dtype}, expected whole numbers: {advice}")
+    # A copy in this machine's byte order, forward in memory: torch takes no other.
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C"))

@@ -1,0 +1,93 @@
+"""What all sorters have in common: how they are called, and which properties each declares."""
+
+from torch import Tensor, nn
+
+from rankgrad.checks import check_positive
+from rankgrad.ranks import rank_along
+
+__all__ = ["NoisySorter", "Sorter"]
+
+
+class Sorter(nn.Module):
+    """Takes scores to soft ranks, 1 for the largest score; see `rank_along` for the arguments of a call.
+
+    A subclass implements `soft_ranks` and declares its properties; tests hold each sorter to them.
+
+    Attributes:
+        length: the number of scores it takes, or None for any. A sorter of fixed length takes no mask, and need not
+            run under `torch.func.vmap` or compile as a whole.
+        equivariant: permuting the scores permutes the ranks.
+        shift_invariant, scale_invariant: adding a number to all scores, or multiplying all by a positive one, changes
+            no rank.
+        exact_gradient: autograd gives the derivative of what `forward` computes. If not, the class documents whose
+            derivative it is.
+    """
+
+    length: int | None = None
+    equivariant: bool = True
+    shift_invariant: bool = True
+    scale_invariant: bool = True
+    exact_gradient: bool = True
+
+    def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return descending ranks 1..d along the last dimension.
+
+        Args:
+            scores: (..., d), finite, float32 or float64, and 0 where the mask is False.
+            mask: (..., d) boolean or None.
+
+        Returns:
+            (..., d); anything where the mask is False.
+        """
+        raise NotImplementedError
+
+    def forward(
+        self,
+        scores: Tensor,
+        *,
+        dim: int = -1,
+        mask: Tensor | None = None,
+        descending: bool = True,
+        normalized: bool = False,
+        check_finite: bool = True,
+    ) -> Tensor:
+        return rank_along(
+            self.soft_ranks,
+            scores,
+            dim=dim,
+            mask=mask,
+            descending=descending,
+            normalized=normalized,
+            check_finite=check_finite,
+            length=self.length,
+        )
+
+    def imitation_loss(self, scores: Tensor, ranks: Tensor) -> Tensor:
+        """Return what pretraining minimizes: L1 on normalized ranks (SoDeep, Section 3.2).
+
+        Args:
+            scores, ranks: (..., d), the exact ranks of the scores.
+
+        Returns:
+            A scalar.
+        """
+        return (self(scores) - ranks).abs().mean() / scores.shape[-1]
+
+
+class NoisySorter(Sorter):
+    """Expected ranks under noise of one width.
+
+    Args:
+        softness: b, the width of the noise, in standard deviations of the vector (or in the scores' own unit).
+        standardize: measure differences in standard deviations, so that scale does not matter.
+        detach: hold the standard deviation constant in the gradient.
+    """
+
+    def __init__(self, *, softness: float, standardize: bool, detach: bool):
+        super().__init__()
+        check_positive("softness", softness)
+        self.softness, self.standardize, self.detach = softness, standardize, detach
+        self.scale_invariant, self.exact_gradient = standardize, not (standardize and detach)
+
+    def extra_repr(self) -> str:
+        return f"softness={self.softness}, standardize={self.standardize}, detach={self.detach}"

@@ -1,0 +1,570 @@
+r"""Soft ranks, sorting, top-k and quantiles: the inverse of the sum that gives `Laplace` its ranks, in closed form.
+
+$G(t) = \sum_i F((s_i - t) / b)$, with F the distribution function of Laplace and b the softness times the standard
+deviation of s (held constant in the gradient), falls from d to 0 as t rises. Between two neighboring scores it is
+$c + A e^{t / b} + B e^{-t / b}$, so after one sort each t with G(t) = g is the root of a quadratic (LapSum, Struski et
+al. 2025). $\partial t / \partial s_i$ is the softmax of $-|s_i - t| / b$, finite also where b is small against a gap.
+"""
+
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+from rankgrad.checks import (
+    check_instance,
+    check_mask,
+    check_positive,
+    check_real,
+    check_scores,
+    check_values,
+    largest_magnitude,
+    value_of,
+)
+from rankgrad.ranks import unit_of
+from rankgrad.sorters._base import Sorter
+from rankgrad.sorters._laplace_sums import before_and_after, sums_of_others, with_signature
+from rankgrad.sorters._standardize import largest, standard_deviation
+from rankgrad.sorters.laplace import Laplace
+from rankgrad.sorters.logistic import Logistic, LogisticLevels
+
+Kernel = Laplace | Logistic  # whose sum can be inverted
+
+FEW_PAIRS = 2**15  # as fast in one expression as by sums
+
+__all__ = [
+    "permutation_of_ranks",
+    "soft_median",
+    "soft_permutation",
+    "soft_quantile",
+    "soft_rank",
+    "soft_sort",
+    "soft_topk_mask",
+]
+
+
+def soft_rank(scores: Tensor, softness: float = 0.2, *, dim: int = -1, mask: Tensor | None = None) -> Tensor:
+    r"""Compute soft ranks, 1 for the largest score: `Laplace` of that softness, as a function.
+
+    $1 + \sum_{j \neq i} F\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$ with F the distribution function of
+    Laplace: the soft rank of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), of scores in standard deviations. It
+    takes O(d log d) time. `Laplace` has further options, such as scores in a unit of their own.
+
+    Args:
+        scores: any shape, floating point; half precision is computed and returned in float32.
+        softness: b, in standard deviations of the vector.
+        dim: the dimension along which scores are ranked.
+        mask: boolean, of the scores' shape, False where there is no score: 0 there.
+
+    Returns:
+        Of the scores' shape, from about 1 to the number of scores along `dim`.
+
+    Raises:
+        TypeError, ValueError: a `softness` that is not positive; see `rank_along` for the others.
+
+    >>> soft_rank(torch.tensor([0.3, 2.0, 1.8, -1.0]))
+    tensor([3.0009, 1.2204, 1.7812, 3.9976])
+    """
+    return Laplace(softness=softness)(scores, dim=dim, mask=mask)
+
+
+def soft_topk_mask(
+    scores: Tensor,
+    k: float,
+    *,
+    sorter: Sorter | None = None,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    hard: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Return how surely each score is among the k largest: $F((s_i - t) / b)$ with t such that they add up to k.
+
+    This is the soft top-k of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), with F the distribution function of
+    Laplace, or of the logistic distribution.
+
+    Args:
+        scores: any shape, floating point; half precision is computed and returned in float32.
+        k: from 0 to the number of scores along `dim`, not necessarily whole.
+        sorter: a `Laplace` or a `Logistic`, whose softness and unit are taken; None for `Laplace()`.
+        dim: the dimension along which the k largest are sought.
+        mask: boolean, of the scores' shape, False where there is no score: 0 there.
+        hard: return exact zeros and ones with the gradient of the soft ones; k must be whole.
+        generator: add noise of that distribution and of width b, drawn from it, to the scores.
+
+    Returns:
+        Of the scores' shape, in [0, 1].
+
+    Raises:
+        TypeError, ValueError: k out of range, a sorter that is neither; see `rank_along` for the others.
+
+    >>> soft_topk_mask(torch.tensor([0.3, 2.0, 1.8, -1.0]), 2)
+    tensor([2.7493e-02, 9.9156e-01, 9.8081e-01, 1.3191e-04])
+    >>> soft_topk_mask(torch.tensor([0.3, 2.0, 1.8, -1.0]), 2, hard=True)
+    tensor([0., 1., 1., 0.])
+    """
+    if isinstance(k, bool) or not isinstance(k, Real):
+        raise TypeError(f"k is {k!r}, expected a number from 0 to the number of scores")
+    kernel = _kernel("soft_topk_mask", sorter)
+    values, mask, count, width, _ = _with_width(kernel, scores, dim, mask)
+    fewest = value_of(count.amin()) if count.numel() else None
+    if not k >= 0 or (fewest is not None and k > fewest):  # NaN neither
+        most = "the number of scores" if fewest is None else f"{fewest:g}, the number of scores of the shortest vector"
+        raise ValueError(f"k is {k}, expected from 0 to {most}")
+    if hard and k != int(k):
+        raise ValueError(f"k is {k}, expected a whole number with hard=True")
+    values = _below_largest(_noisy(kernel, values, width, generator), mask)
+    all_or_none = (count - k <= 0) | (count * 0 + k <= 0)
+    level = torch.where(all_or_none, count / 2, k)
+    apart = (values - _levels(kernel, values, mask, width, level)) / width
+    result = torch.where(all_or_none, 1.0 if k > 0 else 0.0, _distribution(kernel, apart)).to(values.dtype)
+    if hard:
+        order = _keys(values, mask).argsort(dim=-1, descending=True, stable=True)
+        first = (torch.arange(values.shape[-1], device=values.device) < k).expand_as(order)
+        result = _with_gradient_of(result, torch.zeros_like(result).scatter(-1, order, first.to(result.dtype)))
+    if mask is not None:
+        result = result.masked_fill(~mask, 0.0)
+    return _returned(result, scores).movedim(-1, dim)
+
+
+def soft_sort(
+    scores: Tensor,
+    *,
+    sorter: Sorter | None = None,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    hard: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Sort scores, the largest first: the t at which $G(t) = i - \frac12$, in O(d log d).
+
+    This is the soft sorting of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), G the sum of `soft_topk_mask`.
+    With a sorter in standard deviations, equal scores are their own result, and the largest and smallest may lie beyond
+    the scores, by less than $b \log 2 d$.
+
+    Args:
+        scores: any shape, floating point; half precision is computed and returned in float32.
+        sorter: a `Laplace`, or in O(d^2) a `Logistic`, whose softness and unit are taken; None for `Laplace()`. Another
+            one: `soft_permutation` of its ranks times the scores, in O(d^2), without `hard` and `generator`.
+        dim: the dimension to sort along.
+        mask: boolean, of the scores' shape, False where there is no score: the last places are then 0.
+        hard: return the scores sorted exactly, with the gradient of the soft ones.
+        generator: see `soft_topk_mask`.
+
+    Returns:
+        Of the scores' shape.
+
+    Raises:
+        TypeError, ValueError: see `rank_along`.
+
+    >>> soft_sort(torch.tensor([0.3, 2.0, -1.0]))
+    tensor([ 2.0002,  0.3010, -1.0012])
+    """
+    if (other := _other("soft_sort", sorter)) is not None:
+        if hard or generator is not None:
+            raise ValueError(f"sorter is {other!r}: hard and generator need a Laplace(...), a Logistic(...) or None")
+        shares = soft_permutation(scores, sorter=other, dim=dim, mask=mask)
+        known = (scores if mask is None else scores.masked_fill(~mask, 0.0)).movedim(dim, -1)
+        result = (shares.movedim(dim, -1) * known.to(shares.dtype).unsqueeze(-2)).sum(-1)
+        return result.movedim(-1, dim)
+    kernel = _kernel("soft_sort", sorter)
+    values, mask, count, width, unit = _with_width(kernel, scores, dim, mask)
+    equal = _equal(kernel, values, mask)
+    values = _noisy(kernel, values, width, generator)
+    taken = torch.arange(values.shape[-1], device=values.device) < count
+    result = _levels(kernel, values, mask, width, None)
+    if hard:
+        exact = _keys(values, mask).sort(dim=-1, descending=True).values.where(taken, 0.0)
+        result = _with_gradient_of(result, exact)
+    result = _with_gradient_of(result, equal).where(equal.isfinite(), result)
+    return _returned(result.where(taken, 0.0) * unit, scores).movedim(-1, dim)
+
+
+def soft_quantile(
+    scores: Tensor,
+    q: float | Tensor,
+    *,
+    sorter: Sorter | None = None,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    hard: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Return soft quantiles: $q (d - 1)$ places from the smallest value of `soft_sort`, linearly in between.
+
+    The values are those of LapSum (Struski et al., ICML 2025, arXiv:2503.06242). As the softness tends to 0, this tends
+    to `torch.quantile`'s linear rule.
+
+    Args:
+        scores: any shape, floating point; half precision is computed and returned in float32.
+        q: in [0, 1]; a number or a vector of them, constants.
+        sorter, dim, mask, generator: see `soft_topk_mask`; each vector needs a score.
+        hard: return the exact quantile, with the gradient of the soft one.
+
+    Returns:
+        The scores' shape without `dim`; for a vector of q, with their number in front, as `torch.quantile`.
+
+    Raises:
+        TypeError, ValueError: q outside of [0, 1], a vector without any score; see `soft_topk_mask`.
+
+    >>> soft_quantile(torch.tensor([0.3, 2.0, -1.0]), 0.75)
+    tensor(1.1506)
+    """
+    kernel = _kernel("soft_quantile", sorter)
+    values, mask, count, width, unit = _with_width(kernel, scores, dim, mask)
+    if not torch.is_tensor(q) and (isinstance(q, bool) or not isinstance(q, Real)):
+        raise TypeError(f"q is {q!r}, expected a number in [0, 1], or a tensor of them")
+    # Not by way of float32, the type of a Python number in a tensor.
+    shares = torch.as_tensor(q, device=values.device, dtype=torch.float64).detach()
+    if shares.dim() > 1:
+        raise ValueError(f"q has shape {tuple(shares.shape)}, expected a number or a vector")
+    check_values("q", shares, ~((shares >= 0) & (shares <= 1)), "a number in [0, 1]")
+    if mask is not None:
+        check_values("mask", mask, ~mask.any(-1, keepdim=True).expand_as(mask), "True somewhere in each vector")
+    equal = _equal(kernel, values, mask)
+    values = _noisy(kernel, values, width, generator)
+    place = shares.reshape(-1) * (count - 1)  # (..., Q), 0 for the smallest
+    lower, part = place.floor(), place.frac()
+    levels = torch.cat([count - lower - 0.5, count - place.ceil() - 0.5], -1)
+    ends = _levels(kernel, values, mask, width, levels)
+    if hard:
+        exact = _keys(values, mask).sort(dim=-1, descending=True).values.gather(-1, (levels - 0.5).long())
+        ends = _with_gradient_of(ends, exact)
+    ends = _with_gradient_of(ends, equal).where(equal.isfinite(), ends)
+    result = _returned(torch.lerp(*ends.chunk(2, -1), part) * unit, scores)
+    return result.squeeze(-1) if shares.dim() == 0 else result.movedim(-1, 0)
+
+
+def soft_median(
+    scores: Tensor,
+    *,
+    sorter: Sorter | None = None,
+    dim: int = -1,
+    mask: Tensor | None = None,
+    hard: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Return the soft median, `soft_quantile` at 1/2: the mean of the two in the middle where their number is even.
+
+    >>> soft_median(torch.tensor([0.3, 2.0, -1.0]))
+    tensor(0.3010)
+    """
+    return soft_quantile(scores, 0.5, sorter=sorter, dim=dim, mask=mask, hard=hard, generator=generator)
+
+
+def soft_permutation(
+    scores: Tensor, *, sorter: Sorter | None = None, dim: int = -1, mask: Tensor | None = None
+) -> Tensor:
+    r"""Compute how much of each place is taken by each score, a doubly stochastic matrix.
+
+    $P_{ij} = F((s_j - t_i) / b) - F((s_j - t_{i-1}) / b)$ with $G(t_i) = i$ and $t_0 = \infty$: LapSum (Struski et
+    al., ICML 2025, arXiv:2503.06242). It takes memory in proportion to d^2.
+
+    Args:
+        scores: any shape, floating point; half precision is computed and returned in float32.
+        sorter: a `Laplace` or a `Logistic`, whose softness and unit are taken; None for `Laplace()`. A loss on the
+            whole matrix comes near 0 with `standardize=False` alone. Another one: `permutation_of_ranks` of its ranks,
+            of which only the rows add up to 1.
+        dim: the dimension along which scores are ranked.
+        mask: boolean, of the scores' shape, False where there is no score: zeros there, and rows of zeros for the last
+            places.
+
+    Returns:
+        The scores' shape with (d, d) instead of d, first places, then scores: [i - 1, j].
+
+    Raises:
+        TypeError, ValueError: see `rank_along`.
+
+    >>> soft_permutation(torch.tensor([0.3, 2.0, -1.0]), sorter=Laplace(softness=0.01)).round()
+    tensor([[0., 1., 0.],
+            [1., 0., 0.],
+            [0., 0., 1.]])
+    """
+    values, valid, count, unit = _prepared(scores, dim, mask)
+    taken = torch.arange(values.shape[-1], device=values.device) < count
+    if (other := _other("soft_permutation", sorter)) is not None:
+        ranks = other(values) if valid is None else other(values, mask=valid)
+        shares = permutation_of_ranks(ranks, mask=valid)
+    else:
+        kernel = _kernel("soft_permutation", sorter)
+        width = _width(kernel, values, valid, unit)
+        values = _below_largest(values, valid)
+        place = torch.arange(1, values.shape[-1], device=values.device)
+        inner = place < count  # at the last place, t is minus infinity
+        levels = torch.where(inner, place, count / 2)
+        levels = _levels(kernel, values, valid, width, levels)
+        apart = (values.unsqueeze(-2) - levels.unsqueeze(-1)) / width.unsqueeze(-1)
+        above = _distribution(kernel, apart).where(inner.unsqueeze(-1), 1.0)
+        above = torch.nn.functional.pad(torch.nn.functional.pad(above, (0, 0, 0, 1), value=1.0), (0, 0, 1, 0))
+        shares = above.diff(dim=-2)
+    present = taken.unsqueeze(-1) if valid is None else taken.unsqueeze(-1) & valid.unsqueeze(-2)
+    shares = _returned(shares.masked_fill(~present, 0.0), scores)
+    last = dim % scores.dim()
+    return shares.movedim((-2, -1), (last, last + 1))
+
+
+def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tensor | None = None) -> Tensor:
+    r"""Compute how much of each place is taken by each score.
+
+    $P_{kj} \propto e^{-|r_{[k]} - r_j| / \tau}$ with $r_{[k]}$ the k-th smallest rank; each row adds up to 1.
+
+    This is SoftSort (Prillo and Eisenschlos 2020, Eq. 3) on ranks instead of scores, so that the temperature means the
+    same at any scale. With exact ranks it tends to the permutation matrix that sorts as $\tau$ tends to 0; tied scores
+    share the places that they take together. It takes memory in proportion to d^2.
+
+    Args:
+        ranks: r, (..., d), 1 for the first place; from a sorter.
+        temperature: $\tau$, in places.
+        mask: (..., d) boolean, False where there is no score. Such entries take no place, and the last places stay
+            empty (rows of zeros).
+
+    Returns:
+        P, (..., d, d): [..., k - 1, j].
+
+    Raises:
+        TypeError, ValueError: `temperature` not positive; a mask of another type or shape.
+
+    >>> permutation_of_ranks(torch.tensor([2.0, 1.0, 3.0]), temperature=0.01).round()
+    tensor([[0., 1., 0.],
+            [1., 0., 0.],
+            [0., 0., 1.]])
+    """
+    check_real(ranks=ranks)
+    check_positive("temperature", temperature)
+    if mask is None:
+        mask = torch.ones_like(ranks, dtype=torch.bool)
+    check_mask(ranks, mask)
+    ordered, taken = ranks_of_places(ranks, mask)
+    return shares_of_places(
+        (ordered.unsqueeze(-1), ranks.unsqueeze(-2)), (taken.unsqueeze(-1), mask.unsqueeze(-2)), temperature
+    )
+
+
+def ranks_of_places(ranks: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the k-th smallest rank in the k-th place, and which places are taken, both (..., d).
+
+    >>> ranks_of_places(torch.tensor([2.0, 9.0, 1.0]), torch.tensor([True, False, True]))
+    (tensor([1., 2., 0.]), tensor([ True,  True, False]))
+    """
+    taken = torch.arange(ranks.shape[-1], device=ranks.device) < mask.sum(-1, keepdim=True)
+    return ranks.masked_fill(~mask, torch.inf).sort(dim=-1).values.where(taken, 0.0), taken
+
+
+def shares_of_places(ranks: tuple[Tensor, Tensor], exists: tuple[Tensor, Tensor], temperature: float) -> Tensor:
+    """Return rows of `permutation_of_ranks`, (..., b, d).
+
+    Args:
+        ranks: of b places (..., b, 1), and of the scores (..., 1, d).
+        exists: which of them are taken, and which of these there are.
+        temperature: in places.
+    """
+    taken, mask = exists
+    closeness = -(ranks[0] - ranks[1]).abs() / temperature
+    # Rows of empty places keep all entries: a row without any would be 0 / 0.
+    shares = torch.softmax(closeness.masked_fill(taken & ~mask, -torch.inf), -1)
+    return shares.masked_fill(~(taken & mask), 0.0)
+
+
+def _kernel(name: str, sorter: Sorter | None) -> Kernel:
+    if sorter is None:
+        return Laplace()
+    check_instance("sorter", sorter)
+    if isinstance(sorter, str):
+        raise TypeError(f"sorter is {sorter!r}, expected a sorter or None: load_sorter({sorter!r}) gives one by name")
+    if not isinstance(sorter, Kernel):
+        found = getattr(sorter, "__name__", repr(sorter))
+        raise TypeError(f"sorter is {found}, expected a Laplace(...), a Logistic(...) or None: {name} inverts its sum")
+    return sorter
+
+
+def _other(name: str, sorter: Sorter | None) -> Sorter | None:
+    """Return a sorter whose sum cannot be inverted; None for one whose can."""
+    if isinstance(sorter, Sorter) and not isinstance(sorter, Kernel):
+        return sorter
+    _kernel(name, sorter)  # refuses what is no sorter
+    return None
+
+
+def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor, Tensor | float]:
+    """Return scores (..., d) in float32 or float64, their mask, how many there are (..., 1), in float64, and the unit.
+
+    The unit, 1 or (..., 1), is what scores were divided by, and what has their dimension is to be multiplied with.
+    """
+    check_scores(scores, dim=dim, finite=False)
+    magnitude = largest_magnitude(scores, mask)
+    values = scores.movedim(dim, -1)
+    values = values if values.dtype in (torch.float32, torch.float64) else values.float()
+    if mask is None:
+        count = torch.full_like(values[..., :1], values.shape[-1], dtype=torch.float64).detach()
+    else:
+        mask = mask.movedim(dim, -1)
+        values, count = values.masked_fill(~mask, 0.0), mask.sum(-1, keepdim=True).double()
+    if (unit := unit_of(values, magnitude)) is None:
+        return values, mask, count, 1.0
+    return values / unit, mask, count, unit
+
+
+def _width(kernel: Kernel, values: Tensor, mask: Tensor | None, unit: Tensor | float) -> Tensor:
+    """Return b in the unit of the scores, (..., 1) in float64, constant."""
+    if kernel.standardize:
+        return kernel.softness * standard_deviation(values.detach(), mask).double()
+    return kernel.softness * torch.ones_like(values[..., :1], dtype=torch.float64).detach() / unit
+
+
+def _with_width(
+    kernel: Kernel, scores: Tensor, dim: int, mask: Tensor | None
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor | float]:
+    """Return what `_prepared` and `_width` do."""
+    values, mask, count, unit = _prepared(scores, dim, mask)
+    return values, mask, count, _width(kernel, values, mask, unit), unit
+
+
+def _distribution(kernel: Kernel, apart: Tensor) -> Tensor:
+    """Return F, the distribution function of the noise."""
+    return apart.sigmoid() if isinstance(kernel, Logistic) else (1 - apart.sign() * torch.expm1(-apart.abs())) / 2
+
+
+def _below_largest(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Return scores less the largest, in float64, which holds levels among close scores that are far from 0."""
+    apart = values.double() - largest(values, mask).double()
+    return apart if mask is None else apart.masked_fill(~mask, 0.0)
+
+
+def _equal(kernel: Kernel, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the score of vectors (..., d) in which all are equal, (..., 1), as a constant; infinity for others.
+
+    Their deviation is 0, and so is a width in deviations, which `standard_deviation` has to take for 1.
+    """
+    most, negated = largest(values, mask), largest(-values, mask)
+    return most.where((most == -negated) & kernel.standardize, torch.inf)
+
+
+def _with_gradient_of(soft: Tensor, exact: Tensor) -> Tensor:
+    """Return exact values to the last digit, with the gradient of soft ones."""
+    return exact + (soft - soft.detach())
+
+
+def _keys(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Return values to sort by, the largest first: constants, of which those that are masked come last."""
+    return values.detach() if mask is None else values.detach().masked_fill(~mask, -torch.inf)
+
+
+def _noisy(kernel: Kernel, values: Tensor, width: Tensor, generator: torch.Generator | None) -> Tensor:
+    if generator is None:
+        return values
+    one, other = (torch.empty_like(values).exponential_(generator=generator) for _ in range(2))
+    noise = (one / other).log() if isinstance(kernel, Logistic) else one - other
+    return values + noise * width.to(values.dtype)
+
+
+def _returned(result: Tensor, scores: Tensor) -> Tensor:
+    return result.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
+
+
+def _levels(kernel: Kernel, scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor | None) -> Tensor:
+    """Return where the sum G of (..., d) scores takes each of (..., K) levels: (..., K), in float64.
+
+    Levels are strictly between 0 and the number of scores; None for each place less 1/2, up to that number. Of vectors
+    without any score, the result means nothing.
+    """
+    if not isinstance(kernel, Logistic):
+        return _Levels.apply(scores, mask, width, levels)[0]
+    constant = scores.detach()
+    start = _Levels.apply(constant, mask, width, levels)[0]
+    if levels is None:
+        place = torch.arange(1, scores.shape[-1] + 1, device=scores.device) - 0.5
+        count = place[-1] + 0.5 if mask is None else mask.sum(-1, keepdim=True)
+        levels = torch.minimum(place, (count - 0.5).clamp(min=0.5)).double()
+    return LogisticLevels.apply(scores, mask, width, levels.expand_as(start), start)
+
+
+class _Levels(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    @with_signature
+    def forward(scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor | None) -> tuple[Tensor, ...]:
+        length = scores.shape[-1]
+        ordered, order = _keys(scores, mask).sort(dim=-1, descending=True)
+        ordered = ordered.double()
+        if mask is None:
+            count, weights = torch.full_like(ordered[..., :1], length), None
+            below = torch.arange(1, length + 1, device=scores.device)
+        else:
+            count = mask.sum(-1, keepdim=True).double()
+            below = torch.arange(1, length + 1, device=scores.device).double()
+            weights = (below <= count).double()
+            last = ordered.where(weights > 0, torch.inf).amin(-1, keepdim=True)
+            ordered = torch.where(weights > 0, ordered, last.where(last < torch.inf, 0.0))
+        before, after = before_and_after(ordered, weights, width)
+        reached = below - 0.5 + (after - before) / 2
+        if mask is not None:
+            reached = reached.masked_fill(below > count, torch.inf)
+        if levels is None:  # counted: a search takes as long as a third of all the rest
+            levels = torch.minimum(below - 0.5, (count - 0.5).clamp(min=0.5))
+            above = _up_to_each((reached - 0.5).ceil().clamp(0, length).long())
+        else:
+            above = torch.searchsorted(reached.contiguous(), levels.contiguous(), right=True)
+        upper, lower = (above - 1).clamp(min=0), torch.minimum(above, (count - 1).clamp(min=0).long())
+        top, bottom = ordered.gather(-1, upper), ordered.gather(-1, lower)
+        near_top, near_bottom = torch.log1p(before.gather(-1, upper)), torch.log1p(after.gather(-1, lower))
+        half = (near_top + near_bottom - (top - bottom) / width) / 2
+        offset = levels - above
+        # log(|c| + sqrt(c^2 + P Q e^-gap)); where c is 0, the root must not be
+        root = torch.hypot(offset, half.clamp(min=-700.0).exp())
+        between = top + width * (half - near_top - offset.sign() * ((offset.abs() + root).log() - half))
+        outside = torch.where(above == 0, levels, count - levels)
+        beyond = (2 * outside).log()
+        end = torch.where(above == 0, top + width * (near_bottom - beyond), bottom + width * (beyond - near_top))
+        at_end = (above == 0) | (above >= count)
+        # The last is the sum of the weights e^-|s - t| / b of all scores.
+        return torch.where(at_end, end, between), order, above, 2 * torch.where(at_end, outside, root)
+
+    @staticmethod
+    def setup_context(
+        ctx, inputs: tuple[Tensor, Tensor | None, Tensor, Tensor | None], output: tuple[Tensor, ...]
+    ) -> None:
+        scores, mask, width, _ = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(scores, mask, width, *output)
+
+    @staticmethod
+    def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        gradient = gradients[0]
+        scores, mask, width, found, order, above, sums = ctx.saved_tensors
+        length, levels = scores.shape[-1], found.shape[-1]
+        few = levels <= 2 or scores.numel() * levels <= FEW_PAIRS
+        if few or levels < length:  # all pairs, of which a permutation has as many anyway
+            near = -((scores.unsqueeze(-2) - found.unsqueeze(-1)) / width.unsqueeze(-1)).abs()
+            if mask is not None:
+                near = near.masked_fill(~mask.unsqueeze(-2), torch.finfo(near.dtype).min)
+            pull = (torch.softmax(near, -1) * gradient.unsqueeze(-1)).sum(-2)
+        elif torch.is_grad_enabled():  # a second derivative may be asked for: sums with a graph
+            points, places = torch.cat([scores.double(), found], -1).sort(dim=-1, descending=True)
+            present = torch.ones_like(scores, dtype=torch.float64) if mask is None else mask.double()
+            of_scores = torch.cat([present, torch.zeros_like(found)], -1).gather(-1, places)
+            sums = _unsorted(sums_of_others(points, of_scores, width)[1], places)[..., length:]
+            shares = torch.cat([torch.zeros_like(present), gradient / sums], -1).gather(-1, places)
+            pull = present * _unsorted(sums_of_others(points, shares, width)[1], places)[..., :length]
+        else:
+            points, places = found.sort(dim=-1, descending=True)
+            shares = (gradient / sums).gather(-1, places)
+            before, after = before_and_after(points, shares, width)
+            ordered = scores.double().gather(-1, order)
+            higher = _up_to_each(above)
+            upper, lower = (higher - 1).clamp(min=0), higher.clamp(max=length - 1)
+            from_upper = (before + shares).gather(-1, upper) * ((ordered - points.gather(-1, upper)) / width).exp()
+            from_lower = (after + shares).gather(-1, lower) * ((points.gather(-1, lower) - ordered) / width).exp()
+            pull = from_upper.where(higher > 0, 0.0) + from_lower.where(higher < length, 0.0)
+            pull = _unsorted(pull if mask is None else pull.where(mask.gather(-1, order), 0.0), order)
+        return pull.to(scores.dtype), None, None, None
+
+
+def _up_to_each(numbers: Tensor) -> Tensor:
+    """Return how many of d whole numbers from 0 to d are at most 0, 1, ..., d - 1."""
+    counts = torch.nn.functional.pad(torch.zeros_like(numbers), (0, 1))
+    return counts.scatter_add(-1, numbers, torch.ones_like(numbers)).cumsum(-1)[..., :-1]
+
+
+def _unsorted(values: Tensor, order: Tensor) -> Tensor:
+    return torch.zeros_like(values).scatter(-1, order, values)

@@ -1,0 +1,164 @@
+"""A learned comparator: how surely neighboring scores are apart, given those around them."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.checks import check_count
+from rankgrad.sorters._base import Sorter
+from rankgrad.sorters._laplace_sums import sums_of_others
+from rankgrad.sorters._standardize import standard_deviation
+
+__all__ = ["Comparator"]
+
+NEIGHBORS = (1, 2, 4, 8)
+FURTHEST = 3.0  # distance at which neighbors count as surely apart; e^-3 / 2 of their difference is still felt
+LEAST_SLOPE = 0.1  # of the warp, over d per standard deviation
+STEEPEST = 3.0  # largest |log| of the learned factor
+NOISE = 3.0  # standard deviations over d, in training
+
+
+class Comparator(Sorter):
+    r"""Nearly exact ranks of scores that a learned warp has moved apart; O(d log d), any length, needs training.
+
+    Scores are sorted and standardized. For each gap between neighbors, a small network sees the (log) distances
+    around it, relative to d, and decides how far apart $u_i$ and $u_{i+1}$ are: from 0 for a tie up to 3. Then
+    $\hat r_i = 1 + \sum_{j \neq i} F(u_j - u_i)$ with the Laplace distribution function F, as in `Laplace`. No two
+    ranks are in the wrong order, but for rounding.
+
+    The gradient holds the warp constant (detached context) and is that of all-pairs sums in which each pair sees the
+    mean slope of the warp at its two scores,
+
+    $\frac{\partial \hat r_i}{\partial s_j} = \frac{\lambda_i + \lambda_j}{4} e^{-|u_i - u_j|}$ for $j \neq i$, and
+    minus their sum for $j = i$,
+
+    with $\lambda_i$ the geometric mean of the slopes $(u_k - u_{k+1}) / (s_k - s_{k+1})$ on both sides of $s_i$ and of
+    those that are tied with it, plus $0.1\,d / \mathrm{std}(s)$. All its signs are right (the ranks themselves
+    may now and then move the other way, because the warp changes with its context) and no gradient vanishes by
+    construction: neighbors are at most 3 apart, so the entry of the closest is at least
+    $e^{-3} \cdot 0.05\, d / \mathrm{std}(s)$.
+
+    Args:
+        hidden: width of the network's two hidden layers.
+
+    Shapes:
+        scores (..., d) to ranks (..., d), 1 for the largest score.
+
+    Raises:
+        TypeError, ValueError: `hidden` that is no whole number of at least 1; see `rank_along` for a call's.
+
+    >>> Comparator()(torch.tensor([0.5, -1.0, 2.0])).argsort()
+    tensor([2, 0, 1])
+    """
+
+    exact_gradient = False
+
+    def __init__(self, *, hidden: int = 32):
+        super().__init__()
+        check_count("hidden", hidden)
+        self.network = nn.Sequential(
+            nn.Linear(1 + 2 * len(NEIGHBORS), hidden),
+            nn.SiLU(),
+            nn.Linear(hidden, hidden),
+            nn.SiLU(),
+            nn.Linear(hidden, 1),
+        )
+
+    def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        order, relative, weights, gaps, slopes = self._warped(scores, mask)
+        value = _ranks(gaps, weights)
+        # Zero, with the gradient above.
+        nudge = relative - relative.detach()
+        soft = value - pulled(nudge, weights, gaps, slopes) if torch.is_grad_enabled() else value
+        return torch.zeros_like(soft).scatter(-1, order, soft)
+
+    def imitation_loss(self, scores: Tensor, ranks: Tensor) -> Tensor:
+        r"""Return L1 in positions, plus how far the gradient points away from that of ranks under noise.
+
+        $\frac1d \|\hat r - \mathrm{rk}(s)\|_1 + 1 - \cos(J^\top v, J_\sigma^\top v)$ with v of 1 and -1 in turn,
+        where $J_\sigma$ is the derivative of
+        $E[\mathrm{rk}(s + \sigma e)] = \frac12 + \sum_j \Phi((s_j - s_i) / (\sigma \sqrt 2))$, e standard normal and
+        $\sigma$ three d-ths of the standard deviation of s. L1 alone would make the ranks as hard as possible.
+        """
+        order, relative, weights, gaps, slopes = self._warped(scores, None)
+        soft = _ranks(gaps, weights)
+        l1 = (soft - ranks.gather(-1, order)).abs().mean()
+        probe = torch.where(torch.arange(scores.shape[-1], device=scores.device) % 2 == 0, 1.0, -1.0)
+        probe = probe.expand_as(relative).gather(-1, order)
+        ours = pulled(probe, weights, gaps, slopes)
+        width = math.sqrt(2) * NOISE / scores.shape[-1]
+        apart = (relative.unsqueeze(-1) - relative.unsqueeze(-2)) / width
+        noisy = torch.exp(-apart.square() / 2)
+        theirs = noisy.sum(-1) * probe - (noisy * probe.unsqueeze(-2)).sum(-1)
+        return l1 + (1 - nn.functional.cosine_similarity(ours, theirs, dim=-1)).mean()
+
+    def _warped(self, scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Return the order, largest first; in that order scores in deviations, weights, warped gaps and slopes."""
+        values = scores.detach()
+        deviation = standard_deviation(values, mask)
+        key = values if mask is None else values.masked_fill(~mask, -torch.inf)
+        order = key.sort(dim=-1, descending=True, stable=True).indices
+        weights = torch.ones_like(values) if mask is None else mask.to(values.dtype).gather(-1, order)
+        at = values.gather(-1, order)
+        if mask is not None:  # absent scores stand last, with the value of the last one that is there
+            last = at.masked_fill(weights == 0, torch.inf).amin(-1, keepdim=True)
+            at = torch.where(weights == 0, last.where(last < torch.inf, 0.0), at)
+        gaps, slopes = self._gaps(at, deviation, weights.sum(-1, keepdim=True))
+        # The deviation is part of the warp, constant in the gradient.
+        return order, scores.gather(-1, order) / deviation, weights, gaps, slopes
+
+    def _gaps(self, at: Tensor, deviation: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        """Return warped gaps (..., d - 1) and slopes (..., d) of the warp, of sorted scores of which `count` exist."""
+        length = at.shape[-1]
+        if length == 1:
+            return at[..., 1:], LEAST_SLOPE * torch.ones_like(at)
+        reach = max(NEIGHBORS)
+        wide = torch.cat(
+            [at[..., :1].expand(*at.shape[:-1], reach), at, at[..., -1:].expand(*at.shape[:-1], reach)], -1
+        )
+        upper, lower = wide[..., reach : reach + length - 1], wide[..., reach + 1 : reach + length]
+        distances = [upper - lower]
+        for step in NEIGHBORS:
+            distances.append(wide[..., reach - step : reach - step + length - 1] - upper)
+            distances.append(lower - wide[..., reach + 1 + step : reach + 1 + step + length - 1])
+        # Differences first: close scores are as far apart as they are, whatever the others.
+        relative = torch.stack(distances, -1) / deviation.unsqueeze(-1) * count.unsqueeze(-1)
+        seen = relative.clamp(1e-3, 1e3).log() / 3
+        with torch.autocast(at.device.type, enabled=False):  # pretraining calls it by itself
+            factor = (
+                STEEPEST * torch.tanh(self.network(seen.to(next(self.network.parameters()).dtype)) / STEEPEST)
+            ).exp()
+        factor = factor.squeeze(-1).to(at.dtype)
+        gap = relative[..., 0]
+        gaps = -FURTHEST * torch.expm1(-factor * gap)
+        steep = gaps / gap.where(gap > 0, 1.0)
+        # Each score has the slopes on both sides of those it is tied with, and at the ends that of the other side.
+        number = torch.arange(length - 1, device=at.device).expand_as(gap)
+        before = number.where(gap > 0, -1).cummax(-1).values
+        after = number.where(gap > 0, length).flip(-1).cummin(-1).values.flip(-1)
+        # Not by padding with the length, of which torch.compile would make a constant.
+        none, end = torch.full_like(before[..., :1], -1), torch.full_like(after[..., :1], length)
+        before, after = torch.cat([none, before], -1), torch.cat([after, end], -1)
+        first = torch.where(before < 0, after, before)
+        second = torch.where(after == length, before, after)
+        apart = (first >= 0) & (first < length)
+        sides = (steep.gather(-1, side.where(apart, 0)) for side in (first, second))
+        upper, lower = (side.where(apart, 0.0) for side in sides)
+        return gaps, ((upper * lower).sqrt() + LEAST_SLOPE) * count
+
+
+def pulled(vector: Tensor, weights: Tensor, gaps: Tensor, slopes: Tensor) -> Tensor:
+    r"""$\sum_j w_j \frac{\lambda_i + \lambda_j}{4} e^{-|u_i - u_j|} (v_i - v_j)$, by sums to both sides."""
+    kinds = torch.stack([weights * vector, weights * slopes * vector, weights, weights * slopes])
+    near, steep, ones, steepness = sums_of_others(_positions(gaps), kinds)[1]
+    return (vector * (slopes * ones + steepness) - slopes * near - steep) / 4
+
+
+def _ranks(gaps: Tensor, weights: Tensor) -> Tensor:
+    return 1 + (weights.cumsum(-1) - weights) + sums_of_others(_positions(gaps), weights)[0] / 2
+
+
+def _positions(gaps: Tensor) -> Tensor:
+    """Return the points with these gaps; in float64, of which differences are taken."""
+    return torch.nn.functional.pad(-gaps.double().cumsum(-1), (1, 0))

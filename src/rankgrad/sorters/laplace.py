@@ -1,0 +1,48 @@
+"""Soft ranks as sums of Laplace distribution functions of score differences, in O(d log d)."""
+
+from torch import Tensor
+
+from rankgrad.sorters._base import NoisySorter
+from rankgrad.sorters._laplace_sums import laplace_ranks
+from rankgrad.sorters._standardize import standard_deviation, standardized
+
+__all__ = ["Laplace"]
+
+
+class Laplace(NoisySorter):
+    r"""Expected ranks under Laplace noise: smooth gradients that reach far, O(d log d), any length, no training.
+
+    $\hat r_i = 1 + \sum_{j \neq i} F\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$, with
+    $F(t) = 1 - \frac12 e^{-t}$ for $t \ge 0$ and $\frac12 e^t$ below, the distribution function of Laplace.
+
+    This is the soft rank of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), here of scores in standard
+    deviations; ranks expected under noise are those of SoftRank (Taylor et al. 2008), whose noise is normal. It is
+    exactly the all-pairs sum. After a sort, each side of a score is a sum that decays from one neighbor to the
+    next, so time and memory grow like d log d and d, whatever the scores' scale, offset and distances.
+
+    Args:
+        softness: b, the width of the noise, in standard deviations of the vector (or in the scores' own unit).
+        standardize: measure differences in standard deviations, so that scale does not matter.
+        detach: hold the standard deviation constant in the gradient: raising a score then never hurts its own rank nor
+            helps another's. The true derivative has a quarter of those signs wrong.
+
+    Shapes:
+        scores (..., d) to ranks (..., d), 1 for the largest score.
+
+    Raises:
+        ValueError: `softness` not positive; see `rank_along` for a call's.
+
+    >>> import torch
+    >>> Laplace(softness=0.1, standardize=False)(torch.tensor([0.5, 0.45, 2.0]))
+    tensor([2.3033, 2.6967, 1.0000])
+    """
+
+    def __init__(self, *, softness: float = 0.2, standardize: bool = True, detach: bool = True):
+        super().__init__(softness=softness, standardize=standardize, detach=detach)
+
+    def soft_ranks(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        if self.standardize and self.detach:
+            return laplace_ranks(scores, mask, self.softness * standard_deviation(scores.detach(), mask))
+        if self.standardize:
+            scores = standardized(scores, mask, detach=False)
+        return laplace_ranks(scores, mask, self.softness)

@@ -1,0 +1,302 @@
+"""What a task is: how its data are read, how its network is built, trained, validated, scored and asked."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_type_hints
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rankgrad import lookup
+from rankgrad.bootstrap import Statistic, by_group
+from rankgrad.datasets.files.folds import statistic_by_fold
+from rankgrad.datasets.files.splits import MEMORY, Split, read_split
+from rankgrad.inputs._base import Inputs
+from rankgrad.io.checkpoints import build
+from rankgrad.tasks._predict import of_row
+from rankgrad.training.objective import Objective
+from rankgrad.training.options import PhaseOptions
+from rankgrad.training.phase import Phase
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+__all__ = ["SHOWN", "Examples", "Metric", "Reads", "Task", "network_of"]
+
+
+SHOWN = 12  # examples in a picture
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of a task.
+
+    Attributes:
+        name: dotted, such as `ranked.accuracy`: its place in a file of metrics.
+        title: what tables call it.
+        lower_is_better: whether it is an error.
+        shown: whether short tables have it.
+    """
+
+    name: str
+    title: str
+    lower_is_better: bool = False
+    shown: bool = True
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a task reads of a dataset's tables.
+
+    Attributes:
+        truth: columns that it needs.
+        read: makes the truth of a table of these columns.
+        optional: columns that are read where they are there.
+        inputs: kinds of input, of which a dataset has one.
+        lists: whether a row has a list of inputs.
+    """
+
+    truth: tuple[str, ...]
+    read: Callable[[pa.Table, Path], Any]
+    optional: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ("image", "frames", "features", "text")
+    lists: bool = False
+
+
+def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, task: str, **args: Any) -> Any:
+    """Return the untrained network of a task for a training split; its weights are drawn from `seed`.
+
+    Its recipe says what it takes and names the classes, so that it can be given raw inputs anywhere.
+
+    Args:
+        name: of the network below rankgrad/models.
+        model: `name` and `args` of the head, and `backbone`.
+        split: see `rankgrad.datasets.files.splits.Split`.
+        seed: of the weights.
+        task: its name.
+        args: what the task and its data decide, besides what the inputs do.
+
+    Raises:
+        ValueError: the backbone does not take inputs of this kind.
+    """
+    inputs = split.inputs
+    kind = lookup.find("inputs", inputs.kind)
+    backbone = model["backbone"]["name"]
+    if (takes := lookup.find("models.backbones", backbone).input) != kind.backbone:
+        raise ValueError(
+            f"{backbone} takes {takes}, but the dataset has {inputs.kind}: choose a backbone of {kind.backbone}"
+        )
+    parts = {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
+    network = build("models", name, parts, seed=seed, **kind.runtime(inputs) | args)
+    if hasattr(network.backbone, "fit"):  # to what it standardizes by
+        network.backbone.fit(inputs.items)
+    network.recipe |= {"task": task, "input": inputs.about}
+    network.recipe |= {"classes": split.classes} if split.classes else {}
+    return network
+
+
+class Examples(Protocol):
+    """Examples of a test split, as a report shows them."""
+
+    @property
+    def loss(self) -> str:
+        """What the network was trained on."""
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Names of labels; None for their numbers."""
+
+    @property
+    def metrics(self) -> Any:
+        """A data frame of all metrics, `value`, `low` and `high` by name."""
+
+    def predicted(self, *columns: str) -> pa.Table:
+        """Return columns of the predictions."""
+
+    def inputs(self, count: int) -> list[np.ndarray | str]:
+        """Return the first inputs as people see them: pictures or text."""
+
+
+class Task:
+    """A task: `rankgrad.tasks.<name>` has one class of this form, with twelve members of its own.
+
+    It is made with the options of a training (`Task(training)`), or without any to predict and to score.
+
+    Attributes:
+        title: of the task.
+        metrics: the only list of the task's metrics; the first is its main one.
+        reads: what it reads of a table.
+        Training: a dataclass of the options of its training; blocks of `PhaseOptions` are its phases, in order.
+
+    Args:
+        training: options of the phases, see `Training` and `rankgrad.training.loop.fit`.
+        cache: a folder for features of frozen networks, or None to compute them each time.
+    """
+
+    title: ClassVar[str]
+    metrics: ClassVar[tuple[Metric, ...]]
+    reads: ClassVar[Reads]
+    Training: ClassVar[type]
+
+    # What each task says.
+
+    @classmethod
+    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of the second argument of the losses that it can be trained on with these options."""
+        raise NotImplementedError
+
+    @classmethod
+    def accepts(cls, model: Mapping[str, Any]) -> None:
+        """Raise a ValueError if a network of this task has no such part; the message begins with its place."""
+        if model.get("text") is not None:
+            raise ValueError(f"text: {cls.name} has no captions to encode: leave it out")
+
+    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
+        """Return the untrained network for a training split; its weights are drawn from `seed`."""
+        raise NotImplementedError
+
+    def phases(
+        self,
+        network: Any,
+        train: Split,
+        val: Split,
+        objective: Objective,
+        *,
+        started: bool,
+        accelerator: "Accelerator",
+    ) -> Iterator[Phase]:
+        """Yield the phases of the plan, each when the one before is trained; leave the network as a phase should.
+
+        Args:
+            network: of the task, on the accelerator's device.
+            train, val: splits.
+            objective: the loss.
+            started: whether the network has trained weights to start from.
+            accelerator: computes what a phase needs.
+        """
+        raise NotImplementedError
+
+    def predict(self, network: Any, split: Split) -> pa.Table:
+        """Return one row a row: `id`, `name` where it is known, what the network says, and the truth."""
+        raise NotImplementedError
+
+    def scored(self, table: pa.Table) -> Statistic:
+        """Return the metrics of a table of predictions, as a function of which rows count."""
+        raise NotImplementedError
+
+    def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
+        """Return an answer of plain numbers, lists and strings to each row of a request.
+
+        Args:
+            network: of the task.
+            inputs: of all rows, or of the documents of all rows.
+            sizes: how many documents each row has (n,).
+        """
+        raise NotImplementedError
+
+    def draw(self, plots: Any, path: Path, examples: "Examples") -> bool:
+        """Draw what a network predicts of examples, and return whether there is such a picture of this task.
+
+        Args:
+            plots: draws `orders`, `found_captions`, `predicted` or `average_precisions` into a file.
+            path: of the picture.
+            examples: of a test split.
+        """
+        return False
+
+    # What all do alike.
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.name = cls.__module__.rpartition(".")[2]  # of its file
+
+    def __init__(self, training: dict[str, Any] | None = None, *, cache: Path | None = None):
+        self.training, self.cache = training or {}, cache
+
+    @classmethod
+    def blocks(cls) -> list[str]:
+        """Return the names of the blocks of training options, in order."""
+        kinds = get_type_hints(cls.Training)
+        return [name for name, kind in kinds.items() if inspect.isclass(kind) and issubclass(kind, PhaseOptions)]
+
+    @classmethod
+    def plan(cls, training: Mapping[str, Any], *, started: bool) -> dict[str, dict[str, Any]]:
+        """Return the options of the phases that are trained, by name, in order.
+
+        Args:
+            training: a block of options for each phase, as in the params.
+            started: whether the network has trained weights to start from.
+        """
+        return {name: training[name] for name in cls.blocks() if training[name]["epochs"]}
+
+    def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
+        """Read a split of a dataset, see `rankgrad.datasets.files.splits.read_split`."""
+        reads = self.reads
+        return read_split(
+            folder, split, truth=reads.read, columns=reads.truth, optional=reads.optional, kinds=reads.inputs,
+            lists=reads.lists, threads=threads, memory=memory,
+        )  # fmt: skip
+
+    def statistic(self, table: pa.Table) -> Statistic:
+        """Return the metrics of a table of predictions, as a function of which rows count, or which groups of rows.
+
+        Where there are folds, those of each fold by themselves, see `rankgrad.datasets.files.folds.statistic_by_fold`.
+        """
+        statistic, group = statistic_by_fold(self.scored, table), self.group_of(table)
+        return statistic if group is None else by_group(statistic, group)
+
+    def group_of(self, table: pa.Table) -> np.ndarray | None:
+        """Return which predictions are resampled together (n,), by equal values; None if each by itself."""
+        return np.asarray(table["group"].to_pylist()) if "group" in table.column_names else None
+
+    def columns(self, recipe: Mapping[str, Any]) -> dict[str, str]:
+        """Return what a row of a request has, by the recipe of a network: `image`, `images`, `text` and the like.
+
+        A `?` stands behind what may miss.
+        """
+        kind = lookup.find("inputs", recipe["input"]["kind"])
+        return {kind.name: kind.cell + "s" * self.reads.lists, "id": "id?"}
+
+    def values(self, recipe: Mapping[str, Any], row: Mapping[str, Any]) -> int:
+        """Return how many pixels, features and characters a row of a request makes a network read."""
+        kind, about = lookup.find("inputs", recipe["input"]["kind"]), recipe["input"]
+        cell = row.get(kind.name)
+        if cell is None or isinstance(cell, float):  # NaN, where a table has no such cell
+            return 0
+        cells = cell if self.reads.lists else [cell]
+        return sum(kind.values(one, about) for one in cells)
+
+    @torch.inference_mode()
+    def respond(self, network: Any, rows: Iterable[Mapping[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
+        """Return an answer to each row of a request, of plain numbers, lists and strings; with its `id`, if it has one.
+
+        Args:
+            network: of the task.
+            rows: raw: pictures of any size, features that are not standardized; their columns are those of `columns`.
+            first: the number of the first row, for messages.
+
+        Raises:
+            ValueError: a row that cannot be answered; the message names it.
+        """
+        about, asked, prepared = network.recipe["input"], list(rows), []
+        kind = lookup.find("inputs", about["kind"])
+        if not asked:
+            raise ValueError(f"no rows, expected at least one with a column {kind.name}")
+        for number, row in enumerate(asked, first):
+            with of_row(number):
+                if (cell := row.get(kind.name)) is None or (self.reads.lists and not len(cell)):
+                    raise ValueError(f"no {kind.name}, expected one" + " document at least" * self.reads.lists)
+                cells = list(cell) if self.reads.lists else [cell]
+                prepared.append(kind.prepared(cells, about, where=f"row {number}"))
+        sizes = torch.tensor([len(one) for one in prepared])
+        answers = self.answers(network, kind.gathered(prepared, about), sizes)
+        return [_with_id(row, answer) for row, answer in zip(asked, answers, strict=True)]
+
+
+def _with_id(row: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    return answer if row.get("id") is None else {"id": row["id"]} | answer

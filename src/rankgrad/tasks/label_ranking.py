@@ -1,0 +1,368 @@
+"""Label ranking: which labels an example has, in order of importance (RLSEP)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor, nn
+
+from rankgrad.bootstrap import Statistic
+from rankgrad.checks import check_finite, check_scores
+from rankgrad.datasets.files import splits
+from rankgrad.datasets.files.splits import Split
+from rankgrad.inputs._augmentation import warped
+from rankgrad.inputs._base import Inputs
+from rankgrad.io.parquet import as_lists, matrix
+from rankgrad.metrics.kendall import kendall
+from rankgrad.metrics.label_ranking import label_ranking_scores, label_set_scores
+from rankgrad.metrics.mean_average_precision import average_precision
+from rankgrad.models.label_ranker import pooled
+from rankgrad.ranks import dense_ranks
+from rankgrad.tasks._base import SHOWN, Metric, Reads, Task, network_of
+from rankgrad.tasks._base import Examples as Shown
+from rankgrad.tasks._predict import named, order_of
+from rankgrad.training.objective import Objective
+from rankgrad.training.options import STRICT, PhaseOptions, WholePhase, check_bounds
+from rankgrad.training.phase import Batch, Phase
+
+__all__ = ["LabelRanking", "label_ranks_of", "orders_of", "places"]
+
+AUGMENTATION = ("shift", "zoom", "rotation")
+RATES = {"accuracy": "accuracy", "exact_match": "0-1", "precision": "precision", "recall": "recall", "f1": "F1"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScorerOptions(WholePhase):
+    """Options of the scorer's training; images are moved, zoomed and rotated at random."""
+
+    batch_size: int
+    shift: int = 0
+    zoom: float = 1.0
+    rotation: float = 0.0
+    monitor: Literal["accuracy", "exact_match"] = "accuracy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdOptions(PhaseOptions):
+    """Options of the thresholds' training."""
+
+    batch_size: int
+    hidden: int = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Views:
+    """Scores are means over so many views of each image."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    count: int
+    shift: int = 0
+    zoom: float = 1.0
+    rotation: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Options of both phases."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    scorer: ScorerOptions
+    thresholds: ThresholdOptions
+    views: Views | None = None
+
+
+def places(true: np.ndarray, predicted: np.ndarray, names: Sequence[str] | None = None) -> list[tuple[str, bool]]:
+    """Return the predicted order of labels, the most important first, and whether each is in its true place.
+
+    A place that the prediction leaves empty is "" and wrong.
+
+    Args:
+        true, predicted: label ranks (K,), 0 = absent.
+        names: of the labels; None for their numbers.
+
+    >>> places(np.array([0, 3, 2, 1]), np.array([1, 3, 2, 0])), places(np.array([0, 1, 2]), np.array([0, 0, 1]))
+    ([('1', True), ('2', True), ('0', False)], [('2', True), ('', False)])
+    """
+    expected = np.sort(true[true > 0])[::-1].tolist()
+    order = [label for label in np.argsort(-predicted, kind="stable").tolist() if predicted[label] > 0]
+    right = [place < len(expected) and true[label].item() == expected[place] for place, label in enumerate(order)]
+    shown = [names[label] if names else str(label) for label in order]
+    return [*zip(shown, right, strict=True), *[("", False)] * (len(expected) - len(order))]
+
+
+def orders_of(examples: Shown, count: int) -> list[dict[str, list[tuple[str, bool]]]]:
+    """Return the true order of labels of each of the first examples, and that by the loss, see `places`."""
+    table = examples.predicted("true_label_ranks", "label_ranks")[:count]
+    true, ours = (
+        matrix(table, column, path="predictions").numpy() for column in ("true_label_ranks", "label_ranks")
+    )  # fmt: skip
+    both, classes = {"true": true, examples.loss: ours}, examples.classes
+    return [{title: places(true[row], some[row], classes) for title, some in both.items()} for row in range(len(true))]
+
+
+def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
+    """Return label ranks of the selected labels by their scores: 0 = not selected, larger = more important.
+
+    >>> label_ranks_of(torch.tensor([[0.5, -2.0, 3.0]]), torch.tensor([[True, False, True]]))
+    tensor([[1, 0, 2]])
+    """
+    # dense_ranks ranks what is positive: each score's place among all of them is.
+    places = torch.searchsorted(scores.sort(dim=-1).values, scores.contiguous()) + 1
+    return dense_ranks(torch.where(selected, places, 0))
+
+
+class Scorer(Phase):
+    """The scorer learns to rank the labels of images that are moved at random."""
+
+    name = "scorer"
+
+    def __init__(
+        self, network: Any, train: "Examples", val: "Examples", objective: Objective, options: Mapping[str, Any]
+    ):
+        self.module, self.train, self.val = network.scorer, train, val
+        self.objective, self.options = objective, options
+        self.rows, self.small = len(train.label_ranks), train.inputs.kind == "features"
+        self.monitor = options.get("monitor", "accuracy")
+
+    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
+        inputs = self.train.inputs.take(self.train.inputs.numbers(rows, generator))
+        if self.train.inputs.of_pictures:
+            moves = {option: self.options[option] for option in AUGMENTATION if option in self.options}
+            inputs = warped(inputs, generator, **moves)
+        return Batch((inputs,), self.train.truth(rows))
+
+    def ahead(self, rows: Tensor) -> None:
+        self.train.inputs.ahead(rows)
+
+    def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
+        label_ranks, weight = truth
+        return self.objective(*outputs, label_ranks, of_groups=weight, generator=generator)
+
+    def validate(self, module: Any) -> dict[str, float]:
+        # The head is in float32: scores of near ties would be rounded to the same.
+        scores = self.val.inputs.of_rows(module.head.score(_embedded(module, self.val.inputs)).float())
+        return _means(label_ranking_scores(scores, self.val.label_ranks), self.val.weight)
+
+
+class Thresholds(Phase):
+    """The thresholds learn from the scorer's embeddings, which is frozen: they and its scores are computed once."""
+
+    name, small = "thresholds", True
+
+    def __init__(
+        self,
+        network: Any,
+        train: "Examples",
+        val: "Examples",
+        options: Mapping[str, Any],
+        *,
+        monitor: str,
+        autocast: Any,
+    ):
+        self.module, self.options, self.monitor = network.thresholds, options, f"unranked_{monitor}"
+        self.rows = len(train.label_ranks)
+        network.scorer.eval()
+        with torch.no_grad(), autocast():
+            embeddings = [_embedded(network.scorer, split.inputs) for split in (train, val)]
+            self.scores, self.val_scores = (network.scorer.head.score(one).float() for one in embeddings)
+        self.train, self.val = (
+            split._replace(inputs=split.inputs.replaced(pooled(one)))
+            for split, one in zip((train, val), embeddings, strict=True)
+        )
+
+    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
+        numbers = self.train.inputs.numbers(rows, generator)
+        scores = self.scores[numbers.to(self.scores.device)]
+        return Batch((self.train.inputs.take(numbers),), (scores, *self.train.truth(rows)))
+
+    def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
+        scores, label_ranks, weight = truth
+        logits, there = scores - outputs[0], (label_ranks > 0).to(scores.dtype)
+        if weight is None:
+            return nn.functional.binary_cross_entropy_with_logits(logits, there)
+        errors = nn.functional.binary_cross_entropy_with_logits(logits, there, reduction="none")
+        return (errors.mean(1) * weight).sum() / weight.sum()
+
+    def validate(self, module: Any) -> dict[str, float]:
+        inputs = self.val.inputs
+        levels, scores = (inputs.of_rows(one) for one in (module(inputs.items).float(), self.val_scores))
+        check_scores(levels)
+        rates = _means(label_set_scores(scores > levels, self.val.label_ranks), self.val.weight)
+        return {f"unranked_{rate}": value for rate, value in rates.items()}
+
+
+class Examples(NamedTuple):
+    """A split on the device: inputs, which are embeddings of the frozen scorer for the thresholds, and label ranks."""
+
+    inputs: Inputs
+    label_ranks: Tensor
+    weight: Tensor | None
+
+    def truth(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the label ranks of rows, and how much each counts."""
+        device = self.label_ranks.device
+        return self.label_ranks[rows.to(device)], None if self.weight is None else self.weight[rows].to(device)
+
+
+class LabelRanking(Task):
+    """Train a scorer with a ranking loss, then thresholds on its frozen embedding that select labels.
+
+    A truth is label ranks (n, K).
+
+    Args:
+        training: `scorer` (options of `rankgrad.training.loop.fit`, with `shift` and optionally `zoom` and `rotation`,
+            see `rankgrad.inputs._augmentation.warped`; optionally `monitor`, `accuracy` (of pairs) or `exact_match`)
+            and `thresholds` (the same options without these, and `hidden`); optionally `views`, see
+            `rankgrad.models.label_ranker.LabelRanker`. None for a task that only predicts.
+    """
+
+    title = "Label ranking"
+    metrics = (
+        *(
+            Metric(
+                f"{kind}.{rate}",
+                f"{kind} {title}",
+                shown=(kind, rate) in {("ranked", "accuracy"), ("ranked", "exact_match"), ("unranked", "f1")},
+            )
+            for kind in ("ranked", "unranked")
+            for rate, title in RATES.items()
+        ),
+        Metric("ranked.mean_average_precision", "ranked mAP"),
+        Metric("unranked.average_precision", "LRAP"),
+        Metric("answer.exact_match", "answer 0-1", shown=True),
+        Metric("answer.kendall", "answer tau"),
+    )
+    Training = Training
+    reads = Reads(("label_ranks",), splits.label_ranks_of)
+
+    @classmethod
+    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("label_ranks", "target")  # such as regression on them
+
+    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
+        args = {"hidden": self.training["thresholds"]["hidden"], "outputs": split.truth.shape[1]}
+        if self.training.get("views"):
+            if not split.inputs.of_pictures:
+                raise ValueError(f"views are of pictures, but the dataset has {split.inputs.kind}: leave them out")
+            args["views"] = self.training["views"]
+        return network_of("label_ranker", model, split, seed=seed, task=self.name, **args)
+
+    def phases(
+        self, network: Any, train: Split, val: Split, objective: Objective, *, started: bool, accelerator: Any
+    ) -> Iterator[Phase]:
+        plan, device = self.plan(self.training, started=started), accelerator.device
+        both = [
+            Examples(split.inputs.ready(network).to(device), split.truth.to(device), split.weight)
+            for split in (train, val)
+        ]
+        if "scorer" in plan:
+            network.backbone.freeze(plan["scorer"].get("freeze"))
+            yield Scorer(network, *both, objective, plan["scorer"])
+        if "thresholds" in plan:
+            monitor = self.training["scorer"].get("monitor", "accuracy")
+            yield Thresholds(network, *both, plan["thresholds"], monitor=monitor, autocast=accelerator.autocast)
+
+    @torch.inference_mode()
+    def scores(self, network: Any, inputs: Inputs) -> tuple[Tensor, Tensor]:
+        """Return scores (n, K) and thresholds (n, K) of inputs, on the CPU."""
+        device, inputs = next(network.parameters()).device, inputs.ready(network)
+        parts = [network(part.to(device)) for part in inputs.parts()]
+        scores, thresholds = (inputs.of_rows(torch.cat([part[place].cpu() for part in parts])) for place in (0, 1))
+        return scores, thresholds
+
+    def predict(self, network: Any, split: Split) -> pa.Table:
+        """Return one row a row.
+
+        Columns: `id`, `scores`, `label_ranks` (0 = absent, larger = more important), `selected`, and `true_label_ranks`
+        where they are known.
+        """
+        scores, thresholds = self.scores(network, split.inputs)
+        check_finite(scores, "scores")
+        selected = scores > thresholds
+        columns = {"scores": scores, "label_ranks": label_ranks_of(scores, selected), "selected": selected}
+        if split.truth is not None:
+            columns["true_label_ranks"] = split.truth
+        return split.table({name: as_lists(part) for name, part in columns.items()})
+
+    def scored(self, table: pa.Table) -> Statistic:
+        """Return metrics of the order of labels (`ranked`), of which ones are selected (`unranked`), and of both.
+
+        F1 is as the paper prints it: of the averaged precision and recall. `unranked.average_precision` asks whether
+        present labels score above absent ones, whatever the thresholds. `answer` judges what a user gets, the selected
+        labels in their order: whether all of it is right, and Kendall's tau-b with the truth, where all that is absent
+        is tied.
+        """
+        scores, selected, truth = (
+            matrix(table, column, path="predictions") for column in ("scores", "selected", "true_label_ranks")
+        )
+        rates = {
+            "ranked": label_ranking_scores(scores, truth),
+            "unranked": label_set_scores(selected, truth)
+            | {"average_precision": _average_precision(scores, truth > 0)},
+            "answer": _answer(label_ranks_of(scores, selected), dense_ranks(truth)),
+        }
+        columns = {
+            f"{kind}.{rate}": values.numpy() for kind, several in rates.items() for rate, values in several.items()
+        }
+        names = [*columns, "ranked.f1", "unranked.f1"]
+        weight = table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else None
+
+        def mean(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            return values[rows].mean(-1) if weight is None else np.average(values[rows], axis=-1, weights=weight[rows])
+
+        def of_rows(rows: np.ndarray) -> np.ndarray:
+            found = {name: mean(values, rows) for name, values in columns.items()}
+            for kind in ("ranked", "unranked"):
+                precision, recall = found[f"{kind}.precision"], found[f"{kind}.recall"]
+                found[f"{kind}.f1"] = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
+            return np.stack([found[name] for name in names])
+
+        return Statistic(names, len(truth), of_rows)
+
+    def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
+        """Return `labels`, `label_ranks` and `scores` of each row.
+
+        `labels` are the selected ones, the most important first, by their names where these are known.
+        """
+        found = self.predict(network, Split(inputs)).select(["label_ranks", "scores"]).to_pylist()
+        return [{"labels": named(order_of(answer["label_ranks"]), network.recipe)} | answer for answer in found]
+
+    def draw(self, plots: Any, path: Path, examples: Shown) -> bool:
+        plots.orders(path, examples.inputs(SHOWN), orders_of(examples, SHOWN))
+        return True
+
+
+def _embedded(scorer: Any, inputs: Inputs) -> Tensor:
+    return torch.cat([scorer.head.embed(scorer.embed(part)).float() for part in inputs.parts()])
+
+
+def _answer(answer: Tensor, truth: Tensor) -> dict[str, Tensor]:
+    """Return whether label ranks (n, K) are those of the truth, and tau-b; where that is not defined, the same."""
+    right, tau = (answer == truth).all(-1).double(), kendall(answer.double(), truth)
+    return {"exact_match": right, "kendall": tau.where(~tau.isnan(), right)}
+
+
+def _average_precision(scores: Tensor, present: Tensor) -> Tensor:
+    """Return that of each example (n,); 1 where no label is present, which scikit-learn's LRAP has too."""
+    return average_precision(scores, present).nan_to_num(1.0)
+
+
+def _means(rates: dict[str, Tensor], weight: Tensor | None) -> dict[str, float]:
+    """Return what validation says of rates of rows (n,) each."""
+    return {rate: _mean(rates[rate], weight) for rate in ("accuracy", "exact_match")}
+
+
+def _mean(values: Tensor, weight: Tensor | None) -> float:
+    if weight is None:
+        return values.mean().item()
+    weight = weight.to(values)
+    return ((values * weight).sum() / weight.sum()).item()

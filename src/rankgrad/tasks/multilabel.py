@@ -1,0 +1,156 @@
+"""Multi-label classification: which labels an example has, judged by mean average precision (SoDeep, Section 4.2.2)."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rankgrad.bootstrap import Statistic
+from rankgrad.checks import check_finite, check_scores
+from rankgrad.datasets.files.splits import Split, labels_of
+from rankgrad.inputs._base import Inputs
+from rankgrad.io.parquet import as_lists, matrix
+from rankgrad.metrics.mean_average_precision import mean_average_precision
+from rankgrad.tasks._base import Examples, Metric, Reads, network_of
+from rankgrad.tasks._predict import named
+from rankgrad.tasks._two_phases import Half, TwoPhases
+from rankgrad.training.objective import grouped
+
+__all__ = ["MultiLabel"]
+
+RESAMPLES = 64  # scored at once
+OF_CLASS = "average_precision."  # how the name of its metric begins
+
+
+class LabelPhase(Half):
+    """Losses rank along the last dimension: the examples of each class."""
+
+    monitor = "mean_average_precision"
+
+    def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        return self.train.truth.labels[rows]
+
+    def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        outputs, labels = values
+        return grouped(outputs, length).mT, grouped(labels, length).mT
+
+    def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
+        scores, (labels, difficult), weight = outputs.cpu(), self.val.truth, self.val.weight
+        check_scores(scores)
+        weights = None if weight is None else weight.unsqueeze(1).expand_as(scores)
+        value = mean_average_precision(scores, labels, dim=-2, mask=~difficult, weights=weights)
+        if bool(value.isnan()):
+            raise ValueError(
+                "no class has a positive validation example that is not difficult, so mean average precision is "
+                "undefined: expected examples with labels"
+            )
+        return {self.monitor: value.item()}
+
+
+class MultiLabel(TwoPhases):
+    """Score each label of an example; a sorter ranks the examples of each class.
+
+    A truth is `rankgrad.datasets.files.splits.Labels`.
+    """
+
+    title = "Multi-label classification"
+    metrics = (Metric("mean_average_precision", "mAP"),)
+    reads = Reads(("labels",), labels_of, optional=("difficult",))
+    phase = LabelPhase
+
+    @classmethod
+    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("labels",)
+
+    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
+        return network_of("network", model, split, seed=seed, task=self.name, outputs=split.truth.labels.shape[1])
+
+    def scores(self, network: Any, inputs: Inputs) -> Tensor:
+        """Return scores (n, C) of inputs, on the CPU."""
+        return self.outputs(network, inputs)
+
+    def predict(self, network: Any, split: Split) -> pa.Table:
+        """Return one row a row: `id`, `scores`, `labels` (0/1) and `difficult`."""
+        scores = self.scores(network, split.inputs)
+        check_finite(scores, "scores")
+        columns = {"scores": scores, **split.truth._asdict()}
+        return split.table({name: as_lists(part) for name, part in columns.items()})
+
+    def scored(self, table: pa.Table) -> Statistic:
+        """Return mean average precision, NaN if no class has a positive, and that of each class that has, by number."""
+        scores, labels, difficult = (
+            matrix(table, column, path="predictions") for column in ("scores", "labels", "difficult")
+        )
+        mask = ~difficult.bool()
+        known = (labels.bool() & mask).any(0)
+        weight = torch.ones(len(scores), dtype=torch.float64)
+        if "weight" in table.column_names:
+            weight = torch.from_numpy(table["weight"].to_numpy().astype(np.float64))
+
+        precisions = _average_precisions(scores[:, known], labels[:, known].bool(), mask[:, known])
+
+        def of_rows(rows: np.ndarray) -> np.ndarray:
+            """A class that lost its positives in a resample has no value, and does not count in the mean."""
+            found = []
+            for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])).split(RESAMPLES):
+                counts = torch.zeros(len(chosen), len(scores), dtype=torch.float64)
+                each = precisions(counts.scatter_add_(1, chosen, weight[chosen]))  # (resamples, classes)
+                found.append(torch.cat([each.nanmean(1, keepdim=True), each], dim=1))
+            return torch.cat(found).T.numpy().reshape(-1, *rows.shape[:-1])
+
+        names = [f"{OF_CLASS}{label}" for label in known.nonzero().flatten().tolist()]
+        return Statistic([self.metrics[0].name, *names], len(scores), of_rows)
+
+    def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
+        """Return the `scores` of each row, one a label, and the `labels`, the highest score first.
+
+        Scores of one label can be compared over rows, which is what they learned.
+        """
+        scores = self.scores(network, inputs)
+        orders = scores.argsort(dim=1, descending=True, stable=True).tolist()
+        return [
+            {"labels": named(order, network.recipe), "scores": row}
+            for order, row in zip(orders, scores.tolist(), strict=True)
+        ]
+
+    def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
+        known = examples.metrics.filter(like=OF_CLASS, axis=0).rename(lambda name: int(name.removeprefix(OF_CLASS)))
+        counts = np.stack(examples.predicted("labels")["labels"].to_numpy()).sum(0)
+        plots.average_precisions(path, known, counts, examples.classes)
+        return True
+
+
+def _average_precisions(scores: Tensor, labels: Tensor, mask: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return the average precision of each class as a function of how often each example counts.
+
+    Each class is sorted once, and not in each resample. See `rankgrad.metrics.mean_average_precision` for what it is.
+
+    Args:
+        scores, labels, mask: (n, C); labels and mask are boolean.
+
+    Returns:
+        A function of counts (resamples, n), float64, to (resamples, C), NaN for a class whose positives have none.
+    """
+    classes = []
+    for score, label, there in zip(scores.double().T, labels.T, mask.T, strict=True):
+        rows = there.nonzero().flatten()
+        ascending, order = (-score[rows]).sort()
+        positive = label[rows[order]].nonzero().flatten()
+        # Where each positive's group of equal scores ends, among all and among positives.
+        last = torch.searchsorted(ascending, ascending[positive], right=True) - 1
+        classes.append((rows[order], positive, last, torch.searchsorted(positive, last, right=True) - 1))
+
+    def of_counts(counts: Tensor) -> Tensor:
+        found = []
+        for order, positive, last, last_positive in classes:
+            ordered = counts[:, order]
+            relevant = ordered[:, positive]
+            precision = relevant.cumsum(1)[:, last_positive] / ordered.cumsum(1)[:, last]
+            found.append((relevant * precision.nan_to_num()).sum(1) / relevant.sum(1))
+        return torch.stack(found, dim=1) if found else counts.new_empty(len(counts), 0)
+
+    return of_counts

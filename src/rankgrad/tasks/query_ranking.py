@@ -1,0 +1,302 @@
+"""Query ranking: the documents of each query in order, the relevant ones first: vectors, pictures or texts."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rankgrad.bootstrap import Statistic
+from rankgrad.checks import check_finite, check_scores
+from rankgrad.datasets.files.splits import MEMORY, Split, lists_of, padded, relevance_of
+from rankgrad.groups import among_first, groups
+from rankgrad.inputs._augmentation import shifted
+from rankgrad.inputs._base import Inputs
+from rankgrad.io.parquet import ragged_lists
+from rankgrad.metrics.kendall import kendall
+from rankgrad.metrics.mean_average_precision import average_precision
+from rankgrad.metrics.ndcg import ndcg
+from rankgrad.models._layers import ScoreLayer
+from rankgrad.ragged import pad_groups
+from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, Task, network_of
+from rankgrad.training.large_batch import split as split_rows
+from rankgrad.training.objective import Objective
+from rankgrad.training.options import STRICT, WholePhase
+from rankgrad.training.phase import Batch, Phase
+
+__all__ = ["QueryRanking"]
+
+DEPTHS = (5, 10)  # of NDCG@k
+DRAWN = 10  # documents of a query in a picture
+METRICS = (
+    Metric("mean_average_precision", "mean AP"),
+    Metric("ndcg", "NDCG"),
+    Metric("top_1", "TOP1"),
+    Metric("rank_of_last", "RKL", lower_is_better=True),
+    *(Metric(f"ndcg_at_{depth}", f"NDCG@{depth}", shown=depth == 10) for depth in DEPTHS),
+    Metric("kendall", "Kendall's tau", shown=False),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankerOptions(WholePhase):
+    """Options of the ranker's training; `batch_size` counts queries, `monitor` decides on the best epoch.
+
+    `shift` is by how many pixels pictures are moved at random.
+    """
+
+    batch_size: int
+    shift: int = 0
+    monitor: Literal["mean_average_precision", "ndcg", "ndcg_at_5", "ndcg_at_10", "top_1"] = "mean_average_precision"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Options of the one phase."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    ranker: RankerOptions
+
+
+def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
+    """Return the metrics of each query, (metrics, n) float64, NaN for one without a relevant document.
+
+    Args:
+        scores, relevance, mask: (n, d). A document is relevant if it has more than half of the query's largest
+            relevance: 1 of 0 and 1, 3 and 4 of grades up to 4. NDCG takes grades as they are, and so does Kendall's
+            tau, which is 0 where scores or grades are all equal.
+    """
+    largest = relevance.masked_fill(~mask, 0).amax(-1, keepdim=True)
+    relevant = (2 * relevance > largest) & mask
+    lowest = scores.masked_fill(~relevant, torch.inf).amin(-1, keepdim=True)
+    found = {
+        "mean_average_precision": average_precision(scores, relevant, mask=mask),
+        "ndcg": ndcg(scores, relevance, mask=mask),
+        "top_1": (among_first(groups(scores, labels=relevant, mask=mask), 1) * relevant).sum(-1),
+        "rank_of_last": ((scores >= lowest) & mask).sum(-1).double(),
+        **{f"ndcg_at_{depth}": ndcg(scores, relevance, mask=mask, k=depth) for depth in DEPTHS},
+        "kendall": kendall(scores, relevance, mask=mask).nan_to_num(0.0),
+    }
+    return torch.stack([found[metric.name] for metric in METRICS]).where(relevant.any(-1), torch.nan)
+
+
+class Queries(NamedTuple):
+    """Queries on the device: documents one after another, how many each has, their relevance, and weights."""
+
+    inputs: Inputs
+    sizes: Tensor
+    relevance: Tensor
+    weight: Tensor | None
+
+    def documents(self, rows: Tensor) -> Tensor:
+        """Return the numbers of the documents of queries, query after query."""
+        first = self.sizes.cumsum(0) - self.sizes
+        sizes = self.sizes[rows]
+        within = torch.arange(int(sizes.sum())) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+        return first[rows].repeat_interleave(sizes) + within
+
+    def ahead(self, rows: Tensor) -> None:
+        """Begin to read what the next batch takes."""
+        self.inputs.ahead(self.documents(rows))
+
+
+class Ranker(Phase):
+    """Queries and their documents, which the loss compares within a query; a chunk is of so many queries."""
+
+    name = "ranker"
+
+    def __init__(
+        self, network: Any, train: "Queries", val: "Queries", objective: Objective, options: Mapping[str, Any]
+    ):
+        self.module, self.train, self.val, self.objective, self.options = network, train, val, objective, options
+        self.rows, self.small = len(train.sizes), train.inputs.kind == "features"
+        self.monitor = options.get("monitor", "mean_average_precision")
+
+    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
+        train, documents = self.train, self.train.documents(rows)
+        inputs = train.inputs.take(documents)
+        if train.inputs.of_pictures:
+            inputs = shifted(inputs, self.options.get("shift", 0), generator)
+        weight = None if train.weight is None else train.weight[rows].to(inputs.device)
+        sizes = train.sizes[rows]
+        return Batch((inputs, sizes), (sizes, train.relevance[documents].to(inputs.device), weight))
+
+    def ahead(self, rows: Tensor) -> None:
+        self.train.inputs.ahead(self.train.documents(rows))
+
+    def parts(self, inputs: tuple[Tensor, ...], chunk: int) -> list[tuple[Tensor, ...]]:
+        documents, sizes = inputs
+        several = [some for (some,) in split_rows([sizes], chunk)]
+        return [*zip(documents.split([int(some.sum()) for some in several]), several, strict=True)]
+
+    def outputs(self, module: Any, *inputs: Tensor) -> Tensor:
+        return _scored(module, *inputs)
+
+    def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
+        sizes, relevance, weight = truth
+        (scores, mask), (relevance, _) = padded(outputs[0], sizes), padded(relevance, sizes)
+        return self.objective(scores, relevance, mask=mask, of_groups=weight, generator=generator)
+
+    def validate(self, module: Any) -> dict[str, float]:
+        scores, mask = padded(_scores(module, self.val), self.val.sizes)
+        check_scores(scores, mask=mask)
+        found = metrics_of(scores, padded(self.val.relevance, self.val.sizes)[0], mask)
+        weight = None if self.val.weight is None else self.val.weight.numpy()
+        means = _means(found.numpy(), np.arange(len(mask)), weight)
+        return {metric.name: float(value) for metric, value in zip(METRICS, means, strict=True)}
+
+
+class QueryRanking(Task):
+    """Score each document by itself; the loss compares the documents of a query, which may be any number.
+
+    Losses get the lists of a batch, padded, with a mask; nothing else is padded. The network begins at the share of
+    relevant documents, or at the mean of grades, so that a loss on single documents has not to find it first. Queries
+    without a relevant document count in no metric; when they are loaded, the log tells how many there are.
+
+    A truth is the relevance of all documents (m,), query after query.
+
+    Args:
+        training: `ranker`, options of `rankgrad.training.loop.fit`, and optionally `monitor`, such as `ndcg_at_10`, as
+            suits grades. None for a task that only predicts.
+        cache: unused; all tasks take one.
+    """
+
+    title = "Query ranking"
+    metrics = METRICS
+    Training = Training
+    reads = Reads(("relevance",), relevance_of, inputs=("image", "features", "text"), lists=True)
+
+    def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
+        queries = super().load(folder, split, threads=threads, memory=memory)
+        if without := int((pad_groups(queries.truth, sizes=queries.sizes)[0] <= 0).all(-1).sum()):
+            logging.warning(
+                "%s/%s.parquet: %d of %d queries have no relevant document: they count in no metric",
+                folder, split, without, len(queries),
+            )  # fmt: skip
+        return queries
+
+    @classmethod
+    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("labels", "label_ranks", "target")
+
+    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
+        network = network_of("network", model, split, seed=seed, task=self.name, outputs=1)
+        mean = split.truth.double().mean()
+        layers = [layer for layer in network.head.modules() if isinstance(layer, ScoreLayer)]
+        if layers:
+            with torch.no_grad():
+                layers[-1].bias.fill_(mean if split.truth.max() > 1 else torch.logit(mean, eps=1e-6))
+        return network
+
+    def phases(
+        self, network: Any, train: Split, val: Split, objective: Objective, *, started: bool, accelerator: Any
+    ) -> Iterator[Phase]:
+        """Yield the one phase.
+
+        Raises:
+            ValueError: no query of a split has a relevant document.
+        """
+        for name, split in (("training", train), ("validation", val)):
+            if not (split.truth > 0).any():
+                raise ValueError(
+                    f"none of the {len(split)} {name} queries has a relevant document, expected one in some"
+                )
+        for options in self.plan(self.training, started=started).values():
+            network.backbone.freeze(options.get("freeze"))
+            yield Ranker(network, *(_on(accelerator.device, network, one) for one in (train, val)), objective, options)
+
+    def scores(self, network: Any, inputs: Inputs, sizes: Tensor) -> Tensor:
+        """Return the score of each document (m,), on the CPU; `sizes` (n,) says how many each query has."""
+        return _scores(network, Queries(inputs.ready(network), sizes, torch.empty(0), None))
+
+    def predict(self, network: Any, split: Split) -> pa.Table:
+        """Return one row a query: `id`, and the `scores` and the `relevance` of its documents."""
+        assert split.sizes is not None
+        scores = self.scores(network, split.inputs, split.sizes)
+        check_finite(scores, "scores")
+        columns = {"scores": scores, "relevance": split.truth}
+        return split.table({name: ragged_lists(pa.array(flat.numpy()), split.sizes) for name, flat in columns.items()})
+
+    def scored(self, table: pa.Table) -> Statistic:
+        """Return means over queries: average precision, NDCG, also @5 and @10, tau, the KDD Cup 2004's TOP1 and RKL.
+
+        TOP1 is 1 where a relevant document comes first, and RKL the rank of the last one, ties at their worst.
+        """
+        scores, sizes = lists_of(table, "scores", path="predictions")
+        relevance, _ = lists_of(table, "relevance", path="predictions")
+        parts = []
+        # Queries of about one length together: the longest may be much longer than the others.
+        order = sizes.argsort()
+        queries = Queries(Inputs({}, scores), sizes, relevance, None)
+        for rows in order.split(1024):
+            documents, several = queries.documents(rows), sizes[rows]
+            both = [padded(values[documents], several) for values in (scores, relevance)]
+            parts.append(metrics_of(both[0][0], both[1][0], both[0][1]))
+        values = torch.cat(parts, dim=1)[:, order.argsort()].numpy()
+        weight = table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else None
+        return Statistic(
+            [metric.name for metric in self.metrics], len(sizes), lambda rows: _means(values, rows, weight)
+        )
+
+    def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
+        """Return the `scores` of each row's documents; only their order within a row means something."""
+        return [{"scores": part.tolist()} for part in self.scores(network, inputs, sizes).split(sizes.tolist())]
+
+    def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
+        """Draw the relevance of the first documents of each query, in their true and in the predicted order."""
+        queries, orders = [], []
+        for number, row in enumerate(examples.predicted("scores", "relevance")[:SHOWN].to_pylist(), 1):
+            relevance = np.array(row["relevance"])
+            true = np.sort(relevance)[::-1][:DRAWN]
+            ours = relevance[np.argsort(-np.array(row["scores"]), kind="stable")][:DRAWN]
+            predicted = [(f"{one:g}", bool(one == best)) for one, best in zip(ours, true, strict=True)]
+            queries.append(f"query {number}:\nrelevance of\n{len(relevance)} documents")
+            orders.append({"true": [(f"{one:g}", True) for one in true], "predicted": predicted})
+        plots.orders(path, queries, orders)
+        return True
+
+
+def _on(device: torch.device, network: Any, split: Split) -> Queries:
+    assert split.sizes is not None
+    return Queries(split.inputs.ready(network).to(device), split.sizes, split.truth, split.weight)
+
+
+def _means(values: np.ndarray, rows: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Return means (metrics, ...) of values (metrics, n) over rows (..., n); NaN where no query has a value."""
+    known = ~np.isnan(values[0])
+    share = known[rows] * (1.0 if weight is None else weight[rows])
+    total = share.sum(-1)
+    means = (np.where(known, values, 0.0)[:, rows] * share).sum(-1) / np.where(total > 0, total, 1.0)
+    return np.where(total > 0, means, np.nan)
+
+
+def _scored(network: Any, inputs: Tensor, sizes: Tensor) -> Tensor:
+    """Return the score of each document (m,); a backbone that looks at whole queries is told their sizes."""
+    given = [sizes.to(inputs.device)] if getattr(network.backbone, "within_group", False) else []
+    return network(inputs, *given).squeeze(1)
+
+
+@torch.no_grad()
+def _scores(network: Any, queries: Queries) -> Tensor:
+    """Return the score of each document (m,), on the CPU; of several queries at once, see `Inputs.at_once`."""
+    parts, waiting, documents = [], [], 0
+    rows = range(len(queries.sizes))
+    for row, size in zip(rows, queries.sizes.tolist(), strict=True):
+        if waiting and documents + size > queries.inputs.at_once:
+            parts.append(_scores_of(network, queries, waiting))
+            waiting, documents = [], 0
+        waiting.append(row)
+        documents += size
+    return torch.cat([*parts, _scores_of(network, queries, waiting)])
+
+
+def _scores_of(network: Any, queries: Queries, rows: list[int]) -> Tensor:
+    chosen = torch.tensor(rows)
+    inputs = queries.inputs.take(queries.documents(chosen)).to(next(network.parameters()).device)
+    return _scored(network, inputs, queries.sizes[chosen]).float().cpu()

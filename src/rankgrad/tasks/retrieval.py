@@ -1,0 +1,312 @@
+"""Cross-modal retrieval: captions of an item, the item of a caption, judged by recall@K (SoDeep, Section 4.2.3)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rankgrad import lookup
+from rankgrad.bootstrap import Statistic
+from rankgrad.checks import check_finite
+from rankgrad.datasets.files.splits import Split, captions_of, padded
+from rankgrad.inputs._base import one_of
+from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.inputs.text import Text
+from rankgrad.io.parquet import as_lists, list_lengths, ragged_lists
+from rankgrad.metrics.median_rank import first_positive_ranks
+from rankgrad.models._layers import similarities
+from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, network_of
+from rankgrad.tasks._predict import of_row
+from rankgrad.tasks._two_phases import Half, TwoPhases
+from rankgrad.training.objective import Objective, grouped
+from rankgrad.training.options import Training, check_lists
+from rankgrad.training.phase import Batch, Phase
+
+__all__ = ["Retrieval", "first_ranks"]
+
+WORDS = {"name": "words", "args": {}}  # the captions' backbone, where the model names none
+DEPTHS = (1, 5, 10)
+FOUND = ("image_embedding", "captions", "text_embeddings")  # columns by which captions are found
+AT_ONCE = 1000  # rows of similarities that are ranked together
+DIRECTIONS = {"image_to_text": "caption", "text_to_image": "image"}
+
+
+def first_ranks(items: Tensor, captions: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the ranks of the first right answer among all, 1 = found first.
+
+    Args:
+        items: embeddings (n, size).
+        captions: embeddings (m, size), those of each item one after another.
+        counts: how many captions each item has (n,).
+
+    Returns:
+        Of each item, the rank of its first caption among all captions (n,); of each caption, the rank of its item
+        among all items (m,).
+    """
+    similarity = items @ captions.T  # (n, m)
+    numbers = torch.arange(len(items), device=similarity.device)
+    of_captions = numbers.repeat_interleave(counts.to(similarity.device))
+    return _ranks(similarity, numbers, of_captions), _ranks(similarity.T, of_captions, numbers)
+
+
+def _ranks(similarity: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return the first rank (n,) at which each row finds a column of its number, part by part: they need memory."""
+    parts = zip(similarity.split(AT_ONCE), rows.split(AT_ONCE), strict=True)
+    return torch.cat([first_positive_ranks(part, own.unsqueeze(1) == columns) for part, own in parts])
+
+
+def _encoded(network: Any, words: Tensor, batch_size: int = 1024) -> Tensor:
+    """Return the embeddings of captions, part by part, on the network's device."""
+    device = next(network.parameters()).device
+    return torch.cat([network.encode_text(part.to(device)).float() for part in words.split(batch_size)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalTraining(Training):
+    """What a batch is of, and where it is compared.
+
+    `least_count` is how often a word must occur in the training captions to be known, `size` of the common space.
+    `together`: so many items of a family (the column `family`), such as twins, are in a batch together; None for any.
+    """
+
+    least_count: int = 1
+    size: int = 128
+    together: int | None = None
+    monitor: Literal["recall_at_1", "image_to_text", "text_to_image"] = "recall_at_1"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_lists("together", self.together, self.batch_size)
+
+
+class PairPhase(Half):
+    """Each item is seen with one of its captions; the loss gets the cosines of all items and captions of a group."""
+
+    monitor = "recall_at_1"  # the mean of both directions, the validation split as one gallery
+
+    def together(self, training: Mapping[str, Any]) -> tuple[str, int, Tensor] | None:
+        if (several := training.get("together")) is None:
+            return None
+        return "together", several, self.train.truth.family.unique(return_inverse=True)[1]
+
+    def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        counts = self.train.truth.counts
+        words = self.train.truth.texts[(counts.cumsum(0) - counts)[rows] + one_of(counts[rows], generator)]
+        return words[:, : int((words != 0).sum(1).max())]  # no longer than the batch's longest
+
+    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
+        (inputs,), (words, weight) = super().batch(rows, generator)
+        return Batch((inputs, words), (weight,))
+
+    def outputs(self, module: Any, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        items, words = inputs
+        return super().outputs(module, items), module.encode_text(words)
+
+    def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        similarity = similarities(*(grouped(one, length) for one in values))  # (groups, length, length)
+        return similarity, torch.eye(length, dtype=torch.bool, device=similarity.device).expand_as(similarity)
+
+    def weigh(self, weight: Tensor, scores: Tensor) -> dict[str, Tensor]:
+        return {"weights": weight.view(*scores.shape[:2], 1).expand_as(scores)}
+
+    def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
+        truth = self.val.truth
+        ranks = first_ranks(outputs, _encoded(network, truth.texts), truth.counts)
+        weights = _of_captions(self.val.weight, truth.counts)
+        both = [_share(one <= 1, weight) for one, weight in zip(ranks, weights, strict=True)]
+        return {"recall_at_1": sum(both) / 2} | dict(zip(DIRECTIONS, both, strict=True))
+
+
+class Retrieval(TwoPhases):
+    """Embed items and captions in one space; each item is seen with one of its captions in an epoch.
+
+    The loss gets the cosines of all items and captions of a batch, or of groups of the sorter's length where that is
+    fixed. The vocabulary is of the training captions; the text encoder learns in both phases.
+
+    Recall is of the whole gallery: all items of a split, and all of their captions, unless the dataset cuts it into
+    several. `gallery` among the metrics says how many items are searched.
+
+    A truth is `rankgrad.datasets.files.splits.Captions`.
+    """
+
+    title = "Cross-modal retrieval"
+    metrics = (
+        *(
+            Metric(
+                f"{direction}.{name}",
+                f"{found} {title}",
+                lower_is_better=name == "median_rank",
+                shown=name == "recall_at_1",
+            )
+            for direction, found in DIRECTIONS.items()
+            for name, title in [
+                *((f"recall_at_{depth}", f"R@{depth}") for depth in DEPTHS),
+                ("median_rank", "median rank"),
+            ]
+        ),
+        Metric("gallery", "images searched", shown=False),
+    )
+    Training = RetrievalTraining
+    reads = Reads(
+        ("captions",), captions_of, optional=("family", "gallery"), inputs=("image", "features", "text")
+    )  # fmt: skip
+    phase = PairPhase
+
+    @classmethod
+    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("positives",)
+
+    @classmethod
+    def accepts(cls, model: Mapping[str, Any]) -> None:
+        text = model.get("text")
+        if text is not None and (takes := lookup.find("models.backbones", text["name"]).input) != "text":
+            raise ValueError(f"text.name: {text['name']} takes {takes}, expected a backbone of text")
+
+    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
+        texts = split.truth.texts + (split.inputs.items if split.inputs.kind == "text" else [])
+        words = Vocabulary.of(texts, least=self.training["least_count"]).words
+        args = {"text": model.get("text") or WORDS, "size": self.training["size"], "words": words}
+        return network_of("dual_encoder", model, split, seed=seed, task=self.name, **args)
+
+    def phases(self, network: Any, train: Split, val: Split, objective: Objective, **options: Any) -> Iterator[Phase]:
+        both = [
+            replace(split, truth=split.truth._replace(texts=network.tokenize(split.truth.texts)))
+            for split in (train, val)
+        ]
+        return super().phases(network, *both, objective, **options)
+
+    @torch.no_grad()
+    def embed_captions(self, network: Any, captions: list[str]) -> Tensor:
+        """Return embeddings (n, size) of captions, on the CPU; words that are not in the vocabulary count as unknown.
+
+        Raises:
+            ValueError: a caption has no words.
+        """
+        return _encoded(network, network.tokenize(captions)).cpu()
+
+    def predict(self, network: Any, split: Split) -> pa.Table:
+        """Return one row an item: `id`, `image_embedding`, `captions`, `text_embeddings`, `family` and `gallery`."""
+        texts, counts, family, gallery = split.truth
+        placed, embedded = self.outputs(network, split.inputs), self.embed_captions(network, texts)
+        check_finite(placed, "item's embedding")
+        check_finite(embedded, "captions' embeddings")
+        columns = {
+            "image_embedding": as_lists(placed),
+            "captions": ragged_lists(pa.array(texts, pa.string()), counts),
+            "text_embeddings": ragged_lists(as_lists(embedded), counts),
+            "family": pa.array(family.numpy()),
+            "gallery": pa.array(gallery.numpy()),
+        }
+        return split.table(columns)
+
+    def scored(self, table: pa.Table) -> Statistic:
+        """Return recall at 1, 5 and 10 and the median rank in both directions, each gallery searched by itself.
+
+        Metrics are over the rows of all galleries; `gallery` is the mean size of that in which an item is searched.
+        Where rows have weights, recall is weighted by them. Resamples are of families of items, which do not err
+        independently, or of groups; the galleries' contents are fixed.
+
+        Raises:
+            ValueError: a missing number.
+        """
+        for name in ("family", "gallery"):
+            if missing := table[name].null_count:
+                raise ValueError(f"column {name}: {missing} missing, expected a number in each row; predict again")
+        items = torch.from_numpy(np.stack(table["image_embedding"].to_numpy()))
+        counts = torch.from_numpy(list_lengths(table["text_embeddings"]).astype(np.int64))
+        flat = np.concatenate([chunk.flatten().flatten() for chunk in table["text_embeddings"].chunks])
+        texts = torch.from_numpy(flat).view(-1, items.shape[1]).split(counts.tolist())
+        gallery = torch.from_numpy(table["gallery"].to_numpy().copy())
+        searched, to_text = gallery.new_zeros(len(items)), gallery.new_zeros(len(items))
+        to_image, there = padded(gallery.new_zeros(int(counts.sum())), counts)
+        for number in gallery.unique():
+            rows = (gallery == number).nonzero().squeeze(1)
+            found = first_ranks(items[rows], torch.cat([texts[row] for row in rows.tolist()]), counts[rows])
+            to_text[rows], searched[rows] = found[0], len(rows)
+            to_image[rows] = to_image[rows].masked_scatter(there[rows], found[1])
+        weight = (
+            table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else np.ones(len(items))
+        )
+        every = [
+            (to_text.unsqueeze(1).double().numpy(), np.ones((len(items), 1), bool)),
+            (to_image.double().numpy(), there.numpy()),
+        ]
+        sizes = searched.double().numpy()
+
+        def of_rows(rows: np.ndarray) -> np.ndarray:
+            found = []
+            for values, known in every:  # (n, captions that search, or 1)
+                ranks, counted = (part[rows].reshape(*rows.shape[:-1], -1) for part in (values, known))
+                share = (known * weight[:, None])[rows].reshape(ranks.shape)
+                found += [((ranks <= depth) * share).sum(-1) / share.sum(-1) for depth in DEPTHS]
+                median = np.median if counted.all() else np.nanmedian
+                found.append(median(ranks if counted.all() else np.where(counted, ranks, np.nan), axis=-1))
+            return np.stack([*found, sizes[rows].mean(-1)])
+
+        return Statistic([metric.name for metric in self.metrics], len(items), of_rows)
+
+    def group_of(self, table: pa.Table) -> np.ndarray | None:
+        group = super().group_of(table)
+        return table["family"].to_numpy() if group is None else group
+
+    def columns(self, recipe: Mapping[str, Any]) -> dict[str, str]:
+        item, cell = next(iter(super().columns(recipe).items()))
+        return {item: f"{cell}?", "caption": "text?", "id": "id?"}
+
+    def values(self, recipe: Mapping[str, Any], row: Mapping[str, Any]) -> int:
+        caption = row.get("caption")
+        return super().values(recipe, row) + (len(caption) if isinstance(caption, str) else 0)
+
+    @torch.inference_mode()
+    def respond(self, network: Any, rows: Iterable[Mapping[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
+        """Return the `embedding` of each row's item or `caption`, of unit length."""
+        about, answers = network.recipe["input"], []
+        kind = lookup.find("inputs", about["kind"])
+        for number, row in enumerate(rows, first):
+            with of_row(number):
+                item, caption = row.get(kind.name), row.get("caption")
+                if _is_missing(item) == _is_missing(caption):
+                    raise ValueError(f"expected either {kind.name} or caption")
+                if _is_missing(item):
+                    embedding = self.embed_captions(network, Text.prepared([caption], {}, where=f"row {number}"))
+                else:
+                    prepared = kind.prepared([item], about, where=f"row {number}")
+                    embedding = self.outputs(network, kind.gathered([prepared], about))
+                known = {} if row.get("id") is None else {"id": row["id"]}
+                answers.append(known | {"embedding": embedding[0].tolist()})
+        return answers
+
+    def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
+        plots.found_captions(path, examples.inputs(SHOWN), _found(examples.predicted(*FOUND)))
+        return True
+
+
+def _found(table: pa.Table) -> list[list[tuple[str, bool]]]:
+    """Return the three best captions for each of the first items, and whether they are its own."""
+    items = np.stack(table["image_embedding"][:SHOWN].to_numpy())
+    texts = table["text_embeddings"].combine_chunks().flatten().flatten().to_numpy().reshape(-1, items.shape[1])
+    captions = [(text, item) for item, several in enumerate(table["captions"].to_pylist()) for text in several]
+    best = np.argsort(-(items @ texts.T), axis=1, kind="stable")[:, :3]
+    return [[(captions[one][0], captions[one][1] == item) for one in row] for item, row in enumerate(best)]
+
+
+def _is_missing(cell: Any) -> bool:
+    """Return whether a row lacks a cell: a table of rows of both kinds has NaN where one is not."""
+    return cell is None or isinstance(cell, float)
+
+
+def _of_captions(weight: Tensor | None, counts: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """Return how much each item counts (n,), and each caption (m,); None if all count alike."""
+    return weight, None if weight is None else weight.repeat_interleave(counts)
+
+
+def _share(hits: Tensor, weight: Tensor | None) -> float:
+    if weight is None:
+        return hits.double().mean().item()
+    weight = weight.to(hits.device).double()
+    return ((hits * weight).sum() / weight.sum()).item()

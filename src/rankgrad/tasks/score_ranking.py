@@ -1,0 +1,217 @@
+"""Score ranking: a number for each example, judged by the order of the scores alone (SoDeep, Section 4.2.1)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rankgrad.bootstrap import Statistic
+from rankgrad.checks import check_finite, check_scores
+from rankgrad.datasets.files.splits import Split, target_of
+from rankgrad.inputs._base import Inputs
+from rankgrad.metrics.mean_average_precision import average_precision
+from rankgrad.metrics.spearman import spearman
+from rankgrad.tasks._base import Examples, Metric, Reads, network_of
+from rankgrad.tasks._two_phases import Half, TwoPhases
+from rankgrad.training.objective import Objective, grouped
+from rankgrad.training.options import Training, check_lists
+from rankgrad.training.phase import Phase
+
+__all__ = ["ScoreRanking"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreTraining(Training):
+    """What losses learn from, and what they compare.
+
+    `positives`: which share of the largest training targets counts as positive, for losses on labels; or None.
+    `list_length`: a batch is of lists of so many rows of one group (the column `group`), and only rows of a list are
+    compared; None for all rows of a batch.
+    `log_plus`: losses learn the log of the target plus so much, as is done with prices and counts; None for the target.
+    """
+
+    positives: float | None = None
+    list_length: int | None = None
+    log_plus: float | None = None
+    monitor: Literal["spearman", "average_precision"] = "spearman"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.positives is not None and not 0 < self.positives < 1:
+            raise ValueError(f"positives is {self.positives}, expected a share between 0 and 1, or null")
+        if self.positives is None and self.monitor == "average_precision":
+            raise ValueError("monitor is average_precision, which needs positives, such as 0.1 for the top 10 %")
+        check_lists("list_length", self.list_length, self.batch_size)
+
+
+class ScorePhase(Half):
+    """Scores are compared with targets; labels are the targets above the network's threshold, where it has one."""
+
+    monitor = "spearman"
+
+    def together(self, training: Mapping[str, Any]) -> tuple[str, int, Tensor] | None:
+        if (length := training.get("list_length")) is None:
+            return None
+        if self.length not in (None, length):
+            raise ValueError(f"list_length is {length}, expected {self.length}, the sorter's length")
+        self.length, about = length, self.train.about
+        if about is None or "group" not in about.column_names:
+            raise ValueError(
+                f"list_length is {length}, but the training table has no column group: expected one, or null"
+            )
+        if missing := about["group"].null_count:
+            raise ValueError(f"list_length is {length}, but {missing} rows of the training table have no group")
+        groups = about["group"].combine_chunks().dictionary_encode()
+        return "list_length", length, torch.tensor(groups.indices.to_numpy())
+
+    def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        return self.train.truth[rows]
+
+    def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Any]:
+        recipe = self.module.recipe
+        outputs, truth = values
+        scores, target = grouped(outputs.squeeze(1), length), grouped(truth, length)
+        # As float64: what differs by little may not become equal.
+        learned = target if (scale := recipe.get("target")) is None else _standardized(target, **scale)
+        labels = {} if (threshold := recipe.get("threshold")) is None else {"labels": target >= threshold}
+        return scores, {"target": learned} | labels
+
+    def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
+        scores, target, weights = outputs.cpu().squeeze(1), self.val.truth, self.val.weight
+        check_scores(scores)
+        # A network that gives every example the same score has no order: it is no better than chance.
+        constant = bool((scores == scores[0]).all())
+        found = {"spearman": 0.0 if constant else _correlation(scores, target, weights).item()}
+        if (threshold := self.module.recipe.get("threshold")) is not None:
+            precision = average_precision(scores, target >= threshold, weights=weights)
+            found["average_precision"] = precision.nan_to_num().item()
+        return found
+
+
+class ScoreRanking(TwoPhases):
+    """Score examples: of clips one frame in an epoch, and the mean of all frames when predicting.
+
+    With `positives` a loss on labels learns which examples are above a threshold, that of the training targets; it is
+    kept in the network's recipe, and average precision is measured too.
+
+    Targets that are not all from 0 to 1, or so near each other that float32 would make them equal, or logs of targets,
+    are standardized for the losses, by mean and deviation of the training's: a network begins near 0, and a loss on
+    their values would not get to prices of thousands. Their order stays.
+
+    A truth is targets (n,), float32 or float64.
+    """
+
+    title = "Score ranking"
+    metrics = (Metric("spearman", "Spearman"),)
+    reads = Reads(("target",), target_of)
+    Training = ScoreTraining
+    phase = ScorePhase
+
+    @classmethod
+    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("target",) if training.get("positives") is None else ("target", "labels")
+
+    def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
+        network = network_of("network", model, split, seed=seed, task=self.name, outputs=1)
+        if (share := self.training.get("positives")) is not None:
+            network.recipe["threshold"] = split.truth.double().quantile(1 - share).item()
+            if bool((split.truth >= network.recipe["threshold"]).all()):
+                raise ValueError(
+                    f"positives is {share}, by which all {len(split)} training targets are: choose another"
+                )
+        target, scale = split.truth.double(), {}
+        if (plus := self.training.get("log_plus")) is not None:
+            if (smallest := target.min().item()) + plus <= 0:
+                raise ValueError(
+                    f"training.log_plus is {plus:g}, but the smallest training target is {smallest:g}: expected more "
+                    f"than {-smallest:g}, or null"
+                )
+            target, scale = (target + plus).log(), {"plus": plus}
+        if bool((target == target[0]).all()):
+            what = "training targets" if plus is None else f"logs of training targets plus {plus:g}"
+            raise ValueError(f"all {len(split)} {what} are {target[0].item():g}, which leaves nothing to order")
+        measured = {"mean": target.mean().item(), "deviation": target.std(correction=0).item()}
+        if scale or bool(((target < 0) | (target > 1)).any()) or _too_near(target, **measured):
+            network.recipe["target"] = measured | scale
+        return network
+
+    def phases(self, network: Any, train: Split, val: Split, objective: Objective, **options: Any) -> Iterator[Phase]:
+        if bool((val.truth == val.truth[0]).all()):
+            raise ValueError(
+                f"all {len(val)} validation targets are {val.truth[0].item():g}, where Spearman is undefined: expected "
+                "examples whose targets differ"
+            )
+        return super().phases(network, train, val, objective, **options)
+
+    def scores(self, network: Any, inputs: Inputs) -> Tensor:
+        """Return the score of each row, (n,) on the CPU."""
+        return self.outputs(network, inputs).squeeze(1)
+
+    def predict(self, network: Any, split: Split) -> pa.Table:
+        """Return one row a row: `id`, `score` (only its order means something) and `target`.
+
+        `positive` says which targets are above the threshold, where the network has one.
+        """
+        scores, target = self.scores(network, split.inputs), split.truth
+        check_finite(scores, "score")
+        columns = {"score": pa.array(scores.numpy()), "target": pa.array(target.cpu().numpy())}
+        if (threshold := network.recipe.get("threshold")) is not None:
+            columns["positive"] = pa.array((target >= threshold).numpy())
+        return split.table(columns)
+
+    def scored(self, table: pa.Table) -> Statistic:
+        """Return Spearman's correlation, and average precision where it is known which examples are positive.
+
+        Spearman's is NaN of scores or targets that are all equal.
+        """
+        score, target, *weight = (
+            torch.from_numpy(table[name].to_numpy().astype(np.float64))
+            for name in ("score", "target", *(["weight"] if "weight" in table.column_names else []))
+        )
+        names, positive = ["spearman"], None
+        if "positive" in table.column_names:
+            names, positive = [*names, "average_precision"], torch.from_numpy(np.array(table["positive"].to_pylist()))
+
+        def of_rows(rows: np.ndarray) -> np.ndarray:
+            several = rows.reshape(-1, rows.shape[-1])  # of several groups what is not defined is NaN
+            weights = weight[0][several] if weight else None
+            found = [spearman(score[several], target[several], weights=weights)]
+            if positive is not None:
+                found.append(average_precision(score[several], positive[several], weights=weights))
+            return torch.stack(found).numpy().reshape(-1, *rows.shape[:-1])
+
+        return Statistic(names, len(score), of_rows)
+
+    def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
+        """Return the `score` of each row."""
+        return [{"score": score} for score in self.scores(network, inputs).tolist()]
+
+    def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
+        table = examples.predicted("score", "target")
+        plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy())
+        return True
+
+
+def _too_near(target: Tensor, **measured: float) -> bool:
+    """Return whether float32 makes many targets equal that stay apart when they are standardized."""
+    plain, standardized = (len(one.float().unique()) for one in (target, _standardized(target, **measured)))
+    return plain < 0.99 * standardized
+
+
+def _standardized(target: Tensor, *, mean: float, deviation: float, plus: float | None = None) -> Tensor:
+    value = target.double()
+    return ((value if plus is None else (value + plus).log()) - mean) / deviation
+
+
+def _correlation(scores: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
+    """Return Spearman's correlation; raise if scores or targets are all equal, so that it is not defined."""
+    value = spearman(scores, target, weights=weights)
+    if bool(value.isnan()):
+        equal = "scores" if bool((scores == scores[0]).all()) else "targets that count"
+        raise ValueError(f"Spearman is undefined: all {len(scores)} {equal} are equal, expected different ones")
+    return value

@@ -1,0 +1,152 @@
+"""Batches as large as a ranking metric needs, in the memory of a small one."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from rankgrad.checks import check_count
+
+__all__ = ["in_chunks", "in_parts", "split"]
+
+
+def in_chunks(network: nn.Module, *inputs: Tensor, chunk: int) -> Tensor:
+    """Return what a network makes of a batch, chunk by chunk; only one chunk's activations are in memory at a time.
+
+    A ranking loss needs the scores of all examples of a batch together, but no more of them than the scores. These are
+    computed without keeping anything else. `backward` goes through the chunks once more, one after another. It takes
+    half as much time again as a plain step, and gives the same gradient.
+
+    Random numbers, such as those of dropout, are the same in both passes; each chunk draws its own. Batch
+    normalization sees a chunk as its batch. It takes running statistics in the first pass alone.
+
+    Args:
+        network: a module whose weights are not changed before `backward`.
+        inputs: tensors (n, ...) that it takes together.
+        chunk: examples at a time; if there are fewer, all are one chunk, and no last one is a chunk by itself.
+
+    Returns:
+        Outputs (n, ...), with a gradient.
+
+    Raises:
+        RuntimeError: weights were changed before `backward`, or a second derivative is asked for.
+        ValueError: `chunk` is no whole number of at least 1, there are no inputs, or they differ in number.
+
+    >>> from rankgrad.losses import spearman
+    >>> network = nn.Linear(8, 1)
+    >>> scores = in_chunks(network, torch.randn(4096, 8), chunk=64).squeeze(1)
+    >>> spearman(scores, torch.arange(4096)).backward()
+    >>> network.weight.grad.shape
+    torch.Size([1, 8])
+    """
+    return in_parts(network, split(inputs, chunk))
+
+
+def split(inputs: Sequence[Tensor], chunk: int) -> list[tuple[Tensor, ...]]:
+    """Return inputs (n, ...) in chunks; a last row is in the last but one: batch normalization has no variance of it.
+
+    Raises:
+        ValueError: see `in_chunks`.
+
+    >>> [len(part) for (part,) in split([torch.zeros(7)], 3)]
+    [3, 4]
+    """
+    check_count("chunk", chunk)
+    if len({len(one) for one in inputs}) != 1:
+        raise ValueError(f"inputs of {[len(one) for one in inputs]} examples, expected equally many in each")
+    if not (count := len(inputs[0])):
+        raise ValueError("inputs have no examples, expected at least one")
+    alone = 1 < chunk < count and count % chunk == 1
+    lengths = [chunk] * (count // chunk - alone) + [rest for rest in [count % chunk + alone * chunk] if rest]
+    return [*zip(*(one.split(lengths) for one in inputs), strict=True)]
+
+
+def in_parts(network: nn.Module, parts: Sequence[tuple[Tensor, ...]]) -> Any:
+    """Return what a network makes of a batch that is in parts, see `in_chunks`; of a network of several outputs, each.
+
+    >>> in_parts(nn.Identity(), [(torch.tensor([1.0]),), (torch.tensor([2.0, 3.0]),)])
+    tensor([1., 2., 3.])
+    """
+    learned = [one for one in network.parameters() if one.requires_grad]
+    outputs = _Parts.apply(network, len(parts), len(parts[0]), *(one for part in parts for one in part), *learned)
+    return outputs if len(outputs) > 1 else outputs[0]
+
+
+class _Parts(torch.autograd.Function):
+    """Outputs of all parts, of which nothing else is kept.
+
+    `torch.utils.checkpoint` of each part keeps a little of it. That lies between large tensors, whose memory is then
+    too small for those of the next part: 64 parts take five times the memory of one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, network: nn.Module, count: int, width: int, *values: Tensor) -> tuple[Tensor, ...]:
+        device, ctx.network, ctx.count, ctx.width = values[0].device, network, count, width
+        ctx.states, outputs = [], []
+        for place in range(0, count * width, width):
+            ctx.states.append(_random_state(device))
+            outputs.append(_several(network(*values[place : place + width])))
+        if not outputs[0][0].dim():
+            raise ValueError("an output without dimensions, expected (n, ...): chunks are of scores, not of their loss")
+        ctx.lengths = [[len(part) for part in some] for some in zip(*outputs, strict=True)]
+        ctx.autocast = torch.get_autocast_dtype(device.type), torch.is_autocast_enabled(device.type)
+        ctx.save_for_backward(*values)
+        return tuple(torch.cat(some) for some in zip(*outputs, strict=True))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        values, inside = ctx.saved_tensors, ctx.count * ctx.width
+        learned, device = values[inside:], values[0].device
+        sums: list[Tensor | None] = [None] * len(learned)  # None for what is not used, which an optimizer leaves alone
+        to_inputs: list[Tensor | None] = []
+        parts = zip(*(one.split(lengths) for one, lengths in zip(gradients, ctx.lengths, strict=True)), strict=True)
+        (dtype, enabled), devices = ctx.autocast, [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices), _unmoved(ctx.network):
+            for place, state, part in zip(range(0, inside, ctx.width), ctx.states, parts, strict=True):
+                _set_random_state(state, device)
+                asked = ctx.needs_input_grad[3 + place : 3 + place + ctx.width]
+                leaves = [
+                    one.detach().requires_grad_(need)
+                    for one, need in zip(values[place : place + ctx.width], asked, strict=True)
+                ]
+                with torch.enable_grad(), torch.autocast(device.type, dtype, enabled=enabled):
+                    outputs = _several(ctx.network(*leaves))
+                wanted = [*learned, *(leaf for leaf in leaves if leaf.requires_grad)]
+                found = torch.autograd.grad(outputs, wanted, part, allow_unused=True)
+                for place_of, one in enumerate(found[: len(learned)]):
+                    if one is not None:
+                        total = sums[place_of]
+                        sums[place_of] = one if total is None else total.add_(one)
+                rest = iter(found[len(learned) :])
+                to_inputs += [next(rest) if need else None for need in asked]
+        return None, None, None, *to_inputs, *sums
+
+
+def _several(outputs: Any) -> tuple[Tensor, ...]:
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def _random_state(device: torch.device) -> list[Tensor]:
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+
+
+def _set_random_state(state: list[Tensor], device: torch.device) -> None:
+    torch.set_rng_state(state[0])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state[1], device)
+
+
+@contextmanager
+def _unmoved(network: nn.Module) -> Generator[None]:
+    """Leave a module's buffers, such as running statistics, as they were."""
+    before = [buffer.clone() for buffer in network.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, known in zip(network.buffers(), before, strict=True):
+                buffer.copy_(known)

@@ -1,0 +1,310 @@
+"""The training loop: `fit` yields an epoch at a time, and a killed training resumes from the last that was kept."""
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from rankgrad.checks import NotFiniteError
+from rankgrad.training.batches import batch_count, random_batches
+from rankgrad.training.device import make_accelerator, one_thread
+from rankgrad.training.optimization import check, optimizer_of, rates_of
+from rankgrad.training.phase import Batch, Phase, Step
+from rankgrad.training.progress import Epoch, Progress, copied, kept, newest, save
+
+__all__ = ["fit", "train"]
+
+SECONDS = 5.0  # between states that are kept, at least
+
+
+def fit(
+    phase: Phase,
+    options: Mapping[str, Any],
+    *,
+    seed: int,
+    device: str = "auto",
+    precision: str = "no",
+    checkpoint: str | Path | None = None,
+    name: str = "training",
+) -> Iterator[Epoch]:
+    """Train the module of a phase in place and yield each epoch; at the end it has the weights of its best one.
+
+    With a `checkpoint` folder the state is kept there after the last epoch, and after each that ends 5 seconds or more
+    after what was kept before, whole or not at all. Called again with the same arguments, `fit` yields the kept epochs
+    once more and continues; it ends with the same bits as an uninterrupted run on the same device with the same number
+    of threads. Give each training a folder of its own.
+    PyTorch's global random state is seeded anew in each epoch.
+
+    In a distributed run (`accelerate launch`) every process calls `fit` with the same arguments and equal weights, and
+    trains on its share of every batch. The loss is that of the whole batch: outputs and truth of all processes are
+    gathered, see `distributed.gathered`, and `DistributedDataParallel` averages gradients. Dropout and batch
+    normalization are those of a share, and running statistics those of the main process, which validates and keeps the
+    state. All processes yield the same epochs.
+
+    Args:
+        phase: makes batches, computes the loss of one and validates.
+        options: `batch_size`, `epochs`, `patience` (stop after so many epochs without a better monitored metric),
+            `optimizer` (`name` of a class in `torch.optim`, `args`, optionally `clip`, the largest gradient norm),
+            `schedule` (`name`: `constant`, `cosine` to 0 at the last epoch, or `step` with `factor` and
+            `every_epochs`; optionally `warm_up_epochs`), and optionally `chunk`: how many rows of a batch go through
+            the module at once, see `rankgrad.training.large_batch.in_chunks`; and `lr_factor`, the rate of the module's
+            `backbone` in parts of that of the rest. Other keys are the phase's.
+        seed: of all random choices in training.
+        device, precision: see `rankgrad.training.device.make_accelerator`.
+        checkpoint: folder for the state, or None to keep none.
+        name: for messages.
+
+    Raises:
+        ValueError: an unknown optimizer or schedule, a `chunk` outside 1 to the batch size, a monitored metric that
+            `validate` does not return, no epochs, patience or batches; or, in a distributed run, outputs that cannot be
+            gathered.
+        FloatingPointError: a loss or metric is not finite; what was kept before stays.
+    """
+    check(options)
+    # One accelerator for each training: it saves and loads what was handed to it.
+    accelerator = make_accelerator(device=device, precision=precision)
+    training = _Training(phase, options, accelerator, seed, checkpoint, name)
+    try:
+        yield from training.resumed()
+        while not training.is_over:
+            yield training.next_epoch()
+    finally:
+        training.end()
+
+
+class _Training:
+    """A training under way: what `fit` does with its phase."""
+
+    def __init__(
+        self,
+        phase: Phase,
+        options: Mapping[str, Any],
+        accelerator: Any,
+        seed: int,
+        checkpoint: str | Path | None,
+        name: str,
+    ):
+        self.phase, self.options, self.accelerator = phase, options, accelerator
+        self.seed, self.name, self.checkpoint = seed, name, None if checkpoint is None else Path(checkpoint)
+        self.kept, self.saved = 0, time.monotonic()  # the last epoch that is kept, and when
+        self.share = (accelerator.process_index, accelerator.num_processes)
+        self.module: Any = phase.module.to(accelerator.device)  # before the optimizer is told of its parameters
+        optimizer = optimizer_of(self.module, getattr(phase.objective, "learned", ()), options)
+        steps = batch_count(phase.rows, options["batch_size"], multiple_of=phase.group, share=self.share)
+        self.rates = rates_of(optimizer, options, steps=steps)
+        # In its place already, and shared by processes as a part of the step.
+        self.prepared = accelerator.prepare_model(self.module, device_placement=False, evaluation_mode=True)
+        self.optimizer = accelerator.prepare_optimizer(optimizer, device_placement=True)
+        self.progress = Progress(self.module)
+        accelerator.register_for_checkpointing(self.progress, self.rates, *getattr(phase.objective, "state", ()))
+        self.step: nn.Module = Step(phase, self.prepared, chunk=options.get("chunk"), autocast=accelerator.autocast)
+        if self.share[1] > 1:  # backbones may have weights of which nothing is used
+            self.step = DistributedDataParallel(self.step, find_unused_parameters=True)
+
+    def resumed(self) -> list[Epoch]:
+        """Go on from the last epoch that was kept, if one is kept; return those that are done."""
+        if self.checkpoint is not None:
+            self._wait()  # the main process may still write what an earlier training ended with
+            if (folder := newest(self.checkpoint)) is not None:
+                self.accelerator.load_state(str(folder))
+                self.kept = len(self.progress.epochs)
+            self._wait()  # the main process must not replace what another one still reads
+        return self.progress.epochs[:]
+
+    def _wait(self) -> None:
+        if self.share[1] > 1:
+            self.accelerator.wait_for_everyone()
+
+    @property
+    def is_over(self) -> bool:
+        done = self.progress
+        return len(done.epochs) >= self.options["epochs"] or done.since_best >= self.options["patience"]
+
+    def next_epoch(self) -> Epoch:
+        """Train for an epoch, validate, and keep the state."""
+        number, monitor = len(self.progress.epochs) + 1, self.phase.monitor
+        loss, rate = self._learn(number)
+        validation = self._validate(number)
+        if monitor not in validation:
+            raise ValueError(f"{self.name}: the monitor is {monitor!r}, but validation gives {', '.join(validation)}")
+        if math.isnan(validation[monitor]):  # which is neither better nor worse than another
+            raise ValueError(
+                f"{self.name}: {monitor} is not defined for the validation split, so no epoch is the best: expected "
+                "rows that have it, such as different targets, or a relevant document"
+            )
+        best = self.progress.is_best(validation[monitor], lower_is_better=self.phase.lower_is_better)
+        if best:
+            self.progress.best_state = copied(self.module)
+        self.progress.epochs.append(Epoch(number, loss, validation, best, rate, monitor))
+        self._keep(number)
+        return self.progress.epochs[-1]
+
+    def _keep(self, number: int) -> None:
+        """Keep the state, but not so often that it takes longer than a short epoch."""
+        due = self.is_over or time.monotonic() - self.saved >= SECONDS
+        if self.checkpoint is not None and self.accelerator.is_main_process and due:
+            save(self.accelerator, self.checkpoint, number)
+            self.kept, self.saved = number, time.monotonic()
+
+    def _batches(self, number: int) -> Iterator[tuple[Batch, torch.Generator]]:
+        """Yield the batches of an epoch, and the generator of random choices in their losses."""
+        # Seeds of an epoch, not a stream over all of them: a resumed training draws what it would have drawn.
+        generator, common = (torch.Generator().manual_seed(self._seed(number)) for _ in range(2))
+        how = {"multiple_of": self.phase.group, "share": self.share, "order": self.phase.order}
+        drawn = random_batches(self.phase.rows, self.options["batch_size"], generator, **how)
+        for rows, following in pairwise(chain(drawn, [torch.empty(0, dtype=torch.int64)])):
+            batch = self.phase.batch(rows, generator)
+            if len(following):
+                self.phase.ahead(following)
+            yield batch, common if self.share[1] > 1 else generator  # processes compute one loss
+
+    def _seed(self, number: int) -> int:
+        return self.seed * 1_000_003 + number
+
+    def _learn(self, number: int) -> tuple[float, float]:
+        """Return the mean loss of an epoch, and the learning rate of its last step."""
+        # For dropout, which takes no generator; of each process another one.
+        torch.manual_seed(self._seed(number) + 500_009 * self.share[0])
+        losses: list[Tensor] = []
+        rate: Any = 0.0
+        self.prepared.train()
+        for drawn in self._batches(number):
+            try:
+                value = self.step(drawn)
+            except NotFiniteError as error:
+                raise self._diverged(str(error), len(losses) + 1, number) from error
+            self._descend(value)
+            rate = self.rates.get_last_lr()[0]  # before the schedule goes on to the next step's
+            self.rates.step()
+            losses.append(value.detach())
+        if not losses:
+            raise ValueError(
+                f"{self.name}: no batches in epoch {number}, expected at least one: {self.phase.rows} rows are too few"
+            )
+        for buffer in self.module.buffers() if self.share[1] > 1 else ():  # each has normalized its own rows
+            torch.distributed.broadcast(buffer, 0)
+        every = torch.stack(losses).float().cpu()  # once an epoch: asking each step would stall a GPU
+        if not torch.isfinite(every).all():
+            place = int((~torch.isfinite(every)).nonzero()[0])
+            raise self._diverged(f"the loss became {every[place].item()}", place + 1, number)
+        return every.mean().item(), float(rate)
+
+    def _descend(self, value: Tensor) -> None:
+        self.accelerator.backward(value)
+        if (clip := self.options["optimizer"].get("clip")) is not None:
+            self.accelerator.clip_grad_norm_(self.prepared.parameters(), clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def _validate(self, number: int) -> dict[str, float]:
+        """Return the metrics; one process says them to all, so that all take the same decisions."""
+        result = [{}]
+        self.prepared.eval()
+        try:
+            with torch.no_grad(), self.accelerator.autocast():
+                if self.accelerator.is_main_process:
+                    result = [self.phase.validate(self.prepared)]
+        except ValueError as error:
+            # Predictions that are not finite cannot be scored; anything else is a fault of the data.
+            kind = FloatingPointError if isinstance(error, NotFiniteError) else ValueError
+            raise kind(
+                f"{self.name}: cannot be validated after epoch {number}: {error}; {kept(self.checkpoint, self.kept)}"
+            ) from error
+        if self.share[1] > 1:
+            torch.distributed.broadcast_object_list(result, device=self.accelerator.device)
+        if not all(math.isfinite(value) for value in result[0].values()):
+            raise FloatingPointError(
+                f"{self.name}: a validation metric is not finite after epoch {number}: {result[0]}; "
+                f"{kept(self.checkpoint, self.kept)}"
+            )
+        return result[0]
+
+    def _diverged(self, what: str, batch: int, number: int) -> FloatingPointError:
+        return FloatingPointError(
+            f"{self.name}: {what} in batch {batch} of epoch {number}; {kept(self.checkpoint, self.kept)}. Lower the "
+            "learning rate, or set optimizer.clip"
+        )
+
+    def end(self) -> None:
+        """Leave the module as it came, with its best weights: another training prepares it anew."""
+        if "_original_forward" in vars(self.module):  # of mixed precision
+            self.accelerator.unwrap_model(self.prepared, keep_fp32_wrapper=False, keep_torch_compile=False)
+        vars(self.module).pop("_is_accelerate_prepared", None)
+        self.module.load_state_dict(self.progress.best_state)
+        self.module.eval()
+
+
+def train(
+    task: Any,
+    network: Any,
+    train_split: Any,
+    val_split: Any,
+    *,
+    objective: Any,
+    seed: int,
+    started: bool = False,
+    device: str = "auto",
+    precision: str = "no",
+    checkpoint: Path | None = None,
+    name: str = "training",
+) -> Iterator[tuple[str, Epoch]]:
+    """Train a task's network phase by phase; at the end it has the weights of the best epoch of each module.
+
+    Phases that are small are computed on one thread, which several would only delay.
+
+    Phases that train the same module (a probe, then fine-tuning) compete: the weights of the better one stay, and an
+    epoch of the second is `best` only if it is better than all of the first.
+
+    Args:
+        task: see `rankgrad.tasks.Task`, made with the options of its training.
+        network: from `task.build`.
+        train_split, val_split: from `task.load`.
+        objective: the loss, see `rankgrad.training.objective.Objective`.
+        seed: of all random choices.
+        started: whether the network has trained weights to start from.
+        device, precision, checkpoint, name: see `fit`.
+
+    Yields:
+        The name of the phase and the epoch; epochs count on from phase to phase.
+
+    Raises:
+        ValueError, FloatingPointError: see `fit`; or no phase has an epoch.
+    """
+    accelerator = make_accelerator(device=device, precision=precision)
+    network.to(accelerator.device, memory_format=torch.channels_last)
+    best: dict[int, tuple[float, dict[str, Tensor]]] = {}  # by the module that a phase trains
+    count = 0
+    for phase in task.phases(network, train_split, val_split, objective, started=started, accelerator=accelerator):
+        known, before, values, sign = best.get(id(phase.module)), count, [], -1 if phase.lower_is_better else 1
+        epochs = fit(
+            phase,
+            phase.options,
+            # Each phase draws other batches: seeds of users end below 2^31.
+            seed=seed + task.blocks().index(phase.name) * 2**31,
+            device=device,
+            precision=precision,
+            checkpoint=checkpoint and checkpoint / phase.name,
+            name=f"{name} ({phase.name})",
+        )
+        with one_thread() if phase.small else nullcontext():
+            for epoch in epochs:
+                count = before + epoch.number
+                objective.epoch = count + 1
+                values.append(sign * epoch.value)
+                ahead = known is None or values[-1] > known[0]
+                yield phase.name, replace(epoch, number=count, best=epoch.best and ahead)
+        if known is not None and known[0] >= max(values):
+            phase.module.load_state_dict(known[1])
+        else:
+            best[id(phase.module)] = max(values), copied(phase.module)
+    if not count:
+        raise ValueError(f"{name}: no epochs in any phase, expected at least one")
+    network.eval()

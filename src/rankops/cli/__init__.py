@@ -1,1 +1,0 @@
-"""The command `rankops`, and those of its commands that need no checkout: `predict` and `demo`."""
