@@ -19,8 +19,8 @@ from pipelines.tracking.store import ServerUnreachable, answering, connect, is_u
 from rankgrad.sorters._load import download
 
 __all__ = [
-    "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "refuse_old", "replace", "set_champion",
-    "version_of", "versions", "weights_of",
+    "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "refuse_old", "replace",
+    "set_champion", "version_of", "versions", "weights_of",
 ]  # fmt: skip
 
 CHAMPIONS = "ranking.champions"  # on a model: every version that this project made champion, the latest last
