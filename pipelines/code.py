@@ -28,7 +28,6 @@ EXEMPT = (
     f"src/{LIBRARY}/lookup.py",  # finds files by name
     f"src/{LIBRARY}/io/atomic.py",  # how a file comes into its place
     f"src/{LIBRARY}/io/addresses.py",
-    f"src/{LIBRARY}/sorters/_load.py",  # finds weights, which are dependencies themselves
     f"src/{LIBRARY}/datasets/files/expected.py",  # the words of expectations
     "pipelines/code.py",
     "pipelines/config",  # the values of params are dependencies themselves
@@ -39,6 +38,7 @@ EXEMPT = (
 RECORDED = ("timm", "torch", "torchvision", "transformers")
 FINDERS = ("build", "find", "made", "module")  # functions that take a folder, and of a component in it the name
 FOLDERS = ("datasets", "inputs", "losses", "models", "models.backbones", "models.heads", "sorters", "tasks")
+NETWORKS = "network_of"  # takes the name of a network alone
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 WHOLE = ("inputs",)  # folders whose components no params name: data decide
 
@@ -112,6 +112,8 @@ def _found_by(call: ast.Call) -> tuple[str, str | None] | None:
     """Return the folder, and the name where the code says it, of a call that finds a component; None of any other."""
     function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     words = [*map(_text, call.args[:2]), "", ""]
+    if function == NETWORKS and words[0]:
+        return "models", words[0]
     return (words[0], words[1] or None) if function in FINDERS and words[0] in FOLDERS else None
 
 
@@ -231,9 +233,9 @@ def lines_of(params: Settings, stage: str, key: str = "", *, root: Path = ROOT) 
     return _lines(files, root)
 
 
-def lines_of_script(file: Path, *, root: Path = ROOT) -> list[str]:
-    """Return such lines of a script that is no stage of dvc.yaml."""
-    return _lines(behind([file], root=root), root)
+def lines_of_script(params: Settings, file: Path, *, root: Path = ROOT) -> list[str]:
+    """Return such lines of a script that is no stage of dvc.yaml: it may find all components that the params name."""
+    return _lines(behind([file], set(words_of(params.model_dump())) - {NONE}, root=root), root)
 
 
 def _lines(files: list[Path], root: Path) -> list[str]:

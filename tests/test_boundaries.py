@@ -1,6 +1,7 @@
 """Who may import whom, and that dvc.yaml names the code that its stages use."""
 
 import ast
+import inspect
 import shutil
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from contracts.test_inputs_tasks import trained, written
 from dvc.repo import Repo
 
-from pipelines.code import EXEMPT, FOLDERS, lines_of
+from pipelines.code import EXEMPT, FOLDERS, lines_of, lines_of_script
 from pipelines.config import load
 from rankgrad import lookup
 
@@ -131,6 +132,30 @@ def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(copy):
     assert stale(copy, before) == set()
 
 
+@pytest.mark.parametrize("place", ["params.yaml", "experiments/params.yaml"])
+def test_the_whole_network_is_behind_what_trains_and_evaluates_it(place):
+    networks = {"label_ranking": "label_ranker", "retrieval": "dual_encoder"}
+    params = load(ROOT / place)
+    for key, run in {run.task: (key, run) for key, run in params.runs.items()}.values():
+        parts = [f"heads/{run.model.name}", f"backbones/{run.model.backbone.name}", "network"]
+        parts += [networks.get(run.task, "network"), *([f"backbones/{run.model.text.name}"] if run.model.text else [])]
+        for stage in ("train", "evaluate"):
+            known = {line.split()[1] for line in lines_of(params, stage, key)}
+            assert {f"src/rankgrad/models/{part}.py" for part in parts} <= known, (stage, key)
+
+
+def test_what_a_script_finds_by_name_is_behind_it_and_so_is_what_loads_sorters():
+    params = load(ROOT / "experiments/params.yaml")
+    rules = lines_of_script(params, ROOT / "experiments/rivals/rules.py")
+    assert {"src/rankgrad/tasks/query_ranking.py"} <= {line.split()[1] for line in rules}
+    loads = {"src/rankgrad/sorters/_load.py", "src/rankgrad/io/checkpoints.py", "src/rankgrad/sorters/handcrafted.py"}
+    for lines in (
+        lines_of(PARAMS, "benchmark_sorters", ""),
+        lines_of_script(params, ROOT / "experiments/figures/sweep.py"),
+    ):
+        assert loads <= {line.split()[1] for line in lines}
+
+
 def test_each_module_that_no_list_exempts_is_behind_some_stage_or_is_a_component():
     known = {f"src/rankgrad/{folder.replace('.', '/')}/{name}.py"
              for folder in (*FOLDERS, "metrics") for name in lookup.names(folder)}  # fmt: skip
@@ -152,7 +177,7 @@ def test_what_a_training_calls_is_behind_it(tmp_path):
     written("label_ranking", "image", tmp_path)
 
     def heard(frame, event, _):
-        if frame.f_code.co_name != "<module>":
+        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a function: no module or class, which run when imported
             called.add(frame.f_code.co_filename)
 
     sys.setprofile(heard)

@@ -61,6 +61,12 @@ def few_runs(tmp_path_factory) -> Path:
     return file
 
 
+def test_check_refuses_a_variable_of_the_old_name_in_a_line(few_runs, monkeypatch):
+    monkeypatch.setenv("RANKOPS_PREFIX", "shop-")
+    assert "RANKGRAD_PREFIX" in rankgrad("check", few_runs, code=1)
+    assert not json.loads(rankgrad("check", few_runs, "--json", code=1))[str(few_runs)]["valid"]
+
+
 @pytest.fixture
 def project(tmp_path, monkeypatch, few_runs) -> Path:
     """The files of a checkout that commands on params read."""

@@ -51,10 +51,12 @@ def problems(file: Path) -> list[str]:
 
     with uncollected():
         from pipelines.config import ParamsError, rules
+        from pipelines.config.schema import refuse_old_variables
         from rankgrad.training.device import find_device
 
     put_off(compiled=False)  # optimizers are built here, and take no step
     try:
+        refuse_old_variables()
         find_device(rules.check(file).compute.device)  # raises before hours go into data for it
     except ParamsError as error:
         return str(error).splitlines()

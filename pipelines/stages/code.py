@@ -27,5 +27,5 @@ def main(params: Settings) -> None:
             if (file.parent / ".dvc").is_dir():  # a project of its own
                 continue
             for script in sorted(file.parent.glob("[!_]*.py")):
-                lines = code.lines_of_script(script.resolve())
+                lines = code.lines_of_script(params, script.resolve())
                 (folder / f"{file.parent.name}.{script.stem}.txt").write_text("\n".join(lines) + "\n")

@@ -1,8 +1,7 @@
 """Look up a component by name: the files of a folder are the registry.
 
 `losses/spearman.py` defines `spearman` and `models/heads/wildcat.py` defines `Wildcat`: the public name of a component
-is that of its file, case and underscores aside. A file whose name begins with an underscore holds no component,
-nor does `none`, by which params say that they want none.
+is that of its file, case and underscores aside. A file whose name begins with an underscore holds no component.
 """
 
 import difflib
@@ -85,7 +84,7 @@ LISTED = 30  # names that a message lists
 def _modules(folder: str) -> dict[str, str]:
     """Return the dotted module of each component of a folder of the package, by name."""
     files = sorted((Path(__file__).parent / folder.replace(".", "/")).glob("[!_]*.py"))
-    return {file.stem: f"rankgrad.{folder}.{file.stem}" for file in files if file.stem != "none"}
+    return {file.stem: f"rankgrad.{folder}.{file.stem}" for file in files}
 
 
 def names(folder: str) -> list[str]:
