@@ -26,6 +26,7 @@ from rankgrad.cli.rows import Roles, read
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.text import read_json
+from rankgrad.inputs._feature_names import number_in
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.training.loop import train
 from rankgrad.training.objective import Objective
@@ -362,3 +363,10 @@ def test_a_network_of_float32_numbers_rounds_what_it_is_asked_as_it_did(tmp_path
     about = {kind: of_tensor(vectors.to(kind)).about for kind in (torch.float32, torch.float64)}
     for kind, known in about.items():
         assert Features.prepared([[0.1, 1764288001]], known, where="").dtype == kind
+
+
+@pytest.mark.parametrize("cell", ["1_000", "\uff11\uff12", "\u0661\u0662", b"1_0", "0x10", "1,5"])
+def test_a_text_that_is_no_number_in_training_is_none_in_a_question(cell):
+    with pytest.raises(ValueError, match="x is .*, expected a number"):
+        number_in(cell, "x")
+    assert [number_in(one, "x") for one in (" 5\u00a0", b"1e3", "+.5")] == [5, 1000, 0.5]

@@ -106,7 +106,10 @@ def number_in(cell: Any, name: str) -> float:
         ValueError: there is none; the message begins with the name.
     """
     try:
-        return float(cell)
+        text = as_text(cell) if isinstance(cell, bytes) else cell
+        if isinstance(text, str) and ("_" in text or not text.strip().isascii()):
+            raise ValueError("Python reads these, tables of training do not")
+        return float(text)
     except (TypeError, ValueError, OverflowError):  # the last of a whole number of 400 digits
         shown = "empty" if cell is None or cell == "" else reprlib.repr(cell)
         raise ValueError(f"{name} is {shown}, expected a number") from None
