@@ -25,6 +25,8 @@ from rankgrad.cli.answers import write
 from rankgrad.cli.rows import Roles, read
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables.text import read_json
+from rankgrad.inputs._feature_names import number_in
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.training.loop import train
 from rankgrad.training.objective import Objective
@@ -184,6 +186,48 @@ def test_numbers_of_json_with_a_point_that_float64_makes_equal_are_refused(tmp_p
         Table(file="a.jsonl", text="x", target="y").check(tmp_path)
 
 
+NANOSECONDS = [f"1764288000.{123456700 + one}" for one in range(9)]  # of more digits than float64 has
+
+
+@pytest.mark.parametrize("role", ["target", "train_target", "weight", "relevance", "features", "vectors"])
+def test_seconds_with_nanoseconds_in_json_are_refused_by_two_rows(tmp_path, role):
+    for numbers in (NANOSECONDS, [one[:17] for one in NANOSECONDS[:1]] * 9):
+        lines = [f'{{"x": {k}, "t": {k}, "g": "1", "y": {one}, "v": [{one}, 1]}}' for k, one in enumerate(numbers)]
+        (tmp_path / "a.jsonl").write_text("\n".join(lines))
+        table = Table(file="a.jsonl", **ROLES[role])
+        if numbers is NANOSECONDS:
+            with pytest.raises(ValueError, match=r"row 2: [yv](\[0\])? is 1764288000.123456701 here and .* in row 1"):
+                table.check(tmp_path)
+        else:
+            table.check(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["{:.17g}", "{!r}", "{:.15g}"])
+def test_numbers_as_programs_write_float64_are_read_from_json_as_numbers(tmp_path, form):
+    numbers = [form.format(one) for one in (0.1, 1 / 3, 1764288000.1234567, 3e-300, 2.5e-9)]
+    (tmp_path / "a.jsonl").write_text("\n".join(f'{{"x": {one}}}' for one in numbers))
+    cells = read_json(tmp_path / "a.jsonl", ["x"], encoding="utf-8", head=None)["x"]
+    assert [*map(type, cells)] == [float] * len(numbers)
+    assert cells.tolist() == [*map(float, numbers)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_digits_beyond_float64_in_vectors_are_refused_by_two_rows(tmp_path, kind):
+    vectors: list = [[Decimal(one), Decimal(1)] for one in NANOSECONDS]
+    if kind == "csv":
+        vectors = [f"{one} 1" for one in NANOSECONDS]
+    frame = pd.DataFrame({"v": vectors, "y": range(9)})
+    frame.to_csv(tmp_path / "a.csv", index=False) if kind == "csv" else frame.to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"row 2: v\[0\] is 1764288000.123456701 here and .* in row 1"):
+        Table(file=f"a.{kind}", features="v", target="y").check(tmp_path)
+
+
+def test_labels_of_svmlight_with_digits_beyond_float64_are_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(f"{one} 1:{k}" for k, one in enumerate(NANOSECONDS)))
+    with pytest.raises(ValueError, match=r"row 2: label is 1764288000.123456701 here and .* in row 1"):
+        Table(file="a.txt", format="svmlight", features="all", target="label").check(tmp_path)
+
+
 TIMES = [[datetime.datetime(2026, 1, 1, 0, one), datetime.datetime(2026, 1, 2)] for one in range(9)]
 LISTS = {
     "seconds": pa.array(TIMES, pa.list_(pa.timestamp("s"))),
@@ -319,3 +363,10 @@ def test_a_network_of_float32_numbers_rounds_what_it_is_asked_as_it_did(tmp_path
     about = {kind: of_tensor(vectors.to(kind)).about for kind in (torch.float32, torch.float64)}
     for kind, known in about.items():
         assert Features.prepared([[0.1, 1764288001]], known, where="").dtype == kind
+
+
+@pytest.mark.parametrize("cell", ["1_000", "\uff11\uff12", "\u0661\u0662", b"1_0", "0x10", "1,5"])
+def test_a_text_that_is_no_number_in_training_is_none_in_a_question(cell):
+    with pytest.raises(ValueError, match="x is .*, expected a number"):
+        number_in(cell, "x")
+    assert [number_in(one, "x") for one in (" 5\u00a0", b"1e3", "+.5")] == [5, 1000, 0.5]

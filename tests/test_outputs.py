@@ -156,6 +156,37 @@ def test_bytes_are_text_in_training_and_prediction(tmp_path, kind):
     assert [row.asked()["text"] for row in read_rows([tmp_path / "a.parquet"], recipe)][:3] == names
 
 
+@pytest.mark.parametrize("values", [[9, 10, 11], [32, 13, 1]])
+def test_numbers_packed_in_bytes_stay_apart(tmp_path, values):
+    """Bytes such as 9, 10 and 32 are white space, which is no part of a name."""
+    column = pa.array([one.to_bytes(4, "little") for one in values] * 20)
+    pq.write_table(pa.table({"c": column, "x": range(60), "y": range(60)}), tmp_path / "a.parquet")
+    table = Table(file="a.parquet", features=["x"], categories="c", target="y")
+    found = table.fit(tmp_path, seed=1)["features"]
+    assert found == ["x", *sorted(f"c={one.to_bytes(4, 'little').hex()}" for one in values)]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("ns", "UTC"), pa.duration("ns"), pa.date32()])
+def test_a_missing_time_is_no_category_in_training_and_prediction(tmp_path, kind):
+    column = pa.array([1, None, 2] * 20, kind)
+    pq.write_table(pa.table({"c": column, "x": range(60), "y": range(60)}), tmp_path / "a.parquet")
+    table = Table(file="a.parquet", features=["x"], categories="c", target="y")
+    fitted = table.fit(tmp_path, seed=1)
+    features = fitted["features"]
+    assert len(features) == 3
+    made = next(table.tables(tmp_path, "train", Reading(None, 1, 1, fitted, [])))
+    recipe = {"task": "score_ranking", "input": {"kind": "features", "count": 3, "names": features}}
+    asked = [numbers_of(row.asked()["features"], features) for row in read_rows([tmp_path / "a.parquet"], recipe)]
+    assert made["features"].to_pylist() == [asked[int(name) - 1] for name in made["name"].to_pylist()]
+
+
+@pytest.mark.parametrize("cells", [[[1.0, float("nan")], [2.0]], [[1.0], [float("nan")]]])
+def test_nan_is_no_label(tmp_path, cells):
+    pq.write_table(pa.table({"x": range(60), "c": cells * 30}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"row [12]: c has nan, expected names of labels"):
+        Table(file="a.parquet", features=["x"], labels="c").check(tmp_path)
+
+
 @pytest.mark.parametrize(
     "formula", ["=cmd|'/C calc'!A0", "@SUM(1)", "+1+cmd|x", "-2+3", " =1", "\t=1", "-cmd", "+49 170", "\r=1"]
 )

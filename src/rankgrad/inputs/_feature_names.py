@@ -4,7 +4,6 @@ The name of a feature says what it is of a row: `km` the number in this column; 
 value, 0 or 1; `sequence[39/56]=A` whether this letter stands at this place of the column's 56 letters.
 """
 
-import math
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
@@ -67,10 +66,10 @@ def named(cell: Any) -> str:
     >>> named(True), named("true"), named(2), named("2.0"), named(None)
     ('True', 'True', '2', '2', '')
     """
-    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
-        return ""
     if isinstance(cell, list | Mapping):
         raise ValueError(f"{str(cell)[:60]}, expected text or a number")
+    if cell is None or cell != cell:  # NaN, and a time that is missing, of which pandas makes NaT
+        return ""
     text = plain(cell)
     if text.lower() in ("true", "false"):
         return text.capitalize()
@@ -107,7 +106,10 @@ def number_in(cell: Any, name: str) -> float:
         ValueError: there is none; the message begins with the name.
     """
     try:
-        return float(cell)
+        text = as_text(cell) if isinstance(cell, bytes) else cell
+        if isinstance(text, str) and ("_" in text or not text.strip().isascii()):
+            raise ValueError("Python reads these, tables of training do not")
+        return float(text)
     except (TypeError, ValueError, OverflowError):  # the last of a whole number of 400 digits
         shown = "empty" if cell is None or cell == "" else reprlib.repr(cell)
         raise ValueError(f"{name} is {shown}, expected a number") from None

@@ -21,16 +21,18 @@ OPTION = re.compile(r"([?&#;][^=&#;\s]+=|\?(?![^=&#;\s]*=))[^&#;\s'\")>,]+")
 OF_THE_WEB = re.compile(r"(?:https?://|with url: )\S+", re.IGNORECASE)
 # A part of a path that is long and no plain word, as the secret of a webhook is.
 SECRET = re.compile(r"(?<=[^/][/#])(?=[^/?#\s]*[0-9A-Z])[\w.~:%+=-]{16,}")
+LONGEST = 10_000  # characters: the work may grow with their square
 
 
 def without_credentials(text: str) -> str:
-    """Return an address, or a text with addresses in it, without users, passwords and tokens.
+    """Return an address, or a text with addresses in it, without users, passwords and tokens; cut if it is very long.
 
     >>> without_credentials("postgresql://mlflow:Zx/9+@se@db/runs or http://u:p@host")
     'postgresql://db/runs or http://host'
     >>> without_credentials("https://hooks.example.org/services/T0/kXv93jD0sKqP28fhA71z and s3://bucket/runs?sig=8fA2&v=1")
     'https://hooks.example.org/services/T0/*** and s3://bucket/runs?sig=***&v=***'
     """
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
     text = BARE.sub("", USER.sub("://", SPACED.sub("", text)))
     text = HALF_A_USER.sub(r"\1:***", text)
     text = ADDRESS.sub(lambda found: OPTION.sub(r"\1***", found[0]), NAMED.sub(r"\1***", text))

@@ -49,12 +49,14 @@ def without_formula(text: str) -> str:
 def as_text(value: Any) -> str:
     r"""Return a value as text: whole numbers without a point, bytes as UTF-8 or else as hexadecimal digits.
 
-    >>> as_text(7.0), as_text(0.1), as_text(b"ab"), as_text(b"\xff")
-    ('7', '0.1', 'ab', 'ff')
+    Bytes with a 0 are no text: they are numbers, of which those that begin like white space would become one.
+
+    >>> as_text(7.0), as_text(0.1), as_text(b"ab"), as_text(b"\xff"), as_text(b"\x20\0")
+    ('7', '0.1', 'ab', 'ff', '2000')
     """
     if isinstance(value, bytes):
         try:
-            return value.decode()
+            return value.hex() if 0 in value else value.decode()
         except UnicodeDecodeError:
             return value.hex()
     if isinstance(value, float) and value.is_integer():

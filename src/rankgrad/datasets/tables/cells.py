@@ -3,7 +3,7 @@
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
@@ -186,10 +186,22 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
     return values
 
 
-def _require_places_apart(sheet: Sheet, cells: pd.Series, values: np.ndarray, written: Iterable[Any]) -> None:
-    for place in np.flatnonzero((np.abs(values) >= EXACT).any(0)).tolist():
+def _require_places_apart(
+    sheet: Sheet, cells: pd.Series, values: np.ndarray, written: Sequence[Any] | np.ndarray
+) -> None:
+    long = [place for vector in written if _may_be_long(vector) for place, one in enumerate(vector) if _is_long(one)]
+    for place in sorted({*np.flatnonzero((np.abs(values) >= EXACT).any(0)).tolist(), *long}):
         own = np.array([vector[place] for vector in written], object)
         _require_apart(sheet, cells.index, values[:, place], own, f"{cells.name}[{place}]")
+
+
+def _may_be_long(vector: Any) -> bool:
+    return not isinstance(vector, np.ndarray) or vector.dtype == object
+
+
+def _is_long(number: Any) -> bool:
+    """Return whether a number may have more digits than float64 keeps apart, which are 15."""
+    return isinstance(number, Decimal) or (isinstance(number, str) and len(number) > 16)
 
 
 def has_word(caption: str) -> bool:
@@ -257,7 +269,7 @@ def as_labels(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
     for (number, cell), missing in zip(cells.items(), missing_in(cells, numeric=False), strict=True):
         parts = cell.split(separator) if isinstance(cell, str) else cell
         parts = parts if isinstance(parts, list | np.ndarray) else [parts] if not missing else []
-        if wrong := [part for part in parts if part is None or isinstance(part, list | dict | np.ndarray)]:
+        if wrong := [part for part in parts if isinstance(part, list | dict | np.ndarray) or pd.isna(part)]:
             raise ValueError(f"{sheet.place(number)}: {cells.name} has {str(wrong[0])[:60]}, expected names of labels")
         try:
             labels = [name for name in map(plain, parts) if name]

@@ -287,7 +287,7 @@ def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.D
             f"{path}: row {row} has the index {values.indices.max()}; expected below {INDEX:,}, and {most:,} numbers "
             f"at most in {values.shape[0]:,} rows, as each has a number for each index: number the features from 1 on"
         )
-    if (np.abs(label) >= 2**53).any():  # of which float64 has made some equal: their own text tells them apart
+    if ((np.abs(label) >= 2**53) | (label % 1 != 0)).any():  # which float64 may make equal: their own text does not
         lines = (line.partition(b"#")[0].split() for line in contents.splitlines())
         label = cells_of(cells[0].decode() for cells in lines if cells)
     large = (np.abs(values.data) >= 2**53).any()

@@ -117,9 +117,16 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _number(text: str) -> float | Decimal:
-    """Return a number of JSON with a point; one from 2^53 on as it is written, which float64 may make another's."""
+    """Return a number of JSON with a point; one that float64 may make another's as it is written.
+
+    Below 2^53 these are numbers of more digits than programs write of a float64, such as nanoseconds of a time stamp.
+    """
     value = float(text)
-    return Decimal(text) if 2.0**53 <= abs(value) < math.inf and Decimal(text) != value else value
+    if (repr(value) == text and abs(value) < 2.0**53) or math.isinf(value):
+        return value
+    written = Decimal(text)
+    known = [Decimal(value)] if abs(value) >= 2.0**53 else [Decimal(repr(value)), Decimal(f"{value:.17g}")]
+    return value if written in known else written
 
 
 def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]:
