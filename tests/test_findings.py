@@ -285,15 +285,6 @@ class TestReading:
             pytest.fail(str(refused))
         assert len(rows) == ROWS
 
-    @missing("F2, G28: cells that training refuses")
-    @pytest.mark.parametrize("cell", ["1_000", "٣"])
-    def test_prediction_takes_no_number_that_training_refuses(self, cell, tmp_path):
-        (tmp_path / "a.csv").write_text(f"x,y\n{cell},1\n")
-        recipe = {"task": "score_ranking", "input": {"kind": "features", "count": 2, "names": ["x", "y"]}}
-        (row,) = read_rows([tmp_path / "a.csv"], recipe)
-        with pytest.raises(ValueError, match="x"):
-            row.asked()
-
     @missing("O12: SVMlight has a column for an index that is not there")
     def test_svmlight_features_are_those_of_the_file(self, tmp_path):
         lines = [f"{row % 3} qid:{row // 6} 1:{x} 2:{y} 3:{z}" for row, (x, y, z) in enumerate(NUMBERS)]

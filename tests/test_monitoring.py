@@ -275,26 +275,6 @@ def test_inputs_are_compared_with_training_rows_and_the_network_with_validation_
     assert direction.distance == pytest.approx(0.75)
 
 
-@pytest.mark.parametrize(
-    ("known", "fresh", "drifted"),
-    [
-        ([0] * 2000, [0] * 40 + [1] * 10, True),
-        ([0, 1] * 1000, [0] * 20 + [1] * 20 + [2] * 10, True),
-        ([0] * 2000, [0] * 49 + [1], False),
-        ([0, 1] * 1000, [0] * 28 + [1] * 22, False),
-    ],
-)
-def test_a_number_that_few_fresh_rows_alone_have_is_drift(known, fresh, drifted):
-    def measured(counts):
-        rows = len(counts)
-        inputs, answers = pd.DataFrame({"price": np.ones(rows)}), pd.DataFrame({"labels selected": counts})
-        return Measured(inputs, answers, np.eye(rows, 2, dtype=np.float32), set())
-
-    val = measured(known)
-    result = {one.name: one for one in quantities(val, val, measured(fresh), alpha=0.01, least_distance=0.1)}
-    assert result["labels selected"].drifted == drifted
-
-
 @pytest.mark.parametrize(("more", "drifted"), [(100, True), (0, False)])
 def test_counts_drift_where_no_number_is_frequent(more, drifted):
     """Lists of 0 to 59 documents, of each length one, and lists of 100 to 159."""
