@@ -17,15 +17,15 @@ There, by `run` with `carry` [".gpu/mnist", ".gpu/kept"], `timeout_s` 560, witho
 choose, with `--pieces own_protocol`, say, at its end:
 
     cp .gpu/kept/* $OUT; export PYTHONPATH=src OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1; nvidia-smi -L;
-    python3 -m experiments.gpu --out $OUT --scratch /tmp/scratch --mnist .gpu/mnist --commit $(cat $OUT/commit)
+    python3 -m experiments.gpu --out $OUT --scratch .gpu/scratch --mnist .gpu/mnist --commit $(cat $OUT/commit)
 
 A table a piece comes back, with made_by.json: copy them from `files_at` to .gpu/kept before the next call. Scratch,
 with scenes, predictions and unfinished trainings, stays on the machine while it is held.
 
 torchsort and LapSum (github.com/gmum/LapSum, its folder lapsum) are timed where they can be imported. Both are built:
 carry their sources, unpacked, as .gpu/src/torchsort and .gpu/src/lapsum, and put before the rest of the command
-`python3 -m pip install -q --no-index --no-deps --no-build-isolation --target /tmp/site .gpu/src/*;`, with
-PYTHONPATH=/tmp/site:src. That takes minutes: a call of its own, with `--pieces timings`.
+`python3 -m pip install -q --no-index --no-deps --no-build-isolation --target .gpu/site .gpu/src/*;`, with
+PYTHONPATH=.gpu/site:src. That takes minutes: a call of its own, with `--pieces timings`.
 
 A table is the results.csv of a study, and made_by.json has what `pipelines.reporting.studies.write` wants beside it, a
 block a piece: here, `python -m experiments.gpu --keep .gpu/kept` writes them to results/, see `PIECES` for the names.
@@ -154,21 +154,23 @@ def adamw(rate: float, **args: float) -> dict[str, Any]:
 def params_of(piece: str, *, toy: bool) -> dict[str, Any]:
     """Return `runs` and `datasets` of a piece, in the form of params.yaml; everything small for a trial."""
     if piece == "timings":
-        return {
-            "runs": {
-                name: {"lengths": (20, 50) if toy else LENGTHS, "batches": (1, 2) if toy else BATCHES}
-                for name in OPERATORS
-            }
-        }
-    if piece == "sodeep":
-        training = {"batch_size": 512, "epoch_size": 25_600, "schedule": {"name": "cosine", "warm_up_epochs": 1}}
-        training |= {"optimizer": {"name": "Adam", "args": {"lr": 1e-3}}}
-        small = {"batch_size": 16, "epoch_size": 32}
-        runs = {
-            "lstm": {"args": {"hidden": 8 if toy else 512, "layers": 2, "projection": "full"}},
-            "cnn-unpadded": {"args": {"channels": 4 if toy else 64, "kernels": KERNELS}},
-        }
-        return {"runs": {name: run | {"training": training | (small if toy else {})} for name, run in runs.items()}}
+        options = {"lengths": (20, 50) if toy else LENGTHS, "batches": (1, 2) if toy else BATCHES}
+        return {"runs": dict.fromkeys(OPERATORS, options)}
+    return {"runs": _sorters(toy=toy)} if piece == "sodeep" else _label_rankers(piece, toy=toy)
+
+
+def _sorters(*, toy: bool) -> dict[str, Any]:
+    """Return the runs of SoDeep's Table 1."""
+    training = {"batch_size": 512, "epoch_size": 25_600, "schedule": {"name": "cosine", "warm_up_epochs": 1}}
+    training |= {"optimizer": {"name": "Adam", "args": {"lr": 1e-3}}}
+    training |= {"batch_size": 16, "epoch_size": 32} if toy else {}
+    lstm = {"hidden": 8 if toy else 512, "layers": 2, "projection": "full"}
+    cnn = {"channels": 4 if toy else 64, "kernels": KERNELS}
+    return {"lstm": {"args": lstm, "training": training}, "cnn-unpadded": {"args": cnn, "training": training}}
+
+
+def _label_rankers(piece: str, *, toy: bool) -> dict[str, Any]:
+    """Return the runs and the dataset of one of RLSEP's tables."""
     cosine = {"name": "cosine"}
     if piece == "own_protocol":
         own = {"name": "SGD", "args": {"lr": 1e-3, "momentum": 0.9, "weight_decay": 1e-5}}

@@ -18,7 +18,7 @@ from pipelines.config import Settings
 from pipelines.config.schema import NONE
 from rankgrad import lookup
 
-__all__ = ["EXEMPT", "behind", "digest", "lines_of", "packages", "refuse_other_versions", "words_of"]
+__all__ = ["EXEMPT", "behind", "digest", "files_of", "lines_of", "packages", "refuse_other_versions", "words_of"]
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = lookup.__name__.partition(".")[0]
@@ -163,11 +163,11 @@ def behind(files: Iterable[Path], words: Iterable[str] = (), *, root: Path = ROO
             waiting += [found] if found else []
         for folder in used.folders:
             known = lookup.names(folder) if folder in WHOLE else named | used.names
-            waiting += _files_of(folder, known, root)
+            waiting += files_of(folder, known, root)
     return sorted(seen)
 
 
-def _files_of(folder: str, names: Iterable[str], root: Path) -> list[Path]:
+def files_of(folder: str, names: Iterable[str], root: Path = ROOT) -> list[Path]:
     """Return the files of the components of a folder that have such a name."""
     known = set(lookup.names(folder)).intersection(names)
     return [root / "src" / LIBRARY / folder.replace(".", "/") / f"{name}.py" for name in sorted(known)]
@@ -215,11 +215,11 @@ def lines_of(params: Settings, stage: str, key: str = "", *, root: Path = ROOT) 
     begin = [root / f"pipelines/stages/{stage}.py"]
     # Components that code finds which is exempt; of an unknown one `check` says what is wrong.
     if stage in ("data", "validate"):
-        begin += _files_of("datasets", [params.datasets[key].name], root)
+        begin += files_of("datasets", [params.datasets[key].name], root)
     elif stage == "train" and params.runs[key].sorter in params.sorters:
-        begin += _files_of("sorters", [params.sorters[params.runs[key].sorter].name], root)
+        begin += files_of("sorters", [params.sorters[params.runs[key].sorter].name], root)
     elif stage == "benchmark_sorters":
-        begin += _files_of("sorters", [sorter.name for sorter in params.sorters.values()], root)
+        begin += files_of("sorters", [sorter.name for sorter in params.sorters.values()], root)
     elif stage == "publish":
         begin.append(root / "pipelines/serving/served_model.py")  # which MLflow runs
     files = behind(

@@ -6,8 +6,7 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from pipelines.code import behind, packages
-from rankgrad import lookup
+from pipelines.code import behind, files_of, packages
 
 __all__ = ["requirements"]
 
@@ -42,5 +41,4 @@ def _components(recipe: Any) -> Iterator[Path]:
             yield from _components(value)
     elif isinstance(recipe, str):
         for folder in FOLDERS:
-            if recipe in lookup.names(folder):
-                yield Path(lookup.module(folder, recipe).__file__ or "")
+            yield from files_of(folder, [recipe])
