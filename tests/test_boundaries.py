@@ -175,6 +175,7 @@ def test_what_a_training_calls_is_behind_it(tmp_path):
     """Every function of the library that runs in a training of label ranking, from its files to its predictions."""
     called = set()
     written("label_ranking", "image", tmp_path)
+    trained("label_ranking", "rlsep", "image", tmp_path)  # unheard: what runs at an import is no call of a training
 
     def heard(frame, event, _):
         if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a function: no module or class, which run when imported
