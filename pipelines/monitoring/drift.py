@@ -28,8 +28,8 @@ from pipelines.config import load
 from pipelines.monitoring.measure import Measured, measure
 from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
-from pipelines.serving.named_model import is_registered, model_folder, roles_of, run_of
-from rankgrad.cli.rows import Roles, Row, kind_of, read
+from pipelines.serving.named_model import is_registered, model_folder, run_of
+from rankgrad.datasets.tables.rows import OWN, Roles, Row, kind_of, read
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.recipes import recipe_of
@@ -114,7 +114,7 @@ def compare(
     *,
     model: str,
     dataset: str | None = None,
-    roles: Roles | None = None,
+    roles: Roles = OWN,
     alpha: float = 0.01,
     least_distance: float = 0.1,
     rows: int = 2000,
@@ -130,7 +130,7 @@ def compare(
         fresh: raw rows, as `rankgrad predict` takes them: a table, a folder of pictures; no truth needed.
         model: registered, such as `models:/<name>@champion`, or a folder such as a run's.
         dataset: below data/, whose training and validation split are the reference; None for the model's own.
-        roles: of the table's columns; None for those that the params name for the model's dataset.
+        roles: of the table's columns, where they are others than those of the training.
         alpha: how often a file without drift may be called drifted, all quantities together.
         least_distance: of a quantity that has drifted; 0 leaves it to the tests.
         rows: how many rows of each file are looked at, at most; of more, so many are drawn.
@@ -152,8 +152,7 @@ def compare(
         recipe = recipe_of(folder)
         reference, files = _reference(model, version, dataset, recipe.get("made", {}).get("inputs", {}))
         kind_of(recipe, where=model)
-        fresh_roles = roles_of(model) if roles is None else roles
-        readers: dict[str, Callable[[], Iterator[Row]]] = {"fresh": lambda: read([Path(fresh)], recipe, fresh_roles)}
+        readers: dict[str, Callable[[], Iterator[Row]]] = {"fresh": lambda: read([Path(fresh)], recipe, roles)}
         readers |= {split: partial(read, [file], recipe, form="parquet") for split, file in files.items()}
         # A split by its name: in DVC's cache a file is called by its hash.
         named = {split: f"data/{dataset}/{split}.parquet" for split in files}

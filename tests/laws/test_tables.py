@@ -17,9 +17,9 @@ from laws.changes import as_json, changed, damaged
 from laws.law import law, refused_at
 from laws.tables import NUMBERS, Form, forms, read, rows_of, tables, write
 from rankgrad import lookup
-from rankgrad.cli.rows import Roles
-from rankgrad.cli.rows import read as rows_to_ask
 from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables.rows import Roles
+from rankgrad.datasets.tables.rows import read as rows_to_ask
 
 SHARES = {"val": 0.2, "test": 0.2, "gate": 0.2}
 FLAT = {"features": ["x"], "target": "y", "id": "who"}

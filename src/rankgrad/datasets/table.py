@@ -90,6 +90,8 @@ class Table(TableOptions):
         elif self.input == "features":
             first = train["input"].iloc[0][0] if self.relevance else train["input"].iloc[0]
             fitted |= {"width": len(first), "features": examples.features, "single": first.dtype == np.float32}
+            if examples.sheet.lowest is not None:
+                fitted["lowest"] = examples.sheet.lowest
         fitted["understood"] = self._understood(examples, frame, fitted)
         if joined := joined_in_float32(columns_of(self, examples, train)):
             fitted["understood"]["joined"] = "; ".join(joined)
@@ -254,7 +256,7 @@ class Table(TableOptions):
             def columns(names: list[str]) -> list[str]:
                 return list(dict.fromkeys(column for some in self.roles(names).values() for column in some))
 
-            how = {"kind": self.format, "encoding": self.encoding, "decimal": self.decimal}
+            how = {"kind": self.format, "encoding": self.encoding, "writing": self.writing}
             pictures = self.input_columns if self.input in PICTURES else []
             sheet = read_sheet(paths, columns, **how, head=head, pictures=pictures)
             examples = examples_of(self, sheet, self.roles(list(sheet.frame)))
