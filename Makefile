@@ -1,6 +1,6 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart repro experiments paper label-ranking test test-fast test-slow fuzz coverage lint scale ui up deploy service serve benchmark lock audit pools secrets
+.PHONY: help setup quickstart repro experiments paper label-ranking test test-fast test-slow fuzz coverage lint scale ui up deploy service serve benchmark lock audit secrets
 SHELL := bash
 # Of the time when this project was called RankOps: they would be ignored silently.
 $(foreach old,$(filter RANKOPS_%,$(.VARIABLES)),$(error $(old) is called $(old:RANKOPS_%=RANKGRAD_%) now: unset $(old)))
@@ -96,7 +96,7 @@ lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ty check src pipelines tools
 
 .PHONY: dist
-dist: .venv/.installed ## what a release publishes, into dist/: the source distribution, and the wheel that is built from it
+dist: .venv/.installed # what a release publishes, into dist/: the source distribution, and the wheel that is built from it
 	rm -rf dist
 	$(RUN) hatchling build --target sdist --directory dist
 	$(RUN) python -m pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
@@ -162,14 +162,10 @@ lock: ## requirements.lock and requirements-tools.lock anew, from pyproject.toml
 	uv pip compile --group docs --group hooks --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --quiet $(UPGRADE) --output-file requirements-tools.lock
 
-audit: .venv/.installed ## known vulnerabilities of what requirements.lock pins (asks a service)
+audit: .venv/.installed # known vulnerabilities of what requirements.lock pins (asks a service)
 	$(RUN) pip-audit --strict --require-hashes --disable-pip --requirement requirements.lock
 
-pools: .venv/.installed ## the work pools docker and kubernetes on the Prefect server, from deploy/*/job-template.json
-	set -e; for kind in docker kubernetes; do $(RUN) $(SERVERS) prefect work-pool create $$kind --type $$kind \
-		--base-job-template deploy/$$kind/job-template.json --overwrite; done
-
-secrets: .env ## .env for compose.yaml: a random value for each secret of .env.example
+secrets: .env # .env for compose.yaml: a random value for each secret of .env.example
 
 .env:
 	@umask 077; trap 'rm -f .env.partial-$$$$' EXIT; while IFS= read -r line; do \
