@@ -57,7 +57,7 @@ def _gpu() -> str:
 def _disk() -> str:
     free = shutil.disk_usage(".").free / 1e9
     if free < 1:
-        raise OSError(f"{free:.1f} GB free: `dvc gc --all-branches --projects experiments` removes old data and models")
+        raise OSError(f"{free:.1f} GB free: `dvc gc --all-branches --projects studies` removes old data and models")
     return f"{free:.0f} GB free"
 
 
