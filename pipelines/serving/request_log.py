@@ -43,32 +43,25 @@ class RequestLog:
         self._folder, self._now, self._draws, self._lock = folder, now, random.Random(seed), threading.Lock()
         self._day, self._rows, self._size, self._highest, self._failed = "", 0, 0, 1.0, False
 
-    def keep(
-        self, rows: list[dict[str, Any]], answers: list[dict[str, Any]], version: str, recipe: Mapping[str, Any]
-    ) -> None:
-        """Keep a sample of checked rows with their answers.
-
-        What cannot be written is reported once and stops no answer.
-        """
+    def keep(self, rows: list[dict[str, Any]], answers: list[dict[str, Any]], version: str) -> None:
+        """Keep a sample of rows with their answers; what cannot be written is reported once and stops no answer."""
         try:
             with self._lock:
-                self._keep(rows, answers, version, recipe)
+                self._keep(rows, answers, version)
             self._failed = False
         except OSError as error:
             if not self._failed:
                 logging.getLogger(__name__).error("%s: requests are not kept: %s", self._folder, error)
             self._failed = True
 
-    def _keep(
-        self, rows: list[dict[str, Any]], answers: list[dict[str, Any]], version: str, recipe: Mapping[str, Any]
-    ) -> None:
+    def _keep(self, rows: list[dict[str, Any]], answers: list[dict[str, Any]], version: str) -> None:
         now = self._now()
         self._open(now.date().isoformat())
         about = {"asked": now.isoformat(timespec="seconds"), "version": version}
         lines = []
         for row, answer in zip(rows, answers, strict=True):
-            if (draw := self._draws.random()) < self._highest and (written := row_of(row, recipe)) is not None:
-                lines.append(json.dumps(written | about | {"answer": answer, "draw": draw}) + "\n")
+            if (draw := self._draws.random()) < self._highest:
+                lines.append(json.dumps(row | about | {"answer": answer, "draw": draw}) + "\n")
         with self._file.open("a", encoding="utf-8") as file:
             file.write("".join(lines))
         self._rows, self._size = self._rows + len(lines), self._size + sum(map(len, lines))
@@ -113,10 +106,8 @@ def _draw(line: str) -> float:
     return json.loads(line)["draw"]
 
 
-def row_of(row: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any] | None:
+def row_of(row: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Return a checked row of a request as tables have it, see `rankgrad.inputs._base.InputType.written`.
-
-    None of a row without the model's input: a caption that pictures were looked up by.
 
     >>> recipe = {"task": "score_ranking", "input": {"kind": "features", "names": ["age", "price"]}}
     >>> row_of({"features": {"price": 2.0, "age": 1.0}, "id": "a"}, recipe)
@@ -124,8 +115,6 @@ def row_of(row: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any] 
     """
     about, task = recipe["input"], lookup.find("tasks", recipe["task"])
     input_type = lookup.find("inputs", about["kind"])
-    if input_type.name not in row:
-        return None
     cells = row[input_type.name] if task.reads.lists else [row[input_type.name]]
     written = [input_type.written(cell, about) for cell in cells]
     return dict(row) | {input_type.name: written if task.reads.lists else written[0]}

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from pipelines.ops.messages import first_line
 from pipelines.serving.named_model import is_registered
-from pipelines.serving.request_log import RequestLog
+from pipelines.serving.request_log import RequestLog, row_of
 from pipelines.serving.served_model import BODY, Model
 from pipelines.tracking.registry import version_of, weights_of
 from rankgrad.inputs._base import as_list, in_json
@@ -123,6 +123,7 @@ def app_of(weights: Path, *, version: str = "", requests: RequestLog | None = No
     model.load(weights)
     if requests is not None and model.task is None:
         raise ValueError(f"{version}: a sorter, whose scores nothing monitors: leave out --log-to")
+    input_name = model.recipe.get("input", {}).get("kind")
 
     def answers_to(body: bytes) -> Response:
         try:
@@ -133,7 +134,9 @@ def app_of(weights: Path, *, version: str = "", requests: RequestLog | None = No
         except ValueError as error:
             return _refusal(400, str(error))
         if requests is not None:
-            requests.keep(rows, answers, version, model.recipe)
+            # A caption by which pictures were looked up has no input, and is not compared.
+            asked = [(row, answer) for row, answer in zip(rows, answers, strict=True) if input_name in row]
+            requests.keep([row_of(row, model.recipe) for row, _ in asked], [answer for _, answer in asked], version)
         return JSONResponse({"predictions": answers})
 
     async def invocations(request: Request) -> Response:
