@@ -206,7 +206,8 @@ class TestExamples:
         assert ours > usual
 
     @pytest.mark.parametrize("path", (ROOT / "examples").glob("*.ipynb"), ids=lambda path: path.stem)
-    def test_notebooks_run_and_print_what_they_show(self, path, capsys):
+    def test_notebooks_run_and_print_what_they_show(self, path, capsys, monkeypatch):
+        monkeypatch.syspath_prepend(ROOT / "examples")
         matplotlib.use("Agg")
         cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
         shown = "".join("".join(one.get("text", [])) for cell in cells for one in cell["outputs"])
