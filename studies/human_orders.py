@@ -26,7 +26,7 @@ from studies.vectorized import Jobs, Lists, Loss, command, squared_errors, train
 
 SPLITS, SEEDS, CHOOSE_BY = 10, 5, 3
 HIDDEN = 32
-WIDE, COMPONENTS = 500, 50  # more features than the first become so many principal components
+COMPONENTS = 100  # features become so many principal components at most
 BATCH = 64
 RATES = (0.0003, 0.001, 0.003, 0.01, 0.03)
 STEPS = (50, 100, 200, 400, 800)
@@ -117,18 +117,16 @@ def parts(count: int, name: str) -> list[tuple[Tensor, Tensor, Tensor]]:
 
 @cache
 def inputs(name: str) -> Tensor:
-    """Return the features (splits, n, f) of a set, standardized over the rows that each split learns from.
+    """Return the first principal components (splits, n, f) of a set's standardized features, standardized again.
 
-    Wide ones become their first principal components, which are those of the same rows.
+    Means, deviations and components are those of the rows that each split learns from.
     """
     features, _ = read(name)
     result = []
     for learn, _, _ in parts(len(features), name):
         values = standardized(features, learn)
-        if features.shape[1] > WIDE:
-            _, vectors = torch.linalg.eigh(values[learn].mT @ values[learn])
-            values = standardized(values @ vectors[:, -COMPONENTS:], learn)
-        result.append(values.float())
+        _, vectors = torch.linalg.eigh(values[learn].mT @ values[learn])
+        result.append(standardized(values @ vectors[:, -COMPONENTS:], learn).float())
     return torch.stack(result)
 
 
@@ -155,6 +153,12 @@ def batches(split: Lists) -> Iterator[Lists]:
         yield Lists(split.inputs[network, rows], split.truth[network, rows], counts)
 
 
+def for_each_rate(split: Lists) -> Lists:
+    """Return the lists of all networks once for each learning rate."""
+    count = len(RATES)
+    return Lists(split.inputs.repeat(count, 1, 1), split.truth.repeat(count, 1, 1), split.counts.repeat(count, 1))
+
+
 def weights(inputs: int, outputs: int, networks: int) -> list[Tensor]:
     """Return weights and biases of so many networks for each split, uniform within one over the root of inputs.
 
@@ -177,16 +181,19 @@ def rows(name: str, method: str) -> list[Row]:
     whole = torch.cat([learn, choose], 1)
     outputs = votes.shape[1] * (2 if method == "gaussian_mlr" else 1)
 
-    # Try each setting with the first networks of each split.
+    # Try all settings side by side with the first networks of each split.
     learned, asked = lists(name, truth, learn, CHOOSE_BY), lists(name, ranks, choose, CHOOSE_BY)
     start = weights(learned.inputs.shape[-1], outputs, CHOOSE_BY)
     train = partial(trained, METHODS[method], activation=torch.relu, steps=STEPS)
-    tried = []
-    for rate in RATES:
-        rates = torch.full((len(start[0]),), rate)
-        tried.append(train(METRICS["accuracy"], batches(learned), asked, start, rates=rates))
-    means = torch.stack(tried, 1).view(SPLITS, CHOOSE_BY, -1).mean(1)  # (splits, rates times steps)
-    best = means.argmax(-1)
+    tried = train(
+        METRICS["accuracy"],
+        map(for_each_rate, batches(learned)),
+        for_each_rate(asked),
+        [layer.repeat(len(RATES), 1, 1) for layer in start],
+        rates=torch.tensor(RATES).repeat_interleave(len(start[0])),
+    )
+    means = tried.view(len(RATES), SPLITS, CHOOSE_BY, len(STEPS)).mean(2)
+    best = means.transpose(0, 1).flatten(1).argmax(-1)  # of each split
     rate, step = best // len(STEPS), best % len(STEPS)
 
     # Train all networks of each split with its setting.
