@@ -38,6 +38,7 @@ from studies.cells import (
 )  # fmt: skip
 from studies.kept import Study
 from studies.papers import SORTERS, printed
+from studies.reproduced import PAPERS, Results
 
 __all__ = ["PLACES", "text_of", "write"]
 
@@ -642,7 +643,8 @@ SORTER_COLUMNS = {
     "wrong signs": mean("gradient.wrong_signs_of_others"),
 }
 # The page of each place, and its tables from top to bottom.
-PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
+PLACES: dict[str, tuple[str, Sequence[Table | Computed | Results]]] = {
+    **{paper: ("docs/papers.md", [Results(results)]) for paper, results in PAPERS.items()},
     "table_1": (
         "docs/table_1.md",
         [
@@ -678,7 +680,6 @@ PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
     "all_of_mnist": ("docs/results.md", [Computed("all_of_mnist", compared_runs)]),
     "by_batch": ("docs/results.md", [Computed("heads", by_batch)]),
     "label_ranking_sets": ("docs/real_data.md", [Computed("label_ranking_sets", label_ranking_sets)]),
-    "human_orders": ("docs/real_data.md", [Computed("human_orders", human_orders)]),
     "four_digit_mnist": ("docs/peers.md", [Computed("four_digit_mnist", four_digits)]),
     "sodeep_table_1": (
         "docs/sodeep_table_1.md",

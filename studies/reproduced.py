@@ -3,17 +3,18 @@
 `studies.pages` writes the tables of docs/papers.md from it. Our numbers are those of kept studies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from pipelines.reporting.results import markdown
 from studies.kept import Study, read
+from studies.papers import SORTERS, printed
 
 __all__ = ["PAPERS", "Number", "Result", "Results"]
 
-EXPERIMENTS = "make experiments"
 IN_STUDIES = "cd studies && dvc repro"
 GPU = "python -m studies.gpu"
 
@@ -48,16 +49,15 @@ class Number:
         return len(self._values(read(self.study)))
 
     def _values(self, study: Study) -> np.ndarray:
-        """Return the value of each seed; the one value of what has no seeds."""
-        values = _of_seeds(study, self.run, self.metric)
-        return values if self.minus is None else values - _of_seeds(study, self.minus, self.metric)
+        """Return the value of each seed, or the one value of what has no seeds; a difference is of common seeds."""
+        values = _by_seed(study, self.run, self.metric)
+        if self.minus is not None:
+            values = (values - _by_seed(study, self.minus, self.metric)).dropna()
+        return values.to_numpy()
 
 
-def _of_seeds(study: Study, run: str, metric: str) -> np.ndarray:
-    by_seed = study.by_seed(run, metric)
-    if not by_seed:
-        return np.array([study.leaf(run, metric)[0]])
-    return np.array([by_seed[seed] for seed in sorted(by_seed)])
+def _by_seed(study: Study, run: str, metric: str) -> pd.Series:
+    return pd.Series(study.by_seed(run, metric) or {0: study.leaf(run, metric)[0]})
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,25 @@ def _percent(name: str, study: str, run: str, metric: str, minus: str | None = N
     return Number(name, study, run, metric, minus, form=".1f" if minus is None else "+.1f", scale=100)
 
 
+def _printed(task: str, dataset: str, metric: str, losses: Mapping[str, str], images: str = "") -> str:
+    """Return what the papers print of losses, in per cent."""
+    cells = []
+    for name, loss in losses.items():
+        parts = printed(task, dataset, loss)[images][metric].split(" ± ")
+        cells.append(f"{name} " + " ± ".join(f"{100 * float(part):.1f}" for part in parts))
+    return "; ".join(cells)
+
+
 LOSSES = {"cross-entropy": "multilabel_cross_entropy", "LSEP": "lsep", "RLSEP": "rlsep"}
 
 
 def _losses(study: str, suffix: str, metric: str) -> list[Number]:
     """Return a metric of the three losses of RLSEP's tables, in per cent."""
     return [_percent(name, study, f"label_ranking-{loss}-{suffix}", metric) for name, loss in LOSSES.items()]
+
+
+def _of_paper(images: str, metric: str) -> str:
+    return _printed("label_ranking", "ranked_mnist", metric, LOSSES, images)
 
 
 def _margins(study: str, suffix: str, metric: str) -> list[Number]:
@@ -131,27 +144,29 @@ def _margins(study: str, suffix: str, metric: str) -> list[Number]:
 
 
 OUR_RECIPE = (
-    "AdamW, a cosine, moved images and 30 epochs; the paper has SGD at 0.001 for up to 300; tested on 10,000 images, not 100"
+    "AdamW, a cosine, moved images, 30 epochs; the paper has SGD at 0.001 for up to 300; 10,000 test images, not 100"
 )
 OUR_RECIPE_60_000 = (
-    "AdamW, a cosine, moved images and 25 epochs; the paper has SGD at 0.001 for up to 300; scenes are drawn here"
+    "AdamW, a cosine, moved images, 25 epochs; the paper has SGD at 0.001 for up to 300; scenes are drawn here"
 )
-SMALL = "64 px and a small convnet with attention for each label, 9 epochs of AdamW"
+SMALL = "64 px, and a small convnet with attention for each label"
 CLIPS = "clips drawn here, heads on frozen features of 64 px"
+MAP = {"soft margin": "multilabel_soft_margin", "with Eq. 7": "sodeep_mean_average_precision"}
+RECALL = {"triplet": "hard_negative_triplet", "SoDeep": "sodeep_recall"}
 NOT_PUBLIC = "the videos are given on request"
 
 SODEEP = [
     Result(
         "Table 1: handcrafted sorter, L1 / d at d = 100",
-        "0.0350",
-        [Number("", "sodeep_table_1", "handcrafted", "l1", form=".4f")],
+        SORTERS["handcrafted"],
+        [Number("steepness 10", "sodeep_table_1", "handcrafted", "l1", form=".4f")],
         "other draws of the same ten kinds of vectors",
         f"{IN_STUDIES} benchmark_sorters",
         "minutes",
     ),
     Result(
         "Table 1: CNN",
-        "0.0120",
+        SORTERS["cnn"],
         [
             Number("the paper's kernels", "sodeep_table_1", "cnn-unpadded", "l1", form=".4f"),
             Number("padded and dilated", "sodeep_table_1", "cnn", "l1", form=".4f"),
@@ -162,7 +177,7 @@ SODEEP = [
     ),
     Result(
         "Table 1: LSTM",
-        "0.0033",
+        SORTERS["lstm"],
         [
             Number("trained", "sodeep_table_1", "lstm", "l1", form=".4f"),
             Number("weights set by a formula, 256 cells", "sodeep_table_1", "lstm-256_cells", "l1", form=".4f"),
@@ -175,10 +190,10 @@ SODEEP = [
         "Fig. 4: training curves of CNNs by depth; no gain beyond 8 layers",
         "a plot",
         [
-            Number(f"{depth} layers", "paper_figures", run, "l1", form=".4f")
-            for depth, run in ((2, "cnn-2_layers"), (4, "cnn-4_layers"), (6, "cnn-6_layers"), (8, "cnn"), (10, "cnn-10_layers"))
+            Number(run, "paper_figures", run, "l1", form=".4f")
+            for run in ("cnn-2_layers", "cnn-4_layers", "cnn-6_layers", "cnn", "cnn-10_layers")
         ],
-        "final L1 / d in place of curves, at d = 32 with padded kernels; d = 100 was not run",
+        "final L1 / d in place of curves, d = 32, padded kernels; `cnn` has 8 layers. d = 100 was not run",
         f"{IN_STUDIES} figures/dvc.yaml",
         "minutes at d = 32; at d = 100 about 14 hours a depth on two cores",
     ),
@@ -195,14 +210,14 @@ SODEEP = [
         "minutes",
     ),
     Result(
-        "Fig. 6: Eq. 7 with the LSTM is on par with Hinge-AP, by the fraction of flipped labels",
-        "a plot",
+        "Fig. 6: Eq. 7 with the LSTM minus Hinge-AP, by the fraction of flipped labels",
+        "on par in a plot",
         [
-            _percent(f"LSTM minus Hinge-AP, {flipped} % flipped", "flipped_labels", f"points-lstm-{flipped}",
+            _percent(f"{flipped} % flipped", "flipped_labels", f"points-lstm-{flipped}",
                      "mean_average_precision", f"points-hinge_ap-{flipped}")
             for flipped in (0, 10, 20, 30, 40)
         ],
-        "mAP in points, lists of 32 in place of 100; a third of the chosen rates are an end of the grid. Not reproduced",
+        "points of mAP, lists of 32; a third of the chosen rates are at an end of the grid. Not reproduced",
         f"python -m studies.points && {IN_STUDIES} --glob 'evaluate@points-*'",
         "an hour on two cores; with seven rates in place of four about 1.5",
     ),
@@ -211,7 +226,7 @@ SODEEP = [
         "1.7 times",
         [],
         "both sorters run here; their times were not kept side by side at the paper's size",
-        "make benchmark",
+        "make -C studies benchmark",
         "minutes",
     ),
     Result(
@@ -220,7 +235,7 @@ SODEEP = [
         [],
         f"{NOT_PUBLIC}; fourteen sorters on {CLIPS} are configured",
         f"{IN_STUDIES} --glob 'evaluate@memorability_sorters-*'",
-        "SORTERS_TIME",
+        "about 15 minutes on one core",
     ),
     Result(
         "Sec. 4.2: an L1 loss beside the loss, first or throughout; a sorter that is fine-tuned",
@@ -228,11 +243,11 @@ SODEEP = [
         [],
         f"{CLIPS}; first, throughout, none and a fine-tuned sorter are configured",
         f"{IN_STUDIES} --glob 'evaluate@memorability_factors-*'",
-        "FACTORS_TIME",
+        "about half an hour on one core",
     ),
     Result(
-        "Table 2: VideoMem with LaMem, ResNet-34: MSE, then SoDeep's loss",
-        "Spearman 44.2, 46.6",
+        "Table 2: VideoMem with LaMem, ResNet-34: Spearman",
+        _printed("score_ranking", "videomem", "spearman", {"MSE": "mse", "SoDeep": "spearman"}),
         [],
         f"{NOT_PUBLIC}; the formats are read, see [VideoMem](real_data.md#videomem-videomem)",
         "dvc repro evaluate@<run>",
@@ -244,11 +259,11 @@ SODEEP = [
         [_percent("LSTM minus MSE", "all_of_mnist", "memorability-spearman-lstm", "spearman", "memorability-mse")],
         f"{CLIPS}, scored in sessions; MSE with each session centered is as good as the loss",
         "make repro",
-        "half an hour on two cores",
+        "15 to 30 minutes on two cores",
     ),
     Result(
-        "Table 3: COCO captions, DSVE with a triplet, then with the loss",
-        "R@1 of captions 69.8, 71.5; of images 55.9, 56.2",
+        "Table 3: COCO captions, DSVE: R@1 of captions",
+        _printed("retrieval", "coco_captions", "image_to_text.recall_at_1", RECALL),
         [],
         "the data and a GPU are needed; the formats are read, see [COCO](real_data.md#coco-captions-coco_captions)",
         "dvc repro evaluate@<run>",
@@ -259,15 +274,15 @@ SODEEP = [
         "+1.7 points",
         [
             _percent("recall loss minus triplet", "all_of_mnist", "retrieval-sodeep_recall-lstm",
-                     "image_to_text.recall_at_1"),
+                     "image_to_text.recall_at_1", "retrieval-hard_negative_triplet"),
         ],
         "captions made here, heads on frozen features, the loss alone in every epoch. Not reproduced",
         "make repro",
-        "half an hour on two cores",
+        "15 to 30 minutes on two cores",
     ),
     Result(
-        "Table 4: VOC 2007, WILDCAT with soft margin, then with the loss",
-        "mAP 93.2, 94.0",
+        "Table 4: VOC 2007, WILDCAT: mAP",
+        _printed("multilabel", "voc2007", "mean_average_precision", MAP),
         [],
         "the data and a GPU are needed; the formats are read, see [VOC](real_data.md#voc-2007-voc2007)",
         "dvc repro evaluate@<run>",
@@ -293,62 +308,62 @@ SODEEP = [
         ],
         "the logarithm of the rank in place of the step at K, batches of 256, captions made here",
         "make repro",
-        "half an hour on two cores",
+        "15 to 30 minutes on two cores",
     ),
 ]  # fmt: skip
 
 RLSEP = [
     Result(
         "Table 1: ranked 0-1, 5,000 images of 224 px",
-        "cross-entropy 5.9 ± 2.2; LSEP 5.5 ± 1.7; RLSEP 45.4 ± 5.6",
+        _of_paper("5,000", "ranked.exact_match"),
         _losses("subset_224", "shifted", "ranked.exact_match"),
         OUR_RECIPE,
         f"{GPU} --pieces table_1",
-        "30 seeds: half an hour of an H100",
+        "5 minutes of an H100; 30 seeds half an hour",
     ),
     Result(
         "Table 1: unranked 0-1",
-        "cross-entropy 81.9 ± 3.2; LSEP 83.3 ± 3.5; RLSEP 82.7 ± 4.9",
+        _of_paper("5,000", "unranked.exact_match"),
         _losses("subset_224", "shifted", "unranked.exact_match"),
         f"{OUR_RECIPE}; here RLSEP is worse than cross-entropy",
         f"{GPU} --pieces table_1",
-        "30 seeds: half an hour of an H100",
+        "5 minutes of an H100; 30 seeds half an hour",
     ),
     Result(
-        "Table 1: RLSEP is better in every ranked metric (p < 0.01)",
-        "ranked accuracy +9.9 over cross-entropy, +9.6 over LSEP",
+        "Table 1: RLSEP has more in every ranked metric (p < 0.01); points of ranked accuracy",
+        _of_paper("5,000", "ranked.accuracy"),
         _margins("table_1", "label_attention", "ranked.accuracy"),
         f"{SMALL}, tested on 2,000 images; every ranked metric has p < 0.001, see [the table](table_1.md)",
-        "make label-ranking SCALE=table_1 RUNS='*-label_attention'",
+        "make -C studies label-ranking SCALE=table_1 RUNS='*-label_attention'",
         "about 3 hours on two cores",
     ),
     Result(
         "Table 1 by the paper's own protocol: SGD at 0.001, patience of 20, the authors' scenes",
-        "RLSEP 45.4 ± 5.6",
+        _printed("label_ranking", "ranked_mnist", "ranked.exact_match", {"RLSEP": "rlsep"}, "5,000"),
         [],
         "configured, not run to its stop",
         f"{GPU} --pieces own_protocol",
-        "6 H100-minutes a seed; on two cores 2.2 hours a run at 112 px, up to 11.8 at 224 px",
+        "about 20 minutes of an H100 for three seeds; on two cores 2.2 hours a run at 112 px, up to 11.8 at 224 px",
     ),
     Result(
         "Table 2: ranked 0-1, 60,000 images of 224 px",
-        "cross-entropy 5.7; LSEP 5.6; RLSEP 72.6",
+        _of_paper("60,000", "ranked.exact_match"),
         _losses("full_224", "shifted", "ranked.exact_match"),
         OUR_RECIPE_60_000,
         f"{GPU} --pieces table_2",
-        "three seeds: 10 minutes of an H100",
+        "5 minutes of an H100; three seeds 10 minutes",
     ),
     Result(
         "Table 2: unranked 0-1",
-        "cross-entropy 94.3; LSEP 91.8; RLSEP 93.3",
+        _of_paper("60,000", "unranked.exact_match"),
         _losses("full_224", "shifted", "unranked.exact_match"),
         OUR_RECIPE_60_000,
         f"{GPU} --pieces table_2",
-        "three seeds: 10 minutes of an H100",
+        "5 minutes of an H100; three seeds 10 minutes",
     ),
     Result(
         "Table 2 and Fig. 4: ARC, ranked 0-1",
-        "cross-entropy 12.8; LSEP 9.6; RLSEP 14.0",
+        _printed("label_ranking", "arc", "ranked.exact_match", LOSSES),
         [],
         "the photographs are given on request; the format is read, see [ARC](real_data.md#arc-arc)",
         "dvc repro evaluate@<run>",
@@ -372,7 +387,7 @@ RLSEP = [
         [],
         "not drawn; [a sheet of images](results.md#losses) of the default run is near",
         "make repro",
-        "half an hour on two cores",
+        "15 to 30 minutes on two cores",
     ),
     Result(
         "Fig. 3: scores by scale, on images of four digits",
@@ -399,10 +414,10 @@ RLSEP = [
         "about an hour on two cores",
     ),
     Result(
-        "Fig. 5: RLSEP that saw three digits only is better than LSEP that saw more",
-        "a plot",
+        "Fig. 5: RLSEP that saw three digits only, minus LSEP that saw more",
+        "better in a plot",
         [
-            _percent(f"{digits} digits: RLSEP on 3 minus LSEP", "paper_figures", "label_ranking-rlsep-3_digits",
+            _percent(f"{digits} digits", "paper_figures", "label_ranking-rlsep-3_digits",
                      f"accuracy.{digits}_digits", f"label_ranking-lsep-{digits}_digits")
             for digits in (4, 6, 10)
         ],
@@ -425,15 +440,15 @@ RLSEP = [
 
 UNIMLR = [
     Result(
-        "GaussianMLR on gray Ranked MNISTs, ranked by size or brightness",
+        "GaussianMLR minus RLSEP, ranked 0-1 on gray Ranked MNISTs",
         "its numbers were not at hand",
         [
-            _percent(f"ranked 0-1 minus RLSEP's, {name}", "shaded_mnist", f"label_ranking-gaussian_mlr-shaded-{run}",
+            _percent(name, "shaded_mnist", f"label_ranking-gaussian_mlr-shaded-{run}",
                      "ranked.exact_match", f"label_ranking-rlsep-shaded-{run}")
             for name, run in (("size", "size"), ("brightness", "brightness"), ("both, by size", "both_by_size"),
                               ("both, by brightness", "both_by_brightness"))
         ],
-        "64 px, 5,000 images and a small network; 224 px, 60,000 and ResNet-18 in the paper. The variance is fixed at 1",
+        "64 px, 5,000 images, a small network, a fixed variance; in the paper 224 px, 60,000 and ResNet-18",
         f"{IN_STUDIES} --glob 'evaluate@label_ranking-*-shaded-*'",
         "an hour on two cores",
     ),
