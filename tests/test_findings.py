@@ -139,16 +139,6 @@ class TestSplits:
         page = (project / "reports/data/mine.html").read_text()
         assert re.search("same_input|same_text|same_features|constant", page)
 
-    @missing("O8: a typing error becomes a class")
-    def test_classes_of_one_row_are_reported(self, tmp_path):
-        tags = ["circle|star", "star", "square|circle"] * 39 + ["Circle", "star", "square"]
-        csv(
-            tmp_path, {**FEATURES, "tags": tags, "split": ["train"] * 60 + ["val"] * 20 + ["test"] * 36 + ["train"] * 4}
-        )
-        options = {"file": "a.csv", "features": "f_*", "labels": "tags", "split": "split"}
-        with pytest.raises(ValueError, match="Circle"):
-            stored(tmp_path, **options)
-
 
 class TestOptions:
     @missing("F1: a declared default is never applied", KeyError)

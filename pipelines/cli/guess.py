@@ -49,9 +49,11 @@ NAMES = {
 }  # fmt: skip
 ALIGNED = re.compile(r"[A-Z*.-]{8,}|[acgtun*.-]{8,}")  # proteins and genes
 UNIT = re.compile(r"[^\w\s]{0,2}\s?[+-]?\d[\d.,' ]*\s?[^\d\s|;,]{0,4}")  # 4,5 kg and $7
-DAY = re.compile(r"\d{4}-\d\d(-\d\d.*)?")
+DAY = re.compile(r"\d{4}-\d\d(-\d\d.*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?|\d{1,2}:\d\d(:\d\d.*)?")  # and times
+CODE = re.compile(r"0\d+")  # of a place or an article
+STANDS_IN = re.compile(r"-?9{2,}(\.0)?")  # for a missing value, as -999 does
 WEIGHT = re.compile(r"((sample|row|example|case)_?)?weights?", re.IGNORECASE)  # not of a body or a parcel
-PRINTED = re.compile(r"\s*(tensor|array)?\(?\s*[\[({]")  # a list, or an array of NumPy, as text
+PRINTED = re.compile(r"\s*(tensor\(|array\()?\s*(\[|\{|\(.*[, ])")  # a list, or an array of NumPy, as text
 
 
 class Guess(NamedTuple):
@@ -133,20 +135,23 @@ def _column(name: str, cells: pd.Series, place: Callable[[Any], str], writing: W
     texts = cells[cells.map(lambda cell: isinstance(cell, str))]
     if len(texts) and np.mean([text.lower().endswith(PICTURES) for text in texts]) > 0.8:
         return _Column(name, cells, "picture")
-    if len(texts) == len(cells) and np.mean([bool(PRINTED.match(text)) for text in texts]) > MOSTLY:
+    printed = [row for row, text in texts.items() if PRINTED.match(text)]
+    if len(printed) > MOSTLY * len(cells):
         raise ValueError(
-            f"{place(cells.index[0])}: {name} is {first[:60]!r}, a list that was written as text; store lists in "
-            "Parquet or JSON lines, or labels as a|b and numbers in a column each"
+            f"{place(printed[0])}: {name} is {texts[printed[0]][:60]!r}, a list that was written as text; store "
+            "lists in Parquet or JSON lines, or labels as a|b and numbers in a column each"
         )
     numbers = cells.map(lambda cell: _number(cell, writing or PLAIN))
     if len(texts) and writing is None and not _called(name, "labels"):
         _refuse_two_readings(name, texts, place)
-    if not numbers.isna().any():
+    if len(texts) and all(DAY.fullmatch(text) for text in texts):
+        return _Column(name, cells, "time")
+    if not numbers.isna().any() and not any(CODE.fullmatch(text) for text in texts):
         is_time = _called(name, "date") and (numbers > SECONDS).all()
         return _Column(name, cells, "time" if is_time else "number", numbers.to_numpy(np.float64))
-    if _called(name, "date") and all(DAY.fullmatch(text) for text in texts):
-        return _Column(name, cells, "time")
     others = cells[numbers.isna()].map(str)
+    if not len(others):
+        return _Column(name, cells, "name")
     mostly = 1 - len(others) / len(cells) > MOSTLY or np.mean([bool(UNIT.fullmatch(cell)) for cell in others]) > MOSTLY
     hindrance = others.iloc[0] if mostly and not _called(name, "labels") else None
     is_text = np.mean([len(cell.split()) for cell in cells.map(str)]) >= 3
@@ -294,6 +299,12 @@ def _of_the_rest(columns: _Columns, options: dict[str, Any]) -> list[str]:
                 f"`--group {column.name}` keeps them in one split"
             )
         rest.remove(column)
+    for column in columns.free:
+        if column.numbers is None:
+            continue
+        for value in (column.numbers.min(), column.numbers.max()):
+            if STANDS_IN.fullmatch(f"{value:g}") and (count := int((column.numbers == value).sum())) > 2:
+                told.append(f"{column.name}: {value:g} in {count} rows; if it stands for a missing value, empty these")
     told += [f"not used: {name}: {why}" for name, why in columns.left_out.items()]
     return told + ([f"not used: {', '.join(column.name for column in rest[:20])}"] if rest else [])
 
@@ -372,7 +383,9 @@ def _is_split(columns: _Columns, column: _Column) -> bool:
 
 
 def _is_code(column: _Column) -> bool:
-    """Whether cells are words, each once: an id, whatever it is called."""
+    """Whether cells are words, each once, or whole numbers in their order: an id, whatever it is called."""
+    if column.numbers is not None and len(column.cells) > 2 and not column.is_called("target"):
+        return bool((np.diff(column.numbers) > 0).all() and column.are(lambda values: values == np.round(values)))
     if column.kind != "name" or column.hindrance is not None or column.is_aligned or not column.is_unique:
         return False
     return len(column.cells) > 2 and not column.names.str.contains(r"\s").any()
@@ -419,8 +432,6 @@ def _leave_out_names(columns: _Columns, truth: str) -> None:
         "numbers, but for cells such as {column.hindrance!r}: empty these, or write the unit into the header",
     )
     names = [column for column in columns.free if column.is_category]
-    columns.leave_out([column for column in names if all(map(DAY.fullmatch, column.names))], "days")
-    names = [column for column in names if column in columns.free]
     columns.leave_out(
         [column for column in names if called.search(_plain(column.name))],
         f"called like {truth}; it may be one of `categories` if it is known beforehand",
@@ -509,10 +520,14 @@ def _target(columns: _Columns, named: str | None) -> Guess | None:
     called.sort(key=lambda column: re.fullmatch(NAMES["target"], column.name.lower()) is None)  # price before price_log
     if named is not None:
         called = [columns.all[named]]
+    elif not (numbers and called):
+        _refuse_empty(columns)
     _refuse_names(columns, called)
     target = next(iter([*called, *reversed(alone), *reversed(numbers)]), None)
     if target is None:
         return None
+    if named is None:
+        _refuse_several(columns, called)
     others = [column for column in numbers if column is not target]
     copies = [column for column in others if _order(columns, column, target) > SAME_ORDER]
     plain = [column for column in copies if _plain(column.name) in _plain(target.name)]
@@ -530,6 +545,24 @@ def _target(columns: _Columns, named: str | None) -> Guess | None:
             "beforehand, one of `features`"
         )
     return Guess("score_ranking", {"target": target.name}, told)
+
+
+def _refuse_empty(columns: _Columns) -> None:
+    for name in columns.sheet.frame:
+        if name and name not in columns.all and _called(str(name), "target"):
+            raise ValueError(f"{columns.path}: {name} is called like what is to be learned, but is empty in all rows")
+
+
+def _refuse_several(columns: _Columns, called: Sequence[_Column]) -> None:
+    """Refuse to choose among numbers that are called like a target, if none of them alone has such a name by itself."""
+    exact = [column for column in called if re.fullmatch(NAMES["target"], column.name.lower())] or called
+    apart = [column for column in exact if _order(columns, column, exact[0]) <= SAME_ORDER]
+    if apart:
+        names = " and ".join(column.name for column in (exact[0], apart[0]))
+        raise ValueError(
+            f"{columns.path}: {names} are called like what is to be learned; say which is, as in "
+            f"`--target {apart[0].name}`"
+        )
 
 
 def _order(columns: _Columns, column: _Column, target: _Column) -> float:

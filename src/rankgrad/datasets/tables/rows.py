@@ -93,6 +93,8 @@ def read(
     kind = kind_of(recipe, where="the model")
     takes_pictures = kind == "image" and recipe.get("task") != "query_ranking"
     known = recipe["input"].get("format")
+    if known is not None and known not in FORMATS.values():
+        raise ValueError(f"model.json: input.format is {known!r:.60}, expected one of {', '.join({*FORMATS.values()})}")
     if form or any(table_of(source) for source in sources) or (known and not takes_pictures):
         if len(sources) > 1:
             raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or pictures alone")
