@@ -53,7 +53,8 @@ def batches(draw, kind: str) -> Batch:
     def cells(*values: float) -> Tensor:
         return torch.tensor(values)[torch.randint(len(values), (count, length), generator=generator)]
 
-    scores, weights = cells(-2.0, -0.5, 0.0, 0.25, 0.75, 1.5).double(), cells(0.0, 0.25, 1.0, 3.0).double()
+    scores = cells(-2.0, -0.5, 0.0, 0.25, 0.75, 1.5).double() * draw(st.sampled_from([0.05, 1.0]))
+    weights = cells(0.0, 0.25, 1.0, 3.0).double()
     truth = cells(0, 1) if kind in ("labels", "positives") else cells(0, 1, 2, 3)
     return Batch(scores, truth, weights, cells(True, True, False), is_matrix=kind == "positives")
 
