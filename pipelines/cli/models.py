@@ -1,4 +1,4 @@
-"""Commands on trained models: predict, demo, serve, monitor, promote."""
+"""Commands on trained models: predict, serve, monitor, promote."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ import typer
 
 from pipelines.cli.shared import AsJson, errors_in_a_line, fail, model_typed_here, table, typed_here
 
-__all__ = ["demo", "monitor", "predict", "promote", "serve"]
+__all__ = ["monitor", "predict", "promote", "serve"]
 
 
 def predict(
@@ -79,24 +79,6 @@ def predict(
     raise typer.Exit(code)
 
 
-def demo(
-    models: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            callback=typed_here,
-            help="Folders of label rankers, such as models/runs/<run>; by default RLSEP beside cross-entropy if both "
-            "are trained, or else the ranker that comes with the package.",
-        ),
-    ] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 5002,
-) -> None:
-    """Move digits on a local page, and see how label rankers of digits rank them, until Ctrl-C."""
-    from rankgrad.cli.demo import serve
-
-    with errors_in_a_line():
-        serve(models or (), port=port)
-
-
 def serve(
     model: Annotated[
         str | None,
@@ -135,12 +117,9 @@ def monitor(
         str | None,
         typer.Option(
             callback=typed_here,
-            help="A registered version, or a folder such as models/runs/<run>; by default the champion of the only "
+            help="A registered version, or the folder of one; by default the champion of the only "
             "model that params.yaml trains.",
         ),
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="Folder below data/; by default what the model was trained on.")
     ] = None,
     alpha: Annotated[float, typer.Option(help="False-positive rate.")] = 0.01,
     least_distance: Annotated[float, typer.Option(help="Smallest KS distance that counts as drift.")] = 0.1,
@@ -171,7 +150,7 @@ def monitor(
     with errors_in_a_line():
         model = the_model(model, f"rankgrad monitor {fresh} --model MODEL")
         comparison = drift.compare(
-            fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance, rows=rows,
+            fresh, model=model, alpha=alpha, least_distance=least_distance, rows=rows,
             challenger=challenger,
         )  # fmt: skip
         drift.write(comparison, report)
@@ -197,7 +176,7 @@ def _show(comparison: Any) -> None:
         for one in comparison.quantities
     ]  # fmt: skip
     table("quantity", "training", "fresh", "KS distance", "adjusted p", "drifted", rows=rows)
-    typer.echo(f"training data: {comparison.dataset}, {comparison.reference}")
+    typer.echo(f"training data: {comparison.dataset}")
     if (shadow := comparison.shadow) and not shadow.failed:
         rows = [
             (one.name, f"{one.champion:.3f}", f"{one.challenger:.3f}",
