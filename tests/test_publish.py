@@ -26,6 +26,7 @@ from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.sorters import load_sorter
 
 from conftest import ROOT, done, small_network, small_ranker  # isort: skip
+from rows import cells, table  # isort: skip
 
 MODEL = "sorter-x"
 NETWORK = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
@@ -229,7 +230,8 @@ def made_pipeline(params) -> None:
         files[f"metrics/sorters/{key}.json"] = {"l1": {"value": 0.01, "low": 0.0, "high": 0.02}, "parameters": 3}
     Path("data/clips").mkdir(parents=True)
     for split in ("train", "val"):  # which a version says that it knows
-        pq.write_table(pa.table({"features": [[0.5]]}), f"data/clips/{split}.parquet")
+        rows = cells("score_ranking", "frames", 3, np.random.default_rng(0))
+        pq.write_table(table("score_ranking", "frames", rows, np.random.default_rng(1)), f"data/clips/{split}.parquet")
     for name, contents in files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(contents if isinstance(contents, str) else json.dumps(contents))
