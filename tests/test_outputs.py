@@ -272,7 +272,7 @@ def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:
 
 @pytest.mark.parametrize("name", ["Price\n(EUR)", "a\x00\x1b[31m", "x" * 5000, "\u2028", "\x85"])
 def test_drift_of_a_column_of_any_name_is_a_reason_to_retrain(name):
-    found = Comparison(f"new {name}.csv", "m", None, "d", "r", 0.01, 0.1, {"fresh": 60}, shown("", [name], ["score"]))
+    found = Comparison(f"new {name}.csv", "m", None, "d", 0.01, 0.1, {"fresh": 60}, shown("", [name], ["score"]))
     assert found.drifted
     assert TypeAdapter(Reason).validate_python(found.verdict) == found.verdict
     with pytest.raises(ValidationError):
