@@ -19,7 +19,6 @@ from starlette.testclient import TestClient
 from pipelines.monitoring.measure import measure
 from pipelines.serving import server
 from pipelines.serving.served_model import Model
-from rankgrad import lookup
 from rankgrad.bootstrap import evaluate
 from rankgrad.cli.answers import write
 from rankgrad.cli.rows import Roles, read
@@ -29,7 +28,8 @@ from rankgrad.datasets.tables.text import read_json
 from rankgrad.inputs._feature_names import number_in
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.training.loop import train
-from rankgrad.training.objective import Objective
+
+from conftest import objective_of, task_of  # isort: skip
 
 ROWS, QUERIES = 120, 12
 STEP = np.arange(ROWS)
@@ -293,10 +293,10 @@ def test_a_network_learns_a_perfect_order_and_the_metric_says_so(tmp_path, name,
     numbers = 0.5 + STEP * 1e-9 if name == "thousandths" else NUMBERS[name]
     options = written(tmp_path, pd.DataFrame({"x": numbers, "y": numbers}), "parquet")
     stored(options | {"features": ["x"], "target": "y"}, tmp_path, tmp_path / "data")
-    task = lookup.find("tasks", "score_ranking")(TRAINING["score_ranking"])
+    task = task_of("score_ranking", TRAINING["score_ranking"])
     splits = {split: task.load(tmp_path / "data", split, threads=1) for split in ("train", "val", "test")}
     network = task.build(model_of([]), splits["train"], seed=0)
-    objective = Objective({"name": loss, "args": {}})
+    objective = objective_of(loss)
     list(train(task, network, splits["train"], splits["val"], objective=objective, seed=0, device="cpu"))
     with torch.no_grad():
         predicted = task.predict(network, splits["test"])
@@ -311,7 +311,7 @@ def test_a_raw_row_is_answered_as_the_stored_one_by_every_door_and_no_two_alike(
     options = written(tmp_path, frame if queries else frame.drop(columns="query"), "csv") | {"features": ["x", "tax"]}
     options |= {"relevance": "y", "group": "query"} if queries else {"target": "x", "features": ["tax"], "id": "key"}
     stored(options, tmp_path, tmp_path / "data")
-    made = lookup.find("tasks", task)(TRAINING[task])
+    made = task_of(task, TRAINING[task])
     split, test = (made.load(tmp_path / "data", name, threads=1) for name in ("train", "test"))
     network = made.build(model_of([] if not queries else [8], within_group=queries), split, seed=0)
     save_model(tmp_path / "model", network)

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import spearmanr
 
-from pipelines.config.schema import Dataset, check_shapes, merged
+from pipelines.config.plan import merged
+from pipelines.config.schema import Dataset, check_shapes
 from pipelines.stages import evaluate
 from pipelines.stages import train as stage
 from pipelines.stages.compare import statistics_of

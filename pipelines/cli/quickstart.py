@@ -74,6 +74,19 @@ def _scenes(digits: "Digits", canvas: int, rows: int, seed: int, use: str) -> "t
     return scenes.scenes(digits, rows, generator(seed, "quickstart", use))
 
 
+def _phase(name: str, *, rate: float, warm_up: float = 0) -> dict[str, Any]:
+    """Return the options that both phases have."""
+    from rankgrad.training.options import Optimizer, Schedule
+
+    return {
+        "batch_size": 64,
+        "epochs": EPOCHS[name],
+        "patience": EPOCHS[name],
+        "optimizer": Optimizer("AdamW", {"lr": rate, "weight_decay": 1e-2}),
+        "schedule": Schedule("cosine", warm_up_epochs=warm_up),
+    }
+
+
 def compare(
     digits: "dict[str, Digits]", *, seed: int
 ) -> tuple[dict[str, dict[str, Any]], "Tensor", list[dict[str, list[tuple[str, bool]]]]]:
@@ -96,25 +109,18 @@ def compare(
     from rankgrad.inputs.image import of_tensor
     from rankgrad.io.checkpoints import save_model
     from rankgrad.io.parquet import matrix
-    from rankgrad.tasks.label_ranking import LabelRanking, places
+    from rankgrad.tasks.label_ranking import LabelRanking, ScorerOptions, ThresholdOptions, Training, places
     from rankgrad.training.loop import train
     from rankgrad.training.objective import Objective
+    from rankgrad.training.options import Component
 
     torch.set_num_threads(2)  # the same bits for the same number only
     scenes = {split: _scenes(some, CANVAS, ROWS[split], seed, split) for split, some in digits.items()}
     data = {split: Split(of_tensor(images), label_ranks) for split, (images, label_ranks) in scenes.items()}
-    training: dict[str, dict[str, Any]] = {
-        phase: {
-            "batch_size": 64,
-            "epochs": EPOCHS[phase],
-            "patience": EPOCHS[phase],
-            "optimizer": {"name": "AdamW", "args": {"lr": rate, "weight_decay": 1e-2}},
-            "schedule": {"name": "cosine", "warm_up_epochs": warm_up},
-        }
-        for phase, rate, warm_up in (("scorer", 8e-3, 1), ("thresholds", 3e-3, 0))
-    }
-    training["scorer"] |= {"shift": 3, "zoom": 1.1, "rotation": 5.0}
-    training["thresholds"] |= {"hidden": 128}
+    training = Training(
+        scorer=ScorerOptions(**_phase("scorer", rate=8e-3, warm_up=1), shift=3, zoom=1.1, rotation=5.0),
+        thresholds=ThresholdOptions(**_phase("thresholds", rate=3e-3)),
+    )
     values, found = {}, {}
     with TemporaryDirectory() as scratch:
         for loss in LOSSES:
@@ -122,7 +128,7 @@ def compare(
             convnet = {"name": "convnet", "args": {"channels": CHANNELS}}
             model = {"name": "label_attention", "args": {}, "backbone": convnet}
             network = task.build(model, data["train"], seed=seed)
-            objective = Objective({"name": loss, "args": {}})
+            objective = Objective(Component(loss))
             steps = train(
                 task, network, data["train"], data["val"], objective=objective, seed=seed,
                 device="cpu", name=loss,

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from pipelines.config import Run, Settings
+from pipelines.config.plan import differences
 from pipelines.config.schema import NONE
 from pipelines.reporting import papers, plots
 from pipelines.reporting.examples import draw_examples, loss_of, sheet
@@ -115,7 +116,7 @@ def _beside(params: Settings, run: str, baseline: str) -> str:
     """Say in what a run differs from its baseline beside the loss, such as `batch_size 256 (32)`."""
     return ", ".join(
         f"{place.removeprefix('training.')} {'none' if ours is None else ours} ({'none' if theirs is None else theirs})"
-        for place, (ours, theirs) in params.beside_the_loss(run, baseline).items()
+        for place, (ours, theirs) in differences(params, run, baseline).items()
     )
 
 

@@ -14,9 +14,8 @@ from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.io.parquet import IMAGE
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.training.loop import train
-from rankgrad.training.objective import Objective
 
-from conftest import encoded  # isort: skip
+from conftest import encoded, objective_of, task_of  # isort: skip
 
 ROWS, SIDE = 12, 16
 CONVNET = {"name": "convnet", "args": {"channels": [4, 6]}}
@@ -35,14 +34,13 @@ LOSSES = {
     "retrieval": ("hard_negative_triplet", "hit_rate"),
 }
 SORTS = ("average_precision", "spearman", "ndcg", "hit_rate")
-PHASE = {"epochs": 1, "patience": 1, "schedule": {"name": "cosine"},
-         "optimizer": {"name": "AdamW", "args": {"lr": 1e-3}}}  # fmt: skip
-TWO = {"batch_size": 6, "probe": PHASE, "finetune": PHASE | {"shift": 1}}
+PHASE = {"epochs": 1, "patience": 1, "schedule": {"name": "cosine"}, "optimizer": {"name": "AdamW"}}
+# Nothing that has a default.
+TWO = {"batch_size": 6, "probe": PHASE, "finetune": PHASE}
 LABELS = PHASE | {"batch_size": 6}
 TRAINING = {
-    "label_ranking": {"scorer": LABELS | {"shift": 1}, "thresholds": LABELS | {"hidden": 4}},
-    "query_ranking": {"ranker": PHASE | {"batch_size": 4, "shift": 1}},
-    "retrieval": TWO | {"least_count": 1, "size": 8},
+    "label_ranking": {"scorer": LABELS, "thresholds": LABELS},
+    "query_ranking": {"ranker": PHASE | {"batch_size": 4}},
 }
 
 
@@ -99,11 +97,11 @@ def table(task: str, kind: str, draws: np.random.Generator) -> pa.Table:
 
 def trained(task: str, loss: str, kind: str, folder):
     """Train a task on tables of an input, save and load the network, and predict: the task, and what it predicts."""
-    made = lookup.find("tasks", task)(TRAINING.get(task, TWO))
+    made = task_of(task, TRAINING.get(task, TWO))
     data = [made.load(folder, split, threads=1) for split in ("train", "val")]
     model = {"name": "linear", "args": {}, "backbone": BACKBONES[kind]}
     network = made.build(model, data[0], seed=0)
-    objective = Objective({"name": loss}, sorter=Laplace() if loss in SORTS else None)
+    objective = objective_of(loss, sorter=Laplace() if loss in SORTS else None)
     epochs = list(train(made, network, *data, objective=objective, seed=0, started=True, device="cpu"))
     assert [phase for phase, _ in epochs] == list(made.blocks())
     for _, epoch in epochs:
@@ -158,7 +156,7 @@ def test_an_input_and_a_task_are_trained_and_answer_raw_rows_or_say_why_not(task
 
 def test_a_backbone_of_another_kind_is_refused(tmp_path):
     pq.write_table(table("score_ranking", "features", np.random.default_rng(0)), tmp_path / "train.parquet")
-    task = lookup.find("tasks", "score_ranking")(TWO)
+    task = task_of("score_ranking", TWO)
     split, model = task.load(tmp_path, "train", threads=1), {"name": "linear", "args": {}, "backbone": CONVNET}
     with pytest.raises(ValueError, match="convnet takes image, but the dataset has features: choose a backbone of"):
         task.build(model, split, seed=0)
