@@ -19,7 +19,6 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 
 from pipelines.config.schema import check_shapes
-from pipelines.reporting import docs_tables, studies
 from pipelines.reporting.content import content
 from pipelines.reporting.examples import SHEET, sheet
 from pipelines.reporting.results import number
@@ -28,6 +27,7 @@ from rankgrad.io.parquet import encode_images
 from rankgrad.lookup import find
 from rankgrad.metrics.label_ranking import ranked_map_ceiling
 from rankgrad.tasks.label_ranking import places
+from studies import kept, pages
 
 from conftest import ROOT, params_of  # isort: skip
 
@@ -135,7 +135,6 @@ def write_project():
     Path("models/sorters/laplace").mkdir()
     for dataset in {run.dataset for run in params().runs.values()}:
         write(f"reports/data/{dataset}.html", "")
-    shutil.copytree(ROOT / "results", "results")
 
 
 class Page(HTMLParser):
@@ -213,15 +212,13 @@ def project(made, tmp_path, monkeypatch):
     return tmp_path / "project"
 
 
-def test_the_page_opens_with_the_gain_of_our_loss_and_details_have_all_metrics_and_the_papers_beside(made):
+def test_the_page_opens_with_the_gain_of_our_loss_and_details_have_all_metrics(made):
     page, ours = made[1], "spearman + laplace 0.801 (0.781 to 0.821)"
     usual, gain = "mse 0.776 (0.756 to 0.796)", "better +0.025 (+0.010 to +0.040)"
     assert page.tables[0][1][:5] == ["Score ranking Spearman", usual, ours, gain, "< 0.001"]
     rows = {row[0]: row[1:] for row in page.tables[1]}
     for place, metric in enumerate(find("tasks", "label_ranking").metrics):
         assert rows[metric.title][0].startswith(f"{0.887 + 0.001 * place:.3f} (")
-    assert rows["papers' ranked 0-1"][1] == "0.454 ± 0.056 (5,000), 0.726 (60,000)"
-    assert not [row for table in page.tables for row in table if row[0] == "papers' Spearman"]  # on clips there is none
     assert row_of(page, "caption median rank")[1].startswith("3.0 (")
     true = pq.read_table(made[0] / "predictions/label_ranking-rlsep.parquet")["true_label_ranks"].to_pylist()[:TEST]
     # A perfect ranking has no positive pair, so no precision, if its labels are the last and ascend.
@@ -282,7 +279,6 @@ def test_examples_of_ones_own_table_are_shown_by_kind_and_with_names_and_nothing
     assert "<span>class " in text
     assert "figures/label_ranking-rlsep-examples.png" in text
     assert not re.search("igit|MNIST|papers", text)
-    assert "Kept results" not in text
 
 
 def test_a_label_is_right_in_its_place_alone():
@@ -317,8 +313,6 @@ def test_the_page_loads_nothing_from_elsewhere_needs_no_script_and_markup_in_tex
         ("models/runs/label_ranking-rlsep/run.json", {"seeds": [1]}, "best"),
         ("models/runs/label_ranking-rlsep/seed2/history.csv", "epoch,loss\n1,2\n", "learning_rate"),
         ("predictions/label_ranking-rlsep.parquet", "PAR1", "Parquet"),
-        ("results/full_224/results.csv", f"{','.join(studies.COLUMNS)}\na,1,,spearman,high,,\n", "line 2: value"),
-        ("results/full_224/made_by.json", {"commit": "0"}, "params"),
         ("metrics/runs/memorability-mse.json", None, ""),
     ],
 )  # fmt: skip
@@ -339,9 +333,9 @@ MADE_BY = {"commit": "0123", "params": {}, "hashes": {}, "machine": {}}
 class TestStudies:
     def test_what_is_written_is_read_to_the_bit(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        rows = studies.rows_of("mse", {"spearman": leaf(1 / 3)}) + [studies.Row("mse", "setting.lr", 0.1, fold=2)]
-        studies.write("mine", rows, MADE_BY)
-        study = studies.read("mine")
+        rows = kept.rows_of("mse", {"spearman": leaf(1 / 3)}) + [kept.Row("mse", "setting.lr", 0.1, fold=2)]
+        kept.write("mine", rows, MADE_BY)
+        study = kept.read("mine")
         assert study.made_by.items() >= MADE_BY.items()
         assert study.runs == ["mse"]
         assert study.leaf("mse", "spearman") == (1 / 3, 1 / 3 - 0.02, 1 / 3 + 0.02)
@@ -351,22 +345,22 @@ class TestStudies:
     @pytest.mark.parametrize(
         ("rows", "about", "named"),
         [
-            ([studies.Row("a", "m", 1.0)] * 2, MADE_BY, "twice"),
-            ([studies.Row("a", "m", float("inf"))], MADE_BY, "finite"),
-            ([studies.Row("a", "m", 1.0, 1.5, 2.0)], MADE_BY, "between low and high"),
-            ([studies.Row("a", "m", 1.0, 1.0)], MADE_BY, "or neither"),
-            ([studies.Row("a ", "m", 1.0)], MADE_BY, "spaces"),
+            ([kept.Row("a", "m", 1.0)] * 2, MADE_BY, "twice"),
+            ([kept.Row("a", "m", float("inf"))], MADE_BY, "finite"),
+            ([kept.Row("a", "m", 1.0, 1.5, 2.0)], MADE_BY, "between low and high"),
+            ([kept.Row("a", "m", 1.0, 1.0)], MADE_BY, "or neither"),
+            ([kept.Row("a ", "m", 1.0)], MADE_BY, "spaces"),
             ([], MADE_BY, "no rows"),
-            ([studies.Row("a", "m", 1.0)], MADE_BY | {"commit": None}, "commit"),
+            ([kept.Row("a", "m", 1.0)], MADE_BY | {"commit": None}, "commit"),
         ],
     )
     def test_a_study_without_an_origin_or_with_a_number_twice_or_beside_its_interval_is_refused(
         self, rows, about, named, tmp_path, monkeypatch
     ):
         monkeypatch.chdir(tmp_path)
-        with pytest.raises(ValueError, match=f"results.*{named}"):
-            studies.write("mine", rows, about)
-        assert not Path("results/mine").exists()
+        with pytest.raises(ValueError, match=f"made.*{named}"):
+            kept.write("mine", rows, about)
+        assert not Path("studies/made/mine").exists()
 
     @pytest.mark.parametrize(
         ("old", "new", "named"),
@@ -383,11 +377,11 @@ class TestStudies:
     )
     def test_a_damaged_table_is_refused(self, tmp_path, monkeypatch, old, new, named):
         monkeypatch.chdir(tmp_path)
-        path = studies.write("x", [studies.Row("a", "m", 0.5, 0.4, 0.6), studies.Row("b", "m", 0.25)], MADE_BY)
+        path = kept.write("x", [kept.Row("a", "m", 0.5, 0.4, 0.6), kept.Row("b", "m", 0.25)], MADE_BY)
         table = path / "results.csv"
         table.write_text(table.read_text().replace(old, new))
         with pytest.raises(ValueError, match=f"results.csv: {named.removeprefix('results.csv: ')}"):
-            studies.read("x")
+            kept.read("x")
 
 
 class TestPages:
@@ -396,12 +390,12 @@ class TestPages:
     def test_text_replaces_what_stands_in_its_place_and_a_page_without_one_stays_as_it_is(self, tmp_path):
         page, other = tmp_path / "page.md", self.PLACE.format("other")
         page.write_text(other + self.PLACE.format("mine"))
-        docs_tables.write(page, "mine", r"| new \1 |" + "\n")
+        pages.write(page, "mine", r"| new \1 |" + "\n")
         assert page.read_text() == other + self.PLACE.format("mine").replace("old", r"| new \1 |")
         for text in ("", "<!-- results: mine -->\nno end", self.PLACE.format("mine") * 2):
             page.write_text(text)
             with pytest.raises(ValueError, match="page.md"):
-                docs_tables.write(page, "mine", "new")
+                pages.write(page, "mine", "new")
             assert page.read_text() == text
 
     def test_margins_are_tested_over_seeds_and_every_loss_must_have_the_same(self, tmp_path, monkeypatch):
@@ -413,10 +407,10 @@ class TestPages:
         def tested() -> dict[tuple[str, str], list[str]]:
             rows = []
             for loss, seeds in found.items():
-                metrics = {metric: leaf(0.0) | {"seeds": seeds} for metric in docs_tables.METRICS.values()}
-                rows += studies.rows_of(f"label_ranking-{loss}-x", metrics)
-            studies.write("mine", rows, MADE_BY)
-            return docs_tables.margins(studies.read("mine"))
+                metrics = {metric: leaf(0.0) | {"seeds": seeds} for metric in pages.METRICS.values()}
+                rows += kept.rows_of(f"label_ranking-{loss}-x", metrics)
+            kept.write("mine", rows, MADE_BY)
+            return pages.margins(kept.read("mine"))
 
         margins = tested()
         assert [margins["ranked.exact_match", loss][0] for loss in ("multilabel_cross_entropy", "lsep")] == [
@@ -426,7 +420,7 @@ class TestPages:
         ps = [float(margins["ranked.exact_match", loss][1]) for loss in ("multilabel_cross_entropy", "lsep")]
         assert ps[0] < 0.05 < ps[1]
         assert 0.001 <= float(margins["ranked.exact_match", "multilabel_cross_entropy"][2]) < 1
-        assert docs_tables.spread("label_ranking-rlsep-x")(studies.read("mine"), "ranked.exact_match") == "60.0 ± 10.0"
+        assert pages.spread("label_ranking-rlsep-x")(kept.read("mine"), "ranked.exact_match") == "60.0 ± 10.0"
         found["lsep"] = {"1": 0.5}
         with pytest.raises(ValueError, match="different seeds"):
             tested()
@@ -436,7 +430,7 @@ def test_docs_get_the_tables_and_the_sheet(project):
     page = Path("docs/results.md")
     page.parent.mkdir()
     page.write_text("before\n<!-- results: report -->\nold\n<!-- end of results -->\nafter\n")
-    docs_tables.main(["report"])
+    pages.main(["report"])
     lines = page.read_text().splitlines()
     assert (lines[0], lines[-1], "old" in lines) == ("before", "after", False)
     for cell in ("mse: 0.776 |", "mse: 0.776 (0.756 to 0.796) |"):
@@ -447,4 +441,4 @@ def test_docs_get_the_tables_and_the_sheet(project):
     assert Path("docs/orders.png").read_bytes() == Path("reports/figures/orders.png").read_bytes()
     shutil.rmtree("reports")
     with pytest.raises(FileNotFoundError, match="results.md"):
-        docs_tables.main(["report"])
+        pages.main(["report"])

@@ -12,13 +12,13 @@ import pytest
 from pipelines.config.schema import Comparison, Resampling
 from pipelines.reporting.content import _verdict
 from pipelines.reporting.results import number, read_comparisons, read_runs, shown
-from pipelines.reporting.studies import compared_rows, rows_of
 from pipelines.stages.compare import compared
 from pipelines.tracking import gate
 from pipelines.tracking.slices import slices
 from rankgrad import lookup
 from rankgrad.bootstrap import Statistic, describe_undefined, evaluate, interval
 from rankgrad.io.written import as_json
+from studies.kept import compared_rows, rows_of
 
 TARGET = [0.1, 0.2, 0.3, 0.4]
 

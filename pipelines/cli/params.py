@@ -9,13 +9,13 @@ from pipelines.cli.shared import AsJson, errors_in_a_line, print_json, typed_her
 
 __all__ = ["check", "problems", "scale"]
 
-PARAMS, EXPERIMENTS = Path("params.yaml"), Path("experiments/params.yaml")
+PARAMS, EXPERIMENTS = Path("params.yaml"), Path("studies/params.yaml")
 
 
 def check(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(callback=typed_here, help="By default params.yaml, and experiments/params.yaml if it exists."),
+        typer.Argument(callback=typed_here, help="By default params.yaml, and studies/params.yaml if it exists."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,14 +47,10 @@ def _looked_at(file: Path) -> str:
 
 def problems(file: Path) -> list[str]:
     """Return what is wrong with a params file, a line each."""
-    from pipelines.ops.imports import put_off, uncollected
+    from pipelines.config import ParamsError, rules
+    from pipelines.config.schema import refuse_old_variables
+    from rankgrad.training.device import find_device
 
-    with uncollected():
-        from pipelines.config import ParamsError, rules
-        from pipelines.config.schema import refuse_old_variables
-        from rankgrad.training.device import find_device
-
-    put_off(compiled=False)  # optimizers are built here, and take no step
     try:
         refuse_old_variables()
         find_device(rules.check(file).compute.device)  # raises before hours go into data for it

@@ -10,7 +10,7 @@ import pandas as pd
 from pipelines.config import Run, Settings
 from pipelines.config.plan import differences
 from pipelines.config.schema import NONE
-from pipelines.reporting import papers, plots
+from pipelines.reporting import plots
 from pipelines.reporting.examples import draw_examples, loss_of, sheet
 from pipelines.reporting.results import (
     UNDEFINED,
@@ -22,7 +22,6 @@ from pipelines.reporting.results import (
     read_sorters,
     shown,
 )
-from pipelines.reporting.studies import on_datasets, source_of
 from rankgrad import lookup
 from rankgrad.io.parquet import matrix, read_table
 from rankgrad.metrics.label_ranking import ranked_map_ceiling
@@ -36,8 +35,7 @@ SOURCES = {"mnist": "all of MNIST", "subset": "the 14,000 digits of MNIST that s
 def content(params: Settings, folder: Path) -> dict[str, Any]:
     """Return what the templates show, and draw the page's pictures into `folder`."""
     # All is read before anything is drawn, which takes long.
-    data = {source_of(params.datasets[run.dataset].model_dump()) for run in params.runs.values()}
-    runs, kept = read_runs(), on_datasets(data)
+    runs = read_runs()
     compared = read_comparisons() if params.comparisons else pd.DataFrame()
     measured = read_sorters() if params.sorters else pd.DataFrame()
     tasks: dict[tuple[str, str], list[str]] = {}
@@ -50,7 +48,6 @@ def content(params: Settings, folder: Path) -> dict[str, Any]:
         "sheet": sheet(params, folder),
         "tasks": [_task(params, runs, names, folder) for names in tasks.values()],
         "sorters": {} if measured.empty else _sorters(params, measured, folder),
-        "kept": kept,
     }
 
 
@@ -161,21 +158,10 @@ def _task(params: Settings, runs: pd.DataFrame, names: list[str], folder: Path) 
     return about | {"table": table, "pictures": pictures}
 
 
-def _dataset(params: Settings, run: Run) -> str:
-    """Return the file in rankgrad/datasets of a run's dataset."""
-    return params.datasets[run.dataset].name
-
-
 def _metrics(params: Settings, runs: pd.DataFrame, name: str) -> dict[str, str]:
-    """Return all metrics of a run by title, and the papers' below each."""
-    run, result = params.runs[name], {}
-    printed = papers.printed(run.task, _dataset(params, run), run.loss.name)
-    for metric in lookup.find("tasks", run.task).metrics:
-        result[metric.title] = _value(runs, name, metric.name)
-        values = [(images, some[metric.name]) for images, some in printed.items() if metric.name in some]
-        shown = [f"{value} ({images})" if images else value for images, value in values]
-        result[f"papers' {metric.title}"] = ", ".join(shown)
-    return result
+    """Return all metrics of a run by title."""
+    metrics = lookup.find("tasks", params.runs[name].task).metrics
+    return {metric.title: _value(runs, name, metric.name) for metric in metrics}
 
 
 def _about(params: Settings, name: str) -> str:
@@ -186,8 +172,7 @@ def _about(params: Settings, name: str) -> str:
         canvas, snapshot = dataset.args.get("canvas"), params.data.snapshot
         text += f": {dataset.rows.train:,} training and {dataset.rows.test:,} test examples"
         text += (f" of {canvas} px" if canvas else "") + (f", and those of snapshot {snapshot}" if snapshot > 1 else "")
-    about = papers.ABOUT.get((run.task, _dataset(params, run)))
-    text += f". The papers: {about}." if about else "."
+    text += "."
     if run.task == "label_ranking":
         path = Path(f"predictions/{name}.parquet")
         most = ranked_map_ceiling(matrix(read_table(path, ["true_label_ranks"]), "true_label_ranks", path=path))
@@ -203,7 +188,6 @@ def _sorters(params: Settings, table: pd.DataFrame, folder: Path) -> dict[str, A
         {
             "sorter": name,
             "L1": number(*l1.loc[name, ["value", "low", "high"]], digits=4),
-            **({"paper's L1": papers.SORTERS.get(name, "")} if row["length"] == papers.LENGTH else {}),
             "exact ranks": number(row["exact_ranks"]),
             "vanishing gradients": number(row["gradient.vanishing"]),
             "wrong signs": number(row["gradient.wrong_signs_of_others"]),

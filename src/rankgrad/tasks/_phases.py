@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from rankgrad.datasets.files.splits import Split
-from rankgrad.inputs._augmentation import warped
 from rankgrad.io.atomic import replaced_file
 from rankgrad.tasks._base import Task
 from rankgrad.training.batches import in_lists
@@ -75,7 +74,7 @@ class SplitPhase(Phase):
         self.objective, self.options, self.batch_size = objective, options, batch_size
         self.moves = options.moves if isinstance(options, WholePhase) else {}
         self.frozen = not isinstance(options, WholePhase)
-        self.small = self.frozen or train.inputs.kind == "features"
+        self.small = self.frozen or train.inputs.type.small
         device = next(module.parameters()).device
         self.inputs, self.val_inputs = (split.inputs.ready(module).to(device) for split in (train, val))
         self.rows = len(self.inputs)
@@ -87,8 +86,8 @@ class SplitPhase(Phase):
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         inputs = self.inputs.take(self.inputs.numbers(rows, generator))
         truth, weight = self.choose(rows, generator).to(inputs.device), self.train.weight
-        if self.inputs.of_pictures:
-            inputs = warped(inputs, generator, **self.moves)
+        if not self.frozen:
+            inputs = self.inputs.type.moved(inputs, generator, **self.moves)
         return Batch((inputs,), (truth, None if weight is None else weight[rows].to(inputs.device)))
 
     def ahead(self, rows: Tensor) -> None:

@@ -199,8 +199,8 @@ class LabelRanking(Task):
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         args: dict[str, Any] = {"hidden": self.training.thresholds.hidden, "outputs": split.truth.shape[1]}
         if self.training.views is not None:
-            if not split.inputs.of_pictures:
-                raise ValueError(f"views are of pictures, but the dataset has {split.inputs.kind}: leave them out")
+            if not split.inputs.type.pictures:
+                raise ValueError(f"views are of pictures, but the dataset has {split.inputs.type.name}: leave them out")
             args["views"] = asdict(self.training.views)
         return network_of("label_ranker", model, split, seed=seed, task=self.name, **args)
 

@@ -15,7 +15,6 @@ from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import MEMORY, Split, lists_of, padded, relevance_of
 from rankgrad.groups import among_first, groups
-from rankgrad.inputs._augmentation import warped
 from rankgrad.inputs._base import Inputs
 from rankgrad.io.parquet import ragged_lists
 from rankgrad.metrics.kendall import kendall
@@ -109,9 +108,7 @@ class Ranker(SplitPhase):
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         queries, documents = self.queries, self.queries.documents(rows)
-        inputs = queries.inputs.take(documents)
-        if queries.inputs.of_pictures:
-            inputs = warped(inputs, generator, **self.moves)
+        inputs = queries.inputs.type.moved(queries.inputs.take(documents), generator, **self.moves)
         weight = None if queries.weight is None else queries.weight[rows].to(inputs.device)
         sizes = queries.sizes[rows]
         return Batch((inputs, sizes), (sizes, queries.relevance[documents].to(inputs.device), weight))
@@ -155,7 +152,7 @@ class QueryRanking(Task):
     title = "Query ranking"
     metrics = METRICS
     Training = Training
-    reads = Reads(("relevance",), relevance_of, inputs=("image", "features", "text"), lists=True)
+    reads = Reads(("relevance",), relevance_of, lists=True, sampled=False)
 
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         queries = super().load(folder, split, threads=threads, memory=memory)

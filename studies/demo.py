@@ -1,0 +1,66 @@
+"""Film the page of `rankgrad demo` into docs/demo.gif: `python -m studies.demo`, after `make quickstart` or `repro`.
+
+It needs Chromium. The 8 grows, then the 7 shrinks; the networks rank the digits anew.
+"""
+
+import io
+import shutil
+from pathlib import Path
+from threading import Thread
+
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+from rankgrad.cli.demo import HOST, load_rankers, server
+
+FILM = Path("docs/demo.gif")
+WIDE, SHOWN = 1100, (720, 325)  # pixels of the page, and of the film
+STEPS = (("8", "+", 12), ("7", "-", 14))
+STILL, MOVING = 1200, 120  # milliseconds
+
+
+def _frame(page: Page) -> Image.Image:
+    page.wait_for_timeout(400)  # bars move to their places
+    high = WIDE * SHOWN[1] / SHOWN[0]
+    shot = page.screenshot(clip={"x": 0, "y": 0, "width": WIDE, "height": high})
+    with Image.open(io.BytesIO(shot)) as image:
+        return image.convert("RGB").resize(SHOWN, Image.Resampling.LANCZOS)
+
+
+def film(address: str, path: Path) -> None:
+    """Press keys on the page, and write what it shows."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"]) as browser,
+    ):
+        page = browser.new_page(viewport={"width": WIDE, "height": 700})
+        page.goto(address)
+        page.wait_for_selector("#models .chip")
+        page.evaluate("document.querySelector('h1 + p').remove()")  # how to move digits
+        frames, times = [_frame(page)], [STILL]
+        for digit, key, count in STEPS:
+            page.focus(f"#box{digit}")
+            for _ in range(count):
+                page.keyboard.press(key)
+                frames.append(_frame(page))
+                times.append(MOVING)
+            times[-1] = STILL
+    colors = frames[0].quantize(48)
+    first, *others = (frame.quantize(48, palette=colors, dither=Image.Dither.NONE) for frame in frames)
+    first.save(path, save_all=True, append_images=others, duration=times, loop=0, optimize=True)
+
+
+def main() -> None:
+    """Film the networks that `rankgrad demo` would show."""
+    rankers = load_rankers()
+    if len(rankers) < 2:
+        raise SystemExit("no two networks to compare: run `make quickstart` first")
+    with server(rankers, 0) as listening:
+        Thread(target=listening.serve_forever, daemon=True).start()
+        film(f"http://{HOST}:{listening.server_port}/", FILM)
+        listening.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Measure ranked accuracy on images of so many digits (RLSEP, Fig. 5): `python -m figures.digit_counts 4`."""
+
+import sys
+from pathlib import Path
+
+from pipelines.config import Settings, load
+from rankgrad.bootstrap import interval
+from rankgrad.io.atomic import replaced_file
+from rankgrad.io.checkpoints import load_model
+from rankgrad.metrics.label_ranking import label_ranking_scores
+from rankgrad.seeding import derived_seed
+from rankgrad.tasks.label_ranking import LabelRanking
+from rankgrad.training.device import find_device
+from studies.kept import Row, write_rows
+
+
+def main(params: Settings, digits: int) -> None:
+    """Test both losses that were trained on so many digits, and RLSEP that was trained on three."""
+    task, device = LabelRanking(), find_device(params.compute.device)
+    split = task.load(f"data/ranked_mnist-{digits}_digits", "test", threads=params.compute.threads)
+    rows = []
+    # The same resamples for every ranker: their differences are paired.
+    draws = {"resamples": params.evaluate.resamples, "seed": derived_seed(params.evaluate.seed, "digits", str(digits))}
+    for run in dict.fromkeys([f"rlsep-{digits}_digits", "rlsep-3_digits", f"lsep-{digits}_digits"]):
+        network = load_model(f"models/runs/label_ranking-{run}", device=device)
+        scores, _ = task.scores(network, split.inputs)
+        found = interval(label_ranking_scores(scores, split.truth)["accuracy"].numpy(), **draws)
+        rows.append(Row(f"label_ranking-{run}", f"accuracy.{digits}_digits", **found))
+    with replaced_file(Path(f"metrics/measured/digits-{digits}.csv")) as partial:
+        write_rows(partial, rows)
+
+
+if __name__ == "__main__":
+    main(load(), int(sys.argv[1]))

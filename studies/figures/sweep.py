@@ -1,0 +1,37 @@
+"""Move one score from -1 to 1 among fixed ones: the rank that each sorter gives it, and its errors (SoDeep, Fig. 5)."""
+
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from pipelines.config import Settings, load
+from rankgrad.io.atomic import replaced_file, replaced_folder
+from rankgrad.ranks import exact_ranks
+from rankgrad.seeding import generator
+from rankgrad.sorters import load_sorter
+from studies.kept import Row, write_rows
+
+FOLDER = Path("metrics/measured")
+STEPS, SEED = 2001, 1
+
+
+@torch.inference_mode()
+def main(params: Settings) -> None:
+    others = torch.rand(params.score_vectors.length, generator=generator(SEED, "score_sweep")) * 2 - 1
+    vectors = others.repeat(STEPS, 1)
+    vectors[:, 0] = torch.linspace(-1, 1, STEPS)
+    columns = {"score": vectors[:, 0].numpy(), "exact": exact_ranks(vectors)[:, 0].numpy()}
+    rows = []
+    for name in params.sorters:
+        columns[name] = load_sorter(f"models/sorters/{name}")(vectors)[:, 0].numpy()
+        errors = abs(columns[name] - columns["exact"])
+        rows += [Row(name, "sweep.mean", float(errors.mean())), Row(name, "sweep.largest", float(errors.max()))]
+    with replaced_folder(FOLDER / "sweep") as folder:
+        pd.DataFrame(columns).to_csv(folder / "ranks.csv", index=False, float_format="%.6g")
+    with replaced_file(FOLDER / "sweep.csv") as partial:
+        write_rows(partial, rows)
+
+
+if __name__ == "__main__":
+    main(load())

@@ -1,0 +1,187 @@
+"""Sort four-digit MNIST, the field's benchmark, with one reduced budget for all: ours, and other people's operators.
+
+    python -m studies.four_digit_mnist [METHOD ...]      # all that is missing, on a GPU if there is one
+
+It needs MNIST, and the packages diffsort and torchsort for their methods.
+
+Network, optimizer and losses are those of the benchmark (Grover et al. 2019; Petersen et al. 2021): 10 sets a step
+instead of 100, 1,500 steps instead of 100,000, the last weights instead of the best. Never compare with the papers.
+
+A method's setting has the best mean EM on validation over three seeds of whole trainings at n = 5, which are not among
+the ten that are tested. Methods of a seed share initial weights and the sequence of images; all seeds of a method are
+trained side by side.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from itertools import product
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from rankgrad import losses
+from rankgrad.datasets.scenes.digits import splits
+from rankgrad.metrics import elementwise_match, exact_match
+from rankgrad.seeding import derived_seed
+from rankgrad.sorters import Laplace, Logistic, soft_permutation
+from studies.kept import Row
+from studies.times.peers import isotonic_ranks, missing, neural_sort, soft_sort, sorting_network
+from studies.vectorized import Jobs, Loss, adam, command
+
+SETTINGS, LENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (5, 3, 9, 15)
+SEEDS, SEEDS_OF_CHOICE, LENGTH_OF_CHOICE = range(1, 11), range(11, 14), 5
+SETS, STEPS, RATE, ITEMS = 10, 1500, 10**-3.5, 10_000  # items of validation and of test, in sets of n
+LAYERS = ((32, 1, 5, 5), (64, 32, 5, 5), (64 * 7 * 28, 64), (64, 1))
+DIGITS, DEVICE = ("mnist", "data/raw/mnist"), "cuda" if torch.cuda.is_available() else "cpu"
+
+Operator = Callable[[Tensor], Tensor]
+Digits = tuple[Tensor, Tensor]  # images (n, 28, 28) uint8 and labels
+
+
+def binary_cross_entropy(permutation: Tensor, true: Tensor) -> Tensor:
+    """Return the benchmark's loss, of all entries."""
+    return functional.binary_cross_entropy(permutation.clamp(0, 1), true, reduction="none").mean((-2, -1))
+
+
+def likelihood(permutation: Tensor, true: Tensor) -> Tensor:
+    """Return minus the logarithm of the share that each place has of its own score."""
+    return -(permutation * true).sum(-1).clamp(min=1e-12).log().mean(-1)
+
+
+def of_permutation(scores: Tensor, values: Tensor, *, permutation: Operator, loss: Loss) -> Tensor:
+    """Compare a soft permutation (..., n, n), places by scores, with the true one."""
+    true = functional.one_hot(values.argsort(dim=-1, descending=True), values.shape[-1]).float()
+    return loss(permutation(scores), true)
+
+
+# By a setting: softness, temperature, strength; steepness is 1 over it. Ours are in the scores' own unit, as the peers:
+# a network grows surer by spreading its scores, which a sorter in standard deviations does not see.
+PERMUTATIONS: dict[str, Callable[[float], Operator]] = {
+    "Laplace": lambda b: partial(soft_permutation, sorter=Laplace(softness=b, standardize=False)),
+    "Laplace, standardized": lambda b: partial(soft_permutation, sorter=Laplace(softness=b)),
+    "Logistic": lambda b: partial(soft_permutation, sorter=Logistic(softness=b, standardize=False)),
+    "NeuralSort": lambda t: partial(neural_sort, temperature=t),
+    "SoftSort": lambda t: partial(soft_sort, temperature=t),
+    "diffsort, Cauchy": lambda t: partial(sorting_network, kind="odd_even", steepness=1 / t, distribution="cauchy"),
+    "diffsort, optimal": lambda t: partial(sorting_network, kind="odd_even", steepness=1 / t, distribution="optimal"),
+}
+LOSSES: dict[str, Loss] = {"binary cross-entropy": binary_cross_entropy, "likelihood": likelihood}
+RANKS: dict[str, Callable[[float], Operator]] = {
+    "Laplace": lambda b: Laplace(softness=b, standardize=False),
+    "torchsort": lambda strength: partial(isotonic_ranks, kind="l2", strength=strength),
+}
+
+
+def _of_each_list(name: str, **options: Operator) -> Loss:
+    return partial(getattr(losses, name), reduction="none", check_finite=False, **options)
+
+
+# The losses of each method by its setting, None for the one of a method without.
+METHODS: dict[str, dict[float | None, Loss]] = {
+    f"{name}, {title}": {setting: partial(of_permutation, permutation=make(setting), loss=loss) for setting in SETTINGS}
+    for (name, make), (title, loss) in product(PERMUTATIONS.items(), LOSSES.items())
+}
+METHODS |= {
+    f"{name}, {loss}": {setting: _of_each_list(loss, sorter=make(setting)) for setting in SETTINGS}
+    for (name, make), loss in product(RANKS.items(), ("spearman", "softsort_cross_entropy"))
+}
+METHODS |= {name: {None: _of_each_list(name)} for name in ("list_mle", "ranknet")}
+
+
+def generators(seeds: range, *use: str) -> list[torch.Generator]:
+    return [torch.Generator(DEVICE).manual_seed(derived_seed(seed, "four_digit_mnist", *use)) for seed in seeds]
+
+
+@cache
+def digits(split: str) -> Digits:
+    found = splits(*DIGITS)[split]
+    return found.images.to(DEVICE), found.labels.to(DEVICE)
+
+
+def draw(digits: Digits, items: int, draws: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
+    """Draw items of four digits side by side, with replacement.
+
+    Returns:
+        Images (B, items, 28, 112) uint8 and values (B, items), 0 to 9999, of B generators.
+    """
+    images, labels = digits
+    rows = torch.stack([torch.randint(len(images), (items, 4), generator=one, device=one.device) for one in draws])
+    tens = torch.tensor([1000, 100, 10, 1], device=labels.device)
+    return images[rows].transpose(2, 3).flatten(3), (labels[rows] * tens).sum(-1)
+
+
+def initial(seeds: range) -> list[Tensor]:
+    """Return weights and biases of a network for each seed, uniform within one over the root of their inputs."""
+    weights, draws = [], generators(seeds, "network")
+    for shape in LAYERS:
+        inputs, bias = (shape[0], (1, shape[1])) if len(shape) == 2 else (math.prod(shape[1:]), (shape[0],))
+        for size in (shape, bias):
+            drawn = torch.stack([torch.rand(size, generator=one, device=DEVICE) for one in draws])
+            weights.append((2 * drawn - 1) / inputs**0.5)
+    return weights
+
+
+def scores(weights: list[Tensor], images: Tensor, *, training: bool = False) -> Tensor:
+    """Return scores (B, m) of images (B, m, 28, 112) by the benchmark's network, convolutions of training in bfloat16.
+
+    A ReLU after a pooling is one before it, in a quarter of the time.
+    """
+    maps = (images.transpose(0, 1).float() / 255).to(memory_format=torch.channels_last)
+    with torch.autocast(images.device.type, torch.bfloat16, enabled=training):
+        for weight, bias in (weights[:2], weights[2:4]):
+            maps = functional.conv2d(maps, weight.flatten(0, 1), bias.flatten(), padding=2, groups=len(images))
+            maps = functional.max_pool2d(maps, 2).relu()
+    hidden = maps.float().unflatten(1, (len(images), -1)).transpose(0, 1).flatten(2)
+    hidden = torch.baddbmm(weights[5], hidden, weights[4]).relu()
+    return torch.baddbmm(weights[7], hidden, weights[6]).squeeze(-1)
+
+
+def trained(loss: Loss, n: int, seeds: range) -> list[Tensor]:
+    weights, draws = initial(seeds), generators(seeds, "train", str(n))
+
+    def value() -> Tensor:
+        images, values = draw(digits("train"), SETS * n, draws)
+        found = scores(weights, images, training=True)
+        return loss(found.unflatten(1, (SETS, n)), values.unflatten(1, (SETS, n))).mean(-1)
+
+    list(adam(weights, value, rates=torch.full((len(seeds),), RATE, device=DEVICE), steps=(STEPS,)))
+    return weights
+
+
+def rows(run: str, loss: Loss, n: int, seeds: range, tested: Sequence[str]) -> list[Row]:
+    """Train all seeds, and return EM and EW of each in per cent, on sets that share no item."""
+    weights, found = trained(loss, n, seeds), []
+    for split in tested:
+        images, values = draw(digits(split), ITEMS // n * n, generators(seeds, split, str(n)))
+        with torch.no_grad():
+            ranked = torch.cat([scores(weights, part) for part in images.split(100, 1)], 1).nan_to_num(0.0)
+        for name, metric in (("EM", exact_match), ("EW", elementwise_match)):
+            shares = 100 * metric(ranked.unflatten(1, (-1, n)), values.unflatten(1, (-1, n))).mean(-1)
+            found += [
+                Row(run, f"{split}.{name}", one, seed=seed) for seed, one in zip(seeds, shares.tolist(), strict=True)
+            ]
+    return found
+
+
+def jobs(method: str, done: list[Row]) -> Jobs:
+    """Yield the trials of a method's settings, and a run for each length with the best of them."""
+    by_setting, name = METHODS[method], f"{method}, {{}} = {{}}".format
+    best = next(iter(by_setting))
+    if best is not None:
+        for setting, loss in by_setting.items():
+            trial = name("setting", setting)
+            yield trial, partial(rows, trial, loss, LENGTH_OF_CHOICE, SEEDS_OF_CHOICE, ["val"])
+        em = {one: sum(row.value for row in done if row[:2] == (name("setting", one), "val.EM")) for one in by_setting}
+        best = max(em, key=em.__getitem__)
+    for n in LENGTHS:
+        run = name("n", n)
+        chosen = [] if best is None else [Row(run, "setting", best)]
+        yield run, lambda run=run, n=n, chosen=chosen: chosen + rows(run, by_setting[best], n, SEEDS, ["val", "test"])
+
+
+if __name__ == "__main__":
+    params = {"settings": SETTINGS, "sets": SETS, "steps": STEPS, "rate": RATE, "items": ITEMS}
+    there = [name for name in METHODS if name.split(",")[0] not in missing()]
+    command("four_digit_mnist", {name: partial(jobs, name) for name in there}, params=params, hashes={})

@@ -1,0 +1,77 @@
+"""LightGBM's LambdaRank on proteins, by the same folds: `python -m rivals.lightgbm`, with the package lightgbm.
+
+As for the networks, the learning rate is chosen in each fold, by the mean over three seeds on validation; it stops by
+average precision there.
+"""
+
+from statistics import fmean
+from typing import Any
+
+import lightgbm  # ty: ignore[import-not-found]
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rankgrad.datasets.files.folds import next_of
+from rankgrad.io.atomic import replaced_file
+from studies.rivals.predictions import of_run, with_column, with_seed
+
+NAME, LIKE, DATA = "proteins-lightgbm", "proteins-soft_margin", "data/proteins/test.parquet"  # which has all rows
+RATES = [0.0125, 0.025, 0.035, 0.05, 0.07, 0.1, 0.2, 0.4]
+SEEDS, CHOOSING, ROUNDS = range(1, 11), 3, 300
+OPTIONS: dict[str, Any] = {
+    "objective": "lambdarank", "metric": "map", "eval_at": [2000], "num_leaves": 15, "bagging_fraction": 0.8,
+    "bagging_freq": 1, "feature_fraction": 0.5, "min_data_in_leaf": 50, "lambdarank_truncation_level": 100,
+    "num_threads": 1, "verbosity": -1,
+}  # fmt: skip
+
+
+class Lists:
+    """Queries: documents (m, k) one after another, their relevance (m,), and how many each query has."""
+
+    def __init__(self, table: pa.Table):
+        self.sizes = pc.list_value_length(table["relevance"]).to_numpy()
+        self.relevance = np.concatenate(table["relevance"].to_numpy())
+        self.features = np.array([one for documents in table["features"].to_pylist() for one in documents], np.float32)
+
+    def dataset(self, reference: Any = None) -> Any:
+        return lightgbm.Dataset(self.features, self.relevance, group=self.sizes, reference=reference)
+
+    def scores(self, booster: Any) -> list[np.ndarray]:
+        return np.split(booster.predict(self.features), np.cumsum(self.sizes)[:-1])
+
+
+def boosted(train: Lists, val: Lists, *, rate: float, seed: int) -> tuple[float, Any]:
+    """Return the average precision of validation, and the trees."""
+    data = train.dataset()
+    stop = lightgbm.early_stopping(30, verbose=False)
+    options = OPTIONS | {"learning_rate": rate, "seed": seed}
+    trees = lightgbm.train(options, data, ROUNDS, valid_sets=[val.dataset(data)], callbacks=[stop])
+    return next(iter(trees.best_score["valid_0"].values())), trees
+
+
+def main() -> None:
+    table = pq.read_table(DATA)
+    fold = table["fold"].to_numpy()
+    scores: dict[int, list[Any]] = {seed: [None] * len(table) for seed in SEEDS}
+    folds = int(fold.max())
+    for tested in range(1, folds + 1):
+        validated = next_of(tested, folds=folds)
+        parts = {"train": ~np.isin(fold, [tested, validated]), "val": fold == validated, "test": fold == tested}
+        train, val, test = (Lists(table.filter(pa.array(rows))) for rows in parts.values())
+        tried = {rate: [boosted(train, val, rate=rate, seed=seed) for seed in SEEDS[:CHOOSING]] for rate in RATES}
+        chosen = max(RATES, key=lambda rate: fmean(value for value, _ in tried[rate]))
+        trees = tried[chosen] + [boosted(train, val, rate=chosen, seed=seed) for seed in SEEDS[CHOOSING:]]
+        for seed, (_, one) in zip(SEEDS, trees, strict=True):
+            for row, values in zip(np.flatnonzero(parts["test"]), test.scores(one), strict=True):
+                scores[seed][row] = values.tolist()
+        print(f"{NAME}: fold {tested}, rate {chosen}", flush=True)
+    table = of_run(LIKE)
+    parts = [with_seed(with_column(table, "scores", values), seed) for seed, values in scores.items()]
+    with replaced_file(f"predictions/{NAME}.parquet") as partial:
+        pq.write_table(pa.concat_tables(parts), partial, compression="zstd")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Measure rules that rank without a network, beside a run: `python -m rivals.rules usual_order`; `RULES` has them.
+
+They reach what a network should exceed, or the most that scores can have which are never equal where truths are.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.config import load
+from rankgrad import lookup
+from rankgrad.bootstrap import evaluate
+from rankgrad.io.atomic import replaced_file
+from studies.kept import rows_of, write_rows
+from studies.rivals.predictions import of_run, with_column
+
+
+class Rule(NamedTuple):
+    """A rule: the run whose test rows it ranks, the column of scores that it fills from these, and what is measured."""
+
+    run: str
+    column: str
+    scores: Callable[[pa.Table], list]
+    metrics: list[str]
+
+
+def usual_places() -> np.ndarray:
+    """Return the mean place of each component in training (K,), between 0 and 1; larger is more important."""
+    train = np.stack(pq.read_table("data/kanji/train.parquet")["label_ranks"].to_numpy())
+    return np.nanmean(np.where(train > 0, (train - 0.5) / train.max(1, keepdims=True), np.nan), axis=0)
+
+
+def usual_order(table: pa.Table) -> list[np.ndarray]:
+    """Return scores of the components that a kanji has, by their usual place."""
+    return list(np.where(np.stack(table["true_label_ranks"].to_numpy()) > 0, usual_places(), -1.0))
+
+
+def mean_rating(table: pa.Table) -> list[list[float]]:
+    """Return scores of films by their first feature, what others thought of them."""
+    users = pq.read_table("data/films/test.parquet", columns=["features"])["features"].to_pylist()
+    return [[film[0] for film in films] for films in users]
+
+
+def order(truth: list[float]) -> list[float]:
+    """Return scores in the order of the truth; equal ones in the order of the rows."""
+    return np.argsort(np.argsort(truth, kind="stable"), kind="stable").astype(float).tolist()
+
+
+CELLS, FILMS = "memorability-mse-solar_cells", "films-mse"
+RULES = {
+    "usual_order": Rule("label_ranking-multilabel_cross_entropy-kanji", "scores", usual_order, ["ranked.exact_match"]),
+    "true_order_of_cells": Rule(CELLS, "score", lambda table: order(table["target"].to_numpy()), ["spearman"]),
+    "mean_rating": Rule(FILMS, "scores", mean_rating, ["ndcg", "kendall"]),
+    "true_order_of_films": Rule(
+        FILMS, "scores", lambda table: [order(one) for one in table["relevance"].to_pylist()], ["ndcg", "kendall"]
+    ),
+}
+
+
+def main(name: str) -> None:
+    """Write what a rule reaches, with an interval over test rows."""
+    params, rule = load(), RULES[name]
+    table = of_run(rule.run)
+    statistic = lookup.find("tasks", params.runs[rule.run].task)().statistic(
+        with_column(table, rule.column, rule.scores(table))
+    )
+    found = evaluate({1: statistic}, resamples=params.evaluate.resamples, seed=params.evaluate.seed)
+    with replaced_file(f"metrics/measured/{name}.csv") as partial:
+        write_rows(partial, [row for row in rows_of(name, found) if row.metric in rule.metrics and row.seed is None])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,215 @@
+"""Every sorter of ours and every peer that is installed, by ten measures: docs/sorters.md, Parquet and two plots.
+
+Scores are of the ten kinds on which sorters are trained, d = 100 unless it says otherwise; the trained ones of fixed
+length are measured at theirs.
+"""
+
+import argparse
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from weakref import WeakValueDictionary, finalize
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from matplotlib.transforms import Bbox
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from rankgrad import lookup
+from rankgrad.datasets.vectors.score_vectors import draw
+from rankgrad.io.checkpoints import build
+from rankgrad.sorters import _quality as measures
+from rankgrad.sorters import load_sorter
+from studies import pages
+from studies.times.peers import peers
+from studies.times.results import FOLDER, write
+
+PAGE = Path("docs/sorters.md")
+LENGTH, ROWS, VECTORS = 100, 1000, 40
+LENGTHS = (10, 100, 1000, 10_000, 100_000, 1_000_000)
+MOST_PAIRS = 10_000 * 10_000
+OURS = {
+    "comparator": ("comparator", {}),
+    "laplace 0.05": ("laplace", {"softness": 0.05}),
+    "laplace 0.2": ("laplace", {"softness": 0.2}),
+    "straight_through 0.2": ("straight_through", {"gradient_softness": 0.2}),
+    "logistic 1/35": ("logistic", {"softness": 1 / 35}),
+    "handcrafted 10": ("handcrafted", {"steepness": 10.0}),
+}
+# Beyond, gigabytes or minutes for one vector.
+LONGEST = {"logistic": 10_000, "handcrafted": 1000, "NeuralSort": 1000, "SoftSort": 1000, "diffsort": 100}
+SHOWN = (
+    "l1", "exactly_ordered", "vanishing", "wrong_signs_of_others", "equivariance", "l1_at_scale_0.01", "l1_of_tied",
+    "l1_cauchy", "fidelity_0.1", "adam_steps_from_0.01", "ms_at_100", "ms_at_10000", "ms_at_1000000",
+    "mb_at_1000000",
+)  # fmt: skip
+
+
+def rankings() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, int], list[str]]:
+    """What is measured, the length of those that have one, and notes on what is left out."""
+    found, lengths = {}, {}
+    for name, (sorter, args) in OURS.items():
+        found[name] = load_sorter(sorter) if sorter == "comparator" else build("sorters", sorter, args, seed=0)
+    others, notes = peers()
+    found |= others
+    for name in ("lstm", "cnn"):
+        folder = Path("models/sorters") / name
+        if (folder / "model.json").is_file():
+            sorter = load_sorter(folder)
+            found[f"{name}, d = {sorter.length}"] = sorter
+            lengths[f"{name}, d = {sorter.length}"] = sorter.length
+        else:
+            notes.append(f"{name} left out: {folder} is not there; `dvc repro pretrain@{name}` makes it")
+    return found, lengths, notes
+
+
+def quality(ranking: Callable[[Tensor], Tensor], length: int) -> dict[str, float]:
+    """Measures 1 to 6, 8 and 9."""
+    draws = lambda seed: torch.Generator().manual_seed(seed)  # noqa: E731
+    scores, _ = draw(ROWS, length, draws(0))
+    few = scores[:VECTORS]
+    return {
+        **measures.accuracy(ranking, scores),
+        **measures.gradient_health(ranking, few),
+        **measures.invariance(ranking, scores, draws(1)),
+        **measures.ties(ranking, few),
+        **measures.out_of_distribution(ranking, 200, length, draws(2)),
+        **measures.fidelity(ranking, few, draws(3)),
+        "spearman_after_a_step": measures.drop_of_spearman(ranking, few, draws(4)),
+        **{
+            f"adam_steps_from_{deviation:g}": measures.adam_steps(ranking, 20, length, draws(5), deviation=deviation)
+            for deviation in (1.0, 0.01)
+        },
+    }
+
+
+class Held(TorchDispatchMode):
+    """Counts the bytes of tensors that operations have made and that are still held, and the most at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.held = self.most = 0
+        self.known = WeakValueDictionary()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        for part in tree_leaves(found):
+            if torch.is_tensor(part) and part.untyped_storage()._cdata not in self.known:
+                storage = part.untyped_storage()
+                self.known[storage._cdata] = storage
+                self.held += storage.nbytes()
+                self.most = max(self.most, self.held)
+                finalize(storage, self.release, storage.nbytes())
+        return found
+
+    def release(self, size: int) -> None:
+        self.held -= size
+
+
+def seconds_and_bytes(ranking: Callable[[Tensor], Tensor], length: int) -> tuple[float, float]:
+    """Forward and backward of one vector: the median of seven, and the most memory that was held at once."""
+    scores = torch.randn(1, length, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+    def step() -> None:
+        ranking(scores).square().sum().backward()
+
+    step()
+    times: list[float] = []
+    while len(times) < 7 and sum(times) < 10:
+        begun = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - begun)
+    with Held() as memory:
+        step()
+    return float(np.median(times)), float(memory.most)
+
+
+def costs(name: str, ranking: Callable[[Tensor], Tensor], lengths: tuple[int, ...]) -> dict[str, float]:
+    """Measures 7 and 10."""
+    found = {}
+    for length in lengths:
+        if length > LONGEST.get(name.split()[0], length):
+            continue
+        scores, _ = draw(200 if length <= 1000 else 5, length, torch.Generator().manual_seed(length))
+        with torch.no_grad():
+            places = torch.cat([ranking(part) for part in scores.split(max(1, MOST_PAIRS // length**2 // 20))])
+        found[f"places_off_at_{length}"] = (places - measures.exact_ranks(scores)).abs().double().mean().item()
+        seconds, held = seconds_and_bytes(ranking, length)
+        found |= {f"ms_at_{length}": 1000 * seconds, f"mb_at_{length}": held / 1e6}
+    return found
+
+
+def label(axes: Axes, points: dict[str, tuple[float, float]]) -> None:
+    """Write names beside points, where no other name is."""
+    taken: list[Bbox] = []
+    for name, point in points.items():
+        for across, up in ((7, -3), (7, 6), (7, -12), (-7, -3), (-7, 6), (-7, -12), (7, 15)):
+            side = "left" if across > 0 else "right"
+            text = axes.annotate(name, point, (across, up), textcoords="offset points", ha=side, fontsize=8)
+            box = text.get_window_extent()
+            if not any(box.overlaps(other) for other in taken):
+                break
+            text.remove()
+        else:
+            text = axes.annotate(name, point, (7, -21), textcoords="offset points", fontsize=8)
+        taken.append(text.get_window_extent())
+
+
+def plots(table: pd.DataFrame) -> None:
+    """Draw all that were measured, ours in color; times are of the first setting of each kind."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.2))
+    figure.subplots_adjust(left=0.06, right=0.98, bottom=0.1, top=0.93, wspace=0.16)
+    spots, ends, colors = {}, {}, {}
+    for name, row in table.iterrows():
+        family = str(name).replace(",", "").split()[0]
+        ours = family in [*lookup.names("sorters")]
+        first = family not in colors
+        color = colors.setdefault(family, f"C{sum(one != '0.55' for one in colors.values())}" if ours else "0.55")
+        spots[name] = max(row["l1"], 1e-6), max(100 * row["vanishing"], 1e-2)
+        left.scatter(*spots[name], s=60, color=color, marker="o" if ours else "s")
+        columns = [f"ms_at_{length}" for length in LENGTHS if pd.notna(row.get(f"ms_at_{length}"))]
+        if first and columns:
+            lengths, times = [int(column.rsplit("_", 1)[1]) for column in columns], row[columns].to_numpy(float)
+            right.plot(lengths, times, "o-" if ours else "s--", color=color, markersize=4)
+            ends[family] = (lengths[-1], times[-1])
+    left.set(xscale="log", yscale="log", xlabel="L1 / d (1e-6: that or less)", xlim=(5e-7, 5))
+    left.set(ylabel="vanishing gradients, % (0.01: that or less)", title=f"accuracy against gradients, d = {LENGTH}")
+    right.set(xscale="log", yscale="log", xlabel="d", ylabel="ms, forward and backward, one vector", xlim=(7, 2e7))
+    right.set(title=f"time, {torch.get_num_threads()} thread(s); circles: ours, squares: others")
+    figure.canvas.draw()
+    label(left, spots)
+    label(right, ends)
+    figure.savefig(FOLDER / "sorters.png", dpi=120)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=1)
+    torch.set_num_threads(parser.parse_args().threads)
+    found, fixed, notes = rankings()
+    rows = {}
+    for name, ranking in found.items():
+        print(f"{name} ...", flush=True)
+        length = fixed.get(name, LENGTH)
+        rows[name] = quality(ranking, length) | costs(name, ranking, (length,) if name in fixed else LENGTHS)
+        weights = ranking.parameters() if isinstance(ranking, torch.nn.Module) else ()
+        rows[name]["parameters"] = sum(weight.numel() for weight in weights)
+    write("sorters", rows, SHOWN)
+    for note in notes:
+        print(note)
+    table = pd.DataFrame(rows).T
+    table.to_parquet(FOLDER / "sorters.parquet")
+    plots(table)
+    pages.write(PAGE, "sorters", (FOLDER / "sorters.md").read_text())
+    shutil.copyfile(FOLDER / "sorters.png", PAGE.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Many small networks that are trained side by side: weights have a leading dimension, and no network sees another."""
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pipelines.ops.git import git
+from rankgrad.losses import mse
+from studies import kept
+from studies.kept import Row
+
+__all__ = ["Jobs", "Lists", "Loss", "adam", "command", "measured", "squared_errors"]
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
+Jobs = Iterator[tuple[str, Callable[[], list[Row]]]]  # runs, and what makes them
+CODE = ("src", "studies/*.py", "studies/times/peers.py")  # what decides about results
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Lists of one split: features (B, rows, f) and truth (B, lists, length) of B networks, and which lists count.
+
+    A row of features has a score for each output; all scores of a network make its lists.
+    """
+
+    inputs: Tensor
+    truth: Tensor
+    counts: Tensor
+
+    def mean(self, values: Tensor) -> Tensor:
+        return (values * (self.counts / self.counts.sum(-1, keepdim=True))).sum(-1)
+
+
+def squared_errors(change: Callable[[Tensor], Tensor], over: tuple[int, ...]) -> Loss:
+    """Return MSE against changed targets that have a mean of 0 and a variance of 1 over these dimensions."""
+
+    def loss(scores: Tensor, truth: Tensor) -> Tensor:
+        spread, mean = torch.std_mean(change(truth), over, keepdim=True)
+        return mse(scores, (change(truth) - mean) / spread, reduction="none", check_finite=False)
+
+    return loss
+
+
+def adam(weights: list[Tensor], loss: Callable[[], Tensor], *, rates: Tensor, steps: Sequence[int]) -> Iterator[int]:
+    """Change weights (B, ...) in place by Adam with learning rates (B,), and stop after each of so many steps.
+
+    `loss` is asked once a step for the value of each network (B,).
+    """
+    first, second = ([torch.zeros_like(one) for one in weights] for _ in range(2))
+    for weight in weights:
+        weight.requires_grad_()
+    for step in range(1, steps[-1] + 1):
+        gradients = torch.autograd.grad(loss().sum(), weights)
+        with torch.no_grad():
+            for weight, gradient, m, v in zip(weights, gradients, first, second, strict=True):
+                m.lerp_(gradient, 0.1)
+                v.lerp_(gradient.square(), 0.001)
+                rate = rates.view(-1, *[1] * (weight.dim() - 1))
+                weight -= rate * (m / (1 - 0.9**step)) / ((v / (1 - 0.999**step)).sqrt() + 1e-8)
+        if step in steps:
+            yield step
+
+
+def measured(
+    loss: Loss, metric: Loss, splits: Sequence[Lists], start: list[Tensor], activation: Callable[[Tensor], Tensor], *,
+    rates: Sequence[float], steps: Sequence[int], together: bool,
+) -> dict[str, list[float]]:  # fmt: skip
+    """Choose the learning rate and the number of steps on validation, train again, and measure.
+
+    Args:
+        loss, metric: see `Loss`; a list without an order has a metric of 0.
+        splits: lists to learn from while settings are tried, to choose by, to learn from at last, and to test with.
+        start: weights and biases of two layers: (B, f, hidden), (B, 1, hidden), (B, hidden, outputs), (B, 1, outputs).
+        activation: of the hidden layer.
+        rates, steps: the settings.
+        together: whether all networks have the setting with the best mean; otherwise each has its own.
+
+    Returns:
+        `value`, the mean metric of test lists, `rate` and `steps`, of each network.
+    """
+
+    def trained(learned: Lists, asked: Lists, rates: Tensor) -> Tensor:
+        weights = [one.clone() for one in start]
+
+        def scores(split: Lists) -> Tensor:
+            hidden = activation(torch.baddbmm(weights[1], split.inputs, weights[0]))
+            return torch.baddbmm(weights[3], hidden, weights[2]).view_as(split.truth)
+
+        found = []
+        for _ in adam(weights, lambda: learned.mean(loss(scores(learned), learned.truth)), rates=rates, steps=steps):
+            with torch.no_grad():
+                found.append(asked.mean(metric(scores(asked), asked.truth).nan_to_num(0.0)))
+        return torch.stack(found, -1)
+
+    learn, choose, whole, test = splits
+    tried = torch.stack([trained(learn, choose, torch.full((len(start[0]),), rate)) for rate in rates], 1)
+    if together:
+        tried = tried.mean(0, keepdim=True).expand_as(tried)
+    middle = (torch.arange(len(rates)) - len(rates) // 2).abs().unsqueeze(-1)  # of equal ones, the middle rate
+    best = (tried - 1e-6 * middle).flatten(1).argmax(-1)
+    rate, place = torch.tensor(rates)[best // len(steps)], best % len(steps)
+    values = trained(whole, test, rate).gather(1, place.unsqueeze(1)).squeeze(1)
+    chosen = {"rate": [rates[one] for one in best // len(steps)], "steps": [steps[one] for one in place]}
+    return {"value": values.tolist()} | chosen
+
+
+def command(
+    study: str, groups: Mapping[str, Callable[[list[Row]], Jobs]], *, params: dict[str, Any], hashes: dict[str, str]
+) -> None:
+    """Make the runs that studies/made/<study> lacks and keep each when it is finished; a change of code begins again.
+
+    A group gets the rows that are there, which grow while its runs are made.
+    """
+    names = "; ".join(groups)
+    parser = argparse.ArgumentParser(description=f"Make what is missing of studies/made/{study}.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {names}".replace("%", "%%"))
+    parser.add_argument("--commit", help="of the code, on a machine without the repository")
+    given = parser.parse_args()
+    if unknown := {*given.names} - {*groups}:
+        parser.error(f"{', '.join(unknown)}: no such name, expected {names}")
+    torch.set_num_threads(1)
+    commit = given.commit or _commit(parser)
+    before = kept.read(study) if (kept.FOLDER / study).is_dir() else None
+    rows = before.rows if before and before.made_by["commit"] == commit else []
+    for run, job in (each for name in given.names or groups for each in groups[name](rows)):
+        if run not in {row.run for row in rows}:
+            rows += job()
+            about = {"commit": commit, "params": params, "hashes": hashes, "machine": kept.machine()}
+            kept.write(study, rows, about)
+            print(run, flush=True)
+
+
+def _commit(parser: argparse.ArgumentParser) -> str:
+    if changed := git(".", "status", "--porcelain", "--", *CODE):
+        parser.error(f"not in a commit: {changed}. Commit what makes the results first")
+    return git(".", "log", "-1", "--format=%H", "--", *CODE)
