@@ -312,13 +312,12 @@ def _backbones(settings: Settings, plan: RunPlan, parts: _Parts) -> tuple[Any, A
         _checked("models.backbones", plan.model.text, f"{place}.model.text")
     with _at(f"{place}.model.text"):
         lookup.find("tasks", plan.task).accepts(model)
-    start, runs = plan.start, settings.runs
-    while start is not None and start.parent == Path("models/runs") and start.name in runs:
-        before, start = start, Path(runs[start.name].start)  # a run that is not yet trained starts from the same files
-        if start == before:
-            break
+    name, seen = plan.name, set[str]()  # a run that is not yet trained starts from the same files
+    while name not in seen and settings.run_before(name) is not None:
+        seen.add(name)
+        name = Path(settings.runs[name].start).parts[2]
     with _at(f"{place}.start", OSError):
-        files = with_files(model, start or Path(settings.runs[plan.name].start))
+        files = with_files(model, settings.runs[name].start)
     given = {"colors": 3, "features": 1, "words": WORDS}
 
     def built(part: str, component: Component) -> torch.nn.Module:
@@ -418,23 +417,33 @@ def _check_start(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
         if not task.plan(started=False):
             found = f"is {NONE}, but the epochs of the training's {', '.join(task.blocks())} are 0"
             raise _wrong(place, found, "a start, or an epoch at least")
-    elif plan.start.parent == Path("models/runs"):
-        if plan.start.name not in settings.runs:
-            raise ParamsError(unknown(place, plan.start.name, settings.runs, what="run "))
-        _check_start_run(settings, plan.name, plan.start.name, place)
+    elif plan.start.parts[:2] == ("models", "runs"):
+        start = plan.start.parts[2]
+        if start not in settings.runs:
+            raise ParamsError(unknown(place, start, settings.runs, what="run "))
+        folders = ["", *(f"seed{seed}" for seed in settings.runs[start].seeds)]
+        if (folder := "/".join(plan.start.parts[3:])) not in folders:
+            raise ParamsError(unknown(place, folder, folders[1:], what="model "))
+        _check_start_run(settings, plan.name, start, place, is_shared=bool(folder))
     elif plan.start.exists():
         with _at(place, OSError):
             check_fit(*_backbones(settings, plan, parts), plan.start)
 
 
-def _check_start_run(settings: Settings, name: str, start_name: str, place: str) -> None:
+def _check_start_run(settings: Settings, name: str, start_name: str, place: str, *, is_shared: bool) -> None:
     """Check that a run can start from another one, which goes back to random weights or to a file."""
     run, start = settings.runs[name], settings.runs[start_name]
     chain = [name, start_name]
     while chain[-1] in settings.runs and chain[-1] not in chain[:-1]:
-        chain.append(settings.runs[chain[-1]].start.rpartition("/")[2])
+        chain.append(settings.runs[chain[-1]].start.removeprefix("models/runs/").partition("/")[0])
     if chain[-1] in chain[:-1]:
         raise _wrong(place, ", which starts from ".join(chain), "a run that goes back to random weights or to a file")
+    if len(start.seeds) > 1 and not is_shared and not {*run.seeds} <= {*start.seeds}:
+        found = f"{start_name} has the seeds {start.seeds}, this run {run.seeds}"
+        advice = (
+            f"write models/runs/{start_name}/seed{start.seeds[0]}, or seeds: {sorted({*run.seeds})} in {start_name}"
+        )
+        raise _wrong(place, found, "a start of each of these, or one that all share", advice)
     drawn = [key for key, dataset in settings.datasets.items() if dataset.is_drawn]
     if start.dataset in drawn and run.dataset not in drawn:
         found = f"{start_name} learned on {start.dataset}, gray digits, which are no start for {run.dataset}"

@@ -235,6 +235,11 @@ class Settings(Block):
     evaluate: Resampling
     gate: Gate
 
+    def run_before(self, name: str) -> Run | None:
+        """Return the run from which a run starts, if it does not start from random weights or a file."""
+        start = re.match(r"models/runs/([^/]+)", self.runs[name].start)
+        return self.runs.get(start[1]) if start else None
+
     def folds_of(self, name: str) -> list[int | None]:
         """Return the folds in which a run is trained, from 1; a single None where its data have none."""
         folds = self.datasets[self.runs[name].dataset].folds

@@ -69,12 +69,17 @@ def main(params: Settings, name: str) -> None:
             result, kept = folder / _key(settings, job) / "result", target / name_of(job.seed, job.fold)
             copytree(result, kept, ignore=ignore_patterns("validation.json"), copy_function=copyfile)
         record = _record(run, tried, chosen, validation)
+        starts = {_start(params, name, job) for job in jobs if job.fold in (None, 1)}
+        if starts != {None} and len(starts) < len(run.seeds):
+            record["shared_start"] = str(starts.pop())
         (target / "run.json").write_text(json.dumps(record, indent=2) + "\n")
     keep_times("train", name, Path("models/runs") / name, _times(folder, settings, jobs))
     remove_folder(folder)
 
 
-def _record(run: Run, tried: dict[Job, float], chosen: dict[int | None, int], validation: dict[Job, float]) -> Any:
+def _record(
+    run: Run, tried: dict[Job, float], chosen: dict[int | None, int], validation: dict[Job, float]
+) -> dict[str, Any]:
     """Return what `run.json` says: the chosen setting, the best seed, and validation of all that was trained."""
     settings, by_seed = run.settings, _by_seed(validation)
     record = {
@@ -151,14 +156,14 @@ def _inputs(params: Settings, name: str) -> list[Path]:
 def _start(params: Settings, name: str, job: Job) -> Path | None:
     """Return what a job starts from: of a run, the model of its own seed, or of the only one that the run has.
 
-    Where that run learned on the same folds, it is the model of the same fold.
+    A folder of a seed stands for itself. Where the run learned on the same folds, it is the model of the same fold.
     """
-    run, start = params.runs[name], resolve(params, name).start
-    before = params.runs.get(start.name) if start is not None and start.parent == Path("models/runs") else None
-    if start is None or before is None:
-        return start
+    plan = resolve(params, name)
+    before = params.run_before(name)
+    if plan.start is None or before is None or plan.start.name.startswith("seed"):
+        return plan.start
     seed = job.seed if job.seed in before.seeds else before.seeds[0]
-    return start / name_of(seed, job.fold if before.dataset == run.dataset else None)
+    return plan.start / name_of(seed, job.fold if before.dataset == plan.dataset else None)
 
 
 def _key(settings: list[dict[str, Any]], job: Job) -> str:
