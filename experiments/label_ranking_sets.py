@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from experiments.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
-from pipelines.reporting.studies import Row
 from rankgrad import losses, metrics
 from rankgrad.datasets.public.packages import PackagedFile
+from rankgrad.io.results import Row
 from rankgrad.seeding import generator
 
 RAW = Path("data/raw/label_ranking_sets")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pipelines.ops.git import git
 from pipelines.reporting import studies
-from pipelines.reporting.studies import Row
+from rankgrad.io.results import Row
 from rankgrad.losses import mse
 
 __all__ = ["Jobs", "Lists", "Loss", "adam", "command", "measured", "squared_errors"]

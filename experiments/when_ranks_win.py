@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from experiments.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
-from pipelines.reporting.studies import Row
 from rankgrad import losses, metrics
+from rankgrad.io.results import Row
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import generator
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from rankgrad.datasets.scenes.digits import Digits
+    from rankgrad.io.results import Results
 
 __all__ = ["compare", "quickstart"]
 
@@ -42,9 +43,11 @@ def quickstart(seed: Annotated[int, typer.Option(help="Of data, weights and batc
     with errors_in_a_line():
         digits = splits("subset", SUBSET)
         values, images, orders = compare(digits, seed=seed)
-        from pipelines.reporting.results import number
+        from pipelines.reporting.results import cell
 
-        rows = [(title, *(number(*values[loss][name].values()) for loss in LOSSES)) for name, title in SHOWN.items()]
+        rows = []
+        for metric, title in SHOWN.items():
+            rows.append((title, *(cell(*values.leaf(loss, metric)) for loss in LOSSES)))
         typer.echo(f"{ROWS['test']:,} test images; 95 % intervals over these; {time.monotonic() - started:.0f} s")
         table("metric", *LOSSES, rows=rows)
         _draw(images, orders, digits["test"], seed)
@@ -76,7 +79,7 @@ def _scenes(digits: "Digits", canvas: int, rows: int, seed: int, use: str) -> "t
 
 def compare(
     digits: "dict[str, Digits]", *, seed: int
-) -> tuple[dict[str, dict[str, Any]], "Tensor", list[dict[str, list[tuple[str, bool]]]]]:
+) -> "tuple[Results, Tensor, list[dict[str, list[tuple[str, bool]]]]]":
     """Train a label ranker with each loss, and keep both for `rankgrad demo`.
 
     Args:
@@ -84,18 +87,19 @@ def compare(
         seed: of scenes, weights and batches.
 
     Returns:
-        The metrics of each loss by name, each with its interval; the first test images, and the order of their labels
-        by each loss, see `rankgrad.tasks.label_ranking.places`.
+        The metrics of each loss, with their intervals; the first test images, and the order of their labels by each
+        loss, see `rankgrad.tasks.label_ranking.places`.
     """
     import torch
 
     from pipelines.running.history import followed
-    from rankgrad.bootstrap import evaluate
     from rankgrad.cli.demo import QUICKSTART
     from rankgrad.datasets.files.splits import Split
+    from rankgrad.evaluation import evaluate
     from rankgrad.inputs.image import of_tensor
     from rankgrad.io.checkpoints import save_model
     from rankgrad.io.parquet import matrix
+    from rankgrad.io.results import Results
     from rankgrad.tasks.label_ranking import LabelRanking, places
     from rankgrad.training.loop import train
     from rankgrad.training.objective import Objective
@@ -115,7 +119,7 @@ def compare(
     }
     training["scorer"] |= {"shift": 3, "zoom": 1.1, "rotation": 5.0}
     training["thresholds"] |= {"hidden": 128}
-    values, found = {}, {}
+    rows, found = [], {}
     with TemporaryDirectory() as scratch:
         for loss in LOSSES:
             task = LabelRanking(training)
@@ -133,16 +137,14 @@ def compare(
             save_model(QUICKSTART / loss, network)
             with torch.no_grad():
                 predicted = task.predict(network, data["test"])
-            metrics = evaluate({seed: task.statistic(predicted)}, resamples=1000, seed=seed)
-            leaves = {name: metrics[kind][rate] for name in SHOWN for kind, rate in [name.split(".")]}
-            values[loss] = {name: {key: leaf[key] for key in ("value", "low", "high")} for name, leaf in leaves.items()}
+            rows += evaluate(loss, {seed: task.statistic(predicted)}, resamples=1000, seed=seed)
             found[loss] = matrix(predicted[:EXAMPLES], "label_ranks", path=SHEET).numpy()
     truth = scenes["test"][1][:EXAMPLES].numpy()
     orders = [
         {"true": places(one, one)} | {loss: places(one, ranks[row]) for loss, ranks in found.items()}
         for row, one in enumerate(truth)
     ]
-    return values, scenes["test"][0][:EXAMPLES], orders
+    return Results("quickstart", rows), scenes["test"][0][:EXAMPLES], orders
 
 
 def _draw(images: "Tensor", orders: list[dict[str, list[tuple[str, bool]]]], digits: "Digits", seed: int) -> None:

@@ -32,9 +32,9 @@ from pipelines.reporting.cells import (
     with_half,
 )  # fmt: skip
 from pipelines.reporting.papers import SORTERS, printed
-from pipelines.reporting.results import markdown, number
+from pipelines.reporting.results import cell, markdown
 from pipelines.reporting.studies import Study
-from rankgrad.bootstrap import holm
+from rankgrad.evaluation import holm
 from rankgrad.io.atomic import replaced_file
 from rankgrad.tasks.label_ranking import LabelRanking
 
@@ -67,7 +67,7 @@ def spread(run: str) -> Cell:
 
 def percent(run: str) -> Cell:
     """Show a metric in per cent, with its interval."""
-    return lambda study, metric: number(*(100 * part for part in study.leaf(run, metric)), digits=1)
+    return lambda study, metric: cell(*(100 * part for part in study.leaf(run, metric)), digits=1)
 
 
 def in_the_paper(images: str) -> Cell:
@@ -137,12 +137,12 @@ def both_ends(metric: str, digits: int) -> Cell:
 
 def _of_scale(study: Study, scale: str) -> str:
     if scale == "exactly_ordered":
-        return number(*study.leaf(RANKER, scale))
+        return cell(*study.leaf(RANKER, scale))
     return "{:.1f} ± {:.1f}".format(*(study.leaf(RANKER, f"scale_{scale}.{one}")[0] for one in ("mean", "deviation")))
 
 
 def _accuracy(run: str) -> Cell:
-    return lambda study, digits: number(*study.leaf(run.format(digits), f"accuracy.{digits}_digits"))
+    return lambda study, digits: cell(*study.leaf(run.format(digits), f"accuracy.{digits}_digits"))
 
 
 FIGURES = {
@@ -379,7 +379,7 @@ def compared_runs(study: Study) -> str:
         metric, _, baseline = row.metric.partition(" minus ")
         if baseline and not metric.startswith("p of "):
             values = (f"{run}: {study.leaf(run, metric)[0]:.3f}" for run in (baseline, row.run))
-            rows.append([metric, *values, number(row.value, row.low, row.high, sign=True)])
+            rows.append([metric, *values, cell(row.value, row.low, row.high, sign=True)])
     return markdown(["metric", "baseline", "run", "difference"], rows)
 
 
