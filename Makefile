@@ -1,6 +1,6 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart repro experiments paper label-ranking test test-fast test-slow fuzz coverage lint scale ui up deploy service serve benchmark lock audit pools secrets
+.PHONY: help setup quickstart repro studies paper label-ranking test test-fast test-slow fuzz coverage lint scale ui up deploy service serve benchmark lock audit pools secrets
 SHELL := bash
 # Of the time when this project was called RankOps: they would be ignored silently.
 $(foreach old,$(filter RANKOPS_%,$(.VARIABLES)),$(error $(old) is called $(old:RANKOPS_%=RANKGRAD_%) now: unset $(old)))
@@ -50,26 +50,26 @@ plan: .venv/.installed ## which stages a changed line of code or params makes st
 	$(RUN) dvc repro --quiet code
 	$(RUN) dvc status
 
-# A DVC project of its own, in experiments/.
-experiments: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
-	$(RUN) rankgrad check experiments/params.yaml
-	$(RUN) rankgrad fetch --params experiments/params.yaml
+# A DVC project of its own, in studies/.
+studies: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
+	$(RUN) rankgrad check studies/params.yaml
+	$(RUN) rankgrad fetch --params studies/params.yaml
 	$(RUN) python -c 'import lightgbm' # a rival; `uv pip install lightgbm`
-	$(RUN) python -m experiments.points
-	$(RUN) python -m experiments.flip
-	cd experiments && $(REPRO) report figures/dvc.yaml rivals/dvc.yaml
+	$(RUN) python -m studies.points
+	$(RUN) python -m studies.flip
+	cd studies && $(REPRO) report figures/dvc.yaml rivals/dvc.yaml
 
 paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a GPU, and days; make scale SCALE=laptop goes back
 	$(RUN) rankgrad scale paper
-	$(RUN) rankgrad scale paper --in experiments
+	$(RUN) rankgrad scale paper --in studies
 	$(MAKE) repro
-	$(MAKE) experiments
+	$(MAKE) studies
 
-label-ranking: .venv/.installed ## make label-ranking SCALE=table_1 RUNS='*-label_attention': the experiments' label rankers alone, at a scale of experiments/scales
-	$(RUN) rankgrad scale $(SCALE) --in experiments
-	$(RUN) rankgrad check experiments/params.yaml
-	$(RUN) rankgrad fetch --params experiments/params.yaml
-	cd experiments && $(REPRO) --glob 'evaluate@label_ranking-$(RUNS)'
+label-ranking: .venv/.installed ## make label-ranking SCALE=table_1 RUNS='*-label_attention': the studies' label rankers alone, at a scale of studies/scales
+	$(RUN) rankgrad scale $(SCALE) --in studies
+	$(RUN) rankgrad check studies/params.yaml
+	$(RUN) rankgrad fetch --params studies/params.yaml
+	cd studies && $(REPRO) --glob 'evaluate@label_ranking-$(RUNS)'
 
 test: .venv/.installed lint ## what must pass before a change lands
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -152,9 +152,9 @@ service: ## make up as a unit of systemd, which starts it after a reboot (POOL=g
 serve: .venv/.installed ## make serve MODEL=label_ranking-photos@champion PORT=5001: a registered version, on 127.0.0.1 alone
 	$(RUN) rankgrad serve $(if $(MODEL),--model models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT))
 
-benchmark: .venv/.installed ## time and memory of losses and sorters; figures in benchmarks/results
-	$(RUN) python -m benchmarks.losses
-	$(RUN) python -m benchmarks.sorters
+benchmark: .venv/.installed ## time and memory of losses and sorters; figures in studies/times/results
+	$(RUN) python -m studies.times.losses
+	$(RUN) python -m studies.times.sorters
 
 lock: ## requirements.lock and requirements-tools.lock anew, from pyproject.toml; what is pinned stays, unless UPGRADE=--upgrade
 	uv pip compile pyproject.toml --extra fleet --group dev --universal --python-version 3.11 --generate-hashes \

@@ -159,8 +159,10 @@ def behind(files: Iterable[Path], words: Iterable[str] = (), *, root: Path = ROO
         seen.add(file)
         used = _used_by(file.read_bytes())
         for module in used.modules:
-            found = _file_of(module, root) or _file_of(module, file.parents[1])  # a script's folder is a package too
-            waiting += [found] if found else []
+            found = _file_of(module, root) or _file_of(
+                module, root.parent
+            )  # the folder may be a package, as studies is
+            waiting += [found] if found and found.is_relative_to(root) else []
         for folder in used.folders:
             known = lookup.names(folder) if folder in WHOLE else named | used.names
             waiting += files_of(folder, known, root)

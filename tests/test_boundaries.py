@@ -66,6 +66,7 @@ def test_arrows_point_one_way(package, order):
         for module in imports_of(file) if name in order else ():
             if module.split(".")[0] == folder.name and (used := module.split(".")[1:2]) and used[0] in order:
                 assert order.index(used[0]) <= order.index(name), f"{file} imports {module}"
+            assert module.split(".")[0] != "studies", file
             if folder.name == "rankgrad" and file.name not in ("_load.py", "main.py"):  # a sorter in MLflow; a checkout
                 assert module.split(".")[0] not in PLATFORM, file
 
@@ -73,7 +74,7 @@ def test_arrows_point_one_way(package, order):
 # --- dvc.yaml ---
 
 
-@pytest.mark.parametrize("project", [".", "experiments"])
+@pytest.mark.parametrize("project", [".", "studies"])
 def test_each_stage_depends_on_its_code_alone_and_no_other_path_of_code(project):
     folder = ROOT / project
     for stage in Repo(str(folder)).index.stages:
@@ -132,7 +133,7 @@ def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(copy):
     assert stale(copy, before) == set()
 
 
-@pytest.mark.parametrize("place", ["params.yaml", "experiments/params.yaml"])
+@pytest.mark.parametrize("place", ["params.yaml", "studies/params.yaml"])
 def test_the_whole_network_is_behind_what_trains_and_evaluates_it(place):
     networks = {"label_ranking": "label_ranker", "retrieval": "dual_encoder"}
     params = load(ROOT / place)
@@ -145,13 +146,13 @@ def test_the_whole_network_is_behind_what_trains_and_evaluates_it(place):
 
 
 def test_what_a_script_finds_by_name_is_behind_it_and_so_is_what_loads_sorters():
-    params = load(ROOT / "experiments/params.yaml")
-    rules = lines_of_script(params, ROOT / "experiments/rivals/rules.py")
+    params = load(ROOT / "studies/params.yaml")
+    rules = lines_of_script(params, ROOT / "studies/rivals/rules.py")
     assert {"src/rankgrad/tasks/query_ranking.py"} <= {line.split()[1] for line in rules}
     loads = {"src/rankgrad/sorters/_load.py", "src/rankgrad/io/checkpoints.py", "src/rankgrad/sorters/handcrafted.py"}
     for lines in (
         lines_of(PARAMS, "benchmark_sorters", ""),
-        lines_of_script(params, ROOT / "experiments/figures/sweep.py"),
+        lines_of_script(params, ROOT / "studies/figures/sweep.py"),
     ):
         assert loads <= {line.split()[1] for line in lines}
 
@@ -159,7 +160,7 @@ def test_what_a_script_finds_by_name_is_behind_it_and_so_is_what_loads_sorters()
 def test_each_module_that_no_list_exempts_is_behind_some_stage_or_is_a_component():
     known = {f"src/rankgrad/{folder.replace('.', '/')}/{name}.py"
              for folder in (*FOLDERS, "metrics") for name in lookup.names(folder)}  # fmt: skip
-    for params in (PARAMS, load(ROOT / "experiments/params.yaml")):
+    for params in (PARAMS, load(ROOT / "studies/params.yaml")):
         runs, datasets = {run.task: key for key, run in params.runs.items()}, {}
         for key, dataset in params.datasets.items():
             datasets[dataset.name] = key

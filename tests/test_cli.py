@@ -76,8 +76,8 @@ def project(tmp_path, monkeypatch, few_runs) -> Path:
         shutil.copyfile(ROOT / file, tmp_path / file)
     (tmp_path / "data/raw").mkdir(parents=True)
     (tmp_path / "data/raw/subset").symlink_to(SUBSET)
-    (tmp_path / "experiments").mkdir()
-    for place in ("params.yaml", "experiments/params.yaml"):
+    (tmp_path / "studies").mkdir()
+    for place in ("params.yaml", "studies/params.yaml"):
         shutil.copyfile(few_runs, tmp_path / place)
     monkeypatch.chdir(tmp_path)
     for name in ("RANKGRAD_MNIST_ROOT", "MLFLOW_TRACKING_URI", "PREFECT_API_URL"):
@@ -96,7 +96,7 @@ class TestConsoleCommand:
     def elsewhere(self, tmp_path) -> Path:
         """A checkout that is not the installed one; its command line prints what it was started with."""
         packages = ("src/rankgrad/__init__.py", "pipelines/__init__.py", "pipelines/cli/__init__.py")
-        for file in ("dvc.yaml", "experiments/dvc.yaml", *packages):
+        for file in ("dvc.yaml", "studies/dvc.yaml", *packages):
             (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / file).touch()
         printed = "rankgrad.__path__[0], os.getcwd(), obj, sep='\\n'"
@@ -120,7 +120,7 @@ class TestConsoleCommand:
         names = "check scale fetch quickstart predict demo serve monitor promote doctor repair"
         assert commands >= set(names.split())
 
-    @pytest.mark.parametrize("folder", [".", "experiments", "src/rankgrad"])
+    @pytest.mark.parametrize("folder", [".", "studies", "src/rankgrad"])
     def test_runs_the_checkout_it_is_typed_in_from_any_folder(self, elsewhere, folder):
         done = command("check", folder=elsewhere / folder)
         expected = [elsewhere / "src/rankgrad", elsewhere, (elsewhere / folder).resolve()]
@@ -149,11 +149,11 @@ class TestConsoleCommand:
 
 def test_both_files_are_checked_and_paths_are_relative_to_where_they_were_typed(project):
     fine = {"valid": True, "problems": []}
-    assert json.loads(rankgrad("check", "--json")) == {"params.yaml": fine, "experiments/params.yaml": fine}
+    assert json.loads(rankgrad("check", "--json")) == {"params.yaml": fine, "studies/params.yaml": fine}
     words = ("check", "../params.yaml", "absent.yaml", "--json")
-    found = json.loads(rankgrad(*words, typed_in=project / "experiments", code=1))
+    found = json.loads(rankgrad(*words, typed_in=project / "studies", code=1))
     valid = {file: one["valid"] for file, one in found.items()}
-    assert valid == {"params.yaml": True, "experiments/absent.yaml": False}
+    assert valid == {"params.yaml": True, "studies/absent.yaml": False}
     edit(project / "params.yaml", "threads: 2", "thread: 2")
     assert re.search(r"params.yaml: compute.thread\b", rankgrad("check", "params.yaml", code=1))
     found = json.loads(rankgrad("check", "--json", code=1))["params.yaml"]
@@ -273,9 +273,9 @@ class TestModels:
         found = [json.loads(line) for line in lines if line.startswith("{")]
         assert [one["id"] for one in found] == ["a.png", "b.png"]
         assert {path.name for path in (project / "drawn").iterdir()} == {"a.png", "b.png"}
-        shown = rankgrad("predict", "../model", "../a.png", typed_in=project / "experiments")
+        shown = rankgrad("predict", "../model", "../a.png", typed_in=project / "studies")
         assert all(f"{found[0]['scores'][label]:.3f}" in shown for label in found[0]["labels"])
-        assert "a.png" in rankgrad("predict", "shipped", "../a.png", typed_in=project / "experiments")
+        assert "a.png" in rankgrad("predict", "shipped", "../a.png", typed_in=project / "studies")
 
     def test_monitor_ends_with_0_or_3(self, project):
         model = ("--model", "model", "--dataset", "ranked_mnist")

@@ -106,7 +106,7 @@ def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
         "data/raw/lamem/images/a.jpg", "data/raw/mnist/train-images-idx3-ubyte.gz",
         "data/raw/movielens_100k.zip", ".retrain/checkout/.dvc/config.local", ".retrain/checkout/dvc.yaml",
         ".servers/prefect/prefect.db", ".venv/bin/python", "data/clips/train.parquet", "elsewhere/.dvc/config.local",
-        "experiments/data/clips/train.parquet", "experiments/models/runs/one/run.json", "mlflow.db",
+        "studies/data/clips/train.parquet", "studies/models/runs/one/run.json", "mlflow.db",
         "mlruns/1/weights", "models/runs/one/run.json", "params.yaml.partial-7", "src/rankgrad/__pycache__/ranks.pyc",
     }  # fmt: skip
     for path in kept | left_out:

@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from pipelines.cli.app import app
-from pipelines.reporting.docs_tables import PLACES, text_of
-from pipelines.reporting.studies import read
 from rankgrad import losses
+from studies.kept import read
+from studies.pages import PLACES, text_of
+from studies.pictures import COLUMNS, PICTURES
 from tools import gradients, schema
-from tools.pictures import COLUMNS, PICTURES
 
 from conftest import done  # isort: skip
 
@@ -29,7 +29,7 @@ WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 NUMBER = re.compile(r"\d+\.?\d*(?:e-?\d+)?")
 SIGNED = re.compile(r"-?\d+\.?\d*")
 README = (ROOT / "README.md").read_text()
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "results").rglob("*.md")]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "studies/made").rglob("*.md")]
 CHECKED = {path: "github-workflows" for path in WORKFLOWS} | {
     ROOT / "CITATION.cff": "citation-file-format",
     ROOT / ".github/ISSUE_TEMPLATE/bug.yml": "github-issue-forms",
@@ -189,7 +189,7 @@ def test_a_page_shows_what_was_kept(name, monkeypatch):
     assert f"<!-- results: {name} -->\n{text_of(name)}<!-- end of results -->" in Path(PLACES[name][0]).read_text()
 
 
-@pytest.mark.parametrize("folder", ["", "experiments/"])
+@pytest.mark.parametrize("folder", ["", "studies/"])
 def test_the_schema_is_current_and_params_name_and_satisfy_it(folder):
     assert (ROOT / schema.PATH).read_text() == schema.schema(), "run `python -m tools.schema`"
     path = ROOT / folder / "params.yaml"

@@ -16,21 +16,20 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 from scipy.stats import spearmanr
 
-from experiments import flip, gpu, points
-from experiments.figures import sizes
 from pipelines.config import scales
 from pipelines.config.schema import read
-from pipelines.reporting import studies
 from pipelines.stages import compare
 from rankgrad.evaluation import evaluate
 from rankgrad.io import results
 from rankgrad.training import loop
-from tools.keep import keep
+from studies import flip, gpu, kept, points
+from studies.figures import sizes
+from studies.keep import keep
 
 from conftest import ROOT, git  # isort: skip
 
-FOLDER = ROOT / "experiments"
-OURS = Path("experiments")
+FOLDER = ROOT / "studies"
+OURS = Path("studies")
 
 
 def reproduce(folder: Path) -> None:
@@ -49,9 +48,8 @@ class TestProject:
 
 
 @pytest.mark.parametrize("script", ["figures.digit_counts", "figures.draw", "figures.kanji", "rivals.rules"])
-def test_a_script_finds_what_it_uses(script, monkeypatch):
-    monkeypatch.syspath_prepend(FOLDER)
-    assert callable(importlib.import_module(script).main)
+def test_a_script_finds_what_it_uses(script):
+    assert callable(importlib.import_module(f"studies.{script}").main)
 
 
 class TestFigures:
@@ -135,9 +133,9 @@ class TestGpu:
         gpu.main([*given, "a"])
         with pytest.raises(ValueError, match="sodeep was made with another commit"):
             gpu.main([*given, "b"])
-        monkeypatch.setattr(studies, "FOLDER", tmp_path / "results")
+        monkeypatch.setattr(kept, "FOLDER", tmp_path / "results")
         gpu.main(["--keep", str(tmp_path / "out")])
-        study = studies.read("sodeep_gpu")
+        study = kept.read("sodeep_gpu")
         value, low, high = study.leaf("lstm", "l1")
         assert low <= value <= high < 0.5
         assert (study.runs, study.made_by["commit"]) == (["lstm", "cnn-unpadded"], "a")
@@ -179,11 +177,11 @@ class TestKeep:
 
     @pytest.fixture(scope="class")
     def made(self, tmp_path_factory) -> Path:
-        """A repository with such a project in `experiments`."""
+        """A repository with such a project in `studies`."""
         folder = tmp_path_factory.mktemp("made")
         with contextlib.chdir(folder):
             git("init", "--quiet")
-            for path in ("src/train.py", "experiments/data/train.parquet"):
+            for path in ("src/train.py", "studies/data/train.parquet"):
                 Path(path).parent.mkdir(parents=True)
                 Path(path).write_text("1")
             OURS.joinpath("src").symlink_to("../src")
@@ -200,10 +198,10 @@ class TestKeep:
         monkeypatch.chdir(tmp_path)
 
     def test_results_have_what_made_them(self, project):
-        assert keep("mine", folder=OURS, command="make it") == Path("results/mine")
-        study, measured = studies.read("mine"), results.read("experiments/metrics/runs/a.csv")
+        assert keep("mine", folder=OURS, command="make it") == Path("studies/made/mine")
+        study, metrics = kept.read("mine"), results.read("studies/metrics/runs/a.csv")
         assert (study.made_by["commit"], study.made_by["command"]) == (git("rev-parse", "HEAD"), "make it")
-        assert study.leaf("a", "spearman") == measured.leaf("a", "spearman")
+        assert study.leaf("a", "spearman") == metrics.leaf("a", "spearman")
         assert study.by_seed("a", "validation") == {1: 0.1, 2: 0.2}
         assert study.made_by["params"]["runs"]["a"]["seeds"] == [1, 2]
         assert study.made_by["hashes"]["src"].endswith(".dir")
@@ -213,13 +211,13 @@ class TestKeep:
         assert study.leaf("c", "spearman minus a") == (value, low, high)
         assert study.by_seed("c", "spearman") == study.by_seed("b", "spearman")
         keep("mine", "b*", folder=OURS)
-        assert studies.read("mine").runs == ["b"]
+        assert kept.read("mine").runs == ["b"]
         with pytest.raises(FileNotFoundError, match="no results of e"):
             keep("mine", "b", "e", folder=OURS)
 
-    @pytest.mark.parametrize(("file", "committed"), [("src/train.py", True), ("experiments/params.yaml", False)])
+    @pytest.mark.parametrize(("file", "committed"), [("src/train.py", True), ("studies/params.yaml", False)])
     def test_other_code_params_or_results_than_those_of_the_lock_are_refused(self, project, file, committed):
-        metrics = Path("experiments/metrics/runs/b.csv")
+        metrics = Path("studies/metrics/runs/b.csv")
         before = metrics.read_text()
         metrics.write_text("{}")
         with pytest.raises(ValueError, match=r"evaluate@b: metrics/runs/b\.csv"):
@@ -230,7 +228,7 @@ class TestKeep:
             git("commit", "--quiet", "--all", "--message", "changed")
         with pytest.raises(ValueError, match="train@a.*(src|params)" if committed else f"commit: {file}"):
             keep("mine", folder=OURS)
-        assert not Path("results").exists()
+        assert not Path("studies/made").exists()
 
     def test_what_another_program_predicts_must_be_made_by_a_stage(self, project):
         shutil.copyfile(OURS / "predictions/b.parquet", OURS / "predictions/d.parquet")

@@ -427,4 +427,4 @@ class TestPlatform:
 
     @missing("S8: the default run is not among the kept studies")
     def test_the_default_run_is_kept(self):
-        assert (ROOT / "results/default_run/made_by.json").is_file()
+        assert (ROOT / "studies/made/default_run/made_by.json").is_file()

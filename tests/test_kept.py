@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipelines.reporting import docs_tables, studies
 from rankgrad.io.results import Row
+from studies import kept, pages
 
 MADE_BY = {"commit": "0123", "params": {}, "hashes": {}, "machine": {}}
 
@@ -11,17 +11,17 @@ MADE_BY = {"commit": "0123", "params": {}, "hashes": {}, "machine": {}}
 def test_a_study_is_found_by_run_and_metric(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [Row("mse", "tau", 0.3, 0.2, 0.4), Row("mse", "tau", 0.5, seed=1), Row("mse", "setting.lr", 0.1, fold=2)]
-    studies.write("mine", rows, MADE_BY)
-    study = studies.read("mine")
+    kept.write("mine", rows, MADE_BY)
+    study = kept.read("mine")
     assert study.made_by.items() >= MADE_BY.items()
     assert (study.runs, study.leaf("mse", "tau")) == (["mse"], (0.3, 0.2, 0.4))
     assert (study.by_seed("mse", "tau"), study.by_fold("mse", "setting.lr")) == ({1: 0.5}, {2: 0.1})
     with pytest.raises(ValueError, match="commit"):
-        studies.write("other", rows, MADE_BY | {"commit": None})
-    table = tmp_path / "results/mine/results.csv"
+        kept.write("other", rows, MADE_BY | {"commit": None})
+    table = tmp_path / "studies/made/mine/results.csv"
     table.write_text(table.read_text().replace("0.3", "0.2"))
     with pytest.raises(ValueError, match=r"results\.csv: its SHA-256"):
-        studies.read("mine")
+        kept.read("mine")
 
 
 class TestPages:
@@ -30,12 +30,12 @@ class TestPages:
     def test_text_replaces_what_stands_in_its_place_and_a_page_without_one_stays_as_it_is(self, tmp_path):
         page, other = tmp_path / "page.md", self.PLACE.format("other")
         page.write_text(other + self.PLACE.format("mine"))
-        docs_tables.write(page, "mine", r"| new \1 |" + "\n")
+        pages.write(page, "mine", r"| new \1 |" + "\n")
         assert page.read_text() == other + self.PLACE.format("mine").replace("old", r"| new \1 |")
         for text in ("", "<!-- results: mine -->\nno end", self.PLACE.format("mine") * 2):
             page.write_text(text)
             with pytest.raises(ValueError, match="page.md"):
-                docs_tables.write(page, "mine", "new")
+                pages.write(page, "mine", "new")
             assert page.read_text() == text
 
     def test_margins_are_tested_over_seeds_and_every_loss_must_have_the_same(self, tmp_path, monkeypatch):
@@ -47,14 +47,14 @@ class TestPages:
         def tested() -> dict[tuple[str, str], list[str]]:
             rows = []
             for loss, seeds in found.items():
-                for metric in docs_tables.METRICS.values():
+                for metric in pages.METRICS.values():
                     run = f"label_ranking-{loss}-x"
                     rows += [
                         Row(run, metric, 0.0),
                         *(Row(run, metric, value, seed=key) for key, value in seeds.items()),
                     ]
-            studies.write("mine", rows, MADE_BY)
-            return docs_tables.margins(studies.read("mine"))
+            kept.write("mine", rows, MADE_BY)
+            return pages.margins(kept.read("mine"))
 
         margins = tested()
         assert [margins["ranked.exact_match", loss][0] for loss in ("multilabel_cross_entropy", "lsep")] == [
@@ -64,7 +64,7 @@ class TestPages:
         ps = [float(margins["ranked.exact_match", loss][1]) for loss in ("multilabel_cross_entropy", "lsep")]
         assert ps[0] < 0.05 < ps[1]
         assert 0.001 <= float(margins["ranked.exact_match", "multilabel_cross_entropy"][2]) < 1
-        assert docs_tables.spread("label_ranking-rlsep-x")(studies.read("mine"), "ranked.exact_match") == "60.0 ± 10.0"
+        assert pages.spread("label_ranking-rlsep-x")(kept.read("mine"), "ranked.exact_match") == "60.0 ± 10.0"
         found["lsep"] = {1: 0.5}
         with pytest.raises(ValueError, match="different seeds"):
             tested()

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as draw
 
 from pipelines.config.schema import Comparison, Resampling
-from pipelines.reporting import studies
 from pipelines.stages.benchmark_sorters import measure
 from pipelines.stages.compare import compared
 from rankgrad.datasets.vectors import score_vectors
@@ -19,6 +18,7 @@ from rankgrad.io.checkpoints import build
 from rankgrad.io.results import Row, rows_of
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import generator
+from studies import kept
 
 HEADER = "run,seed,fold,split,metric,value,low,high"
 MADE_BY = {"commit": "0123", "params": {}, "hashes": {}, "machine": {}}
@@ -64,8 +64,8 @@ def test_every_reader_reads_what_every_writer_writes(writer, tmp_path, monkeypat
     assert (tmp_path / "table.csv").read_text().splitlines()[0] == HEADER
     assert plain(results.read("table.csv").rows) == plain(rows)
     assert pd.read_csv("table.csv")["value"].notna().sum() == sum(not math.isnan(row.value) for row in rows)
-    studies.write("mine", rows, MADE_BY)
-    study = studies.read("mine")
+    kept.write("mine", rows, MADE_BY)
+    study = kept.read("mine")
     assert plain(study.rows) == plain([row for row in rows if not math.isnan(row.value)])
     assert "Student" in study.intervals
 
@@ -95,12 +95,12 @@ def test_what_is_written_is_read_to_the_bit(tmp_path_factory, rows):
 
 def test_a_table_of_before_there_were_splits_is_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = studies.write("old", [Row("a", "m", 0.5, 0.4, 0.6), Row("a", "validation", 0.3, seed=1)], MADE_BY)
+    path = kept.write("old", [Row("a", "m", 0.5, 0.4, 0.6), Row("a", "validation", 0.3, seed=1)], MADE_BY)
     table, about = path / "results.csv", path / "made_by.json"
-    before = studies._sum(table)
+    before = kept._sum(table)
     table.write_text("run,seed,fold,metric,value,low,high\na,,,m,0.5,0.4,0.6\na,1,,validation,0.3,,\n")
-    about.write_text(about.read_text().replace(before, studies._sum(table)).replace('"intervals"', '"other"'))
-    study = studies.read("old")
+    about.write_text(about.read_text().replace(before, kept._sum(table)).replace('"intervals"', '"other"'))
+    study = kept.read("old")
     assert [row.split for row in study.rows] == ["test", "val"]
     assert "too narrow" in study.intervals
 

@@ -45,8 +45,8 @@ def test_experiments_at_a_tiny_scale(new_project):
     """Every stage over a few runs of each task, the report and the papers' figures, kept results; then nothing."""
     project = new_project("project")
     project.run("dvc repro")
-    project.run("rankgrad scale tiny --in experiments")
-    path = project.folder / "experiments/params.yaml"
+    project.run("rankgrad scale tiny --in studies")
+    path = project.folder / "studies/params.yaml"
     values = YAML(typ="safe").load(path)
     more = ("label_ranking-rlsep-averaged_views", "label_ranking-rlsep-by_exact_match")
     drawn = ("_digits", "-label_attention")
@@ -63,15 +63,15 @@ def test_experiments_at_a_tiny_scale(new_project):
     values["sorters"] = {name: values["sorters"][name] for name in ("lstm", "cnn", "cnn-2_layers", "handcrafted")}
     path.write_text(json.dumps(values))
     # Rivals learn from data that are left out here; the report would wait for them.
-    (project.folder / "experiments/rivals/dvc.yaml").unlink()
+    (project.folder / "studies/rivals/dvc.yaml").unlink()
     project.run("git add --all && git commit --quiet --message experiments")
     targets = "report figures/dvc.yaml:draw"
-    project.run("python -m experiments.points")
-    assert "Running stage" in project.run(f"cd experiments && dvc repro {targets}")
-    assert "label_ranking-rlsep-by_exact_match" in project.read("experiments/reports/index.html")
-    assert len(list((project.folder / "experiments/reports/paper_figures").glob("*.png"))) == 6
-    assert "Running stage" not in project.run(f"cd experiments && dvc repro {targets}")
+    project.run("python -m studies.points")
+    assert "Running stage" in project.run(f"cd studies && dvc repro {targets}")
+    assert "label_ranking-rlsep-by_exact_match" in project.read("studies/reports/index.html")
+    assert len(list((project.folder / "studies/reports/paper_figures").glob("*.png"))) == 6
+    assert "Running stage" not in project.run(f"cd studies && dvc repro {targets}")
     assert "up to date" in project.run("dvc status")
-    project.run("python -m tools.keep tiny --in experiments")
-    kept = project.read("results/tiny/results.csv").splitlines()
+    project.run("python -m studies.keep tiny --in studies")
+    kept = project.read("studies/made/tiny/results.csv").splitlines()
     assert chosen <= {line.partition(",")[0] for line in kept}

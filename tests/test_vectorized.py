@@ -8,12 +8,12 @@ import torch
 from scipy.stats import kendalltau
 from torch import nn
 
-from experiments import four_digit_mnist as digits
-from experiments import label_ranking_sets as sets
-from experiments.vectorized import command, measured
-from pipelines.reporting import studies
-from pipelines.reporting.studies import Row
 from rankgrad import metrics
+from rankgrad.io.results import Row
+from studies import four_digit_mnist as digits
+from studies import kept
+from studies import label_ranking_sets as sets
+from studies.vectorized import command, measured
 
 
 def made(generator) -> tuple[torch.Tensor, torch.Tensor]:
@@ -82,12 +82,12 @@ def test_validation_chooses_the_setting_and_a_study_goes_on_where_it_stopped(tmp
         return [Row(run, f"{split}.EM", values[split], seed=seed) for split in tested for seed in seeds]
 
     monkeypatch.setattr(digits, "rows", rows)
-    monkeypatch.setattr(studies, "FOLDER", tmp_path)
+    monkeypatch.setattr(kept, "FOLDER", tmp_path)
 
     def run(name):
         monkeypatch.setattr(sys, "argv", ["study", name, "--commit", "a"])
         command("digits", {name: lambda done: digits.jobs(name, done)}, params={}, hashes={})
-        return studies.read("digits")
+        return kept.read("digits")
 
     study = run("SoftSort, likelihood")
     assert [study.leaf(f"SoftSort, likelihood, n = {n}", "setting")[0] for n in digits.LENGTHS] == [0.3] * 4

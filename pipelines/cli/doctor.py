@@ -110,7 +110,7 @@ def _disk() -> Iterator[Finding]:
         yield Finding("disk", f"{free:.0f} GB free")
     else:
         state = "note" if free > 1 else "broken"
-        advice = "free space, or `dvc gc --all-branches --projects experiments`"
+        advice = "free space, or `dvc gc --all-branches --projects studies`"
         yield Finding("disk", f"{free:.1f} GB free, expected {FREE:.0f}", state, advice)
 
 

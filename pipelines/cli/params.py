@@ -9,13 +9,13 @@ from pipelines.cli.shared import AsJson, errors_in_a_line, print_json, typed_her
 
 __all__ = ["check", "problems", "scale"]
 
-PARAMS, EXPERIMENTS = Path("params.yaml"), Path("experiments/params.yaml")
+PARAMS, EXPERIMENTS = Path("params.yaml"), Path("studies/params.yaml")
 
 
 def check(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(callback=typed_here, help="By default params.yaml, and experiments/params.yaml if it exists."),
+        typer.Argument(callback=typed_here, help="By default params.yaml, and studies/params.yaml if it exists."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

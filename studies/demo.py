@@ -1,4 +1,4 @@
-"""Film the page of `rankgrad demo` into docs/demo.gif: `python -m tools.demo`, after `make quickstart` or `make repro`.
+"""Film the page of `rankgrad demo` into docs/demo.gif: `python -m studies.demo`, after `make quickstart` or `repro`.
 
 It needs Chromium. The 8 grows, then the 7 shrinks; the networks rank the digits anew.
 """

@@ -1,4 +1,4 @@
-"""Kept results: `results/<study>/results.csv` with `made_by.json`, which says what made them.
+"""Kept results: `studies/made/<study>/results.csv` with `made_by.json`, which says what made them.
 
 The table is that of `rankgrad.io.results`. Besides metrics and differences it has `setting.<key>`, the value that was
 chosen from a grid, and `validation`, what it was chosen by.
@@ -21,9 +21,9 @@ from rankgrad.io import results
 from rankgrad.io.atomic import replaced_folder
 from rankgrad.io.results import Results, Row
 
-__all__ = ["Row", "Study", "machine", "read", "write"]
+__all__ = ["Study", "machine", "read", "write"]
 
-FOLDER = Path("results")
+FOLDER = Path("studies/made")
 TABLE, MADE_BY, SUM = "results.csv", "made_by.json", "sha256_of_results"
 MADE = {"commit": str, "params": dict, "hashes": dict, "machine": dict}
 OLD_METHOD = "bootstrap of test examples and seeds, which is too narrow for few seeds"  # where made_by.json says none
@@ -34,7 +34,7 @@ class Study(Results):
     """Results of runs that stand beside each other, and what made them.
 
     Attributes:
-        name: its folder below results/.
+        name: its folder below studies/made/.
         made_by: `commit`, `params`, `hashes` of what went in, `code`, `machine`, and what else is to be known.
     """
 

@@ -1,4 +1,4 @@
-"""Make tables of protein GB1 from the public benchmark FLIP: `python -m experiments.flip [splits.zip]`.
+"""Make tables of protein GB1 from the public benchmark FLIP: `python -m studies.flip [splits.zip]`.
 
 It writes data/raw/gb1/<split>.parquet, of which the runs `gb1-*` learn: `fitness`, `split`, and for each site that
 varies and each amino acid a column of 0 and 1, such as `site39_A`. `fitness_log`, of fitness plus 0.01, `fitness_log1p`
@@ -70,7 +70,7 @@ def as_table(published: pd.DataFrame) -> pd.DataFrame:
 
 def main(path: str | None = None) -> None:
     if path is None and all((TABLES / f"{name}.parquet").is_file() for name in SPLITS):
-        print(f"{TABLES}: there already")  # so that experiments go on without a network
+        print(f"{TABLES}: there already")  # so that studies go on without a network
         return
     with ZipFile(io.BytesIO(archive(path))) as splits, replaced_folder(TABLES) as partial:
         for name in SPLITS:

@@ -10,8 +10,8 @@ from scipy.stats import t as student
 from scipy.stats import ttest_1samp
 
 from pipelines.reporting.results import cell, markdown
-from pipelines.reporting.studies import Study, read
 from rankgrad.evaluation import holm
+from studies.kept import Study, read
 
 __all__ = [
     "Cell", "Computed", "Table", "at_an_end", "check_seeds", "gain", "half_width", "mean", "of_seeds", "p_of", "paired",
@@ -27,7 +27,7 @@ class Table:
     """A table of a study.
 
     Attributes:
-        study: its folder below results/.
+        study: its folder below studies/made/.
         first: title of the first column.
         rows: what the first column shows, and the key that the cells get: a run, a metric.
         columns: by title, what gives a cell.

@@ -1,6 +1,6 @@
 """Rank the classes of classification sets: the label-ranking benchmark of Cheng, Huehn and Huellermeier (ICML 2009).
 
-    python -m experiments.label_ranking_sets [SET ...]      # all that is missing, 40 minutes on one core
+    python -m studies.label_ranking_sets [SET ...]      # all that is missing, 40 minutes on one core
 
 A naive Bayes classifier that saw the whole set orders all classes for each row, and a network learns that order. The
 sets are those of a package with three classes or more, at most 2,500 rows, and features that are not all 0 or 1; and
@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from experiments.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 from rankgrad import losses, metrics
 from rankgrad.datasets.public.packages import PackagedFile
 from rankgrad.io.results import Row
 from rankgrad.seeding import generator
+from studies.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 
 RAW = Path("data/raw/label_ranking_sets")
 FILE = PackagedFile(

@@ -1,6 +1,6 @@
 """Sort four-digit MNIST, the field's benchmark, with one reduced budget for all: ours, and other people's operators.
 
-    python -m experiments.four_digit_mnist [METHOD ...]      # all that is missing, on a GPU if there is one
+    python -m studies.four_digit_mnist [METHOD ...]      # all that is missing, on a GPU if there is one
 
 It needs MNIST, and the packages diffsort and torchsort for their methods.
 
@@ -21,14 +21,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.peers import isotonic_ranks, missing, neural_sort, soft_sort, sorting_network
-from experiments.vectorized import Jobs, Loss, adam, command
 from rankgrad import losses
 from rankgrad.datasets.scenes.digits import splits
 from rankgrad.io.results import Row
 from rankgrad.metrics import elementwise_match, exact_match
 from rankgrad.seeding import derived_seed
 from rankgrad.sorters import Laplace, Logistic, soft_permutation
+from studies.times.peers import isotonic_ranks, missing, neural_sort, soft_sort, sorting_network
+from studies.vectorized import Jobs, Loss, adam, command
 
 SETTINGS, LENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (5, 3, 9, 15)
 SEEDS, SEEDS_OF_CHOICE, LENGTH_OF_CHOICE = range(1, 11), range(11, 14), 5

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from pipelines.ops.git import git
-from pipelines.reporting import studies
 from rankgrad.io.results import Row
 from rankgrad.losses import mse
+from studies import kept
 
 __all__ = ["Jobs", "Lists", "Loss", "adam", "command", "measured", "squared_errors"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
 Jobs = Iterator[tuple[str, Callable[[], list[Row]]]]  # runs, and what makes them
-CODE = ("src", "experiments/*.py", "benchmarks/peers.py")  # what decides about results
+CODE = ("src", "studies/*.py", "studies/times/peers.py")  # what decides about results
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,12 @@ def measured(
 def command(
     study: str, groups: Mapping[str, Callable[[list[Row]], Jobs]], *, params: dict[str, Any], hashes: dict[str, str]
 ) -> None:
-    """Make the runs that results/<study> lacks, and keep each as it is finished; after a change of code, begin again.
+    """Make the runs that studies/made/<study> lacks and keep each when it is finished; a change of code begins again.
 
     A group gets the rows that are there, which grow while its runs are made.
     """
     names = "; ".join(groups)
-    parser = argparse.ArgumentParser(description=f"Make what is missing of results/{study}.")
+    parser = argparse.ArgumentParser(description=f"Make what is missing of studies/made/{study}.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {names}".replace("%", "%%"))
     parser.add_argument("--commit", help="of the code, on a machine without the repository")
     given = parser.parse_args()
@@ -124,13 +124,13 @@ def command(
         parser.error(f"{', '.join(unknown)}: no such name, expected {names}")
     torch.set_num_threads(1)
     commit = given.commit or _commit(parser)
-    kept = studies.read(study) if (studies.FOLDER / study).is_dir() else None
-    rows = kept.rows if kept and kept.made_by["commit"] == commit else []
+    before = kept.read(study) if (kept.FOLDER / study).is_dir() else None
+    rows = before.rows if before and before.made_by["commit"] == commit else []
     for run, job in (each for name in given.names or groups for each in groups[name](rows)):
         if run not in {row.run for row in rows}:
             rows += job()
-            about = {"commit": commit, "params": params, "hashes": hashes, "machine": studies.machine()}
-            studies.write(study, rows, about)
+            about = {"commit": commit, "params": params, "hashes": hashes, "machine": kept.machine()}
+            kept.write(study, rows, about)
             print(run, flush=True)
 
 

@@ -1,6 +1,6 @@
-"""What a lent GPU does for the two papers, most for least first: `python -m experiments.gpu` goes on where it was.
+"""What a lent GPU does for the two papers, most for least first: `python -m studies.gpu` goes on where it was.
 
-It needs rankgrad with its extra `tasks`, and MNIST. Estimates for one H100, from results/subset_224 and full_224:
+It needs rankgrad with its extra `tasks`, and MNIST. Estimates for one H100, from studies/made/subset_224 and full_224:
 table_1 has 90 trainings of 13 seconds of the GPU each, own_protocol 9 of up to two minutes, table_2 9 of a minute;
 sodeep takes its share whole, timings a minute. So 15 minutes are for a part: give what is kept to the next machine, or
 choose `--pieces`. Each has its share of the minutes; a training that is not over then goes on in the next call, on the
@@ -17,7 +17,7 @@ There, by `run` with `carry` [".gpu/mnist", ".gpu/kept"], `timeout_s` 560, witho
 choose, with `--pieces own_protocol`, say, at its end:
 
     cp .gpu/kept/* $OUT; export PYTHONPATH=src OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1; nvidia-smi -L;
-    python3 -m experiments.gpu --out $OUT --scratch .gpu/scratch --mnist .gpu/mnist --commit $(cat $OUT/commit)
+    python3 -m studies.gpu --out $OUT --scratch .gpu/scratch --mnist .gpu/mnist --commit $(cat $OUT/commit)
 
 A table a piece comes back, with made_by.json: copy them from `files_at` to .gpu/kept before the next call. Scratch,
 with scenes, predictions and unfinished trainings, stays on the machine while it is held.
@@ -27,8 +27,8 @@ carry their sources, unpacked, as .gpu/src/torchsort and .gpu/src/lapsum, and pu
 `python3 -m pip install -q --no-index --no-deps --no-build-isolation --target .gpu/site .gpu/src/*;`, with
 PYTHONPATH=.gpu/site:src. That takes minutes: a call of its own, with `--pieces timings`.
 
-A table is the results.csv of a study, and made_by.json has what `pipelines.reporting.studies.write` wants beside it, a
-block a piece: here, `python -m experiments.gpu --keep .gpu/kept` writes them to results/, see `PIECES` for the names.
+A table is the results.csv of a study, and made_by.json has what `studies.kept.write` wants beside it, a
+block a piece: here, `python -m studies.gpu --keep .gpu/kept` writes them to studies/made/, see `PIECES` for the names.
 """
 
 import argparse
@@ -59,8 +59,6 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 
-from benchmarks.peers import isotonic_ranks, neural_sort, soft_sort
-from pipelines.reporting import studies
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.ranked_mnist import RankedMnist
@@ -86,6 +84,8 @@ from rankgrad.training.device import find_device
 from rankgrad.training.loop import fit, train
 from rankgrad.training.objective import Objective
 from rankgrad.training.phase import Batch, Phase
+from studies import kept
+from studies.times.peers import isotonic_ranks, neural_sort, soft_sort
 
 # --- What is done. ---
 
@@ -117,7 +117,7 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of the work: its study below results/, its share of the time, and how it is run on a GPU.
+    """A part of the work: its study below studies/made/, its share of the time, and how it is run on a GPU.
 
     Attributes:
         processes: trainings side by side on one GPU: each alone would leave it idle between small operations.
@@ -138,7 +138,7 @@ PIECES = {
     "sodeep": Piece("sodeep_gpu", 0.12, 2, 30, "SoDeep's LSTM and CNN on fresh vectors, as long as the share lasts"),
     "timings": Piece("timings_cuda", 0.08, 1, 5, "milliseconds and memory of sorters and losses, and of others'"),
 }  # fmt: skip
-CODE = ("experiments/gpu.py", "benchmarks/peers.py", "pipelines/reporting/studies.py", "src/rankgrad/io/results.py")
+CODE = ("studies/gpu.py", "studies/times/peers.py", "studies/kept.py", "src/rankgrad/io/results.py")
 SUMMARY = 40.0  # seconds kept for intervals, at the end
 
 
@@ -677,16 +677,14 @@ def started(settings: Settings, pieces: list[str], commit: str) -> dict[str, Any
         ValueError: one was begun by other code or settings.
     """
     made_by = read_made_by(settings.out)
-    machine = studies.machine()
+    machine = kept.machine()
     for piece in pieces:
         params = json.loads(json.dumps(params_of(piece, toy=settings.toy)))
         fixed = {
             "commit": commit,
             "params": params | {"compute": {"precision": settings.precision, "device": settings.device}},
         }
-        about = made_by.setdefault(
-            piece, fixed | {"command": f"python -m experiments.gpu --pieces {piece}", "jobs": {}}
-        )
+        about = made_by.setdefault(piece, fixed | {"command": f"python -m studies.gpu --pieces {piece}", "jobs": {}})
         for key, value in fixed.items():
             if about[key] != value:
                 raise ValueError(f"{settings.out}: {piece} was made with another {key}: choose another --out")
@@ -696,7 +694,7 @@ def started(settings: Settings, pieces: list[str], commit: str) -> dict[str, Any
 
 def work(settings: Settings, pieces: list[str], deadline: float, commit: str, processes: int | None = None) -> int:
     """Do what is missing of pieces until the deadline, and return how many jobs are not done."""
-    made_by, gpu = started(settings, pieces, commit), studies.machine()["gpu"]
+    made_by, gpu = started(settings, pieces, commit), kept.machine()["gpu"]
     summary_time = 0.0 if settings.toy else SUMMARY
     start, end, shares = time.time(), deadline - summary_time, sum(PIECES[piece].share for piece in pieces)
     share, ranked = 0.0, []
@@ -745,10 +743,10 @@ def work(settings: Settings, pieces: list[str], deadline: float, commit: str, pr
 
 
 def keep(out: Path) -> None:
-    """Write results/<study> of each piece that has a table."""
+    """Write studies/made/<study> of each piece that has a table."""
     for piece, about in read_made_by(out).items():
         if rows := kept_rows(out, piece):
-            print(studies.write(PIECES[piece].study, rows, about))
+            print(kept.write(PIECES[piece].study, rows, about))
 
 
 def commit_of(given: str | None, *, toy: bool) -> str:
@@ -789,7 +787,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--commit", help="of the code, where git does not know it")
     parser.add_argument("--toy", action="store_true", help="tiny sizes, a trial")
     parser.add_argument("--list", action="store_true", help="say what there is to do, and what is done")
-    parser.add_argument("--keep", type=Path, metavar="OUT", help="write results/ from such a folder, and nothing else")
+    parser.add_argument("--keep", type=Path, metavar="OUT", help="write studies/made/ from such a folder")
     given = parser.parse_args(arguments)
     if given.keep:
         keep(given.keep)

@@ -1,4 +1,4 @@
-"""Draw the pictures `PICTURES` of docs/, for light and dark pages: `python -m tools.pictures`."""
+"""Draw the pictures `PICTURES` of docs/, for light and dark pages: `python -m studies.pictures`."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -10,10 +10,10 @@ from typing import NamedTuple
 import pandas as pd
 import torch
 
-from pipelines.reporting.cells import half_width, of_seeds
-from pipelines.reporting.docs_tables import BATCHES, GB1_SPLITS, best_of_batches
-from pipelines.reporting.studies import Study, read
 from rankgrad.sorters import Laplace
+from studies.cells import half_width, of_seeds
+from studies.kept import Study, read
+from studies.pages import BATCHES, GB1_SPLITS, best_of_batches
 
 __all__ = ["COLUMNS", "PICTURES"]
 

@@ -1,6 +1,6 @@
 """Every loss and metric on one list of n: time, memory and how both grow, beside the same formula over all pairs.
 
-    python -m benchmarks.losses [NAME ...]      # all by default: some minutes
+    python -m studies.times.losses [NAME ...]      # all by default: some minutes
 
 Losses are measured forward and backward, on one thread; memory is the peak above the process. `growth` is the exponent
 of n between the two longest lists. torchmetrics and SciPy are measured where they are installed. Times are of the
@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.results import FOLDER, write
 from rankgrad import lookup
 from rankgrad.sorters import Laplace
+from studies.times.results import FOLDER, write
 
 LENGTHS = (100, 1_000, 10_000, 100_000)
 LONGEST, LARGEST = 25.0, 6_000.0  # seconds, and megabytes of all pairs

@@ -1,4 +1,4 @@
-"""Write the tables of the docs from the kept results: `python -m pipelines.reporting.docs_tables [NAME ...]`.
+"""Write the tables of the docs from the kept results: `python -m studies.pages [NAME ...]`.
 
 `PLACES` says which page shows what. Each place is between the lines `<!-- results: NAME -->` and
 `<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named, with the
@@ -16,7 +16,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import friedmanchisquare, rankdata, ttest_1samp, ttest_ind, ttest_rel, wilcoxon
 
-from pipelines.reporting.cells import (
+from pipelines.reporting.results import cell, markdown
+from rankgrad.evaluation import holm
+from rankgrad.io.atomic import replaced_file
+from rankgrad.tasks.label_ranking import LabelRanking
+from studies.cells import (
     Cell,
     Computed,
     Table,
@@ -31,12 +35,8 @@ from pipelines.reporting.cells import (
     value,
     with_half,
 )  # fmt: skip
-from pipelines.reporting.papers import SORTERS, printed
-from pipelines.reporting.results import cell, markdown
-from pipelines.reporting.studies import Study
-from rankgrad.evaluation import holm
-from rankgrad.io.atomic import replaced_file
-from rankgrad.tasks.label_ranking import LabelRanking
+from studies.kept import Study
+from studies.papers import SORTERS, printed
 
 __all__ = ["PLACES", "text_of", "write"]
 

@@ -1,11 +1,11 @@
-"""Print a benchmark's figures as a table and write them to benchmarks/results/, with the machine they belong to."""
+"""Print a benchmark's figures as a table and write them to studies/times/results/, with the machine they belong to."""
 
 import json
 from pathlib import Path
 
 from pipelines.cli.shared import table
 from pipelines.reporting.results import markdown
-from pipelines.reporting.studies import machine
+from studies.kept import machine
 
 __all__ = ["FOLDER", "write"]
 

@@ -7,10 +7,10 @@ the classifier's own order.
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rivals.predictions import of_seeds, with_column
-from rivals.rules import usual_places
 
 from rankgrad.io.atomic import replaced_file
+from studies.rivals.predictions import of_seeds, with_column
+from studies.rivals.rules import usual_places
 
 NAME, OF = "kanji-usual_order", "label_ranking-multilabel_cross_entropy-kanji"
 

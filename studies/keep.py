@@ -1,8 +1,8 @@
-"""Keep results in git, with what made them: `python -m tools.keep STUDY [NAME ...]`, where they were made.
+"""Keep results in git, with what made them: `python -m studies.keep STUDY [NAME ...]`, where they were made.
 
-Commit code and params first. It writes results/STUDY/ whole: of runs that were evaluated, with their comparisons, of
-sorters, and of what experiments/ measures besides. A name may be a pattern, such as '*-kanji'; by default all are kept.
-`--in experiments` takes those of that project.
+Commit code and params first. It writes studies/made/STUDY/ whole: runs that were evaluated, with their comparisons,
+sorters, and what studies/ measures besides. A name may be a pattern, such as '*-kanji'; by default all are kept.
+`--in studies` takes those of that project.
 """
 
 import argparse
@@ -18,15 +18,15 @@ from pipelines.config import Settings, load
 from pipelines.ops import dvc_lock
 from pipelines.ops.git import git
 from pipelines.reporting.results import read_run
-from pipelines.reporting.studies import machine, write
 from pipelines.stages.compare import compared, statistics_of
 from rankgrad.evaluation import Statistic, evaluate
 from rankgrad.io import results
 from rankgrad.io.results import Row, minus
 from rankgrad.seeding import derived_seed
+from studies.kept import machine, write
 
 # What decides about results; all of it must be in the commit that is written down.
-COMMITTED = ("src", "pipelines", "params.yaml", "dvc.yaml", "experiments")
+COMMITTED = ("src", "pipelines", "params.yaml", "dvc.yaml", "studies")
 ELSEWHERE = ("checks/", "data/", "models/")  # they may have been left on the machine that made the results
 CODE = "checks/code"  # whose files say more than their hash
 KINDS = {
@@ -38,7 +38,7 @@ KINDS = {
 
 
 def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc repro") -> Path:
-    """Write results/<study>/ and return it.
+    """Write studies/made/<study>/ and return it.
 
     Args:
         study: its name.
@@ -144,7 +144,7 @@ def _refuse_changed(folder: Path, stages: list[str], others: list[Path]) -> None
     Args:
         folder: the DVC project.
         stages: names of its own.
-        others: outputs of stages of experiments/figures and the like.
+        others: outputs of stages of studies/figures and the like.
     """
     from dvc.exceptions import OutputNotFoundError
     from dvc.repo import Repo
@@ -185,13 +185,13 @@ def _code(folder: Path, stages: list[str]) -> dict[str, str]:
         path = folder / CODE / f"{stage}.txt"
         for line in path.read_text().splitlines() if path.is_file() else ():
             first, last = line.split()
-            code |= {first: last} if ".py" not in last else {last: first}
+            code |= {last: first} if last.endswith(".py") else {first: last}
     return dict(sorted(code.items()))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", help="folder below results/")
+    parser.add_argument("study", help="folder below studies/made/")
     parser.add_argument("names", nargs="*", help="of what is kept, or patterns; by default all")
     parser.add_argument("--in", dest="folder", type=Path, default=Path(), help="project that has them")
     parser.add_argument("--command", default="dvc repro", help="what was run")

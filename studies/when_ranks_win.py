@@ -1,6 +1,6 @@
 """When does a loss on ranks beat a loss on values? The same network on made data that differ in one thing at a time.
 
-    python -m experiments.when_ranks_win [KIND ...]      # all that is missing, half an hour on one core
+    python -m studies.when_ranks_win [KIND ...]      # all that is missing, half an hour on one core
 
 All seeds of a method are trained side by side. The learning rate and the number of steps are those with the best mean
 over seeds on validation lists.
@@ -13,11 +13,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from experiments.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import generator
+from studies.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 
 FEATURES, HIDDEN, TEST_ROWS = 20, 32, 2000
 SEEDS = range(1, 11)

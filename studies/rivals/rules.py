@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rivals.predictions import of_run, with_column
 
 from pipelines.config import load
 from rankgrad import lookup
 from rankgrad.evaluation import evaluate
 from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file
+from studies.rivals.predictions import of_run, with_column
 
 
 class Rule(NamedTuple):

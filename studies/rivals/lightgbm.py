@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from rivals.predictions import of_run, with_column, with_seed
 
 from rankgrad.datasets.files.folds import next_of
 from rankgrad.io.atomic import replaced_file
+from studies.rivals.predictions import of_run, with_column, with_seed
 
 NAME, LIKE, DATA = "proteins-lightgbm", "proteins-soft_margin", "data/proteins/test.parquet"  # which has all rows
 RATES = [0.0125, 0.025, 0.035, 0.05, 0.07, 0.1, 0.2, 0.4]

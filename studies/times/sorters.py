@@ -21,14 +21,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.peers import peers
-from benchmarks.results import FOLDER, write
-from pipelines.reporting import docs_tables
 from rankgrad import lookup
 from rankgrad.datasets.vectors.score_vectors import draw
 from rankgrad.io.checkpoints import build
 from rankgrad.sorters import _quality as measures
 from rankgrad.sorters import load_sorter
+from studies import pages
+from studies.times.peers import peers
+from studies.times.results import FOLDER, write
 
 PAGE = Path("docs/sorters.md")
 LENGTH, ROWS, VECTORS = 100, 1000, 40
@@ -207,7 +207,7 @@ def main() -> None:
     table = pd.DataFrame(rows).T
     table.to_parquet(FOLDER / "sorters.parquet")
     plots(table)
-    docs_tables.write(PAGE, "sorters", (FOLDER / "sorters.md").read_text())
+    pages.write(PAGE, "sorters", (FOLDER / "sorters.md").read_text())
     shutil.copyfile(FOLDER / "sorters.png", PAGE.with_suffix(".png"))
 
 

@@ -1,1 +1,0 @@
-"""Benchmarks: `python -m benchmarks` runs all. Ratios within one run, because machines drift."""
