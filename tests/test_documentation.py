@@ -84,7 +84,7 @@ def test_each_command_that_a_page_or_a_message_names_exists():
             if command not in there:
                 missing.append(f"{path.relative_to(ROOT)}: {' '.join(command)}")
     assert not missing
-    assert {("make", "repro"), ("make", "deploy"), ("rankgrad", "init"), ("rankgrad", "repair")} <= named
+    assert {("make", "repro"), ("make", "deploy"), ("rankgrad", "init")} <= named
 
 
 BLOCKS = [

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli import data, doctor, init, models, params, project, quickstart
+from pipelines.cli import data, doctor, init, models, params, quickstart
 from rankgrad import __version__
 
 PANELS = {
@@ -20,7 +20,7 @@ PANELS = {
         models.predict,
         models.serve,
     ),
-    "Operate": (models.monitor, models.promote, project.watch, project.repair),
+    "Operate": (models.monitor, models.promote),
 }
 
 app = typer.Typer(

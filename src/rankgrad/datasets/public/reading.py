@@ -8,19 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
-from io import BytesIO
 from math import floor
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
-from PIL import Image
 
 from rankgrad.datasets.files.expected import in_set, rows_of, unique
-from rankgrad.io.images import as_jpeg, open_photo
-from rankgrad.io.parquet import columns_of, parquet_file, read_table
-from rankgrad.io.pictures import BROKEN
+from rankgrad.io.images import as_jpeg, open_photo, photo_facts
+from rankgrad.io.parquet import columns_of, read_table
 
 __all__ = [
     "SPLITS",
@@ -30,7 +27,6 @@ __all__ = [
     "Reading",
     "check_shares",
     "fold_of",
-    "photo_facts",
     "place_of",
     "read_list",
     "require",
@@ -354,33 +350,6 @@ def row_facts(split: str, read: pa.Table) -> dict[str, Any]:
 def rows_expected(rows: Mapping[str, int]) -> list[dict[str, Any]]:
     """Expect the rows of these splits, as many in each as the manifest says."""
     return [*rows_of(rows), in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items()))]
-
-
-def photo_facts(path: Path, column: str, *, piece: int, threads: int) -> pd.DataFrame:
-    """Return of the photos of each row: files, number, a hash of their pixels, whether all decode, modes and sizes."""
-    rows: list[dict[str, Any]] = []
-    with parquet_file(path) as file, ThreadPoolExecutor(threads) as pool:
-        for batch in file.iter_batches(batch_size=piece, columns=[column]):
-            cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
-            rows += pool.map(_facts_of, cells)
-    return pd.DataFrame(rows)
-
-
-def _facts_of(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
-    files, modes, sizes, decodes, pixels = {}, {}, {}, True, sha256()
-    for photo in photos:
-        photo = photo or {"bytes": None, "path": None}
-        files[photo["path"] or ""] = None
-        try:
-            with Image.open(BytesIO(photo["bytes"] or b""), formats=["JPEG"]) as image:
-                image.load()
-            modes[image.mode] = sizes[f"{image.width} x {image.height}"] = None
-            pixels.update(image.tobytes())
-        except BROKEN:
-            decodes = False
-    seen = {"file": files, "mode": modes, "size": sizes}
-    facts = {name: ", ".join(values) for name, values in seen.items()}
-    return facts | {"photos": len(photos), "decodes": decodes, "pixels": pixels.hexdigest()}
 
 
 def same_elsewhere(values: pd.Series) -> pd.Series:
