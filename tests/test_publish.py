@@ -227,19 +227,20 @@ def made_pipeline(params) -> None:
         network.recipe |= {"task": "score_ranking", "input": about, "classes": ["dull"]}
         save_model(f"models/runs/memorability-mse/seed{seed}", network)
         files[f"models/runs/memorability-mse/seed{seed}/history.csv"] = history
-    sorters = []
+    tables = {"runs/memorability-mse": spearman}
     for key, args in {"lstm": {"hidden": 2}, "laplace": {}}.items():
         save_model(f"models/sorters/{key}", build("sorters", key, args, seed=0, length=8))
-        sorters += [Row(key, "l1", 0.01, 0.0, 0.02), Row(key, "parameters", 3)]
+        tables[f"sorters/{key}"] = [Row(key, "l1", 0.01, 0.0, 0.02), Row(key, "parameters", 3)]
     Path("data/clips").mkdir(parents=True)
     for split in ("train", "val"):  # which a version says that it knows
         pq.write_table(pa.table({"features": [[0.5]]}), f"data/clips/{split}.parquet")
     for name, contents in files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(contents if isinstance(contents, str) else json.dumps(contents))
-    for file, rows in {"metrics/runs/memorability-mse.csv": spearman, "metrics/sorters/all.csv": sorters}.items():
-        Path(file).parent.mkdir(parents=True)
-        results.write(file, rows)
+    for file, rows in tables.items():
+        path = Path("metrics") / f"{file}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        results.write(path, rows)
 
 
 @pytest.fixture
