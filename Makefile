@@ -37,7 +37,7 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 
 .SILENT: quickstart repro # what they print is enough
 quickstart: .venv/.installed ## two label rankers trained in a minute, RLSEP beside cross-entropy: a table and a picture
-	$(RUN) rankgrad quickstart
+	$(RUN) python -m examples.quickstart
 
 repro: .venv/.installed ## everything behind the runs of params.yaml: data, checks, sorters, runs, evidence, registry
 	$(RUN) rankgrad check params.yaml

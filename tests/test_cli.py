@@ -115,7 +115,7 @@ class TestConsoleCommand:
         assert not loaded & HEAVY
         assert "typer" in loaded  # so that this test can fail
         commands = set(re.findall(r"^│ (\w+)  ", "\n".join(shown), re.MULTILINE))
-        names = "check scale fetch quickstart predict demo serve monitor promote doctor"
+        names = "check scale fetch predict serve monitor promote doctor"
         assert commands >= set(names.split())
 
     @pytest.mark.parametrize("folder", [".", "studies", "src/rankgrad"])

@@ -5,13 +5,11 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli import data, doctor, init, models, params, quickstart
+from pipelines.cli import data, doctor, init, models, params
 from rankgrad import __version__
 
 PANELS = {
     "Use": (
-        quickstart.quickstart,
-        models.demo,
         doctor.doctor,
         init.init,
         params.check,
