@@ -94,7 +94,7 @@ def save_model(path: str | Path, model: nn.Module) -> None:
             save_file(weights, partial)
         except SafetensorError as error:
             raise write_error(path / "model.safetensors", error) from error
-    recipe = model.recipe | {"sha256": _digest(path / "model.safetensors")}
+    recipe = {**model.recipe, "sha256": _digest(path / "model.safetensors")}
     with replaced_file(path / "model.json") as partial:
         partial.write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
 
