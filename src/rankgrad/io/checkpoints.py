@@ -80,7 +80,8 @@ def save_model(path: str | Path, model: nn.Module) -> None:
     Raises:
         TypeError: it is from neither, so that nothing says how to rebuild it; or an option is nothing that JSON holds.
     """
-    model = getattr(model, "_orig_mod", model)  # of torch.compile, which passes on the recipe and renames the weights
+    # Of torch.compile, which passes on the recipe and renames the weights.
+    model: Any = getattr(model, "_orig_mod", model)
     if not hasattr(model, "recipe"):
         raise TypeError(
             f"{type(model).__name__}: not from `rankgrad.io.checkpoints.build`, which says how to rebuild it"
@@ -94,7 +95,7 @@ def save_model(path: str | Path, model: nn.Module) -> None:
             save_file(weights, partial)
         except SafetensorError as error:
             raise write_error(path / "model.safetensors", error) from error
-    recipe = {**model.recipe, "sha256": _digest(path / "model.safetensors")}
+    recipe = model.recipe | {"sha256": _digest(path / "model.safetensors")}
     with replaced_file(path / "model.json") as partial:
         partial.write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
 
