@@ -225,7 +225,7 @@ SODEEP = [
         "Sec. 4.1.4: seconds of the LSTM over those of the CNN",
         "1.7",
         [Number("times", "sodeep_speed", "lstm", "seconds over those of cnn-unpadded", form=".1f")],
-        "forward and backward on one thread of a processor, the LSTM with 18.7 million weights, the CNN with 64 channels",
+        "forward and backward on one thread of a processor; an LSTM of 18.7 million weights, a CNN of 64 channels",
         "python -m studies.times.sodeep",
         "a minute",
     ),
