@@ -18,7 +18,7 @@ from conftest import ROOT, done  # isort: skip
 
 PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
-LIBRARY = ["checks", "plain_text", "io", "ranks", "ragged", "groups", "bootstrap", "metrics", "sorters", "losses",
+LIBRARY = ["checks", "plain_text", "io", "ranks", "ragged", "groups", "evaluation", "metrics", "sorters", "losses",
            "inputs", "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
 PIPELINE = ["config", "code", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "running",
             "stages", "flows", "cli"]  # fmt: skip

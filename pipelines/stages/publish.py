@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import replace
 from functools import partial
+from math import isnan
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -18,12 +19,14 @@ from pipelines.config import Settings, prefixed
 from pipelines.config.schema import NONE
 from pipelines.monitoring.reference import write_reference
 from pipelines.ops import dvc_lock
-from pipelines.reporting.results import history, read_run, read_runs, read_sorters
+from pipelines.reporting.results import history, read_run
 from pipelines.running.history import kept
 from pipelines.tracking.slices import Slice, slices
 from pipelines.tracking.store import experiment
 from pipelines.tracking.upload import Run, Version, key_of, publish
+from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file
+from rankgrad.io.results import Row
 
 LONGEST_TAG = 500  # characters
 PLOTS, PAGES = Path("reports/figures"), Path("reports/data")
@@ -79,22 +82,10 @@ def _mean(histories: list[pd.DataFrame]) -> pd.DataFrame:
     return epochs.mean(numeric_only=True)[epochs.size() == len(histories)].reset_index()
 
 
-def _metrics(rows: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Return the value of each metric, with its interval if it has one, of a table of `pipelines.reporting.results`.
-
-    What is not defined is no metric of MLflow, whose pages break of NaN: a tag names it.
-
-    >>> _metrics(pd.DataFrame({"metric": ["spearman"], "value": [0.5], "low": [float("nan")], "high": [0.75]}))
-    {'spearman': {'value': 0.5, 'high': 0.75}}
-    """
-    table = rows.dropna(subset="value").set_index("metric")[["value", "low", "high"]]
-    return {str(name): row.dropna().to_dict() for name, row in table.iterrows()}
-
-
-def _undefined(rows: pd.DataFrame) -> dict[str, str]:
+def _undefined(rows: list[Row]) -> dict[str, str]:
     """Return a tag that names the metrics that are not defined, if there are any."""
-    names = rows.loc[rows["value"].isna(), "metric"]
-    return {"undefined": shorten(", ".join(names), LONGEST_TAG, placeholder=", ...")} if len(names) else {}
+    names = [row.metric for row in rows if isnan(row.value)]
+    return {"undefined": shorten(", ".join(names), LONGEST_TAG, placeholder=", ...")} if names else {}
 
 
 def _plots(*names: str) -> dict[str, list[Path]]:
@@ -103,9 +94,9 @@ def _plots(*names: str) -> dict[str, list[Path]]:
 
 
 def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
-    results, runs = read_sorters(), []
+    measured, runs = results.read("metrics/sorters"), []
     for key, options in params.sorters.items():
-        stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.json")
+        stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.csv")
         entries = _entries(stage)
         (times, used), version, epochs = kept("pretrain", key, folder), None, None
         if (folder / "history.csv").is_file():  # it has weights
@@ -116,10 +107,10 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
                 experiment="sorters",
                 key=key_of(stage, dvc_lock.made_by(entries), metrics.read_text()),
                 params=_flat(options.model_dump()),
-                metrics=_metrics(results[results["sorter"] == key]),
+                metrics=measured.of_run(key),
                 tags=tags | {"stage": stage} | dvc_lock.inputs(entries),
                 history=epochs,
-                files={"results": [metrics]} | _plots(f"sorter-{key}-learning_curves", "sorters-l1_by_kind"),
+                files={"results": [metrics]},
                 version=version,
                 times=times.get("all"),
                 used=used,
@@ -129,22 +120,21 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
 
 
 def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
-    results, runs = read_runs(), []
+    measured, runs = results.read("metrics/runs"), []
     for name, options in params.runs.items():
         entries = _entries(f"train@{name}", f"evaluate@{name}")
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
-        trained, rows = read_run(folder), results[results["run"] == name]
+        trained, metrics = read_run(folder), measured.of_run(name)
         best, (times, used) = trained["best"], kept("train", name, folder)
         data = Path("data") / options.dataset
-        undefined = _undefined(rows[rows["seed"].isna()])
         seeds = tuple(
             Run(
                 name=f"{name}-seed{seed}",
                 experiment=options.task,
                 key=key_of(key, seed),
                 params={"seed": seed},
-                metrics=_metrics(rows[rows["seed"] == seed]),
-                tags={"seed": str(seed), "run": name} | _undefined(rows[rows["seed"] == seed]),
+                metrics=measured.of_run(name, seed),
+                tags={"seed": str(seed), "run": name} | _undefined(measured.of_run(name, seed)),
                 history=history(folder / f"seed{seed}"),
                 times=times.get(str(seed)),
             )
@@ -160,10 +150,10 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 experiment=options.task,
                 key=key,
                 params=_params(params, name, trained["setting"]),
-                metrics=_metrics(rows[rows["seed"].isna()]),
-                tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries) | undefined,
-                files={"results": [Path(f"metrics/runs/{name}.json"), folder / "run.json"]}
-                | _plots(f"{name}-learning_curves", f"{name}-examples")
+                metrics=metrics,
+                tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries) | _undefined(metrics),
+                files={"results": [Path(f"metrics/runs/{name}.csv"), folder / "run.json"]}
+                | _plots(f"{name}-examples")
                 | {"data": [PAGES / f"{options.dataset}.html"]},
                 history=_mean([seed.history for seed in seeds if seed.history is not None]),
                 seeds=seeds,

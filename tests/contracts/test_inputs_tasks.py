@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rankgrad import lookup
-from rankgrad.bootstrap import evaluate
+from rankgrad.evaluation import evaluate
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.training.loop import train
@@ -64,10 +64,9 @@ def test_an_input_and_a_task_are_trained_and_judged_or_say_why_not(task, kind, t
     statistic = made.statistic(predicted)
     assert statistic.examples == ROWS // 3
     assert {metric.name for metric in made.metrics} <= set(statistic.names)
-    leaf = evaluate({1: statistic}, resamples=20, seed=0)
-    for part in made.metrics[0].name.split("."):
-        leaf = leaf[part]
-    assert leaf["low"] <= leaf["value"] <= leaf["high"]
+    rows = evaluate("", {1: statistic}, resamples=20, seed=0)
+    (row,) = [row for row in rows if row.metric == made.metrics[0].name and row.seed is None]
+    assert row.low <= row.value <= row.high
 
 
 def test_a_backbone_of_another_type_is_refused(tmp_path):

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from rankgrad import lookup
-from rankgrad.bootstrap import Statistic, by_group
-from rankgrad.datasets.files.folds import statistic_by_fold
 from rankgrad.datasets.files.splits import MEMORY, Split, read_split
+from rankgrad.evaluation import Statistic, by_fold, by_group
 from rankgrad.inputs._base import Inputs, type_of
 from rankgrad.io.checkpoints import build
 from rankgrad.tasks._predict import Column, Id, check_answer, checked_row, of_row
@@ -36,7 +35,7 @@ class Metric:
     """A metric of a task.
 
     Attributes:
-        name: dotted, such as `ranked.accuracy`: its place in a file of metrics.
+        name: dotted, such as `ranked.accuracy`: its name in every table of results.
         title: what tables call it.
         lower_is_better: whether it is an error.
         shown: whether short tables have it.
@@ -118,7 +117,7 @@ class Examples(Protocol):
 
     @property
     def metrics(self) -> Any:
-        """A data frame of all metrics, `value`, `low` and `high` by name."""
+        """All metrics of the run over its seeds, a row each."""
 
     def predicted(self, *columns: str) -> pa.Table:
         """Return columns of the predictions."""
@@ -251,9 +250,9 @@ class Task:
     def statistic(self, table: pa.Table) -> Statistic:
         """Return the metrics of a table of predictions, as a function of which rows count, or which groups of rows.
 
-        Where there are folds, those of each fold by themselves, see `rankgrad.datasets.files.folds.statistic_by_fold`.
+        Where there are folds, see `rankgrad.evaluation.by_fold`.
         """
-        statistic, group = statistic_by_fold(self.scored, table), self.group_of(table)
+        statistic, group = by_fold(self.scored, table), self.group_of(table)
         return statistic if group is None else by_group(statistic, group)
 
     def group_of(self, table: pa.Table) -> np.ndarray | None:

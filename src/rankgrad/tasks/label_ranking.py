@@ -10,10 +10,10 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files import splits
 from rankgrad.datasets.files.splits import Split
+from rankgrad.evaluation import Statistic
 from rankgrad.inputs._base import Inputs
 from rankgrad.io.parquet import as_lists, matrix
 from rankgrad.metrics.kendall import kendall

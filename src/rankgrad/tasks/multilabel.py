@@ -9,9 +9,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import Split, labels_of
+from rankgrad.evaluation import Statistic
 from rankgrad.inputs._base import Inputs
 from rankgrad.io.parquet import as_lists, matrix
 from rankgrad.metrics.mean_average_precision import mean_average_precision
@@ -118,9 +118,12 @@ class MultiLabel(TwoPhases):
         ]
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
-        known = examples.metrics.filter(like=OF_CLASS, axis=0).rename(lambda name: int(name.removeprefix(OF_CLASS)))
+        classes = {}
+        for row in examples.metrics:
+            if row.metric.startswith(OF_CLASS):
+                classes[int(row.metric.removeprefix(OF_CLASS))] = row.interval
         counts = np.stack(examples.predicted("labels")["labels"].to_numpy()).sum(0)
-        plots.average_precisions(path, known, counts, examples.classes)
+        plots.average_precisions(path, classes, counts, examples.classes)
         return True
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import MEMORY, Split, lists_of, padded, relevance_of
+from rankgrad.evaluation import Statistic
 from rankgrad.groups import among_first, groups
 from rankgrad.inputs._base import Inputs
 from rankgrad.io.parquet import ragged_lists

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from rankgrad import lookup
-from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite
 from rankgrad.datasets.files.splits import Split, captions_of, padded
+from rankgrad.evaluation import Statistic
 from rankgrad.inputs._base import one_of, type_of
 from rankgrad.inputs._vocabulary import Vocabulary
 from rankgrad.inputs.text import Text

@@ -10,9 +10,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import Split, target_of
+from rankgrad.evaluation import Statistic
 from rankgrad.inputs._base import Inputs
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.spearman import spearman
