@@ -30,9 +30,10 @@ from rankgrad.io.checkpoints import save_model
 from rankgrad.io.parquet import matrix
 from rankgrad.io.results import Results
 from rankgrad.seeding import generator
-from rankgrad.tasks.label_ranking import LabelRanking, places
+from rankgrad.tasks.label_ranking import LabelRanking, ScorerOptions, ThresholdOptions, Training, places
 from rankgrad.training.loop import train
 from rankgrad.training.objective import Objective
+from rankgrad.training.options import Component, Optimizer, Schedule
 
 SHEET, PICTURE = Path("reports/quickstart.png"), Path("reports/quickstart-picture.png")
 LOSSES = ("multilabel_cross_entropy", "rlsep")
@@ -86,6 +87,17 @@ def _scenes(digits: Digits, canvas: int, rows: int, seed: int, use: str) -> tupl
     return scenes.scenes(digits, rows, generator(seed, "quickstart", use))
 
 
+def _phase(name: str, *, rate: float, warm_up: float = 0) -> dict[str, Any]:
+    """Return the options that both phases have."""
+    return {
+        "batch_size": 64,
+        "epochs": EPOCHS[name],
+        "patience": EPOCHS[name],
+        "optimizer": Optimizer("AdamW", {"lr": rate, "weight_decay": 1e-2}),
+        "schedule": Schedule("cosine", warm_up_epochs=warm_up),
+    }
+
+
 def compare(digits: dict[str, Digits], *, seed: int) -> tuple[Results, Tensor, list[dict[str, list[tuple[str, bool]]]]]:
     """Train a label ranker with each loss, and keep both for the demo.
 
@@ -100,18 +112,10 @@ def compare(digits: dict[str, Digits], *, seed: int) -> tuple[Results, Tensor, l
     torch.set_num_threads(2)  # the same bits for the same number only
     scenes = {split: _scenes(some, CANVAS, ROWS[split], seed, split) for split, some in digits.items()}
     data = {split: Split(of_tensor(images), label_ranks) for split, (images, label_ranks) in scenes.items()}
-    training: dict[str, dict[str, Any]] = {
-        phase: {
-            "batch_size": 64,
-            "epochs": EPOCHS[phase],
-            "patience": EPOCHS[phase],
-            "optimizer": {"name": "AdamW", "args": {"lr": rate, "weight_decay": 1e-2}},
-            "schedule": {"name": "cosine", "warm_up_epochs": warm_up},
-        }
-        for phase, rate, warm_up in (("scorer", 8e-3, 1), ("thresholds", 3e-3, 0))
-    }
-    training["scorer"] |= {"shift": 3, "zoom": 1.1, "rotation": 5.0}
-    training["thresholds"] |= {"hidden": 128}
+    training = Training(
+        scorer=ScorerOptions(**_phase("scorer", rate=8e-3, warm_up=1), shift=3, zoom=1.1, rotation=5.0),
+        thresholds=ThresholdOptions(**_phase("thresholds", rate=3e-3)),
+    )
     rows, found = [], {}
     with TemporaryDirectory() as scratch:
         for loss in LOSSES:
@@ -119,7 +123,7 @@ def compare(digits: dict[str, Digits], *, seed: int) -> tuple[Results, Tensor, l
             convnet = {"name": "convnet", "args": {"channels": CHANNELS}}
             model = {"name": "label_attention", "args": {}, "backbone": convnet}
             network = task.build(model, data["train"], seed=seed)
-            objective = Objective({"name": loss, "args": {}})
+            objective = Objective(Component(loss))
             steps = train(
                 task, network, data["train"], data["val"], objective=objective, seed=seed,
                 device="cpu", name=loss,

@@ -59,6 +59,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 
+from pipelines.config.schema import typed
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.ranked_mnist import RankedMnist
@@ -83,6 +84,7 @@ from rankgrad.tasks.label_ranking import LabelRanking
 from rankgrad.training.device import find_device
 from rankgrad.training.loop import fit, train
 from rankgrad.training.objective import Objective
+from rankgrad.training.options import Component, Imitation
 from rankgrad.training.phase import Batch, Phase
 from studies import kept
 from studies.times.peers import isotonic_ranks, neural_sort, soft_sort
@@ -308,12 +310,13 @@ def rank(job: Job, settings: Settings, clock: Clock) -> Iterator[list[Row]]:
         yield summary(job, settings)
         return
     run = settings.run(job)
-    task = lookup.find("tasks", run["task"])(run["training"])
+    task_of = lookup.find("tasks", run["task"])
+    task = task_of(typed(task_of.Training, run["training"]))
     (training, _), (val, _), (test, size), (calibration, scales) = (
         scenes(settings, job.piece, split) for split in SPLITS
     )
     network = task.build(run["model"], training, seed=job.seed)
-    objective = Objective(run["loss"], device=find_device(settings.device))
+    objective = Objective(Component(**run["loss"]), device=find_device(settings.device))
     row = partial(Row, job.run, seed=job.seed)
     options = {"device": settings.device, "precision": settings.precision, "checkpoint": settings.folder("epochs", job)}
     epochs: Counter[str] = Counter()
@@ -430,8 +433,10 @@ def imitate(job: Job, settings: Settings, clock: Clock) -> Iterator[list[Row]]:
         return Fresh(sorter.to(device), val, rows=training["epoch_size"])
 
     def epochs_of(phase: Fresh, count: int, **how: Any) -> Iterator[Any]:
-        options = training | {"epochs": count, "patience": count}
-        return fit(phase, options, seed=seed, device=settings.device, precision="no", name=job.name, **how)
+        values = training | {"vectors": "fresh", "epochs": count, "patience": count}
+        phase.options = typed(Imitation, values)
+        phase.batch_size = phase.options.batch_size
+        return fit(phase, seed=seed, device=settings.device, precision="no", name=job.name, **how)
 
     plan = folder / "epochs.json"
     if not plan.is_file():  # the learning rate falls to 0 at the last epoch, so their number must be known

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config import Settings, load
+from pipelines.config.plan import run_of
 from pipelines.ops import dvc_lock
 from pipelines.ops.git import git
 from pipelines.reporting.results import read_run
@@ -93,7 +94,7 @@ def _found(folder: Path, patterns: Sequence[str]) -> dict[str, dict[str, Path]]:
 def _params_of(params: Settings, runs: list[str], sorters: list[str]) -> dict[str, Any]:
     datasets = sorted({params.runs[run].dataset for run in runs})
     return {
-        "runs": {run: params.run_of(run) for run in runs},
+        "runs": {run: run_of(params, run) for run in runs},
         "datasets": {key: params.datasets[key].model_dump() for key in datasets},
         "sorters": {one: params.sorters[one].model_dump() for one in sorters},
         "evaluate": params.evaluate.model_dump(),

@@ -120,6 +120,8 @@ def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(copy):
         ("io/images.py", ("QUALITY = 95", "QUALITY = 5"), {"data", "train", "evaluate"}),
         ("io/starts.py", ("import", "import os, "), {"train"}),
         ("losses/rlsep.py", ("return", "assert True; return"), {"train"}),
+        ("training/options.py", ("epochs: int | None = None", "epochs: int | None = 3"), {"train", "pretrain"}),
+        ("../../pipelines/config/plan.py", ("return", "assert True; return"), {"train"}),
         ("sorters/laplace.py", ("return", "assert True; return"), {"pretrain", "benchmark_sorters"}),
     ):
         path = source / file

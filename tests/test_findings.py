@@ -17,7 +17,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from prefect.logging import disable_run_logger
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
@@ -31,10 +30,8 @@ from pipelines.flows import monitor as monitoring
 from pipelines.flows.graph import stages
 from pipelines.stages import data, validate
 from rankgrad import lookup
-from rankgrad.datasets.files.splits import Captions, Split
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.table import Table
-from rankgrad.inputs import image
 
 from conftest import ROOT, git, params_of  # isort: skip
 
@@ -137,19 +134,6 @@ class TestSplits:
             return
         page = (project / "reports/data/mine.html").read_text()
         assert re.search("same_input|same_text|same_features|constant", page)
-
-
-class TestOptions:
-    @missing("F1: a declared default is never applied", KeyError)
-    @pytest.mark.parametrize("task", ["label_ranking", "retrieval"])
-    def test_an_option_that_is_left_out_has_its_default(self, task):
-        pictures = image.of_tensor(torch.zeros(4, 16, 16, dtype=torch.uint8))
-        captions = Captions(["a red hat", "shoes"] * 2, torch.ones(4, dtype=torch.long), *[torch.arange(4)] * 2)
-        truth = captions if task == "retrieval" else torch.tensor([[1, 0, 2]] * 4)
-        split = Split(pictures, truth, None, classes=None if task == "retrieval" else ["dress", "hat", "shoe"])
-        training = {} if task == "retrieval" else {"thresholds": {}, "scorer": {}}
-        model = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": {"channels": [4, 6]}}}
-        lookup.find("tasks", task)(training).build(model, split, seed=1)
 
 
 class TestCode:

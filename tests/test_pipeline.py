@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from ruamel.yaml import YAML
 
-from pipelines.config.schema import merged
+from pipelines.config.plan import merged
 from rankgrad import lookup
 from rankgrad.datasets.voc2007 import CLASSES
 from rankgrad.io import results

@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from pipelines.config import Run, Settings
+from pipelines.config.plan import differences
 from pipelines.config.schema import NONE
 from pipelines.reporting.examples import draw_examples, loss_of, sheet
 from pipelines.reporting.results import UNDEFINED, cell, read_run
@@ -107,18 +108,19 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
 def _notes(params: Settings, run: str, baseline: str) -> str:
     """List what differs from the baseline besides the loss, as `batch_size 256 (32)`, and what the seeds share."""
     notes = []
-    for key, (ours, theirs) in params.beside_the_loss(run, baseline).items():
+    for key, (ours, theirs) in differences(params, run, baseline).items():
         values = ["none" if value is None else value for value in (ours, theirs)]
         notes.append(f"{key.removeprefix('training.')} {values[0]} ({values[1]})")
-    if (start := _shared(params.runs[run])) is not None:
+    if (start := _shared(params, run)) is not None:
         notes.append(f"seeds share {start}")
     return ", ".join(notes)
 
 
-def _shared(run: Run) -> str | None:
+def _shared(params: Settings, name: str) -> str | None:
     """Return the run whose network all seeds start from; None if each has its own weights."""
-    start = Path(run.start).name
-    return start if start != NONE and len(run.seeds) > 1 else None
+    run, before = params.runs[name], params.run_before(name)
+    is_shared = before is not None and not {*run.seeds} <= {*before.seeds}
+    return Path(run.start).name if is_shared else None
 
 
 def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:

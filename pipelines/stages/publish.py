@@ -5,7 +5,7 @@ Run by hand as `python -m pipelines.stages publish`, it restores what an emptied
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from math import isnan
 from pathlib import Path
@@ -15,8 +15,7 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
-from pipelines.config import Settings, prefixed
-from pipelines.config.schema import NONE
+from pipelines.config import Settings, prefixed, resolve
 from pipelines.monitoring.reference import write_reference
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run
@@ -62,13 +61,16 @@ def _component(block: dict[str, Any]) -> str:
 
 def _params(params: Settings, name: str, chosen: dict[str, Any]) -> dict[str, Any]:
     """Return the params of a run as MLflow's tables compare them: those that differ between runs come first by name."""
-    block = params.runs[name].model_dump()
-    backbone, text = block["model"].pop("backbone"), block["model"].pop("text")
-    parts = {"backbone": backbone, "text": text, **{part: block.pop(part) for part in ("loss", "auxiliary", "model")}}
-    block |= {part: _component(about) for part, about in parts.items() if about and about["name"] != NONE}
-    block |= {"start": Path(block["start"]).name, "tried": block.pop("grid")}
-    settings = {"training": params.training_of(name), "compute": params.compute.model_dump()}
-    return _flat(block | settings | params.data.model_dump()) | _flat(chosen)
+    plan, run = resolve(params, name), params.runs[name]
+    model = plan.model.model_dump()
+    parts = {"backbone": model.pop("backbone"), "text": model.pop("text"), "model": model, "loss": asdict(plan.loss)}
+    if plan.auxiliary is not None:
+        parts["auxiliary"] = asdict(plan.auxiliary)
+    values: dict[str, Any] = {part: _component(block) for part, block in parts.items() if block}
+    values |= {"task": plan.task, "dataset": plan.dataset, "start": Path(run.start).name, "sorter": run.sorter}
+    values |= {"seeds": run.seeds, "tried": run.grid, "training": asdict(plan.training)}
+    values |= {"sorter_optimizer": plan.sorter_optimizer and asdict(plan.sorter_optimizer)}
+    return _flat(values | {"compute": params.compute.model_dump()} | params.data.model_dump()) | _flat(chosen)
 
 
 def _mean(histories: list[pd.DataFrame]) -> pd.DataFrame:

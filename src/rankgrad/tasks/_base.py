@@ -18,7 +18,7 @@ from rankgrad.inputs._base import Inputs, type_of
 from rankgrad.io.checkpoints import build
 from rankgrad.tasks._predict import Column, Id, check_answer, checked_row, of_row
 from rankgrad.training.objective import Objective
-from rankgrad.training.options import PhaseOptions
+from rankgrad.training.options import Component, PhaseOptions
 from rankgrad.training.phase import Phase
 
 if TYPE_CHECKING:
@@ -135,10 +135,11 @@ class Task:
         title: of the task.
         metrics: the only list of the task's metrics; the first is its main one.
         reads: what it reads of a table.
-        Training: a dataclass of the options of its training; blocks of `PhaseOptions` are its phases, in order.
+        Training: a dataclass of the options of its training; fields that are `PhaseOptions` are its phases, in order.
+        text: the backbone of captions where a model names none; None of a task without captions.
 
     Args:
-        training: options of the phases, see `Training` and `rankgrad.training.loop.fit`.
+        training: options of the phases, a `Training`.
         cache: a folder for features of frozen networks, or None to compute them each time.
     """
 
@@ -146,19 +147,19 @@ class Task:
     metrics: ClassVar[tuple[Metric, ...]]
     reads: ClassVar[Reads]
     Training: ClassVar[type]
+    text: ClassVar[Component | None] = None
 
     # What each task says.
 
-    @classmethod
-    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names of the second argument of the losses that it can be trained on with these options."""
+    def learns(self) -> tuple[str, ...]:
+        """Return the names of the second argument of the losses that it can be trained on."""
         raise NotImplementedError
 
     @classmethod
     def accepts(cls, model: Mapping[str, Any]) -> None:
-        """Raise a ValueError if a network of this task has no such part; the message begins with its place."""
+        """Raise a ValueError if the backbone of captions is none of this task."""
         if model.get("text") is not None:
-            raise ValueError(f"text: {cls.name} has no captions to encode: leave it out")
+            raise ValueError(f"{cls.name} has no captions to encode: leave text out")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         """Return the untrained network for a training split; its weights are drawn from `seed`."""
@@ -220,8 +221,8 @@ class Task:
     def __init_subclass__(cls) -> None:
         cls.name = cls.__module__.rpartition(".")[2]  # of its file
 
-    def __init__(self, training: dict[str, Any] | None = None, *, cache: Path | None = None):
-        self.training, self.cache = training or {}, cache
+    def __init__(self, training: Any = None, *, cache: Path | None = None):
+        self.training, self.cache = training, cache
 
     @classmethod
     def blocks(cls) -> list[str]:
@@ -229,15 +230,14 @@ class Task:
         kinds = get_type_hints(cls.Training)
         return [name for name, kind in kinds.items() if inspect.isclass(kind) and issubclass(kind, PhaseOptions)]
 
-    @classmethod
-    def plan(cls, training: Mapping[str, Any], *, started: bool) -> dict[str, dict[str, Any]]:
-        """Return the options of the phases that are trained, by name, in order.
+    def plan(self, *, started: bool) -> dict[str, PhaseOptions]:
+        """Return the phases that are trained, by name, in order.
 
         Args:
-            training: a block of options for each phase, as in the params.
             started: whether the network has trained weights to start from.
         """
-        return {name: training[name] for name in cls.blocks() if training[name]["epochs"]}
+        phases = {name: getattr(self.training, name) for name in self.blocks()}
+        return {name: options for name, options in phases.items() if options.epochs}
 
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         """Read a split of a dataset, see `rankgrad.datasets.files.splits.read_split`."""
