@@ -680,6 +680,7 @@ PLACES: dict[str, tuple[str, Sequence[Table | Computed | Results]]] = {
     "all_of_mnist": ("docs/results.md", [Computed("all_of_mnist", compared_runs)]),
     "by_batch": ("docs/results.md", [Computed("heads", by_batch)]),
     "label_ranking_sets": ("docs/real_data.md", [Computed("label_ranking_sets", label_ranking_sets)]),
+    "human_orders": ("docs/real_data.md", [Computed("human_orders", human_orders)]),
     "four_digit_mnist": ("docs/peers.md", [Computed("four_digit_mnist", four_digits)]),
     "sodeep_table_1": (
         "docs/sodeep_table_1.md",
