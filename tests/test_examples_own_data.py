@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from pipelines.cli.app import app
 from pipelines.config import rules
-from pipelines.config.schema import NONE, merged
+from pipelines.config.plan import merged
+from pipelines.config.schema import NONE
 from pipelines.stages import compare, data, evaluate, pretrain, train, validate
 
 from conftest import ROOT  # isort: skip
@@ -19,7 +20,7 @@ from conftest import ROOT  # isort: skip
 EXAMPLES = {  # the file, how many rows are drawn, the task, and a row to be answered
     "photos": ("photos.csv", 80, "label_ranking"),
     "queries": ("queries.txt", 40, "query_ranking"),
-    "embeddings": ("embeddings.npz", 120, "score_ranking"),
+    "embeddings": ("embeddings.parquet", 120, "score_ranking"),
     "captions": ("captions.csv", 60, "retrieval"),
 }
 SHORT = {"epochs": 1, "patience": 1, "schedule": {"name": "constant", "warm_up_epochs": 0.0}}
