@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rankgrad import losses, metrics
-from rankgrad.datasets.public.packages import PackagedFile
 from rankgrad.seeding import generator
+from studies.converters.packages import PackagedFile
 from studies.kept import Row
 from studies.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 

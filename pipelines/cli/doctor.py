@@ -11,7 +11,7 @@ from typing import Literal
 
 import typer
 
-from pipelines.cli.data import MNIST, PACKAGED, SUBSET
+from pipelines.cli.data import MNIST, SUBSET
 from pipelines.cli.params import EXPERIMENTS, PARAMS, problems
 from pipelines.cli.shared import AsJson, print_json
 from pipelines.ops.messages import first_line, without_credentials
@@ -171,7 +171,7 @@ def _data() -> Iterator[Finding]:
         if Path(block.raw).exists():
             yield Finding("raw data", f"{block.raw} is there, for {key}")
         else:
-            advice = f"rankgrad fetch {block.name}" if block.name in PACKAGED else "put it there, or correct its `raw`"
+            advice = "put it there, or correct its `raw`"
             yield Finding("raw data", f"{block.raw}: no such folder, for {key}", "broken", advice)
 
 
