@@ -36,13 +36,12 @@ from pipelines.tracking.upload import Run, Version, publish
 from rankgrad import lookup
 from rankgrad.cli.rows import Roles, read
 from rankgrad.datasets.files.splits import Split
-from rankgrad.inputs import _base as base
 from rankgrad.inputs import frames as clips
+from rankgrad.inputs import image as base
+from rankgrad.inputs.image import PIXELS, of_tensor
 from rankgrad.inputs.image import Image as Photo
-from rankgrad.inputs.image import of_tensor
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.io.images import open_photo
-from rankgrad.io.pictures import PIXELS
 from rankgrad.tasks.label_ranking import LabelRanking
 
 from conftest import ROOT, encoded, free_port, small_ranker, wait_for  # isort: skip
@@ -139,7 +138,6 @@ REFUSED = [
     ("label_ranking", [{"image": "data:image/png,%89PNG"}], "row 1: image: .*data URI without base64"),
     ("score_ranking", [{"frames": [GOOD, "no/frame"]}], "row 1, frame 1: unusable image|row 1: frames 1: "),
     ("label_ranking", [{"picture": "aGk="}], "image"),
-    ("retrieval", [{"image": GOOD, "caption": None}, {"image": None, "caption": WORDS}], "row 2: image is null, but"),
     ("query_ranking", [{"features": [[10**400, 1]]}], "row 1: features 0 has a number of 401 digits"),
     ("query_ranking", [{"features": [{"price": 10**400, "age": 1}]}], "row 1: features 0.price has a number of 401"),
     ("handcrafted", {"inputs": [[0.5, 10**400]]}, "row 1 has a number of 401 digits"),
@@ -150,14 +148,16 @@ REFUSED = [
     ("label_ranking", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 41: unusable image"),
     ("label_ranking", [{"image": b""}] * 1025, "1025 rows, expected 1 to 1024"),
     ("score_ranking", [{"frames": [b""] * 70_000}], "17920000 pixels"),
-    ("retrieval", [{"caption": "a"}, {"caption": "a " * 10_001}], "row 2: a caption of 20002 characters"),
+    ("retrieval", [{"caption": "a"}, {"caption": "a " * 10_001}], "row 2: a text of 20002 characters"),
     ("query_ranking", [{"features": [[1e300, 0.5]]}], "row 1: .*not finite"),
     ("handcrafted", {"inputs": [[0.5] * 4097]}, "16785409 pairs of scores"),
     ("handcrafted", {"inputs": [[0.5, 1.0], [1e39, 1.0]]}, "row 2: .*not finite"),
     ("handcrafted", {"inputs": {"a": [0.5]}}, r"\[\[0.1, 0.7, 0.3\]\]"),
     # What NumPy would make a number of.
     ("handcrafted", {"inputs": [[0.5, 1.0], ["1", "2"]]}, "row 2 has text"),
-    ("handcrafted", {"dataframe_records": [{"a": True, "b": 2}]}, "row 1 has a truth value"),
+    ("handcrafted", {"dataframe_records": [{"a": 0.5, "b": 2}]}, "row 1 is an object"),
+    ("handcrafted", {"inputs": [[True, 2]]}, "row 1 has a truth value"),
+    ("handcrafted", {"inputs": [[0.5, 2], [0.5]]}, "row 2 has 1 scores, expected 2"),
     ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 1: features 0 has text"),
     ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], "row 1: 3 features, expected 2"),
     ("query_ranking", [{"features": [{"price": 0.1}]}], "row 1: no feature age"),
@@ -165,20 +165,19 @@ REFUSED = [
     ("query_ranking", [{"features": [{"price": [1], "age": 2}]}], "row 1: features 0.price is a list"),
     ("query_ranking", [{"features": [{"price": None, "age": 2}]}], "row 1: price is empty"),
     ("query_ranking", [{"features": [{"price": "cheap", "age": 2}]}], "row 1: price is 'cheap', expected a number"),
-    ("query_ranking", [{"features": []}], "row 1: no features"),
-    ("label_ranking", [{"image": GOOD}, {"image": None}], "row 2: image is null"),
+    ("query_ranking", [{"features": []}], "row 1: features is empty"),
+    ("label_ranking", [{"image": GOOD}, {"image": None}], "row 2: no image"),
     ("label_ranking", [{"image": 7}], "row 1: image is a number"),
-    ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": [[None]]}}, "row 1: image is null"),
-    ("label_ranking", {"inputs": {"image": ["aGFsbG8=", None]}}, "row 2: image is null"),
+    ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": [[None]]}}, "row 1: no image"),
+    ("label_ranking", {"inputs": {"image": ["aGFsbG8=", None]}}, "row 2: no image"),
     ("score_ranking", [{"frames": [GOOD, None]}], "row 1: frames 1 is null"),
-    ("score_ranking", [{"frames": None}], "row 1: frames is null"),
+    ("score_ranking", [{"frames": None}], "row 1: no frames"),
     # What MLflow would leave out, or fill up.
-    ("retrieval", [{}], "no rows"),
-    ("retrieval", [{"image": GOOD}, {"caption": WORDS}], "row 2 has caption, row 1 image"),
+    ("retrieval", [{}], "row 1: expected either"),
     ("retrieval", [{"caption": WORDS, "captoin": WORDS}], "'captoin'.*did you mean caption"),
     ("retrieval", {"dataframe_split": {"columns": ["caption"] * 2, "data": [[WORDS] * 2]}}, "each column once"),
     ("retrieval", {"dataframe_records": [{"caption": WORDS}], "params": {"top": 3}}, "'params'"),
-    ("retrieval", {"inputs": [[WORDS]]}, "row 1 is of list"),
+    ("retrieval", {"inputs": [[WORDS]]}, "row 1 is a list, expected an object with image, caption, id"),
 ]
 
 
@@ -293,7 +292,7 @@ class TestServed:
                 wait_for(lambda: model.turns._work_queue.qsize())
             return [{"score": 1.0}] * len(rows)
 
-        model.task = SimpleNamespace(values=model.task.values, respond=respond)
+        model.task = SimpleNamespace(checked=model.task.checked, values=model.task.values, answered=respond)
         with ThreadPoolExecutor(1) as pool:
             assert len(model.predict(None, pd.DataFrame({"image": [b""] * 65}))) == 65
         assert len(waiting[0].result()) == 1
@@ -375,9 +374,12 @@ class TestModelFolder:
             ({"name": ["convnet"]}, "name is \\['convnet'\\], expected str"),
             ({"name": "os"}, "no 'os' in rankgrad/models"),
             ({"args": None}, "args is None, expected dict"),
-            ({"input": None}, "input is None"),
-            ({"input": {"kind": ["image"], "colors": 1}}, "expected a kind"),
-            ({"input": {"kind": "image", "colors": 1, "height": 16, "width": 10**6}}, "at most 2048"),
+            ({"input": None}, "input.kind: no 'None'"),
+            ({"input": {"kind": ["image"], "colors": 1}}, "input.kind: no "),
+            (
+                {"input": {"kind": "image", "colors": 1, "height": 16, "width": 10**6}},
+                "input.width is 1000000, expected 1 to 2048",
+            ),
             ({"input": {"kind": "image", "colors": 2, "height": 16, "width": 16}}, "1 or 3"),
             ({"input": {"kind": "image", "colors": 3, "height": 16, "width": 16}}, "args.colors is 1, input.colors 3"),
             ({"args": {"outputs": 4}}, "backbone"),

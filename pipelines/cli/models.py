@@ -135,12 +135,9 @@ def monitor(
         str | None,
         typer.Option(
             callback=typed_here,
-            help="A registered version, or a folder such as models/runs/<run>; by default the champion of the only "
+            help="A registered version, or the folder of one; by default the champion of the only "
             "model that params.yaml trains.",
         ),
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="Folder below data/; by default what the model was trained on.")
     ] = None,
     alpha: Annotated[float, typer.Option(help="False-positive rate.")] = 0.01,
     least_distance: Annotated[float, typer.Option(help="Smallest KS distance that counts as drift.")] = 0.1,
@@ -171,7 +168,7 @@ def monitor(
     with errors_in_a_line():
         model = the_model(model, f"rankgrad monitor {fresh} --model MODEL")
         comparison = drift.compare(
-            fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance, rows=rows,
+            fresh, model=model, alpha=alpha, least_distance=least_distance, rows=rows,
             challenger=challenger,
         )  # fmt: skip
         drift.write(comparison, report)
@@ -197,7 +194,7 @@ def _show(comparison: Any) -> None:
         for one in comparison.quantities
     ]  # fmt: skip
     table("quantity", "training", "fresh", "KS distance", "adjusted p", "drifted", rows=rows)
-    typer.echo(f"training data: {comparison.dataset}, {comparison.reference}")
+    typer.echo(f"training data: {comparison.dataset}")
     if (shadow := comparison.shadow) and not shadow.failed:
         rows = [
             (one.name, f"{one.champion:.3f}", f"{one.challenger:.3f}",

@@ -91,7 +91,6 @@ def _row(one: Any) -> dict[str, Any]:
 def monitor(
     folder: str = "data/incoming",
     model: str | None = None,
-    dataset: str | None = None,
     alpha: float = 0.01,
     least_distance: float = 0.1,
     retrain_on_drift: bool = True,
@@ -102,7 +101,7 @@ def monitor(
     Args:
         folder: see `newest`; without it there is nothing to compare.
         model: a registered version or a folder; None for the champion of the only model that the params train.
-        dataset, alpha, least_distance: see `pipelines.monitoring.drift.compare`.
+        alpha, least_distance: see `pipelines.monitoring.drift.compare`.
         retrain_on_drift: schedule a retraining if there is drift.
         challenger: answers the same rows beside the model: by default the version that would be the next champion, if
             there is one; a registered version or a folder; None for none. It changes neither verdict nor state.
@@ -113,15 +112,13 @@ def monitor(
     if not Path(folder).exists():
         return Completed(message=f"nothing to compare: there is no folder {folder}")
     model, fresh = the_model(model, "the parameter model: MODEL"), newest(folder)
-    comparison = drift.compare(
-        fresh, model=model, dataset=dataset, alpha=alpha, least_distance=least_distance, challenger=challenger
-    )
+    comparison = drift.compare(fresh, model=model, alpha=alpha, least_distance=least_distance, challenger=challenger)
     drift.write(comparison, drift.report_of(fresh))
     create_table_artifact(
         key="monitored",
         table=[*map(_row, comparison.quantities)],
         description=f"**{as_markdown(comparison.verdict)}**: {comparison.model}, version "
-        f"{comparison.version or 'none'}, trained on {comparison.dataset} ({comparison.reference}). "
+        f"{comparison.version or 'none'}, trained on {comparison.dataset}. "
         f"Rows: {comparison.rows}.",
     )
     get_run_logger().info(comparison.verdict)

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from PIL import Image
 
 from pipelines.config import Run, Settings
@@ -16,14 +15,13 @@ from pipelines.config.schema import NONE
 from pipelines.reporting import plots
 from pipelines.reporting.results import read_run
 from rankgrad import lookup
-from rankgrad.io.parquet import IMAGE, decode_images, read_table, said
+from rankgrad.datasets.files.splits import input_of
+from rankgrad.io.parquet import read_table, said
 from rankgrad.tasks.label_ranking import orders_of
 
 __all__ = ["Examples", "draw_examples", "loss_of", "sheet"]
 
 SHEET = 6  # examples that are shown under every loss
-FEATURES = 6  # of a row that are shown
-KINDS = ("image", "frames", "features", "text")  # of inputs
 
 
 def loss_of(run: Run) -> str:
@@ -72,31 +70,10 @@ class Examples:
 
     def inputs(self, count: int) -> list[np.ndarray | str]:
         """Return the first test examples as people see them: pictures, the first of a clip, text, numbers by name."""
-        names = pq.read_schema(self.path).names
-        kind = next(kind for kind in KINDS if kind in names)
+        name = input_of(self.path)
         rows = self.predicted("id")["id"][:count]  # of folds the first ones are any
-        column = read_table(self.path, [kind])[kind].take(rows.combine_chunks())
-        if kind == "text":
-            return column.to_pylist()
-        if kind == "features":
-            features = said(self.path, "features")
-            return [_numbers(row, features) for row in column.to_pylist()]
-        if kind == "frames":
-            column = pa.chunked_array([pa.array([clip[0] for clip in column.to_pylist()], IMAGE)])
-        images = decode_images(column, path=self.path, threads=self.params.compute.threads)
-        return [image if image.ndim == 2 else image.transpose(1, 2, 0) for image in images]
-
-
-def _numbers(row: list[float], names: list[str] | None) -> str:
-    """Return the first numbers of a row of features, a line each.
-
-    >>> print(_numbers([0.5, 12.25], ["age", "price"]))
-    age 0.5
-    price 12.2
-    """
-    called = names or list(map(str, range(len(row))))
-    lines = [f"{name} {value:.3g}" for name, value in zip(called[:FEATURES], row, strict=False)]
-    return "\n".join([*lines, *([f"and {len(row) - FEATURES} more"] if len(row) > FEATURES else [])])
+        column = read_table(self.path, [name])[name].take(rows.combine_chunks())
+        return lookup.find("inputs", name).shown(column, path=self.path, threads=self.params.compute.threads)
 
 
 def sheet(params: Settings, folder: Path) -> list[tuple[str, str, dict[str, list[tuple[str, bool]]]]]:

@@ -4,10 +4,8 @@ Each row is kept with a random number. When a day's file is full, the rows with 
 sample of all rows so far, however many there were.
 """
 
-import base64
 import json
 import logging
-import math
 import random
 import threading
 from collections.abc import Callable, Mapping
@@ -15,9 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from rankgrad.inputs._feature_names import numbers_of
+from rankgrad import lookup
 from rankgrad.io.atomic import replaced_file
 
 __all__ = ["BYTES", "ROWS", "RequestLog", "row_of"]
@@ -47,26 +43,25 @@ class RequestLog:
         self._folder, self._now, self._draws, self._lock = folder, now, random.Random(seed), threading.Lock()
         self._day, self._rows, self._size, self._highest, self._failed = "", 0, 0, 1.0, False
 
-    def keep(self, asked: list[dict[str, Any]], answers: list[dict[str, Any]], version: str) -> None:
+    def keep(self, rows: list[dict[str, Any]], answers: list[dict[str, Any]], version: str) -> None:
         """Keep a sample of rows with their answers; what cannot be written is reported once and stops no answer."""
         try:
             with self._lock:
-                self._keep(asked, answers, version)
+                self._keep(rows, answers, version)
             self._failed = False
         except OSError as error:
             if not self._failed:
                 logging.getLogger(__name__).error("%s: requests are not kept: %s", self._folder, error)
             self._failed = True
 
-    def _keep(self, asked: list[dict[str, Any]], answers: list[dict[str, Any]], version: str) -> None:
+    def _keep(self, rows: list[dict[str, Any]], answers: list[dict[str, Any]], version: str) -> None:
         now = self._now()
         self._open(now.date().isoformat())
         about = {"asked": now.isoformat(timespec="seconds"), "version": version}
         lines = []
-        for row, answer in zip(asked, answers, strict=True):
+        for row, answer in zip(rows, answers, strict=True):
             if (draw := self._draws.random()) < self._highest:
-                given = {name: value for name, value in answer.items() if not _is_missing(value)}
-                lines.append(json.dumps(row | about | {"answer": given, "draw": draw}) + "\n")
+                lines.append(json.dumps(row | about | {"answer": answer, "draw": draw}) + "\n")
         with self._file.open("a", encoding="utf-8") as file:
             file.write("".join(lines))
         self._rows, self._size = self._rows + len(lines), self._size + sum(map(len, lines))
@@ -111,32 +106,15 @@ def _draw(line: str) -> float:
     return json.loads(line)["draw"]
 
 
-def row_of(asked: Mapping[str, Any], columns: Mapping[str, str], recipe: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a row of a request as tables have it: pictures as data URIs, features as numbers in order.
+def row_of(row: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a checked row of a request as tables have it, see `rankgrad.inputs._base.InputType.written`.
 
-    None of a row without the model's input: a caption that pictures were looked up by.
-
-    >>> row_of({"features": {"price": 2.0, "age": 1.0}, "id": "a"}, {"features": "vector", "id": "id?"},
-    ...        {"input": {"kind": "features", "names": ["age", "price"]}})
+    >>> recipe = {"task": "score_ranking", "input": {"kind": "features", "names": ["age", "price"]}}
+    >>> row_of({"features": {"price": 2.0, "age": 1.0}, "id": "a"}, recipe)
     {'features': [1.0, 2.0], 'id': 'a'}
     """
-    given = {name: asked[name] for name in columns if not _is_missing(asked.get(name))}
-    if recipe["input"]["kind"] not in given:
-        return None
-    return {name: _cell(value, columns[name].removesuffix("?"), recipe) for name, value in given.items()}
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def _cell(value: Any, kind: str, recipe: Mapping[str, Any]) -> Any:
-    if kind.endswith("s"):
-        return [_cell(one, kind.removesuffix("s"), recipe) for one in value]
-    if kind == "image":
-        return "data:;base64," + (base64.b64encode(value).decode() if isinstance(value, bytes) else value)
-    if kind == "vector":
-        if isinstance(value, Mapping):
-            return numbers_of(value, recipe["input"]["names"])
-        return [float(one) for one in value]
-    return value.item() if isinstance(value, np.generic) else value
+    about, task = recipe["input"], lookup.find("tasks", recipe["task"])
+    input_type = lookup.find("inputs", about["kind"])
+    cells = row[input_type.name] if task.reads.lists else [row[input_type.name]]
+    written = [input_type.written(cell, about) for cell in cells]
+    return dict(row) | {input_type.name: written if task.reads.lists else written[0]}

@@ -1,7 +1,9 @@
 """What MLflow runs for every registered model. It is logged as code, so that nothing is unpickled."""
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, count
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import mlflow
@@ -11,34 +13,41 @@ import torch
 from mlflow.exceptions import MlflowException
 
 from rankgrad import lookup
+from rankgrad.inputs._base import as_list, check_numbers
 from rankgrad.io.checkpoints import load_model
-from rankgrad.sorters import Sorter
-from rankgrad.tasks._predict import of_row
+from rankgrad.tasks._predict import check_answer, of_row
 
 # Of a request. What is larger belongs into several, or into a table for `rankgrad predict`.
 BODY = 2**25  # bytes, which the server refuses before it reads them
 ROWS = 1024
 VALUES = 2**24  # pixels, features, characters or pairs of scores, of all its rows
-CHARACTERS = 20_000  # of a text
 # Of a turn: requests take turns, so that a small one need not wait until a large one has ended.
 ROWS_OF_TURN, VALUES_OF_TURN = 32, 2**17
 
 
 class Model(mlflow.pyfunc.PythonModel):
-    """A sorter, or the network of a task."""
+    """A sorter, or the network of a task, with limits; what a row must be is the task's own check."""
 
-    def load_context(self, context) -> None:
-        self.network = load_model(context.artifacts["weights"])
-        self.sorts = isinstance(self.network, Sorter)
-        self.recipe: dict = vars(self.network)["recipe"]
-        self.task: Any = None if self.sorts else lookup.find("tasks", self.recipe["task"])()
-        self.columns: dict[str, str] = {} if self.sorts else self.task.columns(self.recipe)
-        # MLflow's server asks from several threads, whose activations would add up in memory. One thread answers all,
-        # first come, first served; a lock would let the thread that gave it back take it again at once.
+    def load_context(self, context: Any) -> None:
+        self.load(context.artifacts["weights"])
+
+    def load(self, weights: str | Path) -> None:
+        """Load the folder of a model.
+
+        Raises:
+            ValueError: it is not whole, or of no task, whose requests could be answered.
+        """
+        self.network = load_model(weights)
+        self.recipe: dict[str, Any] = self.network.recipe
+        if self.recipe["folder"] == "models" and "task" not in self.recipe:
+            raise ValueError(f"{weights}: model.json names no task, whose requests could be answered")
+        self.task: Any = lookup.find("tasks", self.recipe["task"])() if "task" in self.recipe else None
+        # Servers ask from several threads, whose activations would add up in memory. One thread answers all, first
+        # come, first served; a lock would let the thread that gave it back take it again at once.
         self.turns = ThreadPoolExecutor(1)
 
     def predict(self, context, model_input: pd.DataFrame, params=None) -> Any:  # MLflow warns of other hints
-        """Return the answer of each row.
+        """Return the answer to each row.
 
         Args:
             context: of MLflow.
@@ -47,70 +56,73 @@ class Model(mlflow.pyfunc.PythonModel):
             params: of MLflow; there are none.
 
         Raises:
-            MlflowException: a row that cannot be answered; the server answers with status 400.
+            MlflowException: a row that cannot be answered; a server answers with status 400.
         """
         try:
-            rows: Any = np.asarray(model_input) if self.sorts else model_input.to_dict("records")
-            size = self._rows_of_turn(rows)
-            answer: Any = self._ranks if self.sorts else self._respond
-            parts: list[Any] = [
-                self.turns.submit(answer, rows[first : first + size], first + 1).result()
-                for first in range(0, len(rows), size)
-            ]
+            if self.task is None:
+                return np.array(self.answered(self.checked(np.asarray(model_input).tolist())), np.float32)
+            return pd.DataFrame(self.answered(self.checked(model_input.to_dict("records"))))
         except ValueError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
-        return np.concatenate(parts) if self.sorts else pd.DataFrame([*chain.from_iterable(parts)])
 
-    def _rows_of_turn(self, rows: Any) -> int:
-        """Return how many rows are answered together; nothing is decoded before the whole request is known to fit."""
+    def checked(self, rows: list[Any]) -> list[Any]:
+        """Return the checked rows of a request within the limits.
+
+        Raises:
+            ValueError: a row is none, or the request is too large; nothing is decoded before it is known to fit.
+        """
         if not 1 <= len(rows) <= ROWS:
             raise ValueError(f"{len(rows) or 'no'} rows, expected 1 to {ROWS}: send several requests")
-        values = [rows[0].size ** 2] * len(rows) if self.sorts else [*map(self._values, count(1), rows)]
-        if sum(values) > VALUES:
-            counted = "pairs of scores" if self.sorts else "pixels, features or characters"
-            raise ValueError(f"{sum(values)} {counted} in all rows, expected at most {VALUES}: send several requests")
-        return max(1, min(ROWS_OF_TURN, VALUES_OF_TURN // max(1, *values)))
+        checked = self._scores(rows) if self.task is None else self.task.checked(self.recipe, rows, first=1)
+        if (total := sum(self._sizes(checked))) > VALUES:
+            counted = "pairs of scores" if self.task is None else "pixels, features or characters"
+            raise ValueError(f"{total} {counted} in all rows, expected at most {VALUES}: send several requests")
+        return checked
 
-    def _values(self, number: int, row: dict[str, Any]) -> int:
-        """Return how many pixels, features and characters a row has."""
-        for name, kind in self.columns.items():
-            cell = row.get(name)
-            texts = (cell if isinstance(cell, list | np.ndarray) else [cell]) if kind.startswith("text") else ()
-            for text in texts:
-                if isinstance(text, str) and len(text) > CHARACTERS:
-                    raise ValueError(f"row {number}: a {name} of {len(text)} characters, expected at most {CHARACTERS}")
-        with of_row(number):
-            return self.task.values(self.recipe, row)
+    def answered(self, rows: list[Any]) -> list[Any]:
+        """Return the answers to checked rows, so many in a turn that a small request need not wait for long."""
+        size = max(1, min(ROWS_OF_TURN, VALUES_OF_TURN // max(1, *self._sizes(rows))))
+        answer: Any = self._ranks if self.task is None else self._answers
+        turns = [
+            self.turns.submit(answer, rows[first : first + size], first + 1).result()
+            for first in range(0, len(rows), size)
+        ]
+        return [*chain.from_iterable(turns)]
+
+    def _sizes(self, rows: Iterable[Any]) -> list[int]:
+        """Return how many values the network reads of each row, or how many pairs of scores it compares."""
+        if self.task is None:
+            return [len(row) ** 2 for row in rows]
+        sizes = []
+        for number, row in enumerate(rows, 1):
+            with of_row(number):
+                sizes.append(self.task.values(self.recipe, row))
+        return sizes
+
+    def _answers(self, rows: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+        return self.task.answered(self.network, rows, first=first)
+
+    def _scores(self, rows: list[Any]) -> list[list[float]]:
+        scores = []
+        for number, row in enumerate(rows, 1):
+            place = f"row {number}"
+            if isinstance(row, dict):
+                raise ValueError(f'{place} is an object, expected scores, as in {{"inputs": [[0.1, 0.7, 0.3]]}}')
+            scores.append(as_list(row, place))
+            check_numbers(scores[-1], place)
+            if len(scores[-1]) != len(scores[0]):
+                raise ValueError(f"{place} has {len(scores[-1])} scores, expected {len(scores[0])}, as row 1")
+        return scores
 
     @torch.inference_mode()
-    def _ranks(self, scores: np.ndarray, first: int) -> np.ndarray:
-        given = torch.as_tensor(scores, dtype=torch.float32)
-        for number, row in enumerate(given.numpy(), first):
-            _check_finite(row, number, "scores are")
-        ranks = self.network(given).numpy()
+    def _ranks(self, rows: list[list[float]], first: int) -> list[list[float]]:
+        scores = torch.tensor(rows, dtype=torch.float64).float()
+        for number, row in enumerate(scores.tolist(), first):
+            check_answer({"scores": row}, number)
+        ranks = self.network(scores).tolist()
         for number, row in enumerate(ranks, first):
-            _check_finite(row, number)
+            check_answer({"ranks": row}, number)
         return ranks
-
-    @torch.inference_mode()
-    def _respond(self, rows: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
-        try:
-            answers = self.task.respond(self.network, rows, first=first)
-        except FloatingPointError as error:
-            raise ValueError(f"rows {first} to {first + len(rows) - 1}: the network's answer is not finite") from error
-        for number, answer in enumerate(answers, first):
-            for name, value in answer.items():
-                if name != "id":
-                    _check_finite(value, number)
-        return answers
-
-
-def _check_finite(values: Any, number: int, name: str = "answer is") -> None:
-    """Raise where a number is NaN or infinite: what was sent is beyond the range of float32, and JSON has no such."""
-    if isinstance(values, str) or (isinstance(values, list) and values and isinstance(values[0], str)):
-        return
-    if not np.isfinite(values).all():
-        raise ValueError(f"row {number}: its {name} not finite: expected numbers of a smaller range")
 
 
 mlflow.models.set_model(Model())

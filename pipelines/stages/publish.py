@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from pipelines.config import Settings, prefixed
 from pipelines.config.schema import NONE
+from pipelines.monitoring.reference import write_reference
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run, read_runs, read_sorters
 from pipelines.running.history import kept
@@ -134,6 +135,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, rows = read_run(folder), results[results["run"] == name]
         best, (times, used) = trained["best"], kept("train", name, folder)
+        data = Path("data") / options.dataset
         undefined = _undefined(rows[rows["seed"].isna()])
         seeds = tuple(
             Run(
@@ -170,10 +172,11 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 version=Version(
                     model=params.model_of(options),
                     weights=folder / f"seed{best}",
-                    data=Path("data") / options.dataset,
+                    data=data,
                     quality=trained["validation"][str(best)],
                     tags={"seed": str(best)},
                     slices=partial(_slices, params, name, best),
+                    reference=partial(write_reference, data),
                 ),
             )
         )

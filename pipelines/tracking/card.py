@@ -15,12 +15,11 @@ from pipelines.ops.messages import as_markdown
 from pipelines.reporting.results import UNDEFINED, markdown, number, shown
 from pipelines.tracking.slices import Slice
 from rankgrad import __version__, lookup
-from rankgrad.inputs._feature_names import columns_of
 
 __all__ = ["LONGEST", "NUMBER", "card", "inputs_of", "summary"]
 
 SLICES = 6  # that are shown
-NAMES = 500  # characters of the names of classes or features, at most
+NAMES = 500  # characters of the names of classes, at most
 NUMBER = "VERSION"  # in addresses, until the store has given a version its number
 LONGEST = 4000  # characters: MLflow takes 5,000, and the gate's decision stands above it
 
@@ -98,30 +97,12 @@ def _slices(slices: Sequence[Slice]) -> list[str]:
 
 
 def _input(recipe: Mapping[str, Any]) -> str:
-    """Return what a row of a request is, and what the model itself does to it.
-
-    >>> _input({"task": "score_ranking", "input": {"kind": "features", "count": 2, "names": ["age", "price"]}})
-    'a vector of 2 numbers, raw: age, price'
-    >>> _input({"task": "score_ranking", "input": {"kind": "features", "count": 2, "names": ["age", "brand=vw"]}})
-    '2 values by their names, raw: age, brand'
-    """
-    given = recipe["input"]
-    if given["kind"] in ("image", "frames"):
-        colors = "gray" if given["colors"] == 1 else "RGB"
-        several = "the frames of a clip, each" if given["kind"] == "frames" else "an image"
-        what = (
-            f"{several} of any size: turned upright, cut to the middle and resized to {given['width']} x "
-            f"{given['height']} pixels, {colors}"
-        )
-    elif given["kind"] == "features":
-        names = given.get("names") or []
-        columns = columns_of(names)
-        what = f"a vector of {given['count']} numbers" if columns == names else f"{len(columns)} values by their names"
-        what += ", raw" + (shorten(as_markdown(f": {', '.join(columns)}"), NAMES, placeholder=", ...") if names else "")
-    else:
-        what = "a text"
-    what = f"the documents of a query, each {what}" if recipe["task"] == "query_ranking" else what
-    return f"{what}; or a caption" if recipe["task"] == "retrieval" else what
+    """Return what a row of a request is, and what the model itself does to it."""
+    task = lookup.find("tasks", recipe["task"])()
+    described = as_markdown(lookup.find("inputs", recipe["input"]["kind"]).described(recipe["input"]))
+    if task.reads.lists:
+        described = f"the documents of a query, each {described}"
+    return f"{described}; or a caption" if "caption" in task.columns(recipe) else described
 
 
 def _limits(recipe: Mapping[str, Any]) -> str:
@@ -138,12 +119,13 @@ def _loading(model: str, recipe: Mapping[str, Any]) -> str:
     address = f"models:/{model}/{NUMBER}"
     if recipe["folder"] == "sorters":
         return f'`rankgrad.sorters.load_sorter("{address}")`'
+    folders = " or pictures" if lookup.find("inputs", recipe["input"]["kind"]).suffixes else ""
     return (
         f'`mlflow.pyfunc.load_model("{address}")`, whose rows have {", ".join(_columns(recipe))}; or `rankgrad predict '
-        f"{address} FILE`, for a table of yours{' or pictures' if recipe['input']['kind'] == 'image' else ''}"
+        f"{address} FILE`, for a table of yours{folders}"
     )
 
 
 def _columns(recipe: Mapping[str, Any]) -> list[str]:
-    every = lookup.find("tasks", recipe["task"])().columns(recipe).items()
-    return [f"{name} (optional)" if kind.endswith("?") else name for name, kind in every]
+    columns = lookup.find("tasks", recipe["task"])().columns(recipe).items()
+    return [name if column.required else f"{name} (optional)" for name, column in columns]

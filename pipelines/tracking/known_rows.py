@@ -23,8 +23,8 @@ def _digests(path: Path) -> tuple[np.ndarray, np.ndarray]:
     A row holds a vector, a text or a picture, or several: of a query its documents, of a clip its frames. Pictures have
     their source's name besides, which another size or encoder leaves as it is and which counts as much as all of them.
     """
-    kind = input_of(path, lookup.names("inputs"))
-    columns = [kind, *({"name"} & set(columns_of(path)) if kind in ("image", "frames") else ())]
+    name = input_of(path)
+    columns = [name, *({"name"} & set(columns_of(path)) if lookup.find("inputs", name).pictures else ())]
     rows = []
     with parquet_file(path) as file:
         for batch in file.iter_batches(batch_size=256, columns=columns):

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import numpy as np
 import pandas as pd
@@ -12,33 +11,32 @@ import torch
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import AnyType, Array
-from PIL import Image
 
 from rankgrad import lookup
 from rankgrad.io.checkpoints import load_model
 
 __all__ = ["example_of", "signature_of", "taken"]
 
-TAKEN = {  # of `Task.columns`
-    "image": DataType.binary,
-    "images": Array(DataType.binary),
-    "text": DataType.string,
-    "texts": Array(DataType.string),
-    "vector": AnyType(),  # numbers, or numbers by their features' names
-    "vectors": AnyType(),
-    "id": AnyType(),  # text or a number
-}
-ANSWERED = {float: DataType.double, int: DataType.long, str: DataType.string}
+OF_PYTHON = {bytes: DataType.binary, str: DataType.string, float: DataType.double, int: DataType.long}
 
 
 def taken(recipe: Mapping[str, Any]) -> Schema:
     """Return the columns of a task, or of a sorter scores (n, length) of its own or any length."""
     if recipe["folder"] == "sorters":
         return Schema([TensorSpec(np.dtype(np.float32), (-1, recipe["args"].get("length", -1)))])
-    columns: Mapping[str, str] = lookup.find("tasks", recipe["task"])().columns(recipe)
-    return Schema([
-        ColSpec(TAKEN[kind.removesuffix("?")], name, required=not kind.endswith("?")) for name, kind in columns.items()
-    ])  # fmt: skip
+    schema = []
+    for name, column in lookup.find("tasks", recipe["task"])().columns(recipe).items():
+        cell = _of_cell(list[column.type.cell] if column.lists else column.type.cell)
+        schema.append(ColSpec(cell, name, required=column.required))
+    return Schema(schema)
+
+
+def _of_cell(cell: Any) -> Any:
+    """Return MLflow's type of what a cell is in Python: anything that is, or has, one of several."""
+    if get_origin(cell) is not list:
+        return OF_PYTHON.get(cell, AnyType())
+    [item] = get_args(cell)
+    return AnyType() if isinstance(of_item := _of_cell(item), AnyType) else Array(of_item)
 
 
 def signature_of(weights: Path) -> ModelSignature:
@@ -54,7 +52,7 @@ def signature_of(weights: Path) -> ModelSignature:
 
 def _type_of(value: Any) -> Any:
     if not isinstance(value, list):
-        return ANSWERED[type(value)]
+        return OF_PYTHON[type(value)]
     return Array(_type_of(value[0])) if value else AnyType()  # an example without labels does not tell their type
 
 
@@ -67,11 +65,7 @@ def example_of(weights: Path) -> pd.DataFrame | np.ndarray:
 
 
 def _rows(recipe: Mapping[str, Any]) -> list[dict[str, Any]]:
-    task, given = lookup.find("tasks", recipe["task"])(), recipe["input"]
-    if "width" in given:
-        picture = BytesIO()
-        Image.new("L", (given["width"], given["height"])).save(picture, "PNG")
-        cell: Any = [picture.getvalue()] if given["kind"] == "frames" else picture.getvalue()
-    else:
-        cell = [0.0] * given["count"] if given["kind"] == "features" else "word"
-    return [{given["kind"]: [cell, cell] if task.reads.lists else cell}]
+    about = recipe["input"]
+    input_type, lists = lookup.find("inputs", about["kind"]), lookup.find("tasks", recipe["task"]).reads.lists
+    cell = input_type.example(about)
+    return [{input_type.name: [cell, cell] if lists else cell}]

@@ -58,6 +58,7 @@ class Version:
     quality: float = 0.0  # on validation, larger is better: decides which of several new versions is the challenger
     tags: Mapping[str, str] = field(default_factory=dict)  # besides those of its run
     slices: Callable[[], list[Slice]] = list  # of its test split; called if it is registered
+    reference: Callable[[Path], None] | None = None  # writes into its folder what `monitor` compares with
 
 
 @dataclass(frozen=True)
@@ -293,6 +294,8 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
         (weights / "card.md").write_text(text + "\n")
         if version.data is not None:
             write_known(version.data, weights)
+        if version.reference is not None:
+            version.reference(weights)
         recipe = json.loads((weights / "model.json").read_text()) | {"made": _made(run, known, slices)}
         (weights / "model.json").write_text(as_json(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):

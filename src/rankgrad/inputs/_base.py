@@ -1,35 +1,69 @@
-"""What a kind of input is, and the inputs of a split, from which batches are drawn."""
+"""What an input type is, and the inputs of a split, from which batches are drawn."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from rankgrad.io.pictures import PIXELS
+from rankgrad import lookup
 from rankgrad.ragged import pad_groups
 
-__all__ = ["Inputs", "Kind", "one_of"]
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
-AT_ONCE = 256  # pictures or texts that go through a network together where nothing is learned
-VALUES = 2**20  # features or words that do
+__all__ = [
+    "InputType",
+    "Inputs",
+    "as_list",
+    "check_numbers",
+    "check_range",
+    "in_json",
+    "is_missing",
+    "one_of",
+    "type_of",
+]
+
+AT_ONCE = 256  # items that go through a network together where nothing is learned
 
 
-class Kind(Protocol):
-    """A kind of input: `rankgrad.inputs.<name>` has one class of this form, `<name>` the column of its tables.
+class InputType:
+    """A type of input: `rankgrad.inputs.<name>` has one class of this form, `<name>` is the column of its tables.
+
+    All that is particular to it is here, so that a new type is a new file. What a network must know to be given other
+    inputs is `about`, its `recipe["input"]`: the type's name, and its sizes or names.
 
     Attributes:
-        name: of the kind.
-        backbone: what a backbone that takes it says of its input.
-        cell: what a cell of a request is: `image`, `images`, `vector` or `text`; a list of documents has an `s` more.
+        name: of the type, that of its file.
+        backbone: the attribute `input` of the backbones that take it.
+        cell: what a cell of a request is in Python: `bytes`, `str`, a list of them, or `Any`.
+        piece: how many rows are read and answered together.
+        sampled: whether a row has several items, of which training sees a random one: such rows cannot be documents.
+        pictures: whether items are pictures, which can be moved at random, and are stored encoded.
+        small: whether a batch of them is computed on one thread, which several would only delay.
+        suffixes: of files that are an input each; a folder of them needs no table.
     """
 
     name: ClassVar[str]
     backbone: ClassVar[str]
-    cell: ClassVar[str]
+    cell: ClassVar[Any]
+    piece: ClassVar[int] = 256
+    sampled: ClassVar[bool] = False
+    pictures: ClassVar[bool] = False
+    small: ClassVar[bool] = False
+    suffixes: ClassVar[tuple[str, ...]] = ()
+
+    # Of tables.
+
+    @staticmethod
+    def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
+        """Return the Arrow type of its column; `width` and `single` are of vectors: how long, and of float32."""
+        raise NotImplementedError
 
     @staticmethod
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple["Inputs", Tensor | None]:
@@ -47,14 +81,69 @@ class Kind(Protocol):
         Raises:
             ValueError: a cell is not as expected; the message names its row.
         """
+        raise NotImplementedError
+
+    @classmethod
+    def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":
+        """Return facts about each row of the column of a table, for Great Expectations."""
+        raise NotImplementedError
+
+    @staticmethod
+    def expected(*, size: int | None) -> dict[str, Any]:
+        """Return the lowest number of facts, or the value that they must have; `size` is the side of pictures."""
+        raise NotImplementedError
+
+    @staticmethod
+    def shown(column: "pa.ChunkedArray", *, path: Path, threads: int) -> list[Any]:
+        """Return cells of a table as people see them: pictures (height, width[, 3]) or text."""
+        raise NotImplementedError
+
+    # Of networks.
 
     @staticmethod
     def runtime(inputs: "Inputs") -> dict[str, Any]:
         """Return what a network is made with, see `rankgrad.models.network.Network`."""
+        raise NotImplementedError
+
+    @staticmethod
+    def check(about: dict[str, Any]) -> None:
+        """Raise ValueError if a recipe, which may be a stranger's, does not describe inputs of this type."""
+        raise NotImplementedError
+
+    @staticmethod
+    def at_once(inputs: "Inputs") -> int:
+        """Return how many items a network is given together where nothing is learned."""
+        return AT_ONCE
+
+    @staticmethod
+    def ready(inputs: "Inputs", network: Any) -> "Inputs":
+        """Return inputs as a network takes them."""
+        return inputs
+
+    @staticmethod
+    def trimmed(items: Tensor) -> Tensor:
+        """Return a batch of items without what no item of it needs."""
+        return items
+
+    @staticmethod
+    def moved(items: Tensor, generator: torch.Generator, **moves: Any) -> Tensor:
+        """Return a batch of items for training, moved at random as far as the type allows."""
+        return items
+
+    # Of requests.
+
+    @staticmethod
+    def checked(cell: Any, place: str) -> Any:
+        """Return a cell of a request, raw from JSON or a table, in the form that `prepared` takes.
+
+        Raises:
+            ValueError: the cell is none of this type; the message begins with `place`.
+        """
+        raise NotImplementedError
 
     @staticmethod
     def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> Any:
-        """Return raw cells of one row of a request as a network of this input takes them, a list or tensor of items.
+        """Return checked cells of one row as a network of this input takes them, a list or tensor of items.
 
         Args:
             cells: of a row, at least one.
@@ -64,14 +153,53 @@ class Kind(Protocol):
         Raises:
             ValueError: a cell cannot be prepared.
         """
+        raise NotImplementedError
 
     @staticmethod
     def gathered(rows: list[Any], about: dict[str, Any]) -> "Inputs":
         """Return the inputs of several rows, each from `prepared`."""
+        return Inputs(about, torch.cat(rows))
+
+    @staticmethod
+    def written(cell: Any, about: dict[str, Any]) -> Any:
+        """Return a checked cell as a table of JSON lines has it."""
+        return cell
 
     @staticmethod
     def values(cell: Any, about: dict[str, Any]) -> int:
-        """Return how many pixels, features or characters a cell of a request makes a network read."""
+        """Return how many pixels, features or characters a checked cell makes a network read."""
+        raise NotImplementedError
+
+    @staticmethod
+    def example(about: dict[str, Any]) -> Any:
+        """Return a cell of a request."""
+        raise NotImplementedError
+
+    # Of people.
+
+    @staticmethod
+    def described(about: dict[str, Any]) -> str:
+        """Return what a cell of a request is, and what the model itself does to it."""
+        raise NotImplementedError
+
+    @staticmethod
+    def quantities(items: Any, about: dict[str, Any]) -> dict[str, float]:
+        """Return numbers that describe the prepared items of one row, by which drift is found."""
+        raise NotImplementedError
+
+    @staticmethod
+    def texts(items: Any) -> list[str]:
+        """Return the texts among prepared items: a vocabulary is made of them, and new words are a sign of drift."""
+        return []
+
+
+def type_of(about: dict[str, Any]) -> type[InputType]:
+    """Return the type of a network's input by its `recipe["input"]`.
+
+    >>> type_of({"kind": "text"}).name
+    'text'
+    """
+    return lookup.find("inputs", about["kind"])
 
 
 def one_of(counts: Tensor, generator: torch.Generator) -> Tensor:
@@ -83,6 +211,46 @@ def one_of(counts: Tensor, generator: torch.Generator) -> Tensor:
     if bool((counts == counts[0]).all()):
         return torch.randint(int(counts[0]), (len(counts),), generator=generator)
     return (torch.rand(len(counts), generator=generator, dtype=torch.float64) * counts).long()
+
+
+# Cells of requests.
+
+
+def is_missing(cell: Any) -> bool:
+    """Return whether a row lacks a cell; a table of pandas has NaN there."""
+    return cell is None or (isinstance(cell, float) and cell != cell)
+
+
+def in_json(value: Any) -> str:
+    """Return what a value is in JSON.
+
+    >>> in_json(True), in_json(1.5), in_json(None)
+    ('a truth value', 'a number', 'null')
+    """
+    names = {str: "text", bool: "a truth value", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return "null" if value is None else names.get(type(value), f"a {type(value).__name__}")
+
+
+def as_list(cell: Any, place: str) -> list[Any]:
+    """Return a cell that is a list, or an array of NumPy."""
+    values = cell.tolist() if hasattr(cell, "tolist") else cell
+    if not isinstance(values, list | tuple):
+        raise ValueError(f"{place} is {in_json(values)}, expected a list")
+    return list(values)
+
+
+def check_numbers(values: list[Any], place: str) -> None:
+    """Raise where a number is written as text or a truth value, of which NumPy would make one."""
+    for value in values:
+        if not isinstance(value, Real) or isinstance(value, bool):
+            raise ValueError(f"{place} has {in_json(value)}, expected numbers")
+        check_range(value, place)
+
+
+def check_range(value: Any, place: str) -> None:
+    """Raise of a whole number that no float holds."""
+    if isinstance(value, Integral) and len(digits := str(abs(int(value)))) > 308:
+        raise ValueError(f"{place} has a number of {len(digits)} digits, which is not finite in float32")
 
 
 @dataclass(frozen=True)
@@ -103,12 +271,8 @@ class Inputs:
     device: Any = "cpu"
 
     @property
-    def kind(self) -> str:
-        return self.about["kind"]
-
-    @property
-    def of_pictures(self) -> bool:
-        return self.kind in ("image", "frames")
+    def type(self) -> type[InputType]:
+        return type_of(self.about)
 
     def __len__(self) -> int:
         return len(self.items if self.counts is None else self.counts)
@@ -119,9 +283,7 @@ class Inputs:
 
     def ready(self, network: Any) -> "Inputs":
         """Return the inputs as a network takes them: its backbone tokenizes texts."""
-        if self.kind != "text" or torch.is_tensor(self.items):
-            return self
-        return replace(self, items=network.backbone.tokenize(self.items))
+        return self.type.ready(self, network)
 
     def replaced(self, items: Tensor) -> "Inputs":
         """Return the inputs with what a frozen network makes of each item in its place."""
@@ -138,7 +300,7 @@ class Inputs:
         """Return items (n, ...) by their numbers, as networks take them."""
         if not torch.is_tensor(self.items):
             return self.items[numbers].to(self.device)
-        return self._trimmed(self.items[numbers.to(self.items.device)])
+        return self.type.trimmed(self.items[numbers.to(self.items.device)])
 
     def ahead(self, rows: Tensor) -> None:
         """Begin to read the items of rows that will be taken next, where they are not in memory."""
@@ -152,12 +314,7 @@ class Inputs:
     @property
     def at_once(self) -> int:
         """How many items a network is given together where nothing is learned."""
-        if self.kind == "features":
-            return max(1, VALUES // self.about["count"])
-        if self.kind == "text" and torch.is_tensor(self.items) and not self.items.is_floating_point():
-            return max(1, min(AT_ONCE, VALUES // max(1, self.items.shape[1])))  # all are as long as the longest
-        pixels = self.about["height"] * self.about["width"] if self.of_pictures else 1
-        return max(1, min(AT_ONCE, PIXELS // pixels))
+        return self.type.at_once(self)
 
     def _numbers(self) -> Iterator[Tensor]:
         numbers = torch.arange(len(self.items)).split(self.at_once)
@@ -165,12 +322,6 @@ class Inputs:
             yield part
             if place + 1 < len(numbers) and hasattr(self.items, "ahead"):
                 self.items.ahead(numbers[place + 1])
-
-    def _trimmed(self, items: Tensor) -> Tensor:
-        """Return tokens as long as the longest text; all else as it is."""
-        if self.kind != "text" or items.is_floating_point():
-            return items
-        return items[:, : int((items != 0).sum(1).max())]
 
     def of_rows(self, values: Tensor) -> Tensor:
         """Return what was computed of each item (m, ...) as a mean over the items of each row (n, ...)."""

@@ -4,19 +4,26 @@ import logging
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.inputs._base import Inputs
+from rankgrad.inputs._base import Inputs, InputType, as_list, check_numbers, check_range, in_json
 from rankgrad.inputs._feature_names import columns_of, numbers_of
-from rankgrad.inputs.image import check_lists, flat, row_of
-from rankgrad.io.parquet import is_list, matrix, parquet_file, read_table, said
 from rankgrad.lookup import listed
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
 __all__ = ["Features", "of_tensor"]
+
+NUMBERS = 2**20  # that go through a network together where nothing is learned, and of a vector at most
+SHOWN = 6  # features of a row that a picture shows
+LONGEST = 500  # characters of the names on a card
 
 
 def of_tensor(vectors: Tensor, names: list[str] | None = None) -> Inputs:
@@ -30,13 +37,24 @@ def of_tensor(vectors: Tensor, names: list[str] | None = None) -> Inputs:
     return Inputs(about, vectors.float())
 
 
-class Features:
+class Features(InputType):
     """A vector of numbers."""
 
-    name, backbone, cell = "features", "features", "vector"
+    name, backbone, cell = "features", "features", Any
+    piece, small = 1024, True
+
+    @staticmethod
+    def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
+        import pyarrow as pa
+
+        return pa.list_(pa.float32() if single else pa.float64(), width or -1)
 
     @staticmethod
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
+        import pyarrow as pa
+
+        from rankgrad.io.parquet import check_lists, flat, is_list, matrix, parquet_file, read_table, row_of, said
+
         column, counts = read_table(path, ["features"])["features"], None
         if lists:
             with parquet_file(path) as file:
@@ -57,9 +75,67 @@ class Features:
             raise ValueError(f"{path}: {len(names)} names of features, expected {vectors.shape[1]}; make it again")
         return of_tensor(vectors, names), counts
 
+    @classmethod
+    def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":
+        """Return facts of each vector; of the documents of a query those of the largest or worst."""
+        import pandas as pd
+
+        from rankgrad.io.parquet import flat, list_lengths, read_table
+
+        column = read_table(path, ["features"])["features"]
+        vectors = flat(column)[0] if lists else column
+        parts = np.split(flat(vectors)[0].to_numpy(), np.cumsum(list_lengths(vectors))[:-1])
+        facts = {
+            "features": np.array([len(part) for part in parts]),
+            "finite_features": np.array([np.isfinite(part).all() for part in parts]),
+            "largest_feature": np.array([np.abs(part).max(initial=0.0) for part in parts]),
+        }
+        if lists:
+            sizes = list_lengths(column)
+            starts = np.cumsum(sizes) - sizes
+            worst = {name: np.logical_and if name == "finite_features" else np.maximum for name in facts}
+            facts = {name: worst[name].reduceat(values, starts) for name, values in facts.items()}
+        return pd.DataFrame(facts)
+
+    @staticmethod
+    def expected(*, size: int | None) -> dict[str, Any]:
+        return {"finite_features": True, "features": 1, "largest_feature": 0.0}
+
+    @staticmethod
+    def shown(column: "pa.ChunkedArray", *, path: Path, threads: int) -> list[str]:
+        from rankgrad.io.parquet import said
+
+        names = said(path, "features")
+        return [_shown(row, names) for row in column.to_pylist()]
+
     @staticmethod
     def runtime(inputs: Inputs) -> dict[str, Any]:
         return {"features": inputs.about["count"]}
+
+    @staticmethod
+    def check(about: dict[str, Any]) -> None:
+        count, names = about.get("count"), about.get("names")
+        if type(count) is not int or not 1 <= count < NUMBERS:
+            raise ValueError(f"input.count is {count!r:.60}, expected a number below {NUMBERS:,}")
+        if names is not None and len(names) != count:
+            raise ValueError(f"{len(names)} input.names, expected {count}, as input.count")
+
+    @staticmethod
+    def at_once(inputs: Inputs) -> int:
+        return max(1, NUMBERS // inputs.about["count"])
+
+    @staticmethod
+    def checked(cell: Any, place: str) -> Any:
+        """Return a vector: a list of numbers, or a mapping of numbers and names by their features' names."""
+        if isinstance(cell, Mapping):
+            for name, value in cell.items():
+                if isinstance(value, list | Mapping):
+                    raise ValueError(f"{place}.{name:.80} is {in_json(value)}, expected a number or a name")
+                check_range(value, f"{place}.{name:.80}")
+            return cell
+        numbers = as_list(cell, place)
+        check_numbers(numbers, place)
+        return numbers
 
     @staticmethod
     def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> Tensor:
@@ -74,14 +150,38 @@ class Features:
         return vectors
 
     @staticmethod
-    def gathered(rows: list[Tensor], about: dict[str, Any]) -> Inputs:
-        return Inputs(about, torch.cat(rows))
+    def written(cell: Any, about: dict[str, Any]) -> list[float]:
+        return numbers_of(cell, about["names"]) if isinstance(cell, Mapping) else [float(value) for value in cell]
 
     @staticmethod
     def values(cell: Any, about: dict[str, Any]) -> int:
         names = cell.values() if isinstance(cell, Mapping) else ()
         # However few are given by name, a network reads all.
         return max(len(cell), about["count"]) + sum(len(name) for name in names if isinstance(name, str))
+
+    @staticmethod
+    def example(about: dict[str, Any]) -> list[float]:
+        return [0.0] * about["count"]
+
+    @staticmethod
+    def described(about: dict[str, Any]) -> str:
+        """Return what a vector is, and the names of its features.
+
+        >>> Features.described({"count": 2, "names": ["age", "price"]})
+        'a vector of 2 numbers, raw: age, price'
+        >>> Features.described({"count": 2, "names": ["age", "brand=vw"]})
+        '2 values by their names, raw: age, brand'
+        """
+        names = about.get("names") or []
+        columns = columns_of(names)
+        what = f"a vector of {about['count']} numbers" if columns == names else f"{len(columns)} values by their names"
+        listed_names = shorten(f": {', '.join(columns)}", LONGEST, placeholder=", ...") if names else ""
+        return f"{what}, raw{listed_names}"
+
+    @staticmethod
+    def quantities(items: Tensor, about: dict[str, Any]) -> dict[str, float]:
+        names = about.get("names") or [f"feature {number}" for number in range(items.shape[1])]
+        return dict(zip(names, items.double().mean(0).tolist(), strict=True))
 
 
 def _finite(vectors: Tensor) -> Tensor:
@@ -108,3 +208,15 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
 def _tell_unknown(column: str, value: str) -> None:
     """Say once that a value was in no training row."""
     logging.warning("%s: no training row has %r; the model takes it for none of the names that it knows", column, value)
+
+
+def _shown(row: list[float], names: list[str] | None) -> str:
+    """Return the first numbers of a row of features, a line each.
+
+    >>> print(_shown([0.5, 12.25], ["age", "price"]))
+    age 0.5
+    price 12.2
+    """
+    names = names or [str(number) for number in range(len(row))]
+    lines = [f"{name} {value:.3g}" for name, value in zip(names[:SHOWN], row, strict=False)]
+    return "\n".join([*lines, *([f"and {len(row) - SHOWN} more"] if len(row) > SHOWN else [])])

@@ -1,15 +1,17 @@
 """Frames of clips: a network sees a random one of each in training, and all of them when it predicts."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.inputs._base import Inputs
-from rankgrad.inputs._stored import read_pictures
-from rankgrad.inputs.image import Image, check_lists
-from rankgrad.io.pictures import PIXELS
+from rankgrad.inputs._base import Inputs, as_list
+from rankgrad.inputs.image import PIXELS, Image
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Frames", "of_tensor"]
 
@@ -25,13 +27,35 @@ def of_tensor(frames: Tensor) -> Inputs:
 class Frames(Image):
     """A clip of any number of frames: one of them in each epoch, the mean of what is said of all when predicting."""
 
-    name, backbone, cell = "frames", "image", "images"
+    name, cell = "frames", list[bytes]
+    piece, sampled, suffixes = 16, True, ()
+
+    @staticmethod
+    def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
+        import pyarrow as pa
+
+        return pa.list_(Image.stored())
 
     @staticmethod
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
+        from rankgrad.inputs._stored import read_pictures
+        from rankgrad.io.parquet import check_lists
+
         check_lists(path, "frames", lists=True)
         items, sizes, counts = read_pictures(path, "frames", threads=threads, memory=memory)
         return Inputs({"kind": "frames", **sizes}, items, counts), None
+
+    @staticmethod
+    def shown(column: "pa.ChunkedArray", *, path: Path, threads: int) -> list[np.ndarray]:
+        """Return the first frame of each clip."""
+        import pyarrow as pa
+
+        first = pa.array([clip[0] for clip in column.to_pylist()], Image.stored())
+        return Image.shown(pa.chunked_array([first]), path=path, threads=threads)
+
+    @staticmethod
+    def checked(cell: Any, place: str) -> list[bytes]:  # ty: ignore[incompatible-method-override]
+        return [Image.checked(frame, f"{place} {number}") for number, frame in enumerate(as_list(cell, place))]
 
     @staticmethod
     def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> Tensor:
@@ -42,7 +66,7 @@ class Frames(Image):
         if not len(frames):
             raise ValueError(f"{where}: no frames, expected at least one")
         pictures = [
-            Image.prepared([frame], about, where=f"{where}, frame {place}") for place, frame in enumerate(frames)
+            Image.prepared([frame], about, where=f"{where}, frame {number}") for number, frame in enumerate(frames)
         ]
         return torch.cat(pictures)
 
@@ -51,5 +75,17 @@ class Frames(Image):
         return Inputs(about, torch.cat(rows), torch.tensor([len(frames) for frames in rows]))
 
     @staticmethod
+    def written(cell: list[bytes], about: dict[str, Any]) -> list[str]:  # ty: ignore[incompatible-method-override]
+        return [Image.written(frame, about) for frame in cell]
+
+    @staticmethod
     def values(cell: Any, about: dict[str, Any]) -> int:
         return len(cell) * about["height"] * about["width"]
+
+    @staticmethod
+    def example(about: dict[str, Any]) -> list[bytes]:
+        return [Image.example(about)]
+
+    @staticmethod
+    def described(about: dict[str, Any]) -> str:
+        return Image.described(about).replace("an image", "the frames of a clip, each", 1)

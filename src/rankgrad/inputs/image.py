@@ -1,90 +1,160 @@
-"""Pictures, one a row."""
+"""Pictures, one a row: decoded, of one size, gray or colored; those of a request are prepared as those of training."""
 
-import base64
+from base64 import b64encode
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
+from torch.nn.functional import conv2d, pad
 
-from rankgrad.inputs._base import Inputs
-from rankgrad.inputs._stored import read_pictures
-from rankgrad.io.images import picture
-from rankgrad.io.parquet import as_batch, is_list, list_lengths, parquet_file
+from rankgrad.inputs._augmentation import warped
+from rankgrad.inputs._base import AT_ONCE, Inputs, InputType, in_json
 
-__all__ = ["Image", "check_lists", "flat", "of_tensor", "row_of"]
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = ["Image", "of_tensor"]
+
+SIDE = 2048  # pixels, of what a model takes
+PIXELS = 2**22  # that go through a network at once, which needs hundreds of bytes for each
+LAPLACE = torch.tensor([[[[0.0, 1.0, 0.0], [1.0, -4.0, 1.0], [0.0, 1.0, 0.0]]]])
 
 
 def of_tensor(images: Tensor) -> Inputs:
     """Return pictures (n, [colors,] height, width) uint8 as inputs."""
-    images = as_batch(images)
+    images = images.unsqueeze(1) if images.dim() == 3 else images
     sizes = dict(zip(("colors", "height", "width"), map(int, images.shape[1:]), strict=True))
     return Inputs({"kind": "image", **sizes}, images)
 
 
-class Image:
-    """A picture: decoded, of one size, gray or colored; of a request of any size, prepared as those of training."""
+class Image(InputType):
+    """A picture."""
 
-    name, backbone, cell = "image", "image", "image"
+    name, backbone, cell = "image", "image", bytes
+    piece, pictures = 64, True
+    suffixes = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+
+    @staticmethod
+    def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
+        from rankgrad.io.parquet import IMAGE
+
+        return IMAGE
 
     @staticmethod
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
+        from rankgrad.inputs._stored import read_pictures
+        from rankgrad.io.parquet import check_lists
+
         check_lists(path, "image", lists=lists)
         items, sizes, counts = read_pictures(path, "image", threads=threads, memory=memory)
         return Inputs({"kind": "image", **sizes}, items), counts
+
+    @classmethod
+    def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":
+        from rankgrad.io.images import photo_facts
+
+        return photo_facts(path, cls.name, piece=cls.piece, threads=threads)
+
+    @staticmethod
+    def expected(*, size: int | None) -> dict[str, Any]:
+        return {"photos": 1, "decodes": True, "mode": "RGB", "size": f"{size} x {size}"}
+
+    @staticmethod
+    def shown(column: "pa.ChunkedArray", *, path: Path, threads: int) -> list[np.ndarray]:
+        from rankgrad.io.parquet import decode_image, encoded_images
+
+        return [
+            decode_image(contents, where=f"{path}: row {row}")
+            for row, contents in enumerate(encoded_images(column, path=path))
+        ]
 
     @staticmethod
     def runtime(inputs: Inputs) -> dict[str, Any]:
         return {"colors": inputs.about["colors"]}
 
     @staticmethod
-    def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> Tensor:
-        """Return pictures (n, colors, height, width): upright, their middle resized, gray or colored as in training."""
-        size, names = (about["width"], about["height"]), [where]
-        if len(cells) > 1:
-            names = [f"{where}, image {place}" for place in range(len(cells))]
-        pictures = [
-            picture(_decoded(cell), colors=about["colors"], size=size, where=name, stored=about.get("stored"))
-            for cell, name in zip(cells, names, strict=True)
-        ]
-        return as_batch(torch.cat(pictures))
+    def check(about: dict[str, Any]) -> None:
+        if (colors := about.get("colors")) not in (1, 3) or type(colors) is not int:
+            raise ValueError(f"input.colors is {colors!r:.60}, expected 1 or 3")
+        for name in ("height", "width"):
+            if type(side := about.get(name)) is not int or not 1 <= side <= SIDE:
+                raise ValueError(f"input.{name} is {side!r:.60}, expected 1 to {SIDE}")
 
     @staticmethod
-    def gathered(rows: list[Tensor], about: dict[str, Any]) -> Inputs:
-        return Inputs(about, torch.cat(rows))
+    def at_once(inputs: Inputs) -> int:
+        return max(1, min(AT_ONCE, PIXELS // (inputs.about["height"] * inputs.about["width"])))
+
+    @staticmethod
+    def moved(items: Tensor, generator: torch.Generator, **moves: Any) -> Tensor:
+        """Return pictures moved at random, see `rankgrad.inputs._augmentation.warped`."""
+        return warped(items, generator, **moves)
+
+    @staticmethod
+    def checked(cell: Any, place: str) -> bytes:
+        """Return the bytes of a picture, which JSON has in base64."""
+        from rankgrad.io.pictures import bytes_in, without_base64
+
+        if isinstance(cell, bytes):
+            return without_base64(cell)
+        if not isinstance(cell, str):
+            raise ValueError(f"{place} is {in_json(cell)}, expected an image in base64")
+        try:
+            return bytes_in(cell)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from error
+
+    @staticmethod
+    def prepared(cells: list[bytes], about: dict[str, Any], *, where: str) -> Tensor:
+        """Return pictures (n, colors, height, width): upright, their middle resized, gray or colored as in training."""
+        from rankgrad.io.images import picture
+
+        size, names = (about["width"], about["height"]), [where]
+        if len(cells) > 1:
+            names = [f"{where}, image {number}" for number in range(len(cells))]
+        pictures = [
+            picture(cell, colors=about["colors"], size=size, where=name, stored=about.get("stored"))
+            for cell, name in zip(cells, names, strict=True)
+        ]
+        images = torch.cat(pictures)
+        return images.unsqueeze(1) if images.dim() == 3 else images
+
+    @staticmethod
+    def written(cell: bytes, about: dict[str, Any]) -> Any:
+        return f"data:;base64,{b64encode(cell).decode()}"
 
     @staticmethod
     def values(cell: Any, about: dict[str, Any]) -> int:
         return about["height"] * about["width"]
 
+    @staticmethod
+    def example(about: dict[str, Any]) -> Any:
+        from PIL import Image as Pillow
 
-def check_lists(path: Path, column: str, *, lists: bool) -> None:
-    """Raise ValueError if a column has lists of inputs where one a row is expected, or the other way round."""
-    with parquet_file(path) as file:
-        kind = file.schema_arrow.field(column).type
-    if is_list(kind) != lists:
-        expected = "a list of them" if lists else "one"
-        raise ValueError(f"{path}: column {column}: {kind}, expected {expected} in each row; make it again")
+        picture = BytesIO()
+        Pillow.new("L", (about["width"], about["height"])).save(picture, "PNG")
+        return picture.getvalue()
 
+    @staticmethod
+    def described(about: dict[str, Any]) -> str:
+        colors = "gray" if about["colors"] == 1 else "RGB"
+        return (
+            f"an image of any size: turned upright, cut to the middle and resized to {about['width']} x "
+            f"{about['height']} pixels, {colors}"
+        )
 
-def flat(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Tensor]:
-    """Return the inputs of a column of lists one after another, and how many each row has (n,)."""
-    counts = torch.from_numpy(list_lengths(column).astype(np.int64))
-    return pa.chunked_array([chunk.flatten() for chunk in column.chunks], type=column.type.value_type), counts
-
-
-def row_of(place: int, counts: Tensor | None) -> int:
-    """Return the row that has an input, by its place among those of all rows."""
-    return place if counts is None else int(torch.searchsorted(counts.cumsum(0), place, right=True))
-
-
-def _decoded(cell: Any) -> Any:
-    """Undo base64, of which no picture consists: MLflow's server decodes it in some forms of a request alone."""
-    if not isinstance(cell, bytes):
-        return cell
-    try:
-        return base64.b64decode(cell, validate=True)
-    except ValueError:
-        return cell
+    @staticmethod
+    def quantities(items: Tensor, about: dict[str, Any]) -> dict[str, float]:
+        """Return means over images (n, colors, height, width) uint8; ink is the fraction of pixels over half."""
+        gray = items.float().mean(1, keepdim=True) / 255
+        edges = conv2d(pad(gray, (1, 1, 1, 1), mode="replicate"), LAPLACE)
+        found = {
+            "brightness": gray.mean((1, 2, 3)),
+            "contrast": gray.std((1, 2, 3), correction=0),
+            "ink": (gray > 0.5).float().mean((1, 2, 3)),
+            "sharpness": edges.std((1, 2, 3), correction=0),
+        }
+        return {name: values.mean().item() for name, values in found.items()}

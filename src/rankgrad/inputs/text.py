@@ -1,18 +1,25 @@
 """Texts, which a network's backbone tokenizes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+import numpy as np
+import torch
 from torch import Tensor
 
-from rankgrad.inputs._base import Inputs
+from rankgrad.inputs._base import AT_ONCE, Inputs, InputType, in_json
 from rankgrad.inputs._vocabulary import Vocabulary
-from rankgrad.inputs.image import check_lists, flat, row_of
-from rankgrad.io.parquet import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 __all__ = ["Text", "of_strings"]
+
+WORDS = 2**20  # that go through a network together where nothing is learned
+CHARACTERS = 20_000  # of a text in a request
 
 
 def of_strings(texts: Sequence[str]) -> Inputs:
@@ -20,13 +27,23 @@ def of_strings(texts: Sequence[str]) -> Inputs:
     return Inputs({"kind": "text"}, list(texts))
 
 
-class Text:
+class Text(InputType):
     """A text of at least one word."""
 
-    name, backbone, cell = "text", "text", "text"
+    name, backbone, cell = "text", "text", str
+
+    @staticmethod
+    def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
+        import pyarrow as pa
+
+        return pa.string()
 
     @staticmethod
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
+        import pyarrow as pa
+
+        from rankgrad.io.parquet import check_lists, flat, read_table, row_of
+
         check_lists(path, "text", lists=lists)
         column, counts = read_table(path, ["text"])["text"], None
         if lists:
@@ -34,20 +51,67 @@ class Text:
         if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
             raise ValueError(f"{path}: column text: {column.type}, expected text; make it again")
         texts = column.to_pylist()
-        for place, text in enumerate(texts):
+        for number, text in enumerate(texts):
             if not text or not Vocabulary.split(text):
-                raise ValueError(f"{path}: row {row_of(place, counts)}: a text is {text!r}, expected at least one word")
+                raise ValueError(
+                    f"{path}: row {row_of(number, counts)}: a text is {text!r}, expected at least one word"
+                )
         return of_strings(texts), counts
+
+    @classmethod
+    def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":
+        import pandas as pd
+
+        from rankgrad.io.parquet import read_table
+
+        cells = read_table(path, ["text"])["text"].to_pylist()
+        rows = [[cell] if isinstance(cell, str) else cell or [""] for cell in cells]
+        return pd.DataFrame({"characters": [min(map(len, row)) for row in rows]})
+
+    @staticmethod
+    def expected(*, size: int | None) -> dict[str, Any]:
+        return {"characters": 1}
+
+    @staticmethod
+    def shown(column: "pa.ChunkedArray", *, path: Path, threads: int) -> list[str]:
+        return column.to_pylist()
 
     @staticmethod
     def runtime(inputs: Inputs) -> dict[str, Any]:
         return {"words": Vocabulary.of(inputs.items).words}
 
     @staticmethod
-    def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> list[str]:
-        for cell in cells:
-            if not isinstance(cell, str) or not Vocabulary.split(cell):
-                raise ValueError(f"{where}: a text is {cell!r}, expected at least one word")
+    def check(about: dict[str, Any]) -> None:
+        """Any text is one of the type: nothing is to check."""
+
+    @staticmethod
+    def at_once(inputs: Inputs) -> int:
+        if not torch.is_tensor(inputs.items) or inputs.items.is_floating_point():
+            return AT_ONCE
+        return max(1, min(AT_ONCE, WORDS // max(1, inputs.items.shape[1])))  # all are as long as the longest
+
+    @staticmethod
+    def ready(inputs: Inputs, network: Any) -> Inputs:
+        """Return texts tokenized by a network's backbone."""
+        if torch.is_tensor(inputs.items):
+            return inputs
+        return replace(inputs, items=network.backbone.tokenize(inputs.items))
+
+    @staticmethod
+    def trimmed(items: Tensor) -> Tensor:
+        """Return tokens as long as the longest text; features of texts as they are."""
+        return items if items.is_floating_point() else items[:, : int((items != 0).sum(1).max())]
+
+    @staticmethod
+    def checked(cell: Any, place: str) -> str:
+        if not isinstance(cell, str):
+            raise ValueError(f"{place} is {in_json(cell)}, expected text")
+        if not Vocabulary.split(cell[:CHARACTERS]):
+            raise ValueError(f"{place} is {cell[:60]!r}, expected at least one word")
+        return cell
+
+    @staticmethod
+    def prepared(cells: list[str], about: dict[str, Any], *, where: str) -> list[str]:
         return cells
 
     @staticmethod
@@ -55,5 +119,24 @@ class Text:
         return Inputs(about, [text for texts in rows for text in texts])
 
     @staticmethod
-    def values(cell: Any, about: dict[str, Any]) -> int:
+    def values(cell: str, about: dict[str, Any]) -> int:
+        if len(cell) > CHARACTERS:
+            raise ValueError(f"a text of {len(cell)} characters, expected at most {CHARACTERS}")
         return len(cell)
+
+    @staticmethod
+    def example(about: dict[str, Any]) -> str:
+        return "word"
+
+    @staticmethod
+    def described(about: dict[str, Any]) -> str:
+        return "a text"
+
+    @staticmethod
+    def quantities(items: list[str], about: dict[str, Any]) -> dict[str, float]:
+        words = [len(Vocabulary.split(text)) for text in items]
+        return {"characters": float(np.mean([len(text) for text in items])), "words": float(np.mean(words))}
+
+    @staticmethod
+    def texts(items: list[str]) -> list[str]:
+        return items

@@ -1,16 +1,21 @@
 """Images of people: decoded with care, resized and encoded."""
 
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from rankgrad.io.pictures import FORMATS, PHOTO_PIXELS, check_plain, opened, reason, turned
+from rankgrad.io.parquet import parquet_file
+from rankgrad.io.pictures import BROKEN, FORMATS, PHOTO_PIXELS, check_plain, opened, reason, turned
 
-__all__ = ["as_jpeg", "open_photo", "picture", "squared"]
+__all__ = ["as_jpeg", "open_photo", "photo_facts", "picture", "squared"]
 
 QUALITY = 95  # of the stored JPEG
 
@@ -89,3 +94,30 @@ def picture(
         sized = upright if size is None else _fitted(upright, size)
         pixels = np.array(Image.open(BytesIO(as_jpeg(sized))) if stored == "JPEG" else sized)
     return torch.from_numpy(pixels if colors == 1 else pixels.transpose(2, 0, 1).copy()).unsqueeze(0)
+
+
+def photo_facts(path: Path, column: str, *, piece: int, threads: int) -> pd.DataFrame:
+    """Return of the photos of each row: files, number, a hash of their pixels, whether all decode, modes and sizes."""
+    rows: list[dict[str, Any]] = []
+    with parquet_file(path) as file, ThreadPoolExecutor(threads) as pool:
+        for batch in file.iter_batches(batch_size=piece, columns=[column]):
+            cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
+            rows += pool.map(_facts_of, cells)
+    return pd.DataFrame(rows)
+
+
+def _facts_of(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
+    files, modes, sizes, decodes, pixels = {}, {}, {}, True, sha256()
+    for photo in photos:
+        photo = photo or {"bytes": None, "path": None}
+        files[photo["path"] or ""] = None
+        try:
+            with Image.open(BytesIO(photo["bytes"] or b""), formats=["JPEG"]) as image:
+                image.load()
+            modes[image.mode] = sizes[f"{image.width} x {image.height}"] = None
+            pixels.update(image.tobytes())
+        except BROKEN:
+            decodes = False
+    seen = {"file": files, "mode": modes, "size": sizes}
+    facts = {name: ", ".join(values) for name, values in seen.items()}
+    return facts | {"photos": len(photos), "decodes": decodes, "pixels": pixels.hexdigest()}

@@ -25,11 +25,14 @@ __all__ = [
     "as_batch",
     "as_fixed_lists",
     "as_lists",
+    "check_lists",
     "columns_of",
     "decode_image",
     "decode_images",
+    "documents_of",
     "encode_images",
     "encoded_images",
+    "flat",
     "is_list",
     "is_number",
     "list_lengths",
@@ -38,6 +41,7 @@ __all__ = [
     "ragged_lists",
     "read_images",
     "read_table",
+    "row_of",
     "said",
 ]
 
@@ -240,6 +244,33 @@ def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None =
         )
     flat = [part.to_numpy(zero_copy_only=False) for part in parts] or [np.zeros(0, kind.value_type.to_pandas_dtype())]
     return torch.from_numpy(np.concatenate(flat).reshape(len(column), length))
+
+
+def check_lists(path: Path, column: str, *, lists: bool) -> None:
+    """Raise ValueError if a column has lists of inputs where one a row is expected, or the other way round."""
+    with parquet_file(path) as file:
+        kind = file.schema_arrow.field(column).type
+    if is_list(kind) != lists:
+        expected = "a list of them" if lists else "one"
+        raise ValueError(f"{path}: column {column}: {kind}, expected {expected} in each row; make it again")
+
+
+def flat(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Tensor]:
+    """Return the values of a column of lists one after another, and how many each row has (n,)."""
+    counts = torch.from_numpy(list_lengths(column).astype(np.int64))
+    return pa.chunked_array([chunk.flatten() for chunk in column.chunks], type=column.type.value_type), counts
+
+
+def documents_of(path: Path, column: str) -> list[int]:
+    """Return how many values each row of a column of lists has; the column is read in pieces."""
+    with parquet_file(path) as file:
+        batches = file.iter_batches(batch_size=64, columns=[column])
+        return [count for batch in batches for count in list_lengths(batch.column(0)).tolist()]
+
+
+def row_of(number: int, counts: Tensor | None) -> int:
+    """Return the row that has an input, by its number among those of all rows."""
+    return number if counts is None else int(torch.searchsorted(counts.cumsum(0), number, right=True))
 
 
 def list_lengths(column: pa.Array | pa.ChunkedArray) -> np.ndarray:

@@ -13,14 +13,23 @@ from pathlib import Path
 from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 
-__all__ = ["BROKEN", "FORMATS", "PHOTO_PIXELS", "PIXELS", "bytes_in", "check_plain", "opened", "reason", "turned"]
+__all__ = [
+    "BROKEN",
+    "FORMATS",
+    "PHOTO_PIXELS",
+    "bytes_in",
+    "check_plain",
+    "opened",
+    "reason",
+    "turned",
+    "without_base64",
+]
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP")  # others start programs, or have faults of their own
 PHOTO_PIXELS = 2**26  # of a photo, before it is resized: 67 million take half a gigabyte
 
 # What Pillow raises for contents that are no whole image; which of them depends on the format.
 BROKEN = (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, Image.DecompressionBombError)
-PIXELS = 2**22  # that go through a network at once, which needs hundreds of bytes for each
 
 TURNS = {  # by the orientation of EXIF
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -56,6 +65,14 @@ def bytes_in(text: str) -> bytes:
         return base64.b64decode(letters + "=" * (-len(letters) % 4), validate=True)
     except ValueError as error:
         raise ValueError(f"{shown} is no base64, expected a picture in it, not its path or address") from error
+
+
+def without_base64(contents: bytes) -> bytes:
+    """Return the bytes of a picture, of which no picture's are base64: some servers of MLflow leave it as it came."""
+    try:
+        return base64.b64decode(contents, validate=True)
+    except ValueError:
+        return contents
 
 
 def reason(error: Exception, expected: str) -> str:

@@ -1,4 +1,4 @@
-"""What `model.json` says of a model: how it is rebuilt, and which input it takes. Read without importing torch."""
+"""What `model.json` says of a model: how it is rebuilt, and which input it takes."""
 
 import json
 import reprlib
@@ -11,12 +11,8 @@ from rankgrad.plain_text import NAME, parsed_json
 __all__ = ["folder_of", "image_of", "name_of", "recipe_of"]
 
 FOLDERS = ("models", "sorters")  # of the package: whose classes a model is made from
-SIDE = 2048  # pixels
 FEATURE = 2 * NAME + 50  # characters of a feature's name: a column, a value, and the place of a letter
 RECIPE = 2**27  # bytes of model.json, which holds a tokenizer of some
-_SIZES = {"colors": (1, 3), "height": range(1, SIDE + 1), "width": range(1, SIDE + 1)}
-# What the input of each kind says of itself in numbers.
-_NUMBERS = {"image": _SIZES, "frames": _SIZES, "features": {"count": range(1, 2**20)}, "text": {}}
 
 
 def name_of(seed: int, fold: int | None) -> str:
@@ -91,23 +87,16 @@ def _check(recipe: Any) -> None:
 def _check_input(recipe: dict[str, Any]) -> None:
     if "input" not in recipe:
         raise ValueError("model.json has no input: an older version did not write down what the model takes")
-    given = recipe["input"]
-    wanted = _NUMBERS.get(str(given.get("kind"))) if isinstance(given, dict) else None
-    if wanted is None or not all(
-        type(given.get(key)) is int and given[key] in values for key, values in wanted.items()
-    ):
-        raise ValueError(
-            f"model.json: input is {reprlib.repr(given)}, expected a kind: image or frames (with colors, 1 or 3, "
-            f"height and width, at most {SIDE}), features (with count), or text"
-        )
-    if (names := given.get("names")) is not None:
-        _check_names("input.names", names, longest=FEATURE)
-        if given["kind"] == "features" and len(names) != given["count"]:
-            raise ValueError(f"model.json: {len(names)} input.names, expected {given['count']}, as input.count")
-    if given.get("columns") is not None:
-        _check_names("input.columns", given["columns"])
-    if "colors" in wanted and recipe["args"].get("colors", given["colors"]) != given["colors"]:
-        raise ValueError(f"model.json: args.colors is {recipe['args']['colors']!r}, input.colors {given['colors']}")
+    about = recipe["input"]
+    kind = about.get("kind") if isinstance(about, dict) else None
+    input_type = lookup.find("inputs", str(kind)[:NAME], where="input.kind")
+    for name, longest in (("names", FEATURE), ("columns", NAME)):
+        if about.get(name) is not None:
+            _check_names(f"input.{name}", about[name], longest=longest)
+    input_type.check(about)
+    colors = recipe["args"].get("colors", about.get("colors"))
+    if colors != about.get("colors"):
+        raise ValueError(f"args.colors is {colors!r}, input.colors {about.get('colors')}")
 
 
 def _check_names(key: str, names: Any, *, longest: int = NAME) -> None:
@@ -132,9 +121,9 @@ def image_of(recipe: dict[str, Any], *, where: object) -> dict[str, int]:
     >>> image_of({"name": "network", "args": {}, "input": {"kind": "text"}}, where="models/words")
     Traceback (most recent call last):
     ...
-    ValueError: models/words: a model of text, expected one of image or frames
+    ValueError: models/words: a model of text, expected one of pictures
     """
-    given = recipe["input"]
-    if given["kind"] not in ("image", "frames"):
-        raise ValueError(f"{where}: a model of {given['kind']}, expected one of image or frames")
-    return {key: given[key] for key in _SIZES}
+    kind = recipe["input"]["kind"]
+    if not lookup.find("inputs", kind).pictures:
+        raise ValueError(f"{where}: a model of {kind}, expected one of pictures")
+    return {key: recipe["input"][key] for key in ("colors", "height", "width")}

@@ -15,9 +15,9 @@ from rankgrad import lookup
 from rankgrad.bootstrap import Statistic, by_group
 from rankgrad.datasets.files.folds import statistic_by_fold
 from rankgrad.datasets.files.splits import MEMORY, Split, read_split
-from rankgrad.inputs._base import Inputs
+from rankgrad.inputs._base import Inputs, type_of
 from rankgrad.io.checkpoints import build
-from rankgrad.tasks._predict import of_row
+from rankgrad.tasks._predict import Column, Id, check_answer, checked_row, of_row
 from rankgrad.training.objective import Objective
 from rankgrad.training.options import PhaseOptions
 from rankgrad.training.phase import Phase
@@ -56,15 +56,21 @@ class Reads:
         truth: columns that it needs.
         read: makes the truth of a table of these columns.
         optional: columns that are read where they are there.
-        inputs: kinds of input, of which a dataset has one.
         lists: whether a row has a list of inputs.
+        sampled: whether training may see a random part of a row's input, a frame of a clip.
     """
 
     truth: tuple[str, ...]
     read: Callable[[pa.Table, Path], Any]
     optional: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ("image", "frames", "features", "text")
     lists: bool = False
+    sampled: bool = True
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the input types that it takes, of which a dataset has one."""
+        names = lookup.names("inputs")
+        return [name for name in names if self.sampled or not lookup.find("inputs", name).sampled]
 
 
 def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, task: str, **args: Any) -> Any:
@@ -83,15 +89,15 @@ def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, ta
     Raises:
         ValueError: the backbone does not take inputs of this kind.
     """
-    inputs = split.inputs
-    kind = lookup.find("inputs", inputs.kind)
+    inputs, input_type = split.inputs, split.inputs.type
     backbone = model["backbone"]["name"]
-    if (takes := lookup.find("models.backbones", backbone).input) != kind.backbone:
+    if (takes := lookup.find("models.backbones", backbone).input) != input_type.backbone:
         raise ValueError(
-            f"{backbone} takes {takes}, but the dataset has {inputs.kind}: choose a backbone of {kind.backbone}"
+            f"{backbone} takes {takes}, but the dataset has {input_type.name}: choose a backbone of "
+            f"{input_type.backbone}"
         )
     parts = {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
-    network = build("models", name, parts, seed=seed, **kind.runtime(inputs) | args)
+    network = build("models", name, parts, seed=seed, **input_type.runtime(inputs) | args)
     if hasattr(network.backbone, "fit"):  # to what it standardizes by
         network.backbone.fit(inputs.items)
     network.recipe |= {"task": task, "input": inputs.about}
@@ -238,8 +244,8 @@ class Task:
         """Read a split of a dataset, see `rankgrad.datasets.files.splits.read_split`."""
         reads = self.reads
         return read_split(
-            folder, split, truth=reads.read, columns=reads.truth, optional=reads.optional, kinds=reads.inputs,
-            lists=reads.lists, threads=threads, memory=memory,
+            folder, split, truth=reads.read, columns=reads.truth, optional=reads.optional, lists=reads.lists,
+            sampled=reads.sampled, threads=threads, memory=memory,
         )  # fmt: skip
 
     def statistic(self, table: pa.Table) -> Statistic:
@@ -254,22 +260,38 @@ class Task:
         """Return which predictions are resampled together (n,), by equal values; None if each by itself."""
         return np.asarray(table["group"].to_pylist()) if "group" in table.column_names else None
 
-    def columns(self, recipe: Mapping[str, Any]) -> dict[str, str]:
-        """Return what a row of a request has, by the recipe of a network: `image`, `images`, `text` and the like.
+    def columns(self, recipe: Mapping[str, Any]) -> dict[str, Column]:
+        """Return what a row of a request has, by the recipe of a network."""
+        input_type = type_of(recipe["input"])
+        return {input_type.name: Column(input_type, lists=self.reads.lists), "id": Column(Id, required=False)}
 
-        A `?` stands behind what may miss.
+    def checked(
+        self, recipe: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], *, first: int = 0
+    ) -> list[dict[str, Any]]:
+        """Return the rows of a request, whose cells are of their columns' form; those that are missing are left out.
+
+        Args:
+            recipe: of a network.
+            rows: raw, from JSON or a table: pictures of any size, features that are not standardized.
+            first: the number of the first row, for messages.
+
+        Raises:
+            ValueError: a row has another column, lacks one, or a cell is not of its form; the message names it.
         """
-        kind = lookup.find("inputs", recipe["input"]["kind"])
-        return {kind.name: kind.cell + "s" * self.reads.lists, "id": "id?"}
+        columns = self.columns(recipe)
+        checked = [checked_row(row, columns, f"row {number}") for number, row in enumerate(rows, first)]
+        if not checked:
+            raise ValueError(f"no rows, expected at least one with a column {next(iter(columns))}")
+        return checked
 
     def values(self, recipe: Mapping[str, Any], row: Mapping[str, Any]) -> int:
-        """Return how many pixels, features and characters a row of a request makes a network read."""
-        kind, about = lookup.find("inputs", recipe["input"]["kind"]), recipe["input"]
-        cell = row.get(kind.name)
-        if cell is None or isinstance(cell, float):  # NaN, where a table has no such cell
-            return 0
-        cells = cell if self.reads.lists else [cell]
-        return sum(kind.values(one, about) for one in cells)
+        """Return how many pixels, features and characters a checked row makes a network read."""
+        total = 0
+        for name, column in self.columns(recipe).items():
+            if name in row:
+                cells = row[name] if column.lists else [row[name]]
+                total += sum(column.type.values(cell, dict(recipe["input"])) for cell in cells)
+        return total
 
     @torch.inference_mode()
     def respond(self, network: Any, rows: Iterable[Mapping[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
@@ -277,26 +299,36 @@ class Task:
 
         Args:
             network: of the task.
-            rows: raw: pictures of any size, features that are not standardized; their columns are those of `columns`.
+            rows: raw, see `checked`; their columns are those of `columns`.
             first: the number of the first row, for messages.
 
         Raises:
-            ValueError: a row that cannot be answered; the message names it.
+            ValueError: a row that cannot be answered, or whose answer is not finite; the message names it.
         """
-        about, asked, prepared = network.recipe["input"], list(rows), []
-        kind = lookup.find("inputs", about["kind"])
-        if not asked:
-            raise ValueError(f"no rows, expected at least one with a column {kind.name}")
-        for number, row in enumerate(asked, first):
+        checked = self.checked(network.recipe, rows, first=first)
+        return self.answered(network, checked, first=first)
+
+    @torch.inference_mode()
+    def answered(self, network: Any, rows: list[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
+        """Return an answer to each checked row, see `respond`."""
+        try:
+            found = self.answers_to(network, rows, first)
+        except FloatingPointError as error:
+            last = first + len(rows) - 1
+            raise ValueError(f"rows {first} to {last}: the network's answer is not finite: {error}") from error
+        answers = []
+        for number, (row, answer) in enumerate(zip(rows, found, strict=True), first):
+            check_answer(answer, number)
+            answers.append({"id": row["id"]} | answer if "id" in row else answer)
+        return answers
+
+    def answers_to(self, network: Any, rows: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+        """Return the answers to checked rows by their inputs, see `answers`."""
+        about, prepared = network.recipe["input"], []
+        input_type = type_of(about)
+        for number, row in enumerate(rows, first):
+            cells = row[input_type.name] if self.reads.lists else [row[input_type.name]]
             with of_row(number):
-                if (cell := row.get(kind.name)) is None or (self.reads.lists and not len(cell)):
-                    raise ValueError(f"no {kind.name}, expected one" + " document at least" * self.reads.lists)
-                cells = list(cell) if self.reads.lists else [cell]
-                prepared.append(kind.prepared(cells, about, where=f"row {number}"))
-        sizes = torch.tensor([len(one) for one in prepared])
-        answers = self.answers(network, kind.gathered(prepared, about), sizes)
-        return [_with_id(row, answer) for row, answer in zip(asked, answers, strict=True)]
-
-
-def _with_id(row: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    return answer if row.get("id") is None else {"id": row["id"]} | answer
+                prepared.append(input_type.prepared(cells, about, where=f"row {number}"))
+        sizes = torch.tensor([len(items) for items in prepared])
+        return self.answers(network, input_type.gathered(prepared, about), sizes)

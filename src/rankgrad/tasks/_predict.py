@@ -1,10 +1,92 @@
-"""What answers need: errors that name the row, and labels by their names."""
+"""What requests and answers need: checked rows, errors that name the row, and labels by their names."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from math import isfinite
+from numbers import Integral
+from typing import Any, ClassVar
 
-__all__ = ["named", "of_row", "order_of"]
+from rankgrad.inputs._base import InputType, as_list, in_json, is_missing
+from rankgrad.lookup import did_you_mean
+from rankgrad.plain_text import check_name
+
+__all__ = ["Column", "Id", "check_answer", "checked_row", "named", "of_row", "order_of"]
+
+
+class Id:
+    """What comes back with an answer: text or a whole number."""
+
+    cell: ClassVar[Any] = Any
+
+    @staticmethod
+    def checked(cell: Any, place: str) -> str | int:
+        if isinstance(cell, bool) or not isinstance(cell, str | Integral):
+            raise ValueError(f"{place} is {in_json(cell)}, expected text or a whole number")
+        try:
+            check_name(str(cell))
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from error
+        return cell if isinstance(cell, str) else int(cell)
+
+    @staticmethod
+    def values(cell: Any, about: Mapping[str, Any]) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a request.
+
+    Attributes:
+        type: of its cells.
+        lists: whether a cell is a list of such, the documents of a query.
+        required: whether each row has one.
+    """
+
+    type: type[InputType] | type[Id]
+    lists: bool = False
+    required: bool = True
+
+    def checked(self, cell: Any, place: str) -> Any:
+        """Return a cell in the form that networks are given."""
+        if not self.lists:
+            return self.type.checked(cell, place)
+        cells = as_list(cell, place)
+        if not cells:
+            raise ValueError(f"{place} is empty, expected one document at least")
+        return [self.type.checked(one, f"{place} {number}") for number, one in enumerate(cells)]
+
+
+def checked_row(row: Mapping[str, Any], columns: Mapping[str, Column], place: str) -> dict[str, Any]:
+    """Return the checked cells of a row of a request that it has.
+
+    Raises:
+        ValueError: see `rankgrad.tasks.Task.checked`.
+    """
+    if not isinstance(row, Mapping):
+        raise ValueError(f"{place} is {in_json(row)}, expected an object with {', '.join(columns)}")
+    for name in row:
+        if name not in columns:
+            raise ValueError(
+                f"{place}: unknown column {name!r:.80}; the model takes {', '.join(columns)}"
+                f"{did_you_mean(str(name), columns)}"
+            )
+    checked = {}
+    for name, column in columns.items():
+        if not is_missing(row.get(name)):
+            checked[name] = column.checked(row[name], f"{place}: {name}")
+        elif column.required:
+            raise ValueError(f"{place}: no {name}, expected one")
+    return checked
+
+
+def check_answer(answer: Mapping[str, Any], number: int) -> None:
+    """Raise ValueError if a number of an answer is NaN or infinite, for which JSON has no form."""
+    for values in answer.values():
+        numbers = values if isinstance(values, list) else [values]
+        if not all(isfinite(value) for value in numbers if isinstance(value, float)):
+            raise ValueError(f"row {number}: its answer is not finite: expected numbers of a smaller range")
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from rankgrad.datasets.files.splits import Split
-from rankgrad.inputs._augmentation import shifted
 from rankgrad.io.atomic import replaced_file
 from rankgrad.tasks._base import Task
 from rankgrad.training.batches import in_lists
@@ -74,7 +73,7 @@ class Half(Phase):
             raise ValueError(
                 "the training table has a column weight, which this loss does not use: choose another loss"
             )
-        self.small = self.frozen or train.inputs.kind == "features"
+        self.small = self.frozen or train.inputs.type.small
         device = next(network.parameters()).device
         inputs = [split.inputs.ready(network).to(device) for split in (train, val)]
         if self.frozen:
@@ -125,8 +124,8 @@ class Half(Phase):
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         inputs = self.inputs.take(self.inputs.numbers(rows, generator))
         truth, weight = self.choose(rows, generator).to(inputs.device), self.train.weight
-        if self.inputs.of_pictures:
-            inputs = shifted(inputs, self.options.get("shift", 0), generator)
+        if not self.frozen:
+            inputs = self.inputs.type.moved(inputs, generator, shift=self.options.get("shift", 0))
         return Batch((inputs,), (truth, None if weight is None else weight[rows].to(inputs.device)))
 
     def ahead(self, rows: Tensor) -> None:

@@ -14,7 +14,6 @@ from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files import splits
 from rankgrad.datasets.files.splits import Split
-from rankgrad.inputs._augmentation import warped
 from rankgrad.inputs._base import Inputs
 from rankgrad.io.parquet import as_lists, matrix
 from rankgrad.metrics.kendall import kendall
@@ -130,15 +129,13 @@ class Scorer(Phase):
     ):
         self.module, self.train, self.val = network.scorer, train, val
         self.objective, self.options = objective, options
-        self.rows, self.small = len(train.label_ranks), train.inputs.kind == "features"
+        self.rows, self.small = len(train.label_ranks), train.inputs.type.small
         self.monitor = options.get("monitor", "accuracy")
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         inputs = self.train.inputs.take(self.train.inputs.numbers(rows, generator))
-        if self.train.inputs.of_pictures:
-            moves = {option: self.options[option] for option in AUGMENTATION if option in self.options}
-            inputs = warped(inputs, generator, **moves)
-        return Batch((inputs,), self.train.truth(rows))
+        moves = {option: self.options[option] for option in AUGMENTATION if option in self.options}
+        return Batch((self.train.inputs.type.moved(inputs, generator, **moves),), self.train.truth(rows))
 
     def ahead(self, rows: Tensor) -> None:
         self.train.inputs.ahead(rows)
@@ -251,8 +248,8 @@ class LabelRanking(Task):
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         args = {"hidden": self.training["thresholds"]["hidden"], "outputs": split.truth.shape[1]}
         if self.training.get("views"):
-            if not split.inputs.of_pictures:
-                raise ValueError(f"views are of pictures, but the dataset has {split.inputs.kind}: leave them out")
+            if not split.inputs.type.pictures:
+                raise ValueError(f"views are of pictures, but the dataset has {split.inputs.type.name}: leave them out")
             args["views"] = self.training["views"]
         return network_of("label_ranker", model, split, seed=seed, task=self.name, **args)
 

@@ -15,7 +15,6 @@ from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import MEMORY, Split, lists_of, padded, relevance_of
 from rankgrad.groups import among_first, groups
-from rankgrad.inputs._augmentation import shifted
 from rankgrad.inputs._base import Inputs
 from rankgrad.io.parquet import ragged_lists
 from rankgrad.metrics.kendall import kendall
@@ -115,14 +114,13 @@ class Ranker(Phase):
         self, network: Any, train: "Queries", val: "Queries", objective: Objective, options: Mapping[str, Any]
     ):
         self.module, self.train, self.val, self.objective, self.options = network, train, val, objective, options
-        self.rows, self.small = len(train.sizes), train.inputs.kind == "features"
+        self.rows, self.small = len(train.sizes), train.inputs.type.small
         self.monitor = options.get("monitor", "mean_average_precision")
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         train, documents = self.train, self.train.documents(rows)
         inputs = train.inputs.take(documents)
-        if train.inputs.of_pictures:
-            inputs = shifted(inputs, self.options.get("shift", 0), generator)
+        inputs = train.inputs.type.moved(inputs, generator, shift=self.options.get("shift", 0))
         weight = None if train.weight is None else train.weight[rows].to(inputs.device)
         sizes = train.sizes[rows]
         return Batch((inputs, sizes), (sizes, train.relevance[documents].to(inputs.device), weight))
@@ -170,7 +168,7 @@ class QueryRanking(Task):
     title = "Query ranking"
     metrics = METRICS
     Training = Training
-    reads = Reads(("relevance",), relevance_of, inputs=("image", "features", "text"), lists=True)
+    reads = Reads(("relevance",), relevance_of, lists=True, sampled=False)
 
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         queries = super().load(folder, split, threads=threads, memory=memory)

@@ -14,14 +14,14 @@ from rankgrad import lookup
 from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite
 from rankgrad.datasets.files.splits import Split, captions_of, padded
-from rankgrad.inputs._base import one_of
+from rankgrad.inputs._base import one_of, type_of
 from rankgrad.inputs._vocabulary import Vocabulary
 from rankgrad.inputs.text import Text
 from rankgrad.io.parquet import as_lists, list_lengths, ragged_lists
 from rankgrad.metrics.median_rank import first_positive_ranks
 from rankgrad.models._layers import similarities
 from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, network_of
-from rankgrad.tasks._predict import of_row
+from rankgrad.tasks._predict import Column, Id, of_row
 from rankgrad.tasks._two_phases import Half, TwoPhases
 from rankgrad.training.objective import Objective, grouped
 from rankgrad.training.options import Training, check_lists
@@ -153,7 +153,7 @@ class Retrieval(TwoPhases):
     )
     Training = RetrievalTraining
     reads = Reads(
-        ("captions",), captions_of, optional=("family", "gallery"), inputs=("image", "features", "text")
+        ("captions",), captions_of, optional=("family", "gallery"), sampled=False
     )  # fmt: skip
     phase = PairPhase
 
@@ -164,11 +164,11 @@ class Retrieval(TwoPhases):
     @classmethod
     def accepts(cls, model: Mapping[str, Any]) -> None:
         text = model.get("text")
-        if text is not None and (takes := lookup.find("models.backbones", text["name"]).input) != "text":
+        if text is not None and (takes := lookup.find("models.backbones", text["name"]).input) != Text.backbone:
             raise ValueError(f"text.name: {text['name']} takes {takes}, expected a backbone of text")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
-        texts = split.truth.texts + (split.inputs.items if split.inputs.kind == "text" else [])
+        texts = split.truth.texts + split.inputs.type.texts(split.inputs.items)
         words = Vocabulary.of(texts, least=self.training["least_count"]).words
         args = {"text": model.get("text") or WORDS, "size": self.training["size"], "words": words}
         return network_of("dual_encoder", model, split, seed=seed, task=self.name, **args)
@@ -254,31 +254,33 @@ class Retrieval(TwoPhases):
         group = super().group_of(table)
         return table["family"].to_numpy() if group is None else group
 
-    def columns(self, recipe: Mapping[str, Any]) -> dict[str, str]:
-        item, cell = next(iter(super().columns(recipe).items()))
-        return {item: f"{cell}?", "caption": "text?", "id": "id?"}
+    def columns(self, recipe: Mapping[str, Any]) -> dict[str, Column]:
+        item = type_of(recipe["input"])
+        optional = {item.name: Column(item, required=False), "caption": Column(Text, required=False)}
+        return optional | {"id": Column(Id, required=False)}
 
-    def values(self, recipe: Mapping[str, Any], row: Mapping[str, Any]) -> int:
-        caption = row.get("caption")
-        return super().values(recipe, row) + (len(caption) if isinstance(caption, str) else 0)
+    def checked(
+        self, recipe: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], *, first: int = 0
+    ) -> list[dict[str, Any]]:
+        """Return checked rows, each with an item or a caption."""
+        checked, item = super().checked(recipe, rows, first=first), type_of(recipe["input"]).name
+        for number, row in enumerate(checked, first):
+            if (item in row) == ("caption" in row):
+                raise ValueError(f"row {number}: expected either {item} or caption")
+        return checked
 
-    @torch.inference_mode()
-    def respond(self, network: Any, rows: Iterable[Mapping[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
+    def answers_to(self, network: Any, rows: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
         """Return the `embedding` of each row's item or `caption`, of unit length."""
         about, answers = network.recipe["input"], []
-        kind = lookup.find("inputs", about["kind"])
+        item = type_of(about)
         for number, row in enumerate(rows, first):
             with of_row(number):
-                item, caption = row.get(kind.name), row.get("caption")
-                if _is_missing(item) == _is_missing(caption):
-                    raise ValueError(f"expected either {kind.name} or caption")
-                if _is_missing(item):
-                    embedding = self.embed_captions(network, Text.prepared([caption], {}, where=f"row {number}"))
+                if "caption" in row:
+                    embedding = self.embed_captions(network, [row["caption"]])
                 else:
-                    prepared = kind.prepared([item], about, where=f"row {number}")
-                    embedding = self.outputs(network, kind.gathered([prepared], about))
-                known = {} if row.get("id") is None else {"id": row["id"]}
-                answers.append(known | {"embedding": embedding[0].tolist()})
+                    prepared = item.prepared([row[item.name]], about, where=f"row {number}")
+                    embedding = self.outputs(network, item.gathered([prepared], about))
+            answers.append({"embedding": embedding[0].tolist()})
         return answers
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
@@ -293,11 +295,6 @@ def _found(table: pa.Table) -> list[list[tuple[str, bool]]]:
     captions = [(text, item) for item, several in enumerate(table["captions"].to_pylist()) for text in several]
     best = np.argsort(-(items @ texts.T), axis=1, kind="stable")[:, :3]
     return [[(captions[one][0], captions[one][1] == item) for one in row] for item, row in enumerate(best)]
-
-
-def _is_missing(cell: Any) -> bool:
-    """Return whether a row lacks a cell: a table of rows of both kinds has NaN where one is not."""
-    return cell is None or isinstance(cell, float)
 
 
 def _of_captions(weight: Tensor | None, counts: Tensor) -> tuple[Tensor | None, Tensor | None]:

@@ -92,18 +92,19 @@ class Captions(NamedTuple):
 Truth = Callable[[pa.Table, Path], Any]
 
 
-def input_of(path: Path, kinds: Sequence[str]) -> str:
-    """Return the kind of input that a table has, which is the name of a column.
+def input_of(path: Path) -> str:
+    """Return the input type that a table has, which is the name of a column.
 
     Raises:
-        ValueError: it has none of these kinds, or several.
+        ValueError: it has none, or several.
     """
-    found = [kind for kind in kinds if kind in columns_of(path)]
-    if len(found) != 1:
+    columns, types = columns_of(path), lookup.names("inputs")
+    names = [name for name in types if name in columns]
+    if len(names) != 1:
         raise ValueError(
-            f"{path}: {' and '.join(found) or 'no input'}, expected one column of {', '.join(kinds)}; make it again"
+            f"{path}: {' and '.join(names) or 'no input'}, expected one column of {', '.join(types)}; make it again"
         )
-    return found[0]
+    return names[0]
 
 
 def read_split(
@@ -113,8 +114,8 @@ def read_split(
     truth: Truth,
     columns: Sequence[str],
     optional: Sequence[str] = (),
-    kinds: Sequence[str],
     lists: bool = False,
+    sampled: bool = True,
     threads: int,
     memory: float = MEMORY,
 ) -> Split:
@@ -126,8 +127,8 @@ def read_split(
         truth: makes the truth of a table of `columns`, see below.
         columns: that it needs.
         optional: that it is given where they are there.
-        kinds: of input that the task takes.
         lists: whether a row is a query with a list of documents.
+        sampled: whether the task takes inputs of which training sees a random part, frames of clips.
         threads: to decode with.
         memory: GiB; pictures that take more are decoded when they are asked for.
 
@@ -136,11 +137,11 @@ def read_split(
     """
     path = Path(folder) / f"{split}.parquet"
     there = columns_of(path)
-    kind = input_of(path, lookup.names("inputs"))
-    if kind not in kinds:
+    input_type = lookup.find("inputs", input_of(path))
+    if input_type.sampled and not sampled:
         raise ValueError(
-            f"{path}: {kind} are no input of this task, expected {', '.join(kinds)}: training sees a random frame of a "
-            "clip, but what is compared here is seen whole"
+            f"{path}: {input_type.name} are no input of this task: training sees a random one of a row, but what is "
+            "compared here is seen whole"
         )
     about = [name for name in ("name", "group") if name in there]
     more = [name for name in (*optional, "weight") if name in there]
@@ -148,7 +149,7 @@ def read_split(
     if not len(read):
         raise ValueError(f"{path}: no rows, expected at least one; make it again")
     known = truth(read, path)  # before anything is decoded
-    inputs, sizes = lookup.find("inputs", kind).read(path, lists=lists, threads=threads, memory=memory)
+    inputs, sizes = input_type.read(path, lists=lists, threads=threads, memory=memory)
     if sizes is not None:
         _check_sizes(sizes, read["relevance"], path)
     if told := said(path, "input"):  # the columns of a person's own table, which requests have too

@@ -1,21 +1,16 @@
 """What reading from disk shares: the protocol of a dataset, splits by a hash, facts and expectations of rows."""
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
-from io import BytesIO
 from math import floor
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
-from PIL import Image
 
 from rankgrad.datasets.files.expected import in_set, rows_of
-from rankgrad.io.parquet import parquet_file
-from rankgrad.io.pictures import BROKEN
 
 __all__ = [
     "SPLITS",
@@ -23,7 +18,6 @@ __all__ = [
     "Reading",
     "check_shares",
     "fold_of",
-    "photo_facts",
     "place_of",
     "row_facts",
     "rows_expected",
@@ -160,33 +154,6 @@ def row_facts(split: str, read: pa.Table) -> dict[str, Any]:
 def rows_expected(rows: Mapping[str, int]) -> list[dict[str, Any]]:
     """Expect the rows of these splits, as many in each as the manifest says."""
     return [*rows_of(rows), in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items()))]
-
-
-def photo_facts(path: Path, column: str, *, piece: int, threads: int) -> pd.DataFrame:
-    """Return of the photos of each row: files, number, a hash of their pixels, whether all decode, modes and sizes."""
-    rows: list[dict[str, Any]] = []
-    with parquet_file(path) as file, ThreadPoolExecutor(threads) as pool:
-        for batch in file.iter_batches(batch_size=piece, columns=[column]):
-            cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
-            rows += pool.map(_facts_of, cells)
-    return pd.DataFrame(rows)
-
-
-def _facts_of(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
-    files, modes, sizes, decodes, pixels = {}, {}, {}, True, sha256()
-    for photo in photos:
-        photo = photo or {"bytes": None, "path": None}
-        files[photo["path"] or ""] = None
-        try:
-            with Image.open(BytesIO(photo["bytes"] or b""), formats=["JPEG"]) as image:
-                image.load()
-            modes[image.mode] = sizes[f"{image.width} x {image.height}"] = None
-            pixels.update(image.tobytes())
-        except BROKEN:
-            decodes = False
-    seen = {"file": files, "mode": modes, "size": sizes}
-    facts = {name: ", ".join(values) for name, values in seen.items()}
-    return facts | {"photos": len(photos), "decodes": decodes, "pixels": pixels.hexdigest()}
 
 
 def same_elsewhere(values: pd.Series) -> pd.Series:

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from rankgrad import lookup
 from rankgrad.datasets.files.expected import between, in_set, mean, unique
-from rankgrad.datasets.public.reading import photo_facts, row_facts, rows_expected, same_elsewhere
+from rankgrad.datasets.public.reading import row_facts, rows_expected, same_elsewhere
 from rankgrad.datasets.tables.cells import has_word
-from rankgrad.datasets.tables.roles import PICTURES, TableOptions
-from rankgrad.io.parquet import columns_of, list_lengths, read_table
+from rankgrad.datasets.tables.roles import TableOptions
+from rankgrad.io.parquet import columns_of, documents_of, list_lengths, read_table
 
 __all__ = ["compared", "expected_of", "facts_of", "joined_in_float32"]
 
-PIECE = 64  # rows of pictures that are decoded together
 DRIFT = 0.1  # of a class's share, and of deviations of a target's mean: beyond it, a later delivery is another
 JOINED = 0.01  # of a column's different values: of 20,000 uniform ones ten join, which is nothing to tell
 LEFT_OUT = 0.5  # of the rows, beyond which what is left is hardly the data
@@ -30,19 +30,16 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
     Raises:
         FileNotFoundError, ValueError: the file is missing or corrupt, or lacks a column.
     """
-    path, pictures = folder / f"{split}.parquet", table.input in PICTURES
-    read = read_table(path, [name for name in table.schema.names if not (pictures and name == table.input)])
+    path, lists = folder / f"{split}.parquet", table.relevance is not None
+    read = read_table(path, [name for name in table.schema.names if name != table.input])
     if table.input not in columns_of(path):
         raise ValueError(f"{path}: no column {table.input}")
     facts: dict[str, Any] = row_facts(split, read)
     facts |= {name: read[name].to_pylist() for name in ("group", "weight") if name in read.column_names}
     facts |= pd.DataFrame(map(TRUTH_FACTS[table.truth], read[table.truth].to_pylist())).to_dict("list")
-    if pictures:
-        facts |= photo_facts(path, table.input, piece=PIECE, threads=threads).to_dict("list")
-    else:
-        facts |= INPUT_FACTS[table.input](table, read[table.input])
-    if table.relevance:
-        facts["documents"] = facts["photos"] if pictures else list_lengths(read[table.input])
+    facts |= lookup.find("inputs", table.input).facts(path, lists=lists, threads=threads).to_dict("list")
+    if lists:
+        facts["documents"] = documents_of(path, table.input)
         facts["a_grade_each"] = [count == own for count, own in zip(facts["documents"], facts["grades"], strict=True)]
     result = {"rows": pd.DataFrame(facts).set_index(["split", "id"])}
     if table.truth in ("labels", "label_ranks"):
@@ -97,32 +94,6 @@ TRUTH_FACTS: dict[str, Callable[[Any], dict[str, Any]]] = {
     },
     "label_ranks": _ranks,
 }
-
-
-def _text_facts(table: TableOptions, column: pa.ChunkedArray) -> dict[str, Any]:
-    cells = [[cell] if isinstance(cell, str) else cell or [""] for cell in column.to_pylist()]
-    return {"characters": [min(map(len, row)) for row in cells]}
-
-
-def _feature_facts(table: TableOptions, column: pa.ChunkedArray) -> dict[str, Any]:
-    cells = [chunk.flatten() for chunk in column.chunks] if table.relevance else column.chunks
-    vectors = pa.chunked_array(cells, type=column.type.value_type if table.relevance else column.type)
-    lengths = list_lengths(vectors)
-    values = pa.chunked_array([chunk.flatten() for chunk in vectors.chunks], type=vectors.type.value_type).to_numpy()
-    parts = np.split(values, np.cumsum(lengths)[:-1])
-    facts = {
-        "features": (np.maximum, lengths),
-        "finite_features": (np.logical_and, np.array([np.isfinite(part).all() for part in parts])),
-        "largest_feature": (np.maximum, np.array([np.abs(part).max(initial=0.0) for part in parts])),
-    }
-    if not table.relevance:
-        return {name: each for name, (_, each) in facts.items()}
-    sizes = list_lengths(column)  # of the documents of a query, the largest or worst
-    starts = np.cumsum(sizes) - sizes
-    return {name: over.reduceat(each, starts) for name, (over, each) in facts.items()}
-
-
-INPUT_FACTS = {"text": _text_facts, "features": _feature_facts}
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -224,15 +195,9 @@ def _expected_truth(table: TableOptions) -> list[dict[str, Any]]:
 
 
 def _expected_input(table: TableOptions, size: int | None) -> list[dict[str, Any]]:
-    if table.input == "text":
-        return [between("characters", 1)]
-    if table.input == "features":
-        return [in_set("finite_features", True), between("features", 1), between("largest_feature", 0.0)]
-    same = [] if table.allow_repeated or table.relevance else [in_set("same_picture_as", "")]
-    return [
-        *same,
-        between("photos", 1),
-        in_set("decodes", True),
-        in_set("mode", "RGB"),
-        in_set("size", f"{size} x {size}"),
-    ]
+    input_type = lookup.find("inputs", table.input)
+    may_repeat = table.allow_repeated or table.relevance
+    expected = [in_set("same_picture_as", "")] if input_type.pictures and not may_repeat else []
+    for fact, value in input_type.expected(size=size).items():
+        expected.append(in_set(fact, value) if isinstance(value, bool | str) else between(fact, value))
+    return expected
