@@ -11,8 +11,8 @@ BLOCK = {
     "name": "table",
     "raw": "data/raw/arc",
     "size": 224,
-    # With `group: group` where images belong together, and `classes` in the order of classes.txt.
-    "args": {"file": "arc.parquet", "image": "image", "labels": "labels", "ordered": True, "split": "split"},
+    # With `group: group` and `split: split` if the table has such columns, and `classes` in their order.
+    "args": {"file": "arc.parquet", "image": "image", "labels": "labels", "ordered": True},
     "seed": 1,
 }
 

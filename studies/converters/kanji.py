@@ -30,7 +30,7 @@ BLOCK = {
     "raw": "data/raw/kanji",
     "size": 64,
     "args": {
-        "file": "kanji.parquet", "image": "image", "label_ranks": "rank_*", "id": "name", "split": "split",
+        "file": "kanji.parquet", "image": "image", "label_ranks": "rank_*", "id": "code", "split": "split",
         "gate_share": 0,
     },
     "seed": 1,
@@ -79,7 +79,8 @@ def table(raw: Path, *, least: int = LEAST) -> pd.DataFrame:
     names = [drawing.name for drawing in kanji]
     ranks = pd.DataFrame(dense_ranks(areas).numpy(), columns=[f"rank_{label}" for label in labels])
     pictures = [_png(draw(drawing.strokes, SIZE)) for drawing in kanji]
-    return ranks.assign(name=names, image=pictures, split=drawn_splits(names, val=0.13, test=0.2))
+    codes = [f"{ord(name):05x}" for name in names]  # two characters may have one normal form
+    return ranks.assign(code=codes, image=pictures, split=drawn_splits(names, test=0.2, val=0.13))
 
 
 def _png(pixels: np.ndarray) -> bytes:

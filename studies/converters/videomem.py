@@ -40,7 +40,7 @@ def table(raw: Path) -> pd.DataFrame:
             with replaced_file(raw / name) as partial:
                 partial.write_bytes(as_jpeg(frame))
         cells.append("|".join(names))
-    return rows.assign(frames=cells, split=drawn_splits(rows["video"], val=0.1, test=0.2))
+    return rows.assign(frames=cells, split=drawn_splits(rows["video"], test=0.2, val=0.1, gate=0.1))
 
 
 def frames_of(path: Path) -> list[Image.Image]:

@@ -41,9 +41,8 @@ def convert(
     YAML().dump({raw.name: block}, sys.stdout)
 
 
-def drawn_splits(names: Iterable[Any], *, val: float, test: float) -> list[str]:
-    """Return a split for each name, by a hash of it, so that no row moves another; train gets the rest."""
-    shares = {"test": test, "val": val}
+def drawn_splits(names: Iterable[Any], **shares: float) -> list[str]:
+    """Return a split for each name by a hash of it, so that no row moves another; train gets what shares leave."""
     return [split_at(place_of(posixpath.normpath(str(name)), seed=SEED), shares) for name in names]
 
 
@@ -51,6 +50,6 @@ def lists(query: pd.Series, features: Any, relevance: pd.Series) -> pa.Table:
     """Return documents with their vectors of features, by query, whose splits are drawn."""
     flat = pa.array(features.ravel(), pa.float32())
     vectors = pa.FixedSizeListArray.from_arrays(flat, features.shape[1])
-    split = query.map(dict(zip(query.unique(), drawn_splits(query.unique(), val=0.2, test=0.2), strict=True)))
+    split = query.map(dict(zip(query.unique(), drawn_splits(query.unique(), test=0.2, val=0.2), strict=True)))
     columns = {"query": query, "features": vectors, "relevance": relevance, "split": split}
     return pa.table(columns).take(pa.array(query.argsort(kind="stable")))

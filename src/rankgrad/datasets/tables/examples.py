@@ -107,6 +107,8 @@ def examples_of(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) 
     if "split" in one:
         frame["split"] = _splits(sheet, one["split"])
     frame["truth"] = _truths(table, sheet, cells[roles[table.truth_role]])
+    if "ignore" in roles:
+        frame["difficult"] = _series(as_flags(sheet, cells[roles["ignore"]]), cells.index).map(lambda row: row != 0)
     if "train_target" in one:
         frame["train_target"] = _numbers_where_given(sheet, one["train_target"])
     return Examples(

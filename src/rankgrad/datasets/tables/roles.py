@@ -23,7 +23,7 @@ INPUTS = ("image", "frames", "features", "text")
 NAMED = ("categories", "letters")  # which become features too
 PICTURES = ("image", "frames")
 TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
-STRUCTURE = ("train_target", "group", "weight", "id", "date", "split", "key")
+STRUCTURE = ("train_target", "ignore", "group", "weight", "id", "date", "split", "key")
 NUMERIC = ("features", "label_ranks", "target", "train_target", "relevance", "weight")
 
 Columns = str | list[str] | None
@@ -49,6 +49,8 @@ class TableOptions(DiskDataset):
         text: column of text.
         labels: column with the names of a row's labels in one cell, or columns of 0 and 1.
         ordered: labels of a cell stand in order, the most important first.
+        ignore: columns of 0 and 1, one for each column of `labels`: 1 where average precision ignores the row, such as
+            a difficult object. Training uses these labels as they are.
         label_ranks: columns, one a class: 0 for absent, larger for more important.
         target: column of numbers.
         train_target: column from which training rows learn in place of `target`, such as clicks where grades are the
@@ -84,6 +86,7 @@ class TableOptions(DiskDataset):
     text: str | None = None
     labels: Columns = None
     ordered: bool = False
+    ignore: Columns = None
     label_ranks: Columns = None
     target: str | None = None
     train_target: str | None = None
@@ -148,6 +151,8 @@ class TableOptions(DiskDataset):
                 self.classes is not None and not cells,
             "ordered: expected with `labels` in one column alone; for columns there is label_ranks":
                 self.ordered and not cells,
+            "ignore: expected with `labels` in columns of 0 and 1":
+                self.ignore is not None and (self.labels is None or cells),
             "train_target: expected with `target` alone":
                 self.train_target is not None and self.target is None,
             "relevance needs `group`: the column that says to which query a row belongs":
@@ -259,6 +264,8 @@ class TableOptions(DiskDataset):
             from_columns["decimal"] = self.decimal
         kind = pa.list_(inputs[self.input]) if self.relevance else inputs[self.input]
         fields = {"id": pa.int64(), "name": pa.string(), self.input: kind, self.truth: truths[self.truth]}
+        if self.ignore is not None:
+            fields["difficult"] = pa.list_(pa.bool_(), len(classes) or -1)
         if self.group is not None and not self.relevance:
             fields["group"] = pa.string()
         if self.weight is not None:
@@ -286,6 +293,10 @@ class TableOptions(DiskDataset):
             if len(set(columns)) < len(columns):
                 raise ValueError(f"{role}: column {max(columns, key=columns.count)!r} is named twice; name it once")
             found[role] = columns
+        if "ignore" in found and len(found["ignore"]) != len(found["labels"]):
+            raise ValueError(
+                f"ignore: {len(found['ignore'])} columns, expected one for each of the {len(found['labels'])} of labels"
+            )
         for learned, role in product(("features", *NAMED), (*TRUTHS, "train_target", "weight", "id", "split")):
             if both := set(found.get(role, ())) & set(found.get(learned, ())):
                 raise ValueError(
