@@ -1,6 +1,6 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart repro studies paper label-ranking test test-fast test-slow fuzz coverage lint scale ui up deploy service serve benchmark lock audit pools secrets
+.PHONY: help setup quickstart repro test test-fast test-slow fuzz coverage lint scale ui up deploy service serve lock audit secrets
 SHELL := bash
 # Of the time when this project was called RankOps: they would be ignored silently.
 $(foreach old,$(filter RANKOPS_%,$(.VARIABLES)),$(error $(old) is called $(old:RANKOPS_%=RANKGRAD_%) now: unset $(old)))
@@ -17,7 +17,6 @@ MLFLOW_PORT ?= $(PORT)
 PREFECT_PORT ?= 4200
 POOL ?= cpu
 NIGHTLY ?= 0 3 * * *
-RUNS ?= *
 COUNT ?= 1000
 SEED ?= 1
 
@@ -38,7 +37,7 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 
 .SILENT: quickstart repro # what they print is enough
 quickstart: .venv/.installed ## two label rankers trained in a minute, RLSEP beside cross-entropy: a table and a picture
-	$(RUN) rankgrad quickstart
+	$(RUN) python -m examples.quickstart
 
 repro: .venv/.installed ## everything behind the runs of params.yaml: data, checks, sorters, runs, evidence, registry
 	$(RUN) rankgrad check params.yaml
@@ -49,27 +48,6 @@ repro: .venv/.installed ## everything behind the runs of params.yaml: data, chec
 plan: .venv/.installed ## which stages a changed line of code or params makes stale
 	$(RUN) dvc repro --quiet code
 	$(RUN) dvc status
-
-# A DVC project of its own, in studies/.
-studies: .venv/.installed ## comparisons that need many trainings, and the papers' figures (hours); resumes where it was stopped
-	$(RUN) rankgrad check studies/params.yaml
-	$(RUN) rankgrad fetch --params studies/params.yaml
-	$(RUN) python -c 'import lightgbm' # a rival; `uv pip install lightgbm`
-	$(RUN) python -m studies.points
-	$(RUN) python -m studies.flip
-	cd studies && $(REPRO) report figures/dvc.yaml rivals/dvc.yaml
-
-paper: .venv/.installed ## repro and experiments at the papers' sizes: needs a GPU, and days; make scale SCALE=laptop goes back
-	$(RUN) rankgrad scale paper
-	$(RUN) rankgrad scale paper --in studies
-	$(MAKE) repro
-	$(MAKE) studies
-
-label-ranking: .venv/.installed ## make label-ranking SCALE=table_1 RUNS='*-label_attention': the studies' label rankers alone, at a scale of studies/scales
-	$(RUN) rankgrad scale $(SCALE) --in studies
-	$(RUN) rankgrad check studies/params.yaml
-	$(RUN) rankgrad fetch --params studies/params.yaml
-	cd studies && $(REPRO) --glob 'evaluate@label_ranking-$(RUNS)'
 
 test: .venv/.installed lint ## what must pass before a change lands
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -96,7 +74,7 @@ lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ty check src pipelines tools
 
 .PHONY: dist
-dist: .venv/.installed ## what a release publishes, into dist/: the source distribution, and the wheel that is built from it
+dist: .venv/.installed # what a release publishes, into dist/: the source distribution, and the wheel that is built from it
 	rm -rf dist
 	$(RUN) hatchling build --target sdist --directory dist
 	$(RUN) python -m pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
@@ -152,24 +130,16 @@ service: ## make up as a unit of systemd, which starts it after a reboot (POOL=g
 serve: .venv/.installed ## make serve MODEL=label_ranking-photos@champion PORT=5001: a registered version, on 127.0.0.1 alone
 	$(RUN) rankgrad serve $(if $(MODEL),--model models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT))
 
-benchmark: .venv/.installed ## time and memory of losses and sorters; figures in studies/times/results
-	$(RUN) python -m studies.times.losses
-	$(RUN) python -m studies.times.sorters
-
 lock: ## requirements.lock and requirements-tools.lock anew, from pyproject.toml; what is pinned stays, unless UPGRADE=--upgrade
 	uv pip compile pyproject.toml --extra fleet --group dev --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --quiet $(UPGRADE) --output-file requirements.lock
 	uv pip compile --group docs --group hooks --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --quiet $(UPGRADE) --output-file requirements-tools.lock
 
-audit: .venv/.installed ## known vulnerabilities of what requirements.lock pins (asks a service)
+audit: .venv/.installed # known vulnerabilities of what requirements.lock pins (asks a service)
 	$(RUN) pip-audit --strict --require-hashes --disable-pip --requirement requirements.lock
 
-pools: .venv/.installed ## the work pools docker and kubernetes on the Prefect server, from deploy/*/job-template.json
-	set -e; for kind in docker kubernetes; do $(RUN) $(SERVERS) prefect work-pool create $$kind --type $$kind \
-		--base-job-template deploy/$$kind/job-template.json --overwrite; done
-
-secrets: .env ## .env for compose.yaml: a random value for each secret of .env.example
+secrets: .env # .env for compose.yaml: a random value for each secret of .env.example
 
 .env:
 	@umask 077; trap 'rm -f .env.partial-$$$$' EXIT; while IFS= read -r line; do \

@@ -21,7 +21,9 @@ case $RANKGRAD_POOL in
     # The last look: a worker that has just started creates its pool too.
     cpu | gpu) there "$RANKGRAD_POOL" || made=$(prefect work-pool create "$RANKGRAD_POOL" --type process) ||
         there "$RANKGRAD_POOL" || { echo "$made" >&2; exit 1; } ;;
-    *) there "$RANKGRAD_POOL" || { echo "no work pool is called $RANKGRAD_POOL: docker and kubernetes are made by make pools" >&2; exit 1; } ;;
+    kubernetes) prefect work-pool create kubernetes --type kubernetes --overwrite \
+        --base-job-template deploy/kubernetes/job-template.json ;;
+    *) there "$RANKGRAD_POOL" || { echo "no work pool is called $RANKGRAD_POOL, expected cpu, gpu or kubernetes" >&2; exit 1; } ;;
 esac
 made=$(prefect --no-prompt deploy --all 2>&1) || { echo "$made" >&2; exit 1; }
 echo "deployed to the work pool $RANKGRAD_POOL: $(sed -n 's/^  - name: //p' prefect.yaml | paste -s -d ' ')"
@@ -35,7 +37,7 @@ case $status:$RANKGRAD_POOL in
     READY:*) ;;
     PAUSED:*) echo "the work pool $RANKGRAD_POOL is paused, so runs wait: prefect work-pool resume $RANKGRAD_POOL" ;;
     *:cpu | *:gpu) echo "no worker polls the work pool $RANKGRAD_POOL yet, so runs wait: make up PARTS=worker POOL=$RANKGRAD_POOL$ports" ;;
-    *) echo "no worker polls the work pool $RANKGRAD_POOL yet, so runs wait: docs/fleet.md, work pools of containers" ;;
+    *) echo "no worker polls the work pool $RANKGRAD_POOL yet, so runs wait: docs/fleet.md, Kubernetes" ;;
 esac
 changed=$(git diff HEAD --name-only | paste -s -d ' ')
 [ -z "$changed" ] || echo "not committed, and a retraining takes what is committed alone: $changed"

@@ -25,12 +25,10 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "src")]  # it is run by its path
 from rankgrad.io.addresses import without_credentials  # noqa: E402
 from rankgrad.io.written import printable  # noqa: E402
 
-# Alerts: states of runs, two of Prefect and those of pipelines/flows, and how long the next one is kept back. While a
-# long retraining is at work each new one is cancelled, every hour.
-ALERTS = {
-    "rankgrad: alerts": (("Failed", "Crashed", "NotJudged", "Drifted", "Promoted"), timedelta(0)),
-    "rankgrad: cancelled": (("Cancelled",), timedelta(days=1)),
-}
+ALERTS = "rankgrad: alerts"
+# States that end a run: three of Prefect's, and those of pipelines/flows.
+STATES = ("Failed", "Crashed", "Cancelled", "NotJudged", "Drifted", "Promoted")
+ONCE = timedelta(minutes=5)  # a run may be marked Crashed by its worker and by the automation of missed heartbeats
 # As Slack, Mattermost and Teams take it, to whom a column called <!channel> would call everybody. A run that never
 # started has a name of Prefect's, which says nothing.
 PAYLOAD = """{"text": {{ (
@@ -172,22 +170,22 @@ def alerts() -> None:
     with _prefect():
         block = webhook(address).save("rankgrad-alerts", overwrite=True)
         tag = {"prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.rankgrad"}
-        for name, (states, within) in ALERTS.items():
-            wanted = Automation(
-                name=name,
-                trigger=EventTrigger(
-                    posture=Posture.Reactive,
-                    threshold=1,
-                    within=within,
-                    expect={f"prefect.flow-run.{state}" for state in states},
-                    match_related=ResourceSpecification(tag),
-                ),
-                actions=[CallWebhook(block_document_id=block, payload=PAYLOAD)],
-            )
-            with suppress(ValueError):  # there is none yet
-                Automation.read(name=name).delete()
-            wanted.create()
-            typer.echo(f"{name}: {', '.join(states)}")
+        automation = Automation(
+            name=ALERTS,
+            trigger=EventTrigger(
+                posture=Posture.Reactive,
+                threshold=1,
+                within=ONCE,
+                for_each={"prefect.resource.id"},
+                expect={f"prefect.flow-run.{state}" for state in STATES},
+                match_related=ResourceSpecification(tag),
+            ),
+            actions=[CallWebhook(block_document_id=block, payload=PAYLOAD)],
+        )
+        with suppress(ValueError):  # there is none yet
+            Automation.read(name=ALERTS).delete()
+        automation.create()
+        typer.echo(f"{ALERTS}: {', '.join(STATES)}")
     # The server keeps to itself what the webhook answers, so it is asked here. It follows no redirect, nor does this.
     try:
         answer = requests.post(

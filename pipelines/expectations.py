@@ -9,15 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines.ops.imports import uncollected, without
 from pipelines.reporting.dataset_report import Check, in_words, observed_in_words, render
 from rankgrad.io.atomic import replaced_file
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before the import, which reads it
 
-# It imports these if they are there, and they are not used here.
-with uncollected(), without("boto3", "botocore", "pyspark", "sqlalchemy"):
-    import great_expectations as gx
+import great_expectations as gx
 from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations.registry import get_expectation_impl
 

@@ -1,4 +1,4 @@
-"""Film the page of `rankgrad demo` into docs/demo.gif: `python -m studies.demo`, after `make quickstart` or `repro`.
+"""Film the page of the demo into docs/demo.gif: `python -m studies.demo`, after `make quickstart` or `repro`.
 
 It needs Chromium. The 8 grows, then the 7 shrinks; the networks rank the digits anew.
 """
@@ -11,7 +11,7 @@ from threading import Thread
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from rankgrad.cli.demo import HOST, load_rankers, server
+from examples.demo.server import HOST, load_rankers, server
 
 FILM = Path("docs/demo.gif")
 WIDE, SHOWN = 1100, (720, 325)  # pixels of the page, and of the film
@@ -52,7 +52,7 @@ def film(address: str, path: Path) -> None:
 
 
 def main() -> None:
-    """Film the networks that `rankgrad demo` would show."""
+    """Film the networks that the demo would show."""
     rankers = load_rankers()
     if len(rankers) < 2:
         raise SystemExit("no two networks to compare: run `make quickstart` first")

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy.stats import friedmanchisquare, rankdata, ttest_1samp, ttest_ind, ttest_rel, wilcoxon
+from scipy.stats import t as student
 
 from pipelines.reporting.results import markdown, number
 from rankgrad.bootstrap import holm
@@ -37,6 +38,7 @@ from studies.cells import (
 )  # fmt: skip
 from studies.kept import Study
 from studies.papers import SORTERS, printed
+from studies.reproduced import PAPERS, Results
 
 __all__ = ["PLACES", "text_of", "write"]
 
@@ -350,6 +352,62 @@ def _at_ends(study: Study, method: str, key: str, places: tuple[int, ...]) -> st
     return f"{np.isin(chosen, ends).mean():.0%}"
 
 
+# --- Orders that people's votes make: folds are random splits, which share rows. ---
+
+VOTERS = {
+    "SBU_3DFE": "SBU_3DFE, emotions in faces",
+    "emotion6": "Emotion6, emotions about photographs",
+    "Movie": "Movie, stars",
+}
+OURS = "rlsep"
+HELD_OUT = 0.2 / 0.8  # test rows over training rows
+
+
+def over_splits(gain: pd.Series) -> tuple[float, float]:
+    """Return half the width of the 95 % interval of a mean over random splits of the same rows, and p of a mean of 0.
+
+    The variance is that of Nadeau and Bengio (2003), which counts that training rows are shared.
+    """
+    deviation = (gain.var(ddof=1) * (1 / len(gain) + HELD_OUT)) ** 0.5
+    freedom = len(gain) - 1
+    return float(deviation * student.ppf(0.975, freedom)), float(2 * student.sf(abs(gain.mean()) / deviation, freedom))
+
+
+def human_orders(study: Study) -> str:
+    """Show each method on each set, and by how much RLSEP is better: p is adjusted for all sets and methods (Holm)."""
+    methods = [run.removeprefix("Movie, ") for run in study.runs if run.startswith("Movie, ")]
+    runs = [(name, method, f"{name}, {method}") for name in VOTERS for method in methods]
+    accuracy = {run: pd.Series(study.by_fold(run, "accuracy")) for _, _, run in runs}
+    gains = {run: accuracy[f"{name}, {OURS}"] - accuracy[run] for name, method, run in runs if method != OURS}
+    tests = {run: over_splits(gain) for run, gain in gains.items()}
+    adjusted = dict(zip(tests, holm([p for _, p in tests.values()]), strict=True))
+    parts = []
+    for name, title in VOTERS.items():
+        shape = [study.leaf(name, metric)[0] for metric in ("rows", "features", "labels", "rows with ties")]
+        about = "{:,.0f} rows, {:,.0f} features, {:.0f} labels; {:.0%} of the rows have ties".format(*shape)
+        rows = []
+        for method in sorted(methods, key=lambda method: -accuracy[f"{name}, {method}"].mean()):
+            run = f"{name}, {method}"
+            against = ["", ""]
+            if run in gains:
+                against = [f"{gains[run].mean():+.3f} ± {tests[run][0]:.3f}", small_p(adjusted[run])]
+            means = [f"{np.mean(list(study.by_fold(run, metric).values())):.3f}" for metric in HUMAN_METRICS.values()]
+            rows.append([method, *means, *against, *(_at_ends_of(study, run, key) for key in ("rate", "steps"))])
+        columns = ["method", *HUMAN_METRICS, "RLSEP minus this", "p (Holm)", "rates at an end", "steps at an end"]
+        parts.append(f"**{title}: {about}.**\n\n{markdown(columns, rows)}")
+    return "\n".join(parts)
+
+
+HUMAN_METRICS = {"ranked accuracy": "accuracy", "tau-b": "kendall", "ranked 0-1": "exact_match"}
+
+
+def _at_ends_of(study: Study, run: str, key: str) -> str:
+    """Return in how many splits the first or the last value of a grid was chosen."""
+    grid = study.made_by["params"][key]
+    chosen = study.by_fold(run, f"setting.{key}").values()
+    return f"{sum(value in (grid[0], grid[-1]) for value in chosen)} of {len(chosen)}"
+
+
 def four_digits(study: Study) -> str:
     """Show for each n EM and EW on test, and EM minus the usual method's with paired t-tests, the best first."""
     parts = []
@@ -585,7 +643,8 @@ SORTER_COLUMNS = {
     "wrong signs": mean("gradient.wrong_signs_of_others"),
 }
 # The page of each place, and its tables from top to bottom.
-PLACES: dict[str, tuple[str, Sequence[Table | Computed]]] = {
+PLACES: dict[str, tuple[str, Sequence[Table | Computed | Results]]] = {
+    **{paper: ("docs/papers.md", [Results(results)]) for paper, results in PAPERS.items()},
     "table_1": (
         "docs/table_1.md",
         [

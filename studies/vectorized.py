@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ from rankgrad.losses import mse
 from studies import kept
 from studies.kept import Row
 
-__all__ = ["Jobs", "Lists", "Loss", "adam", "command", "measured", "squared_errors"]
+__all__ = ["Jobs", "Lists", "Loss", "adam", "command", "measured", "squared_errors", "trained"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
 Jobs = Iterator[tuple[str, Callable[[], list[Row]]]]  # runs, and what makes them
@@ -65,6 +67,42 @@ def adam(weights: list[Tensor], loss: Callable[[], Tensor], *, rates: Tensor, st
             yield step
 
 
+def trained(
+    loss: Loss, metric: Loss, learned: Iterator[Lists], asked: Lists, start: list[Tensor],
+    activation: Callable[[Tensor], Tensor], *, rates: Tensor, steps: Sequence[int],
+) -> Tensor:  # fmt: skip
+    """Train networks of two layers side by side, and return the mean metric of other lists after each of so many steps.
+
+    Args:
+        loss, metric: see `Loss`; a list without an order has a metric of 0. A metric may return several values of each
+            list, with a leading dimension.
+        learned: the lists that each step learns from.
+        asked: lists to compute the metric of.
+        start: weights and biases: (B, f, hidden), (B, 1, hidden), (B, hidden, outputs), (B, 1, outputs).
+        activation: of the hidden layer.
+        rates: learning rates (B,).
+        steps: ascending.
+
+    Returns:
+        (B, steps), after the dimensions of the metric.
+    """
+    weights = [one.clone() for one in start]
+
+    def scores(split: Lists) -> Tensor:
+        hidden = activation(torch.baddbmm(weights[1], split.inputs, weights[0]))
+        return torch.baddbmm(weights[3], hidden, weights[2]).view(*split.truth.shape[:2], -1)
+
+    def losses() -> Tensor:
+        batch = next(learned)
+        return batch.mean(loss(scores(batch), batch.truth))
+
+    found = []
+    for _ in adam(weights, losses, rates=rates, steps=steps):
+        with torch.no_grad():
+            found.append(asked.mean(metric(scores(asked), asked.truth).nan_to_num(0.0)))
+    return torch.stack(found, -1)
+
+
 def measured(
     loss: Loss, metric: Loss, splits: Sequence[Lists], start: list[Tensor], activation: Callable[[Tensor], Tensor], *,
     rates: Sequence[float], steps: Sequence[int], together: bool,
@@ -72,38 +110,25 @@ def measured(
     """Choose the learning rate and the number of steps on validation, train again, and measure.
 
     Args:
-        loss, metric: see `Loss`; a list without an order has a metric of 0.
+        loss, metric, start, activation: see `trained`.
         splits: lists to learn from while settings are tried, to choose by, to learn from at last, and to test with.
-        start: weights and biases of two layers: (B, f, hidden), (B, 1, hidden), (B, hidden, outputs), (B, 1, outputs).
-        activation: of the hidden layer.
         rates, steps: the settings.
         together: whether all networks have the setting with the best mean; otherwise each has its own.
 
     Returns:
         `value`, the mean metric of test lists, `rate` and `steps`, of each network.
     """
-
-    def trained(learned: Lists, asked: Lists, rates: Tensor) -> Tensor:
-        weights = [one.clone() for one in start]
-
-        def scores(split: Lists) -> Tensor:
-            hidden = activation(torch.baddbmm(weights[1], split.inputs, weights[0]))
-            return torch.baddbmm(weights[3], hidden, weights[2]).view_as(split.truth)
-
-        found = []
-        for _ in adam(weights, lambda: learned.mean(loss(scores(learned), learned.truth)), rates=rates, steps=steps):
-            with torch.no_grad():
-                found.append(asked.mean(metric(scores(asked), asked.truth).nan_to_num(0.0)))
-        return torch.stack(found, -1)
-
     learn, choose, whole, test = splits
-    tried = torch.stack([trained(learn, choose, torch.full((len(start[0]),), rate)) for rate in rates], 1)
+    train = partial(trained, loss, metric, steps=steps)
+    tried = torch.stack(
+        [train(repeat(learn), choose, start, activation, rates=torch.full((len(start[0]),), rate)) for rate in rates], 1
+    )
     if together:
         tried = tried.mean(0, keepdim=True).expand_as(tried)
     middle = (torch.arange(len(rates)) - len(rates) // 2).abs().unsqueeze(-1)  # of equal ones, the middle rate
     best = (tried - 1e-6 * middle).flatten(1).argmax(-1)
     rate, place = torch.tensor(rates)[best // len(steps)], best % len(steps)
-    values = trained(whole, test, rate).gather(1, place.unsqueeze(1)).squeeze(1)
+    values = train(repeat(whole), test, start, activation, rates=rate).gather(1, place.unsqueeze(1)).squeeze(1)
     chosen = {"rate": [rates[one] for one in best // len(steps)], "steps": [steps[one] for one in place]}
     return {"value": values.tolist()} | chosen
 

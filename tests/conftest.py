@@ -1,6 +1,5 @@
 """What several tests use: a tiny copy of the project, and a store of its own for each test."""
 
-import gc
 import json
 import os
 import shutil
@@ -48,11 +47,6 @@ hypothesis.settings.load_profile("tests")
 def pytest_collection_modifyitems(items):
     """The longest file first, so that no other process waits for it in the end."""
     items.sort(key=lambda item: item.path.name != "test_pipeline.py")
-
-
-def pytest_unconfigure():
-    """Commands that ran in this process froze its modules; Triton would report its own as leaked."""
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -52,7 +52,8 @@ def modules_of(*folders: str) -> str:
 def test_the_core_and_the_demo_need_torch_and_safetensors_alone_and_the_library_no_platform():
     extras = {"pandas", "pyarrow", "torchvision", "accelerate", "scipy", "sklearn", "PIL", "pydantic", "typer"}
     assert not loaded_by(f"import {modules_of('losses', 'metrics', 'sorters')}") & (PLATFORM | extras)
-    demo = "from rankgrad.cli.demo import answer, load_rankers; answer({'digits': []}, load_rankers())"
+    demo = f"import sys; sys.path.append('{ROOT}'); from examples.demo.server import answer, load_rankers"
+    demo += "; answer({'digits': []}, load_rankers())"
     assert not loaded_by(demo) & (PLATFORM | extras)
     assert not loaded_by(f"import {modules_of('tasks', 'models', 'datasets')}") & PLATFORM
     assert "dvc" in loaded_by("import dvc")  # this test can fail

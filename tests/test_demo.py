@@ -1,4 +1,4 @@
-"""The demo: what its server answers, and that it needs the core's packages alone."""
+"""The demo: what its server answers, and what it refuses."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 from playwright.sync_api import expect
 
-from rankgrad.cli.demo import HEADERS, HOST, LARGEST, PAGE, load_rankers, serve, server
+from examples.demo.server import HEADERS, HOST, LARGEST, PAGE, load_rankers, serve, server
 from rankgrad.io.checkpoints import build, save_model
 
 

@@ -15,7 +15,7 @@ from rankgrad import __version__
 from conftest import ROOT, done, git  # isort: skip
 
 README = ROOT / "README.md"
-DEPLOYED = ("docker/job-template.json", "kubernetes/job-template.json", "kubernetes/kustomization.yaml")
+DEPLOYED = ("kubernetes/job-template.json", "kubernetes/kustomization.yaml")
 BUILT = "import sys; from hatchling import build; print(getattr(build, sys.argv[1])(sys.argv[2]))"
 
 

@@ -20,6 +20,7 @@ from rankgrad import losses
 from studies.kept import read
 from studies.pages import PLACES, text_of
 from studies.pictures import COLUMNS, PICTURES
+from studies.reproduced import Result
 from tools import gradients, schema
 
 from conftest import done  # isort: skip
@@ -84,7 +85,7 @@ def test_each_command_that_a_page_or_a_message_names_exists():
             if command not in there:
                 missing.append(f"{path.relative_to(ROOT)}: {' '.join(command)}")
     assert not missing
-    assert {("make", "repro"), ("make", "deploy"), ("rankgrad", "init"), ("rankgrad", "repair")} <= named
+    assert {("make", "repro"), ("make", "deploy"), ("rankgrad", "init")} <= named
 
 
 BLOCKS = [
@@ -189,6 +190,11 @@ def test_a_page_shows_what_was_kept(name, monkeypatch):
     assert f"<!-- results: {name} -->\n{text_of(name)}<!-- end of results -->" in Path(PLACES[name][0]).read_text()
 
 
+def test_a_result_of_a_paper_says_what_differs():
+    with pytest.raises(ValueError, match=r"Fig\. 7.*what differs"):
+        Result("Fig. 7", "45.4", [], differs="", command="make repro", time="an hour")
+
+
 @pytest.mark.parametrize("folder", ["", "studies/"])
 def test_the_schema_is_current_and_params_name_and_satisfy_it(folder):
     assert (ROOT / schema.PATH).read_text() == schema.schema(), "run `python -m tools.schema`"
@@ -206,7 +212,8 @@ class TestExamples:
         assert ours > usual
 
     @pytest.mark.parametrize("path", (ROOT / "examples").glob("*.ipynb"), ids=lambda path: path.stem)
-    def test_notebooks_run_and_print_what_they_show(self, path, capsys):
+    def test_notebooks_run_and_print_what_they_show(self, path, capsys, monkeypatch):
+        monkeypatch.syspath_prepend(ROOT / "examples")
         matplotlib.use("Agg")
         cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
         shown = "".join("".join(one.get("text", [])) for cell in cells for one in cell["outputs"])

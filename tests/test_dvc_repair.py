@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
-from pipelines.cli import doctor
-from pipelines.ops import dvc_lock
+from pipelines.ops import dvc_lock, status
 from pipelines.ops.dvc_repair import repair
 
-from conftest import done, git, wait_for  # isort: skip
+from conftest import git, wait_for  # isort: skip
 
 STAGES = """
 stages:
   draw: {cmd: echo drawn >> ran.txt && cp seed.txt scenes.txt, deps: [seed.txt], outs: [scenes.txt]}
   train: {cmd: echo trained >> ran.txt && cp scenes.txt model.txt, deps: [scenes.txt], outs: [model.txt]}
 """
+MERGED = "<<<<<<< HEAD\nstages: {}\n=======\n>>>>>>> other\n"
 
 
 def repro() -> None:
@@ -39,18 +39,17 @@ def project(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-# Emptied; within an entry; after a whole entry and within a hash, which DVC both takes for a lock.
-@pytest.mark.parametrize(
-    "end", ["", "    outs:\n    - pa", "  train:\n", "    - path: model.txt\n      hash: md5\n      md5: 0"]
-)
+# Emptied; within an entry; within a hash, which DVC takes for a lock.
+@pytest.mark.parametrize("end", ["", "    outs:\n    - pa", "    - path: model.txt\n      hash: md5\n      md5: 0"])
 @pytest.mark.parametrize("committed", [True, False])
 def test_wherever_a_lock_ends_nothing_is_run_again(project, end, committed):
-    lock = project / "dvc.lock"
+    lock, running = project / "dvc.lock", project / ".dvc/tmp/rwlock"
     whole = lock.read_text()
     if not committed:
         git("rm", "--quiet", "--cached", "dvc.lock")
         git("commit", "--quiet", "--message", "no lock")
     lock.write_text(whole[: whole.rfind(end[:-1]) if end else 0] + end)
+    running.write_text('{"train.txt": {"wr')
     repair()
     repro()
     assert lock.read_text() == whole
@@ -58,73 +57,21 @@ def test_wherever_a_lock_ends_nothing_is_run_again(project, end, committed):
     assert repair() == []
 
 
-def test_half_a_list_of_running_stages_goes_and_what_a_person_or_a_living_dvc_may_be_writing_stays(project):
-    running = project / ".dvc/tmp/rwlock"
-    for torn in ('{"train.txt": {"wr', "", "[]", "null", '{"/x": 5}'):
-        running.write_text(torn)
-        assert len(repair()) == 1
-        assert not running.exists()
-    running.write_text("{}")
-    assert repair() == []
-    assert running.exists()
+def test_what_a_person_must_end_and_what_git_cannot_tell_stays_as_it_is(project, monkeypatch):
     lock = project / "dvc.lock"
+    lock.write_text(MERGED)
+    with pytest.raises(ValueError, match=r"dvc.lock: half merged"):
+        repair()
+    assert lock.read_text() == MERGED
     lock.write_text("")
-    with Repo(".") as repo, repo.lock:
-        assert "dvc is running" in repair()[0]
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # as in a container
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    with pytest.raises(ValueError, match="ownership"):
+        repair()
     assert lock.read_text() == ""
-    lock.unlink()
-    lock.mkdir()
-    with pytest.raises(ValueError, match=r"dvc\.lock: cannot be read"):
-        repair()
 
 
-@pytest.mark.parametrize("file", ["dvc.lock", "dvc.yaml", "params.yaml"])
-@pytest.mark.parametrize("marks", ["<<<<<<< HEAD\n{}=======\n>>>>>>> other\n", "{}=======\n>>>>>>> other\n"])
-def test_what_is_half_merged_is_left_to_a_person_who_is_told_where_and_what_to_do(tmp_path, monkeypatch, file, marks):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / file
-    path.write_text(merged := marks.format("stages: {}\n"))
-    line = merged[: merged.index("<<<" if merged[0] == "<" else "===")].count("\n") + 1
-    with pytest.raises(ValueError, match=rf"^{file}: half merged, line {line} .*dvc repro"):
-        repair()
-    assert path.read_text() == merged
-    (found,) = list(doctor._dvc())
-    assert (found.name, found.state) == (file, "broken")
-    assert ("git checkout --ours" in found.advice) == (file == "dvc.lock")
-
-
-def test_the_command_changes_nothing_if_git_does_not_answer(project):
-    (project / "dvc.lock").write_text("")
-    command = [sys.executable, "-m", "pipelines.ops.dvc_repair"]
-    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    owned = environment | {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}  # a container
-    said = done(*command, folder=project, fails=True, **owned)
-    assert ("ownership" in said, "Traceback" in said) == (True, False)
-    assert (project / "dvc.lock").read_text() == ""
-    assert "dvc.lock" in done(*command, folder=project, **environment)
-
-
-def test_a_second_repro_says_whom_it_waits_for_and_begins_when_that_is_done(tmp_path):
-    (tmp_path / "dvc").write_text(
-        '#!/bin/sh\necho "begin $*" >> log\nuntil [ -e done ]; do sleep 0.02; done\necho end >> log\n'
-    )
-    (tmp_path / "dvc").chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "pipelines.ops.repro"]
-    first = subprocess.Popen([*command, "first"], cwd=tmp_path, env=environment)
-    wait_for((tmp_path / "log").exists)
-    said = tmp_path / "said"
-    with said.open("w") as file:
-        second = subprocess.Popen([*command, "second"], cwd=tmp_path, env=environment, stderr=file)
-    wait_for(lambda: f"process {first.pid}" in said.read_text())
-    (tmp_path / "done").touch()
-    assert (first.wait(), second.wait()) == (0, 0)
-    begun = [f"begin --wait-for-lock repro {which}" for which in ("first", "second")]
-    assert (tmp_path / "log").read_text().splitlines() == [begun[0], "end", begun[1], "end"]
-    assert "process" not in done(*command, "third", folder=tmp_path, **environment)
-
-
-@pytest.mark.parametrize("content", ["stages: [a]", "stages: 5", "- a", "{a", "<<<<<<< ours\nstages: {}\n=======\n"])
+@pytest.mark.parametrize("content", ["stages: [a]", "stages: 5", "- a", "{a", MERGED])
 def test_what_is_no_lock_is_refused_by_its_readers_and_one_without_stages_has_none(tmp_path, content):
     lock = tmp_path / "dvc.lock"
     assert dvc_lock.stages(lock) == {}
@@ -136,13 +83,47 @@ def test_what_is_no_lock_is_refused_by_its_readers_and_one_without_stages_has_no
         dvc_lock.stages(lock)
 
 
-@pytest.mark.parametrize("status", [0, 3])
-def test_without_words_all_other_stages_run_and_then_publish_in_any_case_unless_one_failed(tmp_path, status):
-    (tmp_path / "dvc.yaml").write_text("stages: {a: {cmd: a}, publish: {cmd: b}, each: {foreach: [], do: {cmd: c}}}\n")
-    (tmp_path / "dvc").write_text(f'#!/bin/sh\necho "$@" >> log\n[ $# = 4 ] || exit 0\nexit {status}\n')
-    (tmp_path / "dvc").chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run([sys.executable, "-m", "pipelines.ops.repro"], cwd=tmp_path, env=environment)
-    assert ended.returncode == status
-    commands = ["--wait-for-lock repro a each", "--wait-for-lock repro --single-item --force publish"]
-    assert (tmp_path / "log").read_text().splitlines() == commands[: 1 if status else 2]
+class TestRepro:
+    @pytest.fixture
+    def folder(self, tmp_path) -> Path:
+        """A project whose dvc is a script that notes its words and then does what `dvc` does next."""
+        (tmp_path / "dvc.yaml").write_text(
+            "stages: {a: {cmd: a}, publish: {cmd: b}, each: {foreach: [], do: {cmd: c}}}\n"
+        )
+        return tmp_path
+
+    def start(self, folder: Path, then: str, *words: str, **options) -> subprocess.Popen:
+        (folder / "dvc").write_text(f'#!/bin/sh\necho "$@" >> log\n{then}\n')
+        (folder / "dvc").chmod(0o755)
+        environment = {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-m", "pipelines.ops.repro", *words]
+        return subprocess.Popen(command, cwd=folder, env=environment, text=True, **options)
+
+    def test_a_second_one_says_whom_it_waits_for_and_begins_when_that_is_done(self, folder):
+        then = "until [ -e done ]; do sleep 0.02; done; echo end >> log"
+        first = self.start(folder, then, "first")
+        wait_for((folder / "log").exists)
+        said = folder / "said"
+        with said.open("w") as file:
+            second = self.start(folder, then, "second", stderr=file)
+        wait_for(lambda: f"process {first.pid}" in said.read_text())
+        (folder / "done").touch()
+        assert (first.wait(), second.wait()) == (0, 0)
+        begun = [f"--wait-for-lock repro {which}" for which in ("first", "second")]
+        assert (folder / "log").read_text().splitlines() == [begun[0], "end", begun[1], "end"]
+
+    @pytest.mark.parametrize("exit_status", [0, 3])
+    def test_without_words_all_other_stages_run_and_then_publish_in_any_case_unless_one_failed(
+        self, folder, monkeypatch, exit_status
+    ):
+        monkeypatch.chdir(folder)
+        status.failed("before", "", ValueError(), "another day", 1)
+        status.failed("a", "x", ValueError(), "no rows", 1)
+        Path(status.FOLDER / "a@x.json").rename("failed.json")
+        then = f"[ $# = 4 ] || exit 0\nmkdir -p {status.FOLDER}\ncp failed.json {status.FOLDER}"
+        running = self.start(folder, f"{then}\nexit {exit_status}", stderr=subprocess.PIPE)
+        said = running.communicate()[1]
+        assert running.returncode == exit_status
+        assert ("a@x: no rows" in said, "another day" in said) == (exit_status > 0, False)
+        commands = ["--wait-for-lock repro a each", "--wait-for-lock repro --single-item --force publish"]
+        assert (folder / "log").read_text().splitlines() == commands[: 1 if exit_status else 2]

@@ -315,10 +315,6 @@ class TestOptions:
 
 
 class TestCode:
-    @missing("F4: retries hang on the words of messages")
-    def test_no_module_matches_the_words_of_our_messages(self):
-        assert "does not answer" not in (ROOT / "pipelines/flows/processes.py").read_text()
-
     @missing("F5: private files of another package")
     def test_private_modules_are_imported_by_their_own_package(self):
         foreign = []

@@ -106,22 +106,6 @@ def test_the_page_of_a_run_or_of_its_artifact_is_a_route_of_mlflows_ui(store):
     mlflow.set_tracking_uri(os.environ["MLFLOW_TRACKING_URI"])
 
 
-def test_the_present_run_alone_has_its_name_and_its_seeds_theirs(store):
-    first, second = training("one", 7.0), training("one", 6.0)
-    again = tuple(replace(seed, key=f"{seed.key} again", times=(2000, 3000)) for seed in second.seeds)
-    second = replace(second, key="again", seeds=again, times=(2000, 3000))
-    for runs, dated in (([first], set()), ([second], {"one"}), ([first], {"again"})):
-        publish([replace(run, times=run.times or (1000, 2000)) for run in runs])
-        parents, children = found(store)
-        whole(store, "one")
-        names = {run.data.tags["ranking.key"]: run.info.run_name for run in parents}
-        assert {key for key, name in names.items() if name != "one"} == dated
-        for run in parents:
-            began = run.info.run_name.removeprefix("one")
-            assert began in ("", f" 1970-01-01 00:00:0{run.info.start_time // 1000}")
-            assert {seed.info.run_name for seed in children[run.info.run_id]} == {f"one-seed{n}{began}" for n in (1, 2)}
-
-
 def test_a_run_names_its_data_and_the_versions_that_it_was_made_from(store):
     tags = {"input.data/clips/train.parquet": "1f" * 16, "input.data/clips/val.parquet": "2e" * 16}
     child = replace(training("child", 2.0), tags=tags | {"input.made/parent": "3d.dir"})
@@ -159,7 +143,7 @@ def test_the_best_on_validation_is_challenger_and_what_a_person_moves_stays(stor
     assert aliases(store) == {"challenger": "4"}  # champion was taken away by a person
 
 
-def test_what_was_deleted_or_never_finished_comes_back_without_a_second_version(store):
+def test_what_was_deleted_or_never_finished_is_sent_again_without_a_second_version(store):
     runs = [training("one", 1.0), training("two", 2.0)]
     publish(runs)
     children = found(store)[1]
@@ -167,12 +151,12 @@ def test_what_was_deleted_or_never_finished_comes_back_without_a_second_version(
     store.delete_run(children[whole(store, "two")][0].info.run_id)
     assert publish(runs) == ["one", "two"]
     whole(store, "one"), whole(store, "two")
-    assert numbers(store) == {"1", "2"}
+    assert numbers(store) == {"2", "3"}  # a version is that of its run
     store.set_terminated(whole(store, "two"), "RUNNING")  # as one that was killed
     assert publish(runs) == ["two"]
     whole(store, "two")
-    assert numbers(store) == {"1", "3"}  # of its new run
-    assert aliases(store) == {"challenger": "3", "champion": "3"}
+    assert numbers(store) == {"3", "4"}
+    assert aliases(store) == {"challenger": "4", "champion": "4"}
     assert publish(runs) == []
 
 

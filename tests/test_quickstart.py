@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
-from pipelines.cli import quickstart
-from pipelines.cli.app import app
+from examples import quickstart
+from examples.demo.server import load_rankers
 from rankgrad.cli.answers import answers
-from rankgrad.cli.demo import load_rankers
 from rankgrad.cli.predict import SHIPPED, image_of_ranker
 from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.ranked_mnist import RankedMnist
@@ -39,16 +37,16 @@ def files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty):
+def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty, capsys):
     (empty / ".checkpoints").mkdir()
     (empty / "dvc.lock").write_text("schema: '2.0'\nsta")  # of a run that was killed
-    done = CliRunner().invoke(app, ["quickstart"])
-    assert done.exit_code == 0, done.output
+    quickstart.main()
+    said, epochs = capsys.readouterr()
     # Where there is no terminal each epoch is a line.
-    epochs = re.findall(r"^(\w+): (\w+), epoch (\d) of 2: ", done.stderr, re.MULTILINE)
+    epochs = re.findall(r"^(\w+): (\w+), epoch (\d) of 2: ", epochs, re.MULTILINE)
     phases = [("scorer", "1"), ("thresholds", "2")]
     assert epochs == [(loss, *phase) for loss in quickstart.LOSSES for phase in phases]
-    row = next(line for line in done.stdout.splitlines() if "ranked accuracy" in line)
+    row = next(line for line in said.splitlines() if "ranked accuracy" in line)
     values = [float(value) for value in re.findall(r"\d\.\d{3}", row)]
     for value, low, high in (values[:3], values[3:]):
         assert 0 <= low <= value <= high <= 1
@@ -57,7 +55,7 @@ def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty):
     assert list(load_rankers()) == ["RLSEP", "Cross-entropy"]  # the demo shows both
     with Image.open("reports/quickstart.png") as sheet:
         assert min(sheet.size) > 1000
-    assert f"predict shipped {quickstart.PICTURE}" in done.stdout
+    assert f"predict shipped {quickstart.PICTURE}" in said
     ((answer,),) = answers(SHIPPED, [quickstart.PICTURE])
     assert answer["id"] == str(quickstart.PICTURE)
 

@@ -5,13 +5,11 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli import data, doctor, init, models, params, project, quickstart
+from pipelines.cli import data, doctor, init, models, params
 from rankgrad import __version__
 
 PANELS = {
     "Use": (
-        quickstart.quickstart,
-        models.demo,
         doctor.doctor,
         init.init,
         params.check,
@@ -20,7 +18,7 @@ PANELS = {
         models.predict,
         models.serve,
     ),
-    "Operate": (models.monitor, models.promote, project.watch, project.repair),
+    "Operate": (models.monitor, models.promote),
 }
 
 app = typer.Typer(

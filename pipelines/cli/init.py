@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from pipelines.cli.shared import errors_in_a_line, table, typed_here
-from pipelines.ops.imports import uncollected
 
 __all__ = ["blocks_of", "init"]
 
@@ -280,10 +279,9 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
 
     Nothing is written if the params would not pass the check.
     """
-    with uncollected():
-        from pipelines.config.rules import check_values
-        from pipelines.config.scales import round_trip
-        from pipelines.config.schema import DRAWN_FROM, ParamsError, read
+    from pipelines.config.rules import check_values
+    from pipelines.config.scales import round_trip
+    from pipelines.config.schema import DRAWN_FROM, ParamsError, read
     from rankgrad.io.atomic import replaced_file
 
     yaml = round_trip()

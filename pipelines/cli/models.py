@@ -1,4 +1,4 @@
-"""Commands on trained models: predict, demo, serve, monitor, promote."""
+"""Commands on trained models: predict, serve, monitor, promote."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ import typer
 
 from pipelines.cli.shared import AsJson, errors_in_a_line, fail, model_typed_here, table, typed_here
 
-__all__ = ["demo", "monitor", "predict", "promote", "serve"]
+__all__ = ["monitor", "predict", "promote", "serve"]
 
 
 def predict(
@@ -77,24 +77,6 @@ def predict(
                 followed=lambda pieces: tqdm(pieces, unit=" pieces", disable=None if out else True),
             )  # fmt: skip
     raise typer.Exit(code)
-
-
-def demo(
-    models: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            callback=typed_here,
-            help="Folders of label rankers, such as models/runs/<run>; by default RLSEP beside cross-entropy if both "
-            "are trained, or else the ranker that comes with the package.",
-        ),
-    ] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 5002,
-) -> None:
-    """Move digits on a local page, and see how label rankers of digits rank them, until Ctrl-C."""
-    from rankgrad.cli.demo import serve
-
-    with errors_in_a_line():
-        serve(models or (), port=port)
 
 
 def serve(

@@ -47,14 +47,10 @@ def _looked_at(file: Path) -> str:
 
 def problems(file: Path) -> list[str]:
     """Return what is wrong with a params file, a line each."""
-    from pipelines.ops.imports import put_off, uncollected
+    from pipelines.config import ParamsError, rules
+    from pipelines.config.schema import refuse_old_variables
+    from rankgrad.training.device import find_device
 
-    with uncollected():
-        from pipelines.config import ParamsError, rules
-        from pipelines.config.schema import refuse_old_variables
-        from rankgrad.training.device import find_device
-
-    put_off(compiled=False)  # optimizers are built here, and take no step
     try:
         refuse_old_variables()
         find_device(rules.check(file).compute.device)  # raises before hours go into data for it

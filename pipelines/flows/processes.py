@@ -17,20 +17,17 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
+from pipelines.ops import status
 from pipelines.ops.messages import without_credentials
 from pipelines.ops.process import tied
+from pipelines.ops.repro import DVC_IS_BUSY
+from pipelines.ops.status import TRANSIENT
 from rankgrad.io.written import printable
 
 __all__ = ["CommandFailed", "Commands", "Done", "TransientFailure", "retried"]
 
 PROGRESS_BAR = re.compile(r"\d+%\|")
 TAIL = 12  # lines of output in an error
-# What a retry may mend: a stage that was killed (-9, or 137 from a shell) or found another process of its own (75), a
-# lock of DVC that is taken or half written (it is repaired before the retry), an MLflow server that is away.
-TRANSIENT = re.compile(
-    r"exited with (?:-\d+|75\b|1[34]\d\b)|Unable to acquire lock|is busy|does not answer|the MLflow store failed"
-    r"|dvc\.lock' (?:is invalid|validation failed)|RWLock-file"
-)
 
 
 class CommandFailed(RuntimeError):
@@ -110,9 +107,28 @@ class Commands:
             self._running.discard(process)
         if code:
             tail = "\n".join(output[-TAIL:])
-            transient = not self._stopped and (code < 0 or code == os.EX_TEMPFAIL or TRANSIENT.search(tail))
+            transient = not self._stopped and (code < 0 or code == TRANSIENT or DVC_IS_BUSY.search(tail))
             raise (TransientFailure if transient else CommandFailed)(f"{name} ended with {code}:\n{tail}")
         return Done("\n".join(output), cost)
+
+    def run_stage(self, *command: str, stage: str, folder: Path, **environment: str) -> Done:
+        """Run a command as `run` does, that runs a stage; if it fails, the stage's status file tells why.
+
+        Args:
+            command: program and arguments.
+            stage: as DVC calls it.
+            folder: where it runs.
+            environment: see `run`.
+
+        Raises:
+            TransientFailure, CommandFailed: see `run`.
+        """
+        try:
+            return self.run(*command, folder=folder, **environment)
+        except CommandFailed as error:
+            if self._stopped or (why := status.read(folder, stage)) is None:
+                raise
+            raise (TransientFailure if why.is_transient else CommandFailed)(str(why)) from error
 
     def stop(self) -> None:
         """End all commands and their children; start no more."""

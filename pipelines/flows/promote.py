@@ -1,31 +1,27 @@
-"""The flow that promotes: the gate, with its decisions on the run's page."""
+"""The gate as a step of a flow, with its decisions on the run's page."""
 
-from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
 
 import torch
-from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed, State
-from pydantic import Field
 
-from pipelines.config import Settings, load
-from pipelines.flows.processes import CommandFailed, Commands, TransientFailure, retried
+from pipelines.config import Settings
+from pipelines.flows.processes import TransientFailure, retried
 from pipelines.ops.messages import as_markdown
 from pipelines.reporting.results import markdown
 from pipelines.tracking.gate import Decision, decide_all
 from pipelines.tracking.store import ServerUnreachable
 
-__all__ = ["NOT_JUDGED", "PROMOTED", "judge", "outcome", "promote", "show"]
+__all__ = ["NOT_JUDGED", "PROMOTED", "judge", "outcome", "show"]
 
 # States of runs, which alerts name: all is done but judging some models; some model is a new champion.
 NOT_JUDGED, PROMOTED = "NotJudged", "Promoted"
 
 
 @retried(task_run_name="gate")
-def judge(params: Settings, folder: Path, models: list[str] | None = None, over_person: bool = False) -> list[Decision]:
+def judge(params: Settings, folder: Path, models: list[str] | None = None) -> list[Decision]:
     """Return the gate's decisions, see `pipelines.tracking.gate.decide_all`.
 
     Raises:
@@ -34,7 +30,7 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None, over_
     """
     torch.set_num_threads(params.compute.threads)
     try:
-        decisions = decide_all(models, params, folder=folder, over_person=over_person)
+        decisions = decide_all(models, params, folder=folder)
     except ServerUnreachable as error:
         raise TransientFailure(str(error)) from error
     for one in decisions:
@@ -57,31 +53,3 @@ def show(decisions: list[Decision]) -> None:
     columns = ["model", "challenger", "champion", "promoted", "reason"]  # in Markdown: a table's long cells are cut
     table = markdown(columns, [[as_markdown(str(getattr(one, name))) for name in columns] for one in decisions])
     create_markdown_artifact(key="gate", markdown=table, description="What the gate decided")
-
-
-def _bring(params: Settings, folder: Path) -> None:
-    """Bring datasets that the checkout lacks from DVC's remote or cache: retrainings make them in a clone."""
-    datasets = [f"data/{name}" for name in sorted({run.dataset for run in params.runs.values()})]
-    missing = [name for name in datasets if not (folder / name).is_dir()]
-    for verb in ("fetch", "checkout") if missing else ():
-        with suppress(CommandFailed):  # there may be no remote; the gate names the files that a model lacks
-            Commands().run("dvc", verb, *missing, folder=folder)
-
-
-@flow(name="promote", flow_run_name="promote")
-def promote(models: Annotated[list[str], Field(min_length=1)] | None = None, over_person: bool = False) -> State:
-    """Let the gate decide whether challengers become champions, as `rankgrad promote` does, on the data of this folder.
-
-    Args:
-        models: registered names; None for all that the params train.
-        over_person: replace champions that a person chose.
-
-    Returns:
-        Completed, or Promoted, which is a kind of it, with what was promoted; Failed if a model could not be judged.
-    """
-    folder = Path()
-    params = load(folder / "params.yaml")
-    _bring(params, folder)
-    decisions = judge(params, folder, models, over_person)
-    show(decisions)
-    return outcome(decisions)

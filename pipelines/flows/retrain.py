@@ -32,6 +32,7 @@ from pipelines.tracking.upload import page, sent_runs
 __all__ = ["retrain"]
 
 MOST_STAGES = 64  # that may run at once
+KEPT_DAYS = 30  # of branches `retrain/<time>`; a champion's stays
 # A line, which goes into the commit in the end: git takes none with a NUL, and no word of many kilobytes.
 Reason = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
@@ -39,7 +40,8 @@ Reason = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 @retried(task_run_name="publish")
 def publish(folder: Path, commands: Commands, only: list[str]) -> None:
     """Send runs that were trained alone: the stage `publish` needs all."""
-    commands.run(sys.executable, "-m", "pipelines.stages", "publish", *only, folder=folder)
+    command = (sys.executable, "-m", "pipelines.stages", "publish", *only)
+    commands.run_stage(*command, stage="@".join(["publish", *only]), folder=folder)
 
 
 @flow(  # ty: ignore[no-matching-overload]
@@ -52,26 +54,22 @@ def retrain(
     advance: bool = True,
     only: Annotated[list[str], Field(min_length=1)] | None = None,
     set: list[Change] | None = None,
-    workers: Annotated[int, Field(ge=1, le=MOST_STAGES)] | None = None,
-    gate: bool = True,
     push: str | None = None,
-    keep_days: Annotated[int, Field(ge=1, le=36500)] = 30,
 ) -> State:
     """Retrain what the data, the params or the code of the present commit of this folder have changed.
 
     In a clone, whose params and `dvc.lock` become a branch `retrain/<time>`: the project's checkout stays as it is.
     What a killed retraining finished is in DVC's run cache, and its checkpoints are resumed. One at a time.
 
+    Stages run side by side: on the CPU as many as there are cores for `compute.threads` each; if there are GPUs,
+    trainings and evaluations run on these, one on each.
+
     Args:
         reason: why, for the run's name and the commit.
         advance: take the next snapshot of the data.
         only: runs of params.yaml to train, publish and judge, such as label_ranking-rlsep; None for all.
         set: changed params of this retraining alone, such as runs.label_ranking-rlsep.loss.args.pairs=10.
-        workers: stages that run at once on the CPU; by default as many as cores for `compute.threads` each. If there
-            are GPUs, trainings and evaluations run on these, one on each.
-        gate: let the gate promote what is better.
         push: a git remote that gets the branch, after DVC's default remote has got data and models; None for neither.
-        keep_days: for how many days branches `retrain/<time>` are kept; a champion's stays.
 
     Returns:
         Completed, or Promoted, which is a kind of it, with what was promoted; Failed if a model could not be judged,
@@ -91,28 +89,28 @@ def retrain(
             if push is not None:
                 with suppress(CommandFailed):  # what DVC's remote lacks is made again
                     commands.run("dvc", "fetch", "--run-cache", folder=folder)
-            took = run_stages(folder, params, commands, workers, [f"evaluate@{name}" for name in only])
+            took = run_stages(folder, params, commands, [f"evaluate@{name}" for name in only])
             if only:
                 publish(folder, commands, only)
             models = dict.fromkeys(params.model_of(params.runs[name]) for name in only)
-            decisions = judge(params, folder, [*models] or None) if gate else []
+            decisions = judge(params, folder, [*models] or None)
             show(decisions)
             _show_results(folder, params, took)
             commit(folder, f"Retrain: snapshot {snapshot} ({reason})")
-            return outcome(decisions, _kept(root, folder, commands, push, keep_days))
+            return outcome(decisions, _kept(root, folder, commands, push))
     finally:  # of a cancelled run too: nothing may outlive it
         commands.stop()
 
 
-def _kept(root: Path, folder: Path, commands: Commands, push: str | None, keep_days: int) -> str:
+def _kept(root: Path, folder: Path, commands: Commands, push: str | None) -> str:
     """Make what is new a branch, whose name is returned, and delete old ones."""
     branch = "nothing new"
     if is_new(root, folder):
         if push is not None:  # first: a branch whose data nobody has helps nobody
             commands.run("dvc", "push", "--run-cache", folder=folder)
         branch = share(root, folder, remote=push)
-    if removed := remove_old(root, keep_days, commits_in_use(), remote=push):
-        get_run_logger().info("deleted, older than %d days: %s", keep_days, ", ".join(removed))
+    if removed := remove_old(root, KEPT_DAYS, commits_in_use(), remote=push):
+        get_run_logger().info("deleted, older than %d days: %s", KEPT_DAYS, ", ".join(removed))
     return branch
 
 

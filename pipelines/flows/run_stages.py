@@ -1,7 +1,6 @@
 """The stages of DVC's graph as tasks: each begins as soon as those that it needs are done and a slot is free."""
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Collection
@@ -12,18 +11,16 @@ from pathlib import Path
 import torch
 from prefect.artifacts import create_table_artifact
 from prefect.futures import PrefectFuture, as_completed
-from prefect.runtime import task_run
 
 from pipelines.config import Settings
 from pipelines.flows.graph import Stage, stages
 from pipelines.flows.processes import CommandFailed, Commands, Done, retried
-from pipelines.ops.repro import REPRO, command_of
+from pipelines.ops.repro import CACHED, RAN, REPRO, command_of
 from pipelines.tracking.live import watch
 
 __all__ = ["Plan", "Took", "run_stages", "slots_of"]
 
-# What DVC prints about a stage that it ran, or whose outputs it took from the run cache.
-HOW = {"Running stage '": "ran", "is cached - skipping run": "cached"}
+HOW = {RAN: "ran", CACHED: "cached"}
 GPU = "CUDA_VISIBLE_DEVICES"
 Slot = dict[str, str]  # variables of a stage's environment
 
@@ -39,11 +36,11 @@ class Took:
     gpu: str
 
 
-def slots_of(workers: int | None, params: Settings) -> dict[str, list[Slot]]:
+def slots_of(params: Settings) -> dict[str, list[Slot]]:
     """Return the slots: one for each GPU, and one for each share of the cores."""
     names = os.environ.get(GPU, ",".join(map(str, range(torch.cuda.device_count()))))
     gpus = [name for name in names.split(",") if name] if params.compute.device != "cpu" else []
-    count = workers or max(1, (os.cpu_count() or 1) // params.compute.threads)
+    count = max(1, (os.cpu_count() or 1) // params.compute.threads)
     return {"gpu": [{GPU: gpu} for gpu in gpus], "cpu": [{GPU: ""} if gpus else {} for _ in range(count)]}
 
 
@@ -75,9 +72,7 @@ class Plan:
 @retried(task_run_name="{stage}")
 def run_stage(stage: str, folder: Path, commands: Commands, slot: Slot) -> Done:
     """Have DVC run a stage on a slot of its own, if there is anything to do; publish in any case."""
-    if task_run.run_count > 1:  # a killed dvc may have left half-written files
-        commands.run(sys.executable, "-m", "pipelines.ops.dvc_repair", folder=folder)
-    return commands.run(*command_of(stage), folder=folder, **slot)
+    return commands.run_stage(*command_of(stage), stage=stage, folder=folder, **slot)
 
 
 @contextmanager
@@ -91,16 +86,14 @@ def _watched(params: Settings, folder: Path):
     watching.join(timeout=60)
 
 
-def run_stages(
-    folder: Path, params: Settings, commands: Commands, workers: int | None, targets: Collection[str]
-) -> dict[str, Took]:
+def run_stages(folder: Path, params: Settings, commands: Commands, targets: Collection[str]) -> dict[str, Took]:
     """Run the targets and the stages behind them, or all stages, with what each took on the run's page.
 
     Raises:
         CommandFailed: some failed; what does not need them was run.
     """
     graph = stages(folder, targets)
-    plan, began = Plan(graph, slots_of(workers, params)), time.monotonic()
+    plan, began = Plan(graph, slots_of(params)), time.monotonic()
     futures: dict[str, PrefectFuture] = {}
     at_work: dict[PrefectFuture, tuple[str, Slot, float]] = {}
     took: dict[str, Took] = {}

@@ -5,18 +5,26 @@ DVC itself would stop at the first stage that the other one runs. Without words 
 
 import fcntl
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+from pipelines.ops import status
 from pipelines.ops.dvc_repair import repair
 from pipelines.ops.process import tied
 
-__all__ = ["REPRO", "command_of", "main"]
+__all__ = ["CACHED", "DVC_IS_BUSY", "RAN", "REPRO", "command_of", "main"]
 
 LOCK = Path(".locks/repro")
 REPRO = ("dvc", "--wait-for-lock", "repro")
 PUBLISH = "publish"  # restores what an emptied or changed MLflow lacks; DVC cannot know whether one is
+# DVC's own phrases, for which it has no exit status: a stage ran, its outputs came from the run cache, and another dvc
+# holds a lock or is writing a file that this one reads.
+RAN, CACHED = "Running stage '", "is cached - skipping run"
+DVC_IS_BUSY = re.compile(
+    r"Unable to acquire lock|is busy|dvc\.lock' (?:is invalid|validation failed)|RWLock-file", re.IGNORECASE
+)
 
 
 def command_of(stage: str) -> list[str]:
@@ -25,9 +33,9 @@ def command_of(stage: str) -> list[str]:
 
 
 def main(*words: str) -> None:
-    """Wait for the other one, repair what it left if it was killed, and become `dvc repro`.
+    """Wait for the other one, repair what it left if it was killed, and run `dvc repro`; exit with its status.
 
-    Without words, first run all stages but `publish`, then become the `dvc repro` that publishes.
+    Without words, run all stages but `publish`, then `publish` in any case. Why stages failed is said in the end.
 
     Raises:
         ValueError: see `pipelines.ops.dvc_repair.repair`.
@@ -44,27 +52,27 @@ def main(*words: str) -> None:
     os.pwrite(lock, str(os.getpid()).encode(), 0)
     for line in repair():
         sys.stderr.write(f"{line}\n")
-    os.set_inheritable(lock, True)  # by dvc, whose stages do not get it: the lock ends with dvc
-    command = [*REPRO, *words]
-    if not words:
-        _run_all_but_publish(lock)
-        command = command_of(PUBLISH)
-    os.execvp(command[0], command)
+    status.clear()
+    for command in [[*REPRO, *words]] if words else [[*REPRO, *_others()], command_of(PUBLISH)]:
+        if code := _run(command, lock):
+            for failure in status.read_all(Path()):
+                sys.stderr.write(f"{failure}\n")
+            sys.exit(code if code > 0 else 128 - code)  # as a shell says which signal ended it
 
 
-def _run_all_but_publish(lock: int) -> None:
-    """Run the other stages; exit with DVC's status if one fails."""
+def _others() -> list[str]:
     from ruamel.yaml import YAML
 
-    declared = YAML(typ="safe").load(Path("dvc.yaml"))["stages"]
-    others = [stage for stage in declared if stage != PUBLISH]
-    running = subprocess.Popen(tied(*REPRO, *others), pass_fds=[lock])
+    return [stage for stage in YAML(typ="safe").load(Path("dvc.yaml"))["stages"] if stage != PUBLISH]
+
+
+def _run(command: list[str], lock: int) -> int:
+    """Run DVC, which holds the lock too as long as it runs; its stages do not get it."""
+    running = subprocess.Popen(tied(*command), pass_fds=[lock])
     try:
-        status = running.wait()
+        return running.wait()
     except KeyboardInterrupt:  # the terminal sends it to DVC too, which ends its stage
-        status = running.wait()
-    if status:
-        sys.exit(status if status > 0 else 128 - status)  # as a shell says which signal ended it
+        return running.wait()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +19,7 @@ from filelock import FileLock, Timeout
 
 from pipelines.code import lines_of, refuse_other_versions
 from pipelines.config import Settings, load
-from pipelines.ops.imports import put_off, uncollected
+from pipelines.ops import status
 from rankgrad.io.atomic import remove_folder
 
 __all__ = ["FEATURES", "checkpoint_folder", "refuse_leftovers", "run"]
@@ -31,24 +32,35 @@ PATIENCE = 20.0  # seconds that another process of the stage, which may be dying
 GPU_IS_FULL = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 
 
-def _advice(error: BaseException) -> str:
-    """Return an error's message, or what to do where the disk is full or a person ended the stage."""
+def _advice(error: BaseException) -> str | None:
+    """Return what a person can do about an error, in lines; None of a bug."""
+    if isinstance(error, Timeout):
+        return "another process runs this stage; wait for it or end it, and run `dvc repro` again"
     # Copying a folder gathers its errors into one that has no number.
     full = isinstance(error, shutil.Error) and os.strerror(errno.ENOSPC) in str(error)
     if full or (isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
         return f"no space left on the disk for {error.filename or 'an output'}: free some and run `dvc repro` again"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; `dvc repro` resumes from the last epoch that was kept"
-    return str(error)
+    if whose := _full_memory(error):
+        message = next(iter(str(error).splitlines()), type(error).__name__)
+        return (
+            f"{whose} memory is full ({message}): lower the batch_size of this training, set compute.precision to "
+            "bf16, or lower jobs.count in params.yaml. Without a change `dvc repro` resumes from the last epoch that "
+            "was kept; with a changed batch_size or precision the training starts again"
+        )
+    return str(error) if isinstance(error, (ValueError, OSError, FloatingPointError)) else None
 
 
-def _full_memory(error: Exception) -> str | None:
+def _full_memory(error: BaseException) -> str | None:
     """Return whose memory is full according to an error, if that is what it is about."""
     torch = sys.modules.get("torch")  # not every stage needs it
-    if (torch and isinstance(error, torch.OutOfMemoryError)) or any(text in str(error) for text in GPU_IS_FULL):
-        return "the GPU's"
-    # PyTorch has no class for that of the CPU.
-    return "this machine's" if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error) else None
+    if isinstance(error, RuntimeError):
+        if (torch and isinstance(error, torch.OutOfMemoryError)) or any(text in str(error) for text in GPU_IS_FULL):
+            return "the GPU's"
+        # PyTorch has no class for that of the CPU.
+        return "this machine's" if "DefaultCPUAllocator" in str(error) else None
+    return "this machine's" if isinstance(error, MemoryError) else None
 
 
 def _main(stage: str, *names: str) -> Callable[..., None]:
@@ -60,8 +72,7 @@ def _main(stage: str, *names: str) -> Callable[..., None]:
     stages = sorted(path.stem for path in STAGES.glob("[!_]*.py"))
     if stage not in stages:
         raise ValueError(f"no such stage; expected one of {', '.join(stages)}, as in dvc.yaml")
-    with uncollected():
-        main = import_module(f"pipelines.stages.{stage}").main
+    main = import_module(f"pipelines.stages.{stage}").main
     try:
         inspect.signature(main).bind(None, *names)
     except TypeError as error:
@@ -73,10 +84,11 @@ def run(stage: str = "", *names: str) -> None:
     """Call the function `main(params, *names)` of `pipelines/stages/<stage>.py`.
 
     Errors of the data, the params or the disk are printed in a line and end the process; RANKGRAD_TRACEBACK=1 shows
-    where they come from. Everything else is a bug and keeps its traceback. If another process of the same stage and
-    names does not end within 20 seconds, this one refuses to run.
+    where they come from. Everything else is a bug and keeps its traceback. Why a stage failed stands in its status
+    file, see `pipelines.ops.status`. If another process of the same stage and names does not end within 20 seconds,
+    this one refuses to run.
     """
-    title = "@".join([stage or "stages", *names])
+    title, key = "@".join([stage or "stages", *names]), "@".join(names)
     start = time.perf_counter()
     logging.basicConfig(level=logging.INFO, format=f"{title}: %(message)s")
     for chatty in ("accelerate", "great_expectations"):  # which log each file of each checkpoint, each registration
@@ -89,28 +101,22 @@ def run(stage: str = "", *names: str) -> None:
         os.environ["ACCELERATE_DYNAMO_BACKEND"] = "INDUCTOR" if params.compute.compile else "NO"
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(params.compute.threads)
-        put_off(compiled=params.compute.compile)
         Path(".locks").mkdir(exist_ok=True)
         with FileLock(f".locks/{title}.lock", timeout=PATIENCE):
+            status.began(stage, key)
             main(params, *names)
+            status.succeeded(stage, key)
         logging.getLogger("stage").info("took %.1f s", time.perf_counter() - start)
-    except Timeout:
-        print(f"{title}: another process runs this stage; wait for it or end it, and run `dvc repro` again",
-              file=sys.stderr)  # fmt: skip
-        sys.exit(os.EX_TEMPFAIL)
-    except (RuntimeError, MemoryError) as error:
-        if os.environ.get("RANKGRAD_TRACEBACK") or (whose := _full_memory(error)) is None:
+    except (Exception, KeyboardInterrupt) as error:
+        message = _advice(error)
+        exit_status = status.TRANSIENT if isinstance(error, Timeout) else getattr(error, "exit_status", 1)
+        with suppress(OSError):  # the disk may be full
+            status.failed(stage, key, error, message or f"{type(error).__name__}: {error}", exit_status)
+        if message is None or os.environ.get("RANKGRAD_TRACEBACK"):
             raise
-        message = next(iter(str(error).splitlines()), type(error).__name__)
-        sys.exit(
-            f"{title}: {whose} memory is full ({message}): lower the batch_size of this training, set "
-            "compute.precision to bf16, or lower jobs.count in params.yaml. Without a change `dvc repro` resumes from "
-            "the last epoch that was kept; with a changed batch_size or precision the training starts again"
-        )
-    except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
-        if os.environ.get("RANKGRAD_TRACEBACK"):
-            raise
-        sys.exit("\n".join(f"{title}: {line}" for line in _advice(error).splitlines()))
+        for line in message.splitlines():
+            sys.stderr.write(f"{title}: {line}\n")
+        sys.exit(exit_status)
 
 
 def refuse_leftovers(known: dict[str, Iterable[str]]) -> None:

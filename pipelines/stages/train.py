@@ -23,7 +23,6 @@ from joblib import Parallel, delayed, parallel_config
 
 from pipelines.config import Run, Settings
 from pipelines.config.schema import NONE
-from pipelines.ops.imports import put_off
 from pipelines.ops.messages import first_line, without_credentials
 from pipelines.ops.process import tie_to, tie_to_starter, tied
 from pipelines.running.history import Times, began, followed, keep_times
@@ -235,7 +234,6 @@ def _job(params: Settings, name: str, job: Job, folder: str, number: int, starte
     """
     if started is not None:
         os.chdir(started)
-        put_off(compiled=params.compute.compile)
         if params.compute.device != "cpu" and "CUDA_VISIBLE_DEVICES" not in os.environ:
             os.environ["CUDA_VISIBLE_DEVICES"] = str(number % max(1, torch.cuda.device_count()))
     torch.set_num_threads(params.compute.threads)
@@ -350,5 +348,4 @@ if __name__ == "__main__":  # one of the processes of `_launch`
     _values, _name, _job_values, _folder = json.loads(Path(sys.argv[1]).read_text())
     _params = Settings.model_validate(_values)
     torch.set_num_threads(max(1, _params.compute.threads // _params.compute.processes))
-    put_off(compiled=_params.compute.compile)
     train_one(_params, _name, Job(*_job_values), Path(_folder))

@@ -1,4 +1,4 @@
-"""Make the SQLite store if there is none, and let it follow its folder, before a server opens it.
+"""Make the SQLite store if there is none, before a server opens it.
 
 `python -m pipelines.tracking`. MLflow's server makes one too, but leaves it half made if it is killed meanwhile.
 """

@@ -1,33 +1,25 @@
-"""The SQLite file of a store: made whole or not at all, and followed by its addresses when it is copied or moved.
+"""The SQLite file of a store: made whole or not at all, and refused where it was copied or moved.
 
 MLflow makes its tables in dozens of steps, in the file itself, and cannot go on with what a killed process left of
 them. It also keeps the absolute address of every run's and every version's files.
 """
 
-import os
 import re
 import sqlite3
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from filelock import FileLock, Timeout
 
 from rankgrad.io.atomic import replaced_file
 
-__all__ = ["file_of", "has_contents", "make", "settle"]
+__all__ = ["file_of", "has_contents", "make", "refuse_moved"]
 
 FILES = "mlruns"  # a store's files are in this folder beside its database
 PATIENCE = 20.0  # seconds, as long as MLflow waits for a lock
 MAKING = 120.0  # seconds that another process may take to make a store
-# Every column that has addresses of files.
-ADDRESSES = {
-    "experiments": "artifact_location",
-    "runs": "artifact_uri",
-    "logged_models": "artifact_location",
-    "model_versions": "storage_location",
-}
 
 
 def file_of(address: str, folder: Path = Path()) -> Path | None:
@@ -95,57 +87,25 @@ def make(file: Path) -> None:
         raise TimeoutError(f"{file}: another process has been making this store for {MAKING:.0f} s; end it") from error
 
 
-def settle(file: Path) -> None:
-    """Let a store that was copied or moved keep its files beside itself, where they were copied or moved with it.
+def refuse_moved(file: Path) -> None:
+    """Raise if a store was moved or copied: MLflow keeps the absolute address of every run's files.
 
-    Addresses change that name `mlruns` of another folder. They stay if files are there and not here: a store may be
-    kept apart from its files.
+    A store may be kept apart from its files, which then are still there, beside no other store of the same name.
 
     Raises:
-        FileNotFoundError: the store was copied without its files: there, another store has them.
-        sqlite3.Error: the file cannot be read or written.
+        FileNotFoundError: its files are elsewhere.
+        sqlite3.Error: the file cannot be read.
     """
     with _opened(file) as database:
-        if not (moved := _moved(database, file)):
-            return
-        database.execute("BEGIN IMMEDIATE")
-        for before, now in moved.items():
-            for table, column in ADDRESSES.items():
-                database.execute(
-                    f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?",
-                    (now, len(before) + 1, len(before), before),
-                )
-        database.execute("COMMIT")
-
-
-def _addresses(database: sqlite3.Connection) -> dict[Path, set[tuple[str, str, str]]]:
-    """Return scheme, path and experiment of addresses of files, by the folder whose `mlruns` they name."""
-    result: dict[Path, set[tuple[str, str, str]]] = {}
-    for (address,) in database.execute("SELECT DISTINCT artifact_location FROM experiments"):
-        if parts := re.fullmatch(rf"(file://)?(/.*)/{FILES}/(.+)", address or ""):
-            scheme, path, name = parts.groups(default="")
-            plain = unquote if scheme else str
-            result.setdefault(Path(plain(path)), set()).add((scheme, path, plain(name)))
-    return result
-
-
-def _moved(database: sqlite3.Connection, file: Path) -> dict[str, str]:
-    """Return how addresses of files began and how they are to begin."""
-    ours, result = file.parent, {}
-    for theirs, addresses in _addresses(database).items():
-        if theirs == ours or (theirs.is_dir() and os.path.samefile(theirs, ours)):
+        addresses = database.execute("SELECT artifact_location FROM experiments WHERE experiment_id != 0").fetchall()
+    for (address,) in addresses:
+        path = unquote((address or "").removeprefix("file://"))
+        folder, found, _ = path.rpartition(f"/{FILES}/")
+        before = Path(folder)
+        if not found or not before.is_absolute() or before == file.parent:
             continue
-        before, now = theirs / FILES, ours / FILES
-        names = sorted(name for *_, name in addresses)
-        left = [name for name in names if (before / name).exists() and not (now / name).exists()]
-        if not left:
-            result |= {
-                f"{scheme}{path}/{FILES}/": f"{scheme}{quote(str(ours)) if scheme else ours}/{FILES}/"
-                for scheme, path, _ in addresses
-            }
-        elif (theirs / file.name).is_file():
+        if not (before / FILES).is_dir() or (before / file.name).is_file():
             raise FileNotFoundError(
-                f"{file}: a copy of {theirs / file.name} without its files, such as {before / left[0]}: copy {before} "
-                f"to {now}, or remove {file} and run `make repro`, which publishes to a store of its own"
+                f"{file}: the files of this store are in {before / FILES}: it was moved or copied. Move it back, or "
+                f"remove {file} and run `make repro`, which publishes to a new one"
             )
-    return result

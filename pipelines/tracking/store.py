@@ -33,9 +33,9 @@ __all__ = [
 FULL = "No space left on device"
 DEFAULT_STORE = "sqlite:///mlflow.db"
 ABOUT = (  # an experiment
-    "The trainings of `{name}`, each with its seeds below it. A name alone is that of the present run; earlier ones "
-    "have the time at which they began. Metrics are means over seeds on the test split; a run's description has their "
-    "intervals, data and parents. `epoch/` holds the curves on validation: of a run the mean over its seeds."
+    "The trainings of `{name}`, each with its seeds below it; of one name the newest is the present one. Metrics are "
+    "means over seeds on the test split; a run's description has their intervals, data and parents. `epoch/` holds the "
+    "curves on validation: of a run the mean over its seeds."
 )
 # A host may be named node-403.
 REFUSED = re.compile(r"error code 40[13]\b|UNAUTHENTICATED|PERMISSION_DENIED")
@@ -43,6 +43,8 @@ REFUSED = re.compile(r"error code 40[13]\b|UNAUTHENTICATED|PERMISSION_DENIED")
 
 class ServerUnreachable(ValueError):
     """The store does not answer, or fails: try again later."""
+
+    exit_status = os.EX_TEMPFAIL  # of a stage that ends with it
 
 
 class CredentialsRefused(ValueError):
@@ -107,7 +109,7 @@ def connect(*, create: bool = False) -> mlflow.MlflowClient:
 
 
 def _prepare(file: Path, *, create: bool) -> None:
-    """Make an SQLite store if there is none, and let its addresses follow it."""
+    """Make an SQLite store if there is none, and refuse one that was moved."""
     if not database.has_contents(file):
         if not create:  # reading would make an empty one
             raise FileNotFoundError(
@@ -115,7 +117,7 @@ def _prepare(file: Path, *, create: bool) -> None:
                 "`make repro` first, set MLFLOW_TRACKING_URI, or name a folder such as models/runs/label_ranking-rlsep"
             )
         database.make(file)
-    database.settle(file)
+    database.refuse_moved(file)
 
 
 def experiment_of(client: mlflow.MlflowClient, name: str) -> str:

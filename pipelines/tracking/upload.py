@@ -3,10 +3,9 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from getpass import getuser
 from graphlib import TopologicalSorter
 from hashlib import sha256
@@ -17,7 +16,7 @@ from urllib.parse import quote
 
 import mlflow
 import pandas as pd
-from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput, Metric, Param, ViewType
+from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput, Metric, Param
 from mlflow.entities import Run as Sent
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
@@ -114,7 +113,6 @@ def publish(runs: list[Run]) -> list[str]:
             # Only now: a run that was killed is sent again. Registering has ended it, at the time of that.
             if changed or client.get_run(run_id).info.status != "FINISHED":
                 _end(client, run_id, run)
-            _name(client, experiment, run, run_id)
             live.discard(client, run.name)
             sent += [run.name] if changed else []
     for model, candidates in made.items():
@@ -144,27 +142,6 @@ def _parents_first(runs: list[Run]) -> list[Run]:
     return [by_name[name] for name in TopologicalSorter(graph).static_order()]
 
 
-def _name(client: mlflow.MlflowClient, experiment: str, run: Run, run_id: str) -> None:
-    """Give the present run of a name that name alone; earlier ones, and their seeds, also have the day they began."""
-    here = client.get_run(run_id)
-    if here.info.run_name == f"{run.name} {_began(here)}":  # it was sent before another, and is back
-        _rename(client, experiment, here, lambda name: name.removesuffix(f" {_began(here)}"))
-    for one in client.search_runs([experiment], f"attributes.run_name = '{run.name}'"):
-        if one.info.run_id != run_id:
-            began = _began(one)
-            _rename(client, experiment, one, lambda name, began=began: f"{name} {began}")
-
-
-def _began(run: Sent) -> str:
-    return f"{datetime.fromtimestamp(run.info.start_time / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _rename(client: mlflow.MlflowClient, experiment: str, run: Sent, renamed: Callable[[str], str]) -> None:
-    below = client.search_runs([experiment], f"tags.`{PARENT}` = '{run.info.run_id}'", max_results=1000)
-    for one in [*below, run]:  # itself last: if this is killed, it is done again
-        client.update_run(one.info.run_id, name=renamed(str(one.info.run_name)))
-
-
 def _sent(
     client: mlflow.MlflowClient,
     experiment: str,
@@ -172,28 +149,28 @@ def _sent(
     parents: Sequence[ModelVersion] = (),
     below: str | None = None,
 ) -> tuple[str, bool]:
-    """Return the id of a run that the store now has, and whether anything was sent.
+    """Return the id of a run that the store now has, and whether it was sent: anew if it lacks its end or files.
 
     A new run is left unfinished, unless it is `below` another.
     """
-    every = client.search_runs([experiment], f"tags.`{KEY}` = '{run.key}'", run_view_type=ViewType.ALL)
-    whole = next((one for one in every if one.info.status == "FINISHED"), None)
-    for one in every:
-        if one is not whole and one.info.lifecycle_stage == "active":
-            client.delete_run(one.info.run_id)
-    if whole is None:
-        run_id = _create(client, experiment, run, parents, below)
-        if below is not None:
-            _end(client, run_id, run)
-        return run_id, True
-    run_id, changed = whole.info.run_id, whole.info.lifecycle_stage == "deleted"
-    if changed:
-        client.restore_run(run_id)
-    if below is not None and whole.data.tags.get(PARENT) != below:
-        client.set_tag(run_id, PARENT, below)
-    lost = [folder for folder in run.files if not registry.has_files(f"runs:/{run_id}/{folder}")]
-    _send_files(client, run_id, run, lost)
-    return run_id, changed or bool(lost)
+    whole = None
+    for sent in client.search_runs([experiment], f"tags.`{KEY}` = '{run.key}'"):
+        if whole is None and sent.info.status == "FINISHED" and _has_files(sent.info.run_id, run):
+            whole = sent
+        else:
+            client.delete_run(sent.info.run_id)
+    if whole is not None:
+        if below is not None and whole.data.tags.get(PARENT) != below:
+            client.set_tag(whole.info.run_id, PARENT, below)
+        return whole.info.run_id, False
+    run_id = _create(client, experiment, run, parents, below)
+    if below is not None:
+        _end(client, run_id, run)
+    return run_id, True
+
+
+def _has_files(run_id: str, run: Run) -> bool:
+    return all(registry.has_files(f"runs:/{run_id}/{folder}") for folder in run.files)
 
 
 def _end(client: mlflow.MlflowClient, run_id: str, run: Run) -> None:
@@ -221,7 +198,9 @@ def _create(
     models = [LoggedModelInput(str(one.source).removeprefix("models:/")) for one in parents]
     if (datasets := _datasets(run)) or models:
         client.log_inputs(run_id, datasets, models)
-    _send_files(client, run_id, run, run.files)
+    for folder, files in run.files.items():
+        for file in files:
+            client.log_artifact(run_id, str(file), folder)
     return run_id
 
 
@@ -253,12 +232,6 @@ def _source(run: Run) -> dict[str, str]:
     with suppress(KeyError, OSError):  # a container's user may have no name
         result["mlflow.user"] = getuser()
     return result
-
-
-def _send_files(client: mlflow.MlflowClient, run_id: str, run: Run, folders: Iterable[str]) -> None:
-    for folder in folders:
-        for file in run.files[folder]:
-            client.log_artifact(run_id, str(file), folder)
 
 
 def _registered(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> tuple[str, bool]:

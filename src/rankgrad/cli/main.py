@@ -39,10 +39,6 @@ def _outside(folder: Path) -> None:
             from rankgrad.cli.predict import main as predict
 
             return predict(sys.argv[2:])
-        if sys.argv[1:2] == ["demo"]:
-            from rankgrad.cli.demo import main as demo
-
-            return demo(sys.argv[2:])
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         if name == "rankgrad":
@@ -55,7 +51,7 @@ def _outside(folder: Path) -> None:
         f"{folder}: not in a RankGrad checkout (no folder upwards has dvc.yaml and pipelines/).\n"
         "The command runs that checkout's pipeline: clone the repository, run `make setup` there, and try again in "
         "it.\nWithout a checkout there are the library (`from rankgrad.losses import spearman`), "
-        "`rankgrad demo` and `rankgrad predict MODEL PICTURE`."
+        "`rankgrad predict MODEL PICTURE`."
     )
 
 

@@ -68,6 +68,7 @@ class TableOptions(DiskDataset):
         classes: names of the labels, in the order of the scores; None for those of the training rows, sorted.
         unknown_labels: whether a label that is none of the classes is refused, or left out of its row.
         missing: whether a row with a missing value is refused, or left out.
+        gray: store pictures gray and without loss, in place of RGB as JPEG; networks then have one channel.
         skip_broken: leave out rows of pictures that cannot be decoded.
         allow_repeated: accept that a picture is in several splits.
         without_relevant: whether queries with nothing to order, without a relevant document or with one in all, are
@@ -102,6 +103,7 @@ class TableOptions(DiskDataset):
     classes: list[str] | None = None
     unknown_labels: Literal["refuse", "leave_out"] = "refuse"
     missing: Literal["refuse", "leave_out"] = "refuse"
+    gray: bool = False
     skip_broken: bool = False
     allow_repeated: bool = False
     without_relevant: Literal["keep", "drop"] = "keep"

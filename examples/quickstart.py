@@ -1,21 +1,37 @@
-"""`rankgrad quickstart`: two small label rankers that differ in their loss alone, side by side within a minute."""
+"""Two small label rankers that differ in their loss alone, side by side within a minute: `make quickstart`.
 
+Writes reports/quickstart.png and reports/quickstart/, and changes nothing of the pipeline's.
+"""
+
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import torch
+from PIL import Image
+from torch import Tensor
 
+from examples.demo.server import QUICKSTART
 from pipelines.cli.data import SUBSET
-from pipelines.cli.shared import errors_in_a_line, table
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from rankgrad.datasets.scenes.digits import Digits
-
-__all__ = ["compare", "quickstart"]
+from pipelines.cli.shared import table
+from pipelines.reporting import plots
+from pipelines.reporting.results import number
+from pipelines.running.history import followed
+from rankgrad.bootstrap import evaluate
+from rankgrad.cli.predict import SHIPPED, image_of_ranker
+from rankgrad.datasets.files.splits import Split
+from rankgrad.datasets.ranked_mnist import RankedMnist
+from rankgrad.datasets.scenes.digits import Digits, splits
+from rankgrad.inputs.image import of_tensor
+from rankgrad.io.atomic import replaced_file
+from rankgrad.io.checkpoints import save_model
+from rankgrad.io.parquet import matrix
+from rankgrad.seeding import generator
+from rankgrad.tasks.label_ranking import LabelRanking, places
+from rankgrad.training.loop import train
+from rankgrad.training.objective import Objective
 
 SHEET, PICTURE = Path("reports/quickstart.png"), Path("reports/quickstart-picture.png")
 LOSSES = ("multilabel_cross_entropy", "rlsep")
@@ -31,38 +47,31 @@ CANVAS, CHANNELS, EPOCHS = 48, (16, 32, 64), {"scorer": 8, "thresholds": 3}
 ROWS = {"train": 4000, "val": 500, "test": 1000}
 
 
-def quickstart(seed: Annotated[int, typer.Option(help="Of data, weights and batches.")] = 1) -> None:
-    """Train two small label rankers, with RLSEP and with cross-entropy, and compare them: about a minute on two cores.
+def main(seed: int = 1) -> None:
+    """Train both, print a table of their metrics, and draw the orders that they find.
 
-    Writes reports/quickstart.png and reports/quickstart/, and changes nothing of the pipeline's.
+    Args:
+        seed: of data, weights and batches.
     """
     started = time.monotonic()
-    from rankgrad.datasets.scenes.digits import splits
-
-    with errors_in_a_line():
-        digits = splits("subset", SUBSET)
-        values, images, orders = compare(digits, seed=seed)
-        from pipelines.reporting.results import number
-
-        rows = [(title, *(number(*values[loss][name].values()) for loss in LOSSES)) for name, title in SHOWN.items()]
-        typer.echo(f"{ROWS['test']:,} test images; 95 % intervals over these; {time.monotonic() - started:.0f} s")
-        table("metric", *LOSSES, rows=rows)
-        _draw(images, orders, digits["test"], seed)
-    typer.echo(
+    digits = splits("subset", SUBSET)
+    values, images, orders = compare(digits, seed=seed)
+    rows = [(title, *(number(*values[loss][name].values()) for loss in LOSSES)) for name, title in SHOWN.items()]
+    print(f"{ROWS['test']:,} test images; 95 % intervals over these; {time.monotonic() - started:.0f} s")
+    table("metric", *LOSSES, rows=rows)
+    _draw(images, orders, digits["test"], seed)
+    print(
         f"\n{SHEET}: the first {EXAMPLES} test images with the order that each loss found; wrong places are red\n"
         "Next:\n"
-        "  .venv/bin/rankgrad demo                                               # both on a page: move digits\n"
+        "  .venv/bin/python -m examples.demo                                     # both on a page: move digits\n"
         f"  .venv/bin/rankgrad predict shipped {PICTURE}   # a picture's labels, by the ranker that ships\n"
         "  make repro                                                           # the whole pipeline\n"
         "  make ui                                                              # its runs and models, in MLflow"
     )
 
 
-def _scenes(digits: "Digits", canvas: int, rows: int, seed: int, use: str) -> "tuple[Tensor, Tensor]":
+def _scenes(digits: Digits, canvas: int, rows: int, seed: int, use: str) -> tuple[Tensor, Tensor]:
     """Return images (rows, canvas, canvas) and label ranks (rows, 10)."""
-    from rankgrad.datasets.ranked_mnist import RankedMnist
-    from rankgrad.seeding import generator
-
     scenes = RankedMnist(
         rows=dict.fromkeys(("train", "val", "test", "gate"), 2),  # of files, which are not written
         canvas=canvas,
@@ -75,9 +84,9 @@ def _scenes(digits: "Digits", canvas: int, rows: int, seed: int, use: str) -> "t
 
 
 def compare(
-    digits: "dict[str, Digits]", *, seed: int
-) -> tuple[dict[str, dict[str, Any]], "Tensor", list[dict[str, list[tuple[str, bool]]]]]:
-    """Train a label ranker with each loss, and keep both for `rankgrad demo`.
+    digits: dict[str, Digits], *, seed: int
+) -> tuple[dict[str, dict[str, Any]], Tensor, list[dict[str, list[tuple[str, bool]]]]]:
+    """Train a label ranker with each loss, and keep both for the demo.
 
     Args:
         digits: of each split.
@@ -87,19 +96,6 @@ def compare(
         The metrics of each loss by name, each with its interval; the first test images, and the order of their labels
         by each loss, see `rankgrad.tasks.label_ranking.places`.
     """
-    import torch
-
-    from pipelines.running.history import followed
-    from rankgrad.bootstrap import evaluate
-    from rankgrad.cli.demo import QUICKSTART
-    from rankgrad.datasets.files.splits import Split
-    from rankgrad.inputs.image import of_tensor
-    from rankgrad.io.checkpoints import save_model
-    from rankgrad.io.parquet import matrix
-    from rankgrad.tasks.label_ranking import LabelRanking, places
-    from rankgrad.training.loop import train
-    from rankgrad.training.objective import Objective
-
     torch.set_num_threads(2)  # the same bits for the same number only
     scenes = {split: _scenes(some, CANVAS, ROWS[split], seed, split) for split, some in digits.items()}
     data = {split: Split(of_tensor(images), label_ranks) for split, (images, label_ranks) in scenes.items()}
@@ -145,16 +141,17 @@ def compare(
     return values, scenes["test"][0][:EXAMPLES], orders
 
 
-def _draw(images: "Tensor", orders: list[dict[str, list[tuple[str, bool]]]], digits: "Digits", seed: int) -> None:
+def _draw(images: Tensor, orders: list[dict[str, list[tuple[str, bool]]]], digits: Digits, seed: int) -> None:
     """Write the sheet, and a picture for `rankgrad predict`, of the size of the ranker that ships."""
-    from PIL import Image
-
-    from pipelines.reporting import plots
-    from rankgrad.cli.predict import SHIPPED, image_of_ranker
-    from rankgrad.io.atomic import replaced_file
-
     title = "Digits by size, the largest first. Red: not in its true place"
     picture, _ = _scenes(digits, image_of_ranker(SHIPPED)["width"], 1, seed, "picture")
     with replaced_file(SHEET) as sheet, replaced_file(PICTURE) as file:
         plots.orders(sheet, list(images.numpy()), orders, title=title)
         Image.fromarray(picture[0].numpy()).save(file, "PNG")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(str(error))

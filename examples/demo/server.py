@@ -1,6 +1,5 @@
-"""The page, and a server on this machine alone that draws scenes and scores them. Needs the core's packages alone."""
+"""The page, and a server on this machine alone that draws scenes and scores them. It needs torch and safetensors."""
 
-import argparse
 import base64
 import json
 import re
@@ -13,14 +12,15 @@ from typing import Any
 
 import torch
 
-from rankgrad.cli.glyphs import pen_digits
 from rankgrad.cli.predict import SHIPPED, image_of_ranker
 from rankgrad.datasets.scenes.drawing import draw
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.recipes import recipe_of
 from rankgrad.ranks import dense_ranks
 
-__all__ = ["HOST", "PORT", "answer", "load_rankers", "main", "serve", "server"]
+from .glyphs import pen_digits
+
+__all__ = ["HOST", "PORT", "answer", "load_rankers", "serve", "server"]
 
 HOST, PORT = "127.0.0.1", 5002
 PAGE = Path(__file__).with_name("page.html")
@@ -62,7 +62,7 @@ def load_rankers(folders: Sequence[Path] = ()) -> dict[str, Any]:
         try:
             image, labels = image_of_ranker(folder), recipe_of(folder)["args"].get("outputs")
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error}; `rankgrad demo` without a folder shows the ranker that ships") from error
+            raise FileNotFoundError(f"{error}; without a folder the ranker that ships is shown") from error
         if (image["colors"], image["width"], labels) != (1, image["height"], LABELS):
             raise ValueError(f"{folder}: ranks {labels} labels in {image}; expected ten in gray squares, as digits are")
     return {name: load_model(folder) for name, folder in named.items()}
@@ -203,7 +203,7 @@ def server(rankers: Mapping[str, Any], port: int) -> ThreadingHTTPServer:
     try:
         return _Server((HOST, port), Handler)
     except (OSError, OverflowError) as error:
-        raise ValueError(f"port {port} of {HOST}: {error}; name another, as in `rankgrad demo --port 5003`") from error
+        raise ValueError(f"port {port} of {HOST}: {error}; name another by --port") from error
 
 
 def serve(folders: Sequence[Path] = (), *, port: int = PORT) -> None:
@@ -222,17 +222,3 @@ def serve(folders: Sequence[Path] = (), *, port: int = PORT) -> None:
             listening.serve_forever()
         except KeyboardInterrupt:
             print()
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Run `rankgrad demo` outside a checkout."""
-    parser = argparse.ArgumentParser(
-        prog="rankgrad demo", description="Move digits, and see how label rankers rank them."
-    )
-    parser.add_argument("models", nargs="*", type=Path, help="folders of label rankers (default: the package's)")
-    parser.add_argument("--port", type=int, default=PORT, help=f"of {HOST} (default: {PORT})")
-    options = parser.parse_args(arguments)
-    try:
-        serve(options.models, port=options.port)
-    except (ValueError, OSError) as error:
-        sys.exit(str(error))

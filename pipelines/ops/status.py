@@ -1,0 +1,93 @@
+"""Why a stage failed: a file that the stage writes, and that flows and `make repro` read.
+
+It is there from the start of a stage until it succeeds, so a stage that was killed leaves one without an exit status.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rankgrad.io.atomic import replaced_file
+
+__all__ = ["TRANSIENT", "Status", "began", "clear", "failed", "read", "read_all", "succeeded"]
+
+FOLDER = Path(".locks/status")  # git ignores it
+TRANSIENT = os.EX_TEMPFAIL  # the exit status of a stage that may succeed when it is tried again
+
+
+@dataclass(frozen=True)
+class Status:
+    """What became of a stage.
+
+    Attributes:
+        stage: such as `train`.
+        key: of the run, dataset or sorter; empty if the stage has none.
+        exit_status: None while the stage runs, and of one that was killed.
+        message: for people, in lines.
+        place, found, expected, advice: the error's own, where it has them.
+    """
+
+    stage: str
+    key: str = ""
+    exit_status: int | None = None
+    message: str = ""
+    place: str = ""
+    found: str = ""
+    expected: str = ""
+    advice: str = ""
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the stage was killed, or says that another try may succeed."""
+        return self.exit_status in (None, TRANSIENT)
+
+    def __str__(self) -> str:
+        """Return the message, with the stage before each line."""
+        lines = ["it was killed"] if self.exit_status is None else self.message.splitlines()
+        name = "@".join(filter(None, [self.stage, self.key]))
+        return "\n".join(f"{name}: {line}" for line in lines)
+
+
+def _file(folder: Path, stage: str, key: str) -> Path:
+    return folder / FOLDER / f"{'@'.join(filter(None, [stage, key]))}.json"
+
+
+def _write(status: Status) -> None:
+    with replaced_file(_file(Path(), status.stage, status.key)) as partial:
+        partial.write_text(json.dumps(asdict(status), indent=2) + "\n")
+
+
+def began(stage: str, key: str) -> None:
+    """Write down that a stage of the present folder runs."""
+    _write(Status(stage, key))
+
+
+def failed(stage: str, key: str, error: BaseException, message: str, exit_status: int) -> None:
+    """Write down why a stage of the present folder failed."""
+    fields = {name: str(getattr(error, name, "")) for name in ("place", "found", "expected", "advice")}
+    _write(Status(stage, key, exit_status, message, **fields))
+
+
+def succeeded(stage: str, key: str) -> None:
+    """Remove the file of a stage of the present folder."""
+    _file(Path(), stage, key).unlink(missing_ok=True)
+
+
+def read(folder: Path, name: str) -> Status | None:
+    """Return what became of a stage, called as DVC calls it, that did not succeed; None of any other."""
+    stage, _, key = name.partition("@")
+    file = _file(folder, stage, key)
+    return Status(**json.loads(file.read_text())) if file.is_file() else None
+
+
+def read_all(folder: Path) -> list[Status]:
+    """Return what became of all stages that did not succeed."""
+    files = sorted((folder / FOLDER).glob("[!.]*.json"))
+    return [Status(**json.loads(file.read_text())) for file in files]
+
+
+def clear() -> None:
+    """Forget what became of earlier stages in the present folder."""
+    shutil.rmtree(FOLDER, ignore_errors=True)

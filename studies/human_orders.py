@@ -1,0 +1,233 @@
+"""Rank labels as people's votes order them: RLSEP beside other losses on three public sets of votes.
+
+    python -m studies.converters.votes FOLDER               # once: tables of the sets, from files that you have
+    python -m studies.human_orders [SET ...]     # all that is missing, half an hour on one core
+
+Labels with equal votes are tied, and labels without a vote are absent. There are ten random splits, each named by its
+seed, and five networks for each of them, all trained side by side. In each split a quarter of the training rows chooses
+the learning rate and the number of steps, by the mean ranked accuracy of the first three networks. Then each network
+learns all training rows.
+"""
+
+from collections.abc import Iterator
+from functools import cache, partial
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from rankgrad import losses, metrics
+from rankgrad.metrics.label_ranking import label_ranking_scores
+from rankgrad.ranks import dense_ranks, exact_ranks
+from rankgrad.seeding import generator
+from studies.converters.votes import SETS, TABLES
+from studies.kept import Row
+from studies.vectorized import Jobs, Lists, Loss, command, squared_errors, trained
+
+SPLITS, SEEDS, CHOOSE_BY = 10, 5, 3
+HIDDEN = 32
+COMPONENTS = 100  # features become so many principal components at most
+BATCH = 64
+RATES = (0.0003, 0.001, 0.003, 0.01, 0.03)
+STEPS = (50, 100, 200, 400, 800)
+BOUND = 5.0  # of the logarithm of a variance
+KL = "kl to the votes"
+
+
+def kl(scores: Tensor, votes: Tensor) -> Tensor:
+    """Return the Kullback-Leibler divergence of the softmax of the scores from the fractions of votes."""
+    fractions = votes / votes.sum(-1, keepdim=True)
+    return (torch.xlogy(fractions, fractions) - fractions * scores.log_softmax(-1)).sum(-1)
+
+
+def gaussian_mlr(outputs: Tensor, label_ranks: Tensor) -> Tensor:
+    """Return GaussianMLR's loss of networks that predict a mean and the logarithm of a variance for each label."""
+    means, log_variances = outputs.chunk(2, -1)
+    bounded = BOUND * torch.tanh(log_variances / BOUND)
+    return losses.gaussian_mlr(means, label_ranks, log_variances=bounded, reduction="none", check_finite=False)
+
+
+def first_label(scores: Tensor, label_ranks: Tensor) -> Tensor:
+    """Return the softmax cross-entropy of the label with most votes; tied ones share it."""
+    most = (label_ranks == label_ranks.amax(-1, keepdim=True)).long()
+    return losses.multilabel_cross_entropy(scores, most, reduction="none", check_finite=False)
+
+
+def average_ranks(label_ranks: Tensor) -> Tensor:
+    """Return ranks of which tied labels share the mean; the most important label has the largest."""
+    return -exact_ranks(label_ranks.float())
+
+
+METHODS: dict[str, Loss] = {
+    "rlsep": partial(losses.rlsep, reduction="none", check_finite=False),
+    "plackett_luce": partial(losses.plackett_luce, reduction="none", check_finite=False),
+    KL: kl,
+    "mse of ranks": squared_errors(average_ranks, (-1,)),
+    "gaussian_mlr": gaussian_mlr,
+    "cross-entropy, first label": first_label,
+}
+
+
+def ranked(name: str) -> Loss:
+    """Return a metric of the order of all labels, with ties left out, see `label_ranking_scores`."""
+
+    def metric(outputs: Tensor, label_ranks: Tensor) -> Tensor:
+        scores = outputs[..., : label_ranks.shape[-1]]  # without GaussianMLR's variances
+        values = label_ranking_scores(scores.flatten(0, 1), label_ranks.flatten(0, 1))[name]
+        return values.view(label_ranks.shape[:-1])
+
+    return metric
+
+
+def tau_b(outputs: Tensor, label_ranks: Tensor) -> Tensor:
+    return metrics.kendall(outputs[..., : label_ranks.shape[-1]], label_ranks)
+
+
+def every_metric(outputs: Tensor, label_ranks: Tensor) -> Tensor:
+    return torch.stack([metric(outputs, label_ranks) for metric in METRICS.values()])
+
+
+METRICS: dict[str, Loss] = {"accuracy": ranked("accuracy"), "kendall": tau_b, "exact_match": ranked("exact_match")}
+
+
+@cache
+def read(name: str) -> tuple[Tensor, Tensor]:
+    """Return features (n, f), float64, and votes (n, K) of a set; rows whose labels are all tied are left out."""
+    table = pd.read_parquet(TABLES / f"{name}.parquet")
+    features = torch.tensor(table.filter(regex="^x_").to_numpy(), dtype=torch.float64)
+    votes = torch.tensor(table.filter(regex="^votes_").to_numpy(), dtype=torch.float64)
+    ordered = votes.amax(-1) > votes.amin(-1)
+    return features[ordered], votes[ordered]
+
+
+def ranks_of(votes: Tensor) -> Tensor:
+    """Return label ranks (n, K): 0 for labels without a vote, then 1 and so on, equal for equal votes."""
+    return dense_ranks((votes * 1e5).round().long())
+
+
+def parts(count: int, name: str) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return rows to learn, to choose by, and to test, of each split: 60, 20 and 20 per cent."""
+    result = []
+    for seed in range(1, SPLITS + 1):
+        order = torch.randperm(count, generator=generator(seed, "human_orders", name))
+        learn, choose, test = order.tensor_split([count * 6 // 10, count * 8 // 10])
+        result.append((learn, choose, test))
+    return result
+
+
+@cache
+def inputs(name: str) -> Tensor:
+    """Return the first principal components (splits, n, f) of a set's standardized features, standardized again.
+
+    Means, deviations and components are those of the rows that each split learns from.
+    """
+    features, _ = read(name)
+    result = []
+    for learn, _, _ in parts(len(features), name):
+        values = standardized(features, learn)
+        _, vectors = torch.linalg.eigh(values[learn].mT @ values[learn])
+        result.append(standardized(values @ vectors[:, -COMPONENTS:], learn).float())
+    return torch.stack(result)
+
+
+def standardized(features: Tensor, learn: Tensor) -> Tensor:
+    spread, mean = torch.std_mean(features[learn], 0)
+    return (features - mean) / spread.where(spread > 0, 1.0)
+
+
+def lists(name: str, truth: Tensor, rows: Tensor, networks: int) -> Lists:
+    """Return rows (splits, m) of each split, for so many networks."""
+    split = torch.arange(SPLITS).unsqueeze(1)
+    features, targets = inputs(name)[split, rows], truth[rows]
+    counts = torch.ones(SPLITS * networks, rows.shape[1])
+    return Lists(features.repeat_interleave(networks, 0), targets.repeat_interleave(networks, 0), counts)
+
+
+def batches(split: Lists) -> Iterator[Lists]:
+    """Yield random rows of each network, without end; the same for every method."""
+    draws = generator(0, "human_orders", "batches")
+    count, length = split.counts.shape
+    network, counts = torch.arange(count).unsqueeze(1), torch.ones(count, BATCH)
+    while True:
+        rows = torch.randint(length, (count, BATCH), generator=draws)
+        yield Lists(split.inputs[network, rows], split.truth[network, rows], counts)
+
+
+def for_each_rate(split: Lists) -> Lists:
+    """Return the lists of all networks once for each learning rate."""
+    count = len(RATES)
+    return Lists(split.inputs.repeat(count, 1, 1), split.truth.repeat(count, 1, 1), split.counts.repeat(count, 1))
+
+
+def weights(inputs: int, outputs: int, networks: int) -> list[Tensor]:
+    """Return weights and biases of so many networks for each split, uniform within one over the root of inputs.
+
+    A seed starts from the same hidden layer whatever the split and the method.
+    """
+    sizes = [(inputs, inputs, HIDDEN), (inputs, 1, HIDDEN), (HIDDEN, HIDDEN, outputs), (HIDDEN, 1, outputs)]
+    drawn = []
+    for seed in range(1, networks + 1):
+        draws = generator(seed, "human_orders", "network")
+        drawn.append([(2 * torch.rand(rows, columns, generator=draws) - 1) / fan**0.5 for fan, rows, columns in sizes])
+    return [torch.stack(layer).repeat(SPLITS, 1, 1) for layer in zip(*drawn, strict=True)]
+
+
+def rows(name: str, method: str) -> list[Row]:
+    """Choose a setting for each split, and return the metrics of each split and of each seed with it."""
+    _, votes = read(name)
+    ranks, run = ranks_of(votes), f"{name}, {method}"
+    truth = votes.float() if method == KL else ranks
+    learn, choose, test = map(torch.stack, zip(*parts(len(votes), name), strict=True))
+    whole = torch.cat([learn, choose], 1)
+    outputs = votes.shape[1] * (2 if method == "gaussian_mlr" else 1)
+
+    # Try all settings side by side with the first networks of each split.
+    learned, asked = lists(name, truth, learn, CHOOSE_BY), lists(name, ranks, choose, CHOOSE_BY)
+    start = weights(learned.inputs.shape[-1], outputs, CHOOSE_BY)
+    train = partial(trained, METHODS[method], activation=torch.relu, steps=STEPS)
+    tried = train(
+        METRICS["accuracy"],
+        map(for_each_rate, batches(learned)),
+        for_each_rate(asked),
+        [layer.repeat(len(RATES), 1, 1) for layer in start],
+        rates=torch.tensor(RATES).repeat_interleave(len(start[0])),
+    )
+    means = tried.view(len(RATES), SPLITS, CHOOSE_BY, len(STEPS)).mean(2)
+    best = means.transpose(0, 1).flatten(1).argmax(-1)  # of each split
+    rate, step = best // len(STEPS), best % len(STEPS)
+
+    # Train all networks of each split with its setting.
+    learned, asked = lists(name, truth, whole, SEEDS), lists(name, ranks, test, SEEDS)
+    start = weights(learned.inputs.shape[-1], outputs, SEEDS)
+    rates = torch.tensor(RATES)[rate].repeat_interleave(SEEDS)
+    values = train(every_metric, batches(learned), asked, start, rates=rates)
+    place = step.repeat_interleave(SEEDS).view(1, -1, 1).expand(len(METRICS), -1, 1)
+    values = values.gather(-1, place).view(len(METRICS), SPLITS, SEEDS)
+
+    found = []
+    for metric, of_metric in zip(METRICS, values, strict=True):
+        of_split, of_seed = of_metric.mean(1).tolist(), of_metric.mean(0).tolist()
+        found += [Row(run, metric, value, fold=fold) for fold, value in enumerate(of_split, 1)]
+        found += [Row(run, metric, value, seed=seed) for seed, value in enumerate(of_seed, 1)]
+    for key, grid, chosen in (("rate", RATES, rate), ("steps", STEPS, step)):
+        found += [Row(run, f"setting.{key}", grid[index], fold=fold) for fold, index in enumerate(chosen.tolist(), 1)]
+    return found
+
+
+def shape(name: str) -> list[Row]:
+    features, votes = read(name)
+    tied = (ranks_of(votes).sort(-1).values.diff(dim=-1) == 0).any(-1).double().mean().item()
+    numbers = {"rows": len(votes), "features": features.shape[1], "labels": votes.shape[1], "rows with ties": tied}
+    return [Row(name, metric, value) for metric, value in numbers.items()]
+
+
+def jobs(name: str, _: list[Row]) -> Jobs:
+    yield name, partial(shape, name)
+    for method in METHODS:
+        yield f"{name}, {method}", partial(rows, name, method)
+
+
+if __name__ == "__main__":
+    params = {"rate": RATES, "steps": STEPS, "splits": SPLITS, "seeds": SEEDS, "hidden": HIDDEN, "batch": BATCH}
+    hashes = {f"{name}.mat": about.sha256 for name, about in SETS.items()}
+    command("human_orders", {name: partial(jobs, name) for name in SETS}, params=params, hashes=hashes)
