@@ -30,8 +30,8 @@ BLOCK = {
     "raw": "data/raw/kanji",
     "size": 64,
     "args": {
-        "file": "kanji.parquet", "image": "image", "gray": True, "label_ranks": "rank_*", "id": "code", "split": "split",
-        "gate_share": 0,
+        "file": "kanji.parquet", "image": "image", "gray": True, "label_ranks": "rank_*", "id": "code",
+        "split": "split", "gate_share": 0,
     },
     "seed": 1,
 }  # fmt: skip
