@@ -19,7 +19,6 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
-from hypothesis import strategies
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
@@ -159,13 +158,6 @@ def git(*words: str) -> str:
     """What git prints, as a person of the tests."""
     person = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
     return subprocess.run(["git", *person, *words], capture_output=True, text=True, check=True).stdout.strip()
-
-
-def tables(draw, rows, columns, *elements):
-    """Tables of one shape, each of its own elements, as lists of lists."""
-    rows, columns = draw(rows), draw(columns)
-    row = lambda one: strategies.lists(one, min_size=columns, max_size=columns)  # noqa: E731
-    return [draw(strategies.lists(row(one), min_size=rows, max_size=rows)) for one in elements]
 
 
 def small_ranker(*, size: int = 32, colors: int = 1):

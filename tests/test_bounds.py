@@ -30,7 +30,7 @@ from rankgrad.io.recipes import recipe_of
 from rankgrad.models.network import made
 from rankgrad.plain_text import NAME, plain_name, plain_text
 
-from networks import folder_of  # isort: skip
+from rows import folder_of  # isort: skip
 
 
 MOST = 3.0  # times as long, of twice the input
@@ -186,11 +186,11 @@ FOLDERS = {
 class TestFolders:
     @pytest.fixture
     def folder(self, tmp_path):
-        shutil.copytree(folder_of("query_ranking"), tmp_path / "model")
+        shutil.copytree(folder_of("query_ranking of features"), tmp_path / "model")
         return tmp_path / "model"
 
     def changed(self, folder, **keys):
-        recipe = json.loads((folder_of("query_ranking") / "model.json").read_text()) | keys
+        recipe = json.loads((folder_of("query_ranking of features") / "model.json").read_text()) | keys
         (folder / "model.json").write_text(json.dumps(recipe))
         return recipe
 

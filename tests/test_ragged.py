@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import torch
 
-from rankgrad import losses, metrics
 from rankgrad.ragged import pad_groups
 
 VALUES = torch.arange(5.0)
@@ -21,11 +20,8 @@ SIZES = {
     "nullable": pd.Series([2, 3], dtype="Int64"),
     "column called count": pd.DataFrame({"count": [2, 3]})["count"],
     "map": lambda: map(int, ["2", "3"]),
-    "generator": lambda: (size for size in (2, 3)),
     "values of a dictionary": {"a": 2, "b": 3}.values(),
-    "range": range(2, 4),
     "reversed": np.array([3, 2])[::-1],
-    "every other": np.array([2, 0, 3, 0])[::2],
     "big-endian": np.array([2, 3], dtype=">i4"),
     "unsigned": np.array([2, 3], dtype=np.uint64),
     "objects": np.array([2, 3], dtype=object),
@@ -40,40 +36,35 @@ def test_sizes_are_read_in_their_order(sizes):
     assert mask.sum(-1).tolist() == [2, 3]
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        pd.Series([7, 7, 3, 3, 3], index=[9, 8, 7, 6, 5]),
-        pd.Series([7, 7, 3, 3, 3], dtype="int64[pyarrow]"),
-        np.array([7, 7, 3, 3, 3], dtype=object),
-        np.array([3, 3, 3, 7, 7])[::-1],
-        (number for number in (7, 7, 3, 3, 3)),
-        np.array([2**63 + 1] * 2 + [3] * 3, dtype=np.uint64),
-    ],
-    ids=["index", "arrow", "objects", "reversed", "generator", "uint64"],
-)
+QUERIES = {
+    "index": pd.Series([7, 7, 3, 3, 3], index=[9, 8, 7, 6, 5]),
+    "arrow": pd.Series([7, 7, 3, 3, 3], dtype="int64[pyarrow]"),
+    "objects": np.array([7, 7, 3, 3, 3], dtype=object),
+    "uint64": np.array([2**63 + 1] * 2 + [3] * 3, dtype=np.uint64),
+}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_queries_are_read_row_by_row(query):
     lists = {tuple(row[kept].tolist()) for row, kept in zip(*pad_groups(VALUES, query=query), strict=True)}
     assert lists == {(0.0, 1.0), (2.0, 3.0, 4.0)}
 
 
-REFUSED = {
-    "value_counts": (TABLE["query"].value_counts(), "value_counts.*pass the list of each row as query"),
-    "set": ({2, 3}, "sizes is a set, .* in order"),
-    "dictionary": ({2: 1, 3: 2}, "sizes is a dict"),
-    "counter": (Counter([7, 7, 3, 3, 3]), "sizes is a Counter"),
-    "text": ("23", "sizes is a str"),
-    "texts": (["2", "3"], "pass the length of each list"),
-    "floats": (np.array([2.0, 3.0], dtype=object), "sizes holds object"),
-    "missing": (pd.Series([2, 3, None], dtype="Int64"), "expected whole numbers"),
-    "one number": (5, "sizes is a int"),
-}
+def test_rows_of_a_query_keep_their_order_wherever_they_stand(generator):
+    query = torch.tensor([3, 1, 3, 1, 2**40, 3])
+    features = torch.randn(6, 2, generator=generator)
+    padded, mask = pad_groups(features, query=query)
+    for rows, kept, number in zip(padded, mask, query.unique(), strict=True):
+        assert rows[kept].equal(features[query == number])
+        assert not rows[~kept].any()
 
 
-@pytest.mark.parametrize(("sizes", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_has_no_order_or_no_whole_numbers_is_refused(sizes, message):
-    with pytest.raises(TypeError, match=message):
-        pad_groups(VALUES, sizes=sizes)
+def test_values_of_any_shape_are_padded_as_by_torch(generator):
+    features, sizes = torch.randn(10, 2, 7, generator=generator), [3, 0, 5, 2]
+    padded, mask = pad_groups(features, sizes=sizes)
+    assert padded.equal(torch.nn.utils.rnn.pad_sequence(list(features.split(sizes)), batch_first=True))
+    assert mask.sum(-1).tolist() == sizes
+    assert pad_groups(torch.zeros(0, 3), sizes=[0, 0])[0].shape == (2, 1, 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64, torch.bool, torch.float16])
@@ -89,11 +80,31 @@ def test_the_gradient_reaches_the_values():
     assert values.grad.tolist() == [1.0, 1.0, 2.0, 2.0, 2.0]
 
 
-def test_lists_without_rows_cost_nothing_and_have_no_metric():
-    scores, mask = pad_groups(torch.zeros(0, requires_grad=True), sizes=[0, 0])
-    target, _ = pad_groups(torch.zeros(0, dtype=torch.int64), sizes=[0, 0])
-    for loss in (losses.spearman, losses.ndcg, losses.ranknet, losses.average_precision, losses.mse):
-        assert loss(scores, target, mask=mask).item() == 0.0
-    for metric in (metrics.spearman, metrics.ndcg, metrics.average_precision):
-        assert metric(scores, target, mask=mask).isnan().tolist() == [True, True]
-    assert pad_groups(torch.zeros(0, 3), sizes=[0, 0])[0].shape == (2, 1, 3)
+REFUSED = [
+    ({"sizes": TABLE["query"].value_counts()}, "value_counts.*pass the list of each row as query"),
+    ({"sizes": {2, 3}}, "sizes is a set, .* in order"),
+    ({"sizes": Counter([7, 7, 3, 3, 3])}, "sizes is a Counter"),
+    ({"sizes": "23"}, "sizes is a str"),
+    ({"sizes": ["2", "3"]}, "pass the length of each list"),
+    ({"sizes": np.array([2.0, 3.0], dtype=object)}, "sizes holds object"),
+    ({"sizes": pd.Series([2, 3, None], dtype="Int64")}, "expected whole numbers"),
+    ({"sizes": 5}, "sizes is a int"),
+    ({"sizes": [2, 2]}, "sizes adds up to 4, expected 5"),
+    ({"sizes": [6, -1]}, r"sizes\[1\] is -1"),
+    ({"sizes": [2.0, 3.0]}, "torch.float64"),
+    ({"sizes": []}, r"\(0,\)"),
+    ({"sizes": [2**62] * 4 + [5]}, "sizes adds up to 18446744073709551621"),
+    ({"query": [1, 2]}, "2 numbers, expected 5"),
+    ({"query": [1.0] * 5}, "query is torch.float64"),
+    ({"query": list("aabbb")}, "query holds .*numpy.unique"),
+    ({}, "none of sizes"),
+    ({"query": [0] * 5, "sizes": [5]}, "both of sizes"),
+]
+
+
+@pytest.mark.parametrize(("lists", "message"), REFUSED)
+def test_what_names_no_lists_is_refused(lists, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        pad_groups(VALUES, **lists)
+    with pytest.raises(TypeError, match="values is a list"):
+        pad_groups([0.0], sizes=[1])

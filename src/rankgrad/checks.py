@@ -49,7 +49,7 @@ def check_values(
         name: of the argument.
         values: the argument.
         wrong: of its shape, boolean.
-        expected: what a value should be, and what to do about it.
+        expected: the values that are right, and what to do about a wrong one.
         error: the exception to raise.
 
     Returns:
@@ -62,11 +62,11 @@ def check_values(
     """
     any_wrong = _any(wrong)
     if any_wrong:
-        place = wrong.nonzero()[0].tolist()
+        index = wrong.nonzero()[0].tolist()
         more = int(wrong.sum()) - 1
-        where = f"[{', '.join(map(str, place))}]" if place else ""
+        suffix = f"[{', '.join(map(str, index))}]" if index else ""
         raise error(
-            f"{name}{where} is {values[tuple(place)].item()}"
+            f"{name}{suffix} is {values[tuple(index)].item()}"
             f"{f' ({more} more are wrong)' if more else ''}, expected {expected}"
         )
     return any_wrong is not None
@@ -101,8 +101,8 @@ def check_tensors(**tensors: Tensor) -> None:
         if not torch.is_tensor(value):
             raise TypeError(f"{name} is a {type(value).__name__}, expected a tensor: convert it with torch.as_tensor")
         if value.is_nested or value.layout != torch.strided:
-            found, advice = ("nested", "pad it and pass a mask") if value.is_nested else ("sparse", "use .to_dense()")
-            raise TypeError(f"{name} is a {found} tensor, expected a dense one: {advice}")
+            layout, advice = ("nested", "pad it and pass a mask") if value.is_nested else ("sparse", "use .to_dense()")
+            raise TypeError(f"{name} is a {layout} tensor, expected a dense one: {advice}")
 
 
 def check_floating(**tensors: Tensor) -> None:
@@ -120,7 +120,7 @@ def check_floating(**tensors: Tensor) -> None:
 
 
 def check_real(**tensors: Tensor) -> None:
-    """Raise a TypeError if an argument is no tensor of real numbers, of a type that PyTorch computes with.
+    """Raise a TypeError if an argument is no tensor of real numbers in a type that PyTorch computes with.
 
     >>> check_real(target=torch.tensor([1j]))
     Traceback (most recent call last):
@@ -136,7 +136,7 @@ def check_real(**tensors: Tensor) -> None:
 
 
 def signed(values: Tensor) -> Tensor:
-    """Return whole numbers in a type of which PyTorch has comparisons, sums and searches; others as they are.
+    """Return whole numbers in a type that PyTorch can compare, add and search; other values as they are.
 
     It lacks them for uint16, uint32 and uint64, and some for booleans. A uint64 of 2^63 or more becomes negative.
 
@@ -169,8 +169,8 @@ def check_shapes(expected: str, *, dims: int = 1, leading: bool = True, empty: b
     first, second = tensors.values()
     fits = first.dim() >= dims if leading else first.dim() == dims
     if first.shape != second.shape or not fits or (first.numel() == 0 and not empty):
-        found = " and ".join(f"{name} {tuple(value.shape)}" for name, value in tensors.items())
-        raise ValueError(f"{found}: expected one shape {expected}{'' if empty else ', not empty'}")
+        shapes = " and ".join(f"{name} {tuple(value.shape)}" for name, value in tensors.items())
+        raise ValueError(f"{shapes}: expected one shape {expected}{'' if empty else ', not empty'}")
 
 
 def check_scores(
@@ -182,7 +182,7 @@ def check_scores(
         scores: any shape, floating point.
         length: d, where it is fixed.
         dim: the dimension of size d.
-        mask: boolean, of the scores' shape; where it is False, a score may be anything.
+        mask: a checked mask; where it is False, a score may be anything.
         finite: also check that no score is NaN or infinite.
 
     Raises:
@@ -215,12 +215,12 @@ def check_scores(
 
 
 def check_finite_scores(scores: Tensor, mask: Tensor | None) -> bool:
-    """Raise if a score is NaN or infinite where the mask is True; return whether values could be read."""
+    """Raise if a score is NaN or infinite where a checked mask is True; return whether values could be read."""
     return largest_magnitude(scores, mask) is not None
 
 
 def largest_magnitude(scores: Tensor, mask: Tensor | None) -> float | None:
-    """Return the largest |score| where the mask is True; None where values cannot be read.
+    """Return the largest |score| where a checked mask is True; None where values cannot be read.
 
     Raises:
         NotFiniteError: a score is NaN or infinite there.
@@ -228,8 +228,6 @@ def largest_magnitude(scores: Tensor, mask: Tensor | None) -> float | None:
     >>> largest_magnitude(torch.tensor([1.0, -3.0, torch.nan]), torch.tensor([True, True, False]))
     3.0
     """
-    if mask is not None:
-        check_mask(scores, mask)
     values = scores.detach() if mask is None else scores.detach().masked_fill(~mask, 0.0)
     result = value_of(values.abs().amax()) if values.numel() else 0.0
     if result is not None and not math.isfinite(result):
@@ -357,8 +355,8 @@ def check_positives(
 
     Args:
         scores, positives: (..., n, m) with a positive in each row.
-        both_ways: whether columns are searched too. There are at least two of them; those of a square matrix have a
-            positive each, where there is no mask, and rows may be without one where there is. Otherwise (n, m).
+        both_ways: whether columns are searched too. There are at least two columns; in a square matrix each has a
+            positive, where there is no mask, and rows may be without one where there is. Otherwise (n, m).
         mask: of the same shape, boolean, or None.
         check_finite: read the values.
 

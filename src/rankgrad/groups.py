@@ -1,4 +1,4 @@
-"""What losses and metrics are given: checked groups of scores, masks and weights, and groups that have an order."""
+"""The arguments of losses and metrics: checked groups of scores, masks and weights."""
 
 from dataclasses import dataclass
 
@@ -34,22 +34,20 @@ def relative_weights(
 
     Args:
         scores: any shape.
-        mask: boolean, of the scores' shape, False where there is no score; None if all are there.
-        weights: of the scores' shape, finite and not negative; None if all count alike.
+        mask: a checked mask, False where there is no score; None if all are there.
+        weights: of the scores' shape, finite and not negative; None if all count the same.
         check_finite: read the weights.
 
     Returns:
         Of the scores' shape, float32 or float64: the weight relative to the largest, 0 where the mask is False.
 
     Raises:
-        TypeError, ValueError: a mask or weights of another shape or type, negative or infinite weights.
+        TypeError, ValueError: weights of another shape or type, negative or infinite.
 
     >>> relative_weights(torch.zeros(3), torch.tensor([True, True, False]), torch.tensor([0.5, 2.0, 3.0]))
     tensor([0.2500, 1.0000, 0.0000])
     """
     kind = torch.promote_types(scores.dtype, torch.float32)
-    if mask is not None:
-        check_mask(scores, mask)
     if weights is None:
         return torch.ones_like(scores, dtype=kind) if mask is None else mask.to(kind)
     check_floating(weights=weights)
@@ -87,14 +85,14 @@ def ordinal(values: Tensor) -> Tensor:
 
 
 def _ordinal_along(values: Tensor, dim: int, mask: Tensor | None) -> Tensor:
-    known = values if mask is None else values.where(mask, 0)
-    return ordinal(known.movedim(dim, -1)).movedim(-1, dim)
+    values = values if mask is None else values.where(mask, 0)
+    return ordinal(values.movedim(dim, -1)).movedim(-1, dim)
 
 
 def comparable(
     metric: str, scores: Tensor, target: Tensor, mask: Tensor | None, weights: Tensor | None, dim: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return what a rank correlation compares, and which groups have one: NaN is what the others get.
+    """Return weights, scores and targets for a rank correlation, and which groups have one.
 
     Args:
         metric: its name, for errors.
@@ -116,19 +114,21 @@ def comparable(
     check_scores(scores, dim=dim, finite=False)
     check_real(target=target)
     check_shapes("(..., n)", empty=True, scores=scores, target=target)
+    if mask is not None:
+        check_mask(scores, mask)
     weight = relative_weights(scores.double(), mask, weights).detach().movedim(dim, -1)
     counts = weight > 0
     defined = counts.sum(-1) >= 2
-    known = []
-    for name, given in (("scores", scores), ("target", target)):
-        # What has no weight has a rank all the same, so it must be finite; what is masked has none.
-        wrong = ~torch.isfinite(given) & (True if mask is None else mask)
-        check_values(name, given, wrong, f"a finite number: {metric} is undefined")
-        values = _ordinal_along(given.detach(), dim, mask).movedim(dim, -1).double()
+    compared = []
+    for name, values in (("scores", scores), ("target", target)):
+        # An item without weight still has a rank, so it must be finite; a masked one has none.
+        wrong = ~torch.isfinite(values) & (True if mask is None else mask)
+        check_values(name, values, wrong, f"a finite number: {metric} is undefined")
+        values = _ordinal_along(values.detach(), dim, mask).movedim(dim, -1).double()
         largest = values.masked_fill(~counts, -torch.inf).amax(-1)
         defined = defined & (largest != values.masked_fill(~counts, torch.inf).amin(-1))
-        known.append(values)
-    return weight, known[0], known[1], defined
+        compared.append(values)
+    return weight, compared[0], compared[1], defined
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ class Groups:
             given, or signed integers. 0 or False where the mask is False.
         weight: (..., d), of the scores' type: how much each score counts, 0 where the mask is False; the largest is 1.
         exists: (..., d) boolean, where the mask is True; all if there is none.
-        mask: (..., d) boolean, or None: what a sorter is given.
+        mask: (..., d) boolean, or None: the mask for a sorter.
         finite: whether scores and truth are known to be finite.
-        group_weights: (...), how much each group counts in a mean over groups, as given; None if all count alike.
+        group_weights: (...), how much each group counts in a mean over groups, as passed; None if all count the same.
     """
 
     scores: Tensor
@@ -169,7 +169,7 @@ def groups(
     exact: bool = False,
     **truth: Tensor,
 ) -> Groups:
-    """Check what a loss or a metric is given, and bring its groups to the last dimension. Every loss begins with it.
+    """Check the arguments of a loss or a metric, and move its groups to the last dimension.
 
     Args:
         scores: any shape.
@@ -177,7 +177,7 @@ def groups(
         mask: boolean, of the scores' shape, False where there is no score; what stands there may be anything.
         weights: of the scores' shape, finite and not negative, how much each score counts.
         group_weights: of the groups' shape, how much each counts in a mean over groups; a loss checks its values.
-        check_finite: read values, and refuse scores that are not finite, truths that are none, and bad weights. It
+        check_finite: read values, and refuse scores that are not finite, impossible truths, and bad weights. It
             waits for the device. Without it, and always under `torch.compile` and `torch.func.vmap`, where values
             cannot be read, a loss of such values is anything, NaN as a rule.
         least: the smallest group, without a mask: with one, it is left out.
@@ -221,7 +221,7 @@ def groups(
         mask = exists if scores.shape[-1] != scores.shape[-2] else mask
         scores, values, weight, exists = map(_both_ways, (scores, values, weight, exists))
     else:
-        scores, values, weight, exists = (part.movedim(dim, -1) for part in (scores, values, weight, exists))
+        scores, values, weight, exists = (tensor.movedim(dim, -1) for tensor in (scores, values, weight, exists))
     mask = None if mask is None else exists
     return Groups(scores, values, weight, exists, mask=mask, finite=finite, group_weights=group_weights)
 
@@ -250,17 +250,17 @@ def _checked(
 
 
 def _both_ways(matrix: Tensor) -> Tensor:
-    """Return matrices (..., n, m) and their transposes, (..., 2, d, d): d is the larger, and what is missing is 0."""
+    """Return matrices (..., n, m) and their transposes, (..., 2, d, d), padded with 0 to the larger size d."""
     n, m = matrix.shape[-2:]
     square = matrix if n == m else pad(matrix, (0, max(0, n - m), 0, max(0, m - n)))
     return torch.stack([square, square.mT], -3)
 
 
-def among_first(given: Groups, k: int) -> Tensor:
+def among_first(batch: Groups, k: int) -> Tensor:
     """Return how much of each score (..., d) is among the first k, float64; equal scores share their places.
 
     >>> among_first(groups(torch.tensor([0.9, 0.5, 0.5, 0.1]), labels=torch.ones(4)), 2)
     tensor([1.0000, 0.5000, 0.5000, 0.0000], dtype=torch.float64)
     """
-    above, up_to = places(given.scores, given.mask)
+    above, up_to = places(batch.scores, batch.mask)
     return ((k - above).clamp(min=0).double() / (up_to - above).clamp(min=1)).clamp(max=1.0)

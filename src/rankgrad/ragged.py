@@ -54,9 +54,9 @@ def pad_groups(
     """
     check_tensors(values=values)
     if (sizes is None) == (query is None):
-        found = "none" if sizes is None else "both"
+        passed = "none" if sizes is None else "both"
         raise TypeError(
-            f"{found} of sizes and query given, expected one: the length of each list, or the list of each row"
+            f"{passed} of sizes and query given, expected one: the length of each list, or the list of each row"
         )
     if query is not None:
         numbers = _whole("query", query, values)
@@ -82,9 +82,9 @@ def _padded(values: Tensor, mask: Tensor) -> Tensor:
     return values.new_zeros(*mask.shape, *values.shape[1:]).index_put((mask,), values)
 
 
-def _whole(name: str, given: Any, values: Tensor) -> Tensor:
+def _whole(name: str, source: Any, values: Tensor) -> Tensor:
     """Return whole numbers as int64, of uint64 as many different ones."""
-    numbers = given if torch.is_tensor(given) else _from_array(name, _array(name, given))
+    numbers = source if torch.is_tensor(source) else _from_array(name, _array(name, source))
     if numbers.dim() != 1 or not len(numbers) or values.dim() == 0:
         raise ValueError(
             f"{name} has shape {tuple(numbers.shape)} and values {tuple(values.shape)}, expected a vector that is not "
@@ -96,18 +96,18 @@ def _whole(name: str, given: Any, values: Tensor) -> Tensor:
     return numbers.view(torch.int64) if numbers.dtype == torch.uint64 else numbers.long()
 
 
-def _array(name: str, given: Any) -> np.ndarray:
+def _array(name: str, source: Any) -> np.ndarray:
     """Return what a list, a column of a table, an iterator, ... holds, in its order."""
-    kind = type(given).__name__
-    if isinstance(given, (Set, Mapping, str, bytes)) or not (
-        isinstance(given, Iterable) or hasattr(given, "__array__")
+    kind = type(source).__name__
+    if isinstance(source, (Set, Mapping, str, bytes)) or not (
+        isinstance(source, Iterable) or hasattr(source, "__array__")
     ):
         raise TypeError(f"{name} is a {kind}, expected whole numbers in order, such as a list or a tensor")
     try:
-        array = np.asarray(given if hasattr(given, "__array__") else list(given))
+        array = np.asarray(source if hasattr(source, "__array__") else list(source))
     except ValueError as error:  # lists of different lengths
         raise TypeError(f"{name} is a {kind} that is no list of whole numbers: {error}") from error
-    if name == "sizes" and _is_value_counts(given, array):
+    if name == "sizes" and _is_value_counts(source, array):
         raise TypeError(
             f"sizes is a {kind} of value_counts, from the longest list to the shortest, expected the order of the "
             "rows: pass the list of each row as query, or .to_numpy() if lists stand in that order"
@@ -115,10 +115,10 @@ def _array(name: str, given: Any) -> np.ndarray:
     return array
 
 
-def _is_value_counts(given: Any, array: np.ndarray) -> bool:
+def _is_value_counts(source: Any, array: np.ndarray) -> bool:
     """Return whether sizes look like pandas' `value_counts`, whose sum is right whatever the order of the lists."""
-    of_table = type(getattr(given, "index", None)).__name__ == "RangeIndex"
-    if getattr(given, "name", None) != "count" or of_table or array.dtype.kind not in "iu":
+    of_table = type(getattr(source, "index", None)).__name__ == "RangeIndex"
+    if getattr(source, "name", None) != "count" or of_table or array.dtype.kind not in "iu":
         return False
     return bool((array[1:] <= array[:-1]).all() and (array[1:] < array[:-1]).any())
 

@@ -129,7 +129,7 @@ def places(scores: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     begins = at.where(torch.nn.functional.pad(changes, (1, 0), value=True), 0).cummax(-1).values
     ends = (at + 1).where(torch.nn.functional.pad(changes, (0, 1), value=True), length)
     ends = ends.flip(-1).cummin(-1).values.flip(-1)
-    larger, not_smaller = (torch.zeros_like(order).scatter(-1, order, place) for place in (begins, ends))
+    larger, not_smaller = (torch.zeros_like(order).scatter(-1, order, count) for count in (begins, ends))
     return (larger, not_smaller) if mask is None else (larger * mask, not_smaller * mask)
 
 
@@ -144,10 +144,10 @@ def sorted_descending(values: Tensor) -> tuple[Tensor, Tensor]:
     """
     if not values.is_floating_point():
         return values.sort(dim=-1, descending=True, stable=True)
-    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
-    bits = values.view(whole)
-    sign = bits >> (torch.iinfo(whole).bits - 1)  # -1 or 0
-    size = bits & torch.iinfo(whole).max
+    integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
+    bits = values.view(integer)
+    sign = bits >> (torch.iinfo(integer).bits - 1)  # -1 or 0
+    size = bits & torch.iinfo(integer).max
     order = size.bitwise_xor_(sign).sub_(sign).argsort(dim=-1, descending=True, stable=True)
     return values.gather(-1, order), order
 

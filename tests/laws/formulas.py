@@ -1,286 +1,661 @@
-"""Losses and metrics as plain loops over the rows (score, truth, weight) of one group; None where one does not count.
+"""Losses and metrics as plain loops over the rows of one group, which share no code with the package.
 
-Ranks are exact: 1 for the largest, ties averaged.
+A formula returns the value of a group; None where there is nothing to compare; or `Counted`, for a group that counts
+otherwise than once in the mean. Ranks are exact: 1 for the largest, ties averaged.
 """
 
 import math
-from itertools import permutations
-
-Rows = list[tuple[float, float, float]]
-
-
-def places(values: list[float]) -> list[float]:
-    """Return ranks, 1 for the largest; tied ones share their average."""
-    return [
-        1 + sum(other > one for other in values) + (sum(other == one for other in values) - 1) / 2 for one in values
-    ]
+from collections.abc import Callable, Sequence
+from itertools import combinations, permutations
+from typing import NamedTuple
 
 
-def columns(rows: Rows) -> tuple[list[float], list[float], list[float]]:
-    scores, truth, weights = zip(*rows, strict=True)
-    return list(scores), list(truth), list(weights)
+class Row(NamedTuple):
+    """One score of a group; weights are relative to the heaviest of all groups."""
+
+    score: float
+    truth: float
+    weight: float
+
+
+class Counted(NamedTuple):
+    """The value of a group, and how much the group counts in the mean."""
+
+    value: float
+    count: float
+
+
+Rows = list[Row]
+
+
+# What several formulas share.
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    result = []
+    for value in values:
+        larger = sum(other > value for other in values)
+        equal = sum(other == value for other in values)
+        result.append(larger + (equal + 1) / 2)
+    return result
+
+
+def score_ranks(rows: Rows) -> list[float]:
+    return ranks([row.score for row in rows])
+
+
+def truth_ranks(rows: Rows) -> list[float]:
+    return ranks([row.truth for row in rows])
+
+
+def weights(rows: Rows) -> list[float]:
+    return [row.weight for row in rows]
 
 
 def relative(rows: Rows) -> Rows:
     """Return rows whose heaviest has a weight of 1."""
-    heaviest = max(weight for *_, weight in rows)
-    return [(score, truth, weight / heaviest) for score, truth, weight in rows]
+    heaviest = max(weights(rows))
+    return [row._replace(weight=row.weight / heaviest) for row in rows]
 
 
-def mean(values, weights) -> float | None:
-    total = sum(weights)
-    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / total if total else None
+def dot(first: Sequence[float], second: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(first, second, strict=True))
+
+
+def mean(values: Sequence[float], weights: Sequence[float]) -> float | None:
+    return dot(values, weights) / sum(weights) if sum(weights) else None
 
 
 def ordered(rows: Rows) -> bool:
-    """Whether two different truths count."""
-    return len({truth for _, truth, weight in rows if weight > 0}) > 1
+    """Return whether two different truths count."""
+    return len({row.truth for row in rows if row.weight > 0}) > 1
 
 
-def pairs(rows: Rows) -> list[tuple[float, float, float, float]]:
-    """Return of each pair of which the first has the larger truth: both scores, both weights."""
-    return [(a[0], b[0], a[2], b[2]) for a, b in permutations(rows, 2) if a[1] > b[1]]
+def pairs(rows: Rows) -> list[tuple[Row, Row]]:
+    """Return each pair of which the first has the larger truth."""
+    return [(a, b) for a, b in permutations(rows, 2) if a.truth > b.truth]
 
 
-def log_softmax(scores: list[float]) -> list[float]:
-    total = math.log(sum(math.exp(score - max(scores)) for score in scores)) + max(scores)
-    return [score - total for score in scores]
+def mean_over_pairs(rows: Rows, cost: Callable[[Row, Row], float]) -> float | None:
+    costs = [cost(upper, lower) for upper, lower in pairs(rows)]
+    return mean(costs, [upper.weight * lower.weight for upper, lower in pairs(rows)])
 
 
-def log_sigmoid(value: float) -> float:
-    return -math.log1p(math.exp(-abs(value))) + min(value, 0.0)
+def sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+def softplus(value: float) -> float:
+    return math.log1p(math.exp(-abs(value))) + max(value, 0.0)
+
+
+def log_sum_exp(values: Sequence[float]) -> float:
+    return math.log(sum(math.exp(value - max(values)) for value in values)) + max(values)
+
+
+def log_softmax(values: Sequence[float]) -> list[float]:
+    return [value - log_sum_exp(values) for value in values]
+
+
+def gain_of(row: Row, gain: str) -> float:
+    return row.weight * (2**row.truth - 1 if gain == "exponential" else row.truth)
+
+
+def ideal(gains: Sequence[float], k: int | None) -> float:
+    return sum(gain / math.log2(2 + at) for at, gain in enumerate(sorted(gains, reverse=True)[:k]))
+
+
+def both_kinds(rows: Rows) -> bool:
+    """Return whether there is a positive that counts, and a negative."""
+    return any(row.truth and row.weight for row in rows) and any(not row.truth for row in rows)
+
+
+def worths(rows: Rows) -> list[float]:
+    """Return the weights of the positives, 0 for negatives."""
+    return [row.weight * (row.truth > 0) for row in rows]
+
+
+def before(k: int | None, rank: float, temperature: float) -> float:
+    """Return how surely a rank is among the first k."""
+    return 1.0 if k is None else sigmoid((k + 0.5 - rank) / temperature)
 
 
 # Losses.
 
 
-def rank_distance(rows: Rows) -> float | None:
+def spearman_loss(rows: Rows) -> float | None:
     if not ordered(rows):
         return None
-    scores, truth, weights = columns(rows)
-    errors = [(one - true) ** 2 for one, true in zip(places(scores), places(truth), strict=True)]
-    return 6 * mean(errors, weights) / (len(rows) ** 2 - 1)
+    errors = [(soft - true) ** 2 for soft, true in zip(score_ranks(rows), truth_ranks(rows), strict=True)]
+    return 6 * mean(errors, weights(rows)) / (len(rows) ** 2 - 1)
 
 
-def ndcg_loss(rows: Rows) -> float | None:
-    gains = [weight * (2**truth - 1) for _, truth, weight in rows]
-    best = sum(gain / math.log2(2 + at) for at, gain in enumerate(sorted(gains, reverse=True)))
-    found = sum(gain / math.log2(1 + at) for gain, at in zip(gains, places(columns(rows)[0]), strict=True))
-    return 1 - found / best if best else None
+def ndcg_loss(rows: Rows, k=None, gain="exponential", temperature=0.5) -> float | None:
+    gains = [gain_of(row, gain) for row in rows]
+    shown = [before(k, rank, temperature) / math.log2(1 + rank) for rank in score_ranks(rows)]
+    return 1 - dot(gains, shown) / ideal(gains, k) if any(gains) else None
 
 
 def ranknet(rows: Rows) -> float | None:
-    costs = [(-log_sigmoid(up - down), first * second) for up, down, first, second in pairs(rows)]
-    return mean(*zip(*costs, strict=True)) if costs else None
+    return mean_over_pairs(rows, lambda upper, lower: softplus(lower.score - upper.score)) if pairs(rows) else None
+
+
+def pairwise_logistic(rows: Rows, adjacent=1.0) -> float | None:
+    total, cost = 0.0, 0.0
+    for upper, lower in pairs(rows):
+        is_adjacent = lower.truth > 0 and upper.truth - lower.truth == 1
+        weight = upper.weight * lower.weight * (adjacent if is_adjacent else 1.0)
+        cost += weight * softplus(lower.score - upper.score)
+        total += weight
+    if not any(weights(rows)):
+        return None
+    return cost / total if total else 0.0
 
 
 def listnet(rows: Rows) -> float | None:
-    scores, truth, weights = columns(rows)
-    shares = [weight * math.exp(true) for true, weight in zip(truth, weights, strict=True)]
-    return None if not sum(shares) else -mean(log_softmax(scores), shares)
+    shares = [row.weight * math.exp(row.truth) for row in rows]
+    return -mean(log_softmax([row.score for row in rows]), shares) if sum(shares) else None
 
 
-def list_mle(rows: Rows) -> float | None:
+def drawn(rows: Rows, row: Row) -> float:
+    """Return the negative log-likelihood that a row is drawn from those of no larger truth."""
+    return log_sum_exp([other.score for other in rows if other.truth <= row.truth]) - row.score
+
+
+def list_mle(rows: Rows, top_heavy=False) -> float | None:
     if not ordered(rows):
         return None
-    rows = relative(rows)
-    drawn = [(math.log(sum(math.exp(b[0]) for b in rows if b[1] <= a[1])) - a[0], a[2]) for a in rows]
-    return sum(cost * weight for cost, weight in drawn)
+    rows, count = relative(rows), len(rows)
+    early = []
+    for row in rows:
+        above = sum(other.truth > row.truth for other in rows)
+        tied = sum(other.truth == row.truth for other in rows)
+        places = range(above + 1, above + tied + 1)
+        early.append(sum(2.0 ** (count - place) - 1 for place in places) / tied)
+    factors = [value * count / sum(early) for value in early] if top_heavy else [1.0] * count
+    return sum(factor * row.weight * drawn(rows, row) for factor, row in zip(factors, rows, strict=True))
 
 
 def plackett_luce(rows: Rows) -> float | None:
-    if not any(weight for *_, weight in rows):
+    if not any(weights(rows)):
         return None
-    rows = relative(rows)
-    drawn = [(math.log(sum(math.exp(b[0]) for b in rows if b[1] <= a[1])) - a[0], a[2]) for a in rows if a[1] > 0]
-    return sum(cost * weight for cost, weight in drawn)
+    return sum(row.weight * drawn(rows, row) for row in relative(rows) if row.truth > 0)
 
 
 def rlsep(rows: Rows) -> float | None:
-    if not any(weight for *_, weight in rows):
+    if not any(weights(rows)):
         return None
-    return math.log1p(sum(first * second * math.exp(down - up) for up, down, first, second in pairs(relative(rows))))
+    terms = [a.weight * b.weight * math.exp(b.score - a.score) for a, b in pairs(relative(rows))]
+    return math.log1p(sum(terms))
 
 
 def lsep(rows: Rows) -> float | None:
-    return rlsep([(score, float(truth > 0), weight) for score, truth, weight in rows])
+    return rlsep([row._replace(truth=float(row.truth > 0)) for row in rows])
 
 
 def multilabel_cross_entropy(rows: Rows) -> float | None:
-    scores, truth, weights = columns(rows)
-    shares = [weight * (true > 0) for true, weight in zip(truth, weights, strict=True)]
-    return -mean(log_softmax(scores), shares) if sum(shares) else None
-
-
-def lambdarank(rows: Rows) -> float | None:
-    gains = [weight * (2**truth - 1) for _, truth, weight in rows]
-    best = sum(gain / math.log2(2 + at) for at, gain in enumerate(sorted(gains, reverse=True)))
-    if not best or len({truth for _, truth, _ in rows}) < 2:
+    if not any(weights(rows)):
         return None
-    order = sorted(range(len(rows)), key=lambda at: (-rows[at][0], gains[at], rows[at][1]))
-    discounts = [1 / math.log2(2 + order.index(at)) for at in range(len(rows))]
+    return -(mean(log_softmax([row.score for row in rows]), worths(rows)) or 0.0)
+
+
+def lambdarank(rows: Rows, k=None, truncation=None, gain="exponential", weighting="lambdarank") -> float | None:
+    gains = [gain_of(row, gain) for row in rows]
+    best = ideal(gains, k)
+    if not best or len({row.truth for row in rows}) < 2:
+        return None
+    order = sorted(range(len(rows)), key=lambda at: (-rows[at].score, gains[at], rows[at].truth))
+    places = [order.index(at) + 1 for at in range(len(rows))]
+    discounts = [(place <= (k or math.inf)) / math.log2(1 + place) for place in places]
+    within = min(k or math.inf, truncation or math.inf)
     total = 0.0
     for a, b in permutations(range(len(rows)), 2):
-        if rows[a][1] > rows[b][1]:
-            share = abs(discounts[a] - discounts[b]) * abs(gains[a] - gains[b]) / best
-            total -= share * log_sigmoid(rows[a][0] - rows[b][0]) / math.log(2)
+        if rows[a].truth <= rows[b].truth or min(places[a], places[b]) > within:
+            continue
+        apart = abs(places[a] - places[b])
+        swapped = abs(discounts[a] - discounts[b])
+        bound = 1 / math.log2(1 + apart) - 1 / math.log2(2 + apart)
+        delta = {"lambdarank": swapped, "ndcg_loss2": bound, "ndcg_loss2++": swapped + 10 * bound}[weighting]
+        total += delta * abs(gains[a] - gains[b]) / best * softplus(rows[b].score - rows[a].score) / math.log(2)
     return total
 
 
-def gaussian_mlr(rows: Rows) -> float | None:
-    normal = lambda value: -math.log(math.erfc(-value / math.sqrt(2)) / 2)  # noqa: E731
-    scores, truth, weights = columns(rows)
-    present = mean([normal(s if t > 0 else -s) for s, t in zip(scores, truth, strict=True)], weights)
-    costs = [(normal((up - down) / math.sqrt(2)), first * second) for up, down, first, second in pairs(rows)]
-    return None if present is None else present + ((mean(*zip(*costs, strict=True)) if costs else None) or 0.0)
+def negative_log_normal(value: float) -> float:
+    return -math.log(math.erfc(-value / math.sqrt(2)) / 2)
 
 
-def pointwise(error):
-    """Return the mean error of a group, of an error of a score and its truth."""
-    return lambda rows: mean([error(score, truth) for score, truth, _ in rows], columns(rows)[2])
+def gaussian_mlr(rows: Rows, log_variances=None) -> float | None:
+    """With `log_variances`, the logarithm of a label's variance is half its score."""
+    if not any(weights(rows)):
+        return None
+    variance = lambda row: 1.0 if log_variances is None else math.exp(row.score / 2)  # noqa: E731
+
+    def wrong_order(upper: Row, lower: Row) -> float:
+        return negative_log_normal((upper.score - lower.score) / math.sqrt(variance(upper) + variance(lower)))
+
+    signed = [(row.score if row.truth else -row.score) / math.sqrt(variance(row)) for row in rows]
+    presence = mean([negative_log_normal(value) for value in signed], weights(rows))
+    return presence + (mean_over_pairs(rows, wrong_order) or 0.0)
 
 
-def signed(error):
-    """Return an error of labels, of an error of the score that should be large."""
-    return lambda score, label: error(score if label else -score)
-
-
-def focal(right: float) -> float:
-    return -(math.exp(2 * log_sigmoid(-right))) * log_sigmoid(right)
-
-
-def kendall_loss(rows: Rows) -> float | None:
-    """With a temperature of 0.5."""
+def kendall_loss(rows: Rows, temperature=0.5, top_heavy=False) -> float | None:
     if not ordered(rows):
         return None
     rows = relative(rows)
-    ranks, sums = places(columns(rows)[0]), [0.0, 0.0, 0.0]
+    soft_ranks, true_ranks = score_ranks(rows), truth_ranks(rows)
+    agreement = of_soft = of_true = 0.0
     for a, b in permutations(range(len(rows)), 2):
-        apart = (ranks[b] - ranks[a]) / 0.5
+        apart = (soft_ranks[b] - soft_ranks[a]) / temperature
         soft = math.copysign(-math.expm1(-abs(apart)), apart)
-        true = (rows[a][1] > rows[b][1]) - (rows[a][1] < rows[b][1])
-        for at, part in enumerate((soft * true, soft**2, true**2)):
-            sums[at] += rows[a][2] * rows[b][2] * part
-    return 1 - sums[0] / math.sqrt(max(sums[1], sums[2] / 1000) * sums[2])
+        true = (rows[a].truth > rows[b].truth) - (rows[a].truth < rows[b].truth)
+        weight = rows[a].weight * rows[b].weight
+        weight *= 1 / true_ranks[a] + 1 / true_ranks[b] if top_heavy else 1
+        agreement += weight * soft * true
+        of_soft += weight * soft**2
+        of_true += weight * true**2
+    return 1 - agreement / math.sqrt(max(of_soft, of_true / 1000) * of_true)
 
 
 def average_precision_loss(rows: Rows) -> float | None:
-    scores = columns(rows)[0]
-    positives = [row for row in rows if row[1]]
-    if not sum(weight for *_, weight in positives) or len(positives) == len(rows):
+    if not both_kinds(rows):
         return None
-    among_all, own = dict(zip(scores, places(scores), strict=True)), places([score for score, *_ in positives])
-    precisions = [min(1.0, rank / among_all[score]) for rank, (score, *_) in zip(own, positives, strict=True)]
-    return 1 - mean(precisions, [weight for *_, weight in positives])
+    positives = [row for row in rows if row.truth]
+    among_all = [rank for rank, row in zip(score_ranks(rows), rows, strict=True) if row.truth]
+    precisions = [min(1.0, own / rank) for own, rank in zip(score_ranks(positives), among_all, strict=True)]
+    return 1 - mean(precisions, weights(positives))
 
 
-def mean_rank(rows: Rows) -> float | None:
-    scores, labels, weights = columns(rows)
-    worth = [weight * label for weight, label in zip(weights, labels, strict=True)]
-    if not sum(worth) or all(labels):
+def sodeep_mean_average_precision(rows: Rows, weight_by="classes") -> Counted | None:
+    if not both_kinds(rows):
         return None
-    least = sum(at * one for at, one in enumerate(sorted(worth, reverse=True), 1)) / sum(worth)
-    return (mean(places(scores), worth) - least) / len(rows)
+    worth = worths(rows)
+    least = dot(sorted(worth, reverse=True), range(1, len(rows) + 1)) / sum(worth)
+    value = (mean(score_ranks(rows), worth) - least) / len(rows)
+    return Counted(value, sum(worth) if weight_by == "positives" else 1.0)
+
+
+def precision_at_k_loss(rows: Rows, k, temperature=0.5) -> float | None:
+    if not both_kinds(rows):
+        return None
+    inside = dot(worths(rows), [before(k, rank, temperature) for rank in score_ranks(rows)])
+    return 1 - inside / sum(sorted(worths(rows), reverse=True)[:k])
+
+
+def reciprocal_rank_loss(rows: Rows) -> float | None:
+    if not both_kinds(rows):
+        return None
+    reached = max(worth / rank for worth, rank in zip(worths(rows), score_ranks(rows), strict=True))
+    return 1 - reached / max(worths(rows))
+
+
+def expected_reciprocal_rank_loss(rows: Rows, k=None, max_grade=4.0, temperature=0.5) -> float | None:
+    if not ordered(rows):
+        return None
+    satisfied = [row.weight * (2**row.truth - 1) / 2**max_grade for row in relative(rows)]
+    places, reached = score_ranks(rows), 0.0
+    for i, place in enumerate(places):
+        unsatisfied = 1.0
+        for j, other in enumerate(places):
+            apart = (place - other) / temperature
+            is_before = (1 + math.copysign(math.expm1(-abs(apart)), apart)) / 2
+            unsatisfied *= (1 - satisfied[j]) ** (is_before * (i != j))
+        reached += satisfied[i] / place * unsatisfied * before(k, place, temperature)
+    return 1 - reached
+
+
+def softsort_cross_entropy(rows: Rows, temperature=0.5) -> float | None:
+    if not ordered(rows):
+        return None
+    places, cost = score_ranks(rows), 0.0
+    for place, place_rank in enumerate(sorted(places), 1):
+        shares = [math.exp(value) for value in log_softmax([-abs(place_rank - rank) / temperature for rank in places])]
+        for share, row in zip(shares, rows, strict=True):
+            above = sum(other.truth > row.truth for other in rows)
+            tied = sum(other.truth == row.truth for other in rows)
+            true = (above < place <= above + tied) / tied
+            cost -= row.weight * (true * math.log(share + 1e-20) + (1 - true) * math.log(1 - share + 1e-20))
+    return cost / len(rows) / sum(weights(rows))
+
+
+def hinge_ap(rows: Rows) -> float | None:
+    """Return the largest over all ways to mix the sorted positives with the sorted negatives."""
+    positives = sorted((row.score for row in rows if row.truth), reverse=True)
+    negatives = sorted((row.score for row in rows if not row.truth), reverse=True)
+    if not positives or not negatives:
+        return None
+
+    def agreement(is_above: Callable[[int, int], bool]) -> float:
+        total = 0.0
+        for i, positive in enumerate(positives):
+            for j, negative in enumerate(negatives):
+                total += (positive - negative) * (1 if is_above(i, j) else -1)
+        return total / len(positives) / len(negatives)
+
+    best = -math.inf
+    for places in combinations(range(len(rows)), len(positives)):
+        others = [place for place in range(len(rows)) if place not in places]
+        precisions = [(i + 1) / (place + 1) for i, place in enumerate(places)]
+        value = agreement(lambda i, j: places[i] < others[j])  # noqa: B023
+        best = max(best, 1 - sum(precisions) / len(precisions) + value)
+    return best - agreement(lambda i, j: True)
+
+
+def pointwise(error: Callable[..., float]) -> Callable[..., Counted | None]:
+    """Return the mean error of a group, of an error of a row."""
+
+    def formula(rows: Rows, **options) -> Counted | None:
+        total = sum(weights(rows))
+        return Counted(mean([error(row, **options) for row in rows], weights(rows)), total) if total else None
+
+    return formula
+
+
+def right(row: Row) -> float:
+    """Return the score in the direction of the label."""
+    return row.score if row.truth else -row.score
+
+
+def squared_error(row: Row) -> float:
+    return (row.score - row.truth) ** 2
+
+
+def asymmetric(row: Row, gamma_present, gamma_absent, shift) -> float:
+    probability = sigmoid(row.score)
+    moved = max(probability - shift, 0.0)
+    if row.truth:
+        return -((1 - probability) ** gamma_present) * math.log(probability)
+    return -(moved**gamma_absent) * math.log(1 - moved)
+
+
+def generalized_cross_entropy(row: Row, q=0.7) -> float:
+    return (1 - sigmoid(right(row)) ** q) / q
+
+
+def focal(row: Row, gamma=2.0) -> float:
+    return (1 - sigmoid(right(row))) ** gamma * softplus(-right(row))
+
+
+def normalized_mse(rows: Rows, normalize_groups) -> Counted | None:
+    if not any(weights(rows)):
+        return None
+    center = mean([row.truth for row in rows], weights(rows))
+    deviation = math.sqrt(mean([(row.truth - center) ** 2 for row in rows], weights(rows)))
+    if normalize_groups == "ranks":
+        targets = [(len(rows) + 1 - rank) / len(rows) for rank in truth_ranks(rows)]
+    elif normalize_groups == "centered":
+        score_center = mean([row.score for row in rows], weights(rows))
+        targets = [row.truth - center + score_center for row in rows]
+    else:
+        targets = [(row.truth - center) / deviation if ordered(rows) else 0.0 for row in rows]
+    moved = [row._replace(truth=target) for row, target in zip(rows, targets, strict=True)]
+    return pointwise(squared_error)(moved)
+
+
+def triplets(rows: Rows, values: list[float], margin: float, hardest: bool) -> Counted | None:
+    """Return the mean over the positives of how far negatives of larger values are ahead, and the positives' weight."""
+    negatives = [value for row, value in zip(rows, values, strict=True) if not row.truth]
+    if not both_kinds(rows):
+        return None
+    costs = []
+    for value in values:
+        ahead = [max(0.0, margin + negative - value) for negative in negatives]
+        costs.append(max(ahead) if hardest else sum(ahead) / len(ahead))
+    return Counted(mean(costs, worths(rows)), sum(worths(rows)))
+
+
+def hard_negative_triplet(rows: Rows, margin=0.2, hardest=True) -> Counted | None:
+    return triplets(rows, [row.score for row in rows], margin, hardest)
+
+
+def sodeep_recall(rows: Rows, margin=1.0, hardest=True) -> Counted | None:
+    return triplets(rows, [-rank for rank in score_ranks(rows)], margin, hardest)
+
+
+def hit_rate_loss(rows: Rows, k=1, temperature=1.0) -> Counted | None:
+    heaviest = max(worths(rows))
+    if not heaviest or len(rows) < 2:
+        return None
+    first = min(rank for rank, row in zip(score_ranks(rows), rows, strict=True) if row.truth)
+    return Counted(1 - before(k, first, temperature), heaviest)
+
+
+def mean_log_rank(rows: Rows) -> Counted | None:
+    if not both_kinds(rows):
+        return None
+    logarithms = dot(worths(rows), [math.log(rank) for rank in score_ranks(rows)])
+    least = dot(sorted(worths(rows), reverse=True), [math.log(place) for place in range(1, len(rows) + 1)])
+    return Counted((logarithms - least) / sum(worths(rows)), max(worths(rows)))
+
+
+def info_nce(rows: Rows, temperature=0.05) -> Counted | None:
+    if not both_kinds(rows):
+        return None
+    rivals = log_sum_exp([row.score / temperature for row in rows if not row.truth])
+    costs = [softplus(rivals - row.score / temperature) for row in rows]
+    return Counted(mean(costs, worths(rows)), max(worths(rows)))
 
 
 # Metrics.
 
 
 def correlation(rows: Rows) -> float | None:
-    """Spearman's: the weighted correlation of ranks."""
-    if not ordered(rows) or len({score for score, _, weight in rows if weight > 0}) < 2:
+    if not comparable(rows):
         return None
-    scores, truth, weights = columns(rows)
-    centered = [[rank - mean(ranks, weights) for rank in ranks] for ranks in (places(scores), places(truth))]
-    covariance = [sum(w * a * b for w, a, b in zip(weights, one, two, strict=True))
-                  for one, two in ((centered[0], centered[1]), (centered[0],) * 2, (centered[1],) * 2)]  # fmt: skip
-    return covariance[0] / math.sqrt(covariance[1] * covariance[2])
+    centered = []
+    for places in (score_ranks(rows), truth_ranks(rows)):
+        center = mean(places, weights(rows))
+        centered.append([place - center for place in places])
+    first, second = centered
+    covariance = lambda one, other: dot([a * b for a, b in zip(one, other, strict=True)], weights(rows))  # noqa: E731
+    return covariance(first, second) / math.sqrt(covariance(first, first) * covariance(second, second))
 
 
-def signs(rows: Rows) -> list[tuple[int, int, float]]:
-    sign = lambda value: (value > 0) - (value < 0)  # noqa: E731
-    return [(sign(a[0] - b[0]), sign(a[1] - b[1]), a[2] * b[2]) for a, b in permutations(relative(rows), 2)]
+def comparable(rows: Rows) -> bool:
+    return ordered(rows) and len({row.score for row in rows if row.weight > 0}) > 1
 
 
-def tau(rows: Rows) -> float | None:
-    if not ordered(rows) or len({score for score, _, weight in rows if weight > 0}) < 2:
+def agreements(rows: Rows, top_heavy: bool) -> tuple[float, float, float, float]:
+    """Return the weights of pairs: concordant less discordant, both, different scores, different truths."""
+    rows = relative(rows)
+    sums, true_ranks = [0.0] * 4, truth_ranks(rows)
+    for i, j in permutations(range(len(rows)), 2):
+        a, b = rows[i], rows[j]
+        weight = a.weight * b.weight * (1 / true_ranks[i] + 1 / true_ranks[j] if top_heavy else 1)
+        sign = ((a.score > b.score) - (a.score < b.score)) * ((a.truth > b.truth) - (a.truth < b.truth))
+        for at, part in enumerate((sign, abs(sign), a.score != b.score, a.truth != b.truth)):
+            sums[at] += weight * part
+    return tuple(sums)
+
+
+def tau(rows: Rows, top_heavy=False) -> float | None:
+    if not comparable(rows):
         return None
-    agree, *of_each = (sum(w * part(a, b) for a, b, w in signs(rows)) for part in (
-        lambda a, b: a * b, lambda a, b: a * a, lambda a, b: b * b))  # fmt: skip
-    return agree / math.sqrt(of_each[0] * of_each[1])
+    agreement, _, of_scores, of_truth = agreements(rows, top_heavy)
+    return agreement / math.sqrt(of_scores * of_truth)
 
 
 def gamma(rows: Rows) -> float | None:
-    if tau(rows) is None:
+    if not comparable(rows):
         return None
-    compared = sum(w * abs(a * b) for a, b, w in signs(rows))
-    return sum(w * a * b for a, b, w in signs(rows)) / (compared or 1.0)
+    agreement, compared, *_ = agreements(rows, top_heavy=False)
+    return agreement / (compared or 1.0)
 
 
-def shared(scores: list[float], worth) -> list[float]:
+def shared(rows: Rows, worth: Callable[[int], float]) -> list[float]:
     """Return the mean of what the places are worth that equal scores take together."""
     result = []
-    for one in scores:
-        above, tied = sum(other > one for other in scores), sum(other == one for other in scores)
+    for row in rows:
+        above = sum(other.score > row.score for other in rows)
+        tied = sum(other.score == row.score for other in rows)
         result.append(sum(map(worth, range(above + 1, above + tied + 1))) / tied)
     return result
 
 
-def ndcg(rows: Rows) -> float | None:
-    scores, truth, weights = columns(rows)
-    gains = [weight * (2**true - 1) for true, weight in zip(truth, weights, strict=True)]
-    best = sum(gain / math.log2(2 + at) for at, gain in enumerate(sorted(gains, reverse=True)))
-    discounts = shared(scores, lambda at: 1 / math.log2(1 + at))
-    return sum(gain * one for gain, one in zip(gains, discounts, strict=True)) / best if best else None
+def ndcg(rows: Rows, k=None, gain="exponential") -> float | None:
+    gains = [gain_of(row, gain) for row in rows]
+    discounts = shared(rows, lambda place: (place <= (k or math.inf)) / math.log2(1 + place))
+    return dot(gains, discounts) / ideal(gains, k) if any(gains) else None
 
 
-def recall_at_2(rows: Rows) -> float | None:
-    scores, labels, weights = columns(rows)
-    worth = [weight * label for weight, label in zip(weights, labels, strict=True)]
-    return mean(shared(scores, lambda at: float(at <= 2)), worth)
+def recall_at_k(rows: Rows, k=1) -> float | None:
+    return mean(shared(rows, lambda place: float(place <= k)), worths(rows))
+
+
+def precision_at_k(rows: Rows, k=5, adaptive_k=False) -> float:
+    places = min(k, len(rows)) if adaptive_k else k
+    return dot(shared(rows, lambda place: float(place <= k)), worths(rows)) / places
 
 
 def average_precision(rows: Rows) -> float | None:
-    positives = [row for row in rows if row[1]]
-    down_to = [[row for row in rows if row[0] >= score] for score, *_ in positives]
-    precisions = [
-        sum(w * label for _, label, w in some) / (sum(w for *_, w in some) or 1.0) for some in down_to
-    ]  # fmt: skip
-    return mean(precisions, [weight for *_, weight in positives]) if positives else None
+    precisions = []
+    for row in rows:
+        seen = [other for other in rows if other.score >= row.score]
+        precisions.append(sum(worths(seen)) / (sum(weights(seen)) or 1.0))
+    return mean(precisions, worths(rows))
 
 
-def reciprocal_rank(rows: Rows) -> float | None:
-    worth = [(weight, 1 + sum(not other[1] and other[0] >= score for other in rows)
-              + sum(other[1] > 0 and other[0] > score for other in rows))
-             for score, label, weight in rows if label]  # fmt: skip
-    heaviest = max((weight for weight, _ in worth), default=0.0)
-    return max(weight / at for weight, at in worth) / heaviest if heaviest else None
+def first_positive(rows: Rows, worth: Callable[[int], float]) -> float | None:
+    """Return what the place of the best positive is worth: of equal scores, negatives stand before it."""
+    reached = [0.0]
+    for row in rows:
+        above = sum(other.score >= row.score for other in rows if not other.truth)
+        above += sum(other.score > row.score for other in rows if other.truth)
+        reached.append(row.weight * row.truth * worth(1 + above))
+    return max(reached) / max(worths(rows)) if any(worths(rows)) else None
+
+
+def reciprocal_rank(rows: Rows, k=None) -> float | None:
+    return first_positive(rows, lambda place: (place <= (k or math.inf)) / place)
+
+
+def hit_rate(rows: Rows, k=1) -> float | None:
+    return first_positive(rows, lambda place: float(place <= k))
 
 
 def ranking_loss(rows: Rows) -> float | None:
-    both = pairs(rows)
-    return mean([float(up <= down) for up, down, *_ in both], [a * b for *_, a, b in both]) if both else None
+    return mean_over_pairs(rows, lambda upper, lower: float(upper.score <= lower.score))
 
 
 def coverage_error(rows: Rows) -> float | None:
-    return max((sum(other[0] >= score for other in rows) for score, label, _ in rows if label), default=None)
+    depths = [sum(other.score >= row.score for other in rows) for row in rows if row.truth]
+    return max(depths, default=None)
 
 
-EXACT = {"sorter": "straight_through"}
-LOSSES = {
-    "average_precision": (average_precision_loss, EXACT), "multilabel_cross_entropy": (multilabel_cross_entropy, {}),
-    "focal": (pointwise(signed(focal)), {"gamma": 2.0}), "gaussian_mlr": (gaussian_mlr, {}),
-    "generalized_cross_entropy": (pointwise(signed(lambda v: (1 - math.exp(0.7 * log_sigmoid(v))) / 0.7)), {"q": 0.7}),
-    "kendall": (kendall_loss, EXACT), "l1": (pointwise(lambda s, t: abs(s - t)), {}),
-    "lambdarank": (lambdarank, {}), "list_mle": (list_mle, {}), "listnet": (listnet, {}), "lsep": (lsep, {}),
-    "sodeep_mean_average_precision": (mean_rank, EXACT), "mse": (pointwise(lambda s, t: (s - t) ** 2), {}),
-    "multilabel_soft_margin": (pointwise(signed(lambda v: -log_sigmoid(v))), {}), "ndcg": (ndcg_loss, EXACT),
-    "pairwise_logistic": (ranknet, {}), "plackett_luce": (plackett_luce, {}), "ranknet": (ranknet, {}),
-    "rlsep": (rlsep, {}), "spearman": (rank_distance, EXACT), "spearman_of_label_ranks": (rank_distance, EXACT),
-}  # fmt: skip
-METRICS = {
-    "average_precision": (average_precision, {}), "coverage_error": (coverage_error, {}),
-    "goodman_kruskal_gamma": (gamma, {}), "kendall": (tau, {}), "ndcg": (ndcg, {}),
-    "ranking_loss": (ranking_loss, {}), "recall_at_k": (recall_at_2, {"k": 2}),
-    "reciprocal_rank": (reciprocal_rank, {}), "spearman": (correlation, {}),
-}  # fmt: skip
+def expected_reciprocal_rank(rows: Rows, k=None, max_grade=4.0) -> float:
+    heaviest = max(weights(rows)) or 1.0
+    satisfied = [row.weight / heaviest * (2**row.truth - 1) / 2**max_grade for row in rows]
+    reading, reached = 1.0, 0.0
+    in_order = sorted(zip([-row.score for row in rows], satisfied, strict=True))
+    for place, (_, probability) in enumerate(in_order[:k], 1):
+        reached += reading * probability / place
+        reading *= 1 - probability
+    return reached
+
+
+def elementwise_match(rows: Rows) -> float | None:
+    matches = [float(first == second) for first, second in zip(score_ranks(rows), truth_ranks(rows), strict=True)]
+    return mean(matches, weights(rows))
+
+
+def exact_match(rows: Rows) -> float:
+    return float(score_ranks(rows) == truth_ranks(rows))
+
+
+def rates(positive: list[bool], predicted: list[bool]) -> list[float]:
+    """Return precision, recall, F1, accuracy and exact match; a ratio of nothing is 0."""
+    hits = sum(a and b for a, b in zip(positive, predicted, strict=True))
+    same = sum(a == b for a, b in zip(positive, predicted, strict=True))
+    precision = hits / sum(predicted) if hits else 0.0
+    recall = hits / sum(positive) if hits else 0.0
+    f1 = 2 * precision * recall / (precision + recall) if hits else 0.0
+    return [precision, recall, f1, same / len(positive) if positive else 0.0, float(same == len(positive))]
+
+
+def label_ranking_scores(rows: Rows) -> list[float]:
+    """Return the rates over pairs of labels, and the mean precision of the rankings cut at each label rank."""
+    rates_of_pairs = pair_rates(rows)
+    precisions, grades = [], sorted({row.truth for row in rows if row.truth > 0})
+    for cut in [0.0, *grades[:-1]]:
+        kept = [row._replace(truth=row.truth if row.truth > cut else 0.0) for row in rows]
+        precisions.append(pair_rates(kept)[0])
+    return [*rates_of_pairs, sum(precisions) / len(precisions) if grades else 0.0]
+
+
+def pair_rates(rows: Rows) -> list[float]:
+    compared = [(a, b) for a, b in combinations(rows, 2) if a.truth != b.truth]
+    positive = [a.truth > b.truth for a, b in compared]
+    predicted = [a.score > b.score if a.score != b.score else a.truth < b.truth for a, b in compared]
+    return rates(positive, predicted)
+
+
+LOSSES = [
+    ("asymmetric", pointwise(asymmetric), {"gamma_present": 1.0, "gamma_absent": 2.0, "shift": 0.05}),
+    ("asymmetric", pointwise(asymmetric), {"gamma_present": 0.0, "gamma_absent": 4.0, "shift": 0.3}),
+    ("average_precision", average_precision_loss, {}),
+    ("expected_reciprocal_rank", expected_reciprocal_rank_loss, {}),
+    ("expected_reciprocal_rank", expected_reciprocal_rank_loss, {"k": 2, "max_grade": 3.0, "temperature": 0.3}),
+    ("focal", pointwise(focal), {"gamma": 2.0}),
+    ("gaussian_mlr", gaussian_mlr, {}),
+    ("gaussian_mlr", gaussian_mlr, {"log_variances": "half the scores"}),
+    ("generalized_cross_entropy", pointwise(generalized_cross_entropy), {"q": 0.7}),
+    ("hard_negative_triplet", hard_negative_triplet, {}),
+    ("hard_negative_triplet", hard_negative_triplet, {"margin": 1.5, "hardest": False}),
+    ("hinge_ap", hinge_ap, {}),
+    ("hit_rate", hit_rate_loss, {"k": 2, "temperature": 0.7}),
+    ("info_nce", info_nce, {"temperature": 0.25}),
+    ("kendall", kendall_loss, {}),
+    ("kendall", kendall_loss, {"temperature": 0.3, "top_heavy": True}),
+    ("l1", pointwise(lambda row: abs(row.score - row.truth)), {}),
+    ("lambdarank", lambdarank, {}),
+    ("lambdarank", lambdarank, {"k": 2, "weighting": "ndcg_loss2++"}),
+    ("lambdarank", lambdarank, {"truncation": 1, "weighting": "ndcg_loss2", "gain": "linear"}),
+    ("list_mle", list_mle, {}),
+    ("list_mle", list_mle, {"top_heavy": True}),
+    ("listnet", listnet, {}),
+    ("lsep", lsep, {}),
+    ("mean_log_rank", mean_log_rank, {}),
+    ("mse", pointwise(squared_error), {}),
+    ("mse", normalized_mse, {"normalize_groups": "standardized"}),
+    ("mse", normalized_mse, {"normalize_groups": "ranks"}),
+    ("mse", normalized_mse, {"normalize_groups": "centered"}),
+    ("multilabel_cross_entropy", multilabel_cross_entropy, {}),
+    ("multilabel_soft_margin", pointwise(lambda row: softplus(-right(row))), {}),
+    ("ndcg", ndcg_loss, {}),
+    ("ndcg", ndcg_loss, {"k": 2, "gain": "linear", "temperature": 0.3}),
+    ("pairwise_logistic", pairwise_logistic, {}),
+    ("pairwise_logistic", pairwise_logistic, {"adjacent": 3.0}),
+    ("plackett_luce", plackett_luce, {}),
+    ("precision_at_k", precision_at_k_loss, {"k": 2, "temperature": 0.3}),
+    ("ranknet", ranknet, {}),
+    ("reciprocal_rank", reciprocal_rank_loss, {}),
+    ("rlsep", rlsep, {}),
+    ("sodeep_mean_average_precision", sodeep_mean_average_precision, {}),
+    ("sodeep_mean_average_precision", sodeep_mean_average_precision, {"weight_by": "positives"}),
+    ("sodeep_recall", sodeep_recall, {}),
+    ("sodeep_recall", sodeep_recall, {"margin": 0.2, "hardest": False}),
+    ("softsort_cross_entropy", softsort_cross_entropy, {"temperature": 0.7}),
+    ("spearman", spearman_loss, {}),
+    ("spearman_of_label_ranks", spearman_loss, {}),
+]
+METRICS = [
+    ("average_precision", average_precision, {}),
+    ("coverage_error", coverage_error, {}),
+    ("elementwise_match", elementwise_match, {}),
+    ("exact_match", exact_match, {}),
+    ("expected_reciprocal_rank", expected_reciprocal_rank, {}),
+    ("expected_reciprocal_rank", expected_reciprocal_rank, {"k": 2, "max_grade": 3.0}),
+    ("goodman_kruskal_gamma", gamma, {}),
+    ("hit_rate", hit_rate, {"k": 2}),
+    ("kendall", tau, {}),
+    ("kendall", tau, {"top_heavy": True}),
+    ("label_ranking_scores", label_ranking_scores, {}),
+    ("ndcg", ndcg, {}),
+    ("ndcg", ndcg, {"k": 2, "gain": "linear"}),
+    ("precision_at_k", precision_at_k, {"k": 3}),
+    ("precision_at_k", precision_at_k, {"k": 3, "adaptive_k": True}),
+    ("ranking_loss", ranking_loss, {}),
+    ("recall_at_k", recall_at_k, {"k": 2}),
+    ("reciprocal_rank", reciprocal_rank, {}),
+    ("reciprocal_rank", reciprocal_rank, {"k": 2}),
+    ("spearman", correlation, {}),
+]

@@ -14,26 +14,24 @@ from hypothesis import strategies as st
 from laws.asked import ALL, SORTERS, Asked, requests
 from laws.changes import changed, damaged
 from laws.law import law, refused_at
-from rankgrad.io.checkpoints import build, load_model, save_model
+from rankgrad.io.checkpoints import load_model, save_model
 
-from networks import NETWORKS, folder_of  # isort: skip
+from rows import folder_of  # isort: skip
 
 
 def answers_of(model: Any, asked: Asked) -> Any:
-    if asked.network in SORTERS:
+    if asked.name in SORTERS:
         return model(torch.tensor(asked.rows)).tolist()
-    return asked.task.respond(model, asked.raw)
+    return asked.task.respond(model, asked.rows)
 
 
 @law(20)
 @given(asked=requests(), seed=st.integers(0, 9))
 def test_a_model_answers_as_before_it_was_saved(asked, seed):
-    (folder, kind, args), runtime, recipe = NETWORKS[asked.network]
-    model = build(folder, kind, args, seed=seed, **runtime).eval()
-    model.recipe |= recipe
+    model = load_model(folder_of(asked.name))
     with torch.no_grad():
         for weights in model.parameters():  # also those that begin at 0
-            weights += torch.linspace(0.01, 0.3, weights.numel()).view(weights.shape)
+            weights += torch.linspace(0.01, 0.3 + seed, weights.numel()).view(weights.shape)
     before = answers_of(model, asked)
     with TemporaryDirectory() as scratch:
         save_model(scratch, model)
@@ -57,7 +55,7 @@ def test_a_changed_recipe_is_refused_by_its_folder_or_makes_a_model_that_answers
     asked = Asked(name, [])
     with TemporaryDirectory(prefix="model-") as scratch:
         folder = Path(scratch) / "folder"
-        shutil.copytree(folder_of(asked.network), folder)
+        shutil.copytree(folder_of(asked.name), folder)
         recipe = json.loads((folder / "model.json").read_text())
         recipe = data if isinstance(data, dict) else data.draw(changed(recipe))
         (folder / "model.json").write_text(json.dumps(recipe))
@@ -69,14 +67,14 @@ def test_a_changed_recipe_is_refused_by_its_folder_or_makes_a_model_that_answers
         return
     asked = data.draw(requests([name]))
     with refused_at("^row|scores|length"):
-        if asked.network in SORTERS:
+        if asked.name in SORTERS:
             model(torch.tensor(asked.rows))
         elif "task" in model.recipe:
-            asked.task.respond(model, asked.raw)
+            asked.task.respond(model, asked.rows)
 
 
 @law(30)
-@given(name=st.sampled_from([name for name in NETWORKS if name != "handcrafted"]), data=st.data())
+@given(name=st.sampled_from([name for name in ALL if name != "handcrafted"]), data=st.data())
 def test_damaged_weights_are_refused_by_their_folder_or_of_the_same_shapes(name, data):
     with TemporaryDirectory(prefix="model-") as scratch:
         folder = Path(scratch) / "folder"
@@ -90,7 +88,7 @@ def test_damaged_weights_are_refused_by_their_folder_or_of_the_same_shapes(name,
 
 @pytest.mark.xfail(strict=True, reason="nothing in a folder says what sum its weights have")
 def test_weights_of_which_a_bit_is_another_are_refused(tmp_path):
-    shutil.copytree(folder_of("multilabel"), tmp_path, dirs_exist_ok=True)
+    shutil.copytree(folder_of("multilabel of image"), tmp_path, dirs_exist_ok=True)
     contents = bytearray((tmp_path / "model.safetensors").read_bytes())
     contents[-1] ^= 0x80  # the sign of the last one
     (tmp_path / "model.safetensors").write_bytes(contents)

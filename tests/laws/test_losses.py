@@ -1,117 +1,160 @@
-"""Every loss and metric against plain loops, in float64: weights, masks, ties and the order of the items."""
+"""Every loss and metric is its formula, a plain loop: weights, masks, ties, groups that have nothing to compare."""
 
-import inspect
+from dataclasses import dataclass
 
 import pytest
 import torch
-from contracts.truths import kind
+from contracts.values import parameters
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from torch import Tensor
 
-from laws.formulas import LOSSES, METRICS
+from laws.formulas import LOSSES, METRICS, Counted, Row, Rows
 from laws.law import law
 from rankgrad import lookup, losses, metrics
 
-ALL = [name for name in lookup.names("losses") if name != "none"]
 # Where a row of no weight is as one that is not there. Elsewhere it takes a place, or may come first.
-BY_PAIRS = ("gaussian_mlr", "lsep", "pairwise_logistic", "ranknet", "rlsep")
-BY_SCORE = ("asymmetric", "focal", "generalized_cross_entropy", "l1", "mse", "multilabel_soft_margin")
+WEIGHT_0_IS_ABSENT = ("focal", "gaussian_mlr", "l1", "lsep", "mse", "pairwise_logistic", "ranknet", "rlsep")
+
+
+@dataclass
+class Batch:
+    """Groups along the last dimension, or one matrix of `positives`, whose rows and columns are groups."""
+
+    scores: Tensor
+    truth: Tensor
+    weights: Tensor
+    mask: Tensor
+    is_matrix: bool
+
+    def groups(self) -> list[Rows]:
+        """Return the rows of each group that the mask leaves."""
+        tensors = [self.scores, self.truth, self.relative_weights(), self.mask]
+        matrices = [tensors, [tensor.mT for tensor in tensors]] if self.is_matrix else [tensors]
+        result = []
+        for matrix in matrices:
+            for group in zip(*(tensor.tolist() for tensor in matrix), strict=True):
+                cells = zip(*group, strict=True)
+                result.append([Row(score, float(truth), weight) for score, truth, weight, kept in cells if kept])
+            result += [[]] * (max(self.scores.shape) - len(matrix[0]) if self.is_matrix else 0)
+        return result
+
+    def relative_weights(self) -> Tensor:
+        largest = self.weights[self.mask].max() if self.mask.any() else torch.tensor(0.0)
+        return self.weights / largest.where(largest > 0, 1.0)
 
 
 @st.composite
-def batches(draw, truth: str):
-    """Tensors of a few groups: scores with ties, what they are compared with, weights, and a mask of two at least."""
-    count, length = draw(st.integers(2, 3)), draw(st.integers(3, 6))
-    shape = (length, length) if truth == "positives" else (count, length)
-    elements = [
-        st.sampled_from([-2.0, -0.5, 0.0, 0.25, 0.75, 1.5]),
-        st.integers(0, 1 if truth == "labels" else 3),
-        st.sampled_from([0.0, 0.25, 1.0, 3.0]),
-        st.booleans(),
-    ]
-    size = shape[0] * shape[1]
-    scores, true, weights, mask = (
-        torch.tensor(draw(st.lists(one, min_size=size, max_size=size))).view(shape) for one in elements
-    )
-    mask[:, :2] = True
-    return scores.double(), torch.eye(length).bool() if truth == "positives" else true, weights.double(), mask
+def batches(draw, kind: str) -> Batch:
+    """Draw scores with ties, grades, weights and a mask of a few groups."""
+    count, length = draw(st.integers(2, 4)), draw(st.integers(3, 6))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32)))
+
+    def cells(*values: float) -> Tensor:
+        return torch.tensor(values)[torch.randint(len(values), (count, length), generator=generator)]
+
+    scores = cells(-2.0, -0.5, 0.0, 0.25, 0.75, 1.5).double() * draw(st.sampled_from([0.05, 1.0]))
+    weights = cells(0.0, 0.25, 1.0, 3.0).double()
+    truth = cells(0, 1) if kind in ("labels", "positives") else cells(0, 1, 2, 3)
+    return Batch(scores, truth, weights, cells(True, True, False), is_matrix=kind == "positives")
 
 
-def call(function, scores, truth, weights, mask, **options):
-    """What a loss or metric gives of each group, of the arguments that it takes."""
-    taken = inspect.signature(function).parameters
-    more = {"weights": weights, "mask": mask, "reduction": "none"}
-    if "generator" in taken:
-        options["generator"] = torch.Generator().manual_seed(0)
-    return function(scores, truth, **{name: value for name, value in more.items() if name in taken}, **options)
+def call(function, batch: Batch, **options) -> Tensor:
+    """Return what a loss or metric makes of a batch, of the arguments that it takes; masked cells are NaN."""
+    known = parameters(function)
+    scores = batch.scores
+    if "mask" in known:
+        scores = scores.where(batch.mask, torch.nan)
+        options["mask"] = batch.mask
+    if "weights" in known:
+        options["weights"] = batch.weights
+    if "sorter" in known:
+        options["sorter"] = "straight_through"
+    if "log_variances" in options:
+        options["log_variances"] = scores / 2
+    result = function(scores, batch.truth, **options)
+    return torch.stack(list(result.values()), -1) if isinstance(result, dict) else result
 
 
-def rows_of(scores, truth, weights, mask, group: int) -> list[tuple[float, float, float]]:
-    parts = (one[group].tolist() for one in (scores, truth, weights, mask))
-    return [(score, true, weight) for score, true, weight, there in zip(*parts, strict=True) if there]
+def drawn(data, function) -> Batch:
+    batch = data.draw(batches(parameters(function)[1]))
+    if "weights" not in parameters(function):
+        batch.weights.fill_(1.0)
+    if "mask" not in parameters(function):
+        batch.mask.fill_(True)
+    return batch
 
 
-def check_against_a_loop(function, formula, options, nothing: float, batch) -> None:
-    scores, truth, weights, mask = batch
-    if "weights" not in inspect.signature(function).parameters:
-        weights = torch.ones_like(scores)
-    found = call(function, scores.where(mask, torch.nan), truth, weights, mask, **options)
-    for group, value in enumerate(found.tolist()):
-        expected = formula(rows_of(scores, truth, weights, mask, group))
-        expected = nothing if expected is None else expected
-        assert value == pytest.approx(expected, rel=1e-6, abs=1e-6, nan_ok=True)
-
-
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(("name", "formula", "options"), LOSSES)
 @law(25)
 @given(data=st.data())
-def test_a_loss_is_its_formula(name, data):
-    function, (formula, options) = getattr(losses, name), LOSSES[name]
-    check_against_a_loop(function, formula, options, 0.0, data.draw(batches(kind(function))))
+def test_a_loss_is_its_formula(name, formula, options, data):
+    function = getattr(losses, name)
+    batch = drawn(data, function)
+    values, counts = [], []
+    for rows in batch.groups():
+        value = formula(rows, **options) if rows else None
+        value, count = value if isinstance(value, Counted) else (value, float(value is not None))
+        values.append(0.0 if value is None else value)
+        counts.append(count)
+
+    found = call(function, batch, reduction="none", **options)
+    assert found.flatten().tolist() == pytest.approx(values, rel=1e-6, abs=1e-6)
+
+    of_groups = torch.tensor(data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values))))
+    of_groups = of_groups.view(found.shape).double()
+    for reduction, expected in (
+        ({"reduction": "sum"}, sum(values)),
+        ({}, weighted_mean(values, counts)),
+        ({"group_weights": of_groups}, weighted_mean(values, (torch.tensor(counts) * of_groups.flatten()).tolist())),
+    ):
+        result = call(function, batch, **reduction, **options)
+        assert result.item() == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", METRICS)
+def weighted_mean(values: list[float], counts: list[float]) -> float:
+    total = sum(value * count for value, count in zip(values, counts, strict=True) if count)
+    return total / sum(counts) if sum(counts) else 0.0
+
+
+@pytest.mark.parametrize(("name", "formula", "options"), METRICS)
 @law(25)
 @given(data=st.data())
-def test_a_metric_is_its_formula(name, data):
-    function, (formula, options) = getattr(metrics, name), METRICS[name]
-    check_against_a_loop(function, formula, options, torch.nan, data.draw(batches(kind(function))))
+def test_a_metric_is_its_formula(name, formula, options, data):
+    function = getattr(metrics, name)
+    batch = drawn(data, function)
+    for found, rows in zip(call(function, batch, **options).tolist(), batch.groups(), strict=True):
+        expected = formula(rows, **options) if rows else None
+        expected = torch.nan if expected is None else expected
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-9, nan_ok=True)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if kind(getattr(losses, name)) != "positives"])
-@law(8)
-@given(data=st.data())
-def test_a_masked_list_is_the_shorter_list_and_no_order_of_its_items_counts(name, data):
-    function = getattr(losses, name)
-    scores, truth, weights, mask = data.draw(batches(kind(function)))
-    found = call(function, scores.where(mask, torch.nan), truth, weights, mask)
-    for group, value in enumerate(found.tolist()):
-        order = data.draw(st.permutations(mask[group].nonzero()[:, 0].tolist()))
-        parts = (one[group][order].unsqueeze(0) for one in (scores, truth, weights))
-        assert value == pytest.approx(call(function, *parts, None).item(), rel=1e-5, abs=1e-6)
+def test_every_loss_has_a_formula():
+    assert {name for name, *_ in LOSSES} == set(lookup.names("losses"))
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if kind(getattr(losses, name)) == "positives"])
-@law(15)
-@given(data=st.data())
-def test_of_a_matrix_masked_rows_and_columns_might_as_well_not_be_there(name, data):
-    function = getattr(losses, name)
-    scores, truth, weights, _ = data.draw(batches("positives"))
-    order = data.draw(st.permutations(range(len(scores))))
-    kept = order[: data.draw(st.integers(2, len(scores)))]
-    there = torch.zeros(len(scores), dtype=torch.bool).index_fill(0, torch.tensor(kept), True)
-    mask = there.unsqueeze(0) & there.unsqueeze(1)
-    found = call(function, scores.where(mask, torch.nan), truth, weights, mask)
-    alone = call(function, *(one[kept][:, kept] for one in (scores, truth, weights)), None)
-    assert found.double().sum().item() == pytest.approx(alone.double().sum().item(), rel=1e-5, abs=1e-6)
-
-
-@pytest.mark.parametrize("name", [*BY_PAIRS, *BY_SCORE])
+@pytest.mark.parametrize("name", WEIGHT_0_IS_ABSENT)
 @law(15)
 @given(data=st.data())
 def test_a_row_of_no_weight_is_as_one_that_is_not_there(name, data):
     function = getattr(losses, name)
-    scores, truth, weights, mask = data.draw(batches(kind(function)))
-    assume(bool(((weights > 0) & mask).any(-1).all()))
-    found, without = (call(function, scores, truth, weights, one) for one in (mask, mask & (weights > 0)))
-    assert found.tolist() == pytest.approx(without.tolist(), rel=1e-6, abs=1e-9)
+    batch = drawn(data, function)
+    found = call(function, batch, reduction="none")
+    batch.mask &= batch.weights > 0
+    assert found.tolist() == pytest.approx(call(function, batch, reduction="none").tolist(), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["kendall", "goodman_kruskal_gamma", "label_ranking_scores", "spearman"])
+@law(10)
+@given(length=st.integers(7, 40), levels=st.integers(2, 30), seed=st.integers(0, 1000))
+def test_a_metric_of_longer_lists_is_its_formula(name, length, levels, seed):
+    function, formula = getattr(metrics, name), next(formula for known, formula, _ in METRICS if known == name)
+    generator = torch.Generator().manual_seed(seed)
+    scores, truth = torch.randint(0, levels, (2, 2, length), generator=generator)
+    weights = torch.randint(0, 4, (2, length), generator=generator).double()
+    batch = Batch(scores.double(), truth, weights, weights >= 0, is_matrix=False)
+    if "weights" not in parameters(function):
+        weights.fill_(1.0)
+    assume(all(formula(rows) is not None for rows in batch.groups()))
+    for found, rows in zip(call(function, batch).tolist(), batch.groups(), strict=True):
+        assert found == pytest.approx(formula(rows), rel=1e-9, abs=1e-9)

@@ -3,21 +3,29 @@
     from rankgrad.losses import spearman
     spearman(scores, target).backward()
 
-The name of the second argument says what it is, of any type: `target` (numbers to be ordered like), `labels` (0 and 1),
-`label_ranks` (0 = absent, larger = more important) or `positives` (0 and 1, a matrix of queries and of what they look
-for, searched both ways). It has the shape of the scores. What most losses take besides:
+The name of the second argument says what it is. It may be of any type and has the shape of the scores:
 
-- `dim`: the dimension of a group, whose scores are compared with each other. The last one by default: scores (queries,
-  documents) are a list a query. Of a classifier's (examples, classes), `dim=-2` ranks the examples of each class.
+- `target`: numbers that scores should be ordered like.
+- `labels`: 0 and 1.
+- `label_ranks`: 0 = absent, larger = more important.
+- `positives`: 0 and 1, a matrix (..., n, m) of queries and of items they look for, such as images and texts, searched
+  both ways. Each row needs a positive, and in a square matrix each column too; other columns may have none and are
+  further negatives. With a mask any may have none. A row or column without a positive is left out; m is at least 2.
+
+Most losses also take:
+
+- `dim`: the dimension of a group, whose scores are compared with each other; by default the last one. With scores
+  (queries, documents), each query has a list. With scores (examples, classes) of a classifier, `dim=-2` ranks the
+  examples of each class.
 - `mask`: boolean, False where there is no score, as in padding (`rankgrad.ragged.pad_groups`). Masked entries are
-  ignored, even NaN. A score of -1e9 in place of a mask is a score: beside it all others are tied.
-- `weights`: how much each score counts within its group. Only proportions matter, so weights that differ between
-  groups alone have no effect. The only pair of a group of two
-  counts the same whatever its weights; there `ranknet`, `pairwise_logistic`, `kendall` and `spearman` refuse weights of
-  whole groups.
-- `group_weights`: how much each group counts in the mean, a number a group: of the shape that `none` gives.
-- `reduction`: `mean` over groups, `sum`, or `none` for one value a group, in their order. A group that has nothing to
-  compare is left out, as is one without any score or weight: it is 0 without gradient and does not count in the mean.
+  ignored, even NaN. Do not set scores to -1e9 instead: all others are then tied.
+- `weights`: how much each score counts within its group. Only proportions within a group matter. The only pair of a
+  group of two counts the same whatever its weights, so `ranknet`, `pairwise_logistic`, `kendall` and `spearman` refuse
+  weights of whole groups there.
+- `group_weights`: how much each group counts in the mean, one number per group: of the shape that `none` gives.
+- `reduction`: `mean` over groups, `sum`, or `none` for one value per group, in their order; with `positives`,
+  (..., 2, d), of each row and of each column, with d the larger of n and m. A group that has nothing to compare is left
+  out, as is one without any score or weight: it is 0 without gradient and does not count in the mean.
 - `sorter`: f, which gives soft ranks. None is `Laplace(softness=0.2)`; or the name of a sorter (`laplace`,
   `comparator`), or a sorter: one of `rankgrad.sorters`, or a function of scores (..., d) to ranks (..., d), 1 for the
   largest and d for the smallest, that has a gradient. It is tried once, on eight scores and on the shape of the

@@ -18,7 +18,7 @@ __all__ = ["check_ranking", "name_of"]
 SHORT = 8  # scores to try a function on: few enough that ranks from 0 have another mean than ranks from 1
 INSTEAD = "write f(scores, mask=None), or subclass rankgrad.sorters.Sorter"
 
-# The functions that were tried, by what they belong to: a bound method is a new object each time it is looked up.
+# The functions that were tried, by their owner: a bound method is a new object each time it is looked up.
 _TRIED: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()
 
 
@@ -54,12 +54,12 @@ def check_ranking(ranking: Callable[..., Tensor], scores: Tensor, *, masked: boo
     if masked and not _takes_mask(ranking):
         raise TypeError(
             f"sorter is {name_of(ranking)}, which takes no mask, expected one that does: there is a mask, or the loss "
-            f"ranks a part of each group, such as the positives or what a matrix that is not square has: {INSTEAD}"
+            f"ranks a part of each group, such as the positives or a matrix that is not square: {INSTEAD}"
         )
     owner, function = (ranking.__self__, ranking.__func__) if inspect.ismethod(ranking) else (ranking, None)
     try:
         tried = _TRIED.setdefault(owner, set())
-    except TypeError:  # neither to be hashed nor referred to
+    except TypeError:  # cannot be hashed or referred to weakly
         tried = set()
     if (function, masked) not in tried and _try(ranking, scores, masked=masked):
         tried.add((function, masked))
@@ -76,7 +76,7 @@ def _takes_mask(ranking: Callable[..., Tensor]) -> bool:
         parameters = inspect.signature(ranking.forward if isinstance(ranking, nn.Module) else ranking).parameters
     except (TypeError, ValueError):  # of a function that is written in C
         return True
-    return "mask" in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    return "mask" in parameters or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
 def _try(ranking: Callable[..., Tensor], scores: Tensor, *, masked: bool) -> bool:
@@ -89,7 +89,7 @@ def _try(ranking: Callable[..., Tensor], scores: Tensor, *, masked: bool) -> boo
             tried.append((eight, _ranks(ranking, eight, masked)))
         if scores.numel():
             tried.append((as_given, _ranks(ranking, as_given, masked)))
-    return all([_judged(name_of(ranking), *one) for one in tried])
+    return all([_judged(name_of(ranking), probe, ranks) for probe, ranks in tried])
 
 
 def _judged(name: str, probe: Tensor, ranks: Any) -> bool:
@@ -133,7 +133,7 @@ def _ranks(ranking: Callable[..., Tensor], probe: Tensor, masked: bool) -> Any:
 
 @contextmanager
 def _evaluation(ranking: Callable[..., Tensor]) -> Generator[None]:
-    """Put a module into evaluation mode, in which a trial changes no running mean."""
+    """Put a module into evaluation mode, so that a trial changes no running mean."""
     modules = list(ranking.modules()) if isinstance(ranking, nn.Module) else []
     modes = [module.training for module in modules]
     for module in modules:

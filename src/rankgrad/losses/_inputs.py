@@ -35,17 +35,17 @@ Reduction = Literal["mean", "sum", "none"]
 AnySorter = Callable[..., Tensor] | str | None
 
 
-LONG = 1000  # scores of which float32 holds ranks to some 1e-4 places
+LONG = 1000  # up to so many scores, float32 holds ranks to some 1e-4 places
 
 
-def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None, differences: bool = False) -> Tensor:
+def soft_ranks(batch: Groups, sorter: AnySorter, *, mask: Tensor | None = None, differences: bool = False) -> Tensor:
     """Rank each group by a sorter.
 
     Args:
-        given: the groups.
+        batch: the groups.
         sorter: see `AnySorter`. It is passed a mask only if there is one, so that any function of scores will do; what
             it gives where the mask is False is not looked at.
-        mask: (..., d) boolean, in place of that of the groups: rank a part of each.
+        mask: (..., d) boolean, in place of the groups' own mask: rank a part of each.
         differences: whether differences of neighboring ranks matter. Then long groups are ranked in float64, but by
             others than this package's sorters, whose weights need not take it.
 
@@ -64,32 +64,32 @@ def soft_ranks(given: Groups, sorter: AnySorter, *, mask: Tensor | None = None, 
     ...
     ValueError: sorter is 'laplase', expected a sorter or the name of one: cnn, ...; did you mean laplace?
     """
-    chosen = _sorter(sorter, given.scores.device)
-    mask = given.mask if mask is None else mask
+    chosen = _sorter(sorter, batch.scores.device)
+    mask = batch.mask if mask is None else mask
     options: dict[str, Any] = {} if mask is None else {"mask": mask}
-    if isinstance(chosen, Sorter) and not given.finite:
+    if isinstance(chosen, Sorter) and not batch.finite:
         options["check_finite"] = False
-    check_ranking(chosen, given.scores, masked=mask is not None)
+    check_ranking(chosen, batch.scores, masked=mask is not None)
     ours = type(chosen).__module__.startswith("rankgrad.sorters.")
-    precise = differences and ours and given.scores.shape[-1] > LONG
-    result = chosen(given.scores.double() if precise else given.scores, **options)
+    precise = differences and ours and batch.scores.shape[-1] > LONG
+    result = chosen(batch.scores.double() if precise else batch.scores, **options)
     name = name_of(chosen)
-    _check_ranks(result, given.scores, name)
+    _check_ranks(result, batch.scores, name)
     if isinstance(chosen, Sorter):  # whose ranks are 0 where the mask is False
         return result
     result = result if mask is None else result.masked_fill(~mask, 0.0)
-    if given.finite:
+    if batch.finite:
         check_values(f"sorter is {name}, whose rank", result, ~torch.isfinite(result), "a finite number")
     return result
 
 
 def _check_ranks(result: Any, scores: Tensor, name: str) -> None:
     if not torch.is_tensor(result) or not result.is_floating_point():
-        found = result.dtype if torch.is_tensor(result) else type(result).__name__
-        raise TypeError(f"sorter is {name}, whose ranks are {found}, expected a floating-point tensor")
+        kind = result.dtype if torch.is_tensor(result) else type(result).__name__
+        raise TypeError(f"sorter is {name}, whose ranks are {kind}, expected a floating-point tensor")
     if result.shape != scores.shape:
         raise ValueError(
-            f"sorter is {name}, whose ranks have shape {tuple(result.shape)}, expected that of the scores it is given, "
+            f"sorter is {name}, whose ranks have shape {tuple(result.shape)}, expected the shape of its scores, "
             f"{tuple(scores.shape)}"
         )
     if torch.is_grad_enabled() and scores.requires_grad and not result.requires_grad:
@@ -110,7 +110,7 @@ def _sorter(sorter: AnySorter, device: torch.device) -> Callable[..., Tensor]:
     return sorter
 
 
-# Sorters that were named, by name and device: a dictionary, in which `torch.compile` can look a sorter up.
+# Sorters that were named, by name and device: in a dictionary `torch.compile` can look a sorter up.
 _LOADED: dict[tuple[str, str], Callable[..., Tensor]] = {}
 
 
@@ -125,20 +125,20 @@ def _load(name: str, device: torch.device) -> None:
         raise RuntimeError("a sorter is loaded by name: call the loss once before it is compiled, or pass a sorter")
     from rankgrad.sorters._load import load_sorter  # reads weights, which who passes a sorter does not need
 
-    known = lookup.names("sorters")
-    if name not in known:
+    names = lookup.names("sorters")
+    if name not in names:
         raise ValueError(
-            f"sorter is {name!r}, expected a sorter or the name of one: {', '.join(known)}"
-            f"{lookup.did_you_mean(name, known) or '; load a folder or an address with load_sorter'}"
+            f"sorter is {name!r}, expected a sorter or the name of one: {', '.join(names)}"
+            f"{lookup.did_you_mean(name, names) or '; load a folder or an address with load_sorter'}"
         )
     _LOADED[name, str(device)] = load_sorter(name, device=device)
 
 
-def check_weights_of_pairs(given: Groups, weights: Tensor | None) -> None:
-    """Raise if weights are those of pairs of scores, as of preferences: within a group, they have no effect.
+def check_weights_of_pairs(batch: Groups, weights: Tensor | None) -> None:
+    """Raise if the weights belong to whole pairs of scores, as of preferences: within a group they have no effect.
 
     Args:
-        given: the groups. Nothing is checked but groups of two, with values that may be read.
+        batch: the groups. Nothing is checked but groups of two, with values that may be read.
         weights: as the loss was given them, or None.
 
     Raises:
@@ -151,26 +151,26 @@ def check_weights_of_pairs(given: Groups, weights: Tensor | None) -> None:
     ValueError: weights are equal within each group of two and differ between groups, expected weights within groups:
     say how much each group counts as group_weights=weights.select(dim, 0)
     """
-    if weights is None or not given.finite or given.weight.shape[-1] != 2:
+    if weights is None or not batch.finite or batch.weight.shape[-1] != 2:
         return
-    one, other = given.weight[given.exists.all(-1)].unbind(-1)
-    if one.numel() and value_of((one == other).all() & (one != one[0]).any()):
+    first, second = batch.weight[batch.exists.all(-1)].unbind(-1)
+    if first.numel() and value_of((first == second).all() & (first != first[0]).any()):
         raise ValueError(
             "weights are equal within each group of two and differ between groups, expected weights within groups: say "
             "how much each group counts as group_weights=weights.select(dim, 0)"
         )
 
 
-def reduced(given: Groups, values: Tensor, reduction: Reduction, *, counts: Tensor | None = None) -> Tensor:
+def reduced(batch: Groups, values: Tensor, reduction: Reduction, *, counts: Tensor | None = None) -> Tensor:
     """Reduce one value a group. Every loss ends with it.
 
     Args:
-        given: the groups. One in which nothing has a weight, as where all is masked, never counts.
+        batch: the groups. One without any weight, as where all is masked, never counts.
         values: (...).
         reduction: `mean` over the groups that count, by the groups' `group_weights`, `sum`, or `none` for the values. A
             group that does not count is 0 without gradient, and so is the mean if none counts.
-        counts: (...), boolean, which of the others count, or numbers, how much each counts in the mean; None for all
-            alike.
+        counts: (...), boolean, which of the others count, or numbers, how much each counts in the mean; None if all
+            count the same.
 
     Raises:
         TypeError: a `reduction` that is a tensor.
@@ -184,22 +184,22 @@ def reduced(given: Groups, values: Tensor, reduction: Reduction, *, counts: Tens
     >>> reduced(weighed, values, "mean")
     tensor(1.2500)
     """
-    present = given.weight.amax(-1) != 0  # so that unchecked weights of NaN count, and are seen
+    present = batch.weight.amax(-1) != 0  # so that unchecked weights of NaN count, and are seen
     counts = present if counts is None else counts * present
     values = values.where(counts > 0, 0.0)
-    if (of_groups := _of_groups(given, values, reduction)) is not None:
+    if (of_groups := _of_groups(batch, values, reduction)) is not None:
         return _mean(values, _relative(counts * of_groups))
     return values if reduction == "none" else values.sum() if reduction == "sum" else _mean(values, counts)
 
 
-def _of_groups(given: Groups, values: Tensor, reduction: Reduction) -> Tensor | None:
-    """Check the reduction, and return how much each group counts in the mean; None if all count alike."""
+def _of_groups(batch: Groups, values: Tensor, reduction: Reduction) -> Tensor | None:
+    """Check the reduction, and return how much each group counts in the mean; None if all count the same."""
     if torch.is_tensor(reduction):
         raise TypeError(
             "reduction is a tensor, expected 'mean' or 'sum' or 'none': how much each group counts is group_weights"
         )
     check_choice("reduction", reduction, Reduction)
-    weight = given.group_weights
+    weight = batch.group_weights
     if weight is None:
         return None
     check_real(group_weights=weight)
@@ -209,11 +209,11 @@ def _of_groups(given: Groups, values: Tensor, reduction: Reduction) -> Tensor | 
         )
     if weight.shape != values.shape:
         raise ValueError(
-            f"group_weights has shape {tuple(weight.shape)}, expected that of the groups, {tuple(values.shape)}: how "
+            f"group_weights has shape {tuple(weight.shape)}, expected one per group, {tuple(values.shape)}: how "
             "much each counts in the mean"
         )
     weight = weight.to(values.device, torch.float64)
-    if given.finite:
+    if batch.finite:
         check_values("group_weights", weight, ~((weight >= 0) & weight.isfinite()), "0 or a finite number above")
     return weight
 
@@ -241,31 +241,31 @@ def is_ordered(target: Tensor, weight: Tensor) -> Tensor:
     return largest > target.masked_fill(~counts, torch.inf).amin(-1)
 
 
-def rank_distance(given: Groups, sorter: AnySorter, reduction: Reduction) -> Tensor:
+def rank_distance(batch: Groups, sorter: AnySorter, reduction: Reduction) -> Tensor:
     r"""Return $\frac{6}{d (d^2 - 1)} \|f(y) - \mathrm{rk}(y^*)\|^2$ of each group that has an order, reduced."""
-    soft = soft_ranks(given, sorter)
+    soft = soft_ranks(batch, sorter)
     # In float64, because half precision does not hold every rank.
-    target = given.truth.double()
-    true = exact_ranks(target, mask=given.mask, check_finite=given.finite).to(soft.dtype)
-    length = given.exists.sum(-1).clamp(min=2)
-    total = given.weight.sum(-1)
-    errors = ((soft - true).square() * given.weight).sum(-1) / total.where(total > 0, 1.0)
-    return reduced(given, errors * 6 / (length**2 - 1), reduction, counts=is_ordered(target, given.weight))
+    target = batch.truth.double()
+    true = exact_ranks(target, mask=batch.mask, check_finite=batch.finite).to(soft.dtype)
+    length = batch.exists.sum(-1).clamp(min=2)
+    total = batch.weight.sum(-1)
+    errors = ((soft - true).square() * batch.weight).sum(-1) / total.where(total > 0, 1.0)
+    return reduced(batch, errors * 6 / (length**2 - 1), reduction, counts=is_ordered(target, batch.weight))
 
 
-def pointwise(given: Groups, errors: Tensor, reduction: Reduction) -> Tensor:
+def pointwise(batch: Groups, errors: Tensor, reduction: Reduction) -> Tensor:
     """Reduce an error (..., d) of each score: the mean is over all scores, whatever their groups."""
-    errors = errors.where(given.weight != 0, 0.0)  # 0 times an infinite one is NaN
-    if (of_groups := _of_groups(given, errors[..., 0], reduction)) is not None:
-        return _mean(errors, _relative(given.weight * of_groups.unsqueeze(-1)))
+    errors = errors.where(batch.weight != 0, 0.0)  # 0 times an infinite one is NaN
+    if (of_groups := _of_groups(batch, errors[..., 0], reduction)) is not None:
+        return _mean(errors, _relative(batch.weight * of_groups.unsqueeze(-1)))
     if reduction == "mean":
-        return _mean(errors, given.weight)
-    total = given.weight.sum(-1)
-    return reduced(given, (errors * given.weight).sum(-1) / total.where(total > 0, 1.0), reduction)
+        return _mean(errors, batch.weight)
+    total = batch.weight.sum(-1)
+    return reduced(batch, (errors * batch.weight).sum(-1) / total.where(total > 0, 1.0), reduction)
 
 
 def triplets(
-    given: Groups,
+    batch: Groups,
     values: Tensor,
     violation: Callable[[Tensor, Tensor], Tensor],
     *,
@@ -275,18 +275,18 @@ def triplets(
     """Reduce by how much negatives of a row come too close to a positive: a mean over all positives.
 
     Args:
-        given: groups of `positives`.
+        batch: groups of `positives`.
         values: (..., d), their scores or ranks.
         violation: takes the values of positives (p, 1) and of all of their rows (p, d) to (p, d), positive where a
             negative is too close.
         hardest: only the worst negative counts; otherwise the mean over negatives.
     """
-    where = given.truth.nonzero(as_tuple=True)  # one entry a positive: p in all
-    rivals = (given.exists & ~given.truth)[where[:-1]]  # (p, d), the negatives of its row
-    violations = violation(values[where].unsqueeze(-1), values[where[:-1]]).relu().masked_fill(~rivals, 0.0)
+    positions = batch.truth.nonzero(as_tuple=True)  # one entry a positive: p in all
+    rivals = (batch.exists & ~batch.truth)[positions[:-1]]  # (p, d), the negatives of its row
+    violations = violation(values[positions].unsqueeze(-1), values[positions[:-1]]).relu().masked_fill(~rivals, 0.0)
     each = violations.amax(-1) if hardest else violations.sum(-1) / rivals.sum(-1).clamp(min=1)
-    share = (given.weight[where] * rivals.any(-1)).to(each.dtype)
+    share = (batch.weight[positions] * rivals.any(-1)).to(each.dtype)
     nothing = torch.zeros_like(values)
-    total = nothing.index_put(where, share).sum(-1)
-    means = nothing.index_put(where, each * share).sum(-1) / total.where(total > 0, 1.0)
-    return reduced(given, means, reduction, counts=total)
+    total = nothing.index_put(positions, share).sum(-1)
+    means = nothing.index_put(positions, each * share).sum(-1) / total.where(total > 0, 1.0)
+    return reduced(batch, means, reduction, counts=total)

@@ -1,4 +1,4 @@
-"""Pairs of which one should score higher: chosen, and summed without overflow."""
+"""Pairs whose first score should be higher: chosen, and summed without overflow."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -11,8 +11,18 @@ from torch.nn import functional
 
 from rankgrad.checks import check_count
 from rankgrad.losses._inputs import Groups, within
+from rankgrad.sorters._laplace_sums import sums_of_others, with_signature
 
-__all__ = ["Pair", "at_once", "in_float64", "log_one_plus_sum", "logistic", "some_of", "sums_over_pairs"]
+__all__ = [
+    "Pair",
+    "at_once",
+    "in_float64",
+    "log_cumulative_sum_exp",
+    "log_one_plus_sum",
+    "logistic",
+    "some_of",
+    "sums_over_pairs",
+]
 
 Pair = tuple[Tensor, Tensor]  # of i or u (..., b, 1), and of j or v (..., 1, d)
 LOWEST = -1e30  # of an exponent: e to that power is 0
@@ -44,15 +54,15 @@ def some_of(pairs: Tensor, count: int, generator: torch.Generator | None) -> Ten
     return (flat & torch.zeros_like(flat).scatter(-1, chosen, True)).view_as(pairs)
 
 
-def log_one_plus_sum(given: Groups, count: int | None, generator: torch.Generator | None) -> Tensor:
-    r"""$\log(1 + \sum_{(u, v)} w_u w_v e^{f_v - f_u})$ over pairs of which u has the larger truth.
+def log_one_plus_sum(batch: Groups, count: int | None, generator: torch.Generator | None) -> Tensor:
+    r"""$\log(1 + \sum_{(u, v)} w_u w_v e^{f_v - f_u})$ over pairs (u, v) where u has the larger truth.
 
     All pairs take O(K log K) time and O(K) memory. Their sum factorizes into
     $\sum_u w_u e^{-f_u} \sum_{v : r_v < r_u} w_v e^{f_v}$, and the inner sums are cumulative sums in the order of r.
     Some pairs take O(K^2).
 
     Args:
-        given: groups of K scores f; truth r, any numbers. The heaviest of a group has w = 1.
+        batch: groups of K scores f; truth r, any numbers. The heaviest of a group has w = 1.
         count, generator: see `some_of`.
 
     Returns:
@@ -62,10 +72,10 @@ def log_one_plus_sum(given: Groups, count: int | None, generator: torch.Generato
         ValueError: see `some_of`.
     """
     if count is None:
-        return _over_all(given)
-    scores, weight = given.scores, within(given.weight).log()
-    pairs = given.truth.unsqueeze(-1) > given.truth.unsqueeze(-2)  # [..., u, v]: u should score higher than v
-    pairs = some_of(pairs & given.exists.unsqueeze(-2), count, generator)
+        return _over_all(batch)
+    scores, weight = batch.scores, within(batch.weight).log()
+    pairs = batch.truth.unsqueeze(-1) > batch.truth.unsqueeze(-2)  # [..., u, v]: u should score higher than v
+    pairs = some_of(pairs & batch.exists.unsqueeze(-2), count, generator)
     differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
     differences = differences + (weight.unsqueeze(-2) + weight.unsqueeze(-1))
     exponents = differences.masked_fill(~pairs, -torch.inf).flatten(-2)
@@ -73,15 +83,15 @@ def log_one_plus_sum(given: Groups, count: int | None, generator: torch.Generato
     return torch.logsumexp(functional.pad(exponents, (1, 0)), dim=-1)
 
 
-def _over_all(given: Groups) -> Tensor:
-    ordered, order = given.truth.sort(dim=-1)
-    scores, weight = in_float64(given.scores), in_float64(within(given.weight).log())
-    rival, own = (values.gather(-1, order) for values in (weight + scores, weight - scores))
+def _over_all(batch: Groups) -> Tensor:
+    ordered, order = batch.truth.sort(dim=-1)
+    scores, weight = in_float64(batch.scores), in_float64(within(batch.weight).log())
+    rival, upper = (values.gather(-1, order) for values in (weight + scores, weight - scores))
     ordered = ordered.contiguous()
     first = torch.searchsorted(ordered, ordered)  # the place of the first that has this truth
-    exponents = rival.logcumsumexp(-1).gather(-1, (first - 1).clamp(min=0)) + own
+    exponents = log_cumulative_sum_exp(rival).gather(-1, (first - 1).clamp(min=0)) + upper
     exponents = exponents.masked_fill(first == 0, -torch.inf)
-    return torch.logsumexp(functional.pad(exponents, (1, 0)), dim=-1).to(given.scores.dtype)
+    return torch.logsumexp(functional.pad(exponents, (1, 0)), dim=-1).to(batch.scores.dtype)
 
 
 def in_float64(exponents: Tensor) -> Tensor:
@@ -91,6 +101,43 @@ def in_float64(exponents: Tensor) -> Tensor:
     tensor([ 2.0000e+00, -1.0000e+30], dtype=torch.float64)
     """
     return exponents.double().clamp(min=LOWEST)
+
+
+def log_cumulative_sum_exp(values: Tensor) -> Tensor:
+    """Return `values.logcumsumexp(-1)`, which has finite second derivatives too.
+
+    >>> log_cumulative_sum_exp(torch.zeros(3)).exp()
+    tensor([1., 2., 3.])
+    """
+    return _LogCumulativeSumExp.apply(values)
+
+
+class _LogCumulativeSumExp(torch.autograd.Function):
+    """PyTorch's own gradient of `logcumsumexp` has no derivative where the gradient of its result is 0."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    @with_signature
+    def forward(values: Tensor) -> Tensor:
+        return values.logcumsumexp(-1)
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx, *gradients: Tensor) -> Tensor:
+        (gradient,), (values, sums) = gradients, ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative may be asked for: e^(v_i - S_k) over the k from i on
+            signed, unsigned = sums_of_others(sums.flip(-1), gradient.flip(-1))
+            return (values - sums).exp() * (gradient + ((unsigned - signed) / 2).flip(-1))
+        least, sizes = torch.finfo(gradient.dtype).min, gradient.abs().log()
+        positive, negative = (
+            ((sizes.where(kind, least) - sums).flip(-1).logcumsumexp(-1).flip(-1) + values).exp()
+            for kind in (gradient > 0, gradient < 0)
+        )
+        return positive - negative
 
 
 def at_once(device: torch.device) -> int:
@@ -124,37 +171,40 @@ def sums_over_pairs(rows: Callable[..., tuple[Tensor, ...]], *values: Tensor) ->
     return _Blocks.apply(rows, height, *values)
 
 
-def _block(rows: Callable[..., tuple[Tensor, ...]], some: slice, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    made = rows(*((one[..., some].unsqueeze(-1), one.unsqueeze(-2)) for one in values))
-    return tuple(one.sum(-1) for one in made)
+def _block(rows: Callable[..., tuple[Tensor, ...]], block: slice, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Sum over the pairs of a block of rows with all columns."""
+    pairs = [(value[..., block].unsqueeze(-1), value.unsqueeze(-2)) for value in values]
+    return tuple(result.sum(-1) for result in rows(*pairs))
 
 
 class _Blocks(torch.autograd.Function):
     """Sums, and their gradients made at once, so that nothing of a block is kept but these.
 
     `torch.utils.checkpoint` keeps a little of each block. It lies between large tensors, whose memory is then too small
-    for those of the next block: a hundred blocks take ten times the memory of one.
+    for the next block: a hundred blocks take ten times the memory of one.
     """
 
     @staticmethod
     def forward(ctx: Any, rows: Callable[..., tuple[Tensor, ...]], height: int, *values: Tensor) -> tuple[Tensor, ...]:
-        leaves = [one.detach().requires_grad_(need) for one, need in zip(values, ctx.needs_input_grad[2:], strict=True)]
+        needs = ctx.needs_input_grad[2:]
+        leaves = [value.detach().requires_grad_(needed) for value, needed in zip(values, needs, strict=True)]
         learned = [leaf for leaf in leaves if leaf.requires_grad]
         sums: list[Tensor] = []
         gradients: list[list[Tensor]] = []
         for begin in range(0, values[0].shape[-1], height):
             with torch.set_grad_enabled(bool(learned)):
-                made = _block(rows, slice(begin, begin + height), leaves)
+                results = _block(rows, slice(begin, begin + height), leaves)
             if not sums:
-                sums = [torch.zeros_like(one) for one in made]
-                gradients = [[torch.zeros_like(leaf) for leaf in learned] for _ in made]
-            for number, one in enumerate(made):
-                sums[number] += one.detach()
-                if one.requires_grad:
-                    several = torch.ones_like(one)  # groups do not depend on each other
-                    parts = torch.autograd.grad(one, learned, several, retain_graph=True, materialize_grads=True)
-                    for total, part in zip(gradients[number], parts, strict=True):
-                        total += part
+                sums = [torch.zeros_like(result) for result in results]
+                for _ in results:
+                    gradients.append([torch.zeros_like(leaf) for leaf in learned])
+            for number, result in enumerate(results):
+                sums[number] += result.detach()
+                if result.requires_grad:
+                    ones = torch.ones_like(result)  # groups do not depend on each other
+                    slopes = torch.autograd.grad(result, learned, ones, retain_graph=True, materialize_grads=True)
+                    for total, slope in zip(gradients[number], slopes, strict=True):
+                        total += slope
         ctx.learned, ctx.count = [leaf.requires_grad for leaf in leaves], len(sums)
         ctx.save_for_backward(*chain.from_iterable(gradients))
         return tuple(sums)
@@ -162,13 +212,12 @@ class _Blocks(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        # Saved are, for each sum, its gradient by each leaf that needs one.
         width = len(ctx.saved_tensors) // ctx.count
-        scaled = [
-            sum(
-                above.unsqueeze(-1) * ctx.saved_tensors[number * width + place] for number, above in enumerate(upstream)
-            )
-            for place in range(width)
-        ]
+        scaled = []
+        for leaf in range(width):
+            of_leaf = ctx.saved_tensors[leaf::width]
+            scaled.append(sum(above.unsqueeze(-1) * slope for above, slope in zip(upstream, of_leaf, strict=True)))
         learned = iter(scaled)
         return None, None, *(next(learned) if needed else None for needed in ctx.learned)
 
@@ -187,7 +236,7 @@ def logistic(scores: Pair, weight: Tensor) -> Tensor:
     >>> logistic((scores.unsqueeze(1), scores), torch.tensor([[0.0, 1.0], [0.0, 0.0]])).exp()
     tensor([2., 1.])
     """
-    # What is no pair is blanked before, not after: unchecked, a label that cannot be there may score -inf.
+    # Blanked before the difference is used, not after: unchecked, a label that cannot be there may score -inf.
     differences = (scores[0] - scores[1]).where(weight > 0, 0.0)
     # As softplus, log(1 + exp(-x)) without overflow, but without its threshold, beyond which it has no curvature.
     return -(functional.logsigmoid(differences) * weight).sum(-1)

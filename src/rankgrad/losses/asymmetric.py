@@ -1,4 +1,4 @@
-"""The asymmetric loss: a focal loss in which absent labels count less than present ones."""
+"""The asymmetric loss: a focal loss with less weight on absent labels than on present ones."""
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ def asymmetric(
 
     $-(1 - p)^{\gamma_+} \log p$ with $p = \sigma(y)$ for a present label, and $-p_m^{\gamma_-} \log(1 - p_m)$ with
     $p_m = \max(p - m, 0)$ for an absent one, averaged over all labels (Ridnik et al. 2021, Eqs. 4-7): made for images
-    of which most labels are absent.
+    with few of many labels.
 
     Args:
         scores: y, any shape.
@@ -37,18 +37,18 @@ def asymmetric(
         weights: of that shape, how much each label counts among all.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
         gamma_present, gamma_absent: $\gamma_+$ and $\gamma_-$, from 0.
-        shift: m, from 0; absent labels of a probability up to m are let alone.
+        shift: m, from 0; absent labels of a probability up to m do not count.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; a negative option, a `shift` of 1 or more.
 
-    >>> asymmetric(torch.tensor([0.0, -3.0]), torch.tensor([1, 0]))  # half of log 2: the absent one is let alone
+    >>> asymmetric(torch.tensor([0.0, -3.0]), torch.tensor([1, 0]))  # half of log 2: the absent one does not count
     tensor(0.3466)
     """
-    given = groups(
+    batch = groups(
         scores,
         labels=labels,
         dim=dim,
@@ -61,10 +61,10 @@ def asymmetric(
         check_positive(name, value, or_zero=True)
     if shift >= 1:
         raise ValueError(f"shift is {shift}, expected less than 1: it is taken off a probability")
-    present = -(gamma_present * functional.logsigmoid(-given.scores)).exp() * functional.logsigmoid(given.scores)
-    wrong = (given.scores.sigmoid() - shift).clamp(min=0)
-    log_shift = torch.full_like(given.scores, shift).log()
-    right = torch.logaddexp(functional.logsigmoid(-given.scores), log_shift).clamp(max=0)  # log(1 - p_m)
+    present = -(gamma_present * functional.logsigmoid(-batch.scores)).exp() * functional.logsigmoid(batch.scores)
+    wrong = (batch.scores.sigmoid() - shift).clamp(min=0)
+    log_shift = torch.full_like(batch.scores, shift).log()
+    right = torch.logaddexp(functional.logsigmoid(-batch.scores), log_shift).clamp(max=0)  # log(1 - p_m)
     # A power below 1 has no derivative at 0, where the loss is 0 whatever it is multiplied with.
     absent = -wrong.where(wrong > 0, 1.0).pow(gamma_absent) * right
-    return pointwise(given, present.where(given.truth, absent), reduction)
+    return pointwise(batch, present.where(batch.truth, absent), reduction)

@@ -23,21 +23,20 @@ def average_precision(
 
     $1 - \frac1P \sum_{i \in P} \frac{f(y_P)_i}{f(y)_i}$ with f(y) the ranks among all of a group and f(y_P) those among
     its P positives: 1 minus average precision (SoDeep, Eqs. 5-6) when the sorter is exact, averaged over groups.
-    `sodeep_mean_average_precision` makes the mean rank of the positives small, in which all places count alike; here
+    `sodeep_mean_average_precision` makes the mean rank of the positives small, and all places count the same; here
     those at the top count most, as in the metric. With soft ranks no precision counts for more than 1. Groups without a
     positive or without a negative are left out. With `Handcrafted` this is SmoothAP (Brown et al. 2020).
 
     Args:
         scores: y, any shape.
         labels: $y^*$, of that shape, 0 and 1 of any type.
-        dim: of a group, which is a list to be ordered: each query's documents, or with `dim=-2` and (..., n, C) the n
-            examples of each class.
+        dim: of a group, such as the documents of a query, or with `dim=-2` the examples of a class.
         mask: of that shape, boolean, False where there is no example.
         weights: of that shape, how much the precision at each positive counts.
         group_weights, reduction, sorter, check_finite: see `rankgrad.losses`; a sorter of any length.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one.
@@ -47,7 +46,7 @@ def average_precision(
     >>> average_precision(scores, labels, sorter="straight_through")  # 1 - (1 / 1 + 2 / 3) / 2
     tensor(0.1667)
     """
-    given = groups(
+    batch = groups(
         scores,
         labels=labels,
         dim=dim,
@@ -57,13 +56,13 @@ def average_precision(
         check_finite=check_finite,
         least=2,
     )
-    positives = given.truth
-    weight = given.weight * positives
-    among_all = soft_ranks(given, sorter)
+    positives = batch.truth
+    weight = batch.weight * positives
+    among_all = soft_ranks(batch, sorter)
     # Soft ranks among the positives, which lie closer together, can be larger than those among all: a precision above
     # 1 would reward positives for lying close together.
-    precision = (soft_ranks(given, sorter, mask=positives) / among_all.where(positives, 1.0)).clamp(max=1)
+    precision = (soft_ranks(batch, sorter, mask=positives) / among_all.where(positives, 1.0)).clamp(max=1)
     total = weight.sum(-1).to(precision.dtype)
-    both_kinds = (total > 0) & (given.exists & ~positives).any(-1)
+    both_kinds = (total > 0) & (batch.exists & ~positives).any(-1)
     lost = 1 - (precision * weight).sum(-1) / total.where(both_kinds, 1.0)
-    return reduced(given, lost, reduction, counts=both_kinds)
+    return reduced(batch, lost, reduction, counts=both_kinds)

@@ -48,7 +48,7 @@ def expected_reciprocal_rank(
         temperature: $\tau$, the difference of places beyond which one is read before the other.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one, a target that is negative or above `max_grade`, `k`
@@ -58,7 +58,7 @@ def expected_reciprocal_rank(
     >>> expected_reciprocal_rank(scores, target, sorter="straight_through")  # 1 - 15 / 16 / 2
     tensor(0.5312)
     """
-    given = groups(
+    batch = groups(
         scores,
         target=target,
         dim=dim,
@@ -72,13 +72,13 @@ def expected_reciprocal_rank(
     check_positive("temperature", temperature)
     if k is not None:
         check_count("k", k)
-    satisfied = satisfaction(given.truth, given.weight, max_grade)
-    places = soft_ranks(given, sorter, differences=True).clamp(min=1)  # a soft rank may lie a little below 1
+    satisfied = satisfaction(batch.truth, batch.weight, max_grade)
+    places = soft_ranks(batch, sorter, differences=True).clamp(min=1)  # a soft rank may lie a little below 1
     order = places.detach().argsort(dim=-1, stable=True)
     ordered, satisfied = places.gather(-1, order), satisfied.gather(-1, order)
     unsatisfied = torch.log1p(-satisfied.double()).clamp(min=SURE)
     signed, _ = sums_of_others(-ordered, unsatisfied, temperature)
     left = (unsatisfied.cumsum(-1) - unsatisfied + signed / 2).exp().to(ordered.dtype)
-    shown = 1.0 if k is None else torch.sigmoid((k + 0.5 - ordered) / temperature)
-    found = (satisfied * left / ordered * shown).sum(-1)
-    return reduced(given, (1 - found).to(given.scores.dtype), reduction, counts=is_ordered(given.truth, given.weight))
+    visible = 1.0 if k is None else torch.sigmoid((k + 0.5 - ordered) / temperature)
+    reached = (satisfied * left / ordered * visible).sum(-1)
+    return reduced(batch, (1 - reached).to(batch.scores.dtype), reduction, counts=is_ordered(batch.truth, batch.weight))

@@ -1,4 +1,4 @@
-"""The focal loss: binary cross-entropy in which labels that are predicted well count less."""
+"""The focal loss: binary cross-entropy with less weight on labels that are predicted well."""
 
 from torch import Tensor
 from torch.nn import functional
@@ -36,7 +36,7 @@ def focal(
         gamma: $\gamma$, from 0.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; a negative `gamma`.
@@ -45,7 +45,7 @@ def focal(
     >>> focal(torch.zeros(2, 3), torch.tensor([[1, 0, 0], [0, 1, 1]]))  # a quarter of log 2
     tensor(0.1733)
     """
-    given = groups(
+    batch = groups(
         scores,
         labels=labels,
         dim=dim,
@@ -55,6 +55,6 @@ def focal(
         check_finite=check_finite,
     )
     check_positive("gamma", gamma, or_zero=True)
-    right = given.scores.where(given.truth, -given.scores)
+    right = batch.scores.where(batch.truth, -batch.scores)
     doubt = (gamma * functional.logsigmoid(-right)).exp()  # (1 - p)^gamma, whose derivative is finite
-    return pointwise(given, -doubt * functional.logsigmoid(right), reduction)
+    return pointwise(batch, -doubt * functional.logsigmoid(right), reduction)

@@ -35,7 +35,7 @@ def gaussian_mlr(
     \log \Phi\left(\frac{\mu_u - \mu_v}{\sqrt{\sigma_u^2 + \sigma_v^2}}\right)$, + where u is present and - where it is
     absent, and $\zeta = \{(u, v) : r_u > r_v\}$, averaged over the batch (GaussianMLR, Yesilkaynak et al. 2023,
     arXiv:2303.03907, whose code averages pairs over the whole batch; here over each example). A label is selected where
-    its score is above 0, so no threshold network is needed. An example without any pair has the first term alone.
+    its score is above 0, so no threshold network is needed. An example without any pair has only the first term.
 
     Args:
         scores: $\mu$, any shape.
@@ -47,7 +47,7 @@ def gaussian_mlr(
             for a variance of 1.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; log variances of another shape, or not finite.
@@ -57,7 +57,7 @@ def gaussian_mlr(
     >>> torch.isclose(loss, -present.log().mean() - apart.log())
     tensor(True)
     """
-    given = groups(
+    batch = groups(
         scores,
         label_ranks=label_ranks,
         dim=dim,
@@ -66,7 +66,7 @@ def gaussian_mlr(
         group_weights=group_weights,
         check_finite=check_finite,
     )
-    means = given.scores.double()  # a tail of the normal distribution needs the digits
+    means = batch.scores.double()  # a tail of the normal distribution needs the digits
     variances = torch.ones_like(means)
     if log_variances is not None:
         check_floating(log_variances=log_variances)
@@ -74,21 +74,21 @@ def gaussian_mlr(
         if check_finite:
             wrong = ~torch.isfinite(log_variances)
             check_values("log_variances", log_variances, wrong if mask is None else wrong & mask, "a finite number")
-        variances = log_variances.double().movedim(dim, -1).where(given.exists, 0.0).exp()
-    weight = within(given.weight).double()
-    signed = torch.where(given.truth > 0, means, -means) / variances.sqrt()
+        variances = log_variances.double().movedim(dim, -1).where(batch.exists, 0.0).exp()
+    weight = within(batch.weight).double()
+    signed = torch.where(batch.truth > 0, means, -means) / variances.sqrt()
     present = -(_log_ndtr(signed) * weight).sum(-1)
     total = weight.sum(-1)
 
     def rows(mean: Pair, variance: Pair, weight: Pair, label_ranks: Pair) -> tuple[Tensor, ...]:
         pairs = weight[0] * weight[1] * (label_ranks[0] > label_ranks[1])
-        # What is no pair is blanked before, not after: unchecked, a label that cannot be there may score -inf.
+        # Blanked before the difference is used, not after: unchecked, a label that cannot be there may score -inf.
         apart = (mean[0] - mean[1]).where(pairs > 0, 0.0) / (variance[0] + variance[1]).sqrt()
         return -(_log_ndtr(apart) * pairs).sum(-1), pairs.sum(-1)
 
-    ordered, compared = sums_over_pairs(rows, means, variances, weight, given.truth)
+    ordered, compared = sums_over_pairs(rows, means, variances, weight, batch.truth)
     value = present / total.where(total > 0, 1.0) + ordered / compared.where(compared > 0, 1.0)
-    return reduced(given, value.to(given.scores.dtype), reduction)
+    return reduced(batch, value.to(batch.scores.dtype), reduction)
 
 
 def _log_ndtr(values: Tensor) -> Tensor:

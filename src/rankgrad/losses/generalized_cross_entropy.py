@@ -26,7 +26,7 @@ def generalized_cross_entropy(
 
     $(1 - p^q) / q$ with $p = \sigma(y)$ for a present label and $1 - \sigma(y)$ for an absent one, averaged over all
     labels (Zhang and Sabuncu 2018, Eq. 6, a label at a time). It tends to `multilabel_soft_margin` as q tends to 0, and
-    is the absolute error with q = 1: a label that contradicts what the network is sure of pulls less.
+    is the absolute error with q = 1: a label that contradicts a sure prediction pulls less.
 
     Args:
         scores: y, any shape.
@@ -37,7 +37,7 @@ def generalized_cross_entropy(
         q: above 0, up to 1.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; q out of range.
@@ -45,7 +45,7 @@ def generalized_cross_entropy(
     >>> generalized_cross_entropy(torch.zeros(2, 3), torch.tensor([[1, 0, 0], [0, 1, 1]]), q=1.0)
     tensor(0.5000)
     """
-    given = groups(
+    batch = groups(
         scores,
         labels=labels,
         dim=dim,
@@ -57,5 +57,5 @@ def generalized_cross_entropy(
     check_positive("q", q)
     if q > 1:
         raise ValueError(f"q is {q}, expected at most 1")
-    right = given.scores.where(given.truth, -given.scores)
-    return pointwise(given, -torch.expm1(q * functional.logsigmoid(right)) / q, reduction)
+    right = batch.scores.where(batch.truth, -batch.scores)
+    return pointwise(batch, -torch.expm1(q * functional.logsigmoid(right)) / q, reduction)

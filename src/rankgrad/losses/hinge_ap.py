@@ -32,8 +32,7 @@ def hinge_ap(
     Args:
         scores: s, any shape.
         labels: of that shape, 0 and 1 of any type.
-        dim: of a group, which is a list to be ordered: each query's documents, or with `dim=-2` and (..., n, C) the n
-            examples of each class.
+        dim: of a group, such as the documents of a query, or with `dim=-2` the examples of a class.
         mask: of that shape, boolean, False where there is no example.
         group_weights, reduction, check_finite: see `rankgrad.losses`.
 
@@ -49,45 +48,45 @@ def hinge_ap(
     >>> round(hinge_ap(torch.zeros(4), labels).item(), 4)  # 1 - AP of the worst ranking: 1 - (1/3 + 2/4) / 2
     0.5833
     """
-    given = groups(
+    batch = groups(
         scores, labels=labels, dim=dim, mask=mask, group_weights=group_weights, check_finite=check_finite, least=2
     )
-    positive, negative = given.truth, given.exists & ~given.truth
+    positive, negative = batch.truth, batch.exists & ~batch.truth
     # Only differences count: an offset costs no precision.
-    offset = given.scores.detach().masked_fill(~given.exists, -torch.inf).amax(-1, keepdim=True)
-    values = given.scores - offset.where(given.exists, 0.0)
-    count, rest = positive.sum(-1, keepdim=True), negative.sum(-1, keepdim=True)
-    pairs = (count * rest).clamp(min=1)
+    offset = batch.scores.detach().masked_fill(~batch.exists, -torch.inf).amax(-1, keepdim=True)
+    values = batch.scores - offset.where(batch.exists, 0.0)
+    count, negative_count = positive.sum(-1, keepdim=True), negative.sum(-1, keepdim=True)
+    pairs = (count * negative_count).clamp(min=1)
     sorted_positives, is_positive = _first(values, positive, count)
-    sorted_negatives, is_negative = _first(values, negative, rest)
-    # Which ranking is worst needs no gradient: the maximum's is that of the ranking where it is attained.
+    sorted_negatives, is_negative = _first(values, negative, negative_count)
+    # Which ranking is worst needs no gradient: the maximum has the gradient of the ranking that attains it.
     with torch.no_grad():
         i = torch.arange(1, sorted_positives.shape[-1] + 1, device=values.device, dtype=values.dtype)
         j = torch.arange(1, sorted_negatives.shape[-1] + 1, device=values.device, dtype=values.dtype)
-        above, parts = torch.zeros_like(is_positive, dtype=torch.long), []
+        above, positives_below = torch.zeros_like(is_positive, dtype=torch.long), []
         width = max(1, at_once(values.device) // max(1, sorted_positives.numel()))
         # Each negative has a place of its own: some at a time. Compiled, their number is not known.
         blocks = [slice(None)]
         if not torch.compiler.is_compiling():
             blocks = [slice(begin, begin + width) for begin in range(0, max(1, len(j)), width)]
-        for some in blocks:
-            exists = is_positive.unsqueeze(-1) & is_negative[..., some].unsqueeze(-2)  # (..., C, P, N)
-            differences = sorted_positives.unsqueeze(-1) - sorted_negatives[..., some].unsqueeze(-2)
-            rank = i.unsqueeze(-1) + j[some]
-            lost = (j[some] / rank - (j[some] - 1) / (rank - 1)) / count.clamp(min=1).unsqueeze(-1)
+        for block in blocks:
+            exists = is_positive.unsqueeze(-1) & is_negative[..., block].unsqueeze(-2)  # (..., C, P, N)
+            differences = sorted_positives.unsqueeze(-1) - sorted_negatives[..., block].unsqueeze(-2)
+            rank = i.unsqueeze(-1) + j[block]
+            lost = (j[block] / rank - (j[block] - 1) / (rank - 1)) / count.clamp(min=1).unsqueeze(-1)
             gains = (lost - 2 * differences / pairs.unsqueeze(-1)).masked_fill(~exists, 0.0)
             gains = gains.flip(-2).cumsum(-2).flip(-2)
             # One place more: below all positives, which gains nothing.
-            place = torch.nn.functional.pad(gains, (0, 0, 0, 1)).argmax(-2, keepdim=True)
-            swapped = exists & (place < i.unsqueeze(-1))  # the j-th negative stands above the i-th positive
+            insertion = torch.nn.functional.pad(gains, (0, 0, 0, 1)).argmax(-2, keepdim=True)
+            swapped = exists & (insertion < i.unsqueeze(-1))  # the j-th negative stands above the i-th positive
             above += swapped.sum(-1)
-            parts.append(swapped.sum(-2))
-        below = torch.cat(parts, -1)
+            positives_below.append(swapped.sum(-2))
+        below = torch.cat(positives_below, -1)
         # From the counts, so that it is the AP of a true ranking even where rounding moved a place.
         average_precision = (i / (i + above) * is_positive).sum(-1) / count.squeeze(-1).clamp(min=1)
     slack = ((below * sorted_negatives).sum(-1) - (above * sorted_positives).sum(-1)) * 2 / pairs.squeeze(-1)
-    both_kinds = ((count > 0) & (rest > 0)).squeeze(-1)
-    return reduced(given, 1 - average_precision + slack, reduction, counts=both_kinds)
+    both_kinds = ((count > 0) & (negative_count > 0)).squeeze(-1)
+    return reduced(batch, 1 - average_precision + slack, reduction, counts=both_kinds)
 
 
 def _first(values: Tensor, kind: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:

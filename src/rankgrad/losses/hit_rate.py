@@ -31,34 +31,31 @@ def hit_rate(
 
     Args:
         scores: Y, (..., n, m), row = image, column = text.
-        positives: of that shape, 1 for pairs that belong together and 0 for others; at least one in each row, and in
-            each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
-        mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
+        positives: of that shape, 1 for pairs that belong together and 0 for others; see `rankgrad.losses`.
+        mask: of that shape, boolean, False where a pair does not count.
         weights: of that shape; a row counts by the weight of its heaviest positive.
-        group_weights, reduction, sorter, check_finite: see `rankgrad.losses`; `none` gives (..., 2, d), of each row and
-            of each column, with d the larger of n and m.
+        group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
         k: K, at least 1.
         temperature: $\tau$, the width of the step in places.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a row and one a column.
+        A scalar; with `none`, (..., 2, d), one value per row and per column.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; m of 1, a row without a positive, or a column of a
-            square matrix, `k` that is no whole number of at least 1, a `temperature` that is not positive.
+        TypeError, ValueError: see `rankgrad.losses`; a `k` below 1, a `temperature` that is not positive.
 
     >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.0, 0.8, 0.1], [0.7, 0.3, 0.5]])  # the last row is led by another
     >>> hit_rate(scores, torch.eye(3), sorter="straight_through", temperature=0.01)
     tensor(0.1667)
     """
-    given = groups(
+    batch = groups(
         scores, positives=positives, mask=mask, weights=weights, group_weights=group_weights, check_finite=check_finite
     )
     check_count("k", k)
     check_positive("temperature", temperature)
-    own = given.truth
-    places = soft_ranks(given, sorter)
-    first = places.masked_fill(~own, torch.inf).amin(-1).where(own.any(-1), 0.0)
-    heaviest = given.weight.masked_fill(~own, 0.0).amax(-1)
-    heaviest = heaviest * (given.exists.sum(-1) > 1)  # one that stands alone is first, whatever it scores
-    return reduced(given, torch.sigmoid((first - k - 0.5) / temperature), reduction, counts=heaviest)
+    positive = batch.truth
+    places = soft_ranks(batch, sorter)
+    first = places.masked_fill(~positive, torch.inf).amin(-1).where(positive.any(-1), 0.0)
+    heaviest = batch.weight.masked_fill(~positive, 0.0).amax(-1)
+    heaviest = heaviest * (batch.exists.sum(-1) > 1)  # a single one is first, whatever it scores
+    return reduced(batch, torch.sigmoid((first - k - 0.5) / temperature), reduction, counts=heaviest)

@@ -28,36 +28,33 @@ def info_nce(
 
     Args:
         scores: Y, similarities (..., n, m), row = image, column = text.
-        positives: of that shape, 1 for pairs that belong together and 0 for others; at least one in each row, and in
-            each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
-        mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
-        weights: of that shape, how much each positive counts in its row; a row counts by that of its heaviest positive.
-        group_weights, reduction, check_finite: see `rankgrad.losses`; `none` gives (..., 2, d), of each row and of each
-            column, with d the larger of n and m.
+        positives: of that shape, 1 for pairs that belong together and 0 for others; see `rankgrad.losses`.
+        mask: of that shape, boolean, False where a pair does not count.
+        weights: of that shape, how much each positive counts in its row; a row counts by its heaviest positive.
+        group_weights, reduction, check_finite: see `rankgrad.losses`.
         temperature: $\tau$, in units of similarity.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a row and one a column.
+        A scalar; with `none`, (..., 2, d), one value per row and per column.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; m of 1, a row without a positive, or a column of a
-            square matrix, a `temperature` that is not positive.
+        TypeError, ValueError: see `rankgrad.losses`; a `temperature` that is not positive.
 
     >>> import torch
     >>> info_nce(torch.zeros(4, 4), torch.eye(4)).exp()  # a guess among four
     tensor(4.)
     """
-    given = groups(
+    batch = groups(
         scores, positives=positives, mask=mask, weights=weights, group_weights=group_weights, check_finite=check_finite
     )
     check_positive("temperature", temperature)
-    negatives = given.exists & ~given.truth
-    logits = given.scores / temperature
+    negatives = batch.exists & ~batch.truth
+    logits = batch.scores / temperature
     # Where a row has no negative, any number does: it does not count.
     rivals = logits.masked_fill(~negatives & negatives.any(-1, keepdim=True), -float("inf")).logsumexp(-1, keepdim=True)
-    worth = given.weight * given.truth
+    worth = batch.weight * batch.truth
     # As softplus, without its threshold, beyond which it has no curvature.
-    lost = (worth * -functional.logsigmoid((logits - rivals).where(given.truth, 0.0))).sum(-1)
+    lost = (worth * -functional.logsigmoid((logits - rivals).where(batch.truth, 0.0))).sum(-1)
     total = worth.sum(-1)
-    some = (total > 0) & negatives.any(-1)
-    return reduced(given, lost / total.where(some, 1.0), reduction, counts=some * worth.amax(-1))
+    counts = (total > 0) & negatives.any(-1)
+    return reduced(batch, lost / total.where(counts, 1.0), reduction, counts=counts * worth.amax(-1))

@@ -56,7 +56,7 @@ def kendall(
         top_heavy: pairs count for more, the nearer they are to the top.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one, a `temperature` that is not positive.
@@ -65,7 +65,7 @@ def kendall(
     >>> kendall(scores, target, sorter="straight_through", temperature=0.01)  # one pair of six is wrong: tau = 4 / 6
     tensor(0.3333)
     """
-    given = groups(
+    batch = groups(
         scores,
         target=target,
         order=True,
@@ -76,45 +76,45 @@ def kendall(
         check_finite=check_finite,
         least=2,
     )
-    check_weights_of_pairs(given, weights)
+    check_weights_of_pairs(batch, weights)
     check_positive("temperature", temperature)
-    weight = within(given.weight)
-    places = soft_ranks(given, sorter, differences=True)
-    closeness = None  # all pairs alike
+    weight = within(batch.weight)
+    places = soft_ranks(batch, sorter, differences=True)
+    closeness = None  # all pairs count the same
     if top_heavy:
-        true_places = exact_ranks(given.truth.double(), mask=given.mask, check_finite=given.finite)
+        true_places = exact_ranks(batch.truth.double(), mask=batch.mask, check_finite=batch.finite)
         closeness = 1 / true_places.clamp(min=1).to(places.dtype)
 
-    known = given.truth.where(weight > 0, 0.0)
+    targets = batch.truth.where(weight > 0, 0.0)
     length, kind = places.shape[-1], places.device
     few = length <= SHORT if kind.type == "cpu" else places.numel() * length <= at_once(kind)
     agreement, of_soft, of_true = (_by_pairs if few or torch.compiler.is_compiling() else _by_halves)(
-        places / temperature, known, weight.to(places.dtype), closeness
+        places / temperature, targets, weight.to(places.dtype), closeness
     )
-    ordered = is_ordered(given.truth, weight)
+    ordered = is_ordered(batch.truth, weight)
     of_true = of_true.where(ordered, 1.0)
     tau = agreement / torch.maximum(of_soft, of_true / 1000).sqrt() / of_true.sqrt()
-    return reduced(given, (1 - tau).to(given.scores.dtype), reduction, counts=ordered)
+    return reduced(batch, (1 - tau).to(batch.scores.dtype), reduction, counts=ordered)
 
 
-def _by_pairs(places: Tensor, known: Tensor, weight: Tensor, closeness: Tensor | None) -> tuple[Tensor, ...]:
+def _by_pairs(places: Tensor, targets: Tensor, weight: Tensor, closeness: Tensor | None) -> tuple[Tensor, ...]:
     """Return the sums of $w a b$, $w a^2$ and $w b^2$ over all pairs of a group, each in both orders."""
 
-    def rows(place: Pair, known: Pair, weight: Pair, *closeness: Pair) -> tuple[Tensor, ...]:
-        apart = place[1] - place[0]
+    def rows(places: Pair, targets: Pair, weight: Pair, *closeness: Pair) -> tuple[Tensor, ...]:
+        apart = places[1] - places[0]
         size = apart.abs()
         # As a factor of the difference, whose derivative at 0 is 1.
         soft = apart * (-torch.expm1(-size) / size.where(size > 0, 1.0)).where(size > 0, 1.0)
-        true = torch.sign(known[0] - known[1]).to(soft.dtype)
+        true = torch.sign(targets[0] - targets[1]).to(soft.dtype)
         pairs = weight[0] * weight[1]
-        for one, other in closeness:
-            pairs = pairs * (one + other)
-        return tuple((pairs * part).sum(-1) for part in (soft * true, soft**2, true**2))
+        for first, second in closeness:
+            pairs = pairs * (first + second)
+        return tuple((pairs * product).sum(-1) for product in (soft * true, soft**2, true**2))
 
-    return sums_over_pairs(rows, places, known, weight, *([] if closeness is None else [closeness]))
+    return sums_over_pairs(rows, places, targets, weight, *([] if closeness is None else [closeness]))
 
 
-def _by_halves(places: Tensor, known: Tensor, weight: Tensor, closeness: Tensor | None) -> tuple[Tensor, ...]:
+def _by_halves(places: Tensor, targets: Tensor, weight: Tensor, closeness: Tensor | None) -> tuple[Tensor, ...]:
     r"""Return the sums of `_by_pairs` by sums of `Laplace` within parts that are halved by the targets.
 
     Two targets differ first in one binary digit of their dense ranks. Among all with the same digits before it, let
@@ -122,43 +122,43 @@ def _by_halves(places: Tensor, known: Tensor, weight: Tensor, closeness: Tensor 
     that differ in this digit, with the sign of their order, and no other.
     """
     order = places.detach().argsort(dim=-1)
-    positions, known, weight = (one.gather(-1, order) for one in (places.double(), known, weight.double()))
+    positions, targets, weight = (values.gather(-1, order) for values in (places.double(), targets, weight.double()))
     # Pairs count w_i w_j (k_i + k_j): factors of the one, and of the other.
-    factors = own = weight.unsqueeze(0)
+    factors = pair_factors = weight.unsqueeze(0)
     if closeness is not None:
         weighted = weight * closeness.gather(-1, order)
-        factors, own = torch.stack([weight, weighted]), torch.stack([weighted, weight])
-    level = dense_ranks(known)  # from 0 or from 1 on
+        factors, pair_factors = torch.stack([weight, weighted]), torch.stack([weighted, weight])
+    level = dense_ranks(targets)  # from 0 or from 1 on
     level = level - level.amin(-1, keepdim=True)
     near, nearer = (sums_of_others(-positions * scale, factors)[1] for scale in (1, 2))
     every = factors.sum(-1, keepdim=True)
-    of_soft = (own * (every - factors - 2 * near + nearer)).sum((0, -1))
+    of_soft = (pair_factors * (every - factors - 2 * near + nearer)).sum((0, -1))
     tied = torch.zeros_like(factors).scatter_add(-1, level.expand(factors.shape), factors)
-    of_true = (own * (every - tied.gather(-1, level.expand(factors.shape)))).sum((0, -1))
+    of_true = (pair_factors * (every - tied.gather(-1, level.expand(factors.shape)))).sum((0, -1))
     agreement = torch.zeros_like(of_soft)
     largest = value_of(level.amax())
     order = torch.arange(level.shape[-1], device=level.device).expand(level.shape)
     for digit in reversed(range(int(level.shape[-1] - 1 if largest is None else largest).bit_length())):
         halved = level.gather(-1, order) >> digit
         half = 2 * (halved & 1) - 1
-        moved, of_others = (one.gather(-1, order.expand(one.shape)) for one in (own, factors))
+        moved, of_others = (values.gather(-1, order.expand(values.shape)) for values in (pair_factors, factors))
         signed = _signed_sums(positions.gather(-1, order), of_others, halved >> 1)
         agreement = agreement + (half * moved * signed).sum((0, -1))
         order = order.gather(-1, halved.argsort(dim=-1, stable=True))  # by halves, and by position in each
     return tuple(total.to(places.dtype) for total in (agreement, of_soft, of_true))
 
 
-def _signed_sums(positions: Tensor, factors: Tensor, part: Tensor) -> Tensor:
+def _signed_sums(positions: Tensor, factors: Tensor, segment: Tensor) -> Tensor:
     """Return sums of a times factors over the other points of the same part.
 
     Args:
         positions: (..., d), float64, ascending within each part.
         factors: (kinds, ..., d), float64.
-        part: (..., d), whole numbers, ascending.
+        segment: (..., d), whole numbers, ascending.
     """
-    begins = torch.cat([torch.ones_like(part[..., :1], dtype=torch.bool), part[..., 1:] != part[..., :-1]], -1)
+    begins = torch.cat([torch.ones_like(segment[..., :1], dtype=torch.bool), segment[..., 1:] != segment[..., :-1]], -1)
     signed, _ = sums_of_others(-positions, factors, 1.0, begins)
-    until, part = factors.cumsum(-1), part.expand(factors.shape)
-    totals = torch.zeros_like(factors).scatter_add(-1, part, factors)
+    until, segment = factors.cumsum(-1), segment.expand(factors.shape)
+    totals = torch.zeros_like(factors).scatter_add(-1, segment, factors)
     through = totals.cumsum(-1)  # each part and all before it
-    return (2 * through - totals).gather(-1, part) - 2 * until + factors - signed
+    return (2 * through - totals).gather(-1, segment) - 2 * until + factors - signed

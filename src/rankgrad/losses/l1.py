@@ -32,7 +32,7 @@ def l1(
         sigmoid: put the scores through a sigmoid first; for targets in [0, 1].
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; with `sigmoid`, a target outside [0, 1].
@@ -41,7 +41,7 @@ def l1(
     >>> l1(torch.tensor([1.0, 2.0]), torch.tensor([1.5, 4.0]))
     tensor(1.2500)
     """
-    given = groups(
+    batch = groups(
         scores,
         target=target,
         dim=dim,
@@ -51,5 +51,5 @@ def l1(
         check_finite=check_finite,
         between_0_and_1=sigmoid,
     )
-    predicted = given.scores.sigmoid() if sigmoid else given.scores
-    return pointwise(given, (predicted - given.truth.to(predicted.dtype)).abs(), reduction)
+    predicted = batch.scores.sigmoid() if sigmoid else batch.scores
+    return pointwise(batch, (predicted - batch.truth.to(predicted.dtype)).abs(), reduction)

@@ -60,7 +60,7 @@ def lambdarank(
         weighting: see above.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one, a target that is negative, or too large for an
@@ -70,7 +70,7 @@ def lambdarank(
     >>> lambdarank(torch.tensor([0.0, 0.0]), torch.tensor([0, 1]))  # (1 - 1 / log2(3)) log2(2)
     tensor(0.3691)
     """
-    given = groups(
+    batch = groups(
         scores,
         target=target,
         dim=dim,
@@ -85,39 +85,41 @@ def lambdarank(
     for name, places in (("k", k), ("truncation", truncation)):
         if places is not None:
             check_count(name, places)
-    gains = gains_of(given.truth, given.weight, gain)
+    gains = gains_of(batch.truth, batch.weight, gain)
     best = ideal(gains, k).unsqueeze(-1)
     gains = gains / best.where(best > 0, 1.0)
-    order = reading_order(given.scores, gains, given.exists, truth=given.truth)
-    place = 1 + order.argsort(dim=-1)
-    inside = torch.ones_like(place, dtype=torch.bool) if k is None else place <= k
-    discount = (1 / torch.log2(1 + place.to(gains.dtype))).where(inside, 0.0)
-    within = min(k or place.shape[-1], truncation or place.shape[-1])
+    order = reading_order(batch.scores, gains, batch.exists, truth=batch.truth)
+    position = 1 + order.argsort(dim=-1)
+    inside = torch.ones_like(position, dtype=torch.bool) if k is None else position <= k
+    discount = (1 / torch.log2(1 + position.to(gains.dtype))).where(inside, 0.0)
+    within = min(k or position.shape[-1], truncation or position.shape[-1])
 
-    def costs(scores: Pair, truth: Pair, gain: Pair, place: Pair, discount: Pair, exists: Pair) -> Tensor:
+    def costs(scores: Pair, truth: Pair, gain: Pair, position: Pair, discount: Pair, exists: Pair) -> Tensor:
         """Return what each pair of a row costs, summed: (..., b)."""
-        known = exists[0] & exists[1]
+        both_exist = exists[0] & exists[1]
         # Of two that are both within, the pair is there twice.
-        pairs = (truth[0] > truth[1]) & known | ((truth[0] < truth[1]) & known & (place[1] > within))
+        pairs = (truth[0] > truth[1]) & both_exist | ((truth[0] < truth[1]) & both_exist & (position[1] > within))
         weight = torch.zeros_like(pairs, dtype=gains.dtype)
         if weighting != "ndcg_loss2":
             weight = weight + (discount[0] - discount[1]).abs()
         if weighting != "lambdarank":
-            apart = (place[0] - place[1]).abs().clamp(min=1).to(gains.dtype)
+            apart = (position[0] - position[1]).abs().clamp(min=1).to(gains.dtype)
             closer = 1 / torch.log2(1 + apart) - 1 / torch.log2(2 + apart)
             weight = weight + (closer if weighting == "ndcg_loss2" else SHARE * closer)
         weight = weight * (gain[0] - gain[1]).abs() * pairs
         sign = (
-            torch.sign(truth[0].double() - truth[1].double()).to(scores[0].dtype) if within < place[1].shape[-1] else 1
+            torch.sign(truth[0].double() - truth[1].double()).to(scores[0].dtype)
+            if within < position[1].shape[-1]
+            else 1
         )
         return logistic((scores[0] * sign, scores[1] * sign), weight)
 
-    values = (given.scores, given.truth, gains, place, discount, given.exists)
-    if within < place.shape[-1]:
+    values = (batch.scores, batch.truth, gains, position, discount, batch.exists)
+    if within < position.shape[-1]:
         first = order[..., :within]
         rows = ((value.gather(-1, first).unsqueeze(-1), value.unsqueeze(-2)) for value in values)
         cost = costs(*rows).sum(-1)
     else:
         (cost,) = sums_over_pairs(lambda *pairs: (costs(*pairs),), *values)
-    counts = is_ordered(given.truth, given.exists) & (best.squeeze(-1) > 0)
-    return reduced(given, cost / math.log(2), reduction, counts=counts)
+    counts = is_ordered(batch.truth, batch.exists) & (best.squeeze(-1) > 0)
+    return reduced(batch, cost / math.log(2), reduction, counts=counts)

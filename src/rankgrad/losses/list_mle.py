@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from rankgrad.losses._inputs import Reduction, groups, is_ordered, reduced, within
+from rankgrad.losses._pairs import log_cumulative_sum_exp
 from rankgrad.ranks import places
-from rankgrad.sorters._laplace_sums import sums_of_others, with_signature
 
 __all__ = ["list_mle"]
 
@@ -30,7 +30,7 @@ def list_mle(
     $\alpha_i \propto 2^{d - \mathrm{rk}(y^*)_i} - 1$ with a mean of 1 (p-ListMLE, Lan et al. 2014).
 
     Equal targets are drawn as if each were the first of them, and share the mean of their $\alpha$, so that at best
-    they score alike. `plackett_luce` is the likelihood of label ranks, in which absent labels are never drawn. A group
+    they score alike. `plackett_luce` is the likelihood of label ranks; there, absent labels are never drawn. A group
     whose targets are all equal has no order and is left out. It takes O(d log d).
 
     Args:
@@ -41,7 +41,7 @@ def list_mle(
         top_heavy: draws count for more, the earlier they are.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one.
@@ -49,7 +49,7 @@ def list_mle(
     >>> list_mle(torch.zeros(3), torch.tensor([2, 0, 1])).exp()  # one of 3, then one of 2
     tensor(6.)
     """
-    given = groups(
+    batch = groups(
         scores,
         target=target,
         order=True,
@@ -60,44 +60,16 @@ def list_mle(
         check_finite=check_finite,
         least=2,
     )
-    target = given.truth.masked_fill(~given.exists, torch.inf)  # what is masked comes last and is in no sum
-    values = given.scores - given.scores.detach().amax(-1, keepdim=True)  # an offset costs no precision
-    below = _LogCumSumExp.apply(values.gather(-1, target.argsort(dim=-1)))
-    larger, not_smaller = places(given.truth, given.exists)
-    count = given.exists.sum(-1, keepdim=True)
+    target = batch.truth.masked_fill(~batch.exists, torch.inf)  # masked items come last and are in no sum
+    values = batch.scores - batch.scores.detach().amax(-1, keepdim=True)  # an offset costs no precision
+    below = log_cumulative_sum_exp(values.gather(-1, target.argsort(dim=-1)))
+    larger, not_smaller = places(batch.truth, batch.exists)
+    count = batch.exists.sum(-1, keepdim=True)
     left = below.gather(-1, (count - larger - 1).clamp(min=0))  # down from the last of those with the same target
-    weight = within(given.weight)
+    weight = within(batch.weight)
     if top_heavy:
-        begin, end, last = (torch.exp2(-place.double()) for place in (larger, not_smaller, count))
-        early = ((begin - end) / (not_smaller - larger).clamp(min=1) - last).clamp(min=0) * given.exists
+        begin, end, last = (torch.exp2(-number.double()) for number in (larger, not_smaller, count))
+        early = ((begin - end) / (not_smaller - larger).clamp(min=1) - last).clamp(min=0) * batch.exists
         total = early.sum(-1, keepdim=True)
         weight = weight * (early * count / total.where(total > 0, 1.0)).to(weight.dtype)
-    return reduced(given, ((left - values) * weight).sum(-1), reduction, counts=is_ordered(given.truth, given.weight))
-
-
-class _LogCumSumExp(torch.autograd.Function):
-    """`Tensor.logcumsumexp`, whose own gradient has no derivative where no gradient comes from above."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    @with_signature
-    def forward(values: Tensor) -> Tensor:
-        return values.logcumsumexp(-1)
-
-    @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs, output)
-
-    @staticmethod
-    def backward(ctx, *gradients: Tensor) -> Tensor:
-        (gradient,), (values, sums) = gradients, ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative may be asked for: e^(v_i - S_k) over the k from i on
-            signed, unsigned = sums_of_others(sums.flip(-1), gradient.flip(-1))
-            return (values - sums).exp() * (gradient + ((unsigned - signed) / 2).flip(-1))
-        least, sizes = torch.finfo(gradient.dtype).min, gradient.abs().log()
-        positive, negative = (
-            ((sizes.where(kind, least) - sums).flip(-1).logcumsumexp(-1).flip(-1) + values).exp()
-            for kind in (gradient > 0, gradient < 0)
-        )
-        return positive - negative
+    return reduced(batch, ((left - values) * weight).sum(-1), reduction, counts=is_ordered(batch.truth, batch.weight))

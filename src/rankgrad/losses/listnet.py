@@ -33,16 +33,16 @@ def listnet(
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one.
 
     >>> scores, target = torch.zeros(3), torch.tensor([2, 0, 1])
-    >>> listnet(scores, target).exp()  # all three alike
+    >>> listnet(scores, target).exp()  # all three the same
     tensor(3.)
     """
-    given = groups(
+    batch = groups(
         scores,
         target=target,
         dim=dim,
@@ -52,10 +52,10 @@ def listnet(
         check_finite=check_finite,
         least=2,
     )
-    anything = given.weight.amax(-1, keepdim=True) == 0  # a softmax of nothing would be 0 / 0
+    anything = batch.weight.amax(-1, keepdim=True) == 0  # a softmax of nothing would be 0 / 0
     # The weight inside the exponent, so that what counts is compared even where its target is far below the largest.
-    kind = torch.promote_types(given.truth.dtype, given.weight.dtype)
-    weighted = given.truth.to(kind) + given.weight.to(kind).log()
-    share = torch.softmax(weighted.masked_fill(anything, 0.0), dim=-1).to(given.scores.dtype)
-    first = torch.log_softmax(given.scores.masked_fill(~(given.exists | anything), -torch.inf), dim=-1)
-    return reduced(given, -(share * first.where(share != 0, 0.0)).sum(-1), reduction)
+    kind = torch.promote_types(batch.truth.dtype, batch.weight.dtype)
+    weighted = batch.truth.to(kind) + batch.weight.to(kind).log()
+    share = torch.softmax(weighted.masked_fill(anything, 0.0), dim=-1).to(batch.scores.dtype)
+    first = torch.log_softmax(batch.scores.masked_fill(~(batch.exists | anything), -torch.inf), dim=-1)
+    return reduced(batch, -(share * first.where(share != 0, 0.0)).sum(-1), reduction)

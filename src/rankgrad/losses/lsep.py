@@ -39,7 +39,7 @@ def lsep(
         generator: draws the pairs; needed when `pairs` is given.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: as `rlsep`.
@@ -47,7 +47,7 @@ def lsep(
     >>> lsep(torch.tensor([[3.0, 9.0, 0.0]]), torch.tensor([[1, 2, 0]])).item() < 0.05
     True
     """
-    given = groups(
+    batch = groups(
         scores,
         label_ranks=label_ranks,
         dim=dim,
@@ -56,5 +56,5 @@ def lsep(
         group_weights=group_weights,
         check_finite=check_finite,
     )
-    given = replace(given, truth=(given.truth > 0).int())
-    return reduced(given, log_one_plus_sum(given, pairs, generator), reduction)
+    batch = replace(batch, truth=(batch.truth > 0).int())
+    return reduced(batch, log_one_plus_sum(batch, pairs, generator), reduction)

@@ -45,7 +45,7 @@ def mse(
             less the mean of its group; or None, nothing.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; with `sigmoid`, a target outside [0, 1]; `sigmoid` and
@@ -62,7 +62,7 @@ def mse(
                 f"normalize_groups is {normalize_groups!r} and sigmoid is True, expected one of them: such targets "
                 "leave [0, 1]"
             )
-    given = groups(
+    batch = groups(
         scores,
         target=target,
         dim=dim,
@@ -72,29 +72,29 @@ def mse(
         check_finite=check_finite,
         between_0_and_1=sigmoid,
     )
-    predicted = given.scores.sigmoid() if sigmoid else given.scores
-    truth = _relative(given, normalize_groups).to(predicted.dtype)
+    predicted = batch.scores.sigmoid() if sigmoid else batch.scores
+    truth = _relative(batch, normalize_groups).to(predicted.dtype)
     if normalize_groups == "centered":
-        predicted = predicted - _means(predicted, given)
-    return pointwise(given, (predicted - truth).square(), reduction)
+        predicted = predicted - _means(predicted, batch)
+    return pointwise(batch, (predicted - truth).square(), reduction)
 
 
-def _relative(given: Groups, normalization: Normalization | None) -> Tensor:
-    target = given.truth.double()
+def _relative(batch: Groups, normalization: Normalization | None) -> Tensor:
+    target = batch.truth.double()
     if normalization == "ranks":
-        return exact_ranks(target, mask=given.mask, descending=False, normalized=True, check_finite=given.finite)
+        return exact_ranks(target, mask=batch.mask, descending=False, normalized=True, check_finite=batch.finite)
     if normalization is None:
-        return given.truth
-    apart = target - _means(target, given)
+        return batch.truth
+    apart = target - _means(target, batch)
     if normalization == "centered":
         return apart
-    varied = is_ordered(target, given.weight).unsqueeze(-1)  # else rounding of the mean would be a deviation
-    deviation = _means(apart.square(), given).sqrt()
+    varied = is_ordered(target, batch.weight).unsqueeze(-1)  # else rounding of the mean would be a deviation
+    deviation = _means(apart.square(), batch).sqrt()
     return (apart / deviation.where(varied, 1.0)).where(varied, 0.0)
 
 
-def _means(values: Tensor, given: Groups) -> Tensor:
+def _means(values: Tensor, batch: Groups) -> Tensor:
     """Return the mean of each group, (..., 1)."""
-    weight = given.weight.to(values.dtype)
+    weight = batch.weight.to(values.dtype)
     total = weight.sum(-1, keepdim=True)
     return (values.where(weight > 0, 0.0) * weight).sum(-1, keepdim=True) / total.where(total > 0, 1.0)

@@ -32,7 +32,7 @@ def multilabel_cross_entropy(
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`.
@@ -40,7 +40,7 @@ def multilabel_cross_entropy(
     >>> multilabel_cross_entropy(torch.zeros(1, 4), torch.tensor([[2, 1, 0, 0]])).exp()
     tensor(4.)
     """
-    given = groups(
+    batch = groups(
         scores,
         label_ranks=label_ranks,
         dim=dim,
@@ -49,10 +49,10 @@ def multilabel_cross_entropy(
         group_weights=group_weights,
         check_finite=check_finite,
     )
-    present = given.truth > 0
-    known = given.scores if mask is None else given.scores.masked_fill(~given.exists, -torch.inf)
-    known = known.where(present.any(-1, keepdim=True), 0.0)  # without a label all may be -inf, which gives NaN
-    share = given.weight * present
+    present = batch.truth > 0
+    logits = batch.scores if mask is None else batch.scores.masked_fill(~batch.exists, -torch.inf)
+    logits = logits.where(present.any(-1, keepdim=True), 0.0)  # without a label all may be -inf, which gives NaN
+    share = batch.weight * present
     total = share.sum(-1, keepdim=True)
-    logarithms = torch.log_softmax(known, dim=-1).where(present, 0.0)
-    return reduced(given, -(share / total.where(total > 0, 1.0) * logarithms).sum(-1), reduction)
+    logarithms = torch.log_softmax(logits, dim=-1).where(present, 0.0)
+    return reduced(batch, -(share / total.where(total > 0, 1.0) * logarithms).sum(-1), reduction)

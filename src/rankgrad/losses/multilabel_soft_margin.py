@@ -1,4 +1,4 @@
-"""Multi-label soft margin, the binary cross-entropy of every label by itself."""
+"""Multi-label soft margin, the binary cross-entropy of each label."""
 
 from torch import Tensor
 from torch.nn import functional
@@ -32,7 +32,7 @@ def multilabel_soft_margin(
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`.
@@ -41,7 +41,7 @@ def multilabel_soft_margin(
     >>> multilabel_soft_margin(torch.zeros(2, 3), torch.tensor([[1, 0, 0], [0, 1, 1]])).exp()
     tensor(2.)
     """
-    given = groups(
+    batch = groups(
         scores,
         labels=labels,
         dim=dim,
@@ -50,5 +50,5 @@ def multilabel_soft_margin(
         group_weights=group_weights,
         check_finite=check_finite,
     )
-    right = given.scores.where(given.truth, -given.scores)
-    return pointwise(given, -functional.logsigmoid(right), reduction)
+    right = batch.scores.where(batch.truth, -batch.scores)
+    return pointwise(batch, -functional.logsigmoid(right), reduction)

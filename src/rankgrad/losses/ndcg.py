@@ -42,7 +42,7 @@ def ndcg(
         gain: `exponential` or `linear`.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; a target that is negative, or too large for an exponential gain,
@@ -51,7 +51,7 @@ def ndcg(
     >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 1, 0]), sorter="straight_through")  # 1 - 1 / log2(3)
     tensor(0.3691)
     """
-    given = groups(
+    batch = groups(
         scores,
         target=target,
         dim=dim,
@@ -64,12 +64,12 @@ def ndcg(
     if k is not None:
         check_count("k", k)
     check_positive("temperature", temperature)
-    gains = gains_of(given.truth, given.weight, gain)
+    gains = gains_of(batch.truth, batch.weight, gain)
     # A soft rank may lie a little below 1, where the logarithm would leave its range.
-    places = soft_ranks(given, sorter).clamp(min=1)
+    places = soft_ranks(batch, sorter).clamp(min=1)
     discounted = gains.to(places.dtype) / torch.log2(1 + places)
     if k is not None:
         discounted = discounted * torch.sigmoid((k + 0.5 - places) / temperature)
     best = ideal(gains, k).to(places.dtype)
     any_gain = best > 0
-    return reduced(given, 1 - discounted.sum(-1) / best.where(any_gain, 1.0), reduction, counts=any_gain)
+    return reduced(batch, 1 - discounted.sum(-1) / best.where(any_gain, 1.0), reduction, counts=any_gain)

@@ -22,7 +22,7 @@ def pairwise_logistic(
     check_finite: bool = True,
     adjacent: float = 1.0,
 ) -> Tensor:
-    r"""Every label should score higher than every less important one, and every pair counts by itself.
+    r"""Every label should score higher than every less important one, pair by pair.
 
     $\sum_{(u, v) \in \zeta} w_{uv} \log(1 + e^{f_v - f_u}) / \sum_{(u, v) \in \zeta} w_{uv}$ with
     $\zeta = \{(u, v) : r_u > r_v\}$, averaged over the batch (RankNet's cost, Burges et al. 2005). Where RLSEP
@@ -41,7 +41,7 @@ def pairwise_logistic(
         adjacent: how many times as much a near tie weighs.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; an `adjacent` that is no positive number.
@@ -53,7 +53,7 @@ def pairwise_logistic(
     >>> torch.isclose(pairwise_logistic(scores, label_ranks, adjacent=4.0), (5 * near + far) / 6)
     tensor(True)
     """
-    given = groups(
+    batch = groups(
         scores,
         label_ranks=label_ranks,
         dim=dim,
@@ -62,7 +62,7 @@ def pairwise_logistic(
         group_weights=group_weights,
         check_finite=check_finite,
     )
-    check_weights_of_pairs(given, weights)
+    check_weights_of_pairs(batch, weights)
     check_positive("adjacent", adjacent)
 
     def rows(scores: Pair, label_ranks: Pair, weight: Pair) -> tuple[Tensor, ...]:
@@ -72,5 +72,5 @@ def pairwise_logistic(
             pairs = torch.where((upper == lower + 1) & (lower > 0), adjacent * pairs, pairs)
         return logistic(scores, pairs), pairs.sum(-1)
 
-    cost, total = sums_over_pairs(rows, given.scores, given.truth, within(given.weight))
-    return reduced(given, cost / total.where(total > 0, 1.0), reduction)
+    cost, total = sums_over_pairs(rows, batch.scores, batch.truth, within(batch.weight))
+    return reduced(batch, cost / total.where(total > 0, 1.0), reduction)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.losses._inputs import Reduction, groups, reduced, within
-from rankgrad.losses._pairs import in_float64
+from rankgrad.losses._pairs import in_float64, log_cumulative_sum_exp
 
 __all__ = ["plackett_luce"]
 
@@ -43,7 +43,7 @@ def plackett_luce(
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`.
@@ -51,7 +51,7 @@ def plackett_luce(
     >>> plackett_luce(torch.zeros(1, 4), torch.tensor([[0, 2, 0, 1]])).exp()  # one of 4, then one of 3
     tensor(12.)
     """
-    given = groups(
+    batch = groups(
         scores,
         label_ranks=label_ranks,
         dim=dim,
@@ -60,9 +60,9 @@ def plackett_luce(
         group_weights=group_weights,
         check_finite=check_finite,
     )
-    label_ranks, order = given.truth.contiguous().sort(dim=-1)
-    scores = in_float64(given.scores.where(given.exists, -torch.inf)).gather(-1, order)
+    label_ranks, order = batch.truth.contiguous().sort(dim=-1)
+    scores = in_float64(batch.scores.where(batch.exists, -torch.inf)).gather(-1, order)
     last = torch.searchsorted(label_ranks, label_ranks, right=True) - 1  # the place of the last that is as important
-    costs = scores.logcumsumexp(-1).gather(-1, last) - scores
-    costs = costs.where(label_ranks > 0, 0.0) * within(given.weight).gather(-1, order)
-    return reduced(given, costs.sum(-1).to(given.scores.dtype), reduction)
+    costs = log_cumulative_sum_exp(scores).gather(-1, last) - scores
+    costs = costs.where(label_ranks > 0, 0.0) * within(batch.weight).gather(-1, order)
+    return reduced(batch, costs.sum(-1).to(batch.scores.dtype), reduction)

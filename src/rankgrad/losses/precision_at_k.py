@@ -32,16 +32,16 @@ def precision_at_k(
     Args:
         scores: y, any shape.
         labels: $y^*$, of that shape, 0 and 1 of any type.
-        dim: of a group, which is a list to be ordered: each query's documents, or with `dim=-2` and (..., n, C) the n
-            examples of each class.
+        dim: of a group, such as the documents of a query, or with `dim=-2` the examples of a class.
         mask: of that shape, boolean, False where there is no example.
-        weights: of that shape, how much each positive counts; P is then the sum, and min(K, P) that of the K heaviest.
+        weights: of that shape, how much each positive counts; P is then the sum, and min(K, P) the sum of the K
+            heaviest.
         group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
         k: K, at least 1.
         temperature: $\tau$, the width of the step in places.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one, `k` that is no whole number of at least 1, a
@@ -51,7 +51,7 @@ def precision_at_k(
     >>> precision_at_k(scores, labels, sorter="straight_through", k=2, temperature=0.01)  # the second is at place 3
     tensor(0.5000)
     """
-    given = groups(
+    batch = groups(
         scores,
         labels=labels,
         dim=dim,
@@ -63,9 +63,9 @@ def precision_at_k(
     )
     check_count("k", k)
     check_positive("temperature", temperature)
-    weight = given.weight * given.truth
-    places = soft_ranks(given, sorter)
+    weight = batch.weight * batch.truth
+    places = soft_ranks(batch, sorter)
     inside = (torch.sigmoid((k + 0.5 - places) / temperature) * weight).sum(-1)
     most = weight.sort(dim=-1, descending=True).values[..., :k].sum(-1).to(inside.dtype)
-    both_kinds = (most > 0) & (given.exists & ~given.truth).any(-1)
-    return reduced(given, 1 - inside / most.where(both_kinds, 1.0), reduction, counts=both_kinds)
+    both_kinds = (most > 0) & (batch.exists & ~batch.truth).any(-1)
+    return reduced(batch, 1 - inside / most.where(both_kinds, 1.0), reduction, counts=both_kinds)

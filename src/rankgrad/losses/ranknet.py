@@ -19,7 +19,7 @@ def ranknet(
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
-    r"""Each score should be larger than every score of a smaller target, and every pair counts by itself.
+    r"""Each score should be larger than every score of a smaller target, pair by pair.
 
     $\sum_{y^*_i > y^*_j} w_i w_j \log(1 + e^{y_j - y_i}) / \sum_{y^*_i > y^*_j} w_i w_j$ for each group, averaged over
     groups (Burges et al. 2005). `pairwise_logistic` is this on label ranks, with an eye for near ties; `lambdarank`
@@ -32,7 +32,7 @@ def ranknet(
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one.
@@ -41,7 +41,7 @@ def ranknet(
     >>> ranknet(torch.tensor([2.0, 1.0, 1.0]), torch.tensor([3, 0, 0]))  # log(1 + e^-1)
     tensor(0.3133)
     """
-    given = groups(
+    batch = groups(
         scores,
         target=target,
         order=True,
@@ -52,12 +52,12 @@ def ranknet(
         check_finite=check_finite,
         least=2,
     )
-    check_weights_of_pairs(given, weights)
-    weight = within(given.weight)
+    check_weights_of_pairs(batch, weights)
+    weight = within(batch.weight)
 
     def rows(scores: Pair, truth: Pair, weight: Pair) -> tuple[Tensor, ...]:
         pairs = weight[0] * weight[1] * (truth[0] > truth[1])
         return logistic(scores, pairs), pairs.sum(-1)
 
-    cost, total = sums_over_pairs(rows, given.scores, given.truth, weight)
-    return reduced(given, cost / total.where(total > 0, 1.0), reduction, counts=total > 0)
+    cost, total = sums_over_pairs(rows, batch.scores, batch.truth, weight)
+    return reduced(batch, cost / total.where(total > 0, 1.0), reduction, counts=total > 0)

@@ -32,7 +32,7 @@ def reciprocal_rank(
         dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`; f is the sorter.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one.
@@ -41,7 +41,7 @@ def reciprocal_rank(
     >>> reciprocal_rank(torch.tensor([0.9, 0.7, 0.1]), torch.tensor([0, 1, 1]), sorter="straight_through")  # 1 - 1 / 2
     tensor(0.5000)
     """
-    given = groups(
+    batch = groups(
         scores,
         labels=labels,
         dim=dim,
@@ -51,9 +51,9 @@ def reciprocal_rank(
         check_finite=check_finite,
         least=2,
     )
-    places = soft_ranks(given, sorter).clamp(min=1)  # a soft rank may lie a little below 1
-    worth = given.weight.to(places.dtype) * given.truth
+    places = soft_ranks(batch, sorter).clamp(min=1)  # a soft rank may lie a little below 1
+    worth = batch.weight.to(places.dtype) * batch.truth
     most = worth.amax(-1)
-    both_kinds = (most > 0) & (given.exists & ~given.truth).any(-1)
-    found = (worth / places).amax(-1) / most.where(both_kinds, 1.0)
-    return reduced(given, 1 - found, reduction, counts=both_kinds)
+    both_kinds = (most > 0) & (batch.exists & ~batch.truth).any(-1)
+    reached = (worth / places).amax(-1) / most.where(both_kinds, 1.0)
+    return reduced(batch, 1 - reached, reduction, counts=both_kinds)

@@ -39,7 +39,7 @@ def rlsep(
         generator: draws the pairs; needed when `pairs` is given.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; `pairs` below 1, or without a generator.
@@ -48,7 +48,7 @@ def rlsep(
     >>> torch.isclose(loss, torch.tensor([-1.0, -1.0, -2.0]).exp().sum().log1p())
     tensor(True)
     """
-    given = groups(
+    batch = groups(
         scores,
         label_ranks=label_ranks,
         dim=dim,
@@ -57,4 +57,4 @@ def rlsep(
         group_weights=group_weights,
         check_finite=check_finite,
     )
-    return reduced(given, log_one_plus_sum(given, pairs, generator), reduction)
+    return reduced(batch, log_one_plus_sum(batch, pairs, generator), reduction)

@@ -31,22 +31,21 @@ def sodeep_mean_average_precision(
     $\frac1n \left( \frac1P \langle f(y_c), y^*_c \rangle - \frac{P + 1}{2} \right)$ for each class (group) c: how far
     the mean rank of its P positives among the n examples is above the least possible, so that a perfect order gives 0
     and classes of different sizes can be compared. Weighted by the number of positives it is
-    $\sum_c \langle f(y_c), y^*_c \rangle$ (SoDeep, Eq. 7) up to a factor and a constant, in which frequent classes
+    $\sum_c \langle f(y_c), y^*_c \rangle$ (SoDeep, Eq. 7) up to a factor and a constant, where frequent classes
     count for more. Classes without a positive or without a negative are left out.
 
     Args:
         scores: y, any shape.
         labels: $y^*$, of that shape, 0 and 1 of any type.
-        dim: of a group, which is a list to be ordered: each query's documents, or with `dim=-2` and (..., n, C) the n
-            examples of each class.
+        dim: of a group, such as the documents of a query, or with `dim=-2` the examples of a class.
         mask: of that shape, boolean, False where an example does not count (VOC's difficult objects); n is then the
-            number of those that do.
-        weights: of that shape, how much the rank of a positive counts among those of its group.
+            number of the others.
+        weights: of that shape, how much the rank of a positive counts within its group.
         group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
-        weight_by: `classes`, all alike, as in the metric, or `positives`, as in Eq. 7.
+        weight_by: `classes`, each the same, as in the metric, or `positives`, as in Eq. 7.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one, an unknown `weight_by`.
@@ -55,7 +54,7 @@ def sodeep_mean_average_precision(
     >>> sodeep_mean_average_precision(scores, labels, sorter="straight_through")  # ranks 1 and 3: (2 - 1.5) / 4
     tensor(0.1250)
     """
-    given = groups(
+    batch = groups(
         scores,
         labels=labels,
         dim=dim,
@@ -66,13 +65,13 @@ def sodeep_mean_average_precision(
         least=2,
     )
     check_choice("weight_by", weight_by, Weighting)
-    length, count = given.exists.sum(-1), given.truth.sum(-1)
-    weight = given.weight * given.truth
+    length, count = batch.exists.sum(-1), batch.truth.sum(-1)
+    weight = batch.weight * batch.truth
     total = weight.sum(-1)
-    ranked = (soft_ranks(given, sorter) * weight).sum(-1)
+    ranked = (soft_ranks(batch, sorter) * weight).sum(-1)
     # The least possible sum: places 1, 2, ..., the heaviest first.
     places = torch.arange(1, weight.shape[-1] + 1, device=weight.device, dtype=weight.dtype)
     least = (weight.sort(dim=-1, descending=True).values * places).sum(-1)
     above_least = (ranked - least.to(ranked.dtype)) / (total.where(total > 0, 1.0) * length.clamp(min=1))
     both_kinds = (count > 0) & (count < length) & (total > 0)
-    return reduced(given, above_least, reduction, counts=both_kinds if weight_by == "classes" else total * both_kinds)
+    return reduced(batch, above_least, reduction, counts=both_kinds if weight_by == "classes" else total * both_kinds)

@@ -29,34 +29,31 @@ def sodeep_recall(
 
     Args:
         scores: Y, (..., n, m), row = image, column = text.
-        positives: of that shape, 1 for pairs that belong together and 0 for others; at least one in each row, and in
-            each column of a square matrix. Other columns may have none: further negatives. What has none is left out.
-        mask: of that shape, boolean, False where a pair is neither right nor wrong; rows may then have no positive too.
+        positives: of that shape, 1 for pairs that belong together and 0 for others; see `rankgrad.losses`.
+        mask: of that shape, boolean, False where a pair does not count.
         weights: of that shape, how much each positive counts.
-        group_weights, reduction, sorter, check_finite: see `rankgrad.losses`; `none` gives (..., 2, d), of each row and
-            of each column, with d the larger of n and m.
+        group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
         margin: $\alpha$, in places.
         hardest: only the negative that is ranked highest counts (Eq. 10); otherwise the mean over negatives.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a row and one a column.
+        A scalar; with `none`, (..., 2, d), one value per row and per column.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; m of 1, a row without a positive, or a column of a
-            square matrix, a negative `margin`.
+        TypeError, ValueError: see `rankgrad.losses`; a negative `margin`.
 
     >>> import torch
     >>> own = torch.eye(3, dtype=torch.bool)
     >>> sodeep_recall(torch.tensor([[9.0, 1.0, 2.0], [0.0, 8.0, 1.0], [2.0, 0.0, 9.0]]), own, sorter="straight_through")
     tensor(0.)
     """
-    given = groups(
+    batch = groups(
         scores, positives=positives, mask=mask, weights=weights, group_weights=group_weights, check_finite=check_finite
     )
     check_positive("margin", margin, or_zero=True)
     return triplets(
-        given,
-        soft_ranks(given, sorter),
+        batch,
+        soft_ranks(batch, sorter),
         lambda positive, negatives: margin + positive - negatives,
         hardest=hardest,
         reduction=reduction,

@@ -34,7 +34,7 @@ def softsort_cross_entropy(
     the targets, in which equal targets share the places that they take together: the loss of sorting benchmarks
     (Grover et al. 2019; Petersen et al. 2021). A group whose targets are all equal is left out.
 
-    A network that learns from this loss alone learns faster with `Laplace(standardize=False)`: it grows surer by
+    A network that learns from no other loss learns faster with `Laplace(standardize=False)`: it grows surer by
     spreading its scores, which a sorter in standard deviations does not see.
 
     Args:
@@ -45,7 +45,7 @@ def softsort_cross_entropy(
         temperature: of the soft permutation, in places.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one, a `temperature` that is not positive.
@@ -54,7 +54,7 @@ def softsort_cross_entropy(
     >>> softsort_cross_entropy(scores, target, sorter="straight_through", temperature=0.01).round(decimals=4)
     tensor(0.)
     """
-    given = groups(
+    batch = groups(
         scores,
         target=target,
         order=True,
@@ -66,8 +66,8 @@ def softsort_cross_entropy(
         least=2,
     )
     check_positive("temperature", temperature)
-    ranks, weight = soft_ranks(given, sorter), given.weight
-    ordered, taken = ranks_of_places(ranks, given.exists)
+    ranks, weight = soft_ranks(batch, sorter), batch.weight
+    ordered, taken = ranks_of_places(ranks, batch.exists)
     numbers = torch.arange(ranks.shape[-1], device=ranks.device).expand(ranks.shape)
 
     def rows(
@@ -79,8 +79,8 @@ def softsort_cross_entropy(
         costs = -(true * torch.log(shares + LEAST) + (1 - true) * torch.log(1 - shares + LEAST))
         return ((costs * taken[0] * weight[1].to(costs.dtype)).sum(-1),)
 
-    begin_end = places(given.truth, given.mask)
-    (cost,) = sums_over_pairs(rows, numbers, ordered, ranks, taken, given.exists, *begin_end, weight)
-    total = (weight.sum(-1) * given.exists.sum(-1)).to(cost.dtype)
+    begin_end = places(batch.truth, batch.mask)
+    (cost,) = sums_over_pairs(rows, numbers, ordered, ranks, taken, batch.exists, *begin_end, weight)
+    total = (weight.sum(-1) * batch.exists.sum(-1)).to(cost.dtype)
     value = cost / total.where(total > 0, 1.0)
-    return reduced(given, value, reduction, counts=is_ordered(given.truth, given.weight))
+    return reduced(batch, value, reduction, counts=is_ordered(batch.truth, batch.weight))

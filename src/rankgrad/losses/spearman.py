@@ -35,7 +35,7 @@ def spearman(
         dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one.
@@ -45,7 +45,7 @@ def spearman(
     >>> spearman(scores, target, sorter="straight_through")  # ranks 3, 1, 2 for 3, 2, 1: one pair is swapped
     tensor(0.5000)
     """
-    given = groups(
+    batch = groups(
         scores,
         target=target,
         order=True,
@@ -56,5 +56,5 @@ def spearman(
         check_finite=check_finite,
         least=2,
     )
-    check_weights_of_pairs(given, weights)
-    return rank_distance(given, sorter, reduction)
+    check_weights_of_pairs(batch, weights)
+    return rank_distance(batch, sorter, reduction)

@@ -24,18 +24,18 @@ def spearman_of_label_ranks(
     $\frac{6}{K (K^2 - 1)} \|f(y) - \mathrm{rk}(r)\|^2$ for each example, averaged over examples: SoDeep, Eq. 4, as in
     `spearman`, with a group of scores for each example rather than one of examples. Tied labels, so all that are
     absent, share their average rank. An exact sorter with distinct scores cannot reach it: t tied labels cost at least
-    $t (t^2 - 1) / (2 K (K^2 - 1))$; a soft one reaches it where they score alike. An example without any order (no
+    $t (t^2 - 1) / (2 K (K^2 - 1))$; a soft one reaches it where they score the same. An example without any order (no
     label present, or all tied) is left out.
 
     Args:
         scores: y, any shape.
         label_ranks: r, of that shape, 0 = absent, larger = more important.
-        mask: of that shape, boolean, False where a label does not count; K is then the number of those that do.
+        mask: of that shape, boolean, False where a label does not count; K is then the number of the others.
         weights: of that shape, how much each squared error counts within its group.
         dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
 
     Returns:
-        A scalar, of the scores' type and at least float32; with `none`, one value a group.
+        A scalar; with `none`, one value per group.
 
     Raises:
         TypeError, ValueError: see `rankgrad.losses`; groups of one.
@@ -46,7 +46,7 @@ def spearman_of_label_ranks(
     tensor(0.6000)
     """
     # Larger label ranks are more important, as larger targets are: both are ranked from the top.
-    given = groups(
+    batch = groups(
         scores,
         label_ranks=label_ranks,
         order=True,
@@ -57,4 +57,4 @@ def spearman_of_label_ranks(
         check_finite=check_finite,
         least=2,
     )
-    return rank_distance(given, sorter, reduction)
+    return rank_distance(batch, sorter, reduction)

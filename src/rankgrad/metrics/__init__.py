@@ -5,7 +5,7 @@
 
 Average or bootstrap the values. A group for which a metric is not defined has NaN, whether it is one of many or alone:
 no positive, no gain, nothing but ties in a correlation. Of no group, as scores of shape (0, d), there is no value, and
-a mean over groups is NaN. Arguments are those of `rankgrad.losses`; values are float64.
+a mean over groups is NaN. Arguments are as in `rankgrad.losses`; values are float64.
 
 - Of a `target` to be ordered like: `spearman`, `kendall` (tau-b), `goodman_kruskal_gamma`, `exact_match` (EM),
   `elementwise_match` (EW).

@@ -28,10 +28,10 @@ def check_relevance(target: Tensor, gain: Gain, *, mask: Tensor | None = None, c
     check_choice("gain", gain, Gain)
     if not check_finite:
         return
-    known = signed(target) if mask is None else signed(target).masked_fill(~mask, 0)
-    check_values("target", target, known < 0, "a relevance of at least 0")
+    relevance = signed(target) if mask is None else signed(target).masked_fill(~mask, 0)
+    check_values("target", target, relevance < 0, "a relevance of at least 0")
     if gain == "exponential":
-        check_values("target", target, known > 60, "at most 60, since 2^target is the gain: use gain='linear'")
+        check_values("target", target, relevance > 60, "at most 60, since 2^target is the gain: use gain='linear'")
 
 
 def gains_of(target: Tensor, weight: Tensor, gain: Gain) -> Tensor:
@@ -45,8 +45,8 @@ def gains_of(target: Tensor, weight: Tensor, gain: Gain) -> Tensor:
     >>> gains_of(torch.tensor([0.0, 1.0, 3.0]), torch.ones(3), "exponential")
     tensor([0., 1., 7.])
     """
-    known = target.to(weight.dtype).where(weight > 0, 0.0)
-    return weight * (torch.expm1(known * math.log(2)) if gain == "exponential" else known)
+    relevance = target.to(weight.dtype).where(weight > 0, 0.0)
+    return weight * (torch.expm1(relevance * math.log(2)) if gain == "exponential" else relevance)
 
 
 def ideal(gains: Tensor, k: int | None) -> Tensor:
@@ -61,7 +61,7 @@ def ideal(gains: Tensor, k: int | None) -> Tensor:
 
 
 def check_grade(target: Tensor, max_grade: float, *, mask: Tensor | None = None, check_finite: bool = True) -> None:
-    """Raise if targets are no grades of a scale; where the mask is False, a target may be anything.
+    """Raise if targets are not grades of a scale; where the mask is False, a target may be anything.
 
     Raises:
         ValueError: a `max_grade` that is not positive; a target that is negative or above it.
@@ -73,9 +73,9 @@ def check_grade(target: Tensor, max_grade: float, *, mask: Tensor | None = None,
     """
     check_positive("max_grade", max_grade)
     if check_finite:
-        known = signed(target) if mask is None else signed(target).masked_fill(~mask, 0)
+        relevance = signed(target) if mask is None else signed(target).masked_fill(~mask, 0)
         check_values(
-            "target", target, (known < 0) | (known > max_grade), f"a relevance from 0 to max_grade, {max_grade}"
+            "target", target, (relevance < 0) | (relevance > max_grade), f"a relevance from 0 to max_grade, {max_grade}"
         )
 
 
@@ -84,15 +84,15 @@ def satisfaction(target: Tensor, weight: Tensor, max_grade: float) -> Tensor:
 
     Args:
         target: t, (..., d), how relevant each is; anything where the weight is 0.
-        weight: (..., d), of which the largest of a group is taken for 1.
+        weight: (..., d), relative to the largest of its group.
         max_grade: g, the highest grade there is.
 
     >>> satisfaction(torch.tensor([0.0, 1.0, 2.0]), torch.ones(3), 2.0)
     tensor([0.0000, 0.2500, 0.7500])
     """
-    known = target.to(weight.dtype).where(weight > 0, 0.0)
+    relevance = target.to(weight.dtype).where(weight > 0, 0.0)
     # As 2^(t - g) - 2^-g, which no grade takes out of range.
-    return within(weight) * (torch.exp2(known - max_grade) - 2.0**-max_grade)
+    return within(weight) * (torch.exp2(relevance - max_grade) - 2.0**-max_grade)
 
 
 def reading_order(scores: Tensor, gains: Tensor, exists: Tensor, *, truth: Tensor | None = None) -> Tensor:

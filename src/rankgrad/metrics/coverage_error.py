@@ -21,7 +21,7 @@ def coverage_error(scores: Tensor, labels: Tensor, *, dim: int = -1, mask: Tenso
         mask: of that shape, boolean, False where there is nothing to rank.
 
     Returns:
-        One value a group, float64; NaN for a group without a positive.
+        One value per group, float64; NaN for a group without a positive.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`.
@@ -30,7 +30,7 @@ def coverage_error(scores: Tensor, labels: Tensor, *, dim: int = -1, mask: Tenso
     >>> coverage_error(torch.tensor([0.9, 0.7, 0.5, 0.1]), torch.tensor([1, 0, 1, 0]))
     tensor(3., dtype=torch.float64)
     """
-    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask)
-    _, not_smaller = places(given.scores, given.mask)
-    deepest = (not_smaller * given.truth).amax(-1).double()
+    batch = groups(scores, exact=True, labels=labels, dim=dim, mask=mask)
+    _, not_smaller = places(batch.scores, batch.mask)
+    deepest = (not_smaller * batch.truth).amax(-1).double()
     return deepest.where(deepest > 0, float("nan"))

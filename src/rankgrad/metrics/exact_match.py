@@ -12,8 +12,8 @@ __all__ = ["elementwise_match", "exact_match"]
 def exact_match(scores: Tensor, target: Tensor, *, dim: int = -1, mask: Tensor | None = None) -> Tensor:
     r"""Compute whether all scores have the rank of their target; its mean over groups is EM.
 
-    $[\mathrm{rk}(y) = \mathrm{rk}(y^*)]$ (Grover et al. 2019). Ties share their average rank: equal scores match equal
-    targets alone.
+    $[\mathrm{rk}(y) = \mathrm{rk}(y^*)]$ (Grover et al. 2019). Ties share their average rank: equal scores match only
+    equal targets.
 
     Args:
         scores: y, any shape.
@@ -22,7 +22,7 @@ def exact_match(scores: Tensor, target: Tensor, *, dim: int = -1, mask: Tensor |
         mask: of that shape, boolean, False where there is nothing to rank.
 
     Returns:
-        One value a group, float64, 0 or 1; NaN where all is masked.
+        One value per group, float64, 0 or 1; NaN where all is masked.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`.
@@ -31,8 +31,8 @@ def exact_match(scores: Tensor, target: Tensor, *, dim: int = -1, mask: Tensor |
     >>> exact_match(scores, target)
     tensor([0., 1.], dtype=torch.float64)
     """
-    given = groups(scores, exact=True, target=target, order=True, dim=dim, mask=mask)
-    return (_matched(given) | ~given.exists).all(-1).double().where(given.exists.any(-1), torch.nan)
+    batch = groups(scores, exact=True, target=target, order=True, dim=dim, mask=mask)
+    return (_matched(batch) | ~batch.exists).all(-1).double().where(batch.exists.any(-1), torch.nan)
 
 
 def elementwise_match(
@@ -48,7 +48,7 @@ def elementwise_match(
         weights: of the scores' shape, how much each counts.
 
     Returns:
-        One value a group, float64, from 0 to 1; NaN where nothing counts.
+        One value per group, float64, from 0 to 1; NaN where nothing counts.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`.
@@ -56,11 +56,11 @@ def elementwise_match(
     >>> elementwise_match(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1, 2, 3]))  # the smallest is in its place
     tensor(0.3333, dtype=torch.float64)
     """
-    given = groups(scores, exact=True, target=target, order=True, dim=dim, mask=mask, weights=weights)
-    weight = given.weight
-    return (weight * _matched(given)).sum(-1) / weight.sum(-1)
+    batch = groups(scores, exact=True, target=target, order=True, dim=dim, mask=mask, weights=weights)
+    weight = batch.weight
+    return (weight * _matched(batch)).sum(-1) / weight.sum(-1)
 
 
-def _matched(given: Groups) -> Tensor:
-    first, second = (exact_ranks(values.double(), mask=given.mask) for values in (given.scores, given.truth))
+def _matched(batch: Groups) -> Tensor:
+    first, second = (exact_ranks(values.double(), mask=batch.mask) for values in (batch.scores, batch.truth))
     return first == second

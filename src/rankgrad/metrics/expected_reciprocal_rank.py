@@ -38,7 +38,7 @@ def expected_reciprocal_rank(
         max_grade: g, the highest grade of the scale, whether or not it occurs.
 
     Returns:
-        One value a group, float64, from 0 to 1; 0 where nothing is relevant, NaN where all is masked.
+        One value per group, float64, from 0 to 1; 0 where nothing is relevant, NaN where all is masked.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`; a target that is negative or above `max_grade`, `k` below 1, a
@@ -47,12 +47,12 @@ def expected_reciprocal_rank(
     >>> expected_reciprocal_rank(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 4, 0]))  # 15 / 16 at the second place
     tensor(0.4688, dtype=torch.float64)
     """
-    given = groups(scores, exact=True, target=target, dim=dim, mask=mask, weights=weights)
+    batch = groups(scores, exact=True, target=target, dim=dim, mask=mask, weights=weights)
     check_grade(target, max_grade, mask=mask)
     if k is not None:
         check_count("k", k)
-    satisfied = satisfaction(given.truth, given.weight, max_grade)
-    satisfied = satisfied.gather(-1, reading_order(given.scores, satisfied, given.exists))[..., :k]
+    satisfied = satisfaction(batch.truth, batch.weight, max_grade)
+    satisfied = satisfied.gather(-1, reading_order(batch.scores, satisfied, batch.exists))[..., :k]
     read_on = torch.nn.functional.pad((1 - satisfied).cumprod(-1), (1, 0), value=1.0)[..., :-1]
     at = torch.arange(1, satisfied.shape[-1] + 1, device=satisfied.device)
-    return (satisfied * read_on / at).sum(-1).where(given.exists.any(-1), torch.nan)
+    return (satisfied * read_on / at).sum(-1).where(batch.exists.any(-1), torch.nan)

@@ -12,7 +12,7 @@ from rankgrad.ranks import exact_ranks
 __all__ = ["goodman_kruskal_gamma", "kendall"]
 
 AT_ONCE = 500_000  # values that are sorted at once
-FEW = 8  # values of which all pairs are compared
+FEW = 8  # up to so many values, all pairs are compared
 
 
 def kendall(
@@ -39,7 +39,7 @@ def kendall(
         top_heavy: pairs count for more, the nearer they are to the top.
 
     Returns:
-        One value a group, float64, from -1 to 1; NaN for those without two different scores and targets that count.
+        One value per group, float64, from -1 to 1; NaN for those without two different scores and targets that count.
 
     Raises:
         TypeError: scores that are not floating point, a mask or weights of another type.
@@ -66,7 +66,7 @@ def goodman_kruskal_gamma(
     mask: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    r"""Compute how many more pairs have the order of their targets than have not, among those that have any.
+    r"""Compute how many more pairs have the order of their targets than have not, among pairs that have any.
 
     $\gamma = \frac{\sum w_{ij} a_{ij} b_{ij}}{\sum w_{ij} |a_{ij} b_{ij}|}$ with a and b as in `kendall` (Goodman and
     Kruskal 1954): pairs that are tied in scores or in targets are left out, where tau-b holds them against the scores.
@@ -76,7 +76,7 @@ def goodman_kruskal_gamma(
         scores, target, dim, mask, weights: see `kendall`.
 
     Returns:
-        One value a group, float64, from -1 to 1; NaN for those without two different scores and targets that count.
+        One value per group, float64, from -1 to 1; NaN for those without two different scores and targets that count.
 
     Raises:
         TypeError, ValueError: see `kendall`.
@@ -109,8 +109,11 @@ def _pairs(
     if not first.numel():  # no group
         none = weight.sum(-1)
         return none, none, none, none, defined
-    flat = [part.reshape(-1, length).split(max(1, AT_ONCE // length)) for part in (first, second, *factors)]
-    sums = [torch.stack(_sums(one, other, list(some))) for one, other, *some in zip(*flat, strict=True)]
+    height = max(1, AT_ONCE // length)
+    blocks = [values.reshape(-1, length).split(height) for values in (first, second, *factors)]
+    sums = []
+    for first_block, second_block, *factor_blocks in zip(*blocks, strict=True):
+        sums.append(torch.stack(_sums(first_block, second_block, factor_blocks)))
     concordant, discordant, of_first, of_second = torch.cat(sums, dim=-1).view(4, *defined.shape)
     return concordant, discordant, of_first, of_second, defined
 
@@ -125,16 +128,16 @@ def _sums(first: Tensor, second: Tensor, factors: list[Tensor]) -> list[Tensor]:
         factors: (groups, n) each. A pair has the weight $w_i w_j$, or of two factors $w_i c_j + c_i w_j$.
     """
     first, order = first.sort(dim=-1, stable=True)
-    second, *factors = (part.gather(-1, order) for part in (second, *factors))
+    second, *factors = (values.gather(-1, order) for values in (second, *factors))
     of_first = _different(first, factors)
-    found = []
+    directions = []
     for descending in (True, False):
         ordered, order = second.sort(dim=-1, stable=True, descending=descending)
-        moved = [part.gather(-1, order) for part in factors]
-        # Places in the order of the second values, read in that of the first: of equal ones they rise.
+        moved = [values.gather(-1, order) for values in factors]
+        # Positions in the order of the second values, read in the order of the first; they rise among equal ones.
         numbers = first.gather(-1, order).argsort(dim=-1, stable=True)
-        found.append(_falling(numbers, [part.gather(-1, numbers) for part in moved]))
-    return [*found, of_first, _different(ordered, moved)]
+        directions.append(_falling(numbers, [values.gather(-1, numbers) for values in moved]))
+    return [*directions, of_first, _different(ordered, moved)]
 
 
 def _both_ways(factors: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -145,17 +148,20 @@ def _different(ordered: Tensor, factors: list[Tensor]) -> Tensor:
     """Sum the weights of pairs of different values, (groups,), of values (groups, n) that are in order."""
     at = torch.arange(ordered.shape[-1], device=ordered.device).expand(ordered.shape)
     begins = at.where(pad(ordered[:, 1:] != ordered[:, :-1], (1, 0), value=True), 0).cummax(-1).values
-    below = ((pad(one.cumsum(-1), (1, -1)).gather(-1, begins), other) for one, other in _both_ways(factors))
-    return torch.stack([(one * other).sum(-1) for one, other in below]).sum(0)
+    totals = []
+    for factor, other in _both_ways(factors):
+        below = pad(factor.cumsum(-1), (1, -1)).gather(-1, begins)
+        totals.append((below * other).sum(-1))
+    return torch.stack(totals).sum(0)
 
 
 def _falling(numbers: Tensor, factors: list[Tensor]) -> Tensor:
-    """Sum the weights of pairs of which the later one has the smaller number, (groups,), in O(n log n).
+    """Sum the weights of pairs whose later number is the smaller one, (groups,), in O(n log n).
 
     Each step parts the smaller half of the numbers from the larger, and counts what lies between the two halves.
 
     Args:
-        numbers: (groups, n), of which each is a permutation of 0 to n - 1.
+        numbers: (groups, n), each a permutation of 0 to n - 1.
         factors: (groups, n) each.
     """
     groups, length = numbers.shape
@@ -163,9 +169,9 @@ def _falling(numbers: Tensor, factors: list[Tensor]) -> Tensor:
     while size > FEW:
         size, blocks = -(-size // 2), 2 * blocks
     at = torch.arange(size * blocks, device=numbers.device)
-    # What is added to make the halves even has no weight.
+    # Positions added to make the halves even have no weight.
     numbers = torch.cat([numbers, at[length:].expand(groups, -1)], dim=-1)
-    factors = [pad(part, (0, len(at) - length)) for part in factors]
+    factors = [pad(factor, (0, len(at) - length)) for factor in factors]
     total = torch.zeros_like(factors[0][:, 0])
     size = len(at)
     while blocks > 1:
@@ -174,16 +180,17 @@ def _falling(numbers: Tensor, factors: list[Tensor]) -> Tensor:
         larger = large.cumsum(-1)  # how many of them up to each place
         places = torch.where(large, larger + (half - 1), at[:size] - larger) + at[::size, None]
         order = torch.zeros_like(numbers).scatter(-1, places.flatten(1), at.expand(groups, -1))
-        numbers, larger, *factors = (part.gather(-1, order) for part in (numbers, larger.flatten(1), *factors))
+        numbers, larger, *factors = (values.gather(-1, order) for values in (numbers, larger.flatten(1), *factors))
         numbers = (numbers.view(groups, -1, 2, half) - at[:size:half, None]).flatten(1)
         larger = larger.view(groups, -1, 2, half)[:, :, 0]
-        for one, other in _both_ways([part.view(groups, -1, 2, half) for part in factors]):
-            before = pad(one[:, :, 1].cumsum(-1), (1, 0)).gather(-1, larger)
+        halves = [factor.view(groups, -1, 2, half) for factor in factors]
+        for factor, other in _both_ways(halves):
+            before = pad(factor[:, :, 1].cumsum(-1), (1, 0)).gather(-1, larger)
             total = total + (before * other[:, :, 0]).sum((-2, -1))
         size, blocks = half, blocks // 2
-    numbers, *factors = (part.view(groups, -1, size) for part in (numbers, *factors))
+    numbers, *factors = (values.view(groups, -1, size) for values in (numbers, *factors))
     for apart in range(1, size):
         falls = numbers[..., :-apart] > numbers[..., apart:]
-        for one, other in _both_ways(factors):
-            total = total + (one[..., :-apart] * other[..., apart:] * falls).sum((-2, -1))
+        for factor, other in _both_ways(factors):
+            total = total + (factor[..., :-apart] * other[..., apart:] * falls).sum((-2, -1))
     return total

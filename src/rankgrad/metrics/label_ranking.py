@@ -38,12 +38,15 @@ def label_ranking_scores(scores: Tensor, label_ranks: Tensor) -> dict[str, Tenso
     >>> round(rates["accuracy"].item(), 3), rates["exact_match"].item()
     (0.667, 0.0)
     """
-    label_ranks = _checked(scores, label_ranks)
+    label_ranks = _checked(label_ranks, scores=scores)
     check_scores(scores)
     label_ranks = dense_ranks(label_ranks)
     rows = max(1, PAIRS // max(1, scores.shape[1] ** 2))
-    parts = [_ranked(*part) for part in zip(scores.split(rows), label_ranks.split(rows), strict=True)]
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    blocks = [_ranked(*block) for block in zip(scores.split(rows), label_ranks.split(rows), strict=True)]
+    rates = {}
+    for name in blocks[0]:
+        rates[name] = torch.cat([block[name] for block in blocks])
+    return rates
 
 
 def label_set_scores(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
@@ -62,7 +65,7 @@ def label_set_scores(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]
     >>> label_set_scores(torch.tensor([[True, True, False]]), torch.tensor([[2, 0, 0]]))["precision"]
     tensor([0.5000], dtype=torch.float64)
     """
-    label_ranks = _checked(selected, label_ranks)
+    label_ranks = _checked(label_ranks, selected=selected)
     if selected.dtype != torch.bool:
         raise ValueError(f"selected is {selected.dtype}, expected booleans: `label_ranks > 0` selects what has a rank")
     return _rates(label_ranks > 0, selected, torch.ones_like(selected))
@@ -81,14 +84,14 @@ def ranked_map_ceiling(label_ranks: Tensor) -> float:
     >>> ranked_map_ceiling(torch.tensor([[2, 1, 0], [0, 1, 2]]))
     0.5
     """
-    label_ranks = _checked(label_ranks, label_ranks)
+    label_ranks = _checked(label_ranks, truth=label_ranks)
     return label_ranking_scores(dense_ranks(label_ranks).double(), label_ranks)["mean_average_precision"].mean().item()
 
 
-def _checked(predictions: Tensor, label_ranks: Tensor) -> Tensor:
-    """Return label ranks in a type that can be compared."""
-    check_shapes("(n, K)", dims=2, leading=False, empty=True, predictions=predictions, label_ranks=label_ranks)
-    check_label_ranks(predictions, label_ranks)
+def _checked(label_ranks: Tensor, **predictions: Tensor) -> Tensor:
+    """Return label ranks in a type that can be compared; predictions are passed by name."""
+    check_shapes("(n, K)", dims=2, leading=False, empty=True, **predictions, label_ranks=label_ranks)
+    check_label_ranks(next(iter(predictions.values())), label_ranks)
     return signed(label_ranks)
 
 
@@ -128,5 +131,5 @@ def _rates(positive: Tensor, predicted: Tensor, compared: Tensor) -> dict[str, T
     }
 
 
-def _ratio(part: Tensor, whole: Tensor) -> Tensor:
-    return torch.where(whole > 0, part / torch.where(whole > 0, whole, 1.0), 0.0)
+def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+    return torch.where(denominator > 0, numerator / torch.where(denominator > 0, denominator, 1.0), 0.0)

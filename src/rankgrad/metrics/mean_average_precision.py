@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankgrad.checks import check_labels, check_scores
-from rankgrad.groups import relative_weights
+from rankgrad.groups import groups
 
 __all__ = ["average_precision", "mean_average_precision"]
 
@@ -52,14 +51,12 @@ def average_precision(
     Args:
         scores: any shape.
         labels: of that shape, 0 and 1 of any type.
-        dim: of a group, which is a list to be ordered: each query's documents, or with `dim=-2` and (..., n, C) the n
-            examples of each class.
-        mask: of that shape, boolean; False where an example is neither right nor wrong and is skipped (VOC's
-            difficult objects).
+        dim: of a group, such as the documents of a query, or with `dim=-2` the examples of a class.
+        mask: of that shape, boolean, False where an example does not count (VOC's difficult objects).
         weights: of that shape, how much each example counts.
 
     Returns:
-        One value a group, float64, NaN for one without a positive that counts.
+        One value per group, float64, NaN for one without a positive that counts.
 
     Raises:
         TypeError: scores are not floating point, or the mask is not boolean.
@@ -70,13 +67,11 @@ def average_precision(
     >>> average_precision(scores, labels)
     tensor([0.8333,    nan], dtype=torch.float64)
     """
-    check_labels(scores, labels, mask=mask)
-    check_scores(scores, dim=dim, mask=mask)
-    weight = relative_weights(scores.double(), mask, weights).detach().movedim(dim, -1)
-    values = scores.detach().double().movedim(dim, -1).where(weight > 0, 0.0).contiguous()
+    batch = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
+    values = batch.scores.where(batch.weight > 0, 0.0).contiguous()
     ascending, order = (-values).sort(dim=-1)
-    weight = weight.gather(-1, order)
-    positive = weight * labels.bool().movedim(dim, -1).gather(-1, order)
+    weight = batch.weight.gather(-1, order)
+    positive = weight * batch.truth.gather(-1, order)
     # Where each example's group of equal scores ends.
     last = torch.searchsorted(ascending, ascending, right=True) - 1
     right, seen = (kind.cumsum(-1).gather(-1, last) for kind in (positive, weight))

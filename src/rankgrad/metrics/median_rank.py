@@ -38,7 +38,7 @@ def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | No
     Args:
         scores: (n, m), of n queries and m things to be found.
         positives: (n, m), 0 and 1 of any type, at least one 1 in each row.
-        mask: (n, m) boolean, False where a pair is neither right nor wrong.
+        mask: (n, m) boolean, False where a pair does not count.
 
     Returns:
         (n,), int64.

@@ -36,7 +36,7 @@ def ndcg(
         gain: `exponential` or `linear`.
 
     Returns:
-        One value a group, float64, from 0 to 1; NaN where nothing has a gain.
+        One value per group, float64, from 0 to 1; NaN where nothing has a gain.
 
     Raises:
         TypeError: scores that are not floating point, a mask or weights of another type.
@@ -46,12 +46,12 @@ def ndcg(
     >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 1, 0]))  # 1 / log2(3)
     tensor(0.6309, dtype=torch.float64)
     """
-    given = groups(scores, exact=True, target=target, dim=dim, mask=mask, weights=weights)
+    batch = groups(scores, exact=True, target=target, dim=dim, mask=mask, weights=weights)
     if k is not None:
         check_count("k", k)
     check_relevance(target, gain, mask=mask)
-    gains = gains_of(given.truth, given.weight, gain)
-    above, up_to = places(given.scores, given.mask)
+    gains = gains_of(batch.truth, batch.weight, gain)
+    above, up_to = places(batch.scores, batch.mask)
     length = scores.shape[dim]
     discount = 1 / torch.log2(torch.arange(2, length + 2, device=scores.device, dtype=torch.float64))
     if k is not None:

@@ -27,15 +27,14 @@ def precision_at_k(
     Args:
         scores: any shape.
         labels: of that shape, 0 and 1 of any type.
-        dim: of a group, which is a list to be ordered: each query's documents, or with `dim=-2` and (..., n, C) the n
-            examples of each class.
+        dim: of a group, such as the documents of a query, or with `dim=-2` the examples of a class.
         mask: of that shape, boolean, False where there is no example.
         weights: of that shape, how much each positive counts, relative to the heaviest of all.
         k: K, at least 1.
         adaptive_k: K is the number of examples of a group that has fewer, so that no place is empty.
 
     Returns:
-        One value a group, float64, from 0 to 1; NaN where all is masked.
+        One value per group, float64, from 0 to 1; NaN where all is masked.
 
     Raises:
         TypeError: scores are not floating point.
@@ -47,8 +46,8 @@ def precision_at_k(
     tensor(0.5000, dtype=torch.float64)
     """
     check_count("k", k)
-    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
-    weight = given.weight * given.truth
-    count = given.exists.sum(-1)
+    batch = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
+    weight = batch.weight * batch.truth
+    count = batch.exists.sum(-1)
     deep = count.clamp(max=k) if adaptive_k else torch.full_like(count, k).where(count > 0, 0)
-    return (weight * among_first(given, k)).sum(-1) / deep
+    return (weight * among_first(batch, k)).sum(-1) / deep

@@ -11,7 +11,7 @@ __all__ = ["ranking_loss"]
 def ranking_loss(
     scores: Tensor, labels: Tensor, *, dim: int = -1, mask: Tensor | None = None, weights: Tensor | None = None
 ) -> Tensor:
-    r"""Compute the share of pairs of a positive and a negative of which the positive does not score higher.
+    r"""Compute the share of pairs of a positive and a negative whose positive does not score higher.
 
     $\sum_{i \in P, j \in N} w_i w_j [y_i \leq y_j] / \sum_{i \in P, j \in N} w_i w_j$ over positives P and negatives N
     (Tsoumakas et al. 2010, and scikit-learn). Equal scores are wrong; if there are none, it is 1 minus the area under
@@ -25,7 +25,7 @@ def ranking_loss(
         weights: of that shape; a pair counts by the product of both.
 
     Returns:
-        One value a group, float64, from 0 to 1; NaN for a group without a positive or without a negative that counts.
+        One value per group, float64, from 0 to 1; NaN for a group without a positive or without a negative that counts.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`.
@@ -34,10 +34,10 @@ def ranking_loss(
     >>> ranking_loss(torch.tensor([0.9, 0.7, 0.5, 0.1]), torch.tensor([1, 0, 1, 0]))  # 0.5 is below 0.7
     tensor(0.2500, dtype=torch.float64)
     """
-    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
-    weight = given.weight
-    positive, negative = weight * given.truth, weight * (given.exists & ~given.truth)
-    _, not_smaller = places(given.scores, given.mask)
-    order = given.scores.masked_fill(~given.exists, -float("inf")).argsort(dim=-1, descending=True)
+    batch = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
+    weight = batch.weight
+    positive, negative = weight * batch.truth, weight * (batch.exists & ~batch.truth)
+    _, not_smaller = places(batch.scores, batch.mask)
+    order = batch.scores.masked_fill(~batch.exists, -float("inf")).argsort(dim=-1, descending=True)
     above = negative.gather(-1, order).cumsum(-1).gather(-1, (not_smaller - 1).clamp(min=0))  # negatives down to each
     return (positive * above).sum(-1) / (positive.sum(-1) * negative.sum(-1))

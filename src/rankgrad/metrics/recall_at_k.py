@@ -32,7 +32,7 @@ def recall_at_k(
         k: at least 1.
 
     Returns:
-        One value a group, float64, from 0 to 1; NaN for a group without a positive that counts.
+        One value per group, float64, from 0 to 1; NaN for a group without a positive that counts.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`; `k` below 1.
@@ -42,6 +42,6 @@ def recall_at_k(
     tensor(0.5000, dtype=torch.float64)
     """
     check_count("k", k)
-    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
-    weight = given.weight * given.truth
-    return (weight * among_first(given, k)).sum(-1) / weight.sum(-1)
+    batch = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
+    weight = batch.weight * batch.truth
+    return (weight * among_first(batch, k)).sum(-1) / weight.sum(-1)

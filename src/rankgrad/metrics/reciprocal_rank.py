@@ -32,7 +32,7 @@ def reciprocal_rank(
         k: how many places count; None for all.
 
     Returns:
-        One value a group, float64, from 0 to 1; NaN for a group without a positive that counts.
+        One value per group, float64, from 0 to 1; NaN for a group without a positive that counts.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`; `k` below 1.
@@ -41,13 +41,13 @@ def reciprocal_rank(
     >>> reciprocal_rank(torch.tensor([[0.9, 0.7, 0.1], [0.2, 0.5, 0.9]]), torch.tensor([[0, 1, 1], [0, 0, 1]]))
     tensor([0.5000, 1.0000], dtype=torch.float64)
     """
-    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
-    worth, rank = _positives(given)
-    found = worth / rank
+    batch = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
+    worth, rank = _positives(batch)
+    reached = worth / rank
     if k is not None:
         check_count("k", k)
-        found = found.where(rank <= k, 0.0)
-    return found.amax(-1) / worth.amax(-1)
+        reached = reached.where(rank <= k, 0.0)
+    return reached.amax(-1) / worth.amax(-1)
 
 
 def hit_rate(
@@ -69,7 +69,7 @@ def hit_rate(
         k: at least 1.
 
     Returns:
-        One value a group, float64, 0 or 1 without weights; NaN for a group without a positive that counts.
+        One value per group, float64, 0 or 1 without weights; NaN for a group without a positive that counts.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`; `k` below 1.
@@ -79,16 +79,16 @@ def hit_rate(
     tensor([0., 1.], dtype=torch.float64)
     """
     check_count("k", k)
-    given = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
-    worth, rank = _positives(given)
+    batch = groups(scores, exact=True, labels=labels, dim=dim, mask=mask, weights=weights)
+    worth, rank = _positives(batch)
     return worth.where(rank <= k, 0.0).amax(-1) / worth.amax(-1)
 
 
-def _positives(given: Groups) -> tuple[Tensor, Tensor]:
+def _positives(batch: Groups) -> tuple[Tensor, Tensor]:
     """Return (..., d) each: what it is worth to find a score, 0 but for positives, and its rank, at least 1."""
-    scores = given.scores
-    worth = given.weight * given.truth
-    _, not_smaller = places(scores, given.mask)
-    # Among the positives alone, the first of equal ones counts: they do not stand before each other.
-    larger_positives, not_smaller_positives = places(scores, given.truth)
+    scores = batch.scores
+    worth = batch.weight * batch.truth
+    _, not_smaller = places(scores, batch.mask)
+    # Among positives, the first of equal ones counts: they do not stand before each other.
+    larger_positives, not_smaller_positives = places(scores, batch.truth)
     return worth, 1 + not_smaller - not_smaller_positives + larger_positives

@@ -17,7 +17,7 @@ def spearman(
     mask: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    r"""Compute how well the order of the scores agrees with that of the targets.
+    r"""Compute how well the order of the scores agrees with the order of the targets.
 
     $r_s$, the Pearson correlation of ranks, ties averaged; without ties it is
     $1 - \frac{6 \|\mathrm{rk}(y) - \mathrm{rk}(y^*)\|^2}{n (n^2 - 1)}$ (SoDeep, Section 3.2.1).
@@ -29,7 +29,7 @@ def spearman(
         weights: of that shape, how much each example counts in the means, variances and covariance of the ranks.
 
     Returns:
-        One value a group, float64, from -1 to 1; NaN for those without two different scores and targets that count.
+        One value per group, float64, from -1 to 1; NaN for those without two different scores and targets that count.
 
     Raises:
         TypeError: scores that are not floating point, a mask or weights of another type.
@@ -38,10 +38,10 @@ def spearman(
     >>> spearman(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1, 2, 3]))
     tensor(0.5000, dtype=torch.float64)
     """
-    weight, *both, defined = comparable("Spearman", scores, target, mask, weights, dim)
+    weight, score_values, target_values, defined = comparable("Spearman", scores, target, mask, weights, dim)
     mask = None if mask is None else mask.movedim(dim, -1)
     centered = []
-    for values in both:
+    for values in (score_values, target_values):
         placed = exact_ranks(values, mask=mask)
         centered.append(placed - (placed * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True))
     first, second = centered

@@ -23,7 +23,7 @@ def sums_of_others(
     r"""Return sums over all other points, $\sum_{j \neq i} \pm w_j e^{-|p_j - p_i| / b}$, in O(n).
 
     By cumulative sums of $w e^{p / b}$ in float64, of the whole vector where that is finite, else within blocks. Only
-    differences of positions are used, so neither an offset nor a point far away costs precision. The derivative is
+    differences of positions are used: an offset or a point far away costs no precision. The derivative is
     written out, as sums of the same kind: from the gaps between neighbors, autograd would compute each entry as a
     difference of sums over many pairs, and lose the signs of small ones.
 
@@ -31,8 +31,8 @@ def sums_of_others(
         positions: p, (..., n), descending.
         weights: w, (..., n), or (kinds, ..., n); None if all are 1.
         width: b, (..., 1) or a number; held constant in the gradient.
-        begins: (..., n) boolean, True where a part begins: then points of one part alone are summed, and positions
-            descend within parts alone. None for one part.
+        begins: (..., n) boolean, True where a part begins: then sums stay within parts, and positions descend within
+            each. None for one part.
 
     Returns:
         Two tensors of the weights' shape: signed, plus for points after i and minus for those before; and unsigned.
@@ -58,8 +58,9 @@ class _SumsOfOthers(torch.autograd.Function):
         positions: Tensor, weights: Tensor | None, width: Tensor | float, begins: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         growth = _growth(positions, width) if begins is None else None
-        sums = _blockwise(positions, weights, width, begins) if growth is None else _cumulative(growth, weights)
-        return _signed_and_unsigned(*sums, (positions if weights is None else weights).dtype)
+        before, after = _before_and_after(growth, positions, weights, width, begins)
+        dtype = positions.dtype if weights is None else weights.dtype
+        return _signed_and_unsigned(before, after, dtype)
 
     @staticmethod
     def setup_context(
@@ -67,24 +68,26 @@ class _SumsOfOthers(torch.autograd.Function):
     ) -> None:
         positions, weights, width, begins = inputs
         ctx.set_materialize_grads(False)
-        ctx.width = None if torch.is_tensor(width) else width
-        ctx.save_for_backward(positions, weights, width if torch.is_tensor(width) else None, begins, *output)
+        _save(ctx, width, positions, weights, begins, *output)
 
     @staticmethod
     def backward(ctx, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None]:
-        positions, weights, width, begins, signed, unsigned = ctx.saved_tensors
-        width = ctx.width if width is None else width
+        width, positions, weights, begins, signed, unsigned = _saved(ctx)
         pull = to_weights = None
-        for gradient, sums, turned in ((gradients[0], unsigned, False), (gradients[1], signed, True)):
+        # The derivative of the signed sum is an unsigned one, and the other way round.
+        for gradient, sums, is_signed in ((gradients[0], unsigned, True), (gradients[1], signed, False)):
             if gradient is None:
                 continue
             minus, plus = sums_of_others(positions, gradient, width, begins)
-            others = -minus if turned else plus
-            one = torch.addcmul(others if weights is None else weights * others, gradient, sums, value=-1) / width
-            pull = one if pull is None else pull + one
+            pull_of_others = plus if is_signed else -minus
+            if weights is not None:
+                pull_of_others = weights * pull_of_others
+            to_positions = torch.addcmul(pull_of_others, gradient, sums, value=-1) / width
+            pull = to_positions if pull is None else pull + to_positions
             if ctx.needs_input_grad[1]:
-                to_these = plus if turned else -minus
-                to_weights = to_these if to_weights is None else to_weights + to_these
+                of_sum = -minus if is_signed else plus
+                to_weights = of_sum if to_weights is None else to_weights + of_sum
+        # Of several kinds of weights, the positions are one.
         if pull is not None and (pull.shape, pull.dtype) != (positions.shape, positions.dtype):
             pull = pull.sum_to_size(positions.shape).to(positions.dtype)
         return pull, to_weights, None, None
@@ -94,10 +97,33 @@ def _signed_and_unsigned(before: Tensor, after: Tensor, dtype: torch.dtype) -> t
     return (after - before).to(dtype), before.add_(after).to(dtype)
 
 
+def _save(ctx, width: Tensor | float, *tensors: Tensor | None) -> None:
+    """Save a width, a tensor or a number, and tensors for the backward pass."""
+    ctx.width = None if torch.is_tensor(width) else width
+    ctx.save_for_backward(width if torch.is_tensor(width) else None, *tensors)
+
+
+def _saved(ctx) -> tuple:
+    """Return the width and the tensors that `_save` saved."""
+    width, *tensors = ctx.saved_tensors
+    return ctx.width if width is None else width, *tensors
+
+
 def before_and_after(positions: Tensor, weights: Tensor | None, width: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Return the weighted sums over the points before each, and over those after it, in float64, without a graph."""
-    growth = _growth(positions, width)
-    return _blockwise(positions, weights, width) if growth is None else _cumulative(growth, weights)
+    """Return the weighted sums over the points before each point, and after it, in float64, without a graph."""
+    return _before_and_after(_growth(positions, width), positions, weights, width)
+
+
+def _before_and_after(
+    growth: Tensor | None,
+    positions: Tensor,
+    weights: Tensor | None,
+    width: Tensor | float,
+    begins: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    if growth is None:
+        return _blockwise(positions, weights, width, begins)
+    return _cumulative(growth, weights)
 
 
 def _growth(positions: Tensor, width: Tensor | float) -> Tensor | None:
@@ -111,32 +137,40 @@ def _growth(positions: Tensor, width: Tensor | float) -> Tensor | None:
 
 
 def _cumulative(growth: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the weighted sums over the points before each, and over those after it, in float64.
+    """Return the weighted sums over the points before each point, and after it, in float64.
 
     In place where it can be: of long vectors, new memory takes as long as the arithmetic.
     """
-    grown, shrunk = (growth, growth.reciprocal()) if weights is None else (weights * growth, weights / growth)
+    if weights is None:
+        grown, shrunk = growth, growth.reciprocal()
+    else:
+        grown, shrunk = weights * growth, weights / growth
     before = grown.cumsum(-1).sub_(grown).div_(growth)
-    return before, shrunk.flip(-1).cumsum(-1).flip(-1).sub_(shrunk).mul_(growth)
+    after = shrunk.flip(-1).cumsum(-1).flip(-1).sub_(shrunk).mul_(growth)
+    return before, after
 
 
 def _blockwise(
     positions: Tensor, weights: Tensor | None, width: Tensor | float, begins: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the sums of `_cumulative` whatever the distances, and without a look at values."""
+    # Distances between neighbors; between two parts nothing is felt.
     gaps = (positions[..., :-1] - positions[..., 1:]).double().div_(width).clamp(max=FURTHEST)
     if begins is not None:
         gaps = gaps.masked_fill_(begins[..., 1:], FURTHEST)
+    # From the left and from the right at once, in whole blocks.
     length = positions.shape[-1]
-    further = -length % BLOCK if length > BLOCK else 0
-    ways = torch.nn.functional.pad(torch.stack([gaps, gaps.flip(-1)]), (1, further))
+    missing = -length % BLOCK if length > BLOCK else 0
+    gaps = torch.nn.functional.pad(torch.stack([gaps, gaps.flip(-1)]), (1, missing))
     if weights is None:
-        both = torch.ones_like(ways)
+        values = torch.ones_like(gaps)
     else:
-        both = torch.stack([weights, weights.flip(-1)]).double()
-        both = torch.nn.functional.pad(both, (0, further)) if further else both
-        ways = ways.unflatten(0, (2, *[1] * (weights.dim() - positions.dim())))
-    before, after = _sums_before(ways, both)[..., :length]
+        values = torch.stack([weights, weights.flip(-1)]).double()
+        if missing:
+            values = torch.nn.functional.pad(values, (0, missing))
+        kinds = [1] * (weights.dim() - positions.dim())
+        gaps = gaps.unflatten(0, (2, *kinds))
+    before, after = _sums_before(gaps, values)[..., :length]
     return before, after.flip(-1)
 
 
@@ -149,16 +183,21 @@ def _sums_before(gaps: Tensor, values: Tensor) -> Tensor:
     """
     length = gaps.shape[-1]
     if length > BLOCK:
-        if further := -length % BLOCK:
-            gaps, values = (torch.nn.functional.pad(part, (0, further)) for part in (gaps, values))
-        gaps, values = (part.unflatten(-1, (-1, BLOCK)) for part in (gaps, values))
-    along = gaps.cumsum(-1)  # from the last point of the block before
+        if missing := -length % BLOCK:
+            gaps = torch.nn.functional.pad(gaps, (0, missing))
+            values = torch.nn.functional.pad(values, (0, missing))
+        gaps = gaps.unflatten(-1, (-1, BLOCK))
+        values = values.unflatten(-1, (-1, BLOCK))
+    # Within each block, from the last point of the block before.
+    along = gaps.cumsum(-1)
     growth = along.exp()
     grown = (values * growth).cumsum(-1)
     if length <= BLOCK:
         return torch.nn.functional.pad(grown[..., :-1], (1, 0)).div_(growth)
-    totals = grown[..., -1] / growth[..., -1]  # of each block, at its last point
+    # The sum of each block at its last point, and with it all blocks before.
+    totals = grown[..., -1] / growth[..., -1]
     totals += _sums_before(along[..., -1].clamp(max=FURTHEST), totals)
+    # Each block begins with the sum of those before it.
     handed_on = torch.nn.functional.pad(totals[..., :-1], (1, 0)).unsqueeze(-1)
     earlier = torch.cat([handed_on, grown[..., :-1] + handed_on], -1)
     return earlier.div_(growth).flatten(-2)[..., :length]
@@ -173,8 +212,9 @@ def laplace_ranks(scores: Tensor, mask: Tensor | None, width: Tensor | float) ->
         width: b in the unit of the scores, (..., 1) or a number; held constant in the gradient.
     """
     length, pairs = scores.shape[-1], scores.numel() * scores.shape[-1]
-    # A GPU makes millions of pairs in the time in which it starts the operations of the sums.
-    if length <= 128 and pairs <= 2**15 if scores.device.type == "cpu" else pairs <= 2**22:
+    # A GPU makes millions of pairs in the time that it takes to start the operations of the sums.
+    are_few = length <= 128 and pairs <= 2**15 if scores.device.type == "cpu" else pairs <= 2**22
+    if are_few:
         return _PairRanks.apply(scores, mask, width)
     if mask is not None:  # absent scores go next to the largest, where they widen no gap
         scores = scores.where(mask, largest(scores, mask))
@@ -191,14 +231,17 @@ class _Ranks(torch.autograd.Function):
     def forward(scores: Tensor, mask: Tensor | None, width: Tensor | float) -> tuple[Tensor | None, ...]:
         ordered, order = sorted_descending(scores)
         if mask is None:
-            weights, places = None, torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
+            weights = None
+            places = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
         else:
             weights = mask.to(scores.dtype).gather(-1, order)
             places = 1 + weights.cumsum(-1) - weights
         growth = _growth(ordered, width)
-        sums = _blockwise(ordered, weights, width) if growth is None else _cumulative(growth, weights)
-        signed, unsigned = _signed_and_unsigned(*sums, scores.dtype)
-        ranks = torch.zeros_like(signed).scatter(-1, order, torch.add(places, signed, alpha=0.5))
+        before, after = _before_and_after(growth, ordered, weights, width)
+        signed, unsigned = _signed_and_unsigned(before, after, scores.dtype)
+        # Half of the signed sum is how far a rank is from its exact place.
+        soft = torch.add(places, signed, alpha=0.5)
+        ranks = torch.zeros_like(signed).scatter(-1, order, soft)
         return ranks, ordered, order, weights, unsigned, ordered.new_empty(0) if growth is None else growth
 
     @staticmethod
@@ -207,25 +250,25 @@ class _Ranks(torch.autograd.Function):
     ) -> None:
         scores, _, width = inputs
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(one for one in output[1:] if one is not None))
-        ctx.width = None if torch.is_tensor(width) else width
-        ctx.save_for_backward(scores, width if torch.is_tensor(width) else None, *output[1:])
+        ctx.mark_non_differentiable(*(tensor for tensor in output[1:] if tensor is not None))
+        _save(ctx, width, scores, *output[1:])
 
     @staticmethod
     def backward(ctx, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:
         if gradients[0] is None:
             return None, None, None
-        scores, width, ordered, order, weights, unsigned, growth = ctx.saved_tensors
-        width = ctx.width if width is None else width
+        width, scores, ordered, order, weights, unsigned, growth = _saved(ctx)
         gradient = gradients[0].gather(-1, order)
         if torch.is_grad_enabled():  # a second derivative may be asked for: sums with a graph
             ordered = scores.gather(-1, order)
             _, unsigned = sums_of_others(ordered, weights, width)
-            _, others = sums_of_others(ordered, gradient, width)
+            _, pull_of_others = sums_of_others(ordered, gradient, width)
         else:
-            both = _cumulative(growth, gradient) if growth.numel() else _blockwise(ordered, gradient, width)
-            others = both[0].add_(both[1]).to(gradient.dtype)
-        pull = torch.addcmul(others if weights is None else weights * others, gradient, unsigned, value=-1)
+            before, after = _before_and_after(growth if growth.numel() else None, ordered, gradient, width)
+            pull_of_others = before.add_(after).to(gradient.dtype)
+        if weights is not None:
+            pull_of_others = weights * pull_of_others
+        pull = torch.addcmul(pull_of_others, gradient, unsigned, value=-1)
         return torch.zeros_like(pull).scatter(-1, order, pull / (2 * width)), None, None
 
 
@@ -241,20 +284,20 @@ class _PairRanks(torch.autograd.Function):
         beats = ahead.abs().neg_().expm1_().copysign(ahead)  # 2 F - 1
         if mask is None:
             return torch.add((scores.shape[-1] + 1) / 2, beats.sum(-1), alpha=0.5)
-        return (mask.sum(-1, keepdim=True) + 1 + (beats * mask.unsqueeze(-2)).sum(-1)) / 2
+        count = mask.sum(-1, keepdim=True)
+        return (count + 1 + (beats * mask.unsqueeze(-2)).sum(-1)) / 2
 
     @staticmethod
     def setup_context(ctx, inputs: tuple[Tensor, Tensor | None, Tensor | float], output: Tensor) -> None:
         scores, mask, width = inputs
-        ctx.width = None if torch.is_tensor(width) else width
-        ctx.save_for_backward(scores, mask, width if torch.is_tensor(width) else None)
+        _save(ctx, width, scores, mask)
 
     @staticmethod
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = gradients
-        scores, mask, width = ctx.saved_tensors
-        width = ctx.width if width is None else width
-        near = (-((scores.unsqueeze(-2) - scores.unsqueeze(-1)) / _wide(width)).abs()).exp()
+        width, scores, mask = _saved(ctx)
+        apart = (scores.unsqueeze(-2) - scores.unsqueeze(-1)) / _wide(width)
+        near = (-apart.abs()).exp()
         pulls = near * (gradient.unsqueeze(-2) - gradient.unsqueeze(-1))
         if mask is not None:
             pulls = pulls * (mask.unsqueeze(-2) & mask.unsqueeze(-1))

@@ -43,8 +43,8 @@ def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> So
     if text.startswith("models:/"):
         with TemporaryDirectory() as scratch:
             return load_sorter(download(text, Path(scratch)), device=device)
-    known = lookup.names("sorters")
-    if text in known and not (Path(source) / "model.json").is_file():
+    names = lookup.names("sorters")
+    if text in names and not (Path(source) / "model.json").is_file():
         if not (PRETRAINED / text).is_dir():
             return _untrained(text).to(device)
         source = PRETRAINED / text
@@ -52,7 +52,7 @@ def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> So
         model = load_model(source, device=device).requires_grad_(False)
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"{error}, or the name of a sorter: {', '.join(known)}{lookup.did_you_mean(text, known)}"
+            f"{error}, or the name of a sorter: {', '.join(names)}{lookup.did_you_mean(text, names)}"
         ) from None
     if not isinstance(model, Sorter):
         raise ValueError(f"{source}: holds a {type(model).__name__}, expected a sorter, such as models/sorters/lstm")
@@ -91,12 +91,12 @@ def download(address: str, to: Path) -> Path:
         ValueError: no such model, version or alias in the store that `MLFLOW_TRACKING_URI` names.
     """
     try:
-        import mlflow  # here alone: the library works without it
+        import mlflow  # only here: the library works without it
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{address} needs mlflow: pip install mlflow, or pass a folder instead") from error
     try:
         folder = Path(mlflow.artifacts.download_artifacts(address, dst_path=str(to)))
     except mlflow.exceptions.MlflowException as error:
-        told = without_credentials(f"not found in {mlflow.get_tracking_uri()} ({error})")
-        raise ValueError(f"{address}: {told}") from error
+        reason = without_credentials(f"not found in {mlflow.get_tracking_uri()} ({error})")
+        raise ValueError(f"{address}: {reason}") from error
     return folder / "artifacts" / "weights"

@@ -108,20 +108,23 @@ def soft_topk_mask(
     kernel = _kernel("soft_topk_mask", sorter)
     values, mask, count, width, _ = _with_width(kernel, scores, dim, mask)
     fewest = value_of(count.amin()) if count.numel() else None
-    if not k >= 0 or (fewest is not None and k > fewest):  # NaN neither
+    if not k >= 0 or (fewest is not None and k > fewest):  # NaN is refused too
         most = "the number of scores" if fewest is None else f"{fewest:g}, the number of scores of the shortest vector"
         raise ValueError(f"k is {k}, expected from 0 to {most}")
     if hard and k != int(k):
         raise ValueError(f"k is {k}, expected a whole number with hard=True")
     values = _below_largest(_noisy(kernel, values, width, generator), mask)
+    # Of all scores or of none there is no level: any other one will do.
     all_or_none = (count - k <= 0) | (count * 0 + k <= 0)
     level = torch.where(all_or_none, count / 2, k)
     apart = (values - _levels(kernel, values, mask, width, level)) / width
-    result = torch.where(all_or_none, 1.0 if k > 0 else 0.0, _distribution(kernel, apart)).to(values.dtype)
+    shares = _distribution(kernel, apart)
+    result = torch.where(all_or_none, 1.0 if k > 0 else 0.0, shares).to(values.dtype)
     if hard:
         order = _keys(values, mask).argsort(dim=-1, descending=True, stable=True)
         first = (torch.arange(values.shape[-1], device=values.device) < k).expand_as(order)
-        result = _with_gradient_of(result, torch.zeros_like(result).scatter(-1, order, first.to(result.dtype)))
+        exact = torch.zeros_like(result).scatter(-1, order, first.to(result.dtype))
+        result = _with_gradient_of(result, exact)
     if mask is not None:
         result = result.masked_fill(~mask, 0.0)
     return _returned(result, scores).movedim(-1, dim)
@@ -164,9 +167,9 @@ def soft_sort(
         if hard or generator is not None:
             raise ValueError(f"sorter is {other!r}: hard and generator need a Laplace(...), a Logistic(...) or None")
         shares = soft_permutation(scores, sorter=other, dim=dim, mask=mask)
-        known = (scores if mask is None else scores.masked_fill(~mask, 0.0)).movedim(dim, -1)
-        result = (shares.movedim(dim, -1) * known.to(shares.dtype).unsqueeze(-2)).sum(-1)
-        return result.movedim(-1, dim)
+        values = scores if mask is None else scores.masked_fill(~mask, 0.0)
+        values = values.movedim(dim, -1).to(shares.dtype).unsqueeze(-2)
+        return (shares.movedim(dim, -1) * values).sum(-1).movedim(-1, dim)
     kernel = _kernel("soft_sort", sorter)
     values, mask, count, width, unit = _with_width(kernel, scores, dim, mask)
     equal = _equal(kernel, values, mask)
@@ -192,8 +195,8 @@ def soft_quantile(
 ) -> Tensor:
     r"""Return soft quantiles: $q (d - 1)$ places from the smallest value of `soft_sort`, linearly in between.
 
-    The values are those of LapSum (Struski et al., ICML 2025, arXiv:2503.06242). As the softness tends to 0, this tends
-    to `torch.quantile`'s linear rule.
+    The values are as in LapSum (Struski et al., ICML 2025, arXiv:2503.06242). As the softness tends to 0, they tend to
+    `torch.quantile`'s linear rule.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
@@ -223,15 +226,16 @@ def soft_quantile(
         check_values("mask", mask, ~mask.any(-1, keepdim=True).expand_as(mask), "True somewhere in each vector")
     equal = _equal(kernel, values, mask)
     values = _noisy(kernel, values, width, generator)
-    place = shares.reshape(-1) * (count - 1)  # (..., Q), 0 for the smallest
-    lower, part = place.floor(), place.frac()
-    levels = torch.cat([count - lower - 0.5, count - place.ceil() - 0.5], -1)
+    # Each quantile lies between two places, counted from 0 for the smallest score: (..., Q).
+    position = shares.reshape(-1) * (count - 1)
+    levels = torch.cat([count - position.floor() - 0.5, count - position.ceil() - 0.5], -1)
     ends = _levels(kernel, values, mask, width, levels)
     if hard:
         exact = _keys(values, mask).sort(dim=-1, descending=True).values.gather(-1, (levels - 0.5).long())
         ends = _with_gradient_of(ends, exact)
     ends = _with_gradient_of(ends, equal).where(equal.isfinite(), ends)
-    result = _returned(torch.lerp(*ends.chunk(2, -1), part) * unit, scores)
+    lower, upper = ends.chunk(2, -1)
+    result = _returned(torch.lerp(lower, upper, position.frac()) * unit, scores)
     return result.squeeze(-1) if shares.dim() == 0 else result.movedim(-1, 0)
 
 
@@ -264,7 +268,7 @@ def soft_permutation(
         scores: any shape, floating point; half precision is computed and returned in float32.
         sorter: a `Laplace` or a `Logistic`, whose softness and unit are taken; None for `Laplace()`. A loss on the
             whole matrix comes near 0 with `standardize=False` alone. Another one: `permutation_of_ranks` of its ranks,
-            of which only the rows add up to 1.
+            whose rows add up to 1, but not its columns.
         dim: the dimension along which scores are ranked.
         mask: boolean, of the scores' shape, False where there is no score: zeros there, and rows of zeros for the last
             places.
@@ -289,13 +293,16 @@ def soft_permutation(
         kernel = _kernel("soft_permutation", sorter)
         width = _width(kernel, values, valid, unit)
         values = _below_largest(values, valid)
-        place = torch.arange(1, values.shape[-1], device=values.device)
-        inner = place < count  # at the last place, t is minus infinity
-        levels = torch.where(inner, place, count / 2)
+        # The levels between places; after the last place, t is minus infinity.
+        between = torch.arange(1, values.shape[-1], device=values.device)
+        inner = between < count
+        levels = torch.where(inner, between, count / 2)
         levels = _levels(kernel, values, valid, width, levels)
         apart = (values.unsqueeze(-2) - levels.unsqueeze(-1)) / width.unsqueeze(-1)
+        # How much of each score lies above each level, from 0 before the first place to 1 after the last.
         above = _distribution(kernel, apart).where(inner.unsqueeze(-1), 1.0)
-        above = torch.nn.functional.pad(torch.nn.functional.pad(above, (0, 0, 0, 1), value=1.0), (0, 0, 1, 0))
+        above = torch.nn.functional.pad(above, (0, 0, 0, 1), value=1.0)
+        above = torch.nn.functional.pad(above, (0, 0, 1, 0))
         shares = above.diff(dim=-2)
     present = taken.unsqueeze(-1) if valid is None else taken.unsqueeze(-1) & valid.unsqueeze(-2)
     shares = _returned(shares.masked_fill(~present, 0.0), scores)
@@ -372,8 +379,10 @@ def _kernel(name: str, sorter: Sorter | None) -> Kernel:
     if isinstance(sorter, str):
         raise TypeError(f"sorter is {sorter!r}, expected a sorter or None: load_sorter({sorter!r}) gives one by name")
     if not isinstance(sorter, Kernel):
-        found = getattr(sorter, "__name__", repr(sorter))
-        raise TypeError(f"sorter is {found}, expected a Laplace(...), a Logistic(...) or None: {name} inverts its sum")
+        name_of_sorter = getattr(sorter, "__name__", repr(sorter))
+        raise TypeError(
+            f"sorter is {name_of_sorter}, expected a Laplace(...), a Logistic(...) or None: {name} inverts its sum"
+        )
     return sorter
 
 
@@ -388,9 +397,11 @@ def _other(name: str, sorter: Sorter | None) -> Sorter | None:
 def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor, Tensor | float]:
     """Return scores (..., d) in float32 or float64, their mask, how many there are (..., 1), in float64, and the unit.
 
-    The unit, 1 or (..., 1), is what scores were divided by, and what has their dimension is to be multiplied with.
+    The unit, 1 or (..., 1), is the number by which scores were divided; results in their unit are multiplied by it.
     """
     check_scores(scores, dim=dim, finite=False)
+    if mask is not None:
+        check_mask(scores, mask)
     magnitude = largest_magnitude(scores, mask)
     values = scores.movedim(dim, -1)
     values = values if values.dtype in (torch.float32, torch.float64) else values.float()
@@ -431,7 +442,7 @@ def _below_largest(values: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _equal(kernel: Kernel, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the score of vectors (..., d) in which all are equal, (..., 1), as a constant; infinity for others.
+    """Return the score of vectors (..., d) of equal scores, (..., 1), as a constant; infinity for others.
 
     Their deviation is 0, and so is a width in deviations, which `standard_deviation` has to take for 1.
     """
@@ -445,15 +456,16 @@ def _with_gradient_of(soft: Tensor, exact: Tensor) -> Tensor:
 
 
 def _keys(values: Tensor, mask: Tensor | None) -> Tensor:
-    """Return values to sort by, the largest first: constants, of which those that are masked come last."""
+    """Return values to sort by, the largest first: constants; masked ones come last."""
     return values.detach() if mask is None else values.detach().masked_fill(~mask, -torch.inf)
 
 
 def _noisy(kernel: Kernel, values: Tensor, width: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Add noise of the kernel's distribution: made of two exponential variables."""
     if generator is None:
         return values
-    one, other = (torch.empty_like(values).exponential_(generator=generator) for _ in range(2))
-    noise = (one / other).log() if isinstance(kernel, Logistic) else one - other
+    first, second = (torch.empty_like(values).exponential_(generator=generator) for _ in range(2))
+    noise = (first / second).log() if isinstance(kernel, Logistic) else first - second
     return values + noise * width.to(values.dtype)
 
 
@@ -472,9 +484,9 @@ def _levels(kernel: Kernel, scores: Tensor, mask: Tensor | None, width: Tensor, 
     constant = scores.detach()
     start = _Levels.apply(constant, mask, width, levels)[0]
     if levels is None:
-        place = torch.arange(1, scores.shape[-1] + 1, device=scores.device) - 0.5
-        count = place[-1] + 0.5 if mask is None else mask.sum(-1, keepdim=True)
-        levels = torch.minimum(place, (count - 0.5).clamp(min=0.5)).double()
+        middles = torch.arange(1, scores.shape[-1] + 1, device=scores.device) - 0.5
+        count = middles[-1] + 0.5 if mask is None else mask.sum(-1, keepdim=True)
+        levels = torch.minimum(middles, (count - 0.5).clamp(min=0.5)).double()
     return LogisticLevels.apply(scores, mask, width, levels.expand_as(start), start)
 
 
@@ -491,11 +503,13 @@ class _Levels(torch.autograd.Function):
             count, weights = torch.full_like(ordered[..., :1], length), None
             below = torch.arange(1, length + 1, device=scores.device)
         else:
+            # Absent scores stand last, with the value of the last one that exists and no weight.
             count = mask.sum(-1, keepdim=True).double()
             below = torch.arange(1, length + 1, device=scores.device).double()
             weights = (below <= count).double()
             last = ordered.where(weights > 0, torch.inf).amin(-1, keepdim=True)
             ordered = torch.where(weights > 0, ordered, last.where(last < torch.inf, 0.0))
+        # What G has reached at each score, and how many scores lie above each level.
         before, after = before_and_after(ordered, weights, width)
         reached = below - 0.5 + (after - before) / 2
         if mask is not None:
@@ -505,17 +519,22 @@ class _Levels(torch.autograd.Function):
             above = _up_to_each((reached - 0.5).ceil().clamp(0, length).long())
         else:
             above = torch.searchsorted(reached.contiguous(), levels.contiguous(), right=True)
+        # The scores on both sides of each level, and log(1 + the sum over what lies beyond them).
         upper, lower = (above - 1).clamp(min=0), torch.minimum(above, (count - 1).clamp(min=0).long())
         top, bottom = ordered.gather(-1, upper), ordered.gather(-1, lower)
-        near_top, near_bottom = torch.log1p(before.gather(-1, upper)), torch.log1p(after.gather(-1, lower))
+        near_top = torch.log1p(before.gather(-1, upper))
+        near_bottom = torch.log1p(after.gather(-1, lower))
+        # Between two scores: the root of a quadratic, log(|c| + sqrt(c^2 + P Q e^-gap)); where c is 0, it must not be.
         half = (near_top + near_bottom - (top - bottom) / width) / 2
         offset = levels - above
-        # log(|c| + sqrt(c^2 + P Q e^-gap)); where c is 0, the root must not be
         root = torch.hypot(offset, half.clamp(min=-700.0).exp())
         between = top + width * (half - near_top - offset.sign() * ((offset.abs() + root).log() - half))
+        # Above the largest score or below the smallest: a logarithm.
         outside = torch.where(above == 0, levels, count - levels)
         beyond = (2 * outside).log()
-        end = torch.where(above == 0, top + width * (near_bottom - beyond), bottom + width * (beyond - near_top))
+        over_top = top + width * (near_bottom - beyond)
+        under_bottom = bottom + width * (beyond - near_top)
+        end = torch.where(above == 0, over_top, under_bottom)
         at_end = (above == 0) | (above >= count)
         # The last is the sum of the weights e^-|s - t| / b of all scores.
         return torch.where(at_end, end, between), order, above, 2 * torch.where(at_end, outside, root)
@@ -531,32 +550,38 @@ class _Levels(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         gradient = gradients[0]
-        scores, mask, width, found, order, above, sums = ctx.saved_tensors
-        length, levels = scores.shape[-1], found.shape[-1]
-        few = levels <= 2 or scores.numel() * levels <= FEW_PAIRS
-        if few or levels < length:  # all pairs, of which a permutation has as many anyway
-            near = -((scores.unsqueeze(-2) - found.unsqueeze(-1)) / width.unsqueeze(-1)).abs()
+        scores, mask, width, levels, order, above, sums = ctx.saved_tensors
+        length, count = scores.shape[-1], levels.shape[-1]
+        few = count <= 2 or scores.numel() * count <= FEW_PAIRS
+        if few or count < length:  # all pairs; a permutation has as many anyway
+            near = -((scores.unsqueeze(-2) - levels.unsqueeze(-1)) / width.unsqueeze(-1)).abs()
             if mask is not None:
                 near = near.masked_fill(~mask.unsqueeze(-2), torch.finfo(near.dtype).min)
             pull = (torch.softmax(near, -1) * gradient.unsqueeze(-1)).sum(-2)
         elif torch.is_grad_enabled():  # a second derivative may be asked for: sums with a graph
-            points, places = torch.cat([scores.double(), found], -1).sort(dim=-1, descending=True)
+            points, places = torch.cat([scores.double(), levels], -1).sort(dim=-1, descending=True)
             present = torch.ones_like(scores, dtype=torch.float64) if mask is None else mask.double()
-            of_scores = torch.cat([present, torch.zeros_like(found)], -1).gather(-1, places)
+            # The sum of each level over all scores, then of each score over all levels.
+            of_scores = torch.cat([present, torch.zeros_like(levels)], -1).gather(-1, places)
             sums = _unsorted(sums_of_others(points, of_scores, width)[1], places)[..., length:]
             shares = torch.cat([torch.zeros_like(present), gradient / sums], -1).gather(-1, places)
             pull = present * _unsorted(sums_of_others(points, shares, width)[1], places)[..., :length]
         else:
-            points, places = found.sort(dim=-1, descending=True)
+            points, places = levels.sort(dim=-1, descending=True)
             shares = (gradient / sums).gather(-1, places)
             before, after = before_and_after(points, shares, width)
+            # Each score is pulled by the levels above it and by those below.
             ordered = scores.double().gather(-1, order)
             higher = _up_to_each(above)
             upper, lower = (higher - 1).clamp(min=0), higher.clamp(max=length - 1)
-            from_upper = (before + shares).gather(-1, upper) * ((ordered - points.gather(-1, upper)) / width).exp()
-            from_lower = (after + shares).gather(-1, lower) * ((points.gather(-1, lower) - ordered) / width).exp()
+            to_upper = ((ordered - points.gather(-1, upper)) / width).exp()
+            to_lower = ((points.gather(-1, lower) - ordered) / width).exp()
+            from_upper = (before + shares).gather(-1, upper) * to_upper
+            from_lower = (after + shares).gather(-1, lower) * to_lower
             pull = from_upper.where(higher > 0, 0.0) + from_lower.where(higher < length, 0.0)
-            pull = _unsorted(pull if mask is None else pull.where(mask.gather(-1, order), 0.0), order)
+            if mask is not None:
+                pull = pull.where(mask.gather(-1, order), 0.0)
+            pull = _unsorted(pull, order)
         return pull.to(scores.dtype), None, None, None
 
 

@@ -73,14 +73,14 @@ def gradient_health(ranking: Ranking, scores: Tensor) -> dict[str, float]:
     """
     jacobian, length = jacobians(ranking, scores), scores.shape[-1]
     norms = (jacobian.norm(dim=-1) * _deviation(scores) / length).double()
-    own = torch.eye(length, dtype=torch.bool, device=scores.device)
+    diagonal = torch.eye(length, dtype=torch.bool, device=scores.device)
     return {
         "vanishing": (norms < VANISHING).double().mean().item(),
         "zero": (norms == 0).double().mean().item(),
         "median_norm": norms.median().item(),
         "variation_of_norms": (norms.std() / norms.mean()).item(),
-        "wrong_signs_of_own": (jacobian[:, own] > 0).double().mean().item(),
-        "wrong_signs_of_others": (jacobian[:, ~own] < 0).double().mean().item(),
+        "wrong_signs_of_own": (jacobian[:, diagonal] > 0).double().mean().item(),
+        "wrong_signs_of_others": (jacobian[:, ~diagonal] < 0).double().mean().item(),
     }
 
 
@@ -104,10 +104,10 @@ def invariance(ranking: Ranking, scores: Tensor, generator: torch.Generator) -> 
 
 
 def ties(ranking: Ranking, scores: Tensor) -> dict[str, float]:
-    r"""Measure how alike equal scores are treated. Scores are rounded to tenths of the standard deviation first.
+    r"""Measure whether equal scores are treated the same. Scores are rounded to tenths of the standard deviation first.
 
     Returns:
-        The mean spread (largest less smallest) of ranks within a tied group, in places; that of the gradient of
+        The mean spread (largest less smallest) of ranks within a tied group, in places; the spread of the gradient of
         $\|f(s)\|^2$, over its mean size; and L1 / d to the average ranks.
     """
     coarse = ((scores / _deviation(scores) * 10).round() / 10).requires_grad_()

@@ -15,8 +15,8 @@ def largest(scores: Tensor, mask: Tensor | None) -> Tensor:
 def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return the standard deviation (divided by n) over the last dimension, and 1 where all scores are equal.
 
-    Differences are taken from the largest score and divided by their range first, so that neither a large offset nor
-    scores of 1e30 or 1e-30 lose it. It is at least 2^20 times the smallest normal number: divided by less, scores or
+    Differences are taken from the largest score and divided by their range first, so that a large offset or scores of
+    1e30 or 1e-30 do not lose it. It is at least 2^20 times the smallest normal number: divided by less, scores or
     their gradient could be infinite.
 
     Args:
@@ -41,9 +41,9 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
         count = mask.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
         offsets = (relative - relative.sum(-1, keepdim=True) / count).masked_fill(~mask, 0.0)
     # A norm of zeros would have a second derivative of NaN.
-    some = most != least
-    deviation = torch.linalg.vector_norm(offsets.where(some, 1.0), dim=-1, keepdim=True) * (reach / count**0.5)
-    return deviation.clamp(min=min(limits.tiny * 2**20, limits.eps)).masked_fill(~some, 1.0)  # eps in float16
+    differ = most != least
+    deviation = torch.linalg.vector_norm(offsets.where(differ, 1.0), dim=-1, keepdim=True) * (reach / count**0.5)
+    return deviation.clamp(min=min(limits.tiny * 2**20, limits.eps)).masked_fill(~differ, 1.0)  # eps in float16
 
 
 def standardized(scores: Tensor, mask: Tensor | None = None, *, detach: bool = True) -> Tensor:

@@ -27,8 +27,8 @@ class Comparator(Sorter):
     $\hat r_i = 1 + \sum_{j \neq i} F(u_j - u_i)$ with the Laplace distribution function F, as in `Laplace`. No two
     ranks are in the wrong order, but for rounding.
 
-    The gradient holds the warp constant (detached context) and is that of all-pairs sums in which each pair sees the
-    mean slope of the warp at its two scores,
+    The gradient holds the warp constant (detached context) and is the gradient of all-pairs sums where each pair sees
+    the mean slope of the warp at its two scores,
 
     $\frac{\partial \hat r_i}{\partial s_j} = \frac{\lambda_i + \lambda_j}{4} e^{-|u_i - u_j|}$ for $j \neq i$, and
     minus their sum for $j = i$,
@@ -74,7 +74,7 @@ class Comparator(Sorter):
         return torch.zeros_like(soft).scatter(-1, order, soft)
 
     def imitation_loss(self, scores: Tensor, ranks: Tensor) -> Tensor:
-        r"""Return L1 in positions, plus how far the gradient points away from that of ranks under noise.
+        r"""Return L1 in positions, plus how far the gradient points away from the gradient of ranks under noise.
 
         $\frac1d \|\hat r - \mathrm{rk}(s)\|_1 + 1 - \cos(J^\top v, J_\sigma^\top v)$ with v of 1 and -1 in turn,
         where $J_\sigma$ is the derivative of
@@ -84,9 +84,11 @@ class Comparator(Sorter):
         order, relative, weights, gaps, slopes = self._warped(scores, None)
         soft = _ranks(gaps, weights)
         l1 = (soft - ranks.gather(-1, order)).abs().mean()
+        # The gradient of a sum of ranks with the signs 1 and -1 in turn.
         probe = torch.where(torch.arange(scores.shape[-1], device=scores.device) % 2 == 0, 1.0, -1.0)
         probe = probe.expand_as(relative).gather(-1, order)
         ours = pulled(probe, weights, gaps, slopes)
+        # The same gradient of the ranks expected under noise.
         width = math.sqrt(2) * NOISE / scores.shape[-1]
         apart = (relative.unsqueeze(-1) - relative.unsqueeze(-2)) / width
         noisy = torch.exp(-apart.square() / 2)
@@ -100,51 +102,51 @@ class Comparator(Sorter):
         key = values if mask is None else values.masked_fill(~mask, -torch.inf)
         order = key.sort(dim=-1, descending=True, stable=True).indices
         weights = torch.ones_like(values) if mask is None else mask.to(values.dtype).gather(-1, order)
-        at = values.gather(-1, order)
+        points = values.gather(-1, order)
         if mask is not None:  # absent scores stand last, with the value of the last one that is there
-            last = at.masked_fill(weights == 0, torch.inf).amin(-1, keepdim=True)
-            at = torch.where(weights == 0, last.where(last < torch.inf, 0.0), at)
-        gaps, slopes = self._gaps(at, deviation, weights.sum(-1, keepdim=True))
+            last = points.masked_fill(weights == 0, torch.inf).amin(-1, keepdim=True)
+            points = torch.where(weights == 0, last.where(last < torch.inf, 0.0), points)
+        gaps, slopes = self._gaps(points, deviation, weights.sum(-1, keepdim=True))
         # The deviation is part of the warp, constant in the gradient.
         return order, scores.gather(-1, order) / deviation, weights, gaps, slopes
 
-    def _gaps(self, at: Tensor, deviation: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-        """Return warped gaps (..., d - 1) and slopes (..., d) of the warp, of sorted scores of which `count` exist."""
-        length = at.shape[-1]
+    def _gaps(self, points: Tensor, deviation: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        """Return warped gaps (..., d - 1) and slopes (..., d) of the warp, for sorted scores; `count` exist."""
+        length = points.shape[-1]
         if length == 1:
-            return at[..., 1:], LEAST_SLOPE * torch.ones_like(at)
+            return points[..., 1:], LEAST_SLOPE * torch.ones_like(points)
         reach = max(NEIGHBORS)
-        wide = torch.cat(
-            [at[..., :1].expand(*at.shape[:-1], reach), at, at[..., -1:].expand(*at.shape[:-1], reach)], -1
-        )
+        # Beyond both ends, the outermost scores are repeated.
+        ends = (*points.shape[:-1], reach)
+        wide = torch.cat([points[..., :1].expand(ends), points, points[..., -1:].expand(ends)], -1)
         upper, lower = wide[..., reach : reach + length - 1], wide[..., reach + 1 : reach + length]
         distances = [upper - lower]
         for step in NEIGHBORS:
-            distances.append(wide[..., reach - step : reach - step + length - 1] - upper)
-            distances.append(lower - wide[..., reach + 1 + step : reach + 1 + step + length - 1])
+            above, below = reach - step, reach + 1 + step
+            distances.append(wide[..., above : above + length - 1] - upper)
+            distances.append(lower - wide[..., below : below + length - 1])
         # Differences first: close scores are as far apart as they are, whatever the others.
         relative = torch.stack(distances, -1) / deviation.unsqueeze(-1) * count.unsqueeze(-1)
-        seen = relative.clamp(1e-3, 1e3).log() / 3
-        with torch.autocast(at.device.type, enabled=False):  # pretraining calls it by itself
-            factor = (
-                STEEPEST * torch.tanh(self.network(seen.to(next(self.network.parameters()).dtype)) / STEEPEST)
-            ).exp()
-        factor = factor.squeeze(-1).to(at.dtype)
+        features = relative.clamp(1e-3, 1e3).log() / 3
+        # The network widens or narrows each gap by a bounded factor.
+        weight_type = next(self.network.parameters()).dtype
+        with torch.autocast(points.device.type, enabled=False):  # pretraining calls this directly
+            factor = (STEEPEST * torch.tanh(self.network(features.to(weight_type)) / STEEPEST)).exp()
+        factor = factor.squeeze(-1).to(points.dtype)
         gap = relative[..., 0]
         gaps = -FURTHEST * torch.expm1(-factor * gap)
         steep = gaps / gap.where(gap > 0, 1.0)
-        # Each score has the slopes on both sides of those it is tied with, and at the ends that of the other side.
-        number = torch.arange(length - 1, device=at.device).expand_as(gap)
+        # Each score has the slopes on both sides of its ties, and at the ends the slope of the other side.
+        number = torch.arange(length - 1, device=points.device).expand_as(gap)
         before = number.where(gap > 0, -1).cummax(-1).values
         after = number.where(gap > 0, length).flip(-1).cummin(-1).values.flip(-1)
-        # Not by padding with the length, of which torch.compile would make a constant.
-        none, end = torch.full_like(before[..., :1], -1), torch.full_like(after[..., :1], length)
-        before, after = torch.cat([none, before], -1), torch.cat([after, end], -1)
+        # Not by padding with the length, which torch.compile would make a constant.
+        first_end, last_end = torch.full_like(before[..., :1], -1), torch.full_like(after[..., :1], length)
+        before, after = torch.cat([first_end, before], -1), torch.cat([after, last_end], -1)
         first = torch.where(before < 0, after, before)
         second = torch.where(after == length, before, after)
         apart = (first >= 0) & (first < length)
-        sides = (steep.gather(-1, side.where(apart, 0)) for side in (first, second))
-        upper, lower = (side.where(apart, 0.0) for side in sides)
+        upper, lower = (steep.gather(-1, side.where(apart, 0)).where(apart, 0.0) for side in (first, second))
         return gaps, ((upper * lower).sqrt() + LEAST_SLOPE) * count
 
 
@@ -160,5 +162,5 @@ def _ranks(gaps: Tensor, weights: Tensor) -> Tensor:
 
 
 def _positions(gaps: Tensor) -> Tensor:
-    """Return the points with these gaps; in float64, of which differences are taken."""
+    """Return the points with these gaps; in float64, since their differences matter."""
     return torch.nn.functional.pad(-gaps.double().cumsum(-1), (1, 0))

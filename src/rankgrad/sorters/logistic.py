@@ -17,11 +17,11 @@ class Logistic(NoisySorter):
     r"""Expected ranks under logistic noise: grades places more finely than `Laplace`; O(d^2), any length, no training.
 
     $\hat r_i = 1 + \sum_{j \neq i} \sigma\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$: SoDeep, Eqs. 11-12, with
-    $\lambda = 1 / b$. Ranks expected under noise are those of SoftRank (Taylor et al. 2008), whose noise is normal.
+    $\lambda = 1 / b$. Ranks expected under noise are from SoftRank (Taylor et al. 2008), whose noise is normal.
 
     In `soft_permutation` it tells places apart while scores are still close: the derivative of $\sigma$ at its quantile
-    i/d is i/d (1 - i/d), which changes from place to place. That of Laplace's F is min(i, d - i)/d, which pushes all
-    of the upper half alike, and all of the lower.
+    i/d is i/d (1 - i/d), which changes from place to place. The derivative of Laplace's F is min(i, d - i)/d, which
+    pushes all of the upper half equally, and all of the lower.
 
     Args:
         softness: b, the width of the noise, in standard deviations of the vector (or in the scores' own unit).
@@ -50,8 +50,8 @@ class Logistic(NoisySorter):
 class LogisticLevels(torch.autograd.Function):
     r"""Where $G(t) = \sum_i \sigma((s_i - t) / b)$ takes each of (..., K) levels: (..., K), in float64, by Newton.
 
-    The gradient is that of the implicit function, $\partial t / \partial s_i = \sigma'_i / \sum_j \sigma'_j$, as a
-    softmax of $\log \sigma'$, which is finite where all vanish.
+    The gradient is the derivative of the implicit function, $\partial t / \partial s_i = \sigma'_i / \sum_j \sigma'_j$,
+    as a softmax of $\log \sigma'$, which is finite where all vanish.
     """
 
     generate_vmap_rule = True
@@ -60,19 +60,19 @@ class LogisticLevels(torch.autograd.Function):
     @with_signature
     def forward(scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor, start: Tensor) -> Tensor:
         """Begin at `start`, where the sum of `Laplace` takes the levels: at most a width or so away, at any gap."""
-        found, values, wide = start, scores.double().unsqueeze(-2), width.unsqueeze(-1)
+        roots, values, wide = start, scores.double().unsqueeze(-2), width.unsqueeze(-1)
         for _ in range(STEPS):
-            apart = (values - found.unsqueeze(-1)) / wide
-            rest = torch.sigmoid(-apart.abs())  # of the part of a score that is beyond t
-            near = rest * (1 - rest)
+            apart = (values - roots.unsqueeze(-1)) / wide
+            beyond = torch.sigmoid(-apart.abs())  # of the part of a score that is beyond t
+            near = beyond * (1 - beyond)
             # Not the sum less its level: near a whole number, the difference would have no digit.
-            signed, above = torch.where(apart > 0, -rest, rest), (apart > 0).double()
+            signed, above = torch.where(apart > 0, -beyond, beyond), (apart > 0).double()
             if mask is not None:
-                near, signed, above = (part * mask.unsqueeze(-2) for part in (near, signed, above))
+                near, signed, above = (tensor * mask.unsqueeze(-2) for tensor in (near, signed, above))
             excess = (above.sum(-1) - levels) + signed.sum(-1)
             step = excess / near.sum(-1).clamp(min=torch.finfo(near.dtype).tiny)
-            found = found + width * step.clamp(-1, 1)
-        return found
+            roots = roots + width * step.clamp(-1, 1)
+        return roots
 
     @staticmethod
     def setup_context(ctx, inputs: tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor], output: Tensor) -> None:
@@ -80,8 +80,8 @@ class LogisticLevels(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        scores, mask, width, found = ctx.saved_tensors
-        apart = (scores.unsqueeze(-2) - found.unsqueeze(-1)) / width.unsqueeze(-1)
+        scores, mask, width, roots = ctx.saved_tensors
+        apart = (scores.unsqueeze(-2) - roots.unsqueeze(-1)) / width.unsqueeze(-1)
         near = functional.logsigmoid(apart) + functional.logsigmoid(-apart)
         if mask is not None:
             near = near.masked_fill(~mask.unsqueeze(-2), torch.finfo(near.dtype).min)

@@ -76,7 +76,7 @@ class LSTM(Sorter):
         """Write weights that count.
 
         There are hidden / 2 thresholds at quantiles of the normal distribution, each with two cells. Both count the
-        scores so far above the threshold: the input gate tells which are, and the forget gate stays open. One's output
+        scores so far above the threshold: the input gate shows which are, and the forget gate stays open. One's output
         gate opens above the midpoint to the threshold below, the other's above the midpoint to the threshold above.
         Their difference, which the projection takes, is the count at the score's own threshold. Both directions
         together count all scores.

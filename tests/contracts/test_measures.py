@@ -1,0 +1,528 @@
+"""What every loss and every metric must do: types, dimensions, masks, weights, empty groups, bad input.
+
+A new one is found by its file. Its values are held to plain loops in laws/test_losses.py.
+"""
+
+import inspect
+import math
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
+from contracts.measures import IMPOSSIBLE, LOSSES, MEASURES, METRICS, TRUTHS, TYPES, those
+from contracts.values import check_nothing_else_changes, check_option, check_summary, numbers_of, options
+from rankgrad import lookup
+from rankgrad.io.checkpoints import build
+from rankgrad.ranks import exact_ranks
+from rankgrad.sorters import Laplace, StraightThrough, load_sorter
+
+# The arguments that all losses have, in order, where they make sense.
+COMMON = {
+    "dim": -1, "mask": None, "weights": None, "group_weights": None, "reduction": "mean", "sorter": None,
+    "check_finite": True,
+}  # fmt: skip
+# Those that pick out their positives run neither under vmap nor compiled.
+NO_VMAP = ("hard_negative_triplet", "hinge_ap", "sodeep_recall")
+
+every = pytest.mark.parametrize("name", MEASURES)
+every_loss = pytest.mark.parametrize("name", [loss.name for loss in LOSSES])
+every_metric = pytest.mark.parametrize("name", [metric.name for metric in METRICS])
+every_masked = pytest.mark.parametrize("name", those("mask"))
+every_weighted = pytest.mark.parametrize("name", [name for name in those("weights") if name in those("mask")])
+every_with_dim = pytest.mark.parametrize("name", those("dim"))
+every_with_sorter = pytest.mark.parametrize("name", those("sorter"))
+
+
+def close(first: torch.Tensor, second: torch.Tensor, **tolerance) -> None:
+    torch.testing.assert_close(first, second, equal_nan=True, check_dtype=False, **tolerance)
+
+
+def gradient(value: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    return torch.autograd.grad(value.sum(), scores, retain_graph=True)[0]
+
+
+@every_loss
+def test_is_documented_and_has_the_common_arguments(name):
+    loss = MEASURES[name]
+    check_summary(loss.function)
+    signature = inspect.signature(loss.function).parameters
+    common = {argument: default for argument, default in COMMON.items() if argument in signature}
+    assert list(signature)[: 2 + len(common)] == ["scores", loss.kind, *common]
+    assert {argument: signature[argument].default for argument in common} == common
+    assert {"mask", "group_weights", "reduction", "check_finite"} <= set(common)
+    assert ("dim" in common) != (loss.kind == "positives")
+
+
+@every_loss
+def test_a_loss_has_the_gradient_of_its_value_and_changes_nothing_else(name, generator):
+    loss = MEASURES[name]
+    scores, truth = loss.example(generator)
+    scores.requires_grad_()
+    check = partial(torch.autograd.gradcheck, lambda scores: loss(scores, truth, reduction="mean"), scores)
+    assert check_nothing_else_changes(check, scores, truth)
+    with torch.no_grad():
+        assert not loss(scores, truth).requires_grad
+    # Where a second derivative may follow, some gradients are computed in another way.
+    value = loss(scores, truth, reduction="mean")
+    (slope,) = torch.autograd.grad(value, scores, create_graph=True)
+    close(slope, gradient(loss(scores, truth, reduction="mean"), scores), rtol=1e-6, atol=1e-9)
+
+
+@every_loss
+def test_a_loss_has_a_second_derivative(name, generator):
+    loss = MEASURES[name]
+    scores, truth = loss.example(generator)
+    direction = torch.randn(scores.shape, generator=generator, dtype=scores.dtype)
+
+    for mask in ({}, {"mask": torch.rand(scores.shape, generator=generator) < 0.8}):
+        mean = partial(loss, truth=truth, reduction="mean", **mask)
+        _, product = torch.autograd.functional.hvp(lambda scores: mean(scores), scores, direction)  # noqa: B023
+        slopes = []
+        for step in (1e-5, -1e-5):
+            leaf = (scores + step * direction).requires_grad_()
+            slopes.append(gradient(mean(leaf), leaf))
+        close(product, (slopes[0] - slopes[1]) / 2e-5, rtol=1e-4, atol=1e-6)
+
+
+@every_metric
+def test_a_metric_is_exact_without_gradient_and_changes_nothing_else(name, generator):
+    metric = MEASURES[name]
+    assert {metric.function.__module__.rsplit(".")[-1] for metric in METRICS} == set(lookup.names("metrics"))
+    check_summary(metric.function)
+    scores, truth = metric.example(generator, torch.float32)
+    value = check_nothing_else_changes(lambda: metric(scores.requires_grad_(), truth), scores, truth)
+    assert not value.requires_grad
+    assert value.dtype in (torch.float64, torch.int64)
+    assert metric(scores.double(), truth.double() if truth.is_floating_point() else truth).equal(value)
+
+
+@every_loss
+def test_a_loss_has_the_scores_type_and_computes_in_float32_at_least(name, generator):
+    loss = MEASURES[name]
+    for dtype in (torch.float32, torch.float64):
+        assert loss(*loss.example(generator, dtype)).dtype == dtype
+    scores, truth = loss.example(generator, torch.float32)
+    half = scores.bfloat16().requires_grad_()
+    whole = half.detach().float().requires_grad_()
+    values = [loss(half, truth), loss(whole, truth)]
+    assert values[0].equal(values[1])
+    close(gradient(values[0], half).float(), gradient(values[1], whole), rtol=1e-2, atol=1e-6)
+
+
+@every_loss
+def test_pairs_made_block_by_block_give_the_same(name, generator, monkeypatch):
+    loss = MEASURES[name]
+    scores, truth = loss.example(generator)
+    scores.requires_grad_()
+    whole = loss(scores, truth)
+    for module in ("rankgrad.losses._pairs", loss.function.__module__):
+        monkeypatch.setattr(f"{module}.at_once", lambda device: 2 * scores.numel(), raising=False)
+    blocks = loss(scores, truth)
+    close(blocks, whole, rtol=1e-12, atol=1e-12)
+    close(gradient(blocks, scores), gradient(whole, scores), rtol=1e-12, atol=1e-12)
+
+
+# Groups, masks and weights.
+
+
+@every_with_dim
+def test_groups_may_lie_along_any_dimension(name, generator):
+    measure = MEASURES[name]
+    scores, truth = measure.example(generator)
+    arguments = {"mask": torch.rand(scores.shape, generator=generator) < 0.8}
+    if measure.takes("weights"):
+        arguments["weights"] = torch.rand(scores.shape, generator=generator)
+    expected = measure(scores, truth, **arguments)
+    moved = {argument: tensor.T for argument, tensor in arguments.items()}
+    close(measure(scores.T, truth.T, dim=0, **moved), expected)
+    for dim, error in ((2, ValueError), ((0, 1), TypeError)):
+        with pytest.raises(error, match=rf"dim is \(?{'2' if dim == 2 else '0'}"):
+            measure(scores, truth, dim=dim)
+
+
+@every
+@settings(max_examples=10)
+@given(seed=st.integers(0, 1000))
+def test_order_of_items_and_in_exact_measures_size_of_scores_do_not_matter(name, seed):
+    measure, generator = MEASURES[name], torch.Generator().manual_seed(seed)
+    scores, truth = measure.example(generator)
+    scores = (scores * 3).round()  # with ties, and exact when shifted
+    exact = {"sorter": StraightThrough()} if measure.takes("sorter") else {}
+    value = measure(scores, truth, **exact)
+    if exact or not measure.is_loss:
+        for same in (scores + 7, scores * 8, scores.exp()):
+            assert measure(same, truth, **exact).equal(value)
+    if measure.kind != "label_ranks":  # some metrics tell pairs apart by their positions
+        order = torch.randperm(scores.shape[-1], generator=generator)
+        moved = measure(scores[..., order], truth[..., order], **exact)
+        close(moved.sum(), value.sum(), rtol=1e-12, atol=1e-12)
+
+
+@every_masked
+def test_a_masked_item_is_as_one_that_is_not_there(name, generator):
+    measure = MEASURES[name]
+    scores, truth = measure.example(generator)
+    mask = torch.ones_like(scores, dtype=torch.bool)
+    mask[..., 1] = False
+    if measure.kind == "positives":
+        truth = torch.eye(4, dtype=torch.bool)
+        mask[1] = False
+        scores, truth, mask = (scores, truth, mask) if measure.is_loss else (scores[2:], truth[2:], mask[2:])
+    spoilt = scores.masked_fill(~mask, torch.nan).requires_grad_()
+    unknown = truth.double().masked_fill(~mask, torch.nan)
+    value = measure(spoilt, unknown, mask=mask)
+    rows = mask.any(-1)
+    shorter = [tensor[rows][:, mask.any(-2)] for tensor in (scores, truth)]
+    close(value.double().sum(), measure(*shorter).double().sum())
+    if measure.is_loss:
+        slope = gradient(value, spoilt)
+        assert not slope[~mask].any()
+        assert slope.isfinite().all()
+    for wrong, error, message in (
+        (torch.ones(scores.shape), TypeError, "mask is torch.float32"),
+        (mask.numpy(), TypeError, "mask is a ndarray, expected a tensor"),
+        (torch.ones(2, dtype=torch.bool), ValueError, r"mask has shape \(2,\)"),
+    ):
+        with pytest.raises(error, match=message):
+            measure(scores, truth, mask=wrong)
+
+
+@pytest.mark.parametrize("name", [name for name in those("dim") if name != "metrics.mean_average_precision"])
+def test_each_group_has_a_mask_of_its_own(name, generator):
+    measure = MEASURES[name]
+    scores, truth = measure.example(generator)
+    mask = torch.rand(scores.shape, generator=generator) < 0.7
+    mask[0] = True
+    groups = zip(scores, truth, mask, strict=True)
+    alone = [measure(row[kept], true[kept]) for row, true, kept in groups if kept.sum() > 1]
+    close(measure(scores, truth, mask=mask)[mask.sum(-1) > 1], torch.stack(alone))
+
+
+@every_masked
+def test_groups_without_anything_to_compare_have_no_value_and_do_not_count(name, generator):
+    measure = MEASURES[name]
+    scores, truth = measure.example(generator)
+    if measure.kind == "positives" and not measure.is_loss:
+        pytest.skip("each row needs a positive")
+    scores.requires_grad_()
+    nothing = {"mask": torch.zeros_like(scores, dtype=torch.bool)}
+    several = [nothing, {"weights": torch.zeros_like(scores)}] if measure.takes("weights") else [nothing]
+    for options_ in several:
+        value = measure(scores, truth, **options_)
+        if measure.is_loss:
+            assert not value.any()
+            assert not gradient(value, scores).any()
+            assert not measure(scores, truth, reduction="mean", **options_).any()
+    if not measure.is_loss:
+        assert measure(scores, truth, **nothing).isnan().all()
+        return
+    # One more group, of which nothing counts.
+    batch = [torch.stack([tensor, tensor]) for tensor in (scores, truth)]
+    for argument in ("mask", "weights") if measure.takes("weights") else ("mask",):
+        counts = torch.stack([torch.ones_like(scores), torch.zeros_like(scores)])
+        counts = counts > 0 if argument == "mask" else counts
+        for reduction in ("mean", "sum"):
+            values = [measure(scores, truth, reduction=reduction)]
+            values.append(measure(*batch, reduction=reduction, **{argument: counts}))
+            close(*values)
+            close(*(gradient(value, scores) for value in values))
+
+
+@every
+def test_no_group_has_no_value(name):
+    measure = MEASURES[name]
+    for shape in ((0, 3, 3), (2, 0, 3, 3)) if measure.is_loss else ((0, 3),):
+        scores = torch.zeros(shape, requires_grad=True)
+        truth = torch.zeros(shape, dtype=TRUTHS[measure.kind].dtype)
+        value = measure(scores, truth)
+        assert value.numel() == 0 or value.isnan().all()
+        if measure.is_loss:
+            mean = measure(scores, truth, reduction="mean")
+            assert mean.item() == 0
+            assert gradient(mean, scores).shape == shape
+
+
+@every_metric
+def test_a_group_of_one_kind_has_the_same_value_alone_as_among_others(name):
+    metric = MEASURES[name]
+    if metric.kind == "positives":
+        pytest.skip("each row needs a positive")
+    scores, truth = torch.tensor([[0.3, 0.1, 0.2]] * 2), torch.tensor([[0, 0, 0], [1, 0, 1]])
+    if metric.kind == "label_ranks" or metric(scores, truth).dim() == 0:
+        return
+    close(metric(scores[0], truth[0]), metric(scores, truth)[0])
+
+
+@every_weighted
+def test_weights_count_in_proportion(name, generator):
+    measure = MEASURES[name]
+    scores, truth = measure.example(generator)
+    weights = torch.rand(scores.shape, generator=generator, dtype=scores.dtype) + 0.1
+    value = measure(scores, truth, weights=weights)
+    for factor in (7, 1e-15, 1e15):
+        close(measure(scores, truth, weights=weights * factor), value)
+    close(measure(scores, truth, weights=torch.ones_like(weights)), measure(scores, truth))
+    assert not measure.mean(scores, truth, weights=weights).equal(measure.mean(scores, truth))
+    some = weights.clone()
+    some[..., 0] = 0.0
+    if measure.is_loss:
+        assert torch.func.grad(lambda scores: measure(scores, truth, weights=some).sum())(scores).isfinite().all()
+    for wrong, error, message in (
+        (-weights, ValueError, r"weights\[0.*\] is -"),
+        (weights * math.nan, ValueError, r"weights\[0.*\] is nan"),
+        (torch.ones(2), ValueError, r"weights \(2,\) and scores"),
+        (torch.ones(scores.shape).long(), TypeError, "weights is torch.int64"),
+        (weights.numpy(), TypeError, "weights is a ndarray, expected a tensor"),
+    ):
+        with pytest.raises(error, match=message):
+            measure(scores, truth, weights=wrong)
+
+
+@every_loss
+def test_groups_count_as_often_as_group_weights_say(name, generator):
+    loss = MEASURES[name]
+    pairs = [loss.example(generator) for _ in range(3)]
+    scores, truth = (torch.stack(tensors) for tensors in zip(*pairs, strict=True))
+    each, total = loss(scores, truth), loss(scores, truth, reduction="sum")
+    assert each.shape == ((3, 2, 4) if loss.kind == "positives" else scores.shape[:-1])
+    close(each.sum(), total)
+    times = torch.tensor([3, 0, 2])
+    counts = times.view(3, *[1] * (each.dim() - 1)).expand(each.shape)
+    repeated = [tensor.repeat_interleave(times, 0) for tensor in (scores, truth)]
+    mean = partial(loss, scores, truth, reduction="mean")
+    expected = loss(*repeated, reduction="mean")
+    for weights in (counts, counts.double() * 1e-300, counts.double() * 1e300, counts.to(torch.uint16)):
+        close(mean(group_weights=weights), expected)
+    for wrong, error, message in (
+        ({"reduction": "average"}, ValueError, "reduction is 'average', expected 'mean' or 'sum' or 'none'"),
+        ({"reduction": counts}, TypeError, "reduction is a tensor, .* group_weights"),
+        ({"group_weights": counts, "reduction": "sum"}, ValueError, "reduction is 'sum', expected 'mean'"),
+        ({"group_weights": counts[0]}, ValueError, "group_weights has shape"),
+        ({"group_weights": counts - 1}, ValueError, "group_weights.* is -1"),
+    ):
+        with pytest.raises(error, match=message):
+            mean(**wrong)
+
+
+# Types, values that are refused, options.
+
+
+@every
+def test_a_truth_of_any_type_is_read_right_and_float8_is_named(name, generator):
+    measure = MEASURES[name]
+    scores, truth = measure.example(generator)
+    truth = (4 * truth).round().long() if truth.is_floating_point() else truth.long()
+    mask = torch.ones_like(scores, dtype=torch.bool)
+    for extra in ({}, {"mask": mask}) if measure.takes("mask") else ({},):
+        for dtype in TYPES[measure.kind]:
+            close(measure(scores, truth.to(dtype), **extra), measure(scores, truth, **extra))
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        with pytest.raises(TypeError, match=rf"{measure.kind} is {dtype}, .*\.float\(\)"):
+            measure(scores, truth.to(dtype))
+        with pytest.raises(TypeError, match=rf"scores is {dtype}, .*\.float\(\)"):
+            measure(scores.to(dtype), truth)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, measure in MEASURES.items() if measure.kind in ("target", "label_ranks")]
+)
+def test_large_integers_are_compared_as_integers_or_refused(name):
+    """In float64, time stamps in nanoseconds would be ties."""
+    measure = MEASURES[name]
+    scores, small = torch.tensor([[0.4, 0.5, 0.3, 0.2, 0.1]]), torch.tensor([[2, 0, 1, 1, 3]])
+    large = small + 2**60 * (small.sign() if measure.kind == "label_ranks" else 1)  # 0 is no label
+    if measure(scores, small).equal(measure(scores, small + small // 3)):  # only their order counts
+        assert measure(scores, large).equal(measure(scores, small))
+    elif measure.kind == "target":
+        with pytest.raises(ValueError, match=rf"target\[0, 0\] is {2**60 + 2}"):
+            measure(scores, large)
+
+
+@every
+def test_names_what_it_refuses(name, generator):
+    measure = MEASURES[name]
+    scores, truth = measure.example(generator)
+    square = torch.eye(2)
+    other = torch.zeros(2, 4, dtype=TRUTHS[measure.kind].dtype)
+    refused = [
+        (torch.zeros(2, 3), other, ValueError, r"\(2, 3\).*\(2, 4\)"),
+        (square.tolist(), square, TypeError, "scores is a list, expected a tensor.*torch.as_tensor"),
+        (square, square.tolist(), TypeError, f"{measure.kind} is a list, expected a tensor"),
+        (square.to_sparse(), square, TypeError, "scores is a sparse tensor, expected a dense one"),
+        (square, square.to_sparse(), TypeError, f"{measure.kind} is a sparse tensor"),
+        (scores.long(), truth, TypeError, r"scores is torch.int64.*\.float\(\)"),
+    ]
+    refused += [(torch.zeros(bad.shape), bad, ValueError, message) for bad, message in IMPOSSIBLE[measure.kind]]
+    if measure.is_loss:
+        jagged = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(1)], layout=torch.jagged)
+        refused += [
+            (jagged, square, TypeError, "scores is a nested tensor"),
+            (torch.zeros(2, 3, 0), torch.zeros(2, 3, 0), ValueError, r"\(2, 3, 0\), expected a size of at least 1"),
+        ]
+        if measure.kind == "target":
+            followed = truth.clone().requires_grad_()
+            refused += [(scores, followed, ValueError, "target requires a gradient.*detach")]
+    for bad_scores, bad_truth, error, message in refused:
+        with pytest.raises(error, match=message):
+            measure(bad_scores, bad_truth)
+
+
+@every
+def test_scores_that_are_not_finite_are_refused_or_not_looked_at(name, generator):
+    measure = MEASURES[name]
+    scores, truth = measure.example(generator)
+    last = tuple(size - 1 for size in scores.shape)
+    for bad in (math.nan, math.inf, -math.inf):
+        scores[last] = bad
+        with pytest.raises(ValueError, match=rf"scores\[{', '.join(map(str, last))}\] is {bad}"):
+            measure(scores, truth)
+        if measure.is_loss:
+            value = measure(scores, truth, check_finite=False, reduction="mean")
+            assert value.shape == ()
+
+
+@pytest.mark.parametrize(
+    "name", [loss.name for loss in LOSSES if loss.kind == "label_ranks" and not loss.takes("sorter")]
+)
+def test_unchecked_a_label_that_cannot_be_there_may_score_minus_infinity(name, generator):
+    label_ranks = torch.tensor([[2, 1, 0, 0], [1, 0, 0, 0]])
+    impossible = torch.tensor([[False, False, False, True], [False, True, False, False]])
+    scores = torch.randn(2, 4, generator=generator, dtype=torch.float64)
+    lowest = scores.masked_fill(impossible, -torch.inf).requires_grad_()
+    low = scores.masked_fill(impossible, -1000.0).requires_grad_()  # e^-1000 is 0 in double precision
+    values = [MEASURES[name](given, label_ranks, check_finite=False) for given in (lowest, low)]
+    close(*values)
+    close(gradient(values[0], lowest), gradient(values[1], low))
+
+
+OPTIONS = [(name, option) for name, measure in MEASURES.items() for option in options(measure.function)]
+NUMBERS = [(f"losses.{name}", option) for name, option in numbers_of("losses", lookup.names("losses"))]
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS)
+def test_every_option_changes_the_value(name, option, generator):
+    pairs = [MEASURES[name].example(generator) for _ in range(4)]
+
+    def values(chosen):
+        return torch.stack([MEASURES[name].mean(*pair, **chosen).nan_to_num() for pair in pairs])
+
+    check_option(MEASURES[name].function, option, values)
+
+
+@pytest.mark.parametrize(("name", "option"), NUMBERS)
+def test_an_option_that_is_not_a_number_is_refused(name, option, generator):
+    with pytest.raises((TypeError, ValueError), match=f"{option} is nan, expected"):
+        MEASURES[name](*MEASURES[name].example(generator), **{option: math.nan})
+
+
+# Sorters.
+
+
+@every_with_sorter
+def test_a_sorter_may_be_left_out_named_or_frozen(name, generator):
+    loss = MEASURES[name]
+    scores, truth = loss.example(generator, torch.float32)
+    default = loss(scores, truth, sorter=Laplace(softness=0.2))
+    for same in (None, "laplace"):
+        assert loss(scores, truth, sorter=same).equal(default)
+    assert loss(scores, truth, sorter="comparator").equal(loss(scores, truth, sorter=load_sorter("comparator")))
+    frozen = build("sorters", "comparator", {"hidden": 4}, seed=0).requires_grad_(False).eval()
+    assert gradient(loss(scores.requires_grad_(), truth, sorter=frozen), scores).any()
+
+
+@every_with_sorter
+def test_names_what_is_no_sorter_or_gives_no_ranks(name, generator):
+    loss = MEASURES[name]
+    scores, truth = loss.example(generator)
+    scores.requires_grad_()
+
+    def changed(change):
+        return lambda scores, **mask: change(Laplace()(scores, **mask))
+
+    for wrong, error, message in (
+        (exact_ranks, ValueError, "sorter is the function exact_ranks, which has no gradient"),
+        (3, TypeError, "sorter is a int"),
+        ("lstm", ValueError, "lstm: needs training"),
+        (changed(lambda ranks: ranks.detach()), ValueError, "<lambda>, whose ranks have no gradient"),
+        (changed(lambda ranks: ranks.mean(-1, keepdim=True)), ValueError, "ranks have shape .*, expected the shape of"),
+        (changed(lambda ranks: ranks * math.nan), ValueError, r"rank\[0.*\] is nan"),
+        (changed(lambda ranks: ranks.detach().long()), TypeError, "ranks are torch.int64"),
+        (changed(lambda ranks: ranks.tolist()), TypeError, "ranks are list"),
+    ):
+        with pytest.raises(error, match=message):
+            loss(scores, truth, sorter=wrong)
+
+
+@every_with_sorter
+def test_a_function_may_give_anything_where_the_mask_is_false(name, generator):
+    loss = MEASURES[name]
+    scores, truth = loss.example(generator)
+    mask = torch.ones_like(scores, dtype=torch.bool)
+    mask[..., 2] = False
+
+    def spoilt(scores, mask):
+        return Laplace()(scores, mask=mask).masked_fill(~mask, math.nan)
+
+    expected = loss(scores, truth, mask=mask, sorter=Laplace())
+    assert loss(scores, truth, mask=mask, sorter=spoilt).equal(expected)
+
+
+# Transformations and devices.
+
+
+@every_loss
+def test_under_vmap_it_is_the_same_or_refused(name, generator):
+    loss = MEASURES[name]
+    pairs = [loss.example(generator) for _ in range(2)]
+    batch = [torch.stack(tensors) for tensors in zip(*pairs, strict=True)]
+    if loss.function.__name__ in NO_VMAP:
+        with pytest.raises(RuntimeError):
+            torch.func.vmap(loss)(*batch)
+    else:
+        close(torch.func.vmap(loss)(*batch), torch.stack([loss(*pair) for pair in pairs]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [loss.name if loss.name == "losses.spearman" else pytest.param(loss.name, marks=pytest.mark.slow)
+     for loss in LOSSES],
+)  # fmt: skip
+def test_compiled_whole_it_is_the_same_or_refused(name, generator):
+    torch.compiler.reset()
+    loss = MEASURES[name]
+    pair = loss.example(generator)
+    extra = {"sorter": Laplace()} if loss.takes("sorter") else {}
+    compiled = torch.compile(partial(loss.function, **extra), fullgraph=True, backend="eager")
+    try:
+        value = compiled(*pair)
+    except torch._dynamo.exc.Unsupported:
+        assert loss.function.__name__ in NO_VMAP
+        return
+    close(value, loss(*pair, reduction="mean", **extra))
+
+
+@every_loss
+def test_makes_no_tensor_on_another_device_than_the_scores(name, generator):
+    loss = MEASURES[name]
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():  # a GPU that need not be there
+        pair = [torch.empty(tensor.shape, dtype=tensor.dtype, device="cuda") for tensor in loss.example(generator)]
+        try:
+            assert loss(*pair, check_finite=False).device.type == "cuda"
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            assert loss.function.__name__ in NO_VMAP
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@every_loss
+def test_values_and_gradients_on_a_gpu_are_the_cpus(name, generator):
+    loss = MEASURES[name]
+    scores, truth = loss.example(generator)
+    moved = scores.cuda().requires_grad_()
+    value, expected = loss(moved, truth.cuda()), loss(scores.requires_grad_(), truth)
+    close(value.cpu(), expected)
+    close(gradient(value, moved).cpu(), gradient(expected, scores))

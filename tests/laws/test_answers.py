@@ -1,0 +1,131 @@
+"""A row has one answer: stored and evaluated, predicted from a file, by MLflow's pyfunc, and over HTTP."""
+
+import json
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from laws.law import law
+from pipelines.serving import served_model
+from pipelines.serving.server import FORMS, app_of
+from rankgrad import lookup
+from rankgrad.cli.answers import answers
+from rankgrad.io.checkpoints import load_model
+
+from rows import SORTERS, by_name, cells, folder_of, of_json, pairs, table  # isort: skip
+
+PAIRS = pairs()
+
+
+@cache
+def served(task: str, kind: str) -> tuple[TestClient, served_model.Model]:
+    model = served_model.Model()
+    model.load(folder_of(f"{task} of {kind}"))
+    return TestClient(app_of(folder_of(f"{task} of {kind}"))), model
+
+
+def numbers_of(answer: dict[str, Any]) -> list[float]:
+    """Return what a network says of a row, in an answer or a row of predictions."""
+    for name in ("scores", "embedding", "image_embedding"):
+        if name in answer:
+            return answer[name]
+    return [answer["score"]]
+
+
+def check(several: list[dict[str, Any]], expected: list[list[float]]) -> None:
+    assert len(several) == len(expected)
+    for answer, numbers in zip(several, expected, strict=True):
+        assert numbers_of(answer) == pytest.approx(numbers, rel=1e-5, abs=1e-6)
+
+
+def in_form(form: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return rows of the same columns in one of MLflow's forms."""
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    table = {"columns": [*columns], "data": [[*row.values()] for row in rows]}
+    return {form: {"dataframe_split": table, "inputs": columns}.get(form, rows)}
+
+
+def write_rows(path: Path, kind: str, raw: list[Any]) -> None:
+    """Write rows as `rankgrad predict` takes them: pictures are data URIs, documents of a cell vectors."""
+    lines = [json.dumps({kind: of_json(row), "id": f"row {number}"}) for number, row in enumerate(raw)]
+    path.write_text("\n".join(lines).replace('"iVBOR', '"data:;base64,iVBOR'))  # as PNG begins in base64
+
+
+@pytest.mark.parametrize(("task", "kind"), PAIRS)
+@law(4)
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 5), size=st.sampled_from([1, 2, 32]), named=st.booleans(),
+       form=st.sampled_from(FORMS))  # fmt: skip
+def test_a_row_has_one_answer_by_every_door_alone_or_among_others(task, kind, seed, count, size, named, form):
+    draws, made, model_folder = (
+        np.random.default_rng(seed),
+        lookup.find("tasks", task)(),
+        folder_of(f"{task} of {kind}"),
+    )
+    stored, network = cells(task, kind, count, draws), load_model(model_folder)
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        pq.write_table(table(task, kind, stored, draws), folder / "test.parquet")
+        expected = [*map(numbers_of, made.predict(network, made.load(folder, "test", threads=1)).to_pylist())]
+        raw = stored
+        if kind == "features" and named:
+            raw = [[by_name(one, draws) for one in row] for row in stored] if made.reads.lists else [
+                by_name(row, draws) for row in stored]  # fmt: skip
+        sent = [{kind: of_json(row), "id": f"row {number}"} for number, row in enumerate(raw)]
+        write_rows(folder / "rows.jsonl", kind, stored if made.reads.lists else raw)
+        predicted = [*chain.from_iterable(answers(model_folder, [folder / "rows.jsonl"]))]
+    client, model = served(task, kind)
+    check(predicted, expected)
+    check([made.respond(network, [{kind: row}])[0] for row in raw], expected)
+    with mock.patch.object(served_model, "ROWS_OF_TURN", size):
+        pyfunc = model.predict(None, pd.DataFrame({kind: raw, "id": [row["id"] for row in sent]})).to_dict("records")
+        http = client.post("/invocations", json=in_form(form, sent))
+    assert http.status_code == 200, http.text
+    for several in (pyfunc, http.json()["predictions"]):
+        check(several, expected)
+        assert [answer["id"] for answer in several] == [row["id"] for row in sent]
+    if "labels" in pyfunc[0] and "label_ranks" not in pyfunc[0]:  # the highest score first
+        for answer in pyfunc:
+            scores = dict(zip(model.recipe["classes"], answer["scores"], strict=True))
+            assert answer["labels"] == sorted(scores, key=scores.__getitem__, reverse=True)
+    elif "labels" in pyfunc[0]:
+        for answer in pyfunc:
+            ranks = {name: rank for name, rank in zip("abcd", answer["label_ranks"], strict=True) if rank}
+            assert answer["labels"] == sorted(ranks, key=ranks.__getitem__, reverse=True)
+
+
+@pytest.mark.parametrize("kind", [kind for task, kind in PAIRS if task == "retrieval"])
+def test_a_caption_has_its_embedding_also_among_rows_of_items(kind):
+    task, network = lookup.find("tasks", "retrieval")(), load_model(folder_of(f"retrieval of {kind}"))
+    [item] = cells("retrieval", kind, 1, np.random.default_rng(1))
+    captions = ["a large two", "red, above"]
+    expected = task.embed_captions(network, captions).tolist()
+    rows = [{"caption": captions[0]}, {kind: item}, {"caption": captions[1]}]
+    sent = [rows[0], {kind: of_json(item)}, rows[2]]
+    http = served("retrieval", kind)[0].post("/invocations", json={"dataframe_records": sent}).json()["predictions"]
+    for several in (task.respond(network, rows), http):
+        check([several[0], several[2]], expected)
+        check([several[1]], [task.respond(network, [rows[1]])[0]["embedding"]])
+
+
+@law(20)
+@given(rows=st.lists(st.lists(st.floats(-8, 8, width=32), min_size=3, max_size=3), min_size=1, max_size=5))
+def test_scores_have_the_ranks_of_the_sorter_by_every_door(rows):
+    for name in SORTERS:
+        model = served_model.Model()
+        model.load(folder_of(name))
+        expected = load_model(folder_of(name))(torch.tensor(rows)).tolist()
+        http = TestClient(app_of(folder_of(name))).post("/invocations", json={"inputs": rows})
+        for found in (model.predict(None, np.array(rows)).tolist(), http.json()["predictions"]):
+            assert np.allclose(found, expected, rtol=1e-5, atol=1e-5)

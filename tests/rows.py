@@ -1,0 +1,148 @@
+"""Rows of each input type and task: small tables, untrained networks for them, and requests of the same rows.
+
+A new input type is a line of `TYPES`.
+"""
+
+import base64
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from rankgrad import lookup
+from rankgrad.io.checkpoints import build, save_model
+
+from conftest import encoded  # isort: skip
+
+SIDE = 16
+WORDS = ["large", "small", "red", "two", "above"]
+NAMES = ["price", "brand=blue", "brand=red", "age"]
+CONVNET = {"name": "convnet", "args": {"channels": [4, 6]}}
+PHASE = {"epochs": 1, "patience": 1, "schedule": {"name": "cosine"},
+         "optimizer": {"name": "AdamW", "args": {"lr": 1e-3}}}  # fmt: skip
+TWO = {"batch_size": 6, "probe": PHASE, "finetune": PHASE | {"shift": 1}}
+LABELS = PHASE | {"batch_size": 6}
+TRAINING = {
+    "label_ranking": {"scorer": LABELS | {"shift": 1}, "thresholds": LABELS | {"hidden": 4}},
+    "query_ranking": {"ranker": PHASE | {"batch_size": 4, "shift": 1}},
+    "retrieval": TWO | {"least_count": 1, "size": 8},
+}
+
+Draws = np.random.Generator
+
+
+def picture(draws: Draws) -> bytes:
+    return encoded(Image.fromarray(draws.integers(0, 256, (SIDE, SIDE), np.uint8)))
+
+
+def clip(draws: Draws) -> list[bytes]:
+    return [picture(draws) for _ in range(draws.integers(1, 4))]
+
+
+def vector(draws: Draws) -> list[float]:
+    """Of numbers and a brand, which may be none of the two that the model knows."""
+    brand = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]][draws.integers(3)]
+    price, age = draws.normal(50, 20, 2).tolist()
+    return [price, *brand, age]
+
+
+def words(draws: Draws) -> str:
+    return " ".join(draws.choice(WORDS, draws.integers(1, 5)))
+
+
+# Of each type: a backbone that takes it, and what draws a raw cell.
+TYPES: dict[str, tuple[dict[str, Any], Callable[[Draws], Any]]] = {
+    "image": (CONVNET, picture),
+    "frames": (CONVNET, clip),
+    "features": ({"name": "perceptron", "args": {"hidden": [6]}}, vector),
+    "text": ({"name": "words", "args": {"size": 6, "word_size": 4}}, words),
+}
+
+
+def of_table(cell: Any) -> Any:
+    """Return a raw cell as a stored table has it."""
+    if isinstance(cell, bytes):
+        return {"bytes": cell, "path": None}
+    return [of_table(one) for one in cell] if isinstance(cell, list) else cell
+
+
+def of_json(cell: Any) -> Any:
+    """Return a raw cell as a request has it."""
+    if isinstance(cell, bytes):
+        return base64.b64encode(cell).decode()
+    return [of_json(one) for one in cell] if isinstance(cell, list) else cell
+
+
+def by_name(cell: list[float], draws: Draws) -> dict[str, Any]:
+    """Return a vector by its features' names, in any order."""
+    price, blue, red, age = cell
+    row = {"price": price, "brand": "blue" if blue else "red" if red else draws.choice(["", "lada"]).item(), "age": age}
+    return {name: row[name] for name in draws.permutation([*row]).tolist()}
+
+
+def cells(task: str, kind: str, count: int, draws: Draws) -> list[Any]:
+    """Return raw inputs of rows, lists of them where a row is a query."""
+    one = TYPES[kind][1]
+    if not lookup.find("tasks", task).reads.lists:
+        return [one(draws) for _ in range(count)]
+    return [[one(draws) for _ in range(size)] for size in draws.integers(1, 6, count)]
+
+
+def table(task: str, kind: str, rows: list[Any], draws: Draws) -> pa.Table:
+    """Return raw inputs as a stored table, with a truth of the task."""
+    count, lists = len(rows), lookup.find("tasks", task).reads.lists
+    truth: dict[str, Any] = {
+        "label_ranking": lambda: {"label_ranks": draws.integers(0, 3, (count, 4)).tolist()},
+        "multilabel": lambda: {"labels": [[row % 2, (row + 1) % 2] for row in range(count)]},
+        "score_ranking": lambda: {"target": draws.random(count)},
+        "query_ranking": lambda: {"relevance": [[1, *draws.integers(0, 3, len(row) - 1).tolist()] for row in rows]},
+        "retrieval": lambda: {"captions": [[words(draws) for _ in range(draws.integers(1, 3))] for _ in rows]},
+    }[task]()
+    stored = lookup.find("inputs", kind).stored()
+    about = {
+        "id": range(count),
+        "name": [f"row {row}" for row in range(count)],
+        "group": [f"customer {row // 3}" for row in range(count)],
+        "weight": 1 + draws.random(count),
+    }
+    said = {"label_ranking": {"classes": list("abcd")}, "multilabel": {"classes": ["cat", "dog"]}}.get(task, {})
+    said |= {"features": NAMES} if kind == "features" else {}
+    column = pa.array(of_table(rows), pa.list_(stored) if lists else stored)
+    return pa.table(about | {kind: column} | truth).replace_schema_metadata(
+        {key: json.dumps(value) for key, value in said.items()}
+    )
+
+
+def untrained(task: str, kind: str, folder: Path, draws: Draws) -> Any:
+    """Return a network for a table that is written into a folder."""
+    pq.write_table(table(task, kind, cells(task, kind, 12, draws), draws), folder / "train.parquet")
+    made = lookup.find("tasks", task)(TRAINING.get(task, TWO))
+    model = {"name": "linear", "args": {}, "backbone": TYPES[kind][0]}
+    return made.build(model, made.load(folder, "train", threads=1), seed=0)
+
+
+SORTERS = {"handcrafted": ({"steepness": 5.0}, {}), "lstm": ({"hidden": 2, "layers": 1}, {"length": 3})}
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Return each task with each type that it takes."""
+    return [(task, kind) for task in lookup.names("tasks") for kind in lookup.find("tasks", task).reads.inputs]
+
+
+@cache
+def folder_of(name: str) -> Path:
+    """Return the folder of an untrained network, such as `score_ranking of text`, or of a sorter."""
+    folder, (task, _, kind) = Path(mkdtemp()), name.partition(" of ")
+    if name in SORTERS:
+        args, runtime = SORTERS[name]
+        save_model(folder, build("sorters", name, args, seed=3, **runtime))
+    else:
+        save_model(folder, untrained(task, kind, folder, np.random.default_rng(0)))
+    return folder
