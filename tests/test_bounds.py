@@ -9,19 +9,17 @@ import time
 import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
-from zipfile import ZipFile
 
 import pytest
 import torch
 from contracts.test_models import FILES
-from numpy.lib import format as npy
 from starlette.testclient import TestClient
 
 from pipelines.cli.guess import guess
 from pipelines.serving.server import app_of
 from rankgrad.cli.predict import main as predict
-from rankgrad.cli.rows import read
 from rankgrad.datasets.tables.files import read_sheet
+from rankgrad.datasets.tables.rows import read
 from rankgrad.inputs._base import Inputs
 from rankgrad.inputs._feature_names import columns_of, numbers_of
 from rankgrad.inputs._vocabulary import Vocabulary
@@ -291,14 +289,6 @@ class TestTables:
         (tmp_path / "a.svm").write_text("1 qid:1 1000000:1\n" * 60)
         with pytest.raises(ValueError, match=r"a\.svm: row 1 has the index 1000000; expected .* 16,777,216 numbers"):
             read_sheet([tmp_path / "a.svm"], lambda names: names, kind=None, encoding="utf-8", head=None)
-
-    def test_a_header_that_claims_gigabytes_takes_none(self, tmp_path):
-        file, claimed = tmp_path / "a.npz", {"descr": "<f8", "fortran_order": False, "shape": (2**30,)}
-        with ZipFile(file, "w") as archive, archive.open("y.npy", "w") as array:
-            npy.write_array_header_1_0(array, claimed)
-            array.write(bytes(64))
-        with pytest.raises(ValueError, match=r"a\.npz: .*8,589,934,592 bytes, but has 64"):
-            guess(file)
 
     def test_memory_that_is_not_there_is_told_in_a_line(self, tmp_path, monkeypatch):
         (tmp_path / "a.jsonl").write_text('{"text": "a red dress"}\n')

@@ -19,7 +19,7 @@ from conftest import ROOT  # isort: skip
 EXAMPLES = {  # the file, how many rows are drawn, the task, and a row to be answered
     "photos": ("photos.csv", 80, "label_ranking"),
     "queries": ("queries.txt", 40, "query_ranking"),
-    "embeddings": ("embeddings.npz", 120, "score_ranking"),
+    "embeddings": ("embeddings.parquet", 120, "score_ranking"),
     "captions": ("captions.csv", 60, "retrieval"),
 }
 SHORT = {"epochs": 1, "patience": 1, "schedule": {"name": "constant", "warm_up_epochs": 0.0}}

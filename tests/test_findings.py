@@ -16,8 +16,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from prefect.logging import disable_run_logger
@@ -34,7 +32,6 @@ from pipelines.flows.graph import stages
 from pipelines.stages import data, validate
 from rankgrad import lookup
 from rankgrad.bootstrap import Statistic, evaluate
-from rankgrad.cli.rows import read as read_rows
 from rankgrad.datasets.files.splits import Captions, Split
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.table import Table
@@ -60,10 +57,6 @@ def csv(folder: Path, columns: dict, *, name: str = "a.csv", separator: str = ",
     return folder / name
 
 
-def german(number: float, digits: int) -> str:
-    return f"{number:,.{digits}f}".translate(str.maketrans(",.", ".,"))
-
-
 def stored(folder: Path, **options) -> pd.DataFrame:
     """Return all rows of a dataset with the split of each."""
     table = Table(**options)
@@ -87,84 +80,12 @@ def project(tmp_path, monkeypatch) -> Path:
 class TestInit:
     """What `rankgrad init` takes a table for, where it must refuse, or take it for something else."""
 
-    @pytest.mark.parametrize(
-        ("columns", "separator"),
-        [
-            pytest.param({"km": np.arange(ROWS), "preis": [german(p, 0) for p in PRICES]}, ";", marks=missing("A3")),
-            pytest.param(QUERIES | {"relevance": np.arange(ROWS) % 4 - 1}, ",", marks=missing("G6: grades of -1")),
-            pytest.param(QUERIES | {"relevance": ["bad", "fair", "good"] * 40}, ",", marks=missing("G6: words")),
-            pytest.param({"text": ["this is one of many"] * ROWS, "tags": ["['a', 'b']", "['b']", "['c', 'a']"] * 40},
-                         ",", marks=missing("G2: labels as a list in text")),
-            pytest.param({"embedding": [str(row) for row in NUMBERS], **PRICE}, ",",
-                         marks=missing("G9: printed vectors")),
-            pytest.param({"embedding": [str(row.tolist()) for row in NUMBERS], **PRICE}, ",",
-                         marks=missing("G9: lists in text")),
-            pytest.param({"pair": np.arange(ROWS) // 2, "preferred": np.arange(ROWS) % 2, **FEATURES}, ",",
-                         marks=missing("R1.6: the truth of pairs is a feature")),
-            pytest.param({"km": NUMBERS[:, 0], "grade": [*"ABCDEF"] * 20}, ",", marks=missing("A9: grades in letters")),
-            pytest.param({str(number): NUMBERS[:, column] for column, number in enumerate(NUMBERS[0])}, ",",
-                         marks=missing("A9: a file without a header")),
-        ],
-    )  # fmt: skip
-    def test_what_it_cannot_read_is_refused(self, columns, separator, tmp_path):
-        with pytest.raises(ValueError):  # noqa: PT011 - wording is free
-            guess(csv(tmp_path, columns, separator=separator))
-
-    @pytest.mark.parametrize(
-        ("columns", "separator", "column"),
-        [
-            pytest.param({"x": np.arange(ROWS), "Umsatz": [f"{german(p, 2)} €" for p in PRICES]}, ";", "Umsatz",
-                         marks=missing("O3: a unit")),
-            pytest.param({"Alter": np.arange(ROWS), **FEATURES, "Umsatz": ["#NV", *PRICES[1:].round()]}, ",", "Umsatz",
-                         marks=missing("O3: one cell of Excel's N/A")),
-            pytest.param({"x": np.arange(ROWS), "price": [german(p, 2) for p in PRICES]}, ";", "price",
-                         marks=missing("G7: points and commas")),
-            pytest.param({"a": ["NULL", *NUMBERS[1:, 0]], "b": NUMBERS[:, 1], **PRICE}, ",", "a", marks=missing("G19")),
-        ],
-    )  # fmt: skip
-    def test_a_column_that_is_not_read_is_named_with_the_cell_that_hinders(self, columns, separator, column, tmp_path):
-        path = csv(tmp_path, columns, separator=separator)
-        try:
-            lines = guess(path).told
-        except ValueError as refused:
-            lines = [str(refused)]
-        cell = next(cell for cell in columns[column] if isinstance(cell, str))
-        assert any(column in line and cell in line for line in lines), lines
-
-    @missing("G4, A9: copies of the target")
-    @pytest.mark.parametrize("copy", ["price.1", "price (1)", "total"])
-    def test_a_copy_of_the_target_is_no_feature_or_is_named(self, copy, tmp_path):
-        found = guess(csv(tmp_path, {**FEATURES, **PRICE, copy: 2 * PRICE["price"]}))
-        assert copy not in found.options["features"]
-        assert any(copy in line for line in found.told)
-
-    @missing("O4: an input that is constant within each query")
-    def test_the_text_of_a_query_is_that_of_its_documents(self, tmp_path):
-        texts = {"prompt": [f"tell me about number {row // 4}" for row in range(ROWS)],
-                 "text": [f"an answer with the words {row}" for row in range(ROWS)]}  # fmt: skip
-        columns = {"query_id": np.arange(ROWS) // 4, **texts, "relevance": np.arange(ROWS) % 3}
-        assert guess(csv(tmp_path, columns)).options["text"] == "text"
-
     @missing("O14, G28: preferences", ValueError)
     def test_preferences_are_a_kind_of_data(self, tmp_path):
         texts = {
             name: [f"{name} with the words {row}" for row in range(ROWS)] for name in ("prompt", "chosen", "rejected")
         }
         assert guess(csv(tmp_path, texts)).task == "query_ranking"
-
-    @missing("O1: structure is found by English names")
-    @pytest.mark.parametrize(
-        ("column", "role"), [("Kunden-Nr.", "id"), ("order_no", "id"), ("subject_id", "group"), ("store_id", "group")]
-    )
-    def test_a_key_of_any_name_decides_the_splits(self, column, role, tmp_path):
-        keys = {
-            "id": [f"K{row * 7 % ROWS:05d}" for row in range(ROWS)],
-            "group": [f"s{row // 4}" for row in range(ROWS)],
-        }
-        found = guess(csv(tmp_path, {column: keys[role], **FEATURES, **PRICE}))
-        assert found.options.get("split", {}).get("hash_of") == column or any(
-            column in line for line in found.told[2:-1]
-        )
 
     @missing("O7: rows with an empty cell have no score")
     def test_empty_cells_of_features_leave_no_row_out(self, tmp_path):
@@ -191,48 +112,12 @@ class TestInit:
         assert blocks["comparisons"]["mine"].get("rivals")
 
     @missing("O9, O3: what a person names")
-    @pytest.mark.parametrize("option", ["--target", "--group", "--id", "--query", "--text", "--date", "--metric"])
+    @pytest.mark.parametrize("option", ["--date", "--metric"])
     def test_a_person_names_what_a_column_is(self, option):
         assert option in CliRunner().invoke(app, ["init", "--help"], env={"COLUMNS": "300"}).output
 
-    @missing("G25: first lines that are no header", ValueError)
-    @pytest.mark.parametrize("first", ["sep=;\n", "# exported on a day\n"])
-    def test_a_first_line_that_is_no_header_is_passed_over(self, first, tmp_path):
-        path = csv(tmp_path, {**FEATURES, **PRICE}, separator=";")
-        path.write_text(first + path.read_text())
-        assert guess(path).options["target"] == "price"
-
-    @missing("G23: a folder of Parquet files")
-    def test_a_folder_of_parquet_files_is_a_table_or_says_what_to_write(self, tmp_path):
-        (tmp_path / "t.parquet").mkdir()
-        pq.write_table(pa.table({**FEATURES, **PRICE}), tmp_path / "t.parquet/part-0.parquet")
-        told = CliRunner().invoke(app, ["init", str(tmp_path / "t.parquet"), "--dry-run"]).output
-        assert "part-0.parquet" in told or "*.parquet" in told
-
 
 class TestSplits:
-    @missing("O1: a deleted row moves all that follow")
-    def test_a_deleted_row_moves_no_other(self, tmp_path):
-        columns = {**FEATURES, **PRICE}
-        options = {"file": "a.csv", "features": "f_*", "target": "price"}
-        splits = []
-        for first in (0, 1):
-            csv(tmp_path, {name: cells[first:] for name, cells in columns.items()})
-            rows = stored(tmp_path, **options)
-            splits.append(dict(zip(rows["target"].round(3), rows["split"], strict=True)))
-        before, after = splits
-        assert {row: before[row] for row in after} == after
-
-    @missing("G3, A7: one group, several spellings")
-    @pytest.mark.parametrize("spellings", [("7", "7.0"), 
-                                           ("true", "True"), ("2026-01-01", "2026-01-01 00:00:00")])  # fmt: skip
-    def test_a_group_that_is_spelled_twice_is_one(self, spellings, tmp_path):
-        groups = [f"g{row // 2}" for row in range(ROWS - 40)] + [*spellings] * 20
-        csv(tmp_path, {**FEATURES, **PRICE, "shop": groups})
-        split = {"hash_of": "shop", "val": 0.25, "test": 0.25, "gate": 0.25}
-        rows = stored(tmp_path, file="a.csv", features="f_*", target="price", group="shop", split=split)
-        assert rows[~rows["group"].str.startswith("g")]["group"].nunique() == 1
-
     @missing("A6, O5, O10: equal inputs")
     @pytest.mark.parametrize(("columns", "options"), [
         ({"words": ["one of two texts", "the other text"] * 60}, {"text": "words", "target": "price"}),
@@ -253,52 +138,6 @@ class TestSplits:
             return
         page = (project / "reports/data/mine.html").read_text()
         assert re.search("same_input|same_text|same_features|constant", page)
-
-    @missing("O8: a typing error becomes a class")
-    def test_classes_of_one_row_are_reported(self, tmp_path):
-        tags = ["circle|star", "star", "square|circle"] * 39 + ["Circle", "star", "square"]
-        csv(
-            tmp_path, {**FEATURES, "tags": tags, "split": ["train"] * 60 + ["val"] * 20 + ["test"] * 36 + ["train"] * 4}
-        )
-        options = {"file": "a.csv", "features": "f_*", "labels": "tags", "split": "split"}
-        with pytest.raises(ValueError, match="Circle"):
-            stored(tmp_path, **options)
-
-
-class TestReading:
-    """The same row, read by training and by prediction."""
-
-    @missing("F2, G13: the encoding and the format are forgotten")
-    @pytest.mark.parametrize("options", [{"encoding": "cp1252"}, {"format": "csv"}])
-    def test_a_model_reads_the_file_that_it_learned_from(self, options, tmp_path):
-        name = "a.csv" if "encoding" in options else "a.data"
-        text = pd.DataFrame({"größe": NUMBERS[:, 0], "y": NUMBERS[:, 1], "price": PRICE["price"]}).to_csv(index=False)
-        (tmp_path / name).write_text(text, encoding=options.get("encoding", "utf-8"))
-        table = Table(file=name, features=["größe", "y"], target="price", **options)
-        fitted = json.loads(json.dumps(table.fit(tmp_path, seed=1)))
-        (piece, *_) = table.tables(tmp_path, "train", Reading(None, 1, 1, fitted, [], 1))
-        about = json.loads(piece.schema.metadata[b"input"])
-        recipe = {"task": "score_ranking", "input": {"kind": "features", "count": 2, "names": ["größe", "y"], **about}}
-        try:
-            rows = list(read_rows([tmp_path / name], recipe))
-        except ValueError as refused:
-            pytest.fail(str(refused))
-        assert len(rows) == ROWS
-
-    @missing("O12: SVMlight has a column for an index that is not there")
-    def test_svmlight_features_are_those_of_the_file(self, tmp_path):
-        lines = [f"{row % 3} qid:{row // 6} 1:{x} 2:{y} 3:{z}" for row, (x, y, z) in enumerate(NUMBERS)]
-        (tmp_path / "a.txt").write_text("\n".join(lines))
-        rows = stored(tmp_path, file="a.txt", features="all", relevance="label", group="qid", without_relevant="drop")
-        assert len(rows["features"].iloc[0][0]) == 3
-
-    @missing("G28: the name of a class of ours in a message")
-    def test_a_message_on_a_stored_picture_names_its_row_alone(self, tmp_path):
-        table = pa.table({"image": [b"no picture"] * ROWS, "tags": ["a|b", "b", "c|a"] * 40, "id": range(ROWS)})
-        pq.write_table(table, tmp_path / "a.parquet")
-        with pytest.raises(ValueError) as refused:  # noqa: PT011 - what must not be in it is asked below
-            stored(tmp_path, file="a.parquet", image="image", labels="tags", id="image")
-        assert "Stored(" not in str(refused.value)
 
 
 class TestOptions:

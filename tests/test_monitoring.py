@@ -22,9 +22,9 @@ from pipelines.monitoring.drift import Comparison, compare, quantities, report_o
 from pipelines.monitoring.measure import Measured, measure
 from pipelines.monitoring.reference import reference_of, write_reference
 from pipelines.tracking.upload import Run, Version, publish
-from rankgrad.cli.rows import Roles, read
 from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import digits
+from rankgrad.datasets.tables.rows import Roles, read
 from rankgrad.io.checkpoints import save_model
 from rankgrad.io.images import squared
 from rankgrad.io.parquet import decode_images, encode_images

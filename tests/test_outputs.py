@@ -30,15 +30,16 @@ from pipelines.monitoring.shadow import Agreement, Shadow
 from pipelines.tracking.card import card
 from rankgrad.cli.answers import write
 from rankgrad.cli.predict import lines_of, run
-from rankgrad.cli.rows import read as read_rows
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import as_periods
 from rankgrad.datasets.tables.files import Sheet
-from rankgrad.inputs._feature_names import named, numbers_of, plain
+from rankgrad.datasets.tables.rows import read as read_rows
+from rankgrad.inputs._feature_names import numbers_of
 from rankgrad.io.checkpoints import save_model
 from rankgrad.io.images import picture
 from rankgrad.io.written import without_formula
+from rankgrad.plain_text import name_in
 
 from conftest import ROOT, encoded, listening, small_network, small_ranker  # isort: skip
 
@@ -92,7 +93,7 @@ def test_ids_of_any_type_come_back_in_every_format(model, tmp_path, capsys, kind
         str(int(own)) if kind == "large" else str(own) for own in printed
     ]
     if kind != "nan":
-        assert pq.read_table(files[2])["id"].to_pylist() == IDS[kind]
+        assert pq.read_table(files[2])["id"].to_pylist() == (printed if kind == "bytes" else IDS[kind])
 
 
 @pytest.mark.parametrize("ids", [[1, "x2"], [None, "a"], [uuid.UUID(int=1), 7], [2**63, -1], [2**70, 1]])
@@ -251,11 +252,11 @@ def test_durations_have_one_name_in_training_and_prediction():
     spans = [0, 1, -1, 999_999, 86_400_000_000, *draws.integers(-(10**12), 10**12, 50).tolist()]
     for unit in ("us", "ms", "s"):
         column = pa.array([span // {"us": 1, "ms": 1000, "s": 10**6}[unit] for span in spans], pa.duration(unit))
-        learned = [plain(cell) for _, cell in column.to_pandas().items()]
-        assert [named(cell) for cell in column.to_pylist()] == learned
+        learned = [name_in(cell) for _, cell in column.to_pandas().items()]
+        assert [name_in(cell) for cell in column.to_pylist()] == learned
         assert learned[1:] == [str(pd.Timedelta(cell)) for cell in column.to_pandas()][1:]
     nanoseconds = pd.Timedelta(nanoseconds=5)
-    assert plain(nanoseconds) == str(nanoseconds)
+    assert name_in(nanoseconds) == str(nanoseconds)
 
 
 def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:

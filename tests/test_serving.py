@@ -29,13 +29,13 @@ from starlette.testclient import TestClient
 from pipelines.config import load
 from pipelines.flows.monitor import newest
 from pipelines.serving import named_model, request_log, server
-from pipelines.serving.named_model import model_folder, roles_of, the_model
+from pipelines.serving.named_model import model_folder, the_model
 from pipelines.serving.request_log import RequestLog
 from pipelines.serving.served_model import BODY, Model
 from pipelines.tracking.upload import Run, Version, publish
 from rankgrad import lookup
-from rankgrad.cli.rows import Roles, read
 from rankgrad.datasets.files.splits import Split
+from rankgrad.datasets.tables.rows import read
 from rankgrad.inputs import frames as clips
 from rankgrad.inputs import image as base
 from rankgrad.inputs.image import PIXELS, of_tensor
@@ -308,19 +308,6 @@ class TestModelFolder:
         monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update={"runs": {}}))
         with pytest.raises(ValueError, match="trains none"):
             the_model(None, "")
-
-    def test_columns_have_the_roles_of_the_table_that_the_model_learned_from(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        shutil.copy(ROOT / "params.yaml", "params.yaml")
-        params = load("params.yaml")
-        args = {"file": "x.csv", "image": "path", "id": "sku", "labels": "tags", "group": "product"}
-        shop = params.datasets["clips"].model_copy(update={"name": "table", "args": args})
-        mine = params.runs["label_ranking-rlsep"].model_copy(update={"dataset": "shop"})
-        update = {"datasets": params.datasets | {"shop": shop}, "runs": params.runs | {"mine": mine}}
-        monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update=update))
-        for model in ("models/runs/mine", "../x/models/runs/mine/seed2", "models:/label_ranking-shop@champion"):
-            assert roles_of(model) == Roles((), "sku", None)
-        assert roles_of("models/runs/label_ranking-rlsep") == roles_of("elsewhere") == Roles()
 
     @pytest.mark.parametrize(
         ("change", "message"),

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from pipelines.cli.shared import errors_in_a_line, table, typed_here
+from rankgrad.lookup import did_you_mean
+from rankgrad.numbers import Writing
 
 __all__ = ["blocks_of", "init"]
 
@@ -50,12 +52,19 @@ LOSSES: dict[str, tuple[str, list[dict[str, Any]]]] = {
 
 
 def init(
-    file: Annotated[Path, typer.Argument(callback=typed_here, help="CSV, TSV, JSON lines, Parquet, SVMlight or NPZ.")],
+    file: Annotated[Path, typer.Argument(callback=typed_here, help="CSV, TSV, JSON lines, Parquet or SVMlight.")],
     task: Annotated[
         str | None, typer.Option(help="label_ranking, multilabel, score_ranking, query_ranking, retrieval.")
     ] = None,
     key: Annotated[str | None, typer.Option(help="What the dataset is to be called; by default as its folder.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the number to rank by.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of the text that is read.")] = None,
+    group: Annotated[str | None, typer.Option(help="Column whose rows stay in one split.")] = None,
+    query: Annotated[str | None, typer.Option(help="Column whose rows are the documents of a query.")] = None,
+    own: Annotated[str | None, typer.Option("--id", help="Column that names each row.")] = None,
     encoding: Annotated[str, typer.Option(help="Of text.")] = "utf-8",
+    decimal: Annotated[str | None, typer.Option(help="The point or comma in numbers that are text.")] = None,
+    thousands: Annotated[str | None, typer.Option(help="What groups three digits in them: . , ' or a space.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the drawn datasets and their runs in the params.")] = False,
     link: Annotated[
         bool, typer.Option("--link", help="Link the file's folder into data/raw, if it lies elsewhere.")
@@ -67,20 +76,39 @@ def init(
 
     The drawn datasets leave the params with their runs, so that `dvc repro compare` trains yours alone.
     """
+    roles = {"target": target, "text": text, "group": group, "query": query, "id": own}
     with errors_in_a_line():
-        _init(file, task, key, encoding, keep, link, dry_run, params)
+        if task is not None and task not in LOSSES:
+            raise ValueError(f"--task: no {task!r}; there are {', '.join(LOSSES)}{did_you_mean(task, [*LOSSES])}")
+        writing = None if decimal is None and thousands is None else _writing(decimal, thousands)
+        named = {role: name for role, name in roles.items() if name is not None}
+        _init(
+            file,
+            {"task": task, "encoding": encoding, "writing": writing, "named": named},
+            key,
+            keep,
+            link,
+            dry_run,
+            params,
+        )
+
+
+def _writing(decimal: str | None, thousands: str | None) -> Writing:
+    writing = Writing(decimal or ("," if thousands == "." else "."), thousands or "")
+    if writing.decimal not in (".", ",") or writing.thousands not in ("", ".", ",", " ", "'"):
+        raise ValueError(
+            f"--decimal {decimal!r} --thousands {thousands!r}: expected . or , and one of . , ' or a space"
+        )
+    return writing
 
 
 def _init(
-    file: Path, task: str | None, key: str | None, encoding: str, keep: bool, link: bool, dry_run: bool, params: Path
+    file: Path, known: dict[str, Any], key: str | None, keep: bool, link: bool, dry_run: bool, params: Path
 ) -> None:
-    from pipelines.cli.guess import TASKS, guess
-    from rankgrad.lookup import did_you_mean
+    from pipelines.cli.guess import guess
 
-    if task is not None and task not in TASKS:
-        raise ValueError(f"--task: no {task!r}; there are {', '.join(TASKS)}{did_you_mean(task, TASKS)}")
     key = _key(key or (file.parent.name if _below_raw(file) else file.stem))
-    found = guess(file, task=task, encoding=encoding)
+    found = guess(file, **known)
     raw = _raw(file, key, link=link, dry_run=dry_run)
     blocks = blocks_of(key, raw, found.task, found.options, folder=file.parent)
     typer.echo(f"{file}: {found.task}")
@@ -192,16 +220,19 @@ def _targets(folder: Path, options: dict[str, Any]) -> Any:
     """Return the targets of a table, or of the file of its training rows: a series of pandas."""
     import pandas as pd
 
+    from rankgrad.datasets.table import Table
+    from rankgrad.datasets.tables.cells import as_numbers, missing_in
     from rankgrad.datasets.tables.files import read_sheet
-    from rankgrad.inputs._feature_names import with_point
 
+    table = Table(**options)
     name = options["file"]["train"] if isinstance(options["file"], dict) else options["file"]
-    path = folder / Path(name).name
-    kind, encoding = options.get("format"), options.get("encoding", "utf-8")
-    cells = read_sheet([path], lambda _: [options["target"]], kind=kind, encoding=encoding, head=None).frame.iloc[:, 0]
-    if options.get("decimal") == ",":
-        cells = cells.map(with_point)
-    return pd.to_numeric(cells, errors="coerce").dropna()
+    sheet = read_sheet(
+        [folder / Path(name).name], lambda _: [options["target"]],
+        kind=table.format, encoding=table.encoding, writing=table.writing,
+    )  # fmt: skip
+    cells = sheet.frame.iloc[:, 0]
+    cells = cells[~missing_in(cells, numeric=True)]
+    return pd.Series(as_numbers(sheet, cells), cells.index)
 
 
 def _told(blocks: dict[str, Any], key: str) -> list[str]:
@@ -219,7 +250,7 @@ def _told(blocks: dict[str, Any], key: str) -> list[str]:
     elif split:
         splits = f"from the column {split}"
     else:
-        splits = f"by a hash of each row's number: {shares}"
+        splits = f"by a hash of each row's input: {shares}; to edit the input of a row moves it, nothing else does"
     lines = [f"splits: {splits}", f"runs: {', '.join(blocks['runs'])}, {SEEDS} seeds each"]
     if "size" in dataset:
         lines.append(f"pictures: the middle square, {SIZE} pixels on a side (`size`)")

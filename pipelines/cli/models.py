@@ -64,13 +64,12 @@ def predict(
     """Answer rows by a trained model of any task: the labels of pictures, scores, the order of documents."""
     from tqdm import tqdm
 
-    from pipelines.serving.named_model import model_folder, roles_of
+    from pipelines.serving.named_model import model_folder
     from rankgrad.cli.predict import SHIPPED, run
-    from rankgrad.cli.rows import Roles
+    from rankgrad.datasets.tables.rows import Roles
 
     with errors_in_a_line():
-        known = roles_of(model)
-        roles = Roles(columns or (), own or known.id, query or known.query, known.caption)
+        roles = Roles(columns or (), own, query)
         with model_folder(str(SHIPPED) if model == "shipped" else model) as folder:
             code = run(
                 folder, inputs, out=out, roles=roles, among=among, skip_broken=skip_broken, as_json=as_json,

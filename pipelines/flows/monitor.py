@@ -19,7 +19,7 @@ from pipelines.flows.promote import NOT_JUDGED
 from pipelines.monitoring import drift
 from pipelines.ops.messages import as_markdown, first_line, without_credentials
 from pipelines.serving.named_model import the_model
-from rankgrad.cli.rows import table_of
+from rankgrad.datasets.tables.rows import table_of
 
 __all__ = ["DEPLOYMENT", "DRIFTED", "monitor", "newest", "retrain"]
 

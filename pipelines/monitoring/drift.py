@@ -17,8 +17,8 @@ from pipelines.monitoring.measure import Measured, measure
 from pipelines.monitoring.reference import ROWS, Reference, chosen, read_reference
 from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
-from pipelines.serving.named_model import is_registered, model_folder, roles_of
-from rankgrad.cli.rows import Roles, Row, read
+from pipelines.serving.named_model import is_registered, model_folder
+from rankgrad.datasets.tables.rows import OWN, Roles, Row, read
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.recipes import recipe_of
@@ -99,7 +99,7 @@ def compare(
     fresh: str | Path,
     *,
     model: str,
-    roles: Roles | None = None,
+    roles: Roles = OWN,
     alpha: float = 0.01,
     least_distance: float = 0.1,
     rows: int = ROWS,
@@ -111,7 +111,7 @@ def compare(
     Args:
         fresh: raw rows, as `rankgrad predict` takes them: a table, a folder of pictures; no truth needed.
         model: registered, such as `models:/<name>@champion`, or the folder of such a version.
-        roles: of the table's columns; None for those that the params name for the model's dataset.
+        roles: of the table's columns, where they are others than those of the training.
         alpha: how often a file without drift may be called drifted, all quantities together.
         least_distance: of a quantity that has drifted; 0 leaves it to the tests.
         rows: how many fresh rows are looked at, at most; of more, so many are drawn.
@@ -130,10 +130,9 @@ def compare(
     with model_folder(model if version is None else f"models:/{version.name}/{version.version}") as folder:
         recipe, reference = recipe_of(folder), read_reference(folder, model=model)
         network = load_model(folder, device=find_device("auto"))
-    fresh_roles = roles_of(model) if roles is None else roles
 
     def fresh_rows() -> Iterator[Row]:
-        return read([Path(fresh)], recipe, fresh_roles)
+        return read([Path(fresh)], recipe, roles)
 
     counts = {
         "train": _enough(f"{model}: training", len(reference.inputs)),

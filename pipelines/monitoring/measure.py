@@ -9,7 +9,7 @@ import torch
 
 from pipelines.ops.messages import first_line
 from rankgrad import lookup
-from rankgrad.cli.rows import Row, pieces
+from rankgrad.datasets.tables.rows import Row, pieces
 from rankgrad.inputs._base import type_of
 from rankgrad.inputs._vocabulary import Vocabulary
 from rankgrad.models.label_ranker import pooled
@@ -40,7 +40,7 @@ def measure(
     """Measure rows, in pieces, so that memory does not grow with their files.
 
     Args:
-        rows: from `rankgrad.cli.rows.read`.
+        rows: from `rankgrad.datasets.tables.rows.read`.
         network: of a task.
         chosen: numbers of the rows that are looked at, from 0 on.
         known: words of training texts; where they are given, the fraction of other words is a quantity of the answers:

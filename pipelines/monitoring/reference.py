@@ -21,7 +21,7 @@ import torch
 from sklearn.decomposition import PCA
 
 from pipelines.monitoring.measure import Measured, measure
-from rankgrad.cli.rows import Row, read
+from rankgrad.datasets.tables.rows import Row, read
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.parquet import parquet_file
 from rankgrad.seeding import generator

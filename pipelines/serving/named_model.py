@@ -7,9 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipelines.config import Run, Settings, load
-from rankgrad.cli.rows import OWN, Roles
 
-__all__ = ["is_registered", "model_folder", "roles_of", "run_of", "the_model"]
+__all__ = ["is_registered", "model_folder", "run_of", "the_model"]
 
 
 def the_model(named: str | None, command: str) -> str:
@@ -40,24 +39,6 @@ def run_of(model: str, settings: Settings) -> Run | None:
     named = re.fullmatch(r"(?:models:/|(?:.*/)?models/runs/)([\w-]+).*", model)
     known = named[1] if named else None
     return next((run for name, run in settings.runs.items() if known in (name, settings.model_of(run))), None)
-
-
-def roles_of(model: str) -> Roles:
-    """Return the roles of columns as the params have them for the table that a run or registered model learned from.
-
-    The input's columns are in the model's recipe. Columns of other models are called as their roles are.
-    """
-    if not Path("params.yaml").is_file():
-        return OWN
-    settings = load()
-    run = run_of(model, settings)
-    block = settings.datasets[run.dataset] if run else None
-    if run is None or block is None or block.name != "table":
-        return OWN
-    args = block.args
-    query = args.get("group") if run.task == "query_ranking" else None
-    captions = args.get("captions")
-    return Roles((), args.get("id"), query, captions if isinstance(captions, str) else "caption")
 
 
 @contextmanager

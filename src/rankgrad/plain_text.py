@@ -7,9 +7,24 @@ classes and features.
 import json
 import re
 import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
-__all__ = ["LONGEST", "NAME", "check_name", "parsed_json", "plain_name", "plain_text", "whole_text"]
+__all__ = [
+    "LONGEST",
+    "NAME",
+    "check_name",
+    "name_in",
+    "near_names",
+    "parsed_json",
+    "plain_name",
+    "plain_text",
+    "text_in",
+    "text_of_bytes",
+    "whole_text",
+]
 
 MARKS = 30  # combining characters in a row that are kept: Unicode's stream-safe text (UAX #15) has no more
 NAME = 1000  # characters of a name: of a column, category, class, group or id
@@ -17,6 +32,9 @@ LONGEST = 2**20  # characters of a text
 DIGITS = 1000  # of a whole number
 
 FOREIGN = re.compile(rf"[^\w\s\x00-\x7f]{{{MARKS + 1},}}")  # no mark is a letter, a space or ASCII
+INVISIBLE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))  # of which no name differs to a reader
+WHOLE = re.compile(r"(-?\d+)\.0*", re.ASCII)
+MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00(:00(\.0+)?)?", re.ASCII)
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a character beyond 16 bits, as JSON may write it
 
 
@@ -59,16 +77,104 @@ def whole_text(text: str) -> str:
 
 
 def plain_name(text: str) -> str:
-    r"""Return a name as `plain_text` does, with a space in place of any white space.
+    r"""Return a name as `plain_text` does, with a space in place of any white space, without what nobody sees.
 
     Raises:
         ValueError: it is longer than a name.
 
-    >>> plain_name("Anna\u00a0 Lee")
+    >>> plain_name("Anna\u00a0 Lee\u200b")
     'Anna Lee'
     """
     check_name(text)
-    return " ".join(plain_text(text).split())
+    return " ".join(plain_text(text if text.isascii() else text.translate(INVISIBLE)).split())
+
+
+def name_in(cell: Any) -> str:
+    """Return the name in a cell, the same one from every format of files; "" for none.
+
+    Names of groups, ids, labels, categories and splits all come from here.
+
+    Raises:
+        ValueError: it is longer than a name, or a list or an object.
+
+    >>> name_in(7), name_in(7.0), name_in("7.0"), name_in("007"), name_in(None)
+    ('7', '7', '7', '007', '')
+    >>> name_in(True), name_in("true"), name_in("2026-01-31 00:00:00")
+    ('True', 'True', '2026-01-31')
+    """
+    if not _is_list(cell) and (
+        cell is None or cell != cell
+    ):  # NaN, and a time that is missing, of which pandas makes NaT
+        return ""
+    text = plain_name(_text_of(cell))
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    shorter = WHOLE.fullmatch(text) or MIDNIGHT.fullmatch(text)
+    return shorter[1] if shorter else text
+
+
+def near_names(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return pairs of names that differ in upper case, or in signs between letters, alone.
+
+    >>> near_names(["cat", "Cat", "T-shirt", "t shirt", "dog"])
+    [('Cat', 'cat'), ('T-shirt', 't shirt')]
+    """
+    alike = defaultdict[str, set[str]](set)
+    for name in names:
+        alike[re.sub(r"[\s_-]+", " ", name.casefold())].add(name)
+    near = [sorted(group) for group in alike.values() if len(group) > 1]
+    return [(first, second) for first, second, *_ in near]
+
+
+def text_in(cell: Any) -> str:
+    """Return the text in a cell, see `plain_text`.
+
+    Raises:
+        ValueError: it is too long for a text, or a list or an object.
+    """
+    text = _text_of(cell)
+    if len(text) > LONGEST:
+        raise ValueError(f"{text[:20]!r}... of {len(text):,} characters, expected at most {LONGEST:,}")
+    return plain_text(text)
+
+
+def text_of_bytes(value: bytes) -> str:
+    """Return bytes as UTF-8, or else as hexadecimal digits.
+
+    Bytes with a 0 are no text: they are numbers, of which those that begin like white space would become one.
+    """
+    try:
+        return value.hex() if 0 in value else value.decode()
+    except UnicodeDecodeError:
+        return value.hex()
+
+
+def _is_list(cell: Any) -> bool:
+    return isinstance(cell, list | tuple | set | Mapping) or bool(getattr(cell, "ndim", 0))
+
+
+def _text_of(cell: Any) -> str:
+    if _is_list(cell):
+        raise ValueError(f"{str(cell)[:60]}, expected text or a number")
+    if isinstance(cell, bytes):
+        return text_of_bytes(cell)
+    if isinstance(cell, timedelta):
+        return _duration(cell)
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+
+
+def _duration(cell: timedelta) -> str:
+    """Return a duration as pandas writes it: training reads its `Timedelta`, and requests have Python's `timedelta`.
+
+    >>> _duration(timedelta(seconds=1)), _duration(-timedelta(milliseconds=1))
+    ('0 days 00:00:01', '-1 days +23:59:59.999000')
+    """
+    hours, seconds = divmod(cell.seconds, 3600)
+    text = f"{cell.days} days {'+' if cell.days < 0 else ''}{hours:02}:{seconds // 60:02}:{seconds % 60:02}"
+    nanoseconds = getattr(cell, "nanoseconds", 0)
+    if cell.microseconds or nanoseconds:
+        text += f".{cell.microseconds:06}" + (f"{nanoseconds:03}" if nanoseconds else "")
+    return text
 
 
 def check_name(name: str) -> None:

@@ -24,7 +24,8 @@ TRUTHS = ("target", "labels", "ordered", "flags", "label_ranks", "relevance")
 BRANDS = ("red", "blue", "größe", "a,b", 'say "so"', "a;b", "07", "x=y")
 WORDS = ("hat", "Größe", 'a "big" one', "a,b", "x;y", "two\twords", "two\nlines", "7")
 LABELS = ("cat", "dog", "größe", "a,b")
-NUMBERS = st.integers(-9, 9) | st.floats(-1e6, 1e6, width=32)  # which float32 holds, whatever is stored
+# Whatever float64 holds, from grades to nanoseconds.
+NUMBERS = st.integers(-9, 9) | st.integers(-(2**53), 2**53) | st.floats(-1e6, 1e6, width=32) | st.floats(-1e15, 1e15)
 
 
 @dataclass
@@ -197,22 +198,24 @@ class Form:
     decimal: str = "."
     newline: str = "\n"
     as_text: bool = False  # numbers, in formats that have some
+    thousands: str = ""
 
     @property
     def options(self) -> dict[str, Any]:
-        told = {"file": f"t.{self.suffix}", "decimal": self.decimal}
+        told = {"file": f"t.{self.suffix}", "decimal": self.decimal, "thousands": self.thousands}
         return told | ({} if self.encoding in ("utf-8", "utf-8-sig") else {"encoding": self.encoding})
 
 
 @st.composite
-def forms(draw, *, unicode: bool = False) -> Form:
-    """Draw a form; `unicode` for one that prediction reads, which knows no other encoding."""
+def forms(draw) -> Form:
+    """Draw a form."""
     kind = draw(st.sampled_from(["csv", "semicolon", "tsv", "jsonl", "parquet"]))
-    encodings = ["utf-8", "utf-8-sig"] if unicode else ["utf-8", "utf-8-sig", "utf-16", "cp1252"]
-    suffix = "csv" if kind == "semicolon" else kind
+    encodings = ["utf-8", "utf-8-sig", "utf-16", "cp1252"]
+    suffix, decimal = "csv" if kind == "semicolon" else kind, draw(st.sampled_from([".", ","]))
+    thousands = draw(st.sampled_from(["", {".": ",", ",": "."}[decimal], " ", "'"]))
     return Form(
-        suffix, {"semicolon": ";", "tsv": "\t"}.get(kind, ","), draw(st.sampled_from(encodings)),
-        draw(st.sampled_from([".", ","])), draw(st.sampled_from(["\n", "\r\n"])), draw(st.booleans()),
+        suffix, {"semicolon": ";", "tsv": "\t"}.get(kind, ","), draw(st.sampled_from(encodings)), decimal,
+        draw(st.sampled_from(["\n", "\r\n"])), draw(st.booleans()), thousands,
     )  # fmt: skip
 
 
@@ -234,10 +237,15 @@ def write(columns: dict[str, list[Any]], form: Form, folder: Path) -> Path:
     return path
 
 
-def _text(cell: Any, form: Form) -> str:
+def _text(cell: Any, form: Form, *, in_list: bool = False) -> str:
     if isinstance(cell, list):
-        return " ".join(_text(one, form) for one in cell)
-    return "" if cell is None else repr(cell).replace(".", form.decimal) if isinstance(cell, float) else str(cell)
+        return " ".join(_text(one, form, in_list=True) for one in cell)
+    if not isinstance(cell, float):
+        return "" if cell is None else str(cell)
+    whole, point, decimals = repr(cell).partition(".")
+    if point and form.thousands and not in_list:
+        whole = f"{int(whole):,}".replace(",", form.thousands) if whole not in ("0", "-0") else whole
+    return whole + point.replace(".", form.decimal) + decimals
 
 
 def _cell(cell: Any, form: Form) -> Any:

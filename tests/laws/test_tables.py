@@ -17,9 +17,9 @@ from laws.changes import as_json, changed, damaged
 from laws.law import law, refused_at
 from laws.tables import NUMBERS, Form, forms, read, rows_of, tables, write
 from rankgrad import lookup
-from rankgrad.cli.rows import Roles
-from rankgrad.cli.rows import read as rows_to_ask
 from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables.rows import Roles
+from rankgrad.datasets.tables.rows import read as rows_to_ask
 
 SHARES = {"val": 0.2, "test": 0.2, "gate": 0.2}
 FLAT = {"features": ["x"], "target": "y", "id": "who"}
@@ -41,7 +41,7 @@ def test_each_row_of_every_format_becomes_what_was_drawn(table, form):
 
 
 @law(15)
-@given(table=tables(truths=["target"]), form=forms(unicode=True), data=st.data())
+@given(table=tables(truths=["target"]), form=forms(), data=st.data())
 def test_prediction_reads_a_row_as_training_stored_it(table, form, data):
     options = table.options | form.options
     kind = Table(**options).input
@@ -52,13 +52,63 @@ def test_prediction_reads_a_row_as_training_stored_it(table, form, data):
         about = {"kind": kind, **json.loads(schema.metadata[b"input"])}
         if kind == "features":
             names = json.loads(schema.metadata.get(b"features", b"null"))
-            about |= {"count": len(next(iter(stored.values()))), "names": names}
+            about |= {"count": len(next(iter(stored.values()))), "names": names, "precision": "float64"}
         # As they are called, or as a person names them, in whichever order.
         roles = data.draw(st.sampled_from([Roles(), Roles(data.draw(st.permutations(about["columns"])))]))
         asked = [row.asked()[kind] for row in rows_to_ask([path], {"task": "score_ranking", "input": about}, roles)]
     prepared = [lookup.find("inputs", kind).prepared([cell], about, where="")[0] for cell in asked]
     expected = [stored[name] for name in table.names]
     assert [one if kind == "text" else one.tolist() for one in prepared] == expected
+
+
+SPELLINGS = [("7", "7.0", " 7"), ("true", "True"), ("2026-01-01", "2026-01-01 00:00:00"),
+             ("Anna Lee", "Anna  Lee", "Anna\u00a0Lee", "Anna Lee\u200b"), ("caf\u00e9", "cafe\u0301")]  # fmt: skip
+
+
+@law(10)
+@given(
+    group=st.sampled_from(SPELLINGS),
+    order=st.permutations(range(40)),
+    seed=st.integers(0, 9),
+    suffix=st.sampled_from(["csv", "jsonl", "parquet"]),
+)
+def test_a_group_of_several_spellings_is_one(group, order, seed, suffix):
+    shops = [group[row % len(group)] if row < 20 else f"s{row // 2}" for row in order]
+    table = {"shop": shops, "x": [*map(float, order)], "y": [*map(float, order)]}
+    options = {"features": ["x"], "target": "y", "group": "shop", "split": {"hash_of": "shop"} | SHARES}
+    try:
+        found = split_of(read_as(table, Form(suffix), options, seed=seed))
+    except ValueError as error:
+        assume("none of its" not in str(error))
+        raise
+    homes = {(split, row["group"]) for split, row in found.values() if row["target"] < 20}
+    assert len(homes) == 1
+
+
+@law(8)
+@given(
+    rows=st.lists(
+        st.tuples(NUMBERS, st.sampled_from(["a", "b"])), min_size=60, max_size=70, unique_by=lambda row: row[0]
+    ),
+    taken=st.sets(st.integers(0, 59), max_size=9),
+    suffix=st.sampled_from(["csv", "jsonl", "parquet"]),
+)
+def test_without_a_key_no_row_that_is_taken_out_moves_another(rows, taken, suffix):
+    options = {"features": ["x"], "categories": "kind", "target": "y", "split": None}
+    columns = {"x": [float(x) for x, _ in rows], "kind": [kind for _, kind in rows]}
+
+    def splits(chosen: list[int], form: Form) -> dict[float, str]:
+        table = {name: [cells[row] for row in chosen] for name, cells in columns.items()} | {"y": [*map(float, chosen)]}
+        found = read_as(table, form, options)
+        return {row["target"]: split for split, part in found.items() for row in part.to_pylist()}
+
+    try:
+        before = splits([*range(len(rows))], Form("csv"))
+        after = splits([row for row in reversed(range(len(rows))) if row not in taken], Form(suffix))
+    except ValueError as error:
+        assume("none of its" not in str(error) and "two features" not in str(error))
+        raise
+    assert {target: before[target] for target in after} == after
 
 
 @st.composite

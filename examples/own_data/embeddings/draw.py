@@ -7,18 +7,21 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 SIZE = 64
 
 
 def draw(folder: Path, rows: int = 3000, *, seed: int = 0) -> None:
-    """Write `embeddings.npz` with `X` (rows, 64) and `price` (rows,)."""
+    """Write `embeddings.parquet` with `X`, vectors of 64 numbers, and `price`."""
     draws = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
     found = draws.normal(size=(rows, SIZE)).astype(np.float32)
     quality = np.tanh(found @ draws.normal(size=(SIZE, 4)) / 4) @ np.array([1.0, -0.7, 0.5, 0.3])
     price = np.exp(3 * quality + draws.normal(size=rows)) * 20
-    np.savez_compressed(folder / "embeddings.npz", X=found, price=price.astype(np.float32))
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(found.ravel()), SIZE)
+    pq.write_table(pa.table({"X": vectors, "price": price.astype(np.float32)}), folder / "embeddings.parquet")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rankgrad.cli.rows import OWN, Roles, Row, kind_of, pieces, read, table_of
+from rankgrad.datasets.tables.rows import OWN, Roles, Row, kind_of, pieces, read, table_of
 from rankgrad.io.atomic import replaced_file, write_error
 from rankgrad.io.recipes import recipe_of
 from rankgrad.io.written import as_json, as_text, without_formula
@@ -30,7 +30,7 @@ def answers(
 
     Args:
         folder: of the model, see `rankgrad.io.recipes.folder_of`.
-        sources, roles: see `rankgrad.cli.rows.read`.
+        sources, roles: see `rankgrad.datasets.tables.rows.read`.
         skip_broken: answer a row that cannot be read or answered with `error` alone.
 
     Raises:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rankgrad.cli.answers import WRITABLE, Answer, answers, found_among, write
-from rankgrad.cli.rows import OWN, Roles, table_of
+from rankgrad.datasets.tables.rows import OWN, Roles, table_of
 from rankgrad.io import written
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.recipes import image_of, recipe_of

@@ -27,10 +27,11 @@ from rankgrad.datasets.tables.examples import (
     with_truth,
 )
 from rankgrad.datasets.tables.facts import compared, expected_of, facts_of, joined_in_float32
-from rankgrad.datasets.tables.files import read_sheet
+from rankgrad.datasets.tables.files import Sheet, read_sheet
 from rankgrad.datasets.tables.formats import FORMATS
 from rankgrad.datasets.tables.roles import PICTURES, TableOptions
 from rankgrad.lookup import did_you_mean
+from rankgrad.plain_text import near_names
 
 __all__ = ["Table"]
 
@@ -76,7 +77,7 @@ class Table(TableOptions):
             raise ValueError(f"{raw}: none of its {len(frame)} rows is for training; see `split`")
         fitted: dict[str, Any] = {"rows": len(train), "left_out": len(examples.left_out)}
         if self.has_label_cells:
-            fitted |= self._classes(Path(raw), train)
+            fitted |= self._classes(Path(raw), examples.sheet, train)
         elif self.truth in ("labels", "label_ranks"):
             present = np.stack(train["truth"].tolist()) != 0
             fitted |= {"classes": examples.classes, "counts": present.sum(0).tolist()}
@@ -90,6 +91,8 @@ class Table(TableOptions):
         elif self.input == "features":
             first = train["input"].iloc[0][0] if self.relevance else train["input"].iloc[0]
             fitted |= {"width": len(first), "features": examples.features, "single": first.dtype == np.float32}
+            if examples.sheet.lowest is not None:
+                fitted["lowest"] = examples.sheet.lowest
         fitted["understood"] = self._understood(examples, frame, fitted)
         if joined := joined_in_float32(columns_of(self, examples, train)):
             fitted["understood"]["joined"] = "; ".join(joined)
@@ -98,8 +101,15 @@ class Table(TableOptions):
         logging.info("%s", "; ".join(f"{key} {value}" for key, value in fitted["understood"].items()))
         return fitted
 
-    def _classes(self, raw: Path, train: pd.DataFrame) -> dict[str, Any]:
+    def _classes(self, raw: Path, sheet: Sheet, train: pd.DataFrame) -> dict[str, Any]:
         counts = Counter(label for labels in train["truth"] for label in labels)
+        if self.classes is None and (near := near_names(counts)):
+            rarer, other = sorted(near[0], key=lambda name: counts[name])
+            number = next(number for number, labels in train["truth"].items() if rarer in labels)
+            raise ValueError(
+                f"{sheet.place(number)}: {self.labels} has {rarer!r} ({counts[rarer]} rows), and other rows have "
+                f"{other!r} ({counts[other]} rows): correct one of them, or name both in `classes`"
+            )
         classes = self.classes or sorted(counts)
         if not 2 <= len(classes) <= min(len(train), CLASSES):
             found = (
@@ -131,6 +141,12 @@ class Table(TableOptions):
         sizes = frame["truth"].map(len) if self.relevance else frame["group"].value_counts() if self.group else None
         if sizes is not None:
             told["groups"] = f"{len(sizes)} of {self.group}, with {sizes.min()} to {sizes.max()} rows"
+        near = near_names(frame["group"].unique()) if self.group else []
+        if self.has_names:
+            near += near_names(fitted["features"])
+        if near:
+            told["near"] = ", ".join(f"{one!r} beside {other!r}" for one, other in near[:NAMED])
+            logging.warning("%s: names that may be one: %s", examples.sheet.paths[0], told["near"])
         told["missing"] = f"{len(examples.left_out)} rows left out" if examples.left_out else "none"
         return told
 
@@ -255,7 +271,7 @@ class Table(TableOptions):
             def columns(names: list[str]) -> list[str]:
                 return list(dict.fromkeys(column for some in self.roles(names).values() for column in some))
 
-            how = {"kind": self.format, "encoding": self.encoding, "decimal": self.decimal}
+            how = {"kind": self.format, "encoding": self.encoding, "writing": self.writing}
             pictures = self.input_columns if self.input in PICTURES else []
             sheet = read_sheet(paths, columns, **how, head=head, pictures=pictures)
             examples = examples_of(self, sheet, self.roles(list(sheet.frame)))

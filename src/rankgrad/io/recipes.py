@@ -93,6 +93,11 @@ def _check_input(recipe: dict[str, Any]) -> None:
     for name, longest in (("names", FEATURE), ("columns", NAME)):
         if about.get(name) is not None:
             _check_names(f"input.{name}", about[name], longest=longest)
+    for name in ("format", "encoding", "decimal", "thousands", "separator", "id", "query", "caption"):
+        if not isinstance(about.get(name, ""), str):
+            raise ValueError(f"input.{name} is {reprlib.repr(about[name])}, expected text")
+    if about.get("lowest", 0) not in (0, 1):
+        raise ValueError(f"input.lowest is {reprlib.repr(about['lowest'])}, expected 0 or 1")
     input_type.check(about)
     colors = recipe["args"].get("colors", about.get("colors"))
     if colors != about.get("colors"):

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
+from rankgrad.plain_text import text_of_bytes
+
 __all__ = ["as_json", "as_text", "encodable", "printable", "without_formula"]
 
 # What spreadsheets take for a formula, which may start programs; -5 and +4.5e3 are numbers.
@@ -49,16 +51,11 @@ def without_formula(text: str) -> str:
 def as_text(value: Any) -> str:
     r"""Return a value as text: whole numbers without a point, bytes as UTF-8 or else as hexadecimal digits.
 
-    Bytes with a 0 are no text: they are numbers, of which those that begin like white space would become one.
-
     >>> as_text(7.0), as_text(0.1), as_text(b"ab"), as_text(b"\xff"), as_text(b"\x20\0")
     ('7', '0.1', 'ab', 'ff', '2000')
     """
     if isinstance(value, bytes):
-        try:
-            return value.hex() if 0 in value else value.decode()
-        except UnicodeDecodeError:
-            return value.hex()
+        return text_of_bytes(value)
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return encodable(str(value))

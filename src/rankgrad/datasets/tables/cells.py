@@ -1,23 +1,23 @@
 """Cells of a person's own table as what their role says: numbers, names, paths, labels, days. Errors name the row."""
 
 import posixpath
-import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from decimal import Context, Decimal
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from rankgrad.datasets.tables.files import Sheet, Stored
-from rankgrad.inputs._feature_names import has_point, letters_in, plain, with_point
+from rankgrad.numbers import Writing, exact, number_in, vector_in, writings_of
+from rankgrad.plain_text import name_in, text_in
 
 __all__ = [
     "as_flags",
     "as_labels",
     "as_names",
     "as_numbers",
+    "as_options",
     "as_paths",
     "as_periods",
     "as_ranks",
@@ -27,8 +27,10 @@ __all__ = [
     "has_word",
     "is_single",
     "missing_in",
-    "numbers_in",
+    "numbers_of_vector",
+    "parts_of",
     "require_same",
+    "series",
     "split_into",
 ]
 
@@ -45,7 +47,16 @@ def first_place(sheet: Sheet, rows: pd.Index, wrong: Any) -> tuple[int, str]:
 
 def _shown(cell: Any) -> str:
     """Return a cell for messages, as people write it and not too long."""
+    if isinstance(cell, Stored):
+        return "a picture"
     return repr(cell.item() if isinstance(cell, np.generic) else cell)[:60]
+
+
+def series(values: Iterable[Any], index: pd.Index) -> pd.Series:
+    """Return a column of any objects: of lists of arrays pandas would make a table."""
+    column = pd.Series(index=index, dtype=object)
+    column[:] = list(values)
+    return column
 
 
 def missing_in(cells: pd.Series, *, numeric: bool) -> np.ndarray:
@@ -70,31 +81,38 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
         ValueError: one is none, infinite, too large for float32, or less than `least`; the message names its row. Or
             float64 would make two of them equal that differ; the message names both rows.
     """
-    if cells.dtype.kind in "mM":  # which pandas would take for nanoseconds
+    if cells.dtype.kind in "mM":  # which NumPy would take for nanoseconds
         place = sheet.place(int(cells.index[0]))
         raise ValueError(
             f"{place}: {cells.name} is {cells.iloc[0]}, expected {what}; make numbers of its days or times"
         )
-    commas = sheet.decimal == "," and cells.dtype == object
-    if commas and (pointed := cells.map(has_point)).any():
-        position, place = first_place(sheet, cells.index, pointed)
-        raise ValueError(f"{place}: {cells.name} is {_shown(cells.iloc[position])}, expected no point: decimal is ','")
-    read = cells.map(with_point) if commas else cells
-    try:
-        values = pd.to_numeric(read, errors="coerce").to_numpy(np.float64)
-    except OverflowError:  # an integer of more digits than any float
-        values = read.map(_as_float).to_numpy(np.float64)
+    if cells.dtype.kind in "iufb":
+        values = cells.to_numpy(np.float64)
+    else:
+        values = np.array([_number(sheet, number, cell, cells.name) for number, cell in cells.items()], np.float64)
     wrong = ~((values >= least) & (values <= LARGEST))
     if wrong.any():
         position, place = first_place(sheet, cells.index, wrong)
-        found = cells.iloc[position]
-        comma = not commas and with_point(found) is not found
         raise ValueError(
-            f"{place}: {cells.name} is {_shown(found)}, expected {what}; "
-            + ("write decimals with a point, or say `decimal: ','`" if comma else "correct or remove the row")
+            f"{place}: {cells.name} is {_shown(cells.iloc[position])}, expected {what}; correct or remove the row"
         )
-    _require_apart(sheet, cells.index, values, read.to_numpy(), str(cells.name))
+    _require_apart(sheet, cells.index, values, cells.to_numpy(), str(cells.name))
     return values
+
+
+def _number(sheet: Sheet, number: Any, cell: Any, name: Any) -> float:
+    try:
+        return number_in(cell, sheet.writing)
+    except ValueError as error:
+        readable = writings_of([cell]) if isinstance(cell, str) else []
+        advice = f"say {' or '.join(map(as_options, readable))}" if readable else "correct or remove the row"
+        raise ValueError(f"{sheet.place(number)}: {name} is {error}; {advice}") from error
+
+
+def as_options(writing: Writing) -> str:
+    """Return options by which numbers of a writing are read, for messages."""
+    thousands = f" and `thousands: {writing.thousands!r}`" if writing.thousands else ""
+    return f"`decimal: {writing.decimal!r}`{thousands}"
 
 
 def is_single(cells: pd.Series) -> bool:
@@ -103,16 +121,16 @@ def is_single(cells: pd.Series) -> bool:
     return kinds <= {np.dtype(np.float16), np.dtype(np.float32)}
 
 
-def _require_apart(sheet: Sheet, rows: pd.Index, values: np.ndarray, cells: np.ndarray, name: str) -> None:
+def _require_apart(sheet: Sheet, rows: pd.Index, values: np.ndarray, cells: Any, name: str) -> None:
     """Raise ValueError if values are equal in float64 whose cells say different numbers: an order would be lost."""
-    if cells.dtype.kind == "f":
+    kind = getattr(cells, "dtype", np.dtype(object)).kind
+    if kind == "f":
         return  # it was lost before, if it was
     first: dict[float, tuple[Any, int]] = {}
-    written = cells.dtype == object  # decimals and text, which may have any number of digits
-    for position in np.flatnonzero(written | (np.abs(values) >= EXACT)).tolist():
+    for position in np.flatnonzero((np.abs(values) >= EXACT) | (kind == "O")).tolist():
         cell = cells[position]
         known, other = first.setdefault(values[position], (cell, position))
-        if known != cell and _exact(known) != _exact(cell):
+        if known != cell and exact(known, sheet.writing) != exact(cell, sheet.writing):
             raise ValueError(
                 f"{sheet.place(int(rows[position]))}: {name} is {str(cell)[:60]} here and {str(known)[:60]} in row "
                 f"{sheet.row[int(rows[other])]}, which float64 makes equal, expected numbers that stay apart: subtract "
@@ -120,31 +138,18 @@ def _require_apart(sheet: Sheet, rows: pd.Index, values: np.ndarray, cells: np.n
             )
 
 
-def _exact(cell: Any) -> Decimal:
-    written = cell if isinstance(cell, int | float) else "".join(str(cell).split())  # as pandas reads "+1e 5"
-    return Decimal(written, Context(traps=[]))
-
-
-def _as_float(cell: Any) -> float:
-    try:
-        return float(cell)
-    except (OverflowError, ValueError, TypeError):
-        return np.nan
-
-
-def numbers_in(cell: str, decimal: str = ".") -> list[str]:
-    """Return the numbers of a vector that is text.
+def numbers_of_vector(cell: Any, writing: Writing) -> list[Any]:
+    """Return the numbers in a cell that is a list, or text of numbers, as they are written there.
 
     Raises:
-        ValueError: a point among decimal commas.
-
-    >>> numbers_in("[0.5, 1]"), numbers_in("0,5 1", ",")
-    (['0.5', '1'], ['0.5', '1'])
+        ValueError: it is neither.
     """
-    if decimal == "," and has_point(cell):
-        raise ValueError(f"{cell[:60]!r} has a point, expected none: decimal is ','")
-    between = r"[\s;|]+" if decimal == "," else r"[\s,;|]+"
-    return [with_point(one) for one in re.split(between, cell.strip("[]() "))]
+    if isinstance(cell, str):
+        return vector_in(cell, writing)
+    cell = cell.tolist() if isinstance(cell, np.ndarray) and cell.dtype.kind in "iufbO" else cell
+    if not isinstance(cell, list):
+        raise ValueError(f"{str(cell)[:60]!r}, expected a list of numbers")
+    return cell
 
 
 def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
@@ -156,52 +161,33 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
     """
     if all(isinstance(cell, np.ndarray) for cell in cells) and len({cell.shape for cell in cells}) == 1:
         whole = np.stack(list(cells))
-        if whole.dtype.kind in "iuf" and (np.abs(whole) <= LARGEST).all():
-            numbers = whole.astype(np.float32 if is_single(cells) else np.float64)
-            _require_places_apart(sheet, cells, numbers, whole)
-            return numbers
-    vectors, written, length = [], [], None
+        if whole.dtype.kind == "f" and whole.ndim == 2 and (np.abs(whole) <= LARGEST).all():
+            return whole.astype(np.float32 if is_single(cells) else np.float64)
+    vectors, written = [], []
     for number, cell in cells.items():
-        place = sheet.place(number)
         try:
-            numbers = numbers_in(cell, sheet.decimal) if isinstance(cell, str) else cell
-            if isinstance(numbers, np.ndarray) and numbers.dtype.kind in "mM":
-                raise TypeError("times")  # of which NumPy would count units
-            vector = np.atleast_1d(np.asarray(numbers, np.float64))
-        except (ValueError, TypeError, OverflowError) as error:
-            raise ValueError(f"{place}: {cells.name} is {str(cell)[:60]!r}, expected a list of numbers") from error
-        length = len(vector) if length is None else length
-        if vector.shape != (length,):
-            raise ValueError(f"{place}: {cells.name} has {len(vector)} numbers, expected {length} as in the first row")
-        if (wrong := ~(np.abs(vector) <= LARGEST)).any():
-            position = int(wrong.argmax())
+            numbers = numbers_of_vector(cell, sheet.writing)
+            vector = [number_in(value, sheet.writing) for value in numbers]
+        except ValueError as error:
+            raise ValueError(f"{sheet.place(number)}: {cells.name} is {error}, as a list of numbers") from error
+        if vectors and len(vector) != len(vectors[0]):
             raise ValueError(
-                f"{place}: {cells.name}[{position}] is {vector[position]}, expected a finite number; correct or remove "
-                "the row"
+                f"{sheet.place(number)}: {cells.name} has {len(vector)} numbers, expected {len(vectors[0])} as in the "
+                "first row"
             )
+        for place, value in enumerate(vector):
+            if not abs(value) <= LARGEST:
+                raise ValueError(
+                    f"{sheet.place(number)}: {cells.name}[{place + (sheet.lowest or 0)}] is {value}, expected a finite "
+                    "number; correct or remove the row"
+                )
         vectors.append(vector)
-        written.append(numbers if isinstance(numbers, list | np.ndarray) else [numbers])
-    values = np.stack(vectors)
-    _require_places_apart(sheet, cells, values, written)
+        written.append(numbers)
+    values = np.array(vectors, np.float64).reshape(len(vectors), -1)
+    for place in range(values.shape[1]):
+        name = f"{cells.name}[{place + (sheet.lowest or 0)}]"
+        _require_apart(sheet, cells.index, values[:, place], [numbers[place] for numbers in written], name)
     return values
-
-
-def _require_places_apart(
-    sheet: Sheet, cells: pd.Series, values: np.ndarray, written: Sequence[Any] | np.ndarray
-) -> None:
-    long = [place for vector in written if _may_be_long(vector) for place, one in enumerate(vector) if _is_long(one)]
-    for place in sorted({*np.flatnonzero((np.abs(values) >= EXACT).any(0)).tolist(), *long}):
-        own = np.array([vector[place] for vector in written], object)
-        _require_apart(sheet, cells.index, values[:, place], own, f"{cells.name}[{place}]")
-
-
-def _may_be_long(vector: Any) -> bool:
-    return not isinstance(vector, np.ndarray) or vector.dtype == object
-
-
-def _is_long(number: Any) -> bool:
-    """Return whether a number may have more digits than float64 keeps apart, which are 15."""
-    return isinstance(number, Decimal) or (isinstance(number, str) and len(number) > 16)
 
 
 def has_word(caption: str) -> bool:
@@ -210,33 +196,31 @@ def has_word(caption: str) -> bool:
 
 
 def as_names(sheet: Sheet, cells: pd.Series) -> pd.Series:
-    """Return cells as names, see `rankgrad.plain_text.plain_name`.
+    """Return cells as names, see `rankgrad.plain_text.name_in`.
 
     Raises:
         ValueError: one is a list or an object, or too long for a name; the message names its row.
     """
-    return _converted(sheet, cells, plain)
+    return _converted(sheet, cells, name_in)
 
 
 def as_texts(sheet: Sheet, cells: pd.Series) -> pd.Series:
-    """Return cells as text, see `rankgrad.plain_text.plain_text`.
+    """Return cells as text, see `rankgrad.plain_text.text_in`.
 
     Raises:
         ValueError: one is a list or an object; the message names its row.
     """
-    return _converted(sheet, cells, letters_in)
+    return _converted(sheet, cells, text_in)
 
 
-def _converted(sheet: Sheet, cells: pd.Series, convert: Callable[[Any], str]) -> pd.Series:
+def _converted(sheet: Sheet, cells: pd.Series, convert: Callable[[Any], Any]) -> pd.Series:
     texts = []
     for number, cell in cells.items():
-        if isinstance(cell, list | dict | np.ndarray):
-            raise ValueError(f"{sheet.place(number)}: {cells.name} is {str(cell)[:60]}, expected text or a number")
         try:
             texts.append(convert(cell))
         except ValueError as error:
-            raise ValueError(f"{sheet.place(number)}: {cells.name}: {error}") from error
-    return pd.Series(texts, cells.index, dtype=object)
+            raise ValueError(f"{sheet.place(number)}: {cells.name} is {error}") from error
+    return series(texts, cells.index)
 
 
 def as_paths(sheet: Sheet, cells: pd.Series) -> pd.Series:
@@ -266,22 +250,30 @@ def as_labels(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
         ValueError: a label is there twice in a cell; the message names its row.
     """
     rows = []
-    for (number, cell), missing in zip(cells.items(), missing_in(cells, numeric=False), strict=True):
-        parts = cell.split(separator) if isinstance(cell, str) else cell
-        parts = parts if isinstance(parts, list | np.ndarray) else [parts] if not missing else []
-        if wrong := [part for part in parts if isinstance(part, list | dict | np.ndarray) or pd.isna(part)]:
-            raise ValueError(f"{sheet.place(number)}: {cells.name} has {str(wrong[0])[:60]}, expected names of labels")
+    for number, cell in cells.items():
         try:
-            labels = [name for name in map(plain, parts) if name]
+            labels = _labels_of(cell, separator)
         except ValueError as error:
-            raise ValueError(f"{sheet.place(number)}: {cells.name}: {error}") from error
-        if len(set(labels)) < len(labels):
-            twice = next(name for name, count in Counter(labels).items() if count > 1)
-            raise ValueError(
-                f"{sheet.place(number)}: {cells.name} has {twice!r} twice, expected each label once; correct the cell"
-            )
+            raise ValueError(f"{sheet.place(number)}: {cells.name} {error}") from error
         rows.append(labels)
     return pd.Series(rows, cells.index, dtype=object)
+
+
+def _labels_of(cell: Any, separator: str) -> list[str]:
+    if isinstance(cell, str) and cell[:1] in tuple("[({"):
+        raise ValueError(
+            f"is {cell[:60]!r}, a list that was written as text, expected names with {separator!r} between them, or a "
+            "list in Parquet or JSON lines"
+        )
+    parts = cell.split(separator) if isinstance(cell, str) else cell
+    parts = list(parts) if isinstance(parts, list | np.ndarray) else [parts]
+    if isinstance(cell, list | np.ndarray) and any(part is None or part != part for part in parts):
+        raise ValueError("has nan, expected names of labels")
+    labels = [name for name in map(name_in, parts) if name]
+    for name, count in Counter(labels).items():
+        if count > 1:
+            raise ValueError(f"has {name!r} twice, expected each label once; correct the cell")
+    return labels
 
 
 def as_flags(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
@@ -330,18 +322,22 @@ def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.nda
     return np.array([order[period] if after else 0 for period, after in zip(periods, later, strict=True)], np.int64)
 
 
-def split_into(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
-    """Return the parts of each cell: of a list, or of text that a separator joins.
+def parts_of(cell: Any, separator: str) -> list[str]:
+    """Return the parts of a cell: of a list, or of text that a separator joins.
 
     Raises:
-        ValueError: a cell is neither; the message names its row.
+        ValueError: it is neither.
     """
-    wrong = [not isinstance(cell, str | list | np.ndarray) for cell in cells]
-    if any(wrong):
-        position, place = first_place(sheet, cells.index, wrong)
-        raise ValueError(f"{place}: {cells.name} is {_shown(cells.iloc[position])}, expected text, or a list of it")
-    parts = [cell.split(separator) if isinstance(cell, str) else list(cell) for cell in cells]
-    return pd.Series([[str(part).strip() for part in row] for row in parts], cells.index, dtype=object)
+    if isinstance(cell, str):
+        return [part.strip() for part in cell.split(separator)]
+    if not isinstance(cell, list | np.ndarray):
+        raise ValueError(f"{_shown(cell)}, expected text, or a list of it")
+    return [str(part).strip() for part in cell]
+
+
+def split_into(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
+    """Return the parts of each cell, see `parts_of`; an error names the row."""
+    return _converted(sheet, cells, lambda cell: parts_of(cell, separator))
 
 
 def require_same(sheet: Sheet, frame: pd.DataFrame, by: str, columns: Sequence[str], what: str) -> None:

@@ -3,9 +3,10 @@
 import logging
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,13 +29,17 @@ from rankgrad.datasets.tables.cells import (
     is_single,
     missing_in,
     require_same,
+    series,
     split_into,
 )
 from rankgrad.datasets.tables.files import Sheet, Stored, stored_pictures
 from rankgrad.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, PICTURES, TableOptions
-from rankgrad.inputs._feature_names import LETTER, named, numbers_of, with_point
+from rankgrad.inputs._feature_names import LETTER, numbers_of
 from rankgrad.io.images import as_jpeg, as_png, open_photo
+from rankgrad.io.written import as_json
 from rankgrad.lookup import did_you_mean
+from rankgrad.numbers import number_in
+from rankgrad.plain_text import text_in
 
 __all__ = [
     "Examples",
@@ -99,7 +104,7 @@ def examples_of(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) 
     if "id" in one:
         frame["name"] = as_names(sheet, one["id"])
     frame["group"] = as_names(sheet, one["group"]) if "group" in one else frame["name"]
-    frame["key"] = _keys(sheet, one, frame)
+    frame["key"] = _keys(table, sheet, one, frame)
     if "weight" in one:
         frame["weight"] = _weights(sheet, one["weight"])
     if table.date:
@@ -108,7 +113,7 @@ def examples_of(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) 
         frame["split"] = _splits(sheet, one["split"])
     frame["truth"] = _truths(table, sheet, cells[roles[table.truth_role]])
     if "ignore" in roles:
-        frame["difficult"] = _series(as_flags(sheet, cells[roles["ignore"]]), cells.index).map(lambda row: row != 0)
+        frame["difficult"] = series(as_flags(sheet, cells[roles["ignore"]]), cells.index).map(lambda row: row != 0)
     if "train_target" in one:
         frame["train_target"] = _numbers_where_given(sheet, one["train_target"])
     return Examples(
@@ -117,13 +122,12 @@ def examples_of(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) 
 
 
 def _default_names(sheet: Sheet) -> np.ndarray:
-    """The number of each row, with its file where there are several."""
-    several = len(sheet.paths) > 1
-    files = [path.name for path in sheet.paths]
-    return np.array(
-        [f"{files[file]}:{row}" if several else str(row) for file, row in zip(sheet.file, sheet.row, strict=True)],
-        object,
-    )
+    """Return the number of each row, with its file where there are several."""
+    if len(sheet.paths) == 1:
+        return sheet.row.astype(str).astype(object)
+    folder = os.path.commonpath([path.parent for path in sheet.paths])
+    files = [path.relative_to(folder).as_posix() for path in sheet.paths]
+    return np.array([f"{files[file]}:{row}" for file, row in zip(sheet.file, sheet.row, strict=True)], object)
 
 
 def missing_cells(
@@ -159,12 +163,6 @@ def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) ->
     return complete
 
 
-def _series(values: Iterable[Any], index: pd.Index) -> pd.Series:
-    result = pd.Series(index=index, dtype=object)
-    result[:] = list(values)  # a Series of lists of arrays would be taken for a table
-    return result
-
-
 def _inputs(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
     first = cells.iloc[:, 0]
     match table.input:
@@ -173,15 +171,15 @@ def _inputs(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
         case "text":
             return as_texts(sheet, first)
         case "features" if len(cells.columns) == 1 and _is_vector(sheet, first.iloc[0]):
-            return _series(as_vectors(sheet, first), cells.index)
+            return series(as_vectors(sheet, first), cells.index)
         case "features":
             numbers = np.column_stack([as_numbers(sheet, cells[name]) for name in cells])
             single = all(is_single(cells[name]) for name in cells)
-            return _series(numbers.astype(np.float32) if single else numbers, cells.index)
+            return series(numbers.astype(np.float32) if single else numbers, cells.index)
     if len(cells.columns) == 1:
         cells = _frames_of(sheet, first, table.frame_separator)
     frames = [as_paths(sheet, cells[name]) for name in cells]
-    return _series(map(list, zip(*frames, strict=True)), cells.index)
+    return series(map(list, zip(*frames, strict=True)), cells.index)
 
 
 def _values(sheet: Sheet, numbers: pd.DataFrame, roles: dict[str, list[str]]) -> pd.Series:
@@ -197,8 +195,6 @@ def _values(sheet: Sheet, numbers: pd.DataFrame, roles: dict[str, list[str]]) ->
                 raise ValueError(f"{role}: column {name!r} is called like a feature of one value: rename it")
             if role != "features":
                 found[name] = (as_texts if role == "letters" else as_names)(sheet, cells[name])
-    for name in roles.get("categories", []):
-        found[name] = cells[name].map(named)
     for name in roles.get("letters", []):
         lengths = found[name].map(len)
         if (wrong := lengths != lengths.iloc[0]).any():
@@ -207,7 +203,7 @@ def _values(sheet: Sheet, numbers: pd.DataFrame, roles: dict[str, list[str]]) ->
                 f"{place}: {name} has {lengths.iloc[position]} letters, expected {lengths.iloc[0]} as in the "
                 "first row; align the texts, or take the column as `text`"
             )
-    return _series(pd.DataFrame(found, index=numbers.index).to_dict("records"), numbers.index)
+    return series(pd.DataFrame(found, index=numbers.index).to_dict("records"), numbers.index)
 
 
 def named_features(table: TableOptions, examples: Examples, train: pd.DataFrame) -> list[str]:
@@ -283,7 +279,7 @@ def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names: list
             "%s: %d values in %d rows are none that training rows have, such as %r",
             column, len(values), count, values[0],
         )  # fmt: skip
-    return chosen.assign(input=_series(vectors, chosen.index))
+    return chosen.assign(input=series(vectors, chosen.index))
 
 
 def _frames_of(sheet: Sheet, cells: pd.Series, separator: str) -> pd.DataFrame:
@@ -302,23 +298,28 @@ def _is_vector(sheet: Sheet, cell: Any) -> bool:
     if not isinstance(cell, str):
         return isinstance(cell, list | np.ndarray)
     try:
-        float(with_point(cell) if sheet.decimal == "," else cell)
+        number_in(cell, sheet.writing)
     except ValueError:
         return True
     return False
 
 
-def _keys(sheet: Sheet, one: dict[str, pd.Series], frame: pd.DataFrame) -> pd.Series:
-    """What decides on the split of a row: a column that is named, or else its group, or else its name."""
-    if "key" not in one:
+def _keys(table: TableOptions, sheet: Sheet, one: dict[str, pd.Series], frame: pd.DataFrame) -> pd.Series:
+    """Return what decides on the split of each row: a column that is named, its group, its id, or else its input."""
+    if "key" in one:
+        if isinstance(one["key"].iloc[0], Stored):
+            raise ValueError(f"split.hash_of: {one['key'].name} holds pictures, expected a column of text or numbers")
+        return frame["input"] if one["key"].name == table.image else as_names(sheet, one["key"])
+    if "group" in one:
         return frame["group"]
-    key = one["key"].name
-    for role, column in (("id", "name"), ("group", "group"), ("image", "input")):
-        if role in one and one[role].name == key:
-            if isinstance(frame[column].iloc[0], Stored):
-                raise ValueError(f"split.hash_of: {key} holds pictures, expected a column of text or numbers")
-            return frame[column]
-    return as_names(sheet, one["key"])
+    first = frame["input"].iloc[0]
+    if "id" in one or (table.input == "image" and not isinstance(first, Stored)):
+        return frame["name"]
+    if isinstance(first, Stored):
+        contents = stored_pictures(frame["input"].tolist(), table.image or "")
+        return pd.Series([sha256(picture or b"").hexdigest() for picture in contents], frame.index)
+    # No number of a row: if one is taken out, those behind it stay where they are.
+    return frame["input"].map(lambda cell: as_json(cell.tolist() if isinstance(cell, np.ndarray) else cell))
 
 
 def _weights(sheet: Sheet, cells: pd.Series) -> np.ndarray:
@@ -344,9 +345,9 @@ def _truths(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
         case "labels" if table.has_label_cells:
             return as_labels(sheet, first, table.label_separator)
         case "labels":
-            return _series(as_flags(sheet, cells), cells.index)
+            return series(as_flags(sheet, cells), cells.index)
         case "label_ranks":
-            return _series(as_ranks(sheet, cells), cells.index)
+            return series(as_ranks(sheet, cells), cells.index)
         case "target" if table.train_target:
             return _numbers_where_given(sheet, first)
         case "target":
@@ -354,12 +355,12 @@ def _truths(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
         case "relevance":
             return pd.Series(as_numbers(sheet, first, least=0, what="a grade of at least 0"), cells.index)
     captions = [split_into(sheet, cells[name], "\0") for name in cells]  # a cell may be a list of them
-    rows = [[" ".join(one.split()) for part in parts for one in part] for parts in zip(*captions, strict=True)]
+    rows = [[" ".join(text_in(one).split()) for part in parts for one in part] for parts in zip(*captions, strict=True)]
     wrong = [not all(map(has_word, row)) for row in rows]
     if any(wrong):
         position, place = first_place(sheet, cells.index, wrong)
         raise ValueError(f"{place}: a caption is without a word: {rows[position]}; correct or remove the row")
-    return _series(rows, cells.index)
+    return series(rows, cells.index)
 
 
 def _numbers_where_given(sheet: Sheet, cells: pd.Series) -> pd.Series:
@@ -423,7 +424,7 @@ def of_classes(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, classes:
     for row, labels in zip(rows, chosen["truth"], strict=True):
         known = [place_of[label] for label in labels if label in place_of]
         row[known] = range(len(known), 0, -1) if table.ordered else 1
-    chosen = chosen.assign(truth=_series(rows, chosen.index))
+    chosen = chosen.assign(truth=series(rows, chosen.index))
     return chosen[rows.any(1)] if table.ordered else chosen
 
 
@@ -441,7 +442,7 @@ def gathered(table: TableOptions, examples: Examples) -> Examples:
         require_same(sheet, frame, "name", ["split", "group", "weight", "delivery"], "item")
         captions = frame.groupby("name", sort=False)["truth"].agg(lambda rows: [one for row in rows for one in row])
         firsts = frame.drop_duplicates("name")
-        frame = firsts.assign(truth=_series(captions[firsts["name"]].tolist(), firsts.index))
+        frame = firsts.assign(truth=series(captions[firsts["name"]].tolist(), firsts.index))
     if (twice := frame["name"].duplicated()).any():
         position, place = first_place(sheet, frame.index, twice)
         name = frame["name"].iloc[position]
@@ -475,7 +476,7 @@ def by_query(table: TableOptions, examples: Examples) -> Examples:
     queries = frame.drop_duplicates("group")
     frame = queries.assign(
         name=queries["group"],
-        **{column: _series(several[queries["group"]].tolist(), queries.index) for column, several in lists.items()},
+        **{column: series(several[queries["group"]].tolist(), queries.index) for column, several in lists.items()},
     )
     alone = frame["truth"].map(len) < 2
     if table.without_relevant == "drop":
@@ -528,8 +529,10 @@ def in_pieces(
             wrong = results.map(lambda one: isinstance(one, ValueError))
             if wrong.any() and not table.skip_broken:
                 position, place = first_place(sheet, own.index, wrong)
+                cell = own.iloc[position]
+                picture = table.input if isinstance(cell, Stored) else cell
                 raise ValueError(
-                    f"{place}: {own.iloc[position]}: {results.iloc[position]}; get it again, or set skip_broken: true"
+                    f"{place}: {picture}: {results.iloc[position]}; get it again, or set skip_broken: true"
                 )
             left_out = part.index.isin(own.index[wrong])
             broken += part["name"][left_out].tolist()

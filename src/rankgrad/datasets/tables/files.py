@@ -1,36 +1,32 @@
-"""Files of a person's own tables: CSV, TSV, JSON lines, Parquet, SVMlight and NPZ, read into one frame of cells."""
+"""Files of a person's own tables: CSV, TSV, JSON lines, Parquet and SVMlight, read into frames of cells."""
 
 import re
-import zlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from decimal import Context, Decimal
-from functools import lru_cache
 from io import BytesIO
 from itertools import islice
-from math import prod
 from pathlib import Path
-from typing import IO, Any, NamedTuple
-from zipfile import BadZipFile, ZipFile
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.lib import format as npy
 
 from rankgrad.datasets.tables.formats import Format, format_of
-from rankgrad.datasets.tables.text import cells_of, json_rows, read_delimited, read_json, text_header
+from rankgrad.datasets.tables.text import cells_of, delimited_rows, json_rows, number_of_json, text_header
 from rankgrad.io.parquet import columns_of, parquet_file
 from rankgrad.lookup import did_you_mean, listed
-from rankgrad.plain_text import LONGEST, check_name
+from rankgrad.numbers import PLAIN, Writing
+from rankgrad.plain_text import check_name
 
 __all__ = [
     "Sheet",
     "Stored",
     "columns_like",
     "names_in",
+    "pieces_of",
     "read_sheet",
     "require_columns",
     "stored_pictures",
@@ -60,14 +56,16 @@ class Sheet(NamedTuple):
         paths: the files.
         file: which of them each row (n,) is from.
         row: its number in that file, from 1 on, a header not counted.
-        decimal: the point or comma in the text of numbers.
+        writing: of numbers that are text.
+        lowest: the lowest index of a vector of SVMlight, 0 or 1; None for other formats.
     """
 
     frame: pd.DataFrame
     paths: list[Path]
     file: np.ndarray
     row: np.ndarray
-    decimal: str = "."
+    writing: Writing = PLAIN
+    lowest: int | None = None
 
     def place(self, number: Any) -> str:
         """Return where a row is, for messages."""
@@ -89,9 +87,9 @@ def read_sheet(
     columns: Callable[[list[str]], list[str]],
     *,
     kind: Format | None,
-    encoding: str,
-    decimal: str = ".",
-    head: int | None,
+    encoding: str = "utf-8",
+    writing: Writing = PLAIN,
+    head: int | None = None,
     pictures: Collection[str] | None = None,
 ) -> Sheet:
     """Read some columns of files, one below another.
@@ -101,7 +99,7 @@ def read_sheet(
         columns: which of the columns that a file has are to be read; raises ValueError if one is missing.
         kind: their format; None for that of each suffix.
         encoding: of files of text.
-        decimal: in their numbers, see `Sheet`.
+        writing: of their numbers.
         head: how many rows of each; None for all.
         pictures: columns whose bytes are pictures, and not text; None for all that hold bytes.
 
@@ -111,10 +109,8 @@ def read_sheet(
     """
     frames: list[pd.DataFrame] = []
     for path in paths:
-        own = format_of(path, kind)
-        if not path.is_file():
-            raise FileNotFoundError(f"{path}: no such file; put it there, or correct `file:`")
-        names = names_in(path, own, encoding)
+        form = format_of(path, kind)
+        names = names_in(path, form, encoding)
         try:
             wanted = columns(names)
         except ValueError as error:
@@ -123,45 +119,50 @@ def read_sheet(
             raise ValueError(
                 f"{path}: column {min(other)} is here or in {paths[0]}, not in both; expected the same columns"
             )
-        stamp = path.stat()
-        shown = frozenset(wanted if pictures is None else pictures)
-        frames.append(_read(path, own, encoding, tuple(wanted), head, shown, (stamp.st_mtime_ns, stamp.st_size)))
-    frames = _as_wide(frames) if own == "svmlight" and "all" in wanted else frames
+        pieces = [
+            *pieces_of(path, wanted, form=form, encoding=encoding, head=head, pictures=pictures, decode_later=True)
+        ]
+        frames.append(pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=wanted))
     counts = [len(frame) for frame in frames]
     if not sum(counts):
         raise ValueError(f"{paths[0]}: no rows, expected at least one")
+    lowest = _lengthen(frames) if "all" in frames[0] and format_of(paths[0], kind) == "svmlight" else None
     whole = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     return Sheet(
         whole,
         list(paths),
         np.repeat(np.arange(len(frames)), counts),
         np.concatenate([np.arange(n) + 1 for n in counts]),
-        decimal,
+        writing,
+        lowest,
     )
 
 
-def names_in(path: Path, kind: Format, encoding: str = "utf-8") -> list[str]:
+def names_in(path: Path, form: Format, encoding: str = "utf-8") -> list[str]:
     """Return the names of a file's columns.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: it is not of this format, or a name is there twice.
     """
+    if path.is_dir():
+        raise ValueError(f"{path}: a folder, expected a file; name those in it, as in `file: '{path.name}/*.parquet'`")
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    names = {
-        "csv": lambda: text_header(path, encoding, tabs=False)[0],
-        "tsv": lambda: text_header(path, encoding, tabs=True)[0],
-        "jsonl": lambda: list(dict.fromkeys(name for row in json_rows(path, encoding) for name in row)),
-        "parquet": lambda: columns_of(path),
-        "svmlight": lambda: SVMLIGHT,
-        "npz": lambda: list(_arrays(path)),
-    }[kind]()
+        raise FileNotFoundError(f"{path}: no such file; put it there, or correct its name")
+    match form:
+        case "csv" | "tsv":
+            names = text_header(path, encoding, tabs=form == "tsv").names
+        case "jsonl":
+            names = list(dict.fromkeys(name for row in json_rows(path, encoding) for name in row))
+        case "parquet":
+            names = columns_of(path)
+        case "svmlight":
+            names = SVMLIGHT
     if len(names) > COLUMNS:
         raise ValueError(f"{path}: {len(names):,} columns, expected at most {COLUMNS:,}")
-    if twice := [name for name, count in Counter(names).items() if name and count > 1]:
-        raise ValueError(f"{path}: column {listed(twice[:1])!r} is there twice; rename or remove one of the two")
-    for name in names:
+    for name, count in Counter(names).items():
+        if name and count > 1:
+            raise ValueError(f"{path}: column {listed([name])!r} is there twice; rename or remove one of the two")
         try:
             check_name(name)
         except ValueError as error:
@@ -169,42 +170,49 @@ def names_in(path: Path, kind: Format, encoding: str = "utf-8") -> list[str]:
     return names
 
 
-@lru_cache(maxsize=8)  # each split reads it again
-def _read(
+def pieces_of(
     path: Path,
-    kind: Format,
-    encoding: str,
-    columns: tuple[str, ...],
-    head: int | None,
-    pictures: frozenset[str],
-    stamp: tuple[int, int],
-) -> pd.DataFrame:
-    match kind:
+    columns: Sequence[str],
+    *,
+    form: Format,
+    encoding: str = "utf-8",
+    size: int = 2**16,
+    head: int | None = None,
+    pictures: Collection[str] | None = None,
+    decode_later: bool = False,
+) -> Iterator[pd.DataFrame]:
+    """Read columns of a file, so many rows at a time.
+
+    Args:
+        path: of the file.
+        columns: that it has.
+        form: its format.
+        encoding: of text.
+        size: rows of a piece.
+        head: rows that are read in all; None for all.
+        pictures: columns whose bytes are pictures, and not text; None for all that hold bytes.
+        decode_later: whether their cells say where they are, see `Stored`.
+    """
+    match form:
         case "csv" | "tsv":
-            frame = read_delimited(path, columns, encoding=encoding, tabs=kind == "tsv", head=head)
+            rows = delimited_rows(path, columns, encoding=encoding, tabs=form == "tsv")
+            yield from _frames(islice(rows, head), columns, size)
         case "jsonl":
-            frame = read_json(path, columns, encoding=encoding, head=head)
+            objects = json_rows(path, encoding, parse_float=number_of_json)
+            yield from _frames(([row.get(name) for name in columns] for row in islice(objects, head)), columns, size)
         case "parquet":
-            frame = _read_parquet(path, columns, head, pictures)
+            yield from _parquet_pieces(path, columns, size, head, pictures, decode_later)
         case "svmlight":
-            frame = _read_svmlight(path, columns, head)
-        case "npz":
-            frame = _read_npz(path, columns, head)
-    for name in columns:
-        if _is_text(frame[name]):
-            longest = frame[name].map(lambda cell: len(cell) if isinstance(cell, str) else 0)
-            if (longest > LONGEST).any():
-                row = int((longest > LONGEST).to_numpy().argmax())
-                raise ValueError(
-                    f"{path}: row {row + 1}: {name} has {longest.iloc[row]:,} characters, expected at most "
-                    f"{LONGEST:,}; is a quote not closed?"
-                )
-    return frame
+            whole = _read_svmlight(path, columns, head)
+            yield from (whole.iloc[start : start + size] for start in range(0, len(whole), size))
 
 
-def _is_text(cells: pd.Series) -> bool:
-    """Whether cells may be text, or a list."""
-    return cells.dtype == object or isinstance(cells.dtype, pd.StringDtype)
+def _frames(rows: Iterable[Sequence[Any]], columns: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
+    rows = iter(rows)
+    while piece := list(islice(rows, size)):
+        yield pd.DataFrame(
+            {name: cells_of(cells) for name, cells in zip(columns, zip(*piece, strict=True), strict=True)}
+        )
 
 
 # Parquet.
@@ -216,27 +224,39 @@ def _holds_pictures(kind: pa.DataType) -> bool:
     return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
 
 
-def _read_parquet(path: Path, columns: Sequence[str], head: int | None, pictures: Collection[str]) -> pd.DataFrame:
+def _parquet_pieces(
+    path: Path, columns: Sequence[str], size: int, head: int | None, pictures: Collection[str] | None, later: bool
+) -> Iterator[pd.DataFrame]:
     with parquet_file(path) as file:
-        schema, rows = file.schema_arrow, file.metadata.num_rows
-        rows = rows if head is None else min(head, rows)
-        plain = [name for name in columns if name not in pictures or not _holds_pictures(schema.field(name).type)]
-        batches = file.iter_batches(batch_size=max(rows, 1) if head else 2**16, columns=plain)
-        found = pa.Table.from_batches(
-            islice(batches, 1 if head else None), pa.schema([schema.field(one) for one in plain])
-        )
-        # Metadata tell of pandas' index alone.
-        found = found.slice(0, rows).replace_schema_metadata(None)
-        frame = found.to_pandas(integer_object_nulls=True)
-        for name in plain:
-            if isinstance(schema.field(name).type, pa.BaseExtensionType):  # such as UUIDs, of which pandas makes bytes
-                frame[name] = found[name].to_pylist()
-    for name in plain:
-        if frame[name].dtype == object or isinstance(frame[name].dtype, pd.CategoricalDtype | pd.StringDtype):
-            frame[name] = cells_of(frame[name])
-    for name in set(columns) - set(plain):  # pictures are read when they are decoded
-        frame[name] = [Stored(path, row) for row in range(rows)]
-    return frame[list(columns)]
+        schema, left, start = file.schema_arrow, file.metadata.num_rows if head is None else head, 0
+        shown = [name for name in columns if _holds_pictures(schema.field(name).type)]
+        shown = shown if pictures is None else [name for name in shown if name in pictures]
+        read = [name for name in columns if not (later and name in shown)]
+        for batch in file.iter_batches(batch_size=min(size, max(left, 1)), columns=read):
+            batch = batch.slice(0, left)
+            frame = _frame_of(pa.Table.from_batches([batch]), shown)
+            for name in set(columns) - set(read):
+                frame[name] = [Stored(path, start + row) for row in range(len(batch))]
+            yield frame[list(columns)]
+            start, left = start + len(batch), left - len(batch)
+            if not left:
+                return
+
+
+def _frame_of(batch: pa.Table, pictures: Collection[str]) -> pd.DataFrame:
+    batch = batch.replace_schema_metadata(None)  # which tells of pandas' index alone
+    frame = batch.to_pandas(integer_object_nulls=True)
+    for field in batch.schema:
+        cells = frame[field.name]
+        if field.name in pictures:
+            continue
+        if isinstance(field.type, pa.BaseExtensionType):  # such as UUIDs, of which pandas makes bytes
+            frame[field.name] = cells_of(batch[field.name].to_pylist())
+        elif pa.types.is_time64(field.type):  # of which pandas cuts nanoseconds
+            frame[field.name] = cells_of(batch[field.name].cast(pa.string()).to_pylist())
+        elif cells.dtype == object or isinstance(cells.dtype, pd.CategoricalDtype | pd.StringDtype):
+            frame[field.name] = cells_of(cells)
+    return frame
 
 
 def stored_pictures(cells: Sequence[Stored], column: str) -> Iterator[bytes | None]:
@@ -251,9 +271,9 @@ def stored_pictures(cells: Sequence[Stored], column: str) -> Iterator[bytes | No
     for cell in cells:
         if cell.path != open_path or cell.row < position:
             open_path, rows = cell.path, _numbered(cell.path, column)
-        position, found = next(one for one in rows if one[0] == cell.row)
+        position, picture = next(row for row in rows if row[0] == cell.row)
         position += 1
-        yield found["bytes"] if isinstance(found, dict) else found
+        yield picture["bytes"] if isinstance(picture, dict) else picture
 
 
 def _numbered(path: Path, column: str) -> Iterator[tuple[int, Any]]:
@@ -262,7 +282,7 @@ def _numbered(path: Path, column: str) -> Iterator[tuple[int, Any]]:
         yield from enumerate(value.as_py() for batch in batches for value in batch.column(0))
 
 
-# SVMlight and NPZ.
+# SVMlight.
 
 
 def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFrame:
@@ -307,14 +327,22 @@ def _as_written(contents: bytes, width: int) -> list[list[Decimal]]:
     return vectors
 
 
-def _as_wide(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Return frames of SVMlight with vectors of one length: the last zeros of a file are not written."""
-    widest = max((len(frame["all"].iloc[0]) for frame in frames if len(frame)), default=0)
-    return [
-        frame.assign(all=[np.pad(vector, (0, widest - len(vector))) for vector in frame["all"]])
-        if len(frame) and len(frame["all"].iloc[0]) < widest else frame
-        for frame in frames
-    ]  # fmt: skip
+def _lengthen(frames: list[pd.DataFrame]) -> int:
+    """Make vectors of SVMlight of one length, whose last zeros are not written, and return their lowest index.
+
+    Most files begin with index 1: then there is no place for an index 0, which no row has.
+    """
+    vectors = [vector for frame in frames for vector in frame["all"]]
+    widest = max(map(len, vectors))
+    lowest = 0 if any(len(vector) and vector[0] for vector in vectors) else 1
+    for frame in frames:
+        cells = [[*vector, *[0.0] * (widest - len(vector))][lowest:] for vector in frame["all"]]
+        frame["all"] = [cell if any(map(_is_exact, cell)) else np.array(cell) for cell in cells]
+    return lowest
+
+
+def _is_exact(value: Any) -> bool:
+    return isinstance(value, Decimal)
 
 
 def _fault_of_svmlight(path: Path, contents: bytes, error: Exception) -> ValueError:
@@ -352,75 +380,6 @@ def _is_number(text: str) -> bool:
 
 def _is_qid(text: str) -> bool:
     return re.fullmatch(r"[+-]?\d{1,19}", text, re.ASCII) is not None and abs(int(text)) < 2**63
-
-
-@contextmanager
-def _whole_npz(path: Path) -> Generator[None]:
-    try:
-        yield
-    except (BadZipFile, OSError, ValueError, EOFError, KeyError, RuntimeError, zlib.error) as error:
-        raise ValueError(f"{path}: not a whole NPZ file ({error}); make it again with numpy.savez") from error
-
-
-def _arrays(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Return shape and type of each array of an NPZ, which is not read; single numbers are no columns."""
-    found = {}
-    with _whole_npz(path), ZipFile(path) as archive:
-        for name in archive.namelist():
-            with archive.open(name) as file:
-                shape, _, kind = _npy_header(file)
-                size = prod(shape) * kind.itemsize
-                held = archive.getinfo(name).file_size - file.tell()
-            if size != held and not kind.hasobject:
-                raise ValueError(f"{name} says that it has {size:,} bytes, but has {held:,}")
-            if shape:
-                found[name.removesuffix(".npy")] = shape, kind
-    return found
-
-
-def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Return shape, whether columns lie together, and the type of an array; the file is then where its values begin."""
-    first = npy.read_magic(file) == (1, 0)
-    return (npy.read_array_header_1_0 if first else npy.read_array_header_2_0)(file)
-
-
-def _first_values(file: IO[bytes], head: int | None) -> np.ndarray:
-    """Read the first rows of an array, in this machine's order of bytes; what a header claims takes no memory."""
-    shape, by_columns, kind = _npy_header(file)
-    if head is not None and not by_columns:
-        shape = min(head, shape[0]), *shape[1:]
-    values = np.frombuffer(file.read(prod(shape) * kind.itemsize), kind)
-    values = values.reshape(shape, order="F" if by_columns else "C")[:head]
-    if kind.kind == "S":
-        return np.char.decode(values, "utf-8")
-    return values.astype(np.float64 if kind.kind == "f" and kind.itemsize > 8 else kind.newbyteorder("="))
-
-
-def _read_npz(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFrame:
-    arrays, found = _arrays(path), {}
-    rows = arrays[columns[0]][0][:1]
-    for name in columns:
-        shape, kind = arrays[name]
-        if kind.hasobject:
-            raise ValueError(
-                f"{path}: array {name} holds pickled objects, which could run code and are not read; expected numbers "
-                "or text: save it with a plain dtype"
-            )
-        if len(shape) not in (1, 2) or shape[:1] != rows or kind.names:
-            raise ValueError(
-                f"{path}: array {name} is {shape} of {kind}, expected {rows[0] if rows else 'n'} numbers or rows as "
-                f"{columns[0]} has"
-            )
-        if kind.kind not in "biufSUM" or (kind.kind == "M" and len(shape) > 1):
-            raise ValueError(f"{path}: array {name} is of {kind}, expected real numbers or text")
-    with _whole_npz(path), ZipFile(path) as archive:
-        members = {name.removesuffix(".npy"): name for name in archive.namelist()}
-        for name in columns:
-            with archive.open(members[name]) as file:
-                values = _first_values(file, head)
-            cells = pd.Series(list(values) if values.ndim == 2 else values)
-            found[name] = cells_of(cells) if _is_text(cells) else cells
-    return pd.DataFrame(found)
 
 
 def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 __all__ = ["FORMATS", "Format", "format_of"]
 
-Format = Literal["csv", "tsv", "jsonl", "parquet", "svmlight", "npz"]
+Format = Literal["csv", "tsv", "jsonl", "parquet", "svmlight"]
 FORMATS: dict[str, Format] = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -13,7 +13,6 @@ FORMATS: dict[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
-    ".npz": "npz",
     ".txt": "svmlight",
     ".dat": "svmlight",
     ".svm": "svmlight",

@@ -14,6 +14,7 @@ from rankgrad.datasets.tables.files import columns_like, require_columns
 from rankgrad.datasets.tables.formats import Format
 from rankgrad.io.parquet import IMAGE
 from rankgrad.lookup import did_you_mean
+from rankgrad.numbers import Writing
 
 __all__ = ["ALL_SPLITS", "INPUTS", "NAMED", "NUMERIC", "PICTURES", "TRUTHS", "TableOptions"]
 
@@ -35,10 +36,11 @@ class TableOptions(DiskDataset):
 
     Attributes:
         file: a name or a pattern (`photos-*.csv`) below the raw folder, or one a split: {train: , val: , test: }.
-        format: csv, tsv, jsonl, parquet, svmlight or npz; None for that of the suffix. SVMlight has the columns
+        format: csv, tsv, jsonl, parquet or svmlight; None for that of the suffix. SVMlight has the columns
             `label`, `qid` and `all`, the vector. Cells of a CSV are separated by what cuts its header into most.
         encoding: of text.
         decimal: the point or comma in numbers that are text.
+        thousands: what groups three digits in them, such as `.` in 1.306 for 1306.
         image: column of paths below the raw folder, or of bytes in Parquet.
         frames: columns of such paths, or one with several in a cell.
         features: columns of numbers, `f_*` for all that begin so, or one column or array of vectors.
@@ -79,6 +81,7 @@ class TableOptions(DiskDataset):
     format: Format | None = None
     encoding: str = "utf-8"
     decimal: Literal[".", ","] = "."
+    thousands: Literal["", ".", ",", " ", "'"] = ""
     image: str | None = None
     frames: Columns = None
     features: Columns = None
@@ -126,6 +129,8 @@ class TableOptions(DiskDataset):
             object.__setattr__(self, "group", self.split["hash_of"])
         if self.date is not None:
             self._check_date(self.date)
+        if self.decimal == self.thousands:
+            raise ValueError(f"decimal and thousands are both {self.decimal!r}, expected two signs")
         names = self.file.values() if isinstance(self.file, dict) else [self.file]
         for name in names:
             if name.startswith("/") or ".." in name.split("/") or not name:
@@ -213,6 +218,20 @@ class TableOptions(DiskDataset):
             return ALL_SPLITS if self.shares["gate"] else SPLITS
         return ALL_SPLITS if self.gate_share or "gate" in self.file else SPLITS
 
+    @property
+    def writing(self) -> Writing:
+        return Writing(self.decimal, self.thousands)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """Return all that a model must know to read such a file: what is not as usual, and the columns of its roles."""
+        named = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
+        named |= {"caption": self.captions if isinstance(self.captions, str) else None}
+        named |= {"separator": self.frame_separator if self.frames is not None else None}
+        usual = {"encoding": "utf-8", "decimal": ".", "thousands": ""}
+        unusual = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
+        return {"columns": self.input_columns, **unusual} | {name: value for name, value in named.items() if value}
+
     def _given(self, roles: tuple[str, ...]) -> list[str]:
         return [role for role in roles if getattr(self, role) is not None]
 
@@ -259,11 +278,7 @@ class TableOptions(DiskDataset):
             "relevance": pa.list_(grades),
             "captions": pa.list_(pa.string()),
         }
-        from_columns: dict[str, Any] = {"columns": self.input_columns}
-        if self.frames is not None:
-            from_columns["separator"] = self.frame_separator
-        if self.decimal != ".":
-            from_columns["decimal"] = self.decimal
+        told_input = self.reading | ({"lowest": fitted["lowest"]} if "lowest" in fitted else {})
         kind = pa.list_(inputs[self.input]) if self.relevance else inputs[self.input]
         fields = {"id": pa.int64(), "name": pa.string(), self.input: kind, self.truth: truths[self.truth]}
         if self.ignore is not None:
@@ -272,7 +287,7 @@ class TableOptions(DiskDataset):
             fields["group"] = pa.string()
         if self.weight is not None:
             fields["weight"] = pa.float64()
-        told = {"classes": classes, "features": fitted.get("features"), "input": from_columns}
+        told = {"classes": classes, "features": fitted.get("features"), "input": told_input}
         metadata = {name: json.dumps(value) for name, value in told.items() if value}
         return pa.schema(fields, metadata or None)
 

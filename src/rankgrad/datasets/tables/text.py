@@ -2,20 +2,20 @@
 
 import csv
 import math
+import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from io import StringIO
-from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import pandas as pd
 
 from rankgrad.io.written import as_text
 from rankgrad.plain_text import LONGEST, parsed_json, whole_text
 
-__all__ = ["cells_of", "delimited_rows", "json_rows", "read_delimited", "read_json", "text_header"]
+__all__ = ["cells_of", "delimited_rows", "json_rows", "number_of_json", "text_header"]
 
 csv.field_size_limit(LONGEST)  # Python's own is an eighth of it
 
@@ -62,51 +62,68 @@ def _opened(path: Path, encoding: str) -> Generator[TextIO]:
         raise _not_encoded(path, encoding) from error
 
 
-def text_header(path: Path, encoding: str, *, tabs: bool) -> tuple[list[str], str]:
-    """Return the names of a CSV's columns, and what separates its cells: what cuts the first line into most."""
+class Header(NamedTuple):
+    """The names of a CSV's columns, what separates its cells, and how many lines stand before."""
+
+    names: list[str]
+    separator: str
+    lines: int
+
+
+def text_header(path: Path, encoding: str, *, tabs: bool) -> Header:
+    """Return the header of a CSV: what separates its cells is what cuts it into most.
+
+    A line such as `sep=;`, which Excel writes, or a comment of one cell is passed over.
+    """
     with _opened(path, encoding) as file:
         start = file.read(LONGEST)
     if "\0" in start:
         raise _not_encoded(path, encoding)
+    separators = "\t" if tabs else ",;\t|"
+    first, second = _cut(path, start, separators), _cut(path, start.partition("\n")[2], separators)
+    comment = start.startswith("#") and len(first.names) == 1 and len(second.names) > 1
+    if comment or re.match(r"sep=.\r?\n", start):
+        return second._replace(lines=1)
+    if not any(first.names):
+        raise ValueError(f"{path}: the first line is empty, expected the names of the columns")
+    return first
+
+
+def _cut(path: Path, start: str, separators: str) -> Header:
     try:
-        choices = "\t" if tabs else ",;\t"
-        heads = {one: next(csv.reader(StringIO(start, newline=""), delimiter=one), []) for one in choices}
+        headers = []
+        for separator in separators:
+            names = next(csv.reader(StringIO(start, newline=""), delimiter=separator), [])
+            headers.append(Header(names, separator, 0))
     except csv.Error as error:
         raise ValueError(f"{path}: the first line names no columns ({error}); expected a header") from error
-    separator = max(heads, key=lambda one: len(heads[one]))
-    if not any(heads[separator]):
-        raise ValueError(f"{path}: the first line is empty, expected the names of the columns")
-    return [name.strip() for name in heads[separator]], separator
+    header = max(headers, key=lambda header: len(header.names))
+    return header._replace(names=[name.strip() for name in header.names])
 
 
 def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool) -> Iterator[list[str]]:
     """Read the cells of columns of a CSV or TSV row by row; every row has as many cells as the header."""
-    names, separator = text_header(path, encoding, tabs=tabs)
-    place_of = {name: place for place, name in reversed([*enumerate(names)])}  # of a name twice the first
-    places, number = [place_of[name] for name in columns], 0
+    header, number = text_header(path, encoding, tabs=tabs), 0
+    positions = [header.names.index(name) for name in columns]  # of a name twice the first
     with _opened(path, encoding) as file:
-        reader = csv.reader(file, delimiter=separator, strict=True)
+        for _ in range(header.lines):
+            file.readline()
+        reader = csv.reader(file, delimiter=header.separator, strict=True)
         try:
             next(reader)
             for number, row in enumerate(filter(None, reader), 1):
-                if len(row) != len(names):
+                if len(row) != len(header.names):
                     raise ValueError(
-                        f"{path}: row {number} (line {reader.line_num}) has {len(row)} cells, expected "
-                        f"{len(names)} as the header, separated by {separator!r}; correct it, with quotes around a "
-                        "cell that holds one"
+                        f"{path}: row {number} (line {reader.line_num + header.lines}) has {len(row)} cells, expected "
+                        f"{len(header.names)} as the header, separated by {header.separator!r}; correct it, with "
+                        "quotes around a cell that holds one"
                     )
-                yield [row[place] for place in places]
+                yield [row[position] for position in positions]
         except csv.Error as error:
             raise ValueError(
-                f"{path}: row {number + 1} (line {reader.line_num}): {error}; expected quotes that are closed "
-                f"around a cell, doubled within it, and at most {LONGEST:,} characters"
+                f"{path}: row {number + 1} (line {reader.line_num + header.lines}): {error}; expected quotes that are "
+                f"closed around a cell, doubled within it, and at most {LONGEST:,} characters"
             ) from error
-
-
-def read_delimited(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool, head: int | None) -> pd.DataFrame:
-    """Read columns of a CSV or TSV, whole or the first rows."""
-    rows = list(islice(delimited_rows(path, columns, encoding=encoding, tabs=tabs), head))
-    return pd.DataFrame({name: cells_of(row[place] for row in rows) for place, name in enumerate(columns)})
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -116,7 +133,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _number(text: str) -> float | Decimal:
+def number_of_json(text: str) -> float | Decimal:
     """Return a number of JSON with a point; one that float64 may make another's as it is written.
 
     Below 2^53 these are numbers of more digits than programs write of a float64, such as nanoseconds of a time stamp.
@@ -142,12 +159,3 @@ def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]
             if not isinstance(row, dict):
                 raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object of columns")
             yield row
-
-
-def read_json(path: Path, columns: Sequence[str], *, encoding: str, head: int | None) -> pd.DataFrame:
-    """Read columns of JSON lines, whole or the first rows; what an object does not have is None."""
-    cells: dict[str, list[Any]] = {name: [] for name in columns}
-    for row in islice(json_rows(path, encoding, parse_float=_number), head):
-        for name in columns:
-            cells[name].append(row.get(name))
-    return pd.DataFrame({name: cells_of(values) for name, values in cells.items()})

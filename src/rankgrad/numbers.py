@@ -1,0 +1,121 @@
+"""The numbers in cells of tables, in questions to a model and in requests: they are read here alone."""
+
+import re
+import reprlib
+from collections.abc import Iterable
+from decimal import Context, Decimal
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from rankgrad.plain_text import text_of_bytes
+
+__all__ = ["PLAIN", "Writing", "exact", "number_in", "vector_in", "writings_of"]
+
+
+class Writing(NamedTuple):
+    """How numbers are written in text.
+
+    Attributes:
+        decimal: the point or the comma before decimals.
+        thousands: what groups three digits, such as `.` in 1.306; "" for nothing.
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+
+
+PLAIN = Writing()
+WRITINGS = (
+    PLAIN, Writing(","), Writing(",", "."), Writing(".", ","), Writing(",", " "), Writing(".", " "), Writing(".", "'"),
+    Writing(",", "'"),
+)  # fmt: skip
+
+
+@lru_cache
+def _pattern(writing: Writing) -> re.Pattern[str]:
+    decimal, digits = re.escape(writing.decimal), "[0-9]+"
+    if writing.thousands:
+        digits = rf"(?:[1-9][0-9]{{0,2}}(?:{_group(writing)}[0-9]{{3}})+|[0-9]+)"
+    return re.compile(rf"[+-]?(?:{digits}(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def _group(writing: Writing) -> str:
+    """Return the pattern of what groups digits: a space may be one that does not break a line."""
+    spelled = {" ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
+    return spelled.get(writing.thousands, re.escape(writing.thousands))
+
+
+def _written(text: str, writing: Writing) -> str:
+    """Return the text of a number as Python writes it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    text = text.strip()
+    if not _pattern(writing).fullmatch(text):
+        raise _no_number(text)
+    if writing.thousands:
+        text = re.sub(_group(writing), "", text)
+    return text.replace(writing.decimal, ".")
+
+
+def _no_number(cell: Any) -> ValueError:
+    shown = "empty" if cell is None or cell == "" else reprlib.repr(cell)
+    return ValueError(f"{shown}, expected a number")
+
+
+def number_in(cell: Any, writing: Writing = PLAIN) -> float:
+    """Return the number in a cell: one of a table's format as it is, text by its writing.
+
+    Raises:
+        ValueError: there is none, or it is too large for float64; the message goes on a sentence such as "x is".
+
+    >>> number_in(" 1e3 "), number_in(7), number_in("-1.306,5", Writing(",", "."))
+    (1000.0, 7.0, -1306.5)
+    """
+    cell = text_of_bytes(cell) if isinstance(cell, bytes) else cell
+    try:
+        return float(_written(cell, writing) if isinstance(cell, str) else cell)
+    except (TypeError, OverflowError):  # the latter of a whole number of 400 digits
+        raise _no_number(cell) from None
+
+
+def exact(cell: Any, writing: Writing = PLAIN) -> Decimal:
+    """Return the number in a cell with all of its digits, see `number_in`."""
+    cell = cell.item() if hasattr(cell, "item") else cell  # of NumPy
+    return Decimal(_written(cell, writing) if isinstance(cell, str) else cell, Context(traps=[]))
+
+
+def vector_in(text: str, writing: Writing = PLAIN) -> list[str]:
+    """Return the texts of the numbers of a vector that is text, with or without brackets.
+
+    Raises:
+        ValueError: one is none, or some are left out, as NumPy prints long vectors.
+
+    >>> vector_in("[0.5, 1]"), vector_in("0,5 1", Writing(","))
+    (['0.5', '1'], ['0,5', '1'])
+    """
+    if "..." in text or "\u2026" in text:
+        raise ValueError(f"{reprlib.repr(text)}, a vector without its middle, expected all of its numbers")
+    between = r"[\s;|]+" if writing.decimal == "," else r"[\s,;|]+"
+    numbers = re.split(between, text.strip("[]() "))
+    for number in numbers:
+        _written(number, writing)
+    return numbers
+
+
+def writings_of(texts: Iterable[str]) -> list[Writing]:
+    """Return by which writings these texts are numbers, those alone that read different ones.
+
+    >>> writings_of(["1,5", "2"]) == [Writing(",")], writings_of(["1.30", "353"]) == [PLAIN]
+    (True, True)
+    >>> writings_of(["1.306", "353"]) == [PLAIN, Writing(",", ".")]
+    True
+    """
+    texts, numbers = list(texts), dict[tuple[float, ...], Writing]()
+    for writing in WRITINGS:
+        try:
+            numbers.setdefault(tuple(number_in(text, writing) for text in texts), writing)
+        except ValueError:
+            continue
+    return list(numbers.values())
