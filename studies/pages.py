@@ -19,8 +19,8 @@ from ruamel.yaml import YAML
 from scipy.stats import friedmanchisquare, rankdata, ttest_1samp, ttest_ind, ttest_rel, wilcoxon
 from scipy.stats import t as student
 
-from pipelines.reporting.results import markdown, number
-from rankgrad.bootstrap import holm
+from pipelines.reporting.results import cell, markdown
+from rankgrad.evaluation import holm
 from rankgrad.io.atomic import replaced_file
 from rankgrad.tasks.label_ranking import LabelRanking
 from studies.cells import (
@@ -72,7 +72,7 @@ def spread(run: str) -> Cell:
 
 def percent(run: str) -> Cell:
     """Show a metric in per cent, with its interval."""
-    return lambda study, metric: number(*(100 * part for part in study.leaf(run, metric)), digits=1)
+    return lambda study, metric: cell(*(100 * part for part in study.leaf(run, metric)), digits=1)
 
 
 def in_the_paper(images: str) -> Cell:
@@ -130,13 +130,13 @@ def of_digit(metric: str) -> Cell:
 def of_scale(study: Study, scale: str) -> str:
     """Show the scores of a scale, mean ± deviation."""
     if scale == "exactly_ordered":
-        return number(*study.leaf(RANKER, scale))
+        return cell(*study.leaf(RANKER, scale))
     return "{:.1f} ± {:.1f}".format(*(study.leaf(RANKER, f"scale_{scale}.{one}")[0] for one in ("mean", "deviation")))
 
 
 def accuracy(run: str) -> Cell:
     """Show the accuracy in images of so many digits, which may be part of the run's name."""
-    return lambda study, digits: number(*study.leaf(run.format(digits), f"accuracy.{digits}_digits"))
+    return lambda study, digits: cell(*study.leaf(run.format(digits), f"accuracy.{digits}_digits"))
 
 
 POINTS = {
@@ -357,7 +357,7 @@ def compared_runs(study: Study) -> str:
         metric, _, baseline = row.metric.partition(" minus ")
         if baseline and not metric.startswith("p of "):
             values = (f"{run}: {study.leaf(run, metric)[0]:.3f}" for run in (baseline, row.run))
-            rows.append([metric, *values, number(row.value, row.low, row.high, sign=True)])
+            rows.append([metric, *values, cell(row.value, row.low, row.high, sign=True)])
     return markdown(["metric", "baseline", "run", "difference"], rows)
 
 
