@@ -24,6 +24,7 @@ from pipelines.tracking.upload import PARENT, Run, Version, page, publish
 from rankgrad import __version__
 from rankgrad.io import results
 from rankgrad.io.checkpoints import build, load_model, save_model
+from rankgrad.io.parquet import encode_images
 from rankgrad.io.results import Row
 from rankgrad.sorters import load_sorter
 
@@ -121,6 +122,14 @@ def test_a_run_names_its_data_and_the_versions_that_it_was_made_from(store):
     version = store.get_model_version(MODEL, "2")
     assert not [name for name in version.tags if name.startswith("input.")]
     assert f"Made from models:/{MODEL}/1." in version.description
+
+
+def test_a_version_whose_files_are_elsewhere_is_refused_before_anything_is_fetched(store, monkeypatch):
+    store.create_registered_model(MODEL)
+    store.create_model_version(MODEL, "s3://elsewhere/model")
+    monkeypatch.setattr(registry, "download", lambda *_: pytest.fail("fetched"))
+    with pytest.raises(ValueError, match="s3://elsewhere/model"):
+        registry.weights_of(f"models:/{MODEL}/1", Path("copy"))
 
 
 def test_nothing_is_published_into_a_model_of_the_time_when_the_project_was_called_otherwise(store):
@@ -232,8 +241,10 @@ def made_pipeline(params) -> None:
         save_model(f"models/sorters/{key}", build("sorters", key, args, seed=0, length=8))
         tables[f"sorters/{key}"] = [Row(key, "l1", 0.01, 0.0, 0.02), Row(key, "parameters", 3)]
     Path("data/clips").mkdir(parents=True)
+    images = np.random.default_rng(0).integers(0, 256, (12, 16, 16), dtype=np.uint8)
+    frames = pa.FixedSizeListArray.from_arrays(encode_images(images, threads=1), 1)
     for split in ("train", "val"):  # which a version says that it knows
-        pq.write_table(pa.table({"features": [[0.5]]}), f"data/clips/{split}.parquet")
+        pq.write_table(pa.table({"frames": frames}), f"data/clips/{split}.parquet")
     for name, contents in files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(contents if isinstance(contents, str) else json.dumps(contents))

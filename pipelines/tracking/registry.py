@@ -14,7 +14,7 @@ import mlflow
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.exceptions import MlflowException
 
-from pipelines.ops.messages import first_line, one_line
+from pipelines.ops.messages import first_line, one_line, without_credentials
 from pipelines.tracking.store import ServerUnreachable, answering, connect, is_unreachable
 from rankgrad.sorters._load import download
 
@@ -161,9 +161,13 @@ def weights_of(address: str, to: Path) -> Path:
 
     Raises:
         FileNotFoundError: there is no store yet.
-        ValueError: the store has no such model, version or alias, or has lost its files.
+        ValueError: the store has no such model, version or alias, has lost its files, or has them elsewhere.
     """
-    version_of(address)  # which says what there is instead
+    source = str(version_of(address).source)
+    if not source.startswith(("models:/", "runs:/")):
+        raise ValueError(
+            f"{address}: its files are at {without_credentials(source)}, expected a model of a run; nothing was fetched"
+        )
     try:
         return download(address, to)
     except (ValueError, OSError) as error:

@@ -1,12 +1,12 @@
 """Which packages a model needs, found from the code that it loads."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from pipelines.code import behind, files_of, packages
+from pipelines.code import behind, files_of, packages, words_of
 
 __all__ = ["requirements"]
 
@@ -25,20 +25,10 @@ def requirements(recipe: Mapping[str, Any], served_by: Path) -> list[str]:
     >>> [line.partition("==")[0] for line in found]
     ['mlflow', 'numpy', 'pandas', 'pillow', 'pyarrow', 'safetensors', 'torch']
     """
-    files = behind([served_by, *_components(recipe)], all_of=True)
-    known = packages_distributions()
-    found = [
-        (package, known[package]) for package in packages(files) - set(sys.stdlib_module_names) if package in known
-    ]
-    names = {package if package in several else several[0] for package, several in found}  # mlflow, not mlflow-skinny
+    components = [file for folder in FOLDERS for file in files_of(folder, words_of(recipe))]
+    imported = packages(behind([served_by, *components], all_of=True)) - set(sys.stdlib_module_names)
+    names = set()
+    for package, distributions in packages_distributions().items():
+        if package in imported:  # mlflow, which mlflow-skinny has too
+            names.add(package if package in distributions else distributions[0])
     return [f"{name}=={version(name).split('+')[0]}" for name in sorted(names, key=str.lower)]
-
-
-def _components(recipe: Any) -> Iterator[Path]:
-    """Yield the files of the components that a recipe names."""
-    if isinstance(recipe, Mapping):
-        for value in recipe.values():
-            yield from _components(value)
-    elif isinstance(recipe, str):
-        for folder in FOLDERS:
-            yield from files_of(folder, [recipe])

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 import numpy as np
 import pandas as pd
 import torch
-from mlflow.models import ModelSignature
+from mlflow.models import ModelSignature, infer_signature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import AnyType, Array
 
@@ -46,14 +46,7 @@ def signature_of(weights: Path) -> ModelSignature:
         return ModelSignature(inputs=taken(recipe), outputs=taken(recipe))
     with torch.inference_mode():
         [answer] = lookup.find("tasks", recipe["task"])().respond(load_model(weights), _rows(recipe))
-    outputs: list[ColSpec | TensorSpec] = [ColSpec(_type_of(value), name) for name, value in answer.items()]
-    return ModelSignature(inputs=taken(recipe), outputs=Schema(outputs))
-
-
-def _type_of(value: Any) -> Any:
-    if not isinstance(value, list):
-        return OF_PYTHON[type(value)]
-    return Array(_type_of(value[0])) if value else AnyType()  # an example without labels does not tell their type
+    return ModelSignature(inputs=taken(recipe), outputs=infer_signature(model_output=pd.DataFrame([answer])).outputs)
 
 
 def example_of(weights: Path) -> pd.DataFrame | np.ndarray:

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Generator
 from contextlib import contextmanager
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +80,14 @@ def save_model(path: str | Path, model: nn.Module) -> None:
     Raises:
         TypeError: it is from neither, so that nothing says how to rebuild it; or an option is nothing that JSON holds.
     """
-    model = getattr(model, "_orig_mod", model)  # of torch.compile, which passes on the recipe and renames the weights
+    # Of torch.compile, which passes on the recipe and renames the weights.
+    model: Any = getattr(model, "_orig_mod", model)
     if not hasattr(model, "recipe"):
         raise TypeError(
             f"{type(model).__name__}: not from `rankgrad.io.checkpoints.build`, which says how to rebuild it"
         )
     path = Path(path)
-    recipe = json.dumps(model.recipe, indent=2, sort_keys=True) + "\n"  # before anything is written: it may fail
+    json.dumps(model.recipe)  # before anything is written: it may fail
     path.mkdir(parents=True, exist_ok=True)
     weights = {key: value.detach().cpu().contiguous() for key, value in sorted(model.state_dict().items())}
     with replaced_file(path / "model.safetensors") as partial:
@@ -93,8 +95,14 @@ def save_model(path: str | Path, model: nn.Module) -> None:
             save_file(weights, partial)
         except SafetensorError as error:
             raise write_error(path / "model.safetensors", error) from error
+    recipe = model.recipe | {"sha256": _digest(path / "model.safetensors")}
     with replaced_file(path / "model.json") as partial:
-        partial.write_text(recipe)
+        partial.write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return file_digest(opened, "sha256").hexdigest()
 
 
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
@@ -106,11 +114,14 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.
-        ValueError: the weights are truncated or do not fit the recipe.
+        ValueError: the weights are damaged or do not fit the recipe.
     """
     path, recipe = folder_of(path), recipe_of(path)
     make = lookup.find(recipe["folder"], recipe["name"], where=f"{path}: model.json: name")
+    digest = recipe.pop("sha256", None)  # an older folder has none
     try:
+        if digest not in (None, _digest(path / "model.safetensors")):
+            raise ValueError("model.safetensors is not the file that model.json was written for")
         weights = load_file(path / "model.safetensors")
         with _on_cpu(), _Bounded(sum(value.numel() for value in weights.values())):
             model = make(**recipe["args"])

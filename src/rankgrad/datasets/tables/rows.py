@@ -95,7 +95,8 @@ def read(
     known = recipe["input"].get("format")
     if known is not None and known not in FORMATS.values():
         raise ValueError(f"model.json: input.format is {known!r:.60}, expected one of {', '.join({*FORMATS.values()})}")
-    if form or any(table_of(source) for source in sources) or (known and not takes_pictures):
+    of_known_format = known is not None and sources[0].suffix.lower() not in PICTURES and not sources[0].is_dir()
+    if form or of_known_format or any(table_of(source) for source in sources):
         if len(sources) > 1:
             raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or pictures alone")
         (path,) = sources
