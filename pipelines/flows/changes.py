@@ -49,17 +49,19 @@ def put(values: Any, changes: Iterable[str]) -> None:
         ParamsError: no such place may be changed, or a value is not YAML.
     """
     for change in changes:
-        place, _, text = change.partition("=")
-        top, name, *rest = place.split(".")
-        if top not in OPEN or name not in values[top] or not rest:
-            known = ", ".join(values[top]) if top in OPEN else ", ".join(f"{one}.<name>..." for one in OPEN)
-            raise ParamsError(f"set: {change}: no such place of a model; expected one of {known}")
+        path, _, text = change.partition("=")
+        top, name, *keys = path.split(".")
+        if top not in OPEN or name not in values[top] or not keys:
+            expected = (
+                ", ".join(values[top]) if top in OPEN else ", ".join(f"{block_name}.<name>..." for block_name in OPEN)
+            )
+            raise ParamsError(f"set: {change}: no such place of a model; expected one of {expected}")
         block = values
-        for part in (top, name, *rest[:-1]):
-            inner = block.get(part)
-            block[part] = copy(inner) if isinstance(inner, dict) else {}
-            block = block[part]
+        for key in (top, name, *keys[:-1]):
+            inner = block.get(key)
+            block[key] = copy(inner) if isinstance(inner, dict) else {}
+            block = block[key]
         try:
-            block[rest[-1]] = YAML(typ="safe").load(text)
+            block[keys[-1]] = YAML(typ="safe").load(text)
         except (YAMLError, ValueError) as error:
             raise ParamsError(f"set: {change}: the value is not YAML: {one_line(error)}") from error
