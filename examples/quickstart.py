@@ -17,21 +17,23 @@ from examples.demo.server import QUICKSTART
 from pipelines.cli.data import SUBSET
 from pipelines.cli.shared import table
 from pipelines.reporting import plots
-from pipelines.reporting.results import number
+from pipelines.reporting.results import cell
 from pipelines.running.history import followed
-from rankgrad.bootstrap import evaluate
 from rankgrad.cli.predict import SHIPPED, image_of_ranker
 from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes.digits import Digits, splits
+from rankgrad.evaluation import evaluate
 from rankgrad.inputs.image import of_tensor
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.checkpoints import save_model
 from rankgrad.io.parquet import matrix
+from rankgrad.io.results import Results
 from rankgrad.seeding import generator
-from rankgrad.tasks.label_ranking import LabelRanking, places
+from rankgrad.tasks.label_ranking import LabelRanking, ScorerOptions, ThresholdOptions, Training, places
 from rankgrad.training.loop import train
 from rankgrad.training.objective import Objective
+from rankgrad.training.options import Component, Optimizer, Schedule
 
 SHEET, PICTURE = Path("reports/quickstart.png"), Path("reports/quickstart-picture.png")
 LOSSES = ("multilabel_cross_entropy", "rlsep")
@@ -56,7 +58,9 @@ def main(seed: int = 1) -> None:
     started = time.monotonic()
     digits = splits("subset", SUBSET)
     values, images, orders = compare(digits, seed=seed)
-    rows = [(title, *(number(*values[loss][name].values()) for loss in LOSSES)) for name, title in SHOWN.items()]
+    rows = []
+    for metric, title in SHOWN.items():
+        rows.append((title, *(cell(*values.leaf(loss, metric)) for loss in LOSSES)))
     print(f"{ROWS['test']:,} test images; 95 % intervals over these; {time.monotonic() - started:.0f} s")
     table("metric", *LOSSES, rows=rows)
     _draw(images, orders, digits["test"], seed)
@@ -83,9 +87,18 @@ def _scenes(digits: Digits, canvas: int, rows: int, seed: int, use: str) -> tupl
     return scenes.scenes(digits, rows, generator(seed, "quickstart", use))
 
 
-def compare(
-    digits: dict[str, Digits], *, seed: int
-) -> tuple[dict[str, dict[str, Any]], Tensor, list[dict[str, list[tuple[str, bool]]]]]:
+def _phase(name: str, *, rate: float, warm_up: float = 0) -> dict[str, Any]:
+    """Return the options that both phases have."""
+    return {
+        "batch_size": 64,
+        "epochs": EPOCHS[name],
+        "patience": EPOCHS[name],
+        "optimizer": Optimizer("AdamW", {"lr": rate, "weight_decay": 1e-2}),
+        "schedule": Schedule("cosine", warm_up_epochs=warm_up),
+    }
+
+
+def compare(digits: dict[str, Digits], *, seed: int) -> tuple[Results, Tensor, list[dict[str, list[tuple[str, bool]]]]]:
     """Train a label ranker with each loss, and keep both for the demo.
 
     Args:
@@ -93,32 +106,24 @@ def compare(
         seed: of scenes, weights and batches.
 
     Returns:
-        The metrics of each loss by name, each with its interval; the first test images, and the order of their labels
-        by each loss, see `rankgrad.tasks.label_ranking.places`.
+        The metrics of each loss, with their intervals; the first test images, and the order of their labels by each
+        loss, see `rankgrad.tasks.label_ranking.places`.
     """
     torch.set_num_threads(2)  # the same bits for the same number only
     scenes = {split: _scenes(some, CANVAS, ROWS[split], seed, split) for split, some in digits.items()}
     data = {split: Split(of_tensor(images), label_ranks) for split, (images, label_ranks) in scenes.items()}
-    training: dict[str, dict[str, Any]] = {
-        phase: {
-            "batch_size": 64,
-            "epochs": EPOCHS[phase],
-            "patience": EPOCHS[phase],
-            "optimizer": {"name": "AdamW", "args": {"lr": rate, "weight_decay": 1e-2}},
-            "schedule": {"name": "cosine", "warm_up_epochs": warm_up},
-        }
-        for phase, rate, warm_up in (("scorer", 8e-3, 1), ("thresholds", 3e-3, 0))
-    }
-    training["scorer"] |= {"shift": 3, "zoom": 1.1, "rotation": 5.0}
-    training["thresholds"] |= {"hidden": 128}
-    values, found = {}, {}
+    training = Training(
+        scorer=ScorerOptions(**_phase("scorer", rate=8e-3, warm_up=1), shift=3, zoom=1.1, rotation=5.0),
+        thresholds=ThresholdOptions(**_phase("thresholds", rate=3e-3)),
+    )
+    rows, found = [], {}
     with TemporaryDirectory() as scratch:
         for loss in LOSSES:
             task = LabelRanking(training)
             convnet = {"name": "convnet", "args": {"channels": CHANNELS}}
             model = {"name": "label_attention", "args": {}, "backbone": convnet}
             network = task.build(model, data["train"], seed=seed)
-            objective = Objective({"name": loss, "args": {}})
+            objective = Objective(Component(loss))
             steps = train(
                 task, network, data["train"], data["val"], objective=objective, seed=seed,
                 device="cpu", name=loss,
@@ -129,16 +134,14 @@ def compare(
             save_model(QUICKSTART / loss, network)
             with torch.no_grad():
                 predicted = task.predict(network, data["test"])
-            metrics = evaluate({seed: task.statistic(predicted)}, resamples=1000, seed=seed)
-            leaves = {name: metrics[kind][rate] for name in SHOWN for kind, rate in [name.split(".")]}
-            values[loss] = {name: {key: leaf[key] for key in ("value", "low", "high")} for name, leaf in leaves.items()}
+            rows += evaluate(loss, {seed: task.statistic(predicted)}, resamples=1000, seed=seed)
             found[loss] = matrix(predicted[:EXAMPLES], "label_ranks", path=SHEET).numpy()
     truth = scenes["test"][1][:EXAMPLES].numpy()
     orders = [
         {"true": places(one, one)} | {loss: places(one, ranks[row]) for loss, ranks in found.items()}
         for row, one in enumerate(truth)
     ]
-    return values, scenes["test"][0][:EXAMPLES], orders
+    return Results("quickstart", rows), scenes["test"][0][:EXAMPLES], orders
 
 
 def _draw(images: Tensor, orders: list[dict[str, list[tuple[str, bool]]]], digits: Digits, seed: int) -> None:

@@ -1,7 +1,7 @@
 """Which code makes what: the files behind each stage by their imports, and a digest of each that words do not change.
 
-A stage uses the files that its own imports, and those of the components that its params name: `lookup.find("losses",
-name)` stands for the losses among the words of its block. A digest is that of the syntax without comments, docstrings
+A stage uses the files that its own imports, and the components that its params name, see
+`pipelines.config.plan.modules_of`, with what they import. A digest is that of the syntax without comments, docstrings
 and what stands in a `raise`, so that better words train nothing.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.config import Settings
+from pipelines.config.plan import modules_of
 from pipelines.config.schema import NONE
 from rankgrad import lookup
 
@@ -28,7 +29,9 @@ EXEMPT = (
     f"src/{LIBRARY}/io/atomic.py",  # how a file comes into its place
     f"src/{LIBRARY}/io/addresses.py",
     "pipelines/code.py",
-    "pipelines/config",  # the values of params are dependencies themselves
+    "pipelines/config/errors.py",
+    "pipelines/config/rules.py",  # which refuse, and decide nothing
+    "pipelines/config/scales.py",
     "pipelines/ops",
     "pipelines/running",  # progress, messages, and where states are kept
 )
@@ -36,8 +39,10 @@ EXEMPT = (
 RECORDED = ("timm", "torch", "torchvision", "transformers")
 FINDERS = ("build", "find", "made", "module")  # functions that take a folder, and of a component in it the name
 FOLDERS = ("datasets", "inputs", "losses", "models", "models.backbones", "models.heads", "sorters", "tasks")
-NETWORKS = "network_of"  # takes the name of a network alone
+# Calls of the tasks that take a name alone: of a network, and of the captions' backbone where params name none.
+DEFAULTS = {"network_of": "models", "Component": "models.backbones"}
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+EVALUATED = ("task", "head", "backbone", "text")  # what of a run predicts
 WHOLE = ("inputs",)  # folders whose components no params name: data decide
 
 
@@ -66,11 +71,10 @@ def digest(source: bytes) -> str:
 
 
 class _Used(NamedTuple):
-    """What a file uses: modules, folders in which it finds components, and names that it gives some by default."""
+    """What a file uses: modules, and folders in which it finds components whose names it does not say."""
 
     modules: frozenset[str]
     folders: frozenset[str]
-    names: frozenset[str]
 
 
 @cache
@@ -78,7 +82,6 @@ def _used_by(source: bytes) -> _Used:
     """Return what Python uses, inside functions too, but not what it imports for type checkers alone."""
     modules: set[str] = set()
     folders: set[str] = set()
-    names: set[str] = set()
     waiting: list[ast.AST] = [ast.parse(source)]
     while waiting:
         node = waiting.pop()
@@ -95,10 +98,8 @@ def _used_by(source: bytes) -> _Used:
                 folders.add(folder)
             else:
                 modules.add(f"{LIBRARY}.{folder}.{name}")
-        elif isinstance(node, ast.Dict):
-            names |= {_text(value) for key, value in zip(node.keys, node.values, strict=True) if _text(key) == "name"}
         waiting += ast.iter_child_nodes(node)
-    return _Used(frozenset(modules), frozenset(folders), frozenset(names - {""}))
+    return _Used(frozenset(modules), frozenset(folders))
 
 
 def _text(node: ast.AST | None) -> str:
@@ -110,8 +111,8 @@ def _found_by(call: ast.Call) -> tuple[str, str | None] | None:
     """Return the folder, and the name where the code says it, of a call that finds a component; None of any other."""
     function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     words = [*map(_text, call.args[:2]), "", ""]
-    if function == NETWORKS and words[0]:
-        return "models", words[0]
+    if function in DEFAULTS and words[0]:
+        return DEFAULTS[function], words[0]
     return (words[0], words[1] or None) if function in FINDERS and words[0] in FOLDERS else None
 
 
@@ -141,16 +142,15 @@ def _file_of(module: str, root: Path) -> Path | None:
     return _file_of(exported[name], root) if name in exported else package
 
 
-def behind(files: Iterable[Path], words: Iterable[str] = (), *, root: Path = ROOT, all_of: bool = False) -> list[Path]:
+def behind(files: Iterable[Path], *, root: Path = ROOT, all_of: bool = False) -> list[Path]:
     """Return the files of this project that some files use, themselves among them, sorted.
 
     Args:
         files: to begin with.
-        words: that may name components.
         root: of the project; modules that are not below it are not followed.
         all_of: follow what is exempt, too.
     """
-    named, seen, waiting = set(words), set(), [*files]
+    seen, waiting = set(), [*files]
     while waiting:
         file = waiting.pop()
         path = file.relative_to(root).as_posix()
@@ -163,9 +163,8 @@ def behind(files: Iterable[Path], words: Iterable[str] = (), *, root: Path = ROO
                 module, root.parent
             )  # the folder may be a package, as studies is
             waiting += [found] if found and found.is_relative_to(root) else []
-        for folder in used.folders:
-            known = lookup.names(folder) if folder in WHOLE else named | used.names
-            waiting += files_of(folder, known, root)
+        for folder in used.folders.intersection(WHOLE):
+            waiting += files_of(folder, lookup.names(folder), root)
     return sorted(seen)
 
 
@@ -195,47 +194,43 @@ def words_of(value: Any) -> Iterator[str]:
             yield from words_of(part)
 
 
-def _block_of(params: Settings, stage: str, key: str) -> Any:
-    """Return the params that name a stage's components."""
+def _components(params: Settings, stage: str, key: str, root: Path) -> list[Path]:
+    """Return the files of the components that params name for a stage; of unknown ones `check` says what is wrong."""
     if stage in ("data", "validate"):
-        return params.datasets[key].model_dump()
+        return files_of("datasets", words_of(params.datasets[key].model_dump()), root)  # some are made of others
     if stage == "pretrain":
-        return params.sorters[key].model_dump()
-    if stage == "evaluate":
-        return params.runs[key].model_dump(include={"task", "model"})
-    if stage == "train":
-        run = params.runs[key]
-        # `monitor: ndcg` in the training names a metric of the task, no loss.
-        return run.model_dump(exclude={"training", "grid"})
-    if stage == "check":  # which builds all that is named
-        return params.model_dump()
-    return [run.task for run in params.runs.values()]
+        return files_of("sorters", [params.sorters[key].name], root)
+    if stage == "benchmark_sorters":
+        return files_of("sorters", [sorter.name for sorter in params.sorters.values()], root)
+    if stage in ("train", "evaluate"):
+        modules = modules_of(params, params.runs[key])
+        return [
+            file
+            for part, module in modules.items()
+            if (stage == "train" or part in EVALUATED) and (file := _file_of(module, root))
+        ]
+    return files_of("tasks", [run.task for run in params.runs.values()], root)
+
+
+def _all_components(params: Settings, root: Path) -> list[Path]:
+    """Return the files of all components that params name."""
+    names = set(words_of(params.model_dump())) - {NONE}
+    return [file for folder in FOLDERS for file in files_of(folder, names, root)]
 
 
 def lines_of(params: Settings, stage: str, key: str = "", *, root: Path = ROOT) -> list[str]:
     """Return a line for each file behind a stage, with its digest, and for each package that decides on results."""
     begin = [root / f"pipelines/stages/{stage}.py"]
-    # Components that code finds which is exempt; of an unknown one `check` says what is wrong.
-    if stage in ("data", "validate"):
-        begin += files_of("datasets", [params.datasets[key].name], root)
-    elif stage == "train" and params.runs[key].sorter in params.sorters:
-        begin += files_of("sorters", [params.sorters[params.runs[key].sorter].name], root)
-    elif stage == "benchmark_sorters":
-        begin += files_of("sorters", [sorter.name for sorter in params.sorters.values()], root)
-    elif stage == "publish":
+    if stage == "check":  # which builds all that is named
+        return _lines(behind(begin + _all_components(params, root), root=root, all_of=True), root)
+    if stage == "publish":
         begin.append(root / "pipelines/serving/served_model.py")  # which MLflow runs
-    files = behind(
-        begin,
-        set(words_of(_block_of(params, stage, key))) - {NONE},
-        root=root,
-        all_of=stage == "check",
-    )
-    return _lines(files, root)
+    return _lines(behind(begin + _components(params, stage, key, root), root=root), root)
 
 
 def lines_of_script(params: Settings, file: Path, *, root: Path = ROOT) -> list[str]:
     """Return such lines of a script that is no stage of dvc.yaml: it may find all components that the params name."""
-    return _lines(behind([file], set(words_of(params.model_dump())) - {NONE}, root=root), root)
+    return _lines(behind([file, *_all_components(params, root)], root=root), root)
 
 
 def _lines(files: list[Path], root: Path) -> list[str]:

@@ -9,8 +9,8 @@ import pandas as pd
 from scipy.stats import t as student
 from scipy.stats import ttest_1samp
 
-from pipelines.reporting.results import markdown, number
-from rankgrad.bootstrap import holm
+from pipelines.reporting.results import cell, markdown
+from rankgrad.evaluation import holm
 from studies.kept import Study, read
 
 __all__ = [
@@ -60,7 +60,7 @@ class Computed:
 
 def value(metric: str, *, digits: int | None = None) -> Cell:
     """Show a metric with its interval, if it has one; nothing where the run has no such metric."""
-    return lambda study, run: number(*study.leaf(run, metric), digits=digits) if study.has(run, metric) else ""
+    return lambda study, run: cell(*study.leaf(run, metric), digits=digits) if study.has(run, metric) else ""
 
 
 def mean(metric: str, form: str = ".3f") -> Cell:
@@ -71,7 +71,7 @@ def mean(metric: str, form: str = ".3f") -> Cell:
 def gain(metric: str, baseline: str, *, digits: int | None = None) -> Cell:
     """Show the difference from a baseline with its interval; nothing for the baseline."""
     name = f"{metric} minus {baseline}"
-    return lambda study, run: number(*study.leaf(run, name), digits=digits, sign=True) if study.has(run, name) else ""
+    return lambda study, run: cell(*study.leaf(run, name), digits=digits, sign=True) if study.has(run, name) else ""
 
 
 def p_of(metric: str, baseline: str) -> Cell:

@@ -23,10 +23,10 @@ from torch.nn import functional
 
 from rankgrad import losses
 from rankgrad.datasets.scenes.digits import splits
+from rankgrad.io.results import Row
 from rankgrad.metrics import elementwise_match, exact_match
 from rankgrad.seeding import derived_seed
 from rankgrad.sorters import Laplace, Logistic, soft_permutation
-from studies.kept import Row
 from studies.times.peers import isotonic_ranks, missing, neural_sort, soft_sort, sorting_network
 from studies.vectorized import Jobs, Loss, adam, command
 

@@ -59,8 +59,8 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 
+from pipelines.config.schema import typed
 from rankgrad import lookup
-from rankgrad.bootstrap import evaluate, interval
 from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import layout, mnist
@@ -68,10 +68,13 @@ from rankgrad.datasets.scenes.digits import DIGITS_OF, Digits
 from rankgrad.datasets.scenes.digits import splits as digits_by_split
 from rankgrad.datasets.scenes.rlsep import SCALES, calibration_recipes
 from rankgrad.datasets.vectors import score_vectors
+from rankgrad.evaluation import evaluate, interval
 from rankgrad.inputs.image import of_tensor
+from rankgrad.io import results
 from rankgrad.io.atomic import remove_folder, replaced_file
 from rankgrad.io.checkpoints import build
 from rankgrad.io.parquet import matrix
+from rankgrad.io.results import Row
 from rankgrad.metrics.spearman import spearman
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import derived_seed, generator
@@ -81,9 +84,9 @@ from rankgrad.tasks.label_ranking import LabelRanking
 from rankgrad.training.device import find_device
 from rankgrad.training.loop import fit, train
 from rankgrad.training.objective import Objective
+from rankgrad.training.options import Component, Imitation
 from rankgrad.training.phase import Batch, Phase
 from studies import kept
-from studies.kept import Row
 from studies.times.peers import isotonic_ranks, neural_sort, soft_sort
 
 # --- What is done. ---
@@ -137,7 +140,7 @@ PIECES = {
     "sodeep": Piece("sodeep_gpu", 0.12, 2, 30, "SoDeep's LSTM and CNN on fresh vectors, as long as the share lasts"),
     "timings": Piece("timings_cuda", 0.08, 1, 5, "milliseconds and memory of sorters and losses, and of others'"),
 }  # fmt: skip
-CODE = ("studies/gpu.py", "studies/times/peers.py", "studies/kept.py")
+CODE = ("studies/gpu.py", "studies/times/peers.py", "studies/kept.py", "src/rankgrad/io/results.py")
 SUMMARY = 40.0  # seconds kept for intervals, at the end
 
 
@@ -307,12 +310,13 @@ def rank(job: Job, settings: Settings, clock: Clock) -> Iterator[list[Row]]:
         yield summary(job, settings)
         return
     run = settings.run(job)
-    task = lookup.find("tasks", run["task"])(run["training"])
+    task_of = lookup.find("tasks", run["task"])
+    task = task_of(typed(task_of.Training, run["training"]))
     (training, _), (val, _), (test, size), (calibration, scales) = (
         scenes(settings, job.piece, split) for split in SPLITS
     )
     network = task.build(run["model"], training, seed=job.seed)
-    objective = Objective(run["loss"], device=find_device(settings.device))
+    objective = Objective(Component(**run["loss"]), device=find_device(settings.device))
     row = partial(Row, job.run, seed=job.seed)
     options = {"device": settings.device, "precision": settings.precision, "checkpoint": settings.folder("epochs", job)}
     epochs: Counter[str] = Counter()
@@ -381,7 +385,7 @@ def summary(job: Job, settings: Settings) -> list[Row]:
         statistics = {seed: LabelRanking().statistic(pq.read_table(path)) for seed, path in tables.items()}
         draws = derived_seed(1, "evaluate")
         resamples = 20 if settings.toy else RESAMPLES
-        of_run = kept.rows_of(job.run, evaluate(statistics, resamples=resamples, seed=draws))
+        of_run = evaluate(job.run, statistics, resamples=resamples, seed=draws)
         found |= {row.metric: row for row in of_run if row.seed is None}
     return list(found.values())
 
@@ -429,8 +433,10 @@ def imitate(job: Job, settings: Settings, clock: Clock) -> Iterator[list[Row]]:
         return Fresh(sorter.to(device), val, rows=training["epoch_size"])
 
     def epochs_of(phase: Fresh, count: int, **how: Any) -> Iterator[Any]:
-        options = training | {"epochs": count, "patience": count}
-        return fit(phase, options, seed=seed, device=settings.device, precision="no", name=job.name, **how)
+        values = training | {"vectors": "fresh", "epochs": count, "patience": count}
+        phase.options = typed(Imitation, values)
+        phase.batch_size = phase.options.batch_size
+        return fit(phase, seed=seed, device=settings.device, precision="no", name=job.name, **how)
 
     plan = folder / "epochs.json"
     if not plan.is_file():  # the learning rate falls to 0 at the last epoch, so their number must be known
@@ -457,7 +463,7 @@ def imitate(job: Job, settings: Settings, clock: Clock) -> Iterator[list[Row]]:
         "parameters": sum(parameter.numel() for parameter in sorter.parameters()),
         "vectors": count * training["epoch_size"],
     }
-    yield [Row(job.run, "l1", *l1.values()), *(Row(job.run, name, float(value)) for name, value in values.items())]
+    yield [Row(job.run, "l1", *l1), *(Row(job.run, name, float(value)) for name, value in values.items())]
     remove_folder(folder)
 
 
@@ -649,14 +655,14 @@ def all_done(jobs: list[Job], settings: Settings, until: float, least: float, co
 
 def kept_rows(out: Path, piece: str) -> list[Row]:
     path = out / f"{piece}.csv"
-    return kept.read_rows(path) if path.is_file() else []
+    return results.read(path).rows if path.is_file() else []
 
 
 def put(out: Path, piece: str, rows: list[Row]) -> None:
     """Add rows to the table of a piece, in place of those of the same numbers, whole or not at all."""
     by_place = {(row.run, row.metric, row.seed): row for row in [*kept_rows(out, piece), *rows]}
     with replaced_file(out / f"{piece}.csv") as partial_file:
-        kept.write_rows(partial_file, by_place.values())
+        results.write(partial_file, by_place.values())
 
 
 def read_made_by(out: Path) -> dict[str, Any]:

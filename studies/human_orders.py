@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from rankgrad import losses, metrics
+from rankgrad.io.results import Row
 from rankgrad.metrics.label_ranking import label_ranking_scores
 from rankgrad.ranks import dense_ranks, exact_ranks
 from rankgrad.seeding import generator
 from studies.converters.votes import SETS, TABLES
-from studies.kept import Row
 from studies.vectorized import Jobs, Lists, Loss, command, squared_errors, trained
 
 SPLITS, SEEDS, CHOOSE_BY = 10, 5, 3

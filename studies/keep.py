@@ -15,21 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config import Settings, load
+from pipelines.config.plan import run_of
 from pipelines.ops import dvc_lock
 from pipelines.ops.git import git
 from pipelines.reporting.results import read_run
 from pipelines.stages.compare import compared, statistics_of
-from rankgrad.bootstrap import Statistic, evaluate
+from rankgrad.evaluation import Statistic, evaluate
+from rankgrad.io import results
+from rankgrad.io.results import Row, minus
 from rankgrad.seeding import derived_seed
-from studies.kept import Row, compared_rows, machine, read_rows, rows_of, write
+from studies.kept import machine, write
 
 # What decides about results; all of it must be in the commit that is written down.
 COMMITTED = ("src", "pipelines", "params.yaml", "dvc.yaml", "studies")
 ELSEWHERE = ("checks/", "data/", "models/")  # they may have been left on the machine that made the results
+CODE = "checks/code"  # whose files say more than their hash
 KINDS = {
-    "runs": "metrics/runs/*.json",
+    "runs": "metrics/runs/*.csv",
     "predictions": "predictions/*.parquet",
-    "sorters": "metrics/sorters/*.json",
+    "sorters": "metrics/sorters/*.csv",
     "measured": "metrics/measured/*.csv",
 }
 
@@ -61,8 +65,8 @@ def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc rep
     rows = [
         *chain.from_iterable(_of_run(folder, run) for run in runs),
         *_compared(params, found["predictions"]),
-        *chain.from_iterable(rows_of(one, _json(found["sorters"][one])) for one in sorters),
-        *chain.from_iterable(map(read_rows, found["measured"].values())),
+        *chain.from_iterable(results.read(found["sorters"][one]).rows for one in sorters),
+        *chain.from_iterable(results.read(path).rows for path in found["measured"].values()),
     ]
     made_by = {
         "commit": git(".", "rev-parse", "HEAD"),
@@ -70,6 +74,7 @@ def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc rep
         "machine": machine(),
         "params": _params_of(params, runs, sorters),
         "hashes": _hashes(folder, stages),
+        "code": _code(folder, stages),
     }
     return write(study, rows, made_by)
 
@@ -89,7 +94,7 @@ def _found(folder: Path, patterns: Sequence[str]) -> dict[str, dict[str, Path]]:
 def _params_of(params: Settings, runs: list[str], sorters: list[str]) -> dict[str, Any]:
     datasets = sorted({params.runs[run].dataset for run in runs})
     return {
-        "runs": {run: params.run_of(run) for run in runs},
+        "runs": {run: run_of(params, run) for run in runs},
         "datasets": {key: params.datasets[key].model_dump() for key in datasets},
         "sorters": {one: params.sorters[one].model_dump() for one in sorters},
         "evaluate": params.evaluate.model_dump(),
@@ -100,11 +105,12 @@ def _params_of(params: Settings, runs: list[str], sorters: list[str]) -> dict[st
 def _of_run(folder: Path, run: str) -> list[Row]:
     """Return the metrics of a run, and what was chosen by which validation."""
     trained = read_run(folder / "models/runs" / run)
-    rows = rows_of(run, _json(folder / f"metrics/runs/{run}.json"))
-    rows += [Row(run, "validation", value, seed=int(seed)) for seed, value in trained["validation"].items()]
+    rows = results.read(folder / f"metrics/runs/{run}.csv").rows
+    for seed, value in trained["validation"].items():
+        rows.append(Row(run, "validation", value, seed=int(seed), split="val"))
     for one in trained["tried"]:
         metric = "validation with " + ", ".join(f"{place} = {value}" for place, value in one["setting"].items())
-        rows += [Row(run, metric, value, seed=int(seed)) for seed, value in one["validation"].items()]
+        rows += [Row(run, metric, value, seed=int(seed), split="val") for seed, value in one["validation"].items()]
     for one in trained.get("folds", [trained | {"fold": None}]):
         numbers = {place: value for place, value in one["setting"].items() if isinstance(value, int | float)}
         rows += [Row(run, f"setting.{place}", value, fold=one["fold"]) for place, value in numbers.items()]
@@ -124,11 +130,12 @@ def _compared(params: Settings, predictions: Mapping[str, Path]) -> list[Row]:
         names = (comparison.baseline, *part.runs, *part.rivals)
         statistics = {name: known.get((task, name)) or statistics_of(task, predictions[name]) for name in names}
         known = {(task, name): one for name, one in statistics.items()}
-        rows += compared_rows(compared(part, statistics, params.evaluate))
+        difference = minus(comparison.metric, comparison.baseline)
+        rows += [row for row in compared(part, statistics, params.evaluate) if row.metric.endswith(difference)]
         draws = derived_seed(params.evaluate.seed, "evaluate")
         for name in (one for one in part.rivals if one not in measured):
             measured.add(name)
-            rows += rows_of(name, evaluate(statistics[name], resamples=params.evaluate.resamples, seed=draws))
+            rows += evaluate(name, statistics[name], resamples=params.evaluate.resamples, seed=draws)
     return rows
 
 
@@ -169,11 +176,18 @@ def _hashes(folder: Path, stages: list[str]) -> dict[str, str]:
         raise ValueError(f"{folder / 'dvc.lock'}: no entry {missing[0]}; run `dvc repro {missing[0]}`")
     made = {part["path"] for stage in stages for part in lock[stage]["outs"]}
     parts = {part["path"]: part["md5"] for stage in stages for part in lock[stage]["deps"]}
-    return {path: parts[path] for path in sorted(parts) if path not in made}
+    return {path: parts[path] for path in sorted(parts) if path not in made and not path.startswith(CODE)}
 
 
-def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())
+def _code(folder: Path, stages: list[str]) -> dict[str, str]:
+    """Return the digest of each file of code behind stages, and the version of each package, see `pipelines.code`."""
+    code: dict[str, str] = {}
+    for stage in stages:
+        path = folder / CODE / f"{stage}.txt"
+        for line in path.read_text().splitlines() if path.is_file() else ():
+            first, last = line.split()
+            code |= {last: first} if last.endswith(".py") else {first: last}
+    return dict(sorted(code.items()))
 
 
 def main() -> None:

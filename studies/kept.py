@@ -1,109 +1,50 @@
-"""Kept results: `studies/made/<study>/results.csv`, a row a number, with `made_by.json`, which says what made them.
+"""Kept results: `studies/made/<study>/results.csv` with `made_by.json`, which says what made them.
 
-The columns are `run`, `seed`, `fold`, `metric`, `value`, `low` and `high`. A row without a seed is over all seeds, one
-without a fold over all folds; `low` and `high` are the 95 % interval. `metric` is the name of a metric, or
-
-- `<metric> minus <baseline>`: the difference from a run, paired by seed and test example; `p of ...` is its p value;
-- `setting.<place>`: the value that was chosen from a grid;
-- `validation`: what it was chosen by.
+The table is that of `rankgrad.io.results`. Besides metrics and differences it has `setting.<key>`, the value that was
+chosen from a grid, and `validation`, what it was chosen by.
 """
 
-import csv
 import hashlib
 import json
 import math
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import pandas as pd
 import torch
 
-from pipelines.reporting.results import leaves, or_nan
+from rankgrad.evaluation import METHOD
+from rankgrad.io import results
 from rankgrad.io.atomic import replaced_folder
+from rankgrad.io.results import Results, Row
 
-__all__ = [
-    "Row", "Study", "compared_rows", "machine", "read", "read_rows", "rows_of", "write",
-    "write_rows",
-]  # fmt: skip
+__all__ = ["Study", "machine", "read", "write"]
 
 FOLDER = Path("studies/made")
 TABLE, MADE_BY, SUM = "results.csv", "made_by.json", "sha256_of_results"
 MADE = {"commit": str, "params": dict, "hashes": dict, "machine": dict}
-
-
-class Row(NamedTuple):
-    """A number of a study."""
-
-    run: str
-    metric: str
-    value: float
-    low: float = math.nan
-    high: float = math.nan
-    seed: int | None = None
-    fold: int | None = None
-
-
-COLUMNS = ("run", "seed", "fold", "metric", "value", "low", "high")
-KINDS = {"seed": int, "fold": int, "value": float, "low": float, "high": float}
+OLD_METHOD = "bootstrap of test examples and seeds, which is too narrow for few seeds"  # where made_by.json says none
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class Study(Results):
     """Results of runs that stand beside each other, and what made them.
 
     Attributes:
         name: its folder below studies/made/.
-        rows: in the order of the file.
-        made_by: `commit`, `params`, `hashes` of what went in, `machine`, and what else is to be known.
+        made_by: `commit`, `params`, `hashes` of what went in, `code`, `machine`, and what else is to be known.
     """
 
-    name: str
-    rows: list[Row]
-    made_by: dict[str, Any]
-
-    @cached_property
-    def _by_place(self) -> dict[tuple[str, str, int | None, int | None], Row]:
-        return {_place(row): row for row in self.rows}
-
-    @cached_property
-    def _parts(self) -> dict[tuple[str, str], list[Row]]:
-        parts: dict[tuple[str, str], list[Row]] = {}
-        for row in self.rows:
-            parts.setdefault((row.run, row.metric), []).append(row)
-        return parts
+    name: str = ""
+    made_by: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def runs(self) -> list[str]:
-        return list(dict.fromkeys(row.run for row in self.rows))
-
-    def has(self, run: str, metric: str) -> bool:
-        return (run, metric, None, None) in self._by_place
-
-    def leaf(self, run: str, metric: str) -> tuple[float, float, float]:
-        """Return a metric over all seeds and folds, with its interval.
-
-        Raises:
-            ValueError: it was not kept.
-        """
-        if not self.has(run, metric):
-            raise ValueError(f"{FOLDER / self.name / TABLE}: no {metric} of {run}: keep the study again")
-        row = self._by_place[run, metric, None, None]
-        return row.value, row.low, row.high
-
-    def by_seed(self, run: str, metric: str) -> dict[int, float]:
-        """Return a metric of each seed, over all folds."""
-        rows = self._parts.get((run, metric), ())
-        return {row.seed: row.value for row in rows if row.seed is not None and row.fold is None}
-
-    def by_fold(self, run: str, metric: str) -> dict[int, float]:
-        """Return a metric of each fold, over all seeds."""
-        rows = self._parts.get((run, metric), ())
-        return {row.fold: row.value for row in rows if row.fold is not None and row.seed is None}
+    def intervals(self) -> str:
+        """By which method its intervals were made."""
+        return self.made_by.get("intervals", OLD_METHOD)
 
 
 def read(name: str) -> Study:
@@ -114,7 +55,7 @@ def read(name: str) -> Study:
         ValueError: its files are not what `write` writes; the message names file and line.
     """
     table, made_by = FOLDER / name / TABLE, FOLDER / name / MADE_BY
-    rows = read_rows(table)
+    rows = [_with_split(row) for row in results.read(table).rows]
     try:
         about = json.loads(made_by.read_text()) if made_by.is_file() else {}
     except ValueError as error:  # bytes that are no text among them
@@ -124,110 +65,30 @@ def read(name: str) -> Study:
         raise ValueError(
             f"{table}: its SHA-256 is {found}, expected {about.get(SUM)} of {made_by}: `git checkout {FOLDER / name}`"
         )
-    return Study(name, rows, about)
+    return Study(str(table), rows, name, about)
+
+
+def _with_split(row: Row) -> Row:
+    """Return a row with its split: old tables have none."""
+    return row._replace(split="val") if row.metric.startswith("val") else row
 
 
 def _sum(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a table, with errors as `read`."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; studies/made/README.md says how it is made")
-    with path.open(encoding="utf-8", newline="") as file:
-        lines = csv.reader(file, strict=True)
-        try:
-            if (columns := next(lines, [])) != list(COLUMNS):
-                raise ValueError(f"columns {', '.join(columns)}, expected {', '.join(COLUMNS)}")
-            return _checked(map(_row, lines))
-        except (ValueError, csv.Error) as error:  # bytes that are no text among them
-            raise ValueError(f"{path}: line {lines.line_num}: {error}: `git checkout {path}`") from error
-
-
-def _row(cells: list[str]) -> Row:
-    if len(cells) != len(COLUMNS):
-        raise ValueError(f"{len(cells)} cells, expected {len(COLUMNS)}")
-    found: dict[str, Any] = dict(zip(COLUMNS, cells, strict=True))
-    for column, kind in KINDS.items():
-        try:
-            found[column] = kind(found[column]) if found[column] else Row._field_defaults[column]
-        except (ValueError, KeyError) as error:
-            raise ValueError(f"{column} is {found[column]!r}, expected a number") from error
-    return Row(**found)
-
-
-def _checked(rows: Iterable[Row]) -> list[Row]:
-    """Return rows; raise ValueError if there is none, or a number is there twice, is none or not in its interval."""
-    of_place: dict[tuple[str, str, int | None, int | None], Row] = {}
-    for row in rows:
-        for column in ("run", "metric"):
-            if not (name := getattr(row, column)) or name != name.strip() or not name.isprintable():
-                raise ValueError(f"{column} is {name!r}, expected a name without spaces around it")
-        if not math.isfinite(row.value):
-            raise ValueError(f"value of {row} is {row.value}, expected a finite number")
-        bounded = not (math.isnan(row.low) and math.isnan(row.high))
-        if bounded and not -math.inf < row.low <= row.value <= row.high < math.inf:
-            raise ValueError(f"{row}: expected a value between low and high, or neither of them")
-        if _place(row) in of_place:
-            raise ValueError(f"{row} is of a number that is there twice, expected a row a number")
-        of_place[_place(row)] = row
-    if not of_place:
-        raise ValueError("no rows, expected at least one")
-    return list(of_place.values())
-
-
-def _place(row: Row) -> tuple[str, str, int | None, int | None]:
-    return row.run, row.metric, row.seed, row.fold
-
-
 def write(name: str, rows: Iterable[Row], made_by: Mapping[str, Any]) -> Path:
-    """Write a study whole, in place of the one that has its name, and return its folder.
+    """Write a study whole, in place of the one that has its name, and return its folder; NaN has no row.
 
     Raises:
-        ValueError: what made it is not told, or a number is there twice, is none or outside its interval.
+        ValueError: what made it is not told, or a number is there twice or infinite.
     """
     _check_about(FOLDER / name / MADE_BY, made_by)
     with replaced_folder(FOLDER / name) as folder:
-        write_rows(folder / TABLE, rows)
-        about = {**made_by, SUM: _sum(folder / TABLE)}
+        results.write(folder / TABLE, [row for row in rows if not math.isnan(row.value)])
+        about = {**made_by, "intervals": METHOD, SUM: _sum(folder / TABLE)}
         (folder / MADE_BY).write_text(json.dumps(about, indent=1) + "\n")
     return FOLDER / name
-
-
-def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """Write rows as a table, with errors as `write`."""
-    try:
-        checked = _checked(rows)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    table = pd.DataFrame(checked, columns=list(Row._fields)).astype({"seed": "Int64", "fold": "Int64"})
-    table[list(COLUMNS)].to_csv(path, index=False)
-
-
-def rows_of(run: str, metrics: Mapping[str, Any]) -> list[Row]:
-    """Return the rows of what `evaluate` or a benchmark measured: nested metrics, each a number or a leaf.
-
-    What is not defined has no row.
-
-    >>> rows_of("mse", {"recall": {"at_1": {"value": 0.5, "low": 0.4, "high": 0.6, "seeds": {"1": 0.5}}}})[1]
-    Row(run='mse', metric='recall.at_1', value=0.5, low=nan, high=nan, seed=1, fold=None)
-    """
-    rows: list[Row] = []
-    for metric, leaf in leaves(metrics):
-        rows.append(Row(run, metric, or_nan(leaf["value"]), or_nan(leaf.get("low")), or_nan(leaf.get("high"))))
-        rows += [Row(run, metric, or_nan(value), seed=int(seed)) for seed, value in leaf.get("seeds", {}).items()]
-    return [row for row in rows if not math.isnan(row.value)]
-
-
-def compared_rows(comparison: Mapping[str, Any]) -> list[Row]:
-    """Return the rows of a comparison, as metrics/comparisons has it: differences and their p, if defined."""
-    rows, name = [], f"{comparison['metric']} minus {comparison['baseline']}"
-    for run, found in comparison["runs"].items():
-        if "difference" in found:
-            gain = found["difference"]
-            rows += [Row(run, name, gain["value"], gain["low"], gain["high"]), Row(run, f"p of {name}", found["p"])]
-    return [row for row in rows if not math.isnan(row.value)]
 
 
 def machine() -> dict[str, str | int | None]:

@@ -19,8 +19,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rankgrad import losses, metrics
 from rankgrad.datasets.public.packages import PackagedFile
+from rankgrad.io.results import Row
 from rankgrad.seeding import generator
-from studies.kept import Row
 from studies.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 
 RAW = Path("data/raw/label_ranking_sets")

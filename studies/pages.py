@@ -17,8 +17,8 @@ import pandas as pd
 from scipy.stats import friedmanchisquare, rankdata, ttest_1samp, ttest_ind, ttest_rel, wilcoxon
 from scipy.stats import t as student
 
-from pipelines.reporting.results import markdown, number
-from rankgrad.bootstrap import holm
+from pipelines.reporting.results import cell, markdown
+from rankgrad.evaluation import holm
 from rankgrad.io.atomic import replaced_file
 from rankgrad.tasks.label_ranking import LabelRanking
 from studies.cells import (
@@ -69,7 +69,7 @@ def spread(run: str) -> Cell:
 
 def percent(run: str) -> Cell:
     """Show a metric in per cent, with its interval."""
-    return lambda study, metric: number(*(100 * part for part in study.leaf(run, metric)), digits=1)
+    return lambda study, metric: cell(*(100 * part for part in study.leaf(run, metric)), digits=1)
 
 
 def in_the_paper(images: str) -> Cell:
@@ -139,12 +139,12 @@ def both_ends(metric: str, digits: int) -> Cell:
 
 def _of_scale(study: Study, scale: str) -> str:
     if scale == "exactly_ordered":
-        return number(*study.leaf(RANKER, scale))
+        return cell(*study.leaf(RANKER, scale))
     return "{:.1f} ± {:.1f}".format(*(study.leaf(RANKER, f"scale_{scale}.{one}")[0] for one in ("mean", "deviation")))
 
 
 def _accuracy(run: str) -> Cell:
-    return lambda study, digits: number(*study.leaf(run.format(digits), f"accuracy.{digits}_digits"))
+    return lambda study, digits: cell(*study.leaf(run.format(digits), f"accuracy.{digits}_digits"))
 
 
 FIGURES = {
@@ -437,7 +437,7 @@ def compared_runs(study: Study) -> str:
         metric, _, baseline = row.metric.partition(" minus ")
         if baseline and not metric.startswith("p of "):
             values = (f"{run}: {study.leaf(run, metric)[0]:.3f}" for run in (baseline, row.run))
-            rows.append([metric, *values, number(row.value, row.low, row.high, sign=True)])
+            rows.append([metric, *values, cell(row.value, row.low, row.high, sign=True)])
     return markdown(["metric", "baseline", "run", "difference"], rows)
 
 
@@ -680,6 +680,7 @@ PLACES: dict[str, tuple[str, Sequence[Table | Computed | Results]]] = {
     "all_of_mnist": ("docs/results.md", [Computed("all_of_mnist", compared_runs)]),
     "by_batch": ("docs/results.md", [Computed("heads", by_batch)]),
     "label_ranking_sets": ("docs/real_data.md", [Computed("label_ranking_sets", label_ranking_sets)]),
+    "human_orders": ("docs/real_data.md", [Computed("human_orders", human_orders)]),
     "four_digit_mnist": ("docs/peers.md", [Computed("four_digit_mnist", four_digits)]),
     "sodeep_table_1": (
         "docs/sodeep_table_1.md",

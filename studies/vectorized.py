@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from pipelines.ops.git import git
+from rankgrad.io.results import Row
 from rankgrad.losses import mse
 from studies import kept
-from studies.kept import Row
 
 __all__ = ["Jobs", "Lists", "Loss", "adam", "command", "measured", "squared_errors", "trained"]
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from rankgrad import losses, metrics
+from rankgrad.io.results import Row
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import generator
-from studies.kept import Row
 from studies.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 
 FEATURES, HIDDEN, TEST_ROWS = 20, 32, 2000

@@ -34,7 +34,7 @@ def _shipped() -> dict:
 
 def params_of(changes: dict, *, runs: bool = False) -> dict:
     """The project's params with changes put in; without its own runs, whose check takes seconds, unless asked for."""
-    from pipelines.config.schema import merged
+    from pipelines.config.plan import merged
 
     return merged(deepcopy(_shipped()) | ({} if runs else {"runs": {}, "comparisons": {}}), changes)
 
@@ -173,7 +173,6 @@ def small_ranker(*, size: int = 32, colors: int = 1):
 
 def small_network(task: str, kind: str):
     """An untrained network of pictures of 16 pixels, of the features age and price, or of words."""
-    from rankgrad import lookup
     from rankgrad.datasets.files.splits import Captions, Split
     from rankgrad.inputs import features, image, text
 
@@ -193,9 +192,36 @@ def small_network(task: str, kind: str):
              }[task]  # fmt: skip
     split = Split(inputs(), truth, torch.tensor([2, 2]) if task == "query_ranking" else None,
                   classes=["dress", "hat", "shoe"] if task == "label_ranking" else None)  # fmt: skip
-    training = {"thresholds": {"hidden": 4}, "scorer": {}, "least_count": 1, "size": 8}
     model = {"name": "linear", "args": {}, "backbone": backbone}
-    return lookup.find("tasks", task)(training).build(model, split, seed=1).eval()
+    training = {"label_ranking": {"thresholds": {"hidden": 4}}, "retrieval": {"size": 8}}
+    return task_of(task, training.get(task, {})).build(model, split, seed=1).eval()
+
+
+PHASE = {"epochs": 2, "patience": 2, "optimizer": {"name": "AdamW", "args": {"lr": 1e-3}},
+         "schedule": {"name": "cosine"}}  # fmt: skip
+
+
+def task_of(name: str, training: dict, **options):
+    """A task with options of its training, as params.yaml has them; those that must be given have usual values."""
+    from pipelines.config.plan import merged
+    from pipelines.config.schema import typed
+    from rankgrad import lookup
+
+    task = lookup.find("tasks", name)
+    inside = name in ("label_ranking", "query_ranking")
+    usual = {phase: PHASE | ({"batch_size": 8} if inside else {}) for phase in task.blocks()}
+    values = merged(deepcopy(usual | ({} if inside else {"batch_size": 8})), training)
+    return task(typed(task.Training, values), **options)
+
+
+def objective_of(loss: str, *, args: dict | None = None, **options):
+    """What a network is trained on, from plain values."""
+    from rankgrad.training.objective import Objective
+    from rankgrad.training.options import Auxiliary, Component
+
+    kinds = {"sorter_optimizer": Component, "auxiliary": Auxiliary}
+    made = {key: kinds[key](**value) if key in kinds and value else value for key, value in options.items()}
+    return Objective(Component(loss, args or {}), **made)
 
 
 def smooth(number: int = 0, size: tuple[int, int] = (60, 40)):

@@ -16,21 +16,25 @@ from rankgrad.losses import spearman
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.training.distributed import gathered
 from rankgrad.training.loop import train
-from rankgrad.training.objective import Objective
+
+from conftest import objective_of, task_of  # isort: skip
 
 ROWS = 16
 MODEL = {"name": "linear", "args": {"standardize": False}, "backbone": {"name": "perceptron", "args": {"hidden": [6]}}}
 PHASE = {
-    "epochs": 1, "patience": 1, "optimizer": {"name": "SGD", "args": {"lr": 0.1}, "clip": 1.0}, "batch_size": 8,
+    "epochs": 1, "patience": 1, "optimizer": {"name": "SGD", "args": {"lr": 0.1}, "clip": 1.0},
     "schedule": {"name": "constant"},
 }  # fmt: skip
 
 
 def options_of(task: str, **more) -> dict:
     whole = PHASE | more
+    batched = {"batch_size": 8}
     return {
-        "label_ranking": {"scorer": whole, "thresholds": PHASE | {"hidden": 4}}, "query_ranking": {"ranker": whole},
-    }.get(task, {"batch_size": 8, "least_count": 1, "size": 6, "probe": PHASE, "finetune": whole})  # fmt: skip
+        "label_ranking": {"scorer": whole | batched, "thresholds": PHASE | batched | {"hidden": 4}},
+        "query_ranking": {"ranker": whole | batched},
+        "retrieval": batched | {"size": 6, "probe": PHASE, "finetune": whole},
+    }.get(task, batched | {"probe": PHASE, "finetune": whole})
 
 
 def split_of(task: str, draws: torch.Generator) -> Split:
@@ -52,10 +56,10 @@ def split_of(task: str, draws: torch.Generator) -> Split:
 
 def cases() -> dict[str, tuple]:
     """Every loss with a task that learns it, and sorters that learn along."""
-    tasks, found = [lookup.find("tasks", name) for name in lookup.names("tasks")], {}
+    tasks, found = [lookup.find("tasks", name)() for name in lookup.names("tasks")], {}
     for name in lookup.names("losses"):
         parameters = list(inspect.signature(lookup.find("losses", name)).parameters)
-        fitting = [task.name for task in tasks if name != "none" and parameters[1] in task.learns({})]
+        fitting = [task.name for task in tasks if name != "none" and parameters[1] in task.learns()]
         for task in fitting[-1:]:
             found[name] = (task, name, Laplace if "sorter" in parameters else None, None)
     lstm = partial(build, "sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=4)
@@ -67,12 +71,12 @@ def cases() -> dict[str, tuple]:
 def trained(task: str, loss: str, sorter, sorter_optimizer, *, model: dict = MODEL, **more) -> list[torch.Tensor]:
     """All weights after a training, what a sorter has learned, and losses and metrics."""
     draws = torch.Generator().manual_seed(0)
-    made = lookup.find("tasks", task)(options_of(task, **more))
+    made = task_of(task, options_of(task, **more))
     splits = [split_of(task, draws) for _ in range(2)]
     network = made.build(model, splits[0], seed=0)
     if task == "retrieval":  # batch normalization is that of a chunk, or of a process's share
         network.captions.head.score[0] = torch.nn.Identity()
-    objective = Objective({"name": loss}, sorter=sorter and sorter(), sorter_optimizer=sorter_optimizer)
+    objective = objective_of(loss, sorter=sorter and sorter(), sorter_optimizer=sorter_optimizer)
     epochs = [epoch for _, epoch in train(made, network, *splits, objective=objective, seed=0, device="cpu")]
     figures = torch.tensor([value for epoch in epochs for value in (epoch.loss, epoch.value)], dtype=torch.float64)
     sorters = [one for part in objective.state[:1] for one in part.parameters()]

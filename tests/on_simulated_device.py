@@ -8,13 +8,15 @@ from accelerate.state import AcceleratorState, PartialState
 from simulated_device import PLACE, simulated
 from test_tasks import CASES, Training, options_of, split_of, start  # noqa: F401
 
-from pipelines.stages.pretrain import Imitation
+from pipelines.config.schema import typed
+from pipelines.stages.pretrain import ImitationPhase
 from rankgrad.datasets.scenes import drawing
 from rankgrad.datasets.vectors import score_vectors
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.ranks import exact_ranks
 from rankgrad.training.device import make_accelerator
 from rankgrad.training.loop import fit
+from rankgrad.training.options import Imitation
 
 ADAM = {"name": "Adam", "args": {"lr": 1e-2}}
 
@@ -70,14 +72,21 @@ def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, genera
      ("lstm", {"hidden": 4, "layers": 1}, False)],
 )  # fmt: skip
 def test_a_sorter_is_pretrained(name, args, fresh, there):
-    options = {"batch_size": 8, "epochs": 2, "patience": 2, "optimizer": ADAM, "schedule": {"name": "constant"}}
+    vectors = {"vectors": "fresh", "epoch_size": 32} if fresh else {"vectors": "stored"}
+    options = vectors | {
+        "batch_size": 8,
+        "epochs": 2,
+        "patience": 2,
+        "optimizer": ADAM,
+        "schedule": {"name": "constant"},
+    }
     scores, losses = score_vectors.draw(32, 8, torch.Generator().manual_seed(0))[0], []
     for device in ("auto", "cpu"):
         AcceleratorState._reset_state(reset_partial_state=True)
         place = make_accelerator(device=device, precision="no").device
         data = scores.to(place), exact_ranks(scores).to(place)
         sorter = build("sorters", name, args, seed=0, length=8)
-        running = fit(Imitation(sorter, data, data, fresh=fresh), options, seed=0, device=device)
+        running = fit(ImitationPhase(sorter, data, data, typed(Imitation, options | vectors)), seed=0, device=device)
         losses.append([epoch.loss for epoch in running])
         check_place(sorter, device)
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)

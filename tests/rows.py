@@ -19,20 +19,19 @@ from PIL import Image
 from rankgrad import lookup
 from rankgrad.io.checkpoints import build, save_model
 
-from conftest import encoded  # isort: skip
+from conftest import encoded, task_of  # isort: skip
 
 SIDE = 16
 WORDS = ["large", "small", "red", "two", "above"]
 NAMES = ["price", "brand=blue", "brand=red", "age"]
 CONVNET = {"name": "convnet", "args": {"channels": [4, 6]}}
-PHASE = {"epochs": 1, "patience": 1, "schedule": {"name": "cosine"},
-         "optimizer": {"name": "AdamW", "args": {"lr": 1e-3}}}  # fmt: skip
-TWO = {"batch_size": 6, "probe": PHASE, "finetune": PHASE | {"shift": 1}}
+# Nothing that has a default.
+PHASE = {"epochs": 1, "patience": 1, "schedule": {"name": "cosine"}, "optimizer": {"name": "AdamW"}}
+TWO = {"batch_size": 6, "probe": PHASE, "finetune": PHASE}
 LABELS = PHASE | {"batch_size": 6}
 TRAINING = {
-    "label_ranking": {"scorer": LABELS | {"shift": 1}, "thresholds": LABELS | {"hidden": 4}},
-    "query_ranking": {"ranker": PHASE | {"batch_size": 4, "shift": 1}},
-    "retrieval": TWO | {"least_count": 1, "size": 8},
+    "label_ranking": {"scorer": LABELS, "thresholds": LABELS},
+    "query_ranking": {"ranker": PHASE | {"batch_size": 4}},
 }
 
 Draws = np.random.Generator
@@ -123,7 +122,7 @@ def table(task: str, kind: str, rows: list[Any], draws: Draws) -> pa.Table:
 def untrained(task: str, kind: str, folder: Path, draws: Draws) -> Any:
     """Return a network for a table that is written into a folder."""
     pq.write_table(table(task, kind, cells(task, kind, 12, draws), draws), folder / "train.parquet")
-    made = lookup.find("tasks", task)(TRAINING.get(task, TWO))
+    made = task_of(task, TRAINING.get(task, TWO))
     model = {"name": "linear", "args": {}, "backbone": TYPES[kind][0]}
     return made.build(model, made.load(folder, "train", threads=1), seed=0)
 

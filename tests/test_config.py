@@ -2,13 +2,18 @@
 
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from ruamel.yaml import YAML
 
 from pipelines.config import ParamsError, load, rules, scales
-from pipelines.config.schema import check_shapes, merged, prefixed, read
+from pipelines.config.plan import differences, merged, resolve
+from pipelines.config.schema import check_shapes, prefixed, read, typed
+from rankgrad import lookup
 
 from conftest import ROOT, params_of  # isort: skip
 
@@ -16,9 +21,9 @@ PARAMS = Path(__file__).parent / "params"
 
 
 def test_the_projects_own_params_are_fine_and_numbers_are_read_as_yaml_1_2(tmp_path):
-    assert rules.check(ROOT / "params.yaml").training_of("memorability-mse")["probe"]["epochs"] == 15
+    assert resolve(rules.check(ROOT / "params.yaml"), "memorability-mse").training.probe.epochs == 15
     (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("lr: 5.0e-3", "lr: 5e-3"))
-    assert load(tmp_path / "params.yaml").sorters["lstm"].training.optimizer["args"]["lr"] == 0.005
+    assert load(tmp_path / "params.yaml").sorters["lstm"].training.optimizer.args["lr"] == 0.005
 
 
 FEW = ("label_ranking-rlsep", "memorability-mse", "multilabel-multilabel_soft_margin")  # as a start, and of each form
@@ -42,10 +47,11 @@ def test_what_is_possible_is_taken(file):
 
 @pytest.mark.parametrize("file", sorted((PARAMS / "invalid").iterdir()), ids=lambda file: file.stem)
 def test_a_mistake_is_named_with_its_place(file):
-    expected = file.read_text().splitlines()[0].removeprefix("# expect: ")
+    place, _, named = file.read_text().splitlines()[0].removeprefix("# expect: ").partition(" |")
     with pytest.raises(ParamsError) as error:
         rules.check_values(with_changes(file))
-    assert any(re.match(f"params.yaml: (?:{expected})", line) for line in str(error.value).splitlines()), error.value
+    problems = [problem for problem in error.value.problems if problem.place == place]
+    assert any(re.search(named.strip(), str(problem)) for problem in problems), error.value
 
 
 def test_all_mistakes_are_named_at_once_and_one_in_a_tasks_training_not_for_each_run():
@@ -53,9 +59,8 @@ def test_all_mistakes_are_named_at_once_and_one_in_a_tasks_training_not_for_each
     changes = {"training": wrong, "gate": {"judged": {"clips": {"metric": "spearman", "guarded": []}}}}
     with pytest.raises(ParamsError) as error:
         rules.check_values(params_of(changes, runs=True))
-    places = {line.split(":")[1].strip() for line in str(error.value).splitlines()}
-    assert places == {"training.label_ranking.scorer.optimizer.name", "gate.judged.clips"}
-    assert len(str(error.value).splitlines()) == 2
+    places = [problem.place for problem in error.value.problems]
+    assert places == ["training.label_ranking.scorer.optimizer.name", "gate.judged.clips"]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +78,9 @@ def test_a_run_or_a_scale_that_changes_one_option_of_an_optimizer_keeps_the_othe
     training = {"score_ranking": {"probe": {"optimizer": usual}}}
     own = {"probe": {"optimizer": optimizer, "schedule": {"warm_up_epochs": 2}}}
     changes = {"training": training, "runs": {"memorability-mse": {"training": own}}}
-    probe = check_shapes(params_of(changes, runs=True)).training_of("memorability-mse")["probe"]
-    assert probe["optimizer"]["args"] == expected
-    assert probe["schedule"] == {"name": "cosine", "warm_up_epochs": 2}
+    probe = resolve(check_shapes(params_of(changes, runs=True)), "memorability-mse").training.probe
+    assert probe.optimizer.args == expected
+    assert (probe.schedule.name, probe.schedule.warm_up_epochs) == ("cosine", 2)
     if "name" not in optimizer:  # a scale writes a block that it names whole
         monkeypatch.setattr(scales, "check_values", lambda *arguments, **options: None)
         (tmp_path / "scales").mkdir()
@@ -88,14 +93,7 @@ def test_a_run_or_a_scale_that_changes_one_option_of_an_optimizer_keeps_the_othe
         assert written == {"name": "AdamW", "args": expected}
 
 
-MERGED = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 60))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["a: [1", "", "- 1", "compute: 2026-02-31", "a: &a [*a]", "a: " + "[" * 100_000, MERGED],
-    ids=["open", "empty", "list", "date", "circle", "deep", "bomb"],
-)
+@pytest.mark.parametrize("text", ["a: [1", "", "- 1", "compute: 2026-02-31"], ids=["open", "empty", "list", "date"])
 def test_a_file_that_holds_no_params_is_named(tmp_path, text):
     (tmp_path / "params.yaml").write_text(text)
     with pytest.raises(ParamsError, match=r"params\.yaml"):
@@ -104,21 +102,55 @@ def test_a_file_that_holds_no_params_is_named(tmp_path, text):
         load(tmp_path / "elsewhere.yaml")
 
 
+def options_in(shape: type, *keys: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The keys of each option of a dataclass and of those within it, and its default."""
+    for field in fields(shape):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        yield (*keys, field.name), default
+        for kind in (field.type, *get_args(field.type)):
+            if is_dataclass(kind):
+                yield from options_in(kind, *keys, field.name)
+
+
+OPTIONS = [(task, keys, default) for task in lookup.names("tasks")
+           for keys, default in options_in(lookup.find("tasks", task).Training)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "keys", "default"), OPTIONS)
+def test_an_option_that_is_left_out_has_its_default_or_is_refused_by_its_place(task, keys, default):
+    """Training reads what is parsed here and nothing else, so that what the check takes has every option."""
+    shape = lookup.find("tasks", task).Training
+    views = {"views": {"count": 2}} if task == "label_ranking" else {}
+    block = whole = asdict(typed(shape, params_of({})["training"][task] | views))
+    for key in keys[:-1]:
+        block = block[key]
+    del block[keys[-1]]
+    if default is MISSING:
+        with pytest.raises(ParamsError) as error:
+            typed(shape, whole)
+        assert ".".join(keys) in [problem.place for problem in error.value.problems]
+    else:
+        value = typed(shape, whole)
+        for key in keys:
+            value = getattr(value, key)
+        assert value == default
+
+
 def test_a_setting_of_a_grid_is_put_into_the_run():
     grid = {"training.probe.optimizer.args.lr": [0.1, 0.2], "loss.args.sigmoid": [True, False]}
     params = check_shapes(params_of({"runs": {"memorability-mse": {"grid": grid}}}, runs=True))
     settings = params.runs["memorability-mse"].settings
     assert len(settings) == 4
-    run = params.run_of("memorability-mse", settings[3])
-    assert run["training"]["probe"]["optimizer"]["args"]["lr"] == 0.2
-    assert run["loss"]["args"] == {"sigmoid": False}
-    assert params.training_of("memorability-mse")["probe"]["optimizer"]["args"]["lr"] == 1e-2
+    plan = resolve(params, "memorability-mse", settings[3])
+    assert plan.training.probe.optimizer.args["lr"] == 0.2
+    assert plan.loss.args == {"sigmoid": False}
+    assert resolve(params, "memorability-mse").training.probe.optimizer.args["lr"] == 1e-2
 
 
 def test_what_differs_beside_the_loss_is_told_but_not_what_a_grid_chooses():
     params = load(ROOT / "params.yaml")
-    assert params.beside_the_loss("multilabel-generalized_cross_entropy", "multilabel-multilabel_soft_margin") == {}
-    assert params.beside_the_loss("retrieval-sodeep_recall-lstm", "retrieval-hard_negative_triplet") == {
+    assert differences(params, "multilabel-generalized_cross_entropy", "multilabel-multilabel_soft_margin") == {}
+    assert differences(params, "retrieval-sodeep_recall-lstm", "retrieval-hard_negative_triplet") == {
         "settings": (1, 3),
         "training.batch_size": (256, 32),
     }

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from pipelines.cli.app import app
 from pipelines.config import rules
-from pipelines.config.schema import NONE, merged
+from pipelines.config.plan import merged
+from pipelines.config.schema import NONE
 from pipelines.stages import compare, data, evaluate, pretrain, train, validate
 
 from conftest import ROOT  # isort: skip

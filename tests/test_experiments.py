@@ -19,7 +19,8 @@ from scipy.stats import spearmanr
 from pipelines.config import scales
 from pipelines.config.schema import read
 from pipelines.stages import compare
-from rankgrad.bootstrap import evaluate
+from rankgrad.evaluation import evaluate
+from rankgrad.io import results
 from rankgrad.training import loop
 from studies import flip, gpu, kept, points
 from studies.figures import sizes
@@ -63,7 +64,7 @@ class TestFigures:
         assert found == [(1.5, 0.5), (2.0, 0.0), (4.0, 1.0), (4.0, 0.0), (-2.0, 1.0)]
         counts = sizes.histograms(scores, size, canvas=64)
         assert sum(map(sum, counts.values())) == pytest.approx(10 + sum(counts["bin_edges"]))
-        assert result["exactly_ordered"]["value"] == 0.5
+        assert result["exactly_ordered"][0] == 0.5
         assert result["spearman"] == pytest.approx(spearmanr(scores[size > 0], size[size > 0]).statistic)
 
     def test_points_that_score_highest_are_positive_and_labels_of_training_alone_are_flipped(self):
@@ -152,9 +153,9 @@ class TestKeep:
         train = {"cmd": made, "deps": ["src", "data"], "params": ["runs.${key}", "training.${item.task}"],
                  "outs": ["models/runs/${key}"]}  # fmt: skip
         tested = ["mkdir -p predictions metrics/runs", "cp prepared/${key}.parquet predictions",
-                  "cp prepared/${key}-metrics.json metrics/runs/${key}.json"]  # fmt: skip
+                  "cp prepared/${key}-metrics.csv metrics/runs/${key}.csv"]  # fmt: skip
         test = {"cmd": tested, "deps": ["src", "models/runs/${key}"], "params": ["evaluate", "runs.${key}.seeds"],
-                "outs": ["predictions/${key}.parquet", "metrics/runs/${key}.json"]}  # fmt: skip
+                "outs": ["predictions/${key}.parquet", "metrics/runs/${key}.csv"]}  # fmt: skip
         stages = {name: {"foreach": "${runs}", "do": do} for name, do in (("train", train), ("evaluate", test))}
         stages["rival"] = {"cmd": "cp prepared/b.parquet predictions/c.parquet", "deps": ["predictions/b.parquet"],
                            "outs": ["predictions/c.parquet"]}  # fmt: skip
@@ -165,8 +166,7 @@ class TestKeep:
         for name in ("a", "b"):
             pq.write_table(pa.concat_tables([predicted(name, seed) for seed in seeds]), prepared / f"{name}.parquet")
             statistics = compare.statistics_of("score_ranking", prepared / f"{name}.parquet")
-            metrics = evaluate(statistics, resamples=20, seed=0)
-            (prepared / f"{name}-metrics.json").write_text(json.dumps(metrics))
+            results.write(prepared / f"{name}-metrics.csv", evaluate(name, statistics, resamples=20, seed=0))
             (prepared / f"{name}.json").write_text(json.dumps(record))
         (folder / "params.yaml").write_text(json.dumps(values, indent=1))
         YAML().dump({"stages": stages}, Path("dvc.yaml"))
@@ -199,9 +199,9 @@ class TestKeep:
 
     def test_results_have_what_made_them(self, project):
         assert keep("mine", folder=OURS, command="make it") == Path("studies/made/mine")
-        study, metrics = kept.read("mine"), json.loads(Path("studies/metrics/runs/a.json").read_text())
+        study, metrics = kept.read("mine"), results.read("studies/metrics/runs/a.csv")
         assert (study.made_by["commit"], study.made_by["command"]) == (git("rev-parse", "HEAD"), "make it")
-        assert study.leaf("a", "spearman") == tuple(metrics["spearman"][bound] for bound in ("value", "low", "high"))
+        assert study.leaf("a", "spearman") == metrics.leaf("a", "spearman")
         assert study.by_seed("a", "validation") == {1: 0.1, 2: 0.2}
         assert study.made_by["params"]["runs"]["a"]["seeds"] == [1, 2]
         assert study.made_by["hashes"]["src"].endswith(".dir")
@@ -217,10 +217,10 @@ class TestKeep:
 
     @pytest.mark.parametrize(("file", "committed"), [("src/train.py", True), ("studies/params.yaml", False)])
     def test_other_code_params_or_results_than_those_of_the_lock_are_refused(self, project, file, committed):
-        metrics = Path("studies/metrics/runs/b.json")
+        metrics = Path("studies/metrics/runs/b.csv")
         before = metrics.read_text()
         metrics.write_text("{}")
-        with pytest.raises(ValueError, match=r"evaluate@b: metrics/runs/b\.json"):
+        with pytest.raises(ValueError, match=r"evaluate@b: metrics/runs/b\.csv"):
             keep("mine", folder=OURS)
         metrics.write_text(before)
         Path(file).write_text(Path(file).read_text().replace("1", "3"))

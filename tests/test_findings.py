@@ -17,7 +17,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from prefect.logging import disable_run_logger
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
@@ -31,11 +30,8 @@ from pipelines.flows import monitor as monitoring
 from pipelines.flows.graph import stages
 from pipelines.stages import data, validate
 from rankgrad import lookup
-from rankgrad.bootstrap import Statistic, evaluate
-from rankgrad.datasets.files.splits import Captions, Split
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.table import Table
-from rankgrad.inputs import image
 
 from conftest import ROOT, git, params_of  # isort: skip
 
@@ -140,19 +136,6 @@ class TestSplits:
         assert re.search("same_input|same_text|same_features|constant", page)
 
 
-class TestOptions:
-    @missing("F1: a declared default is never applied", KeyError)
-    @pytest.mark.parametrize("task", ["label_ranking", "retrieval"])
-    def test_an_option_that_is_left_out_has_its_default(self, task):
-        pictures = image.of_tensor(torch.zeros(4, 16, 16, dtype=torch.uint8))
-        captions = Captions(["a red hat", "shoes"] * 2, torch.ones(4, dtype=torch.long), *[torch.arange(4)] * 2)
-        truth = captions if task == "retrieval" else torch.tensor([[1, 0, 2]] * 4)
-        split = Split(pictures, truth, None, classes=None if task == "retrieval" else ["dress", "hat", "shoe"])
-        training = {} if task == "retrieval" else {"thresholds": {}, "scorer": {}}
-        model = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": {"channels": [4, 6]}}}
-        lookup.find("tasks", task)(training).build(model, split, seed=1)
-
-
 class TestCode:
     @missing("F5: private files of another package")
     def test_private_modules_are_imported_by_their_own_package(self):
@@ -176,19 +159,6 @@ class TestCode:
 
 
 class TestLibrary:
-    @missing("S3: intervals of few seeds are too narrow")
-    def test_intervals_of_three_seeds_cover_what_they_say(self):
-        draws, repeats, covered = np.random.default_rng(0), 200, 0
-        for repeat in range(repeats):
-            rows, seeds = draws.normal(size=100), draws.normal(0, 0.5, 3)  # a seed's deviation is 5 standard errors
-            statistics = {}
-            for seed, shift in enumerate(seeds):
-                values = rows + shift
-                statistics[seed] = Statistic(["mean"], 100, lambda chosen, values=values: values[chosen].mean(-1)[None])
-            leaf = evaluate(statistics, resamples=200, seed=repeat)["mean"]
-            covered += leaf["low"] <= 0 <= leaf["high"]
-        assert covered / repeats >= 0.9
-
     @missing("R2.5: the mean of batches is not the metric of the set", AttributeError)
     def test_a_metric_gathers_batches(self):
         from rankgrad import metrics

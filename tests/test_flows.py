@@ -18,7 +18,7 @@ from prefect.exceptions import ParameterTypeError
 from prefect.logging import disable_run_logger
 from ruamel.yaml import YAML
 
-from pipelines.config import ParamsError, load
+from pipelines.config import ParamsError, load, resolve
 from pipelines.flows.branches import COMMIT, commits_in_use, is_new, remove_old, share
 from pipelines.flows.changes import planned
 from pipelines.flows.checkout import FOLDER, commit, fresh_checkout
@@ -460,8 +460,8 @@ def test_what_a_retraining_would_train_and_change_is_checked_before_anything_run
     values = YAML(typ="safe").load(ROOT / "params.yaml")
     if said is None:
         params = planned(values, only, changes)
-        assert params.training_of("memorability-mse")["probe"]["optimizer"]["args"]["lr"] == 1e-3
-        assert params.training_of("memorability-spearman-lstm")["probe"]["optimizer"]["args"]["lr"] == 1e-2
+        assert resolve(params, "memorability-mse").training.probe.optimizer.args["lr"] == 1e-3
+        assert resolve(params, "memorability-spearman-lstm").training.probe.optimizer.args["lr"] == 1e-2
     else:
         with pytest.raises(ParamsError, match=re.escape(said)):
             planned(values, only, changes)

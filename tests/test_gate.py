@@ -20,6 +20,7 @@ from pipelines.tracking.store import ServerUnreachable
 from pipelines.tracking.upload import Run, Version, publish
 from rankgrad.io.checkpoints import build, save_model
 from rankgrad.io.parquet import encode_images
+from rankgrad.io.results import Row
 from rankgrad.tasks.label_ranking import LabelRanking
 
 from conftest import small_ranker  # isort: skip
@@ -90,7 +91,7 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
     sorter("steep", 50.0)
     decision = decide()
     assert (decision.promoted, decision.challenger, decision.champion) == (True, "2", "1")
-    assert decision.differences["negative_l1"]["low"] > 0.1
+    assert decision.differences["negative_l1"].low > 0.1
     version = store.get_model_version_by_alias(MODEL, "champion")
     assert (str(version.version), version.tags["gate.decision"], version.tags["gate.against"]) == ("2", "promoted", "1")
     assert "better beyond chance" in version.tags["gate.reason"]
@@ -125,7 +126,7 @@ def test_better_is_beyond_chance_beyond_the_least_gain_and_nothing_guarded_is_mu
     differences = {}
     for name, (value, *bounds) in (("main", gain), ("guarded", guarded)):
         low, high = sorted(sign * bound for bound in bounds)
-        differences[name] = {"value": sign * value, "low": low, "high": high}
+        differences[name] = Row("new", name, sign * value, low, high)
     judged = SimpleNamespace(metric="main", guarded=["guarded"])
     options = SimpleNamespace(minimum_gain=0.05, tolerance=0.02)
     assert gate.verdict(differences, judged, options, dict.fromkeys(differences, sign < 0))[0] == better
@@ -236,7 +237,7 @@ class TestTasks:
             regressor(name, seed, dataset=dataset, model=model)
         decision = decide(model)
         assert decision.promoted
-        assert decision.differences["spearman"]["low"] > 0
+        assert decision.differences["spearman"].low > 0
         tags = store.get_model_version(model, "2").tags
         assert tags["gate.examples"] == f"{dataset}/{split}"
         assert f"on {dataset}/{split}" in tags["gate.reason"]

@@ -13,7 +13,8 @@ from rankgrad.io.parquet import IMAGE, encode_images
 from rankgrad.metrics.spearman import spearman
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.training.loop import train
-from rankgrad.training.objective import Objective
+
+from conftest import objective_of, task_of  # isort: skip
 
 ROWS = 40
 PHASE = {"epochs": 2, "patience": 2, "optimizer": {"name": "AdamW", "args": {"lr": 1e-2}},
@@ -42,9 +43,9 @@ def folder(tmp_path, generator):
 
 
 def trained(task: str, training: dict, splits: list, **options) -> tuple:
-    made = lookup.find("tasks", task)(training)
+    made = task_of(task, training)
     network = made.build(options.pop("model", CONVNET), splits[0], seed=0)
-    objective = options.pop("objective", None) or Objective({"name": "rlsep" if task == "label_ranking" else "mse"})
+    objective = options.pop("objective", None) or objective_of("rlsep" if task == "label_ranking" else "mse")
     options = {"objective": objective, "seed": 0, "device": "cpu", "started": True} | options
     history = [epoch for _, epoch in train(made, network, *splits, **options)]
     return made, network, history
@@ -122,7 +123,7 @@ class TestWeightsAndGroups:
             training = {"scorer": RANKS["scorer"] | {"epochs": 12}, "thresholds": RANKS["thresholds"]}
         made = lookup.find("tasks", task)()
         splits = [made.load(tmp_path, "train", threads=1)] * 2
-        objective = Objective({"name": loss}, sorter=Laplace() if loss == "spearman" else None)
+        objective = objective_of(loss, sorter=Laplace() if loss == "spearman" else None)
         made, network, _ = trained(task, training, splits, model=VECTORS, objective=objective, started=False)
         table = made.predict(network, splits[0])
         scores = table["score" if task == "score_ranking" else "scores"].to_pylist()
@@ -137,9 +138,9 @@ class TestWeightsAndGroups:
     def test_a_share_of_the_largest_targets_is_learned_as_labels(self, tmp_path, generator):
         _, target, _ = self.split(tmp_path, generator)
         training = TWO | {"positives": 0.1, "monitor": "average_precision"}
-        made = lookup.find("tasks", "score_ranking")(training)
+        made = task_of("score_ranking", training)
         splits = [made.load(tmp_path, "train", threads=1)] * 2
-        objective = Objective({"name": "average_precision"}, sorter=Laplace())
+        objective = objective_of("average_precision", sorter=Laplace())
         made, network, history = trained("score_ranking", training, splits, model=VECTORS, objective=objective)
         assert "average_precision" in history[0].validation
         table = made.predict(network, splits[0])

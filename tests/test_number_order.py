@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from rankgrad import lookup
-from rankgrad.bootstrap import evaluate
 from rankgrad.cli.answers import write
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.files import read_sheet
+from rankgrad.evaluation import evaluate
 from rankgrad.numbers import Writing, exact, number_in, writings_of
 from rankgrad.training.loop import train
-from rankgrad.training.objective import Objective
+
+from conftest import objective_of, task_of  # isort: skip
 
 ROWS, QUERIES = 120, 12
 STEP = np.arange(ROWS)
@@ -221,12 +221,12 @@ def test_a_network_learns_a_perfect_order_and_the_metric_says_so(tmp_path, name,
     numbers = 0.5 + STEP * 1e-9 if name == "thousandths" else NUMBERS[name]
     options = written(tmp_path, pd.DataFrame({"x": numbers, "y": numbers}), "parquet")
     stored(options | {"features": ["x"], "target": "y"}, tmp_path, tmp_path / "data")
-    task = lookup.find("tasks", "score_ranking")(TRAINING["score_ranking"])
+    task = task_of("score_ranking", TRAINING["score_ranking"])
     splits = {split: task.load(tmp_path / "data", split, threads=1) for split in ("train", "val", "test")}
     network = task.build(model_of([]), splits["train"], seed=0)
-    objective = Objective({"name": loss, "args": {}})
+    objective = objective_of(loss)
     list(train(task, network, splits["train"], splits["val"], objective=objective, seed=0, device="cpu"))
     with torch.no_grad():
         predicted = task.predict(network, splits["test"])
     assert predicted["target"].to_pylist() == numbers[3::5].tolist()
-    assert evaluate({1: task.statistic(predicted)}, resamples=1, seed=0)["spearman"]["value"] == pytest.approx(1)
+    assert evaluate("", {1: task.statistic(predicted)}, resamples=1, seed=0)[0].value == pytest.approx(1)

@@ -368,7 +368,7 @@ def test_markup_in_names_is_text_in_a_card(tmp_path):
     ranker.recipe |= {"classes": ["![p](http://evil.example/p.png)", "<img src=x>", "a|b\n# h"]}
     save_model(tmp_path / "ranker", ranker)
     text = card("label_ranking-shop", tmp_path / "ranker", params={"x": "![q](http://evil.example)"},
-                metrics={}, tags={"git_commit": "unknown"})  # fmt: skip
+                metrics=[], tags={"git_commit": "unknown"})  # fmt: skip
     assert not re.search(r"(?<!\\)!\[|(?<!\\)<img|^# h|\n# h", text)
 
 

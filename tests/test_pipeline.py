@@ -13,10 +13,10 @@ import torch
 from PIL import Image
 from ruamel.yaml import YAML
 
-from pipelines.config.schema import merged
-from pipelines.reporting.results import read_runs
+from pipelines.config.plan import merged
 from rankgrad import lookup
 from rankgrad.datasets.voc2007 import CLASSES
+from rankgrad.io import results
 
 UP_TO_DATE = "Data and pipelines are up to date.\n"
 DEFAULTS = (
@@ -128,28 +128,26 @@ def test_make_repro_runs_every_stage_once_publishes_once_and_leaves_git_nothing_
 
 def test_metrics_have_the_names_of_the_task_and_an_interval_over_seeds(project):
     params = YAML(typ="safe").load(project.folder / "params.yaml")
-    table = read_runs(project.folder / "metrics/runs")
-    assert list(table.columns) == ["run", "seed", "metric", "value", "low", "high"]
+    table = results.read(project.folder / "metrics/runs")
     for name, run in params["runs"].items():
-        rows = table[table.run == name]
-        assert {metric.name for metric in lookup.find("tasks", run["task"]).metrics} <= set(rows.metric)
-        seeds = run["seeds"] if isinstance(run["seeds"], list) else range(1, run["seeds"] + 1)
-        assert set(rows.seed.dropna().astype(int)) == set(seeds)
-        means = rows[rows.seed.isna()]
-        assert (means.low <= means.high).all()
-    for name in params["sorters"]:
-        assert 0 < json.loads(project.read(f"metrics/sorters/{name}.json"))["l1"]["value"] < 0.5
-    result = json.loads(project.read("metrics/comparisons/mine.json"))["runs"]
-    assert set(result) == {"memorability-mse", "chosen"}
-    gain = result["chosen"]["difference"]
-    assert gain["low"] <= gain["value"] <= gain["high"]
+        for metric in lookup.find("tasks", run["task"]).metrics:
+            row = table.row(name, metric.name)
+            assert row.low <= row.high
+            seeds = run["seeds"] if isinstance(run["seeds"], list) else range(1, run["seeds"] + 1)
+            assert set(table.by_seed(name, metric.name)) == set(seeds)
+    sorters = results.read(project.folder / "metrics/sorters")
+    assert all(0 < sorters.row(name, "l1").value < 0.5 for name in params["sorters"])
+    comparison = results.read(project.folder / "metrics/comparisons/mine.csv")
+    gain = comparison.row("chosen", "spearman minus memorability-mse")
+    assert gain.low <= gain.value <= gain.high
 
 
 def test_a_setting_is_chosen_and_every_run_is_reported_and_published(project):
     assert len(json.loads(project.read("models/runs/chosen/run.json"))["tried"]) == 2
     report, published = project.read("reports/index.html"), json.loads(project.read("reports/published.json"))
     assert all(name in report and name in published for name in (*DEFAULTS, *OTHERS))
-    assert len(json.loads(project.read("metrics/runs/voc.json"))["average_precision"]) == 20
+    voc = results.read(project.folder / "metrics/runs/voc.csv").of_run("voc")
+    assert sum(row.metric.startswith("average_precision.") for row in voc) == 20
 
 
 def test_predictions_have_the_form_of_their_task(project):

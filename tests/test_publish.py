@@ -22,8 +22,10 @@ from pipelines.tracking.card import card
 from pipelines.tracking.slices import slices
 from pipelines.tracking.upload import PARENT, Run, Version, page, publish
 from rankgrad import __version__
+from rankgrad.io import results
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.io.parquet import encode_images
+from rankgrad.io.results import Row
 from rankgrad.sorters import load_sorter
 
 from conftest import ROOT, done, small_network, small_ranker  # isort: skip
@@ -42,11 +44,11 @@ def training(name: str, steepness: float | None = None, *, seeds: int = 2, quali
     Path("made/metrics.json").write_text("{}")
     history = pd.DataFrame({"phase": "probe", "epoch": [1, 2], "loss": [0.5, 0.25], "l1": [0.3, float("nan")]})
     children = (
-        Run(f"{name}-seed{seed}", "tests", f"{name} {seed}", metrics={"l1": {"value": seed / 10}}, history=history)
+        Run(f"{name}-seed{seed}", "tests", f"{name} {seed}", metrics=[Row("", "l1", seed / 10)], history=history)
         for seed in range(1, seeds + 1)
     )
     return Run(
-        name, "tests", name, {"loss.name": "l1"}, {"l1": {"value": 0.15, "low": 0.1, "high": 0.2}},
+        name, "tests", name, {"loss.name": "l1"}, [Row(name, "l1", 0.15, 0.1, 0.2)],
         {"stage": f"train@{name}"}, files={"results": [Path("made/metrics.json")]},
         seeds=tuple(children), version=version,
     )  # fmt: skip
@@ -219,11 +221,13 @@ def made_pipeline(params) -> None:
     entry = {"outs": [{"path": "out", "md5": "1f"}], "deps": deps}
     stages = [*(f"pretrain@{key}" for key in params.sorters), "train@memorability-mse", "evaluate@memorability-mse"]
     history = "phase,epoch,loss,spearman,learning_rate,best\nprobe,1,0.5,0.2,0.1,1\nfinetune,2,0.25,0.4,0.1,1\n"
-    spearman = {"value": 0.5, "low": 0.4, "high": 0.6, "seeds": {"1": 0.45, "2": 0.55}}
+    by_seed = {1: 0.45, 2: 0.55}
+    spearman = [Row("memorability-mse", "spearman", 0.5, 0.4, 0.6),
+                *(Row("memorability-mse", "spearman", by_seed[seed], seed=seed) for seed in by_seed)]  # fmt: skip
     record = {"seeds": [1, 2], "best": 2, "setting": {}, "tried": [], "validation": {"1": 0.3, "2": 0.4}}
     files = {
         "dvc.lock": {"stages": dict.fromkeys(stages, entry)},
-        "metrics/runs/memorability-mse.json": {"spearman": spearman}, "models/runs/memorability-mse/run.json": record,
+        "models/runs/memorability-mse/run.json": record,
         "reports/figures/memorability-mse-examples.png": "", "reports/data/clips.html": "all rows passed",
         "models/sorters/lstm/history.csv": history,
     }  # fmt: skip
@@ -233,9 +237,10 @@ def made_pipeline(params) -> None:
         network.recipe |= {"task": "score_ranking", "input": about, "classes": ["dull"]}
         save_model(f"models/runs/memorability-mse/seed{seed}", network)
         files[f"models/runs/memorability-mse/seed{seed}/history.csv"] = history
+    tables = {"runs/memorability-mse": spearman}
     for key, args in {"lstm": {"hidden": 2}, "laplace": {}}.items():
         save_model(f"models/sorters/{key}", build("sorters", key, args, seed=0, length=8))
-        files[f"metrics/sorters/{key}.json"] = {"l1": {"value": 0.01, "low": 0.0, "high": 0.02}, "parameters": 3}
+        tables[f"sorters/{key}"] = [Row(key, "l1", 0.01, 0.0, 0.02), Row(key, "parameters", 3)]
     Path("data/clips").mkdir(parents=True)
     images = np.random.default_rng(0).integers(0, 256, (12, 16, 16), dtype=np.uint8)
     frames = pa.FixedSizeListArray.from_arrays(encode_images(images, threads=1), 1)
@@ -244,6 +249,10 @@ def made_pipeline(params) -> None:
     for name, contents in files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(contents if isinstance(contents, str) else json.dumps(contents))
+    for file, rows in tables.items():
+        path = Path("metrics") / f"{file}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        results.write(path, rows)
 
 
 @pytest.fixture
@@ -394,7 +403,7 @@ def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
     assert (found[0].value, found[-1].value) == (0.5, 1.0)
     save_model(tmp_path / "ranker", small_ranker())
     tags = {"run": "mine", "git_commit": "unknown"}
-    text = card("label_ranking-shop", tmp_path / "ranker", params={}, metrics={}, tags=tags, slices=found)
+    text = card("label_ranking-shop", tmp_path / "ranker", params={}, metrics=[], tags=tags, slices=found)
     assert "| class: 1 | 80 | 0.5000 (" in text
 
 
@@ -411,7 +420,7 @@ def test_a_card_speaks_of_what_there_is(tmp_path, tags, more, expected, absent):
     ranker.recipe |= more
     save_model(tmp_path / "ranker", ranker)
     tags = {"run": "mine", "git_commit": "unknown", "input.data/shop/train.parquet": "1f"} | tags
-    text = card("label_ranking-shop", tmp_path / "ranker", params={}, metrics={}, tags=tags)
+    text = card("label_ranking-shop", tmp_path / "ranker", params={}, metrics=[], tags=tags)
     assert all(part in text for part in expected)
     assert not any(part in text for part in absent)
 

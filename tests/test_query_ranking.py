@@ -28,9 +28,8 @@ from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.sorters import Laplace
 from rankgrad.tasks.query_ranking import QueryRanking, metrics_of
 from rankgrad.training.loop import train
-from rankgrad.training.objective import Objective
 
-from conftest import params_of, refusal, with_cell  # isort: skip
+from conftest import objective_of, params_of, refusal, task_of, with_cell  # isort: skip
 
 QUERIES, KEYS = 12, ["user_id", "movie_id"]
 DATASETS = {
@@ -304,16 +303,16 @@ def lists(generator, sizes=(5, 1, 8, 3, 6, 4), relevant=(0, 2, 3, 4, 5)) -> Spli
 
 
 def trained(split, loss, **options):
-    task = QueryRanking({"ranker": OPTIONS | options})
+    task = task_of("query_ranking", {"ranker": OPTIONS | options})
     network = task.build(MODEL, split, seed=0)
-    objective = Objective({"name": loss}, sorter=Laplace() if loss == "average_precision" else None)
+    objective = objective_of(loss, sorter=Laplace() if loss == "average_precision" else None)
     history = train(task, network, split, split, objective=objective, seed=0, device="cpu")
     return task, network, [epoch for _, epoch in history]
 
 
 def test_raw_features_are_standardized_over_training_and_within_their_query(generator):
     split = lists(generator)
-    task = QueryRanking({"ranker": OPTIONS})
+    task = task_of("query_ranking", {"ranker": OPTIONS})
     shifted = split.inputs.items * torch.tensor([1.0, 100.0, 1e-4, 0.0]) + torch.tensor([0.0, 1e3, 7.0, 5.0])
     raw = Split(of_tensor(shifted), split.truth, split.sizes)
     for within in (False, True):

@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import spearmanr
 
-from pipelines.config.schema import Dataset, check_shapes, merged
+from pipelines.config.plan import merged
+from pipelines.config.schema import Dataset, check_shapes
 from pipelines.stages import evaluate
 from pipelines.stages import train as stage
 from pipelines.stages.compare import statistics_of
+from rankgrad.io import results
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.parquet import encode_images
 from rankgrad.tasks.score_ranking import ScoreRanking
@@ -151,9 +152,9 @@ def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from
     assert table.column_names[:3] == ["id", "seed", "fold"]
     assert table["id"].to_pylist() == [*range(24)] * 2
     assert table["fold"].to_pylist() == [*folds] * 2
-    metrics, one = json.loads(Path("metrics/runs/mine.json").read_text()), table.to_pandas().query("seed == 1")
+    one = table.to_pandas().query("seed == 1")
     mean = np.mean([spearmanr(some["score"], some["target"])[0] for _, some in one.groupby("fold")])
-    assert metrics["spearman"]["seeds"]["1"] == pytest.approx(mean)
+    assert results.read("metrics/runs").by_seed("mine", "spearman")[1] == pytest.approx(mean)
     again = statistics_of("score_ranking", "predictions/mine.parquet")[1].of_rows(np.arange(24))
     assert again[0] == pytest.approx(mean)
 
@@ -173,6 +174,19 @@ def test_what_diverges_is_named_what_is_done_is_kept_and_no_result_of_another_gr
     assert done[0] == done[1]  # trained once
     assert sorted(path.split("/")[-3][:5] for path in done[0]) == ["seed1", "seed2"]
     assert run(grid(1e-2, 3e-3)) == expected
+
+
+@pytest.mark.parametrize(("before", "seeds"), [([1, 2], [1, 2]), ([5], [5, 5])])
+def test_each_seed_starts_from_the_model_of_its_own_seed_or_all_from_the_only_one(project, before, seeds):
+    runs = {"mine": {"seeds": [1, 2], "start": "models/runs/first"}}
+    first = project().model_dump()["runs"]["mine"] | {"seeds": before}
+    params = project(runs=runs | {"first": first})
+    run(params, "first")
+    found = run(params)
+    starts = [json.loads(found[f"seed{seed}/model.json"])["start"] for seed in (1, 2)]
+    assert [list(start) for start in starts] == [[f"models/runs/first/seed{seed}/model.safetensors"] for seed in seeds]
+    shared = "models/runs/first/seed5" if before == [5] else None
+    assert json.loads(found["run.json"]).get("shared_start") == shared
 
 
 def test_what_a_run_needs_must_be_there(project):

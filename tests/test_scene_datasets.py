@@ -12,7 +12,8 @@ import torch
 from caption_grammar import holds, parse
 from scipy.stats import skew, spearmanr
 
-from pipelines.config.schema import check_shapes, merged, read
+from pipelines.config.plan import merged
+from pipelines.config.schema import check_shapes, read
 from pipelines.stages import data, validate
 from rankgrad import lookup
 from rankgrad.datasets import captions, long_tailed_mnist

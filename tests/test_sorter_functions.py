@@ -9,7 +9,8 @@ import torch
 from rankgrad import losses
 from rankgrad.losses._functions import _TRIED
 from rankgrad.sorters import LSTM, Handcrafted, Laplace, Sorter, StraightThrough
-from rankgrad.training.objective import Objective
+
+from conftest import objective_of  # isort: skip
 
 
 def sigmoids(scores: torch.Tensor) -> torch.Tensor:
@@ -70,7 +71,7 @@ def test_what_ranks_otherwise_is_refused(sorter, message):
 
 
 def test_an_objective_refuses_it_too():
-    objective = Objective({"name": "spearman"}, sorter=Ascending())
+    objective = objective_of("spearman", sorter=Ascending())
     with pytest.raises(ValueError, match="largest rank"):
         objective(SCORES, TARGET)
 
@@ -176,7 +177,7 @@ def test_the_sorter_of_a_finetuned_objective_sees_the_scores_as_before():
     sorter = LSTM(length=5, hidden=4)
     before = [weight.clone() for weight in sorter.parameters()]
     optimizer = {"name": "SGD", "args": {"lr": 0.1}}
-    objective = Objective({"name": "spearman"}, sorter=sorter, sorter_optimizer=optimizer)
+    objective = objective_of("spearman", sorter=sorter, sorter_optimizer=optimizer)
     objective(SCORES.clone().requires_grad_(), TARGET)
     reference = LSTM(length=5, hidden=4)
     reference.load_state_dict(dict(zip(dict(sorter.named_parameters()), before, strict=True)))
@@ -214,7 +215,7 @@ def test_long_lists_are_ranked_in_the_type_that_weights_of_others_take(name):
     expected = getattr(losses, name)(scores, target)
     assert torch.allclose(getattr(losses, name)(scores, target, sorter=LearnedSorter()), expected, atol=1e-3)
     optimizer = {"name": "SGD", "args": {"lr": 0.1}}
-    objective = Objective({"name": name}, sorter=Learned(), sorter_optimizer=optimizer)
+    objective = objective_of(name, sorter=Learned(), sorter_optimizer=optimizer)
     assert torch.allclose(objective(scores.requires_grad_(), target), expected, atol=1e-3)
 
 

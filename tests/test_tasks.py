@@ -14,8 +14,8 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from rankgrad import lookup
-from rankgrad.bootstrap import Statistic, differences, evaluate
 from rankgrad.datasets.files.splits import Captions, Labels, Split
+from rankgrad.evaluation import evaluate
 from rankgrad.inputs import features, frames, image
 from rankgrad.inputs._augmentation import views
 from rankgrad.io.checkpoints import build, load_model, save_model
@@ -23,13 +23,14 @@ from rankgrad.io.parquet import IMAGE, encode_images
 from rankgrad.io.starts import start_from
 from rankgrad.ranks import exact_ranks
 from rankgrad.sorters import Handcrafted, Sorter
-from rankgrad.tasks import _two_phases, retrieval
-from rankgrad.tasks._two_phases import embedded
+from rankgrad.tasks import _phases, retrieval
+from rankgrad.tasks._phases import embedded
 from rankgrad.tasks.label_ranking import label_ranks_of
 from rankgrad.training.batches import in_lists
 from rankgrad.training.device import make_accelerator
 from rankgrad.training.loop import train
-from rankgrad.training.objective import Objective
+
+from conftest import objective_of, task_of  # isort: skip
 
 CHANNELS = {"channels": [4, 6]}
 CONVNET = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": CHANNELS}}
@@ -55,7 +56,8 @@ def phase(epochs: int = 2, **more) -> dict:
 def options_of(task: str) -> dict:
     if task == "label_ranking":
         return {"scorer": phase(batch_size=8, shift=1, zoom=1.1), "thresholds": phase(batch_size=8, hidden=4)}
-    return {"batch_size": 8, "size": 8, "least_count": 1, "probe": phase(), "finetune": phase(shift=1)}
+    size = {"size": 8} if task == "retrieval" else {}
+    return size | {"batch_size": 8, "probe": phase(), "finetune": phase(shift=1)}
 
 
 def split_of(task: str, generator: torch.Generator, rows: int = 20):
@@ -110,12 +112,12 @@ class Training:
     def __init__(self, case, split, start=None, *, training=None, sorter_optimizer=None, cache=None, device="cpu"):
         task, model, loss, sorter, auxiliary = case
         self.training, self.split, self.start, self.device = training or options_of(task), split, start, device
-        self.task = lookup.find("tasks", task)(self.training, cache=cache)
+        self.task = task_of(task, self.training, cache=cache)
         self.network = self.task.build(model, split, seed=0)
         if start is not None:
             start_from(self.network, start)
-        self.objective = Objective(
-            {"name": loss, "args": {}},
+        self.objective = objective_of(
+            loss,
             sorter=SORTERS[sorter](),
             sorter_optimizer=sorter_optimizer,
             auxiliary=auxiliary and {"name": auxiliary, "args": {}, "weight": 0.5, "epochs": 1},
@@ -181,7 +183,7 @@ def test_trainings_side_by_side_compute_features_once(start, generator, tmp_path
         time.sleep(0.2)
         return embedded(network, parts)
 
-    monkeypatch.setattr(_two_phases, "embedded", slowly)
+    monkeypatch.setattr(_phases, "embedded", slowly)
     several = [Training(("score_ranking", CONVNET, *CASES[2][2:]), split, start, cache=tmp_path) for _ in range(3)]
     with ThreadPoolExecutor() as threads:
         features = list(threads.map(lambda one: one.task.features(one.network, split.inputs), several))
@@ -193,8 +195,8 @@ def test_trainings_side_by_side_compute_features_once(start, generator, tmp_path
 def test_the_auxiliary_loss_ends_after_its_epochs_which_count_on(generator):
     scores, target = torch.randn(2, 4, generator=generator), torch.rand(2, 4, generator=generator)
     auxiliary = {"name": "l1", "args": {}, "weight": 0.5, "epochs": 2}
-    objective = Objective({"name": "spearman", "args": {}}, sorter=Handcrafted(), auxiliary=auxiliary)
-    alone = Objective({"name": "spearman", "args": {}}, sorter=Handcrafted(), auxiliary={"name": "none"})
+    objective = objective_of("spearman", sorter=Handcrafted(), auxiliary=auxiliary)
+    alone = objective_of("spearman", sorter=Handcrafted())
     l1 = (scores - target).abs().mean() / 2
     for epoch, more in ((1, l1), (2, l1), (3, 0.0)):
         objective.epoch = epoch
@@ -212,7 +214,7 @@ def test_a_sorter_in_the_loss_is_frozen_or_each_of_its_steps_is_down_the_gradien
 
     for optimizer in (None, {"name": "SGD", "args": {"lr": 2.0}}):
         sorter, expected = Scaled(), 0.5
-        objective = Objective({"name": "spearman", "args": {}}, sorter=sorter, sorter_optimizer=optimizer)
+        objective = objective_of("spearman", sorter=sorter, sorter_optimizer=optimizer)
         for _ in range(3):
             scores, target = torch.randn(2, 5, generator=generator), torch.rand(2, 5, generator=generator)
             with torch.no_grad():
@@ -277,16 +279,16 @@ def statistic_of(task, *values):
 class TestMetrics:
     def test_spearman_is_scipys_and_the_interval_leaves_out_constant_resamples(self, generator):
         scores, target = torch.randn(6, generator=generator).numpy(), np.array([0.5, 0.5, 0.5, 0.5, 0.5, 0.7])
-        leaf = evaluate({1: statistic_of("score_ranking", scores, target)}, resamples=200, seed=0)["spearman"]
-        assert leaf["value"] == pytest.approx(spearmanr(scores, target).statistic)
-        assert np.isfinite([leaf["low"], leaf["high"]]).all()
+        row = evaluate("", {1: statistic_of("score_ranking", scores, target)}, resamples=200, seed=0)[0]
+        assert row.value == pytest.approx(spearmanr(scores, target).statistic)
+        assert np.isfinite(row.interval).all()
 
     def test_a_class_whose_positives_a_resample_lost_is_left_out_and_difficult_labels_count_nowhere(self):
         scores, labels = [[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 3.0]], [[1, 0], [1, 0], [0, 0], [0, 1]]
-        metrics = evaluate({1: statistic_of("multilabel", scores, labels, [[0, 0]] * 4)}, resamples=100, seed=0)
-        leaf = metrics["mean_average_precision"]
-        assert (leaf["low"], leaf["value"], leaf["high"]) == (1.0, 1.0, 1.0)
-        assert set(metrics["average_precision"]) == {"0", "1"}
+        rows = evaluate("", {1: statistic_of("multilabel", scores, labels, [[0, 0]] * 4)}, resamples=100, seed=0)
+        measured = {row.metric: row.interval for row in rows if row.seed is None}
+        assert measured["mean_average_precision"] == (1.0, 1.0, 1.0)
+        assert measured.keys() > {"average_precision.0", "average_precision.1"}
         scores = [[0.1, 0.9], [0.9, 0.1], [0.5, 0.5]]
         statistic = statistic_of("multilabel", scores, [[1, 0], [1, 1], [0, 0]], [[1, 0], [0, 1], [0, 0]])
         assert statistic.names == ["mean_average_precision", "average_precision.0"]
@@ -329,32 +331,6 @@ class TestMetrics:
         found = (images @ texts.flatten(0, 1).T).argmax(0) == torch.arange(40).repeat_interleave(2)
         assert values["text_to_image.recall_at_1"] == found.double().mean()
         assert values["gallery"] == 40
-
-    def test_a_difference_is_paired_by_example_and_by_seed(self):
-        """Models that err together: their metrics are uncertain, their difference is not."""
-        draws = np.random.default_rng(0)
-        target, noise = draws.normal(size=60), draws.normal(size=(2, 60))
-        scores = [target + weight * noise for weight in (0.9, 0.92)]
-        models = [{seed: statistic_of("score_ranking", of[seed], target) for seed in (0, 1)} for of in scores]
-        first, second = (evaluate(model, resamples=200, seed=0)["spearman"] for model in models)
-        gain = differences({"ours": models[0]}, models[1], resamples=200, seed=0)["ours"]["spearman"]
-        assert gain["value"] == pytest.approx(first["value"] - second["value"])
-        assert gain["high"] - gain["low"] < 0.2 * (first["high"] - first["low"])
-        same = differences({"ours": models[0]}, models[0], resamples=20, seed=0)["ours"]["spearman"]
-        assert same == {"value": 0.0, "low": 0.0, "high": 0.0, "p": 1.0}
-
-    def test_an_interval_over_seeds_is_that_of_the_normal_distribution(self):
-        """Constant examples: all that varies is the seed; and one seed: all that varies is the example."""
-        values = np.random.default_rng(0).normal(size=30)
-        seeds = {
-            number: Statistic(["m"], 5, lambda rows, v=value: np.full((1, *rows.shape[:-1]), v))
-            for number, value in enumerate(values)
-        }
-        examples = {0: Statistic(["m"], 30, lambda rows: values[rows].mean(-1)[None])}
-        for several, level, width in ((seeds, {}, 1.96), (examples, {}, 1.96), (examples, {"confidence": 0.5}, 0.674)):
-            leaf = evaluate(several, resamples=4000, seed=0, **level)["m"]
-            assert leaf["value"] == pytest.approx(values.mean())
-            assert leaf["high"] - leaf["low"] == pytest.approx(2 * width * values.std() / math.sqrt(30), rel=0.1)
 
     def test_selected_labels_are_ranked_among_themselves(self):
         scores = torch.tensor([[9.0, -5.0, 0.5, 0.5], [1.0, 2.0, 3.0, 4.0]])
@@ -458,7 +434,7 @@ class TestBatches:
         for wrong, about_, message in ((10, about, "no group has more than 9 rows"), (9, None, "no column group")):
             bad = Split(vectors, split.truth, about=about_)
             with pytest.raises(ValueError, match=message):
-                Training(case, bad, training=options | {"list_length": wrong}).phase("finetune")
+                Training(case, bad, training=options | {"list_length": wrong, "batch_size": wrong}).phase("finetune")
 
     def test_losses_may_learn_the_log_of_targets(self, generator):
         target = torch.tensor([0.0, 0.9, 9.9, 99.9])

@@ -10,14 +10,16 @@ from accelerate.state import AcceleratorState
 from scipy.ndimage import affine_transform
 from torch import nn
 
+from pipelines.config.schema import typed
 from rankgrad.checks import check_scores
 from rankgrad.inputs._augmentation import shifted, views, warped
 from rankgrad.training.batches import random_batches
 from rankgrad.training.loop import fit
+from rankgrad.training.options import PhaseOptions
 from rankgrad.training.phase import Batch, Phase
 
 ROWS = 64
-OPTIONS = {"batch_size": 16, "epochs": 1, "patience": 6, "schedule": {"name": "cosine", "warm_up_epochs": 1},
+OPTIONS = {"epochs": 1, "patience": 6, "schedule": {"name": "cosine", "warm_up_epochs": 1},
            "optimizer": {"name": "SGD", "args": {"lr": 0.05, "momentum": 0.9}}}  # fmt: skip
 
 
@@ -27,7 +29,7 @@ class Regression(Phase):
     rows, monitor, lower_is_better = ROWS, "error", True
 
     def __init__(self, network, change=lambda task, network, loss: loss):
-        self.module, self.steps, self.change = network, 0, change
+        self.module, self.steps, self.change, self.batch_size = network, 0, change, 16
         draws = torch.Generator().manual_seed(0)
         self.inputs = torch.randn(ROWS, 5, generator=draws)
         self.targets = self.inputs.sum(1, keepdim=True) + torch.randn(ROWS, 1, generator=draws) / 10
@@ -57,8 +59,8 @@ def problem(*change):
 
 def trained(network, task, *, checkpoint=None, seed=3, precision="no", name="training", **options):
     assert task.module is network
-    place = {"device": "cpu", "precision": precision, "checkpoint": checkpoint}
-    return fit(task, OPTIONS | options, seed=seed, name=name, **place)
+    task.options = typed(PhaseOptions, OPTIONS | options)
+    return fit(task, seed=seed, name=name, device="cpu", precision=precision, checkpoint=checkpoint)
 
 
 def weights_of(network):
@@ -132,7 +134,6 @@ def test_a_loss_that_is_not_finite_ends_the_training_and_keeps_the_last_good_epo
         ({"validate": lambda *_: check_scores(torch.tensor([[math.nan]]))}, FloatingPointError, "mine.*epoch 1: .*nan"),
         ({"validate": lambda *_: {"error": math.inf}}, FloatingPointError, "mine.*after epoch 1: .*inf"),
         ({"validate": lambda *_: {"accuracy": 1.0}}, ValueError, "mine.*'error', but validation gives accuracy"),
-        ({"chunk": 17}, ValueError, "chunk is 17, expected 1 to batch_size, 16"),
     ],
 )
 def test_a_validation_that_fails_or_an_impossible_option_ends_it_and_says_why(options, error, message, tmp_path):
@@ -186,7 +187,8 @@ def test_a_step_is_no_longer_than_the_clipped_gradient():
     network, task = problem()
     before = nn.utils.parameters_to_vector(network.parameters()).detach().clone()
     clipped = {"name": "SGD", "args": {"lr": 1.0}, "clip": 0.01}
-    list(trained(network, task, batch_size=ROWS, optimizer=clipped, schedule={"name": "constant"}))  # one step
+    task.batch_size = ROWS  # one step
+    list(trained(network, task, optimizer=clipped, schedule={"name": "constant"}))
     moved = nn.utils.parameters_to_vector(network.parameters()).detach() - before
     assert moved.norm().item() == pytest.approx(0.01, rel=1e-2)
 

@@ -9,10 +9,10 @@ from scipy.stats import kendalltau
 from torch import nn
 
 from rankgrad import metrics
+from rankgrad.io.results import Row
 from studies import four_digit_mnist as digits
 from studies import kept
 from studies import label_ranking_sets as sets
-from studies.kept import Row
 from studies.vectorized import command, measured
 
 

@@ -310,9 +310,10 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
 
     Nothing is written if the params would not pass the check.
     """
+    from pipelines.config.errors import ParamsError, Problem
     from pipelines.config.rules import check_values
     from pipelines.config.scales import round_trip
-    from pipelines.config.schema import DRAWN_FROM, ParamsError, read
+    from pipelines.config.schema import DRAWN_FROM, read
     from rankgrad.io.atomic import replaced_file
 
     yaml = round_trip()
@@ -322,9 +323,8 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
     _remove(values, gone)
     for block, entries in _laid_out(blocks).items():
         if twice := [name for name in entries if name in values[block]]:
-            raise ParamsError(
-                f"{params}: {block}.{twice[0]} is there already; remove it, or choose another name by --key"
-            )
+            advice = "remove it, or choose another name by --key"
+            raise ParamsError(Problem(f"{block}.{twice[0]}", "is there already", advice=advice), path=params)
         values[block].update(entries)
         if behind[block] is not None:
             last = entries[next(reversed(entries))]

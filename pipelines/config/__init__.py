@@ -1,5 +1,7 @@
-"""What params.yaml may hold: shapes (`schema`), what must agree with what (`rules`), presets (`scales`)."""
+"""What params.yaml may hold: shapes (`schema`), runs with all their values (`plan`), what must agree (`rules`)."""
 
-from pipelines.config.schema import ParamsError, Run, Settings, check_shapes, load, prefixed
+from pipelines.config.errors import ParamsError, Problem
+from pipelines.config.plan import RunPlan, resolve
+from pipelines.config.schema import Run, Settings, check_shapes, load, prefixed
 
-__all__ = ["ParamsError", "Run", "Settings", "check_shapes", "load", "prefixed"]
+__all__ = ["ParamsError", "Problem", "Run", "RunPlan", "Settings", "check_shapes", "load", "prefixed", "resolve"]

@@ -3,43 +3,29 @@
 import inspect
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import date
-from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 
-from pipelines.config.schema import (
-    DRAWN_FROM,
-    NONE,
-    Component,
-    Dataset,
-    Model,
-    ParamsError,
-    Run,
-    Settings,
-    check_shapes,
-    describe,
-    others,
-    read,
-)
+from pipelines.config.errors import ParamsError, Problem, unknown
+from pipelines.config.plan import RunPlan, resolve
+from pipelines.config.schema import DRAWN_FROM, NONE, Dataset, Model, Run, Settings, check_shapes, read, typed
 from rankgrad import lookup
 from rankgrad.datasets.scenes.base import Scenes
 from rankgrad.io.starts import check_fit, with_files
 from rankgrad.sorters.laplace import Laplace
-from rankgrad.tasks import Task
 from rankgrad.training.objective import JOINTLY
-from rankgrad.training.options import Optimizer, Schedule
+from rankgrad.training.optimization import OPTIMIZERS, make_optimizer
+from rankgrad.training.options import Component, PhaseOptions, WholePhase
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
 
 SORTER_METRICS = ("negative_l1", "exactly_ordered")  # larger is better
 LABELS, WORDS = 10, ["<padding>", "<unknown>", "a"]  # of networks that are built to see whether they can be
-OPTIMIZERS = [name for name in torch.optim.__all__ if name[0].isupper() and name != "Optimizer"]
 # Folders and files of the pipeline's own, which no dataset may be called.
 TAKEN = ("raw", "digits", "score_vectors", "params", "code", "incoming")
 
@@ -47,50 +33,55 @@ TAKEN = ("raw", "digits", "score_vectors", "params", "code", "incoming")
 def check(path: str | Path = "params.yaml") -> Settings:
     """Read the params and check all that they say; every component is built once, without memory.
 
-    A ParamsError has a line for each thing that is wrong: its place, what was found, and what is possible.
+    Raises:
+        ParamsError: its problems have the place of each, what was found, and what is possible.
     """
     return check_values(read(path), path=path)
 
 
 def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
-    """The same of plain values."""
+    """Check plain values as `check` does those of a file."""
     settings = check_shapes(values, path=path)
-    models = ["sorter", *(run.task for run in settings.runs.values())]
-    checks: dict[str, tuple[Callable[[Settings, str, str], Any], Collection[str]]] = {
-        "datasets": (_check_dataset, settings.datasets),
-        "sorters": (_check_sorter, settings.sorters),
-        "training": (_check_training, settings.training),
-        "runs": (_check_run, settings.runs),
-        "comparisons": (_check_comparison, settings.comparisons),
-        "gate.judged": (_check_judged, [*models, *settings.gate.judged]),
-    }
-    unread = [f"{place}: is {found}" for place, found in _unread(values)]
-    problems: dict[str, list[str]] = {"": unread} if unread else {}  # by place
-    for block, (check_one, keys) in checks.items():
-        for key in keys:
-            if block == "runs" and _inherited(settings.runs[key]) & problems.keys():
-                continue
-            try:
-                check_one(settings, key, f"{block}.{key}")
-            except ValueError as error:
-                problems[f"{block}.{key}"] = str(error).splitlines()
+    problems, wrong = [*_unread(values)], set[str]()
+    for place, rule in _rules(settings):
+        block, _, key = place.partition(".")
+        run = settings.runs.get(key) if block == "runs" else None
+        if run is not None and wrong & {f"training.{run.task}", f"datasets.{run.dataset}"}:
+            continue  # it would have the same problems
+        try:
+            rule()
+        except ParamsError as error:
+            problems += error.problems
+            wrong.add(place)
     if problems:
-        lines = dict.fromkeys(line for some in problems.values() for line in some)
-        raise ParamsError("\n".join(f"{path}: {line}" for line in lines))
+        raise ParamsError(*problems, path=path)
     return settings
 
 
-def _inherited(run: Run) -> set[str]:
-    """Return the places whose problems a run has too."""
-    return {f"training.{run.task}", f"datasets.{run.dataset}"}
+def _rules(settings: Settings) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield what is to be checked at each place, in an order in which a place's problems are those of what follows."""
+    parts = _Parts(settings)
+    for key, dataset in settings.datasets.items():
+        yield f"datasets.{key}", lambda key=key, dataset=dataset: _check_dataset(key, dataset)
+    for key in settings.sorters:
+        yield f"sorters.{key}", lambda key=key: _check_sorter(settings, key, parts)
+    for task in settings.training:
+        yield f"training.{task}", lambda task=task: _check_training(settings, task)
+    for name in settings.runs:
+        yield f"runs.{name}", lambda name=name: _check_run(settings, name, parts)
+    for key in settings.comparisons:
+        yield f"comparisons.{key}", lambda key=key: _check_comparison(settings, key)
+    models = [*(["sorter"] if settings.sorters else []), *(run.task for run in settings.runs.values())]
+    for task in dict.fromkeys([*models, *settings.gate.judged]):
+        yield f"gate.judged.{task}", lambda task=task: _check_judged(settings, task)
 
 
-def _unread(values: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield what no stage can take of blocks and lists, by place: numbers that are NaN or infinite, and days."""
+def _unread(values: Any, place: str = "") -> Iterator[Problem]:
+    """Yield what no stage can take of blocks and lists: numbers that are NaN or infinite, and days."""
     if isinstance(values, float) and not math.isfinite(values):
-        yield place, f"{values}, expected a finite number"
+        yield Problem(place, f"is {values}", "a finite number")
     elif isinstance(values, date):
-        yield place, f"the day {values}, which DVC does not read: expected quotes around it"
+        yield Problem(place, f"is the day {values}, which DVC does not read", "quotes around it")
     elif isinstance(values, Mapping):
         for key, value in values.items():
             yield from _unread(value, f"{place}.{key}" if place else str(key))
@@ -99,48 +90,81 @@ def _unread(values: Any, place: str = "") -> Iterator[tuple[str, str]]:
             yield from _unread(value, f"{place}.{number}")
 
 
-def _check_known(name: str, known: Collection[str], place: str, what: str = "", hint: str = "") -> None:
-    if name not in known:
-        raise ValueError(f"{place}: no {what}{name!r}{others(name, known)}{hint}")
+def _wrong(place: str, found: str, expected: str = "", advice: str = "") -> ParamsError:
+    return ParamsError(Problem(place, found, expected, advice))
 
 
-_adapter = cache(TypeAdapter)  # which takes milliseconds to make
-
-
-def _typed(kind: Any, value: Any, place: str) -> Any:
-    """Return a value as what it must be; a dataclass refuses unknown keys."""
-    try:  # as JSON, of which strictness refuses "9" for a number but takes an object for a dataclass
-        return _adapter(kind).validate_json(json.dumps(value, default=str), strict=True)
-    except ValidationError as error:
-        raise ParamsError("\n".join(describe(error, kind, place))) from error
-
-
-def _check_options(folder: str, component: Component, place: str) -> Callable[..., Any]:
-    """Return the component of that name, which takes these options."""
-    lookup.check_options(folder, component.name, component.args, where=place)
-    thing = lookup.find(folder, component.name)
-    kinds = lookup.options(thing)
-    for option, value in component.args.items():
-        _typed(kinds[option], value, f"{place}.args.{option}")
-    return thing
-
-
-def _built(folder: str, component: Component, place: str, **runtime: Any) -> torch.nn.Module:
-    """Return a component with these options, built without memory: its own error says why it cannot be."""
-    thing = _check_options(folder, component, place)
-    asked = inspect.signature(thing).parameters
+@contextmanager
+def _at(place: str, *errors: type[Exception]) -> Generator[None]:
+    """Turn what a component or a file says into a problem of this place."""
     try:
-        with torch.device("meta"):
-            return thing(**component.args, **{name: value for name, value in runtime.items() if name in asked})
-    except (TypeError, ValueError, RuntimeError, ImportError) as error:
-        raise ValueError(f"{place}.args: {error}") from error
+        yield
+    except ParamsError:
+        raise
+    except lookup.ComponentError as error:
+        raise _wrong(error.place, error.reason) from error
+    except (ValueError, *errors) as error:
+        raise _wrong(place, str(error)) from error
 
 
-def _check_dataset(settings: Settings, key: str, place: str) -> None:
+class _Parts:
+    """The components of the params, each built once, without memory, however many runs name it."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self._known: dict[str, Any] = {}
+
+    def once(self, make: Callable[[], Any], *key: Any) -> Any:
+        """Return what was made of equal values, or make it."""
+        text = json.dumps(key, sort_keys=True, default=str)
+        if text not in self._known:
+            self._known[text] = make()
+        return self._known[text]
+
+    def built(self, folder: str, component: Any, place: str, **runtime: Any) -> torch.nn.Module:
+        """Return a component with its options; its own error says why it cannot be."""
+
+        def build() -> torch.nn.Module:
+            make = _checked(folder, component, place)
+            asked = inspect.signature(make).parameters
+            given = {name: value for name, value in runtime.items() if name in asked}
+            with _at(f"{place}.args", TypeError, RuntimeError, ImportError), torch.device("meta"):
+                return make(**component.args, **given)
+
+        return self.once(build, folder, component.name, component.args, runtime)
+
+    def columns(self, dataset: str) -> list[str]:
+        """Return the columns of a dataset's tables."""
+        return self.once(lambda: self.settings.datasets[dataset].built().schema.names, "columns", dataset)
+
+    def inputs(self, dataset: str) -> list[str]:
+        """Return the kinds of input that a dataset's tables have."""
+        return [kind for kind in lookup.names("inputs") if kind in self.columns(dataset)]
+
+    def lacks(self, dataset: str, task: str) -> list[str]:
+        """Return the columns that a task learns from and a dataset does not have: its truth, and one kind of input."""
+        reads, columns = lookup.find("tasks", task).reads, self.columns(dataset)
+        inputs = [] if any(kind in columns for kind in reads.inputs) else [*reads.inputs]
+        return [column for column in reads.truth if column not in columns] or inputs
+
+
+def _checked(folder: str, component: Any, place: str) -> Callable[..., Any]:
+    """Return the component of that name, which takes these options."""
+    with _at(place):
+        lookup.check_options(folder, component.name, component.args, where=place)
+        make = lookup.find(folder, component.name, where=f"{place}.name")
+        kinds = lookup.options(make)
+    for option, value in component.args.items():
+        typed(kinds[option], value, f"{place}.args.{option}")
+    return make
+
+
+def _check_dataset(key: str, block: Dataset) -> None:
+    place = f"datasets.{key}"
     if key in TAKEN:
-        raise ValueError(f"{place}: the pipeline has data/{key} or checks/{key} for itself: choose another name")
-    block = settings.datasets[key]
-    kind = lookup.find("datasets", block.name, where=f"{place}.name")
+        raise _wrong(place, f"the pipeline has data/{key} or checks/{key} for itself", advice="choose another name")
+    with _at(place):
+        kind = lookup.find("datasets", block.name, where=f"{place}.name")
     if issubclass(kind, Scenes):
         _check_drawn(block, kind, place)
     else:
@@ -148,274 +172,232 @@ def _check_dataset(settings: Settings, key: str, place: str) -> None:
 
 
 def _check_drawn(block: Dataset, kind: type[Scenes], place: str) -> None:
-    name, asked = block.name, "missing, expected how many to draw: {train: .., val: .., test: .., gate: ..}"
-    for key, is_wrong, message in (
-        ("raw", not block.is_drawn, f"is {block.raw!r}, but {name} is drawn of digits: expected {DRAWN_FROM}"),
-        ("rows", block.rows is None, asked),
-        ("size", block.size, f"is {block.size}, but {name} is drawn: args.canvas is its size; leave it out"),
-        ("folds", block.folds, f"{name} is drawn, as many rows as are asked for: leave folds out"),
-        *((f"args.{key}", key in block.args, "stands beside args, not in it") for key in ("rows", "seed")),
-    ):
-        if is_wrong:
-            raise ValueError(f"{place}.{key}: {message}")
-    _typed(kind, block.args | block.model_dump(include={"rows", "seed"}), f"{place}.args")
+    name = block.name
+    if not block.is_drawn:
+        raise _wrong(f"{place}.raw", f"is {block.raw!r}, but {name} is drawn of digits", DRAWN_FROM)
+    if block.rows is None:
+        raise _wrong(f"{place}.rows", "missing", "how many to draw: {train: .., val: .., test: .., gate: ..}")
+    if block.size:
+        raise _wrong(
+            f"{place}.size", f"is {block.size}, but {name} is drawn: args.canvas is its size", advice="leave it out"
+        )
+    if block.folds:
+        raise _wrong(f"{place}.folds", f"{name} is drawn, as many rows as are asked for", advice="leave folds out")
+    for option in {"rows", "seed"} & block.args.keys():
+        raise _wrong(f"{place}.args.{option}", "stands beside args, not in it")
+    typed(kind, block.args | block.model_dump(include={"rows", "seed"}), f"{place}.args")
 
 
 def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
     parts = PurePosixPath(block.raw).parts
     if block.raw != "/".join(parts) or parts[:2] != ("data", "raw") or len(parts) < 3 or ".." in parts:
-        raise ValueError(
-            f"{place}.raw: is {block.raw!r}, expected a plain path of a folder below data/raw, such as "
-            f"data/raw/{block.name}"
-        )
+        expected = f"a plain path of a folder below data/raw, such as data/raw/{block.name}"
+        raise _wrong(f"{place}.raw", f"is {block.raw!r}", expected)
     if block.rows is not None:
-        raise ValueError(f"{place}.rows: {block.name} is read from disk, which says how many rows it has: leave it out")
-    dataset = _typed(kind, block.args, f"{place}.args")
+        found = f"{block.name} is read from disk, which says how many rows it has"
+        raise _wrong(f"{place}.rows", found, advice="leave it out")
+    dataset = typed(kind, block.args, f"{place}.args")
     if (block.size is None) == bool({"image", "frames"} & set(dataset.schema.names)):
         expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
-        raise ValueError(f"{place}.size: is {block.size}, expected {expected}")
+        raise _wrong(f"{place}.size", f"is {block.size}", expected)
     if block.folds is not None and not dataset.foldable:
-        raise ValueError(
-            f"{place}.folds: {block.name} is fitted to the training rows of one split, which folds would test: leave "
-            "folds out"
-        )
+        found = f"{block.name} is fitted to the training rows of one split, which folds would test"
+        raise _wrong(f"{place}.folds", found, advice="leave folds out")
     raw = Path(block.raw) / "first" if (Path(block.raw) / "first").is_dir() else Path(block.raw)
     if raw.is_dir():  # else DVC says that it is missing
-        try:
+        with _at(place, OSError):
             dataset.check_head(raw)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{place}: {error}") from error
 
 
-def _check_sorter(settings: Settings, key: str, place: str) -> None:
-    sorter = settings.sorters[key]
-    module = _built("sorters", sorter, place, length=settings.score_vectors.length)
+def _check_sorter(settings: Settings, key: str, parts: _Parts) -> None:
+    place, sorter = f"sorters.{key}", settings.sorters[key]
+    module = parts.built("sorters", sorter, place, length=settings.score_vectors.length)
     has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
         expected = "a block of options: it has weights to train" if has_weights else "null: it has no weights"
-        raise ValueError(f"{place}.training: {sorter.name} needs {expected}")
+        raise _wrong(f"{place}.training", f"is that of {sorter.name}", expected)
     if sorter.training is not None:
-        optimizer = _typed(Optimizer, sorter.training.optimizer, f"{place}.training.optimizer")
-        _check_optimizer(optimizer, f"{place}.training.optimizer")
-        _typed(Schedule, sorter.training.schedule, f"{place}.training.schedule")
+        _check_optimizer(sorter.training.optimizer, f"{place}.training.optimizer")
 
 
-def _check_optimizer(optimizer: Optimizer | Component, place: str) -> None:
-    _check_known(optimizer.name, OPTIMIZERS, f"{place}.name")
-    kind = getattr(torch.optim, optimizer.name)
-    options = inspect.signature(kind).parameters
+def _check_optimizer(optimizer: Component, place: str) -> None:
+    if optimizer.name not in OPTIMIZERS:
+        raise ParamsError(unknown(f"{place}.name", optimizer.name, OPTIMIZERS))
+    options = inspect.signature(getattr(torch.optim, optimizer.name)).parameters
     for name, value in optimizer.args.items():
         usual = options[name].default if name in options else None
-        if isinstance(value, str | bool) and isinstance(usual, int | float) and not isinstance(usual, bool):
-            found = f"the text {value!r}" if isinstance(value, str) else value
-            raise ValueError(f"{place}.args.{name} is {found}, expected a number such as {usual}")
-    weight = torch.ones(1, requires_grad=True)
-    try:
-        taken = kind([weight], **optimizer.args)
-        weight.square().sum().backward()
-        taken.step()
-    except Exception as error:  # whatever an optimizer makes of odd options
-        text = str(error).removeprefix(f"{kind.__name__}.__init__() ")
-        raise ValueError(f"{place}.args: {type(error).__name__}: {text}") from error
-    if not weight.item() < 1:  # such as maximize, or a rate of 0
-        raise ValueError(f"{place}.args: a step of {optimizer.name} with these does not make a loss smaller")
+        is_number = isinstance(usual, int | float) and not isinstance(usual, bool)
+        if is_number and isinstance(value, str | bool):
+            raise _wrong(f"{place}.args.{name}", f"is {value!r}", f"a number such as {usual}")
+    with _at(f"{place}.args", Exception):  # whatever an optimizer makes of odd options
+        make_optimizer(optimizer, [torch.empty(1, device="meta", requires_grad=True)])
 
 
-def _check_training(settings: Settings, task: str, place: str, training: dict[str, Any] | None = None) -> None:
-    """Check a task's options of training, or those that a run makes of them."""
-    kind = lookup.find("tasks", task, where=place)
-    options = _typed(kind.Training, settings.training[task] if training is None else training, place)
-    for phase in kind.blocks():
-        _check_optimizer(getattr(options, phase).optimizer, f"{place}.{phase}.optimizer")
+def _phases(training: Any) -> dict[str, PhaseOptions]:
+    return {name: options for name, options in vars(training).items() if isinstance(options, PhaseOptions)}
 
 
-def _check_run(settings: Settings, key: str, place: str) -> None:
-    if key in {f"sorter-{sorter}" for sorter in settings.sorters}:  # in MLflow one of them would be lost
-        raise ValueError(f"{place}: a sorter is called so in MLflow and in reports: choose another name")
-    task = lookup.find("tasks", settings.runs[key].task, where=f"{place}.task")
-    for setting in settings.runs[key].settings:
-        values = settings.run_of(key, setting)
-        run = _typed(Run, values, place)
-        _check_training(settings, run.task, f"{place}.training", run.training)
-        _check_dataset_of(settings, run, task, f"{place}.dataset")
-        _check_positives(settings, run, f"{place}.training.positives")
-        _check_model(settings, run, f"{place}.model")
-        losses = {"loss": run.loss} | ({} if run.auxiliary.name == NONE else {"auxiliary": run.auxiliary})
-        _check_losses(settings, task, losses, run.sorter, run.training, place)
-        _check_sorter_optimizer(settings, run, f"{place}.sorter_optimizer")
-    _check_start(settings, key, task, place)
+def _check_training(settings: Settings, name: str) -> None:
+    place = f"training.{name}"
+    with _at(place):
+        task = lookup.find("tasks", name, where=place)
+    training = typed(task.Training, settings.training[name], place)
+    for phase, options in _phases(training).items():
+        _check_optimizer(options.optimizer, f"{place}.{phase}.optimizer")
 
 
-def _check_dataset_of(settings: Settings, run: Run, task: type[Task], place: str) -> None:
-    _check_known(run.dataset, settings.datasets, place, hint="; each needs a block under datasets")
-    if missing := _lacks(settings, run.dataset, task):
+def _check_run(settings: Settings, name: str, parts: _Parts) -> None:
+    place = f"runs.{name}"
+    if name in {f"sorter-{sorter}" for sorter in settings.sorters}:  # in MLflow one of them would be lost
+        raise _wrong(place, "a sorter is called so in MLflow and in reports", advice="choose another name")
+    for setting in settings.runs[name].settings:
+        plan = resolve(settings, name, setting)
+        _check_data_of(settings, plan, parts)
+        for phase, options in _phases(plan.training).items():
+            _check_optimizer(options.optimizer, f"{place}.training.{phase}.optimizer")
+        _check_model(settings, plan, parts)
+        _check_losses(settings, plan, parts)
+        _check_sorter_optimizer(settings, plan)
+        _check_start(settings, plan, parts)
+
+
+def _check_data_of(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
+    place, key = f"runs.{plan.name}", plan.dataset
+    if key not in settings.datasets:
+        advice = "each needs a block under datasets"
+        raise ParamsError(unknown(f"{place}.dataset", key, settings.datasets, advice=advice))
+    if missing := parts.lacks(key, plan.task):
         fitting = []
-        for name in settings.datasets:
-            with suppress(ValueError):  # what is wrong itself is told of by itself
-                _check_dataset(settings, name, name)
-                fitting += [] if _lacks(settings, name, task) else [name]
-        raise ValueError(
-            f"{place}: {run.dataset} has no column {' or '.join(missing)}, from which {run.task} learns; "
-            f"{', '.join(fitting) or 'none of the datasets'} can be had"
+        for other in settings.datasets:
+            with suppress(ValueError):  # what is wrong with it is a problem of its own
+                fitting += [] if parts.lacks(other, plan.task) else [other]
+        found = f"{key} has no column {' or '.join(missing)}, from which {plan.task} learns"
+        raise _wrong(f"{place}.dataset", found, f"one of {', '.join(fitting)}" if fitting else "")
+    share = getattr(plan.training, "positives", None)
+    if share is not None and settings.datasets[key].args.get("train_target"):
+        found = (
+            f"is {share}, a share of what training rows of {key} learn from, its train_target; no threshold of it fits "
+            "target"
         )
+        raise _wrong(f"{place}.training.positives", found, advice="leave one of them out")
 
 
-def _check_positives(settings: Settings, run: Run, place: str) -> None:
-    """Refuse a threshold of training targets for targets on another scale."""
-    if run.training.get("positives") is not None and settings.datasets[run.dataset].args.get("train_target"):
-        raise ValueError(
-            f"{place}: is {run.training['positives']}, a share of what training rows of {run.dataset} learn from, its "
-            "train_target; no threshold of it fits target: leave one of them out"
-        )
-
-
-def _lacks(settings: Settings, dataset: str, task: type[Task]) -> list[str]:
-    """Return the columns that a task learns from and a dataset does not have: the truth, and one kind of input."""
-    columns = settings.datasets[dataset].built().schema.names
-    inputs = [] if any(kind in columns for kind in task.reads.inputs) else [*task.reads.inputs]
-    return [column for column in task.reads.truth if column not in columns] or inputs
-
-
-def _check_model(settings: Settings, run: Run, place: str) -> None:
+def _check_model(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
     """Check that a network can be made: its backbone for the dataset's inputs, its head, and the captions' backbone."""
-    backbone, _ = _backbones(settings, run, place)
-    _built("models.heads", run.model, place, features=backbone.size, maps=backbone.maps, outputs=LABELS)
-    taken = _inputs_of(settings, run.dataset)
-    kinds = {lookup.find("inputs", one).backbone for one in taken}
+    place = f"runs.{plan.name}.model"
+    backbone, _ = _backbones(settings, plan, parts)
+    parts.built("models.heads", plan.model, place, features=backbone.size, maps=backbone.maps, outputs=LABELS)
+    inputs = parts.inputs(plan.dataset)
+    kinds = {lookup.find("inputs", kind).backbone for kind in inputs}
     if backbone.input not in kinds:
-        fitting = [
-            name for name in lookup.names("models.backbones") if lookup.find("models.backbones", name).input in kinds
-        ]
-        raise ValueError(
-            f"{place}.backbone.name: {run.model.backbone.name} takes {backbone.input}, but {run.dataset} has "
-            f"{' or '.join(taken)}; try {', '.join(fitting) or 'another dataset'}"
-        )
-    _check_pictures(settings.datasets[run.dataset], run, backbone, f"{place}.backbone")
-    _check_freezing(run, backbone, place.removesuffix("model") + "training")
-
-
-def _backbones(settings: Settings, run: Run, place: str) -> tuple[Any, Any]:
-    """Return the backbone of the inputs, and that of captions or None, built without memory."""
-    start, model = run.start, run.model.model_dump(include={"backbone", "text"})
-    for name in model:
-        component = model[name] and getattr(run.model, name)
-        _ = component and _check_options("models.backbones", component, f"{place}.{name}")
-    while start in (runs := _runs(settings)) and runs[start].start != start:
-        start = runs[start].start  # a run that is not yet trained starts from the same files
-    try:
-        files = with_files(model, start)
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{place.removesuffix('model')}start: {error}") from error
-    given = {"colors": 3, "features": 1, "words": WORDS}
-    backbone = _built(
-        "models.backbones", run.model.backbone, f"{place}.backbone", **given | files["backbone"].get("files", {})
-    )
-    try:
-        lookup.find("tasks", run.task).accepts(model)
-    except ValueError as error:
-        raise ValueError(f"{place}.{error}") from error
-    if run.model.text is None:
-        return backbone, None
-    files = files["text"].get("files", {})
-    return backbone, _built("models.backbones", run.model.text, f"{place}.text", **given | files)
-
-
-def _runs(settings: Settings) -> dict[str, Run]:
-    """Return the runs by what a start calls them."""
-    return {f"models/runs/{name}": run for name, run in settings.runs.items()}
-
-
-def _check_pictures(dataset: Dataset, run: Run, backbone: Any, place: str) -> None:
-    """Put one picture of the dataset's size through the backbone, without computing it."""
+        names = lookup.names("models.backbones")
+        fitting = [name for name in names if lookup.find("models.backbones", name).input in kinds]
+        found = f"{plan.model.backbone.name} takes {backbone.input}, but {plan.dataset} has {' or '.join(inputs)}"
+        raise _wrong(f"{place}.backbone.name", found, advice=f"try {', '.join(fitting) or 'another dataset'}")
+    dataset = settings.datasets[plan.dataset]
     side = dataset.size or dataset.args.get("canvas")
-    if backbone.input != "image" or side is None:
-        return
+    if backbone.input == "image" and side is not None:
+        parts.once(lambda: _check_pictures(plan, backbone, side), "pictures", plan.model.backbone, side)
+    for phase, options in _phases(plan.training).items():
+        if isinstance(options, WholePhase) and options.freeze is not None:
+            with _at(f"runs.{plan.name}.training.{phase}"):
+                backbone.freeze(options.freeze)
+
+
+def _backbones(settings: Settings, plan: RunPlan, parts: _Parts) -> tuple[Any, Any]:
+    """Return the backbone of the inputs, and that of captions or None, built without memory."""
+    place, model = f"runs.{plan.name}", plan.model.model_dump(include={"backbone", "text"})
+    _checked("models.backbones", plan.model.backbone, f"{place}.model.backbone")
+    if plan.model.text is not None:
+        _checked("models.backbones", plan.model.text, f"{place}.model.text")
+    with _at(f"{place}.model.text"):
+        lookup.find("tasks", plan.task).accepts(model)
+    name, seen = plan.name, set[str]()  # a run that is not yet trained starts from the same files
+    while name not in seen and settings.run_before(name) is not None:
+        seen.add(name)
+        name = Path(settings.runs[name].start).parts[2]
+    with _at(f"{place}.start", OSError):
+        files = with_files(model, settings.runs[name].start)
+    given = {"colors": 3, "features": 1, "words": WORDS}
+
+    def built(part: str, component: Component) -> torch.nn.Module:
+        more = files[part].get("files", {})
+        return parts.built("models.backbones", component, f"{place}.model.{part}", **given | more)
+
+    return built("backbone", plan.model.backbone), plan.model.text and built("text", plan.model.text)
+
+
+def _check_pictures(plan: RunPlan, backbone: Any, side: int) -> None:
+    """Put one picture of the dataset's size through the backbone, without computing it."""
     try:
         with torch.no_grad(), torch.device("meta"):
             backbone.eval()(torch.empty(1, 3, side, side, dtype=torch.uint8))
     except (ValueError, RuntimeError, AssertionError, IndexError) as error:
-        raise ValueError(
-            f"{place}: {run.model.backbone.name} takes no images of {side} x {side} pixels, {run.dataset}'s: {error}"
-        ) from error
+        found = f"{plan.model.backbone.name} takes no images of {side} x {side} pixels, {plan.dataset}'s: {error}"
+        raise _wrong(f"runs.{plan.name}.model.backbone", found) from error
 
 
-def _check_freezing(run: Run, backbone: Any, place: str) -> None:
-    for phase, options in run.training.items():
-        if isinstance(options, dict) and options.get("freeze") is not None:
-            try:
-                backbone.freeze(options["freeze"])
-            except ValueError as error:
-                raise ValueError(f"{place}.{phase}: {error}") from error
-
-
-def _inputs_of(settings: Settings, dataset: str) -> list[str]:
-    """Return the kinds of input that a dataset's tables have."""
-    columns = settings.datasets[dataset].built().schema.names
-    return [kind for kind in lookup.names("inputs") if kind in columns]
-
-
-def _check_losses(
-    settings: Settings,
-    task: type[Task],
-    losses: dict[str, Component],
-    sorter: str,
-    training: dict[str, Any],
-    place: str,
-) -> None:
+def _check_losses(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
     """Check that the losses are the task's, and that there is a sorter for those that take one, and for none else."""
-    batch_size = training.get("batch_size")
-    takers = [loss.name for key, loss in losses.items() if _check_loss(task, loss, training, f"{place}.{key}")]
-    if sorter == NONE:
+    place, sorter = f"runs.{plan.name}", plan.sorter
+    takers = []
+    for part, loss in (("loss", plan.loss), ("auxiliary", plan.auxiliary)):
+        if loss is not None:
+            logs = getattr(plan.training, "log_plus", None) is not None
+            learns = lookup.find("tasks", plan.task)(plan.training).learns()
+            key = (loss.name, loss.args, learns, logs)
+            takes = parts.once(lambda: _check_loss(plan, loss, learns, logs, f"{place}.{part}"), "loss", *key)  # noqa: B023
+            takers += [loss.name] if takes else []
+    if sorter is None:
         if takers:
-            raise ValueError(f"{place}.sorter: {takers[0]} needs one of {', '.join(settings.sorters)}")
+            raise _wrong(f"{place}.sorter", f"is {NONE}, but {takers[0]} needs one", ", ".join(settings.sorters))
         return
-    _check_known(sorter, [*settings.sorters, NONE], f"{place}.sorter")
+    if sorter not in settings.sorters:
+        raise ParamsError(unknown(f"{place}.sorter", sorter, [*settings.sorters, NONE]))
     if not takers:
-        raise ValueError(f"{place}.sorter: {losses['loss'].name} takes no sorter, expected {NONE}")
+        raise _wrong(f"{place}.sorter", f"{plan.loss.name} takes no sorter", NONE)
     if "length" not in inspect.signature(lookup.find("sorters", settings.sorters[sorter].name)).parameters:
         return
-    length = settings.score_vectors.length
+    length, batch_size = settings.score_vectors.length, getattr(plan.training, "batch_size", None)
     if batch_size is None:
-        raise ValueError(
-            f"{place}.sorter: {sorter} takes {length} scores and no other number, but {task.name} ranks others; "
-            "expected a sorter of any length, such as laplace"
-        )
+        found = f"{sorter} takes {length} scores and no other number, but {plan.task} ranks others"
+        raise _wrong(f"{place}.sorter", found, "a sorter of any length, such as laplace")
     if batch_size % length:
-        raise ValueError(
-            f"{place}: the training's batch_size is {batch_size}, but {sorter} ranks groups of score_vectors.length = "
-            f"{length}: expected a multiple of it"
-        )
+        found = f"is {batch_size}, but {sorter} ranks groups of score_vectors.length = {length}"
+        raise _wrong(f"{place}.training.batch_size", found, "a multiple of it")
 
 
-def _check_sorter_optimizer(settings: Settings, run: Run, place: str) -> None:
-    if run.sorter_optimizer is None:
+def _check_sorter_optimizer(settings: Settings, plan: RunPlan) -> None:
+    place, optimizer = f"runs.{plan.name}.sorter_optimizer", plan.sorter_optimizer
+    if optimizer is None:
         return
-    has_weights = run.sorter != NONE and settings.sorters[run.sorter].training is not None
-    if not has_weights or "sorter" not in _parameters(run.loss.name):
-        raise ValueError(f"{place}: {run.sorter} in {run.loss.name} has nothing to learn: leave it out")
-    if run.sorter_optimizer.name != JOINTLY:
-        _check_optimizer(run.sorter_optimizer, place)
-    elif run.sorter_optimizer.args:
-        raise ValueError(f"{place}.args: {JOINTLY} is the network's own optimizer, which has options: leave them out")
+    has_weights = plan.sorter is not None and settings.sorters[plan.sorter].training is not None
+    if not has_weights or "sorter" not in _parameters(plan.loss.name):
+        raise _wrong(place, f"{plan.sorter} in {plan.loss.name} has nothing to learn", advice="leave it out")
+    if optimizer.name != JOINTLY:
+        _check_optimizer(optimizer, place)
+    elif optimizer.args:
+        found = f"{JOINTLY} is the network's own optimizer, which has options"
+        raise _wrong(f"{place}.args", found, advice="leave them out")
 
 
-def _check_loss(task: type[Task], loss: Component, training: dict[str, Any], place: str) -> bool:
+def _check_loss(plan: RunPlan, loss: Component, learns: tuple[str, ...], logs: bool, place: str) -> bool:
     """Return whether a loss of this task, with these options, takes a sorter."""
-    function = _check_options("losses", loss, place)
-    truths = task.learns(training)
-    fitting = [name for name in lookup.names("losses") if _parameters(name)[1] in truths]
-    if loss.name not in fitting:
-        raise ValueError(f"{place}.name: {loss.name} is no loss of {task.name}; there are {', '.join(fitting)}")
-    scores, parameters = torch.tensor([[0.0, 1.0], [1.0, 0.0]]), _parameters(loss.name)
-    logs = training.get("log_plus") is not None  # which are standardized
+    function = _checked("losses", loss, place)
+    parameters = _parameters(loss.name)
+    if parameters[1] not in learns:
+        fitting = [name for name in lookup.names("losses") if _parameters(name)[1] in learns]
+        raise _wrong(f"{place}.name", f"{loss.name} is no loss of {plan.task}", f"one of {', '.join(fitting)}")
+    # One call on two rows, whose targets are in 0 to 1, or beyond where logs are standardized.
+    scores = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     truth = {"label_ranks": torch.tensor([[2, 1], [0, 1]]), "target": 2 * scores - 1 if logs else scores}
     runtime = {"sorter": Laplace(), "generator": torch.Generator()}
     given = {name: value for name, value in runtime.items() if name in parameters}
     try:
         function(scores, truth.get(parameters[1], scores.bool()), **loss.args, **given)
     except (TypeError, ValueError) as error:
-        hint = " (log_plus is set, and logs are standardized)" if logs else ""
-        raise ValueError(f"{place}.args: {error}{hint}") from error
+        advice = "log_plus is set, and logs are standardized" if logs else ""
+        raise _wrong(f"{place}.args", str(error), advice=advice) from error
     return "sorter" in parameters
 
 
@@ -424,83 +406,86 @@ def _parameters(loss: str) -> list[str]:
     return list(inspect.signature(lookup.find("losses", loss)).parameters)
 
 
-def _check_start(settings: Settings, key: str, task: type[Task], place: str) -> None:
-    run = settings.runs[key]
-    plain = PurePosixPath(run.start).as_posix()  # by which DVC knows what comes first
-    if run.start != plain or plain == "." or not plain.isprintable():
-        expected = plain if run.start != plain else "models/runs/<run>, or a safetensors file"
-        raise ValueError(f"{place}.start: is {run.start!r}, expected a plain path: {expected}")
-    folder, _, name = run.start.rpartition("/")
-    if name == NONE:
-        if not task.plan(settings.training_of(key), started=False):
-            raise ValueError(
-                f"{place}: the epochs of the training's {', '.join(task.blocks())} are 0, but the run starts from "
-                "random weights, which need at least 1: or give it a start"
-            )
-    elif folder == "models/runs":
-        _check_known(name, settings.runs, f"{place}.start", "run ")
-        _check_start_run(settings, key, name, place)
-    elif Path(run.start).exists():
-        try:
-            check_fit(*_backbones(settings, run, f"{place}.model"), run.start)
-        except (ValueError, OSError) as error:
-            raise ValueError(f"{place}.start: {error}") from error
+def _check_start(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
+    place, written = f"runs.{plan.name}.start", settings.runs[plan.name].start
+    plain = PurePosixPath(written).as_posix()  # by which DVC knows what comes first
+    if written != plain or plain == "." or not plain.isprintable():
+        expected = plain if written != plain else "models/runs/<run>, or a safetensors file"
+        raise _wrong(place, f"is {written!r}", f"a plain path: {expected}")
+    if plan.start is None:
+        task = lookup.find("tasks", plan.task)(plan.training)
+        if not task.plan(started=False):
+            found = f"is {NONE}, but the epochs of the training's {', '.join(task.blocks())} are 0"
+            raise _wrong(place, found, "a start, or an epoch at least")
+    elif plan.start.parts[:2] == ("models", "runs"):
+        start = plan.start.parts[2]
+        if start not in settings.runs:
+            raise ParamsError(unknown(place, start, settings.runs, what="run "))
+        folders = ["", *(f"seed{seed}" for seed in settings.runs[start].seeds)]
+        if (folder := "/".join(plan.start.parts[3:])) not in folders:
+            raise ParamsError(unknown(place, folder, folders[1:], what="model "))
+        _check_start_run(settings, plan.name, start, place, is_shared=bool(folder))
+    elif plan.start.exists():
+        with _at(place, OSError):
+            check_fit(*_backbones(settings, plan, parts), plan.start)
 
 
-def _check_start_run(settings: Settings, key: str, name: str, place: str) -> None:
+def _check_start_run(settings: Settings, name: str, start_name: str, place: str, *, is_shared: bool) -> None:
     """Check that a run can start from another one, which goes back to random weights or to a file."""
-    run, start = settings.runs[key], settings.runs[name]
-    chain = [key, name]
+    run, start = settings.runs[name], settings.runs[start_name]
+    chain = [name, start_name]
     while chain[-1] in settings.runs and chain[-1] not in chain[:-1]:
-        chain.append(settings.runs[chain[-1]].start.rpartition("/")[2])
+        chain.append(settings.runs[chain[-1]].start.removeprefix("models/runs/").partition("/")[0])
     if chain[-1] in chain[:-1]:
-        raise ValueError(
-            f"{place}.start: {', which starts from '.join(chain)}: expected a run that goes back to random weights or "
-            "to a file"
+        raise _wrong(place, ", which starts from ".join(chain), "a run that goes back to random weights or to a file")
+    if len(start.seeds) > 1 and not is_shared and not {*run.seeds} <= {*start.seeds}:
+        found = f"{start_name} has the seeds {start.seeds}, this run {run.seeds}"
+        advice = (
+            f"write models/runs/{start_name}/seed{start.seeds[0]}, or seeds: {sorted({*run.seeds})} in {start_name}"
         )
-    drawn = [name for name, dataset in settings.datasets.items() if dataset.is_drawn]
+        raise _wrong(place, found, "a start of each of these, or one that all share", advice)
+    drawn = [key for key, dataset in settings.datasets.items() if dataset.is_drawn]
     if start.dataset in drawn and run.dataset not in drawn:
-        raise ValueError(
-            f"{place}.start: {name} learned on {start.dataset}, gray digits, which are no start for {run.dataset}: "
-            "give it a safetensors file of weights (docs/real_data.md)"
-        )
-    ours = _backbone(run.model, f"{place}.model")
-    theirs = _backbone(start.model, f"runs.{name}.model")
+        found = f"{start_name} learned on {start.dataset}, gray digits, which are no start for {run.dataset}"
+        raise _wrong(place, found, advice="give it a safetensors file of weights (docs/real_data.md)")
+    with _at(f"runs.{start_name}.model.backbone.name"):
+        ours, theirs = _backbone(run.model), _backbone(start.model)
     if ours != theirs:
-        raise ValueError(f"{place}.model: {ours}, but it starts from {name}, which is {theirs}: expected the same")
+        found = f"{ours}, but it starts from {start_name}, which is {theirs}"
+        raise _wrong(f"runs.{name}.model", found, "the same")
 
 
-def _backbone(model: Model, place: str) -> str:
+def _backbone(model: Model) -> str:
     """Say which network gives the features, with its options."""
-    make = lookup.find("models.backbones", model.backbone.name, where=f"{place}.backbone.name")
-    known = inspect.signature(make).parameters
-    usual = {
-        name: known[name].default for name in lookup.options(make) if known[name].default is not inspect.Parameter.empty
-    }
-    options = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in (usual | model.backbone.args).items()
-    }
+    make = lookup.find("models.backbones", model.backbone.name)
+    parameters, options = inspect.signature(make).parameters, {}
+    for name in lookup.options(make):
+        value = model.backbone.args.get(name, parameters[name].default)
+        if value is not inspect.Parameter.empty:
+            options[name] = list(value) if isinstance(value, tuple) else value
     return f"{model.backbone.name} with {options}"
 
 
-def _check_comparison(settings: Settings, key: str, place: str) -> None:
-    comparison = settings.comparisons[key]
+def _check_comparison(settings: Settings, key: str) -> None:
+    place, comparison = f"comparisons.{key}", settings.comparisons[key]
     for name in (comparison.baseline, *comparison.runs):
-        _check_known(name, settings.runs, place, "run ")
+        if name not in settings.runs:
+            raise ParamsError(unknown(place, name, settings.runs, what="run "))
     first = settings.runs[comparison.baseline]
     for name in comparison.runs:
         run = settings.runs[name]
         if (run.task, _test_data(settings, run)) != (first.task, _test_data(settings, first)):
-            raise ValueError(
-                f"{place}.runs: {name} is of {run.task} on {run.dataset}, {comparison.baseline} of {first.task} on "
-                f"{first.dataset}: expected the same test data"
+            found = (
+                f"{name} is of {run.task} on {run.dataset}, {comparison.baseline} of {first.task} on {first.dataset}"
             )
+            raise _wrong(f"{place}.runs", found, "the same test data")
         if not set(run.seeds) & set(first.seeds):
-            raise ValueError(f"{place}.runs: {name} and {comparison.baseline} have no seed in common, which pairs them")
+            found = f"{name} and {comparison.baseline} have no seed in common, which pairs them"
+            raise _wrong(f"{place}.runs", found)
     if own := sorted(set(comparison.rivals) & set(settings.runs)):
-        raise ValueError(f"{place}.rivals: {own[0]} is a run, expected what another program predicts: put it into runs")
-    _check_known(comparison.metric, _metrics(first.task), f"{place}.metric")
+        found = f"{own[0]} is a run"
+        raise _wrong(f"{place}.rivals", found, "what another program predicts", "put it into runs")
+    _check_metric(comparison.metric, _metrics(first.task), f"{place}.metric", what="")
 
 
 def _test_data(settings: Settings, run: Run) -> Any:
@@ -517,14 +502,19 @@ def _metrics(task: str) -> list[str]:
     return [metric.name for metric in lookup.find("tasks", task).metrics]
 
 
-def _check_judged(settings: Settings, task: str, place: str) -> None:
-    tasks = ["sorter", *lookup.names("tasks")]
+def _check_metric(name: str, known: list[str] | tuple[str, ...], place: str, *, what: str = "metric ") -> None:
+    if name not in known:
+        raise ParamsError(unknown(place, name, known, what=what))
+
+
+def _check_judged(settings: Settings, task: str) -> None:
+    place, tasks = f"gate.judged.{task}", ["sorter", *lookup.names("tasks")]
     if task not in tasks:
-        raise ValueError(f"{place}: no such task{others(task, tasks)}")
+        raise ParamsError(unknown(place, task, tasks, what="task "))
     if task not in settings.gate.judged:
-        raise ValueError(f"{place}: missing, but every model is judged by a metric")
+        raise _wrong(place, "missing", "the metric by which every model is judged")
     judged = settings.gate.judged[task]
     if task == "sorter" and judged.slice_tolerance is not None:
-        raise ValueError(f"{place}.slice_tolerance: score vectors have no slices; leave it out")
+        raise _wrong(f"{place}.slice_tolerance", "score vectors have no slices", advice="leave it out")
     for metric in (judged.metric, *judged.guarded):
-        _check_known(metric, SORTER_METRICS if task == "sorter" else _metrics(task), place, "metric ")
+        _check_metric(metric, SORTER_METRICS if task == "sorter" else _metrics(task), place)

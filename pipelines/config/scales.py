@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from shutil import copyfile
@@ -10,8 +11,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from pipelines.config.errors import ParamsError, Problem, unknown
 from pipelines.config.rules import check_values
-from pipelines.config.schema import ParamsError, others, read
+from pipelines.config.schema import read
 from rankgrad.io.atomic import replaced_file
 
 __all__ = ["apply", "names", "round_trip"]
@@ -37,7 +39,7 @@ def apply(name: str, folder: Path = Path()) -> str:
     """
     params, scale, own = folder / "params.yaml", folder / f"scales/{name}.yaml", folder / f"scales/{DEFAULT}.yaml"
     if name not in names(folder):
-        raise ParamsError(f"{scale}: no such file{others(name, names(folder))}")
+        raise ParamsError(replace(unknown("", name, names(folder)), found="no such file"), path=scale)
     is_scaled = own.is_file()
     if is_scaled:
         _refuse_edited(params, own)
@@ -59,10 +61,9 @@ def _refuse_edited(params: Path, own: Path) -> None:
     """Raise ParamsError if params are none of the scales on top of what they were: edits would be lost."""
     now = params.read_text()
     if not any(now == (own.read_text() if one == own else _scaled(own, one)[0]) for one in own.parent.glob("*.yaml")):
-        raise ParamsError(
-            f"{params}: edited since a scale was written into it, and another would undo that: edit {own}, the file "
-            f"before, or remove it to keep {params} as it is"
-        )
+        found = "edited since a scale was written into it, and another would undo that"
+        advice = f"edit {own}, the file before, or remove it to keep {params} as it is"
+        raise ParamsError(Problem("", found, advice=advice), path=params)
 
 
 def _scaled(base: Path, scale: Path) -> tuple[str, list[str]]:
@@ -85,7 +86,8 @@ def _put(into: Any, changes: Any, scale: Path, place: str = "") -> Iterator[str]
             yield f"{place}{key}"
             continue
         if key not in into and not place.endswith(("args.", "schedule.")):  # of which each has its own options
-            raise ParamsError(f"{scale}: {place}{key}: unknown key{others(str(key), [*map(str, into)])}")
+            problem = unknown(f"{place}{key}", str(key), [*map(str, into)])
+            raise ParamsError(replace(problem, found="unknown key"), path=scale)
         match into.get(key), value:
             case dict() as block, {"name": _}:
                 _replace(block, value)

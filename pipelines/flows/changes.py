@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from ruamel.yaml import YAML, YAMLError
 
-from pipelines.config import ParamsError, Settings
+from pipelines.config import ParamsError, Problem, Settings
 from pipelines.config.rules import check_values
 from pipelines.ops.messages import one_line
 
@@ -34,7 +34,7 @@ def planned(values: Any, only: Collection[str], changes: Iterable[str]) -> Setti
     put(values, changes)
     params = check_values(values)
     if unknown := [name for name in only if name not in params.runs]:
-        raise ParamsError(f"only: no run is called {', '.join(unknown)}; there are {', '.join(params.runs)}")
+        raise ParamsError(Problem("only", f"no run is called {', '.join(unknown)}", f"one of {', '.join(params.runs)}"))
     return params
 
 
@@ -49,19 +49,17 @@ def put(values: Any, changes: Iterable[str]) -> None:
         ParamsError: no such place may be changed, or a value is not YAML.
     """
     for change in changes:
-        path, _, text = change.partition("=")
-        top, name, *keys = path.split(".")
-        if top not in OPEN or name not in values[top] or not keys:
-            expected = (
-                ", ".join(values[top]) if top in OPEN else ", ".join(f"{block_name}.<name>..." for block_name in OPEN)
-            )
-            raise ParamsError(f"set: {change}: no such place of a model; expected one of {expected}")
+        place, _, text = change.partition("=")
+        top, name, *rest = place.split(".")
+        if top not in OPEN or name not in values[top] or not rest:
+            known = ", ".join(values[top]) if top in OPEN else ", ".join(f"{one}.<name>..." for one in OPEN)
+            raise ParamsError(Problem(f"set: {change}", "no such place of a model", f"one of {known}"))
         block = values
-        for key in (top, name, *keys[:-1]):
-            inner = block.get(key)
-            block[key] = copy(inner) if isinstance(inner, dict) else {}
-            block = block[key]
+        for part in (top, name, *rest[:-1]):
+            inner = block.get(part)
+            block[part] = copy(inner) if isinstance(inner, dict) else {}
+            block = block[part]
         try:
-            block[keys[-1]] = YAML(typ="safe").load(text)
+            block[rest[-1]] = YAML(typ="safe").load(text)
         except (YAMLError, ValueError) as error:
-            raise ParamsError(f"set: {change}: the value is not YAML: {one_line(error)}") from error
+            raise ParamsError(Problem(f"set: {change}", f"the value is not YAML: {one_line(error)}")) from error

@@ -25,9 +25,10 @@ from pipelines.flows.processes import CommandFailed, Commands, retried
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.run_stages import Took, run_stages
 from pipelines.ops.git import file_at, git
-from pipelines.reporting.results import markdown, read_runs, shown
+from pipelines.reporting.results import cell, markdown
 from pipelines.tracking.store import address_of_store
 from pipelines.tracking.upload import page, sent_runs
+from rankgrad.io import results
 
 __all__ = ["retrain"]
 
@@ -117,15 +118,14 @@ def _kept(root: Path, folder: Path, commands: Commands, push: str | None) -> str
 def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None:
     """Show the results with links to MLflow, and examples of what was trained, on the run's page."""
     sent = sent_runs(json.loads((folder / "reports/published.json").read_text()))
-    table = read_runs(folder / "metrics/runs")
-    rows = []
-    for row in table[table["seed"].isna()].itertuples():
-        if row.metric == params.gate.judged[params.runs[row.run].task].metric:
-            name, data = row.run, params.runs[row.run].dataset
-            if run := sent.get(row.run):
-                name = f"[{name}]({page(run)})"
-                data = f"[{data}]({page(run, f'data/{data}.html')})"  # what was expected of the data, and found
-            rows.append([name, row.metric, shown(row.value, row.low, row.high, digits=4), data])
+    measured, rows = results.read(folder / "metrics/runs"), []
+    for name in measured.runs:
+        run_options = params.runs[name]
+        metric, shown, data = params.gate.judged[run_options.task].metric, name, run_options.dataset
+        if run := sent.get(name):
+            shown = f"[{name}]({page(run)})"
+            data = f"[{data}]({page(run, f'data/{data}.html')})"  # what was expected of the data, and found
+        rows.append([shown, metric, cell(*measured.row(name, metric).interval, digits=4), data])
     table_of_results = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
     create_markdown_artifact(key="results", markdown=table_of_results, description="Results of all runs")
     changed = {stage for stage, cost in took.items() if cost.how != "unchanged"}

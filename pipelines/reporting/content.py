@@ -1,52 +1,54 @@
-"""Say what the report shows: its tables, texts and pictures, from what stages wrote."""
+"""What the report shows: its tables, texts and pictures, from what stages wrote."""
 
 import math
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import pandas as pd
-
 from pipelines.config import Run, Settings
+from pipelines.config.plan import differences
 from pipelines.config.schema import NONE
-from pipelines.reporting import plots
 from pipelines.reporting.examples import draw_examples, loss_of, sheet
-from pipelines.reporting.results import (
-    UNDEFINED,
-    history,
-    number,
-    read_comparisons,
-    read_run,
-    read_runs,
-    read_sorters,
-    shown,
-)
+from pipelines.reporting.results import UNDEFINED, cell, read_run
 from rankgrad import lookup
+from rankgrad.io import results
 from rankgrad.io.parquet import matrix, read_table
+from rankgrad.io.results import Results, minus
 from rankgrad.metrics.label_ranking import ranked_map_ceiling
 from rankgrad.tasks import Metric
 
 __all__ = ["content"]
 
 SOURCES = {"mnist": "all of MNIST", "subset": "the 14,000 digits of MNIST that ship"}
+SORTER_COLUMNS = {  # with the decimals of each; None for those of every table
+    "l1": ("L1", 4),
+    "exact_ranks": ("exact ranks", None),
+    "gradient.vanishing": ("vanishing gradients", None),
+    "gradient.wrong_signs_of_others": ("wrong signs", None),
+    "length": ("d", 0),
+    "parameters": ("parameters", 0),
+}
+
+Table = dict[str, list[str]]  # a list of cells by the title of its row
 
 
 def content(params: Settings, folder: Path) -> dict[str, Any]:
     """Return what the templates show, and draw the page's pictures into `folder`."""
-    # All is read before anything is drawn, which takes long.
-    runs = read_runs()
-    compared = read_comparisons() if params.comparisons else pd.DataFrame()
-    measured = read_sorters() if params.sorters else pd.DataFrame()
-    tasks: dict[tuple[str, str], list[str]] = {}
+    # Everything is read before anything is drawn, which takes long.
+    runs = results.read("metrics/runs")
+    comparisons = [_comparison(params, runs, name) for name in params.comparisons]
+    sorters = _sorters(params) if params.sorters else {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for name, run in params.runs.items():
-        tasks.setdefault((run.task, run.dataset), []).append(name)
+        groups.setdefault((run.task, run.dataset), []).append(name)
     return {
         "drawn": _drawn(params),
         "compute": params.compute,
-        "comparisons": [_comparison(params, runs, compared, name) for name in params.comparisons],
+        "comparisons": comparisons,
+        "tasks": [_task(params, runs, names, folder) for names in groups.values()],
         "sheet": sheet(params, folder),
-        "tasks": [_task(params, runs, names, folder) for names in tasks.values()],
-        "sorters": {} if measured.empty else _sorters(params, measured, folder),
+        "sorters": sorters,
+        "sorter_columns": [title for title, _ in SORTER_COLUMNS.values()],
     }
 
 
@@ -67,53 +69,58 @@ def _title(params: Settings, run: Run) -> str:
     return f"{title}, {run.dataset}" if several else title
 
 
-def _value(runs: pd.DataFrame, run: str, metric: str) -> str:
-    """Return a metric of a run, over its seeds.
-
-    Raises:
-        ValueError: the run has no such metric.
-    """
-    rows = runs[(runs["run"] == run) & (runs["metric"] == metric) & runs["seed"].isna()]
-    if rows.empty:
-        raise ValueError(f"metrics/runs/{run}.json: no {metric}; make it again with `dvc repro`")
-    return shown(*rows.iloc[0][["value", "low", "high"]])
-
-
-def _comparison(params: Settings, runs: pd.DataFrame, table: pd.DataFrame, name: str) -> dict[str, Any]:
+def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
     """Return a comparison's baseline and, for each of its runs, the difference from that."""
-    table = table[table["comparison"] == name]
-    if table.empty:
-        raise ValueError(f"metrics/comparisons/{name}.json: no runs; make it again with `dvc repro`")
-    question, baseline, metric = table.iloc[0][["question", "baseline", "metric"]]
-    metrics = {one.name: one for one in lookup.find("tasks", params.runs[baseline].task).metrics}
-    about = metrics.get(metric, Metric(metric, metric))
-    rows = [
-        {
-            "run": row.run,
-            "loss": loss_of(params.runs[row.run]) if row.run in params.runs else row.run,  # else a rival
-            "value": _value(runs, row.run, metric) if row.run in params.runs else shown(row.value),
-            "difference": shown(row.difference, row.low, row.high, sign=True),
-            "verdict": _verdict(row.low, row.high, lower_is_better=about.lower_is_better),
-            "p": "< 0.001" if row.p < 0.001 else shown(row.p),
-            "seeds": row.seeds,
-            "beside": _beside(params, row.run, baseline) if row.run in params.runs else "",
-        }
-        for row in table.itertuples()
-    ]
-    usual = {"loss": loss_of(params.runs[baseline]), "value": _value(runs, baseline, metric)}
-    title = _title(params, params.runs[baseline])
+    comparison, compared = params.comparisons[name], results.read(f"metrics/comparisons/{name}.csv")
+    baseline, metric = comparison.baseline, comparison.metric
+    by_name = {one.name: one for one in lookup.find("tasks", params.runs[baseline].task).metrics}
+    about = by_name.get(metric, Metric(metric, metric))
+    difference = minus(metric, baseline)
+    rows = []
+    for run in [*comparison.runs, *comparison.rivals]:
+        is_ours = run in params.runs
+        gap, p = compared.row(run, difference), compared.row(run, f"p of {difference}").value
+        rows.append(
+            {
+                "run": run,
+                "loss": loss_of(params.runs[run]) if is_ours else run,
+                "value": (runs if is_ours else compared).row(run, metric),
+                "difference": gap,
+                "verdict": _verdict(gap.low, gap.high, lower_is_better=about.lower_is_better),
+                "p": "< 0.001" if p < 0.001 else cell(p),
+                "seeds": len(compared.by_seed(run, difference)),
+                "notes": _notes(params, run, baseline) if is_ours else "",
+            }
+        )
     # Chosen on validation: the largest of several differences on the test split would flatter.
-    own = [row for row in rows if row["run"] in params.runs]
-    best = max(own, key=lambda row: fmean(read_run(f"models/runs/{row['run']}")["validation"].values()))
-    return {"task": title, "metric": about, "question": question, "usual": usual, "runs": rows, "best": best}
+    validation = {run: fmean(read_run(f"models/runs/{run}")["validation"].values()) for run in comparison.runs}
+    best = max(validation, key=validation.__getitem__)
+    return {
+        "task": _title(params, params.runs[baseline]),
+        "metric": about,
+        "question": comparison.question,
+        "usual": {"loss": loss_of(params.runs[baseline]), "value": runs.row(baseline, metric)},
+        "runs": rows,
+        "best": next(row for row in rows if row["run"] == best),
+    }
 
 
-def _beside(params: Settings, run: str, baseline: str) -> str:
-    """Say in what a run differs from its baseline beside the loss, such as `batch_size 256 (32)`."""
-    return ", ".join(
-        f"{place.removeprefix('training.')} {'none' if ours is None else ours} ({'none' if theirs is None else theirs})"
-        for place, (ours, theirs) in params.beside_the_loss(run, baseline).items()
-    )
+def _notes(params: Settings, run: str, baseline: str) -> str:
+    """List what differs from the baseline besides the loss, as `batch_size 256 (32)`, and what the seeds share."""
+    notes = []
+    for key, (ours, theirs) in differences(params, run, baseline).items():
+        values = ["none" if value is None else value for value in (ours, theirs)]
+        notes.append(f"{key.removeprefix('training.')} {values[0]} ({values[1]})")
+    if (start := _shared(params, run)) is not None:
+        notes.append(f"seeds share {start}")
+    return ", ".join(notes)
+
+
+def _shared(params: Settings, name: str) -> str | None:
+    """Return the run whose network all seeds start from; None if each has its own weights."""
+    run, before = params.runs[name], params.run_before(name)
+    is_shared = before is not None and not {*run.seeds} <= {*before.seeds}
+    return Path(run.start).name if is_shared else None
 
 
 def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:
@@ -131,76 +138,59 @@ def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:
     return "better" if (low > 0) != lower_is_better else "worse"
 
 
-def _task(params: Settings, runs: pd.DataFrame, names: list[str], folder: Path) -> dict[str, Any]:
-    """Return the details of a task on a dataset: a column a run, and the pictures of each."""
+def _task(params: Settings, runs: Results, names: list[str], folder: Path) -> dict[str, Any]:
+    """Return the details of a task on a dataset: a column per run, and the pictures of each."""
     first = params.runs[names[0]]
-    columns: dict[str, dict[str, str]] = {}
+    table: Table = {}
     pictures = {}
     for name in names:
         run, trained = params.runs[name], read_run(f"models/runs/{name}")
-        histories = {f"seed {seed}": history(f"models/runs/{name}/seed{seed}") for seed in trained["seeds"]}
-        plots.learning_curves(folder / f"{name}-learning_curves.png", histories)
-        drawn = draw_examples(folder / f"{name}-examples.png", params, runs[runs["run"] == name], name)
-        pictures[name] = [*([f"{name}-examples.png"] if drawn else []), f"{name}-learning_curves.png"]
-        settings = [f"{place.removeprefix('training.')} {value}" for place, value in trained["setting"].items()]
+        if draw_examples(folder / f"{name}-examples.png", params, runs.of_run(name), name):
+            pictures[name] = f"{name}-examples.png"
         start = Path(run.start).name
-        columns[name] = {
+        setting = (f"{key.removeprefix('training.')} {value}" for key, value in trained["setting"].items())
+        cells = {
             "loss": loss_of(run),
             "model": run.model.name,
             "start": "random weights" if start == NONE else start,
             "seeds": ", ".join(map(str, trained["seeds"])),
-            "chosen setting": ", ".join(settings),
-        } | _metrics(params, runs, name)
-    table = pd.DataFrame(columns)
-    table = table[(table != "").any(axis=1)].rename_axis("").reset_index()
-    about = {"title": _title(params, first), "text": _about(params, names[0]), "dataset": first.dataset}
-    return about | {"table": table, "pictures": pictures}
-
-
-def _metrics(params: Settings, runs: pd.DataFrame, name: str) -> dict[str, str]:
-    """Return all metrics of a run by title."""
-    metrics = lookup.find("tasks", params.runs[name].task).metrics
-    return {metric.title: _value(runs, name, metric.name) for metric in metrics}
+            "chosen setting": ", ".join(setting),
+        }
+        for metric in lookup.find("tasks", run.task).metrics:
+            cells[metric.title] = cell(*runs.row(name, metric.name).interval)
+        for title, text in cells.items():
+            table.setdefault(title, []).append(text)
+    return {
+        "title": _title(params, first),
+        "text": _about(params, names[0]),
+        "dataset": first.dataset,
+        "runs": names,
+        "table": {title: cells for title, cells in table.items() if any(cells)},
+        "pictures": pictures,
+    }
 
 
 def _about(params: Settings, name: str) -> str:
     run = params.runs[name]
-    text = f"Test split of {run.dataset}"
     dataset = params.datasets[run.dataset]
+    text = f"Test split of {run.dataset}"
     if dataset.rows is not None:
         canvas, snapshot = dataset.args.get("canvas"), params.data.snapshot
         text += f": {dataset.rows.train:,} training and {dataset.rows.test:,} test examples"
         text += (f" of {canvas} px" if canvas else "") + (f", and those of snapshot {snapshot}" if snapshot > 1 else "")
-    text += "."
     if run.task == "label_ranking":
         path = Path(f"predictions/{name}.parquet")
         most = ranked_map_ceiling(matrix(read_table(path, ["true_label_ranks"]), "true_label_ranks", path=path))
-        text += f" A perfect ranking scores {number(most)} ranked mAP on this split."
-    return text
+        text += f". A perfect ranking scores {cell(most)} ranked mAP"
+    return f"{text}."
 
 
-def _sorters(params: Settings, table: pd.DataFrame, folder: Path) -> dict[str, Any]:
-    """Return a table with a row a sorter, and the pictures by title."""
-    wide = table.pivot(index="sorter", columns="metric", values="value").loc[list(params.sorters)]
-    l1 = table[table["metric"] == "l1"].set_index("sorter")
-    rows = [
-        {
-            "sorter": name,
-            "L1": number(*l1.loc[name, ["value", "low", "high"]], digits=4),
-            "exact ranks": number(row["exact_ranks"]),
-            "vanishing gradients": number(row["gradient.vanishing"]),
-            "wrong signs": number(row["gradient.wrong_signs_of_others"]),
-            "d": f"{row['length']:.0f}",
-            "parameters": f"{row['parameters']:,.0f}",
-        }
-        for name, row in wide.iterrows()
-    ]
-    by_kind = wide.filter(like="l1_by_kind.").rename(columns=lambda name: name.removeprefix("l1_by_kind."))
-    plots.sorter_errors(folder / "sorters-l1_by_kind.png", by_kind.rename_axis(index=None, columns=None).T)
-    pictures = {"L1 by kind of vectors": "sorters-l1_by_kind.png"}
+def _sorters(params: Settings) -> Table:
+    """Return the cells of each sorter, see `SORTER_COLUMNS`."""
+    measured = results.read("metrics/sorters")
+    table: Table = {}
     for name in params.sorters:
-        if Path(f"models/sorters/{name}/history.csv").is_file():  # there is none if nothing was trained
-            pictures[f"{name}: learning curves"] = f"sorter-{name}-learning_curves.png"
-            histories = {name: history(f"models/sorters/{name}")}
-            plots.learning_curves(folder / f"sorter-{name}-learning_curves.png", histories)
-    return {"table": pd.DataFrame(rows), "pictures": pictures}
+        table[name] = [
+            cell(*measured.row(name, metric).interval, digits=digits) for metric, (_, digits) in SORTER_COLUMNS.items()
+        ]
+    return table

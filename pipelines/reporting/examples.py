@@ -6,7 +6,6 @@ from operator import or_
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from PIL import Image
 
@@ -17,6 +16,7 @@ from pipelines.reporting.results import read_run
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import input_of
 from rankgrad.io.parquet import read_table, said
+from rankgrad.io.results import Row
 from rankgrad.tasks.label_ranking import orders_of
 
 __all__ = ["Examples", "draw_examples", "loss_of", "sheet"]
@@ -43,12 +43,12 @@ class Examples:
     Attributes:
         params: of the project.
         name: of the run.
-        metrics: of the run over all seeds, with its interval, indexed by name.
+        metrics: of the run over all seeds, a row each.
     """
 
     params: Settings
     name: str
-    metrics: pd.DataFrame
+    metrics: list[Row]
 
     @property
     def path(self) -> Path:
@@ -89,7 +89,7 @@ def sheet(params: Settings, folder: Path) -> list[tuple[str, str, dict[str, list
     for name, run in ours.items():
         if run.dataset == dataset:
             names.setdefault(loss_of(run), name)
-    several = [Examples(params, name, pd.DataFrame()) for name in names.values()]
+    several = [Examples(params, name, []) for name in names.values()]
     inputs = several[0].inputs(SHEET)
     orders = [reduce(or_, each) for each in zip(*(orders_of(one, SHEET) for one in several), strict=True)]
     title = "Labels by each loss, the most important first. Red: not in its true place"
@@ -102,16 +102,15 @@ def sheet(params: Settings, folder: Path) -> list[tuple[str, str, dict[str, list
     return shown
 
 
-def draw_examples(path: Path, params: Settings, results: pd.DataFrame, name: str) -> bool:
+def draw_examples(path: Path, params: Settings, metrics: list[Row], name: str) -> bool:
     """Draw what a run predicts, and return whether it may be shown and there is such a picture of its task.
 
     Args:
         path: of the picture.
-        results: of the run, from `read_runs`.
+        metrics: of the run over all seeds.
         name: of the run.
     """
     run = params.runs[name]
     if not _may_be_shown(params, run.dataset):
         return False
-    metrics = results[results["seed"].isna()].set_index("metric")
     return lookup.find("tasks", run.task)().draw(plots, path, Examples(params, name, metrics))

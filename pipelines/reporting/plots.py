@@ -10,12 +10,9 @@ matplotlib.use("Agg")  # no screen is needed
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
-from pipelines.reporting.results import best_epoch
-
-__all__ = ["average_precisions", "found_captions", "learning_curves", "orders", "predicted", "sorter_errors"]
+__all__ = ["average_precisions", "found_captions", "orders", "predicted"]
 
 # Sizes are in inches of 80 pixels of the page, so that no label is smaller than 12 of them.
 plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.grid": True, "grid.alpha": 0.3})
@@ -36,30 +33,6 @@ def _panels(count: int, *, columns: int, width: float, height: float) -> tuple[p
     for axis in axes.flat[count:]:
         axis.set_axis_off()
     return figure, list(axes.flat[:count])
-
-
-def learning_curves(path: Path, histories: dict[str, pd.DataFrame]) -> None:
-    """Draw training loss and each validation metric over epochs, with a dot at the best epoch of each phase.
-
-    Args:
-        histories: by the name of the line (`seed 1`), from `pipelines.reporting.results.history`.
-    """
-    others = ("phase", "epoch", "learning_rate", "best")
-    names = [name for name in next(iter(histories.values())) if name not in others]
-    figure, axes = _panels(len(names), columns=4, width=3.4, height=2.7)
-    for axis, name in zip(axes, names, strict=True):
-        for number, (label, history) in enumerate(histories.items()):
-            # A line for each phase: losses of two phases are not comparable.
-            for _, part in history.groupby("phase", sort=False):
-                axis.plot(part["epoch"], part[name], color=f"C{number}", linewidth=1.2, label=label)
-                label = None
-                if (part["best"] == 1).any():
-                    best = best_epoch(part)
-                    axis.plot(best["epoch"], best[name], "o", markersize=5, color=f"C{number}")
-        axis.set(xlabel="epoch", title="training loss" if name == "loss" else f"validation {name}")
-    if len(histories) > 1:
-        axes[0].legend(fontsize=9)
-    _save(figure, path)
 
 
 def _show(axis: plt.Axes, image: np.ndarray, **options: Any) -> None:
@@ -161,31 +134,23 @@ def predicted(path: Path, scores: np.ndarray, target: np.ndarray) -> None:
     _save(figure, path)
 
 
-def average_precisions(path: Path, table: pd.DataFrame, counts: np.ndarray, names: list[str] | None = None) -> None:
+def average_precisions(
+    path: Path, classes: dict[int, tuple[float, float, float]], counts: np.ndarray, names: list[str] | None = None
+) -> None:
     """Draw the average precision of each class with its interval, the most frequent class first.
 
     Args:
-        table: columns `value`, `low` and `high`, indexed by class number.
+        classes: value, low and high by class number.
         counts: positives of each class in the test split.
         names: of all classes; None for their numbers.
     """
-    table = table.loc[sorted(table.index, key=lambda label: -counts[label])]
+    order = sorted(classes, key=lambda label: -counts[label])
+    value, low, high = np.array([classes[label] for label in order]).T
+    titles = [f"{names[label] if names else label}\n{counts[label]}" for label in order]
     figure, axis = plt.subplots(figsize=(9, 3.6), layout="constrained")
-    errors = [np.maximum(table["value"] - table["low"], 0), np.maximum(table["high"] - table["value"], 0)]
-    axis.bar(range(len(table)), table["value"], yerr=errors, capsize=3)
-    axis.set_xticks(
-        range(len(table)), [f"{names[label] if names else label}\n{counts[label]}" for label in table.index]
-    )
+    axis.bar(range(len(order)), value, yerr=[np.maximum(value - low, 0), np.maximum(high - value, 0)], capsize=3)
+    axis.set_xticks(range(len(order)), titles)
     if names:
         axis.tick_params(axis="x", rotation=90)
     axis.set(xlabel="class, and how many test examples have it", ylabel="average precision", ylim=(0, 1))
-    _save(figure, path)
-
-
-def sorter_errors(path: Path, by_kind: pd.DataFrame) -> None:
-    """Draw the mean L1 of each sorter (columns) on each kind of vectors (rows)."""
-    figure, axis = plt.subplots(figsize=(9, 0.6 + 0.2 * by_kind.size), layout="constrained")
-    by_kind.plot.barh(ax=axis, width=0.8)
-    axis.set(xlabel="mean |rank error| / d")
-    axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
     _save(figure, path)

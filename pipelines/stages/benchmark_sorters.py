@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from pipelines.config import Settings
 from pipelines.config.schema import NONE
 from pipelines.running.runner import refuse_leftovers
-from rankgrad.bootstrap import interval
 from rankgrad.datasets.vectors import score_vectors
+from rankgrad.evaluation import interval
+from rankgrad.io import results
 from rankgrad.io.atomic import replaced_folder
-from rankgrad.io.written import as_json
 from rankgrad.seeding import derived_seed, generator
 from rankgrad.sorters import _quality as measures
 from rankgrad.sorters import load_sorter
@@ -70,4 +70,4 @@ def main(params: Settings) -> None:
     with replaced_folder("metrics/sorters") as folder:
         for name in params.sorters:
             metrics = measure(load_sorter(f"models/sorters/{name}"), test, resamples=params.benchmark_sorters.resamples)
-            (folder / f"{name}.json").write_text(as_json(metrics, indent=2) + "\n")
+            results.write(folder / f"{name}.csv", results.rows_of(name, metrics))

@@ -1,9 +1,8 @@
-"""Compares runs with a baseline: the difference of a metric, paired by seed and by test example. Trains nothing."""
+"""Compare runs with a baseline: the difference of a metric, paired by seed and test example. Trains nothing."""
 
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +11,17 @@ import pyarrow.parquet as pq
 from pipelines.config import Settings
 from pipelines.config.schema import Comparison, Resampling
 from pipelines.ops.progress_bar import counted
-from pipelines.reporting.results import shown
+from pipelines.reporting.results import cell
 from rankgrad import lookup
-from rankgrad.bootstrap import Statistic, differences, holm, remembered
+from rankgrad.evaluation import Statistic, differences, holm, remembered
+from rankgrad.io import results
 from rankgrad.io.atomic import replaced_folder
-from rankgrad.io.written import as_json
+from rankgrad.io.results import Row, minus
 from rankgrad.seeding import derived_seed
 
 
 def statistics_of(task: str, predictions: str | Path) -> dict[int, Statistic]:
-    """Return the metrics of each seed of a run, or of a rival, from its predictions; several comparisons may ask.
+    """Return the metrics of each seed of a run, or of a rival, from its predictions.
 
     Raises:
         FileNotFoundError: there are none.
@@ -30,38 +30,37 @@ def statistics_of(task: str, predictions: str | Path) -> dict[int, Statistic]:
         raise FileNotFoundError(f"{predictions}: no such file; make it with `dvc repro`, a rival's by its program")
     table, statistic = pq.read_table(predictions), lookup.find("tasks", task)().statistic
     seeds = table["seed"].to_numpy()
-    every = dict.fromkeys(seeds.tolist())
-    return {seed: remembered(statistic(table.filter(pa.array(seeds == seed)))) for seed in every}
+    return {
+        seed: remembered(statistic(table.filter(pa.array(seeds == seed)))) for seed in dict.fromkeys(seeds.tolist())
+    }
 
 
 def compared(
     comparison: Comparison, statistics: Mapping[str, dict[int, Statistic]], resampling: Resampling
-) -> dict[str, Any]:
-    """Return what metrics/comparisons has of a comparison.
+) -> list[Row]:
+    """Return the rows of a comparison: the metric of each run, its difference from the baseline, and p (Holm).
 
     Args:
         comparison: of runs and rivals that `statistics` has.
         statistics: by run and seed.
         resampling: of the intervals.
     """
-    draws = derived_seed(resampling.seed, "compare")
-    baseline = statistics[comparison.baseline]
-    place = next(iter(baseline.values())).names.index(comparison.metric)
-    runs: dict[str, dict[str, Any]] = {
-        comparison.baseline: {"value": _mean(baseline, place), "seeds": len(baseline)},
-    }
+    metric, baseline = comparison.metric, statistics[comparison.baseline]
+    number = next(iter(baseline.values())).names.index(metric)
     names = [*comparison.runs, *comparison.rivals]
-    challengers = {name: statistics[name] for name in names}
+    rows = []
+    for name in (comparison.baseline, *names):
+        rows.append(Row(name, metric, float(np.mean([one.of_all()[number] for one in statistics[name].values()]))))
     with counted(f"against {comparison.baseline}", "resamples") as show:
-        gains = differences(challengers, baseline, resamples=resampling.resamples, seed=draws, show=show)
-    for name in names:
-        ours, gain = statistics[name], gains[name][comparison.metric]
-        p = gain.pop("p")
-        paired = len(set(ours) & set(baseline))
-        runs[name] = {"value": _mean(ours, place), "difference": gain, "p": p, "seeds": paired}
-    for name, p in zip(names, holm([runs[name]["p"] for name in names]), strict=True):
-        runs[name]["p"] = p
-    return comparison.model_dump(exclude={"runs", "rivals"}) | {"runs": runs}
+        gains = differences(
+            {name: statistics[name] for name in names}, baseline, resamples=resampling.resamples,
+            seed=derived_seed(resampling.seed, "compare"), show=show,
+        )  # fmt: skip
+    tests = [row for row in gains if row.metric == f"p of {metric}"]
+    adjusted = [row._replace(value=p) for row, p in zip(tests, holm([row.value for row in tests]), strict=True)]
+    for row in [*(row for row in gains if row.metric == metric), *adjusted]:
+        rows.append(row._replace(metric=minus(row.metric, comparison.baseline)))
+    return rows
 
 
 def main(params: Settings) -> None:
@@ -73,25 +72,21 @@ def main(params: Settings) -> None:
             task, statistics = params.runs[comparison.baseline].task, {}
             with counted(key, "runs") as show:
                 for number, name in enumerate(names, 1):
-                    found = known.get((task, name)) or statistics_of(task, f"predictions/{name}.parquet")
-                    statistics[name] = found
+                    statistics[name] = known.get((task, name)) or statistics_of(task, f"predictions/{name}.parquet")
                     show(number, len(names))
-            known = {(task, name): one for name, one in statistics.items()}
-            result = compared(comparison, statistics, params.evaluate)
-            (folder / f"{key}.json").write_text(as_json(result, indent=2) + "\n")
-            for line in _told(result):
+            known = {(task, name): of_seeds for name, of_seeds in statistics.items()}
+            rows = compared(comparison, statistics, params.evaluate)
+            results.write(folder / f"{key}.csv", rows)
+            for line in _lines(comparison, rows):
                 log.info("%s: %s", key, line)
 
 
-def _told(result: Mapping[str, Any]) -> list[str]:
-    """Return what a comparison found, a line a run."""
-    baseline, lines = result["runs"][result["baseline"]]["value"], []
-    for name, run in result["runs"].items():
-        if gain := run.get("difference"):
-            found = f"{shown(run['value'])} with {name}, {shown(baseline)} with the baseline"
-            lines.append(f"{result['metric']} {found}: {shown(**gain, sign=True)}")
+def _lines(comparison: Comparison, rows: list[Row]) -> list[str]:
+    """Return a line for each run that is compared."""
+    values = {row.run: row.value for row in rows if row.metric == comparison.metric}
+    baseline, lines = cell(values[comparison.baseline]), []
+    for row in rows:
+        if row.metric == minus(comparison.metric, comparison.baseline) and row.seed is None:
+            both = f"{cell(values[row.run])} with {row.run}, {baseline} with the baseline"
+            lines.append(f"{comparison.metric} {both}: {cell(*row.interval, sign=True)}")
     return lines
-
-
-def _mean(statistics: dict[int, Statistic], place: int) -> float:
-    return float(np.mean([one.of_all()[place] for one in statistics.values()]))

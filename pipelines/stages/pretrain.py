@@ -16,20 +16,20 @@ from rankgrad.io.checkpoints import build, save_model
 from rankgrad.ranks import exact_ranks
 from rankgrad.training.device import find_device
 from rankgrad.training.loop import fit
+from rankgrad.training.options import Imitation
 from rankgrad.training.phase import Batch, Phase
 
 DATA = Path("data/score_vectors")
 VALIDATED = 2048  # vectors at once: the paper's LSTM keeps some 2 MB of each
 
 
-class Imitation(Phase):
+class ImitationPhase(Phase):
     """Score vectors and their exact ranks, which a sorter learns to imitate by its own loss; validated by L1.
 
     Args:
         sorter: that learns.
         train, val: scores (n, d) and ranks of both splits.
-        rows: vectors in an epoch; None for all of the training split.
-        fresh: whether vectors are drawn anew for each batch instead of taken from the training split.
+        options: of the training: whether vectors are fresh, and how many of them make an epoch.
     """
 
     monitor, lower_is_better = "l1", True
@@ -39,12 +39,11 @@ class Imitation(Phase):
         sorter: Any,
         train: tuple[Tensor, ...],
         val: tuple[Tensor, ...],
-        *,
-        rows: int | None = None,
-        fresh: bool,
+        options: Imitation,
     ):
-        self.module, self.train, self.val, self.fresh = sorter, train, val, fresh
-        self.rows = rows or len(train[0])
+        self.module, self.train, self.val, self.options = sorter, train, val, options
+        self.fresh, self.batch_size = options.vectors == "fresh", options.batch_size
+        self.rows = options.epoch_size or len(train[0])
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         scores, ranks = self.train
@@ -72,7 +71,6 @@ def main(params: Settings, name: str) -> None:
     sorter = build("sorters", options.name, options.args, seed=options.seed, length=length)
     checkpoint = None
     if options.training is not None:
-        training = options.training.model_dump()
         compute = params.compute
         device = find_device(compute.device)
         train, val = (
@@ -86,8 +84,7 @@ def main(params: Settings, name: str) -> None:
             inputs=[DATA / "train.parquet", DATA / "val.parquet"],
         )
         epochs = fit(
-            Imitation(sorter, train, val, rows=training["epoch_size"], fresh=training["vectors"] == "fresh"),
-            training,
+            ImitationPhase(sorter, train, val, options.training),
             seed=options.seed,
             device=compute.device,
             precision=compute.precision,
@@ -96,7 +93,7 @@ def main(params: Settings, name: str) -> None:
         )
         history = checkpoint / "history.csv"
         phases = (("imitation", epoch) for epoch in epochs)
-        for _ in followed(phases, name=name, total=training["epochs"], history=history):
+        for _ in followed(phases, name=name, total=options.training.epochs, history=history):
             pass
     with replaced_folder(f"models/sorters/{name}") as folder:
         save_model(folder, sorter)

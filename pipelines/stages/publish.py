@@ -5,8 +5,9 @@ Run by hand as `python -m pipelines.stages publish`, it restores what an emptied
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
+from math import isnan
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -14,16 +15,17 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
-from pipelines.config import Settings, prefixed
-from pipelines.config.schema import NONE
+from pipelines.config import Settings, prefixed, resolve
 from pipelines.monitoring.reference import write_reference
 from pipelines.ops import dvc_lock
-from pipelines.reporting.results import history, read_run, read_runs, read_sorters
+from pipelines.reporting.results import history, read_run
 from pipelines.running.history import kept
 from pipelines.tracking.slices import Slice, slices
 from pipelines.tracking.store import experiment
 from pipelines.tracking.upload import Run, Version, key_of, publish
+from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file
+from rankgrad.io.results import Row
 
 LONGEST_TAG = 500  # characters
 PLOTS, PAGES = Path("reports/figures"), Path("reports/data")
@@ -59,13 +61,16 @@ def _component(block: dict[str, Any]) -> str:
 
 def _params(params: Settings, name: str, chosen: dict[str, Any]) -> dict[str, Any]:
     """Return the params of a run as MLflow's tables compare them: those that differ between runs come first by name."""
-    block = params.runs[name].model_dump()
-    backbone, text = block["model"].pop("backbone"), block["model"].pop("text")
-    parts = {"backbone": backbone, "text": text, **{part: block.pop(part) for part in ("loss", "auxiliary", "model")}}
-    block |= {part: _component(about) for part, about in parts.items() if about and about["name"] != NONE}
-    block |= {"start": Path(block["start"]).name, "tried": block.pop("grid")}
-    settings = {"training": params.training_of(name), "compute": params.compute.model_dump()}
-    return _flat(block | settings | params.data.model_dump()) | _flat(chosen)
+    plan, run = resolve(params, name), params.runs[name]
+    model = plan.model.model_dump()
+    parts = {"backbone": model.pop("backbone"), "text": model.pop("text"), "model": model, "loss": asdict(plan.loss)}
+    if plan.auxiliary is not None:
+        parts["auxiliary"] = asdict(plan.auxiliary)
+    values: dict[str, Any] = {part: _component(block) for part, block in parts.items() if block}
+    values |= {"task": plan.task, "dataset": plan.dataset, "start": Path(run.start).name, "sorter": run.sorter}
+    values |= {"seeds": run.seeds, "tried": run.grid, "training": asdict(plan.training)}
+    values |= {"sorter_optimizer": plan.sorter_optimizer and asdict(plan.sorter_optimizer)}
+    return _flat(values | {"compute": params.compute.model_dump()} | params.data.model_dump()) | _flat(chosen)
 
 
 def _mean(histories: list[pd.DataFrame]) -> pd.DataFrame:
@@ -79,22 +84,10 @@ def _mean(histories: list[pd.DataFrame]) -> pd.DataFrame:
     return epochs.mean(numeric_only=True)[epochs.size() == len(histories)].reset_index()
 
 
-def _metrics(rows: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Return the value of each metric, with its interval if it has one, of a table of `pipelines.reporting.results`.
-
-    What is not defined is no metric of MLflow, whose pages break of NaN: a tag names it.
-
-    >>> _metrics(pd.DataFrame({"metric": ["spearman"], "value": [0.5], "low": [float("nan")], "high": [0.75]}))
-    {'spearman': {'value': 0.5, 'high': 0.75}}
-    """
-    table = rows.dropna(subset="value").set_index("metric")[["value", "low", "high"]]
-    return {str(name): row.dropna().to_dict() for name, row in table.iterrows()}
-
-
-def _undefined(rows: pd.DataFrame) -> dict[str, str]:
+def _undefined(rows: list[Row]) -> dict[str, str]:
     """Return a tag that names the metrics that are not defined, if there are any."""
-    names = rows.loc[rows["value"].isna(), "metric"]
-    return {"undefined": shorten(", ".join(names), LONGEST_TAG, placeholder=", ...")} if len(names) else {}
+    names = [row.metric for row in rows if isnan(row.value)]
+    return {"undefined": shorten(", ".join(names), LONGEST_TAG, placeholder=", ...")} if names else {}
 
 
 def _plots(*names: str) -> dict[str, list[Path]]:
@@ -103,9 +96,9 @@ def _plots(*names: str) -> dict[str, list[Path]]:
 
 
 def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
-    results, runs = read_sorters(), []
+    measured, runs = results.read("metrics/sorters"), []
     for key, options in params.sorters.items():
-        stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.json")
+        stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.csv")
         entries = _entries(stage)
         (times, used), version, epochs = kept("pretrain", key, folder), None, None
         if (folder / "history.csv").is_file():  # it has weights
@@ -116,10 +109,10 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
                 experiment="sorters",
                 key=key_of(stage, dvc_lock.made_by(entries), metrics.read_text()),
                 params=_flat(options.model_dump()),
-                metrics=_metrics(results[results["sorter"] == key]),
+                metrics=measured.of_run(key),
                 tags=tags | {"stage": stage} | dvc_lock.inputs(entries),
                 history=epochs,
-                files={"results": [metrics]} | _plots(f"sorter-{key}-learning_curves", "sorters-l1_by_kind"),
+                files={"results": [metrics]},
                 version=version,
                 times=times.get("all"),
                 used=used,
@@ -129,22 +122,21 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
 
 
 def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
-    results, runs = read_runs(), []
+    measured, runs = results.read("metrics/runs"), []
     for name, options in params.runs.items():
         entries = _entries(f"train@{name}", f"evaluate@{name}")
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
-        trained, rows = read_run(folder), results[results["run"] == name]
+        trained, metrics = read_run(folder), measured.of_run(name)
         best, (times, used) = trained["best"], kept("train", name, folder)
         data = Path("data") / options.dataset
-        undefined = _undefined(rows[rows["seed"].isna()])
         seeds = tuple(
             Run(
                 name=f"{name}-seed{seed}",
                 experiment=options.task,
                 key=key_of(key, seed),
                 params={"seed": seed},
-                metrics=_metrics(rows[rows["seed"] == seed]),
-                tags={"seed": str(seed), "run": name} | _undefined(rows[rows["seed"] == seed]),
+                metrics=measured.of_run(name, seed),
+                tags={"seed": str(seed), "run": name} | _undefined(measured.of_run(name, seed)),
                 history=history(folder / f"seed{seed}"),
                 times=times.get(str(seed)),
             )
@@ -160,10 +152,10 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 experiment=options.task,
                 key=key,
                 params=_params(params, name, trained["setting"]),
-                metrics=_metrics(rows[rows["seed"].isna()]),
-                tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries) | undefined,
-                files={"results": [Path(f"metrics/runs/{name}.json"), folder / "run.json"]}
-                | _plots(f"{name}-learning_curves", f"{name}-examples")
+                metrics=metrics,
+                tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries) | _undefined(metrics),
+                files={"results": [Path(f"metrics/runs/{name}.csv"), folder / "run.json"]}
+                | _plots(f"{name}-examples")
                 | {"data": [PAGES / f"{options.dataset}.html"]},
                 history=_mean([seed.history for seed in seeds if seed.history is not None]),
                 seeds=seeds,

@@ -10,7 +10,7 @@ from PIL import Image
 from pipelines.config import Settings
 from pipelines.config.schema import NONE
 from pipelines.reporting.content import content
-from pipelines.reporting.results import markdown
+from pipelines.reporting.results import cell
 from pipelines.running.runner import refuse_leftovers
 from rankgrad.io.atomic import replaced_file, replaced_folder
 
@@ -18,18 +18,18 @@ FIGURES = Path("reports/figures")
 
 
 def main(params: Settings) -> None:
-    runs = ("metrics/runs", "models/runs", "predictions")
-    known: dict[str, Iterable[str]] = {folder: [*params.runs, NONE] for folder in runs if Path(folder).is_dir()}
-    known |= {folder: [*params.sorters, NONE] for folder in ("metrics/sorters", "models/sorters") if params.sorters}
-    refuse_leftovers(known)
+    folders = ("metrics/runs", "models/runs", "predictions")
+    allowed: dict[str, Iterable[str]] = {name: [*params.runs, NONE] for name in folders if Path(name).is_dir()}
+    allowed |= {name: [*params.sorters, NONE] for name in ("metrics/sorters", "models/sorters") if params.sorters}
+    refuse_leftovers(allowed)
     loader, escaped = PackageLoader("pipelines.reporting"), select_autoescape(["html.j2"])
     environment = Environment(loader=loader, autoescape=escaped, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"quoted": quote, "width": _width, "markdown": markdown}
+    environment.filters |= {"quoted": quote, "width": _width}
     with replaced_folder(FIGURES) as folder:
         shown = content(params, folder)
     for template, path in {"report.html.j2": "reports/index.html", "results.md.j2": "reports/results.md"}.items():
         with replaced_file(path) as partial:
-            partial.write_text(environment.get_template(template).render(shown))
+            partial.write_text(environment.get_template(template).render(shown, cell=cell))
 
 
 def _width(picture: str) -> int:

@@ -5,8 +5,10 @@ from pathlib import Path
 import pandas as pd
 
 from pipelines.config import Settings
-from pipelines.reporting.results import history, read_runs, read_sorters
+from pipelines.reporting.results import history
+from rankgrad.io import results
 from rankgrad.io.atomic import replaced_folder
+from rankgrad.io.results import Results
 from rankgrad.io.written import as_json
 
 
@@ -19,31 +21,33 @@ def curves(folders: dict[str, Path]) -> pd.DataFrame:
     Returns:
         Columns `run`, `phase` (with the metric's name), `epoch`, `loss` and `validation`.
     """
-    parts = []
+    tables = []
     for run, folder in folders.items():
         trainings = pd.concat([history(path.parent) for path in sorted(folder.rglob("history.csv"))])
         for phase, epochs in trainings.groupby("phase", sort=False):
             columns = [*epochs.dropna(axis="columns", how="all")]
             metric = columns[columns.index("loss") + 1]
             means = epochs.groupby("epoch")[["loss", metric]].mean().rename(columns={metric: "validation"})
-            parts.append(means.reset_index().assign(run=run, phase=f"{phase}: {metric}"))
-    return pd.concat(parts)[["run", "phase", "epoch", "loss", "validation"]]
+            tables.append(means.reset_index().assign(run=run, phase=f"{phase}: {metric}"))
+    return pd.concat(tables)[["run", "phase", "epoch", "loss", "validation"]]
+
+
+def _write_scores(folder: Path, table: Results, metrics: dict[str, str]) -> None:
+    """Write the value of one metric of each run."""
+    folder.mkdir(exist_ok=True)
+    for name, metric in metrics.items():
+        score = {"metric": metric, "value": table.row(name, metric).value}
+        (folder / f"{name}.json").write_text(as_json(score, indent=2) + "\n")
 
 
 def main(params: Settings) -> None:
-    # By what it is compared first, else judged.
-    compared = {run: one.metric for one in [*params.comparisons.values()][::-1] for run in [one.baseline, *one.runs]}
-    metrics = {name: compared.get(name, params.gate.judged[run.task].metric) for name, run in params.runs.items()}
-    tables = [(read_runs().query("seed.isna()"), "run", "", metrics)]
-    if params.sorters:
-        tables.append((read_sorters(), "sorter", "sorters/", dict.fromkeys(params.sorters, "l1")))
+    metrics = {name: params.gate.judged[run.task].metric for name, run in params.runs.items()}
+    for comparison in reversed(params.comparisons.values()):
+        metrics |= dict.fromkeys((comparison.baseline, *comparison.runs), comparison.metric)
     with replaced_folder("scores") as folder:
-        (folder / "sorters").mkdir()
-        for table, column, where, of in tables:
-            values = table.set_index([column, "metric"])["value"]
-            for name, metric in of.items():
-                score = {"metric": metric, "value": values[name, metric]}
-                (folder / f"{where}{name}.json").write_text(as_json(score, indent=2) + "\n")
+        _write_scores(folder, results.read("metrics/runs"), metrics)
+        if params.sorters:
+            _write_scores(folder / "sorters", results.read("metrics/sorters"), dict.fromkeys(params.sorters, "l1"))
     with replaced_folder("reports/curves") as folder:
         trained = {name: Path("models/sorters") / name for name in params.sorters}
         charts = {"sorters": {name: path for name, path in trained.items() if (path / "history.csv").is_file()}}

@@ -21,8 +21,7 @@ import torch
 from filelock import FileLock
 from joblib import Parallel, delayed, parallel_config
 
-from pipelines.config import Run, Settings
-from pipelines.config.schema import NONE
+from pipelines.config import Run, Settings, resolve
 from pipelines.ops.messages import first_line, without_credentials
 from pipelines.ops.process import tie_to, tie_to_starter, tied
 from pipelines.running.history import Times, began, followed, keep_times
@@ -31,7 +30,7 @@ from rankgrad import lookup
 from rankgrad.datasets.files.folds import cut
 from rankgrad.io.atomic import remove_folder, replaced_folder
 from rankgrad.io.checkpoints import save_model
-from rankgrad.io.recipes import folder_of, name_of
+from rankgrad.io.recipes import name_of
 from rankgrad.io.starts import start_from, with_files
 from rankgrad.sorters import load_sorter
 from rankgrad.training.device import make_accelerator
@@ -55,11 +54,7 @@ def main(params: Settings, name: str) -> None:
         params,
         "train",
         name,
-        settings={
-            "run": run.model_dump(exclude={"seeds", "grid"}),  # more seeds keep those that are there
-            "training": params.training_of(name),
-            "compute": params.compute.model_dump(),
-        },
+        settings=resolve(params, name).values() | {"compute": params.compute.model_dump()},
         inputs=_inputs(params, name),
     )
     settings = run.settings
@@ -74,12 +69,17 @@ def main(params: Settings, name: str) -> None:
             result, kept = folder / _key(settings, job) / "result", target / name_of(job.seed, job.fold)
             copytree(result, kept, ignore=ignore_patterns("validation.json"), copy_function=copyfile)
         record = _record(run, tried, chosen, validation)
+        starts = {_start(params, name, job) for job in jobs if job.fold in (None, 1)}
+        if starts != {None} and len(starts) < len(run.seeds):
+            record["shared_start"] = str(starts.pop())
         (target / "run.json").write_text(json.dumps(record, indent=2) + "\n")
     keep_times("train", name, Path("models/runs") / name, _times(folder, settings, jobs))
     remove_folder(folder)
 
 
-def _record(run: Run, tried: dict[Job, float], chosen: dict[int | None, int], validation: dict[Job, float]) -> Any:
+def _record(
+    run: Run, tried: dict[Job, float], chosen: dict[int | None, int], validation: dict[Job, float]
+) -> dict[str, Any]:
     """Return what `run.json` says: the chosen setting, the best seed, and validation of all that was trained."""
     settings, by_seed = run.settings, _by_seed(validation)
     record = {
@@ -140,25 +140,30 @@ def _inputs(params: Settings, name: str) -> list[Path]:
     Raises:
         FileNotFoundError: one is missing.
     """
-    run = params.runs[name]
-    inputs = [Path("data") / run.dataset / f"{split}.parquet" for split in ("train", "val")]
-    if Path(run.start).name != NONE:
-        starts = dict.fromkeys(_start(params, name, fold) for fold in params.folds_of(name))
-        inputs += [one if one.suffix == ".safetensors" else one / "model.safetensors" for one in starts]
-    if run.sorter != NONE:
-        inputs += [Path("models/sorters") / run.sorter / file for file in ("model.json", "model.safetensors")]
+    plan = resolve(params, name)
+    inputs = [Path("data") / plan.dataset / f"{split}.parquet" for split in ("train", "val")]
+    if plan.start is not None:
+        jobs = [Job(0, seed, fold) for seed, fold in product(plan.seeds, params.folds_of(name))]
+        starts = [start for job in jobs if (start := _start(params, name, job))]
+        inputs += [one if one.suffix == ".safetensors" else one / "model.safetensors" for one in dict.fromkeys(starts)]
+    if plan.sorter is not None:
+        inputs += [Path("models/sorters") / plan.sorter / file for file in ("model.json", "model.safetensors")]
     if missing := [path for path in inputs if not path.is_file()]:
         raise FileNotFoundError(f"{missing[0]}: no such file; make it with `dvc repro`")
     return inputs
 
 
-def _start(params: Settings, name: str, fold: int | None) -> Path:
-    """Return what a run starts from: the model of the same fold, where that run learned on the same folds."""
-    run, start = params.runs[name], Path(params.runs[name].start)
-    if start.suffix == ".safetensors":
-        return start
-    same = start.name in params.runs and params.runs[start.name].dataset == run.dataset
-    return folder_of(start, fold=fold if same else None)
+def _start(params: Settings, name: str, job: Job) -> Path | None:
+    """Return what a job starts from: of a run, the model of its own seed, or of the only one that the run has.
+
+    A folder of a seed stands for itself. Where the run learned on the same folds, it is the model of the same fold.
+    """
+    plan = resolve(params, name)
+    before = params.run_before(name)
+    if plan.start is None or before is None or plan.start.name.startswith("seed"):
+        return plan.start
+    seed = job.seed if job.seed in before.seeds else before.seeds[0]
+    return plan.start / name_of(seed, job.fold if before.dataset == plan.dataset else None)
 
 
 def _key(settings: list[dict[str, Any]], job: Job) -> str:
@@ -297,40 +302,38 @@ def _splits(task: str, data: Path, stamps: tuple[int, ...], threads: int, memory
 
 def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     """Train one job into `folder/result`: its network, its history and its validation metric."""
-    settings, seed = params.runs[name].settings, job.seed
-    run = params.run_of(name, settings[job.place])
-    training, compute = run["training"], {"device": params.compute.device, "precision": params.compute.precision}
+    plan = resolve(params, name, params.runs[name].settings[job.place])
+    compute = {"device": params.compute.device, "precision": params.compute.precision}
     accelerator = make_accelerator(**compute)
-    task = lookup.find("tasks", run["task"])(training, cache=FEATURES)
-    data = Path("data") / run["dataset"] if job.fold is None else folder / "data"
+    task = lookup.find("tasks", plan.task)(plan.training, cache=FEATURES)
+    data = Path("data") / plan.dataset if job.fold is None else folder / "data"
     stamps = tuple((data / f"{split}.parquet").stat().st_mtime_ns for split in ("train", "val"))
-    splits = _splits(run["task"], data.resolve(), stamps, params.compute.threads, params.compute.memory)
-    start = _start(params, name, job.fold)
-    network = task.build(with_files(run["model"], start), splits[0], seed=seed)
-    started = Path(run["start"]).name != NONE
-    if started:
+    splits = _splits(plan.task, data.resolve(), stamps, params.compute.threads, params.compute.memory)
+    start, model = _start(params, name, job), plan.model.model_dump()
+    network = task.build(model if start is None else with_files(model, start), splits[0], seed=job.seed)
+    if start is not None:
         start_from(network, start)
     objective = Objective(
-        run["loss"],
-        sorter=None if run["sorter"] == NONE else load_sorter(Path("models/sorters") / run["sorter"]),
-        sorter_optimizer=run["sorter_optimizer"],
-        auxiliary=run["auxiliary"],
+        plan.loss,
+        sorter=None if plan.sorter is None else load_sorter(Path("models/sorters") / plan.sorter),
+        sorter_optimizer=plan.sorter_optimizer,
+        auxiliary=plan.auxiliary,
         device=accelerator.device,
     )
-    shown = f"{name}, {_named(settings, job)}"
+    shown = f"{name}, {_named(params.runs[name].settings, job)}"
     epochs = train(
         task,
         network,
         *splits,
         objective=objective,
-        seed=seed,
-        started=started,
+        seed=job.seed,
+        started=start is not None,
         checkpoint=folder / "epochs",
         name=shown,
         **compute,
     )
-    total = sum(options["epochs"] for options in task.plan(training, started=started).values())
     if accelerator.is_main_process:
+        total = sum(options.epochs for options in task.plan(started=start is not None).values())
         epochs = followed(epochs, name=shown, total=total, history=folder / "history.csv")
     history = list(epochs)
     if not accelerator.is_main_process:

@@ -12,9 +12,10 @@ from typing import Any
 
 from pipelines.ops.dvc_lock import INPUT
 from pipelines.ops.messages import as_markdown
-from pipelines.reporting.results import UNDEFINED, markdown, number, shown
+from pipelines.reporting.results import UNDEFINED, cell, markdown
 from pipelines.tracking.slices import Slice
 from rankgrad import __version__, lookup
+from rankgrad.io.results import Row
 
 __all__ = ["LONGEST", "NUMBER", "card", "inputs_of", "summary"]
 
@@ -29,7 +30,7 @@ def card(
     weights: Path,
     *,
     params: Mapping[str, Any],
-    metrics: Mapping[str, Mapping[str, float]],
+    metrics: Sequence[Row],
     tags: Mapping[str, str],
     slices: Sequence[Slice] = (),
 ) -> str:
@@ -39,7 +40,7 @@ def card(
         model: registered name.
         weights: folder with `model.json`.
         params: flat, as they are sent to MLflow.
-        metrics: the value of each, with its interval if it has one: `low` and `high`.
+        metrics: a row each.
         tags: of the version.
         slices: of the test split; those on which the model is worst are shown.
     """
@@ -56,14 +57,13 @@ def card(
     return "\n".join(lines)[:LONGEST]
 
 
-def summary(*, metrics: Mapping[str, Mapping[str, float]], tags: Mapping[str, str]) -> str:
+def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
     """Return how a run was made, its metrics with their intervals, and its data, for its own description."""
     seed = f", seed {tags['seed']}; the metrics are over all its seeds" if "seed" in tags else ""
     made = f"commit {tags['git_commit'][:12]}{' with changes' if tags.get('git_dirty') == 'true' else ''}"
     trained = f"Trained by `{tags['stage']}`{seed}. " if "stage" in tags else ""
     lines = [f"{trained}Published at {made}, by rankgrad {__version__}."]
-    bounds = {name: [metric.get(part, math.nan) for part in ("low", "high")] for name, metric in metrics.items()}
-    rows = [[name, number(metric["value"], *bounds[name], digits=4)] for name, metric in metrics.items()]
+    rows = [[row.metric, cell(*row.interval, digits=4)] for row in metrics if not math.isnan(row.value)]
     rows += [[tags["undefined"], UNDEFINED]] if "undefined" in tags else []
     lines += ["", "## Metrics", "", markdown(["metric", "value (95 %)"], rows).rstrip()]
     if inputs := inputs_of(tags):
@@ -90,9 +90,7 @@ def _slices(slices: Sequence[Slice]) -> list[str]:
         f"The lowest of {len(slices)} slices of the test split, of the seed that is served; the others are in "
         "`model.json`. Of many some are low by chance, and a rank correlation is lower where targets differ less."
     )
-    rows = [
-        [as_markdown(one.name), str(one.rows), shown(one.value, one.low, one.high, digits=4)] for one in slices[:SLICES]
-    ]
+    rows = [[as_markdown(one.name), str(one.rows), cell(*one.interval, digits=4)] for one in slices[:SLICES]]
     return ["", "## Slices", "", told, "", markdown(["slice", "rows", f"{slices[0].metric} (95 %)"], rows).rstrip()]
 
 

@@ -16,17 +16,16 @@ from torch import nn
 from pipelines.config import Settings, prefixed
 from pipelines.config.rules import SORTER_METRICS
 from pipelines.ops.messages import as_markdown, one_line
-from pipelines.reporting import results
-from pipelines.reporting.results import UNDEFINED
+from pipelines.reporting.results import UNDEFINED, cell, markdown
 from pipelines.tracking import registry, slices
 from pipelines.tracking.known_rows import learned, read_known
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
 from rankgrad import lookup
-from rankgrad.bootstrap import Statistic, differences
-from rankgrad.datasets.files.folds import FOLD
 from rankgrad.datasets.vectors import score_vectors
+from rankgrad.evaluation import Statistic, differences
 from rankgrad.io.checkpoints import load_model
-from rankgrad.io.parquet import columns_of
+from rankgrad.io.parquet import FOLD, columns_of
+from rankgrad.io.results import Row
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import derived_seed, generator
 
@@ -38,8 +37,6 @@ FEWEST = 30  # rows, or groups of them, to judge on: of fewer, resamples find a 
 ON_VALIDATION = ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
 LONGEST_REASON = 1000  # characters of what is said of slices
 CARD = "\n\n<!-- card -->\n\n"  # in a version's description: what stands above is rewritten by each decision
-
-Difference = dict[str, float]  # value, low, high
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Decision:
     champion: str | None  # its version before
     promoted: bool  # whether the challenger is champion now
     reason: str  # in a sentence
-    differences: dict[str, Difference] = field(default_factory=dict)  # challenger minus champion, of each metric
+    differences: dict[str, Row] = field(default_factory=dict)  # challenger minus champion, of each metric
     failed: bool = False  # whether they could not be judged
 
     @property
@@ -117,10 +114,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     data = None if task == "sorter" else folder / "data" / _dataset(client, name, numbers)
     judged, evidence = gate.judged[task], _judge(name, numbers, task, data, params)
     ours, theirs = evidence.statistics.values()
-    gains = differences(
-        {challenger: {0: ours}}, {0: theirs}, resamples=gate.resamples,
-        seed=derived_seed(gate.seed, "gate", name), confidence=gate.confidence,
-    )[challenger]  # fmt: skip
+    gains = _differences(ours, theirs, gate, "gate", name)
     better, reason = _by_metrics(gains, judged, gate, evidence)
     if better:
         by_person = not over_person and registry.chosen_by_person(client, model)
@@ -134,7 +128,16 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     return decision
 
 
-def _by_metrics(gains: dict[str, Any], judged: Any, gate: Any, evidence: Evidence) -> tuple[bool, str]:
+def _differences(ours: Statistic, theirs: Statistic, gate: Any, *use: str, tests: int = 1) -> dict[str, Row]:
+    """Return the difference of each metric with its interval, which is as wide as several tests need (Bonferroni)."""
+    rows = differences(
+        {"challenger": {0: ours}}, {0: theirs}, resamples=gate.resamples, seed=derived_seed(gate.seed, *use),
+        confidence=1 - (1 - gate.confidence) / tests,
+    )  # fmt: skip
+    return {row.metric: row for row in rows if row.metric in ours.names and row.seed is None}
+
+
+def _by_metrics(gains: dict[str, Row], judged: Any, gate: Any, evidence: Evidence) -> tuple[bool, str]:
     """Return whether a challenger is better by all that is judged and guarded, and why."""
     better, reason = verdict(gains, judged, gate, evidence.lower_is_better)
     if better and judged.slice_tolerance is not None:
@@ -285,26 +288,24 @@ def _of_sorter(vectors: torch.Tensor, sorter: nn.Module) -> Statistic:
     return Statistic(list(SORTER_METRICS), len(vectors), lambda rows: columns[:, rows].mean(-1))
 
 
-def _interval(gap: Difference) -> str:
-    return results.shown(gap["value"], gap["low"], gap["high"], digits=4, sign=True)
+def _interval(gap: Row) -> str:
+    return cell(*gap.interval, digits=4, sign=True)
 
 
-def verdict(
-    differences: dict[str, Difference], judged: Any, gate: Any, lower_is_better: dict[str, bool]
-) -> tuple[bool, str]:
+def verdict(differences: dict[str, Row], judged: Any, gate: Any, lower_is_better: dict[str, bool]) -> tuple[bool, str]:
     """Return whether a challenger is better and nothing guarded is worse, and why; what is undefined is neither."""
     signs = {name: -1 if lower else 1 for name, lower in lower_is_better.items()}
     gap = differences[judged.metric]
-    gain, text = signs[judged.metric] * gap["value"], f"{judged.metric} {_interval(gap)}"
-    if np.isnan(gap["value"]):
+    gain, text = signs[judged.metric] * gap.value, f"{judged.metric} {_interval(gap)}"
+    if np.isnan(gap.value):
         return False, f"{judged.metric} is {UNDEFINED} for one of the versions, or for both"
-    if not all(signs[judged.metric] * gap[bound] > 0 for bound in ("low", "high")):  # of NaN neither is
+    if not all(signs[judged.metric] * bound > 0 for bound in (gap.low, gap.high)):  # of NaN neither is
         return False, f"{text}: not better beyond chance"
     if not gain >= gate.minimum_gain:
         return False, f"{text}: less than the minimum gain of {gate.minimum_gain:g}"
     for name in judged.guarded:
         # A class that none of the rows has is no metric of theirs.
-        worse = -signs[name] * differences[name]["value"] if name in differences else np.nan
+        worse = -signs[name] * differences[name].value if name in differences else np.nan
         if np.isnan(worse):
             return False, f"{text}, but {name} is {UNDEFINED} for one of the versions, or for both"
         if worse > gate.tolerance:
@@ -333,11 +334,8 @@ def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, st
     for name in sorted(worse, key=worse.__getitem__, reverse=True):
         if not worse[name] > judged.slice_tolerance:
             break
-        gap = differences(
-            {name: {0: ours[name][1]}}, {0: theirs[name][1]}, resamples=gate.resamples,
-            seed=derived_seed(gate.seed, name), confidence=1 - (1 - gate.confidence) / len(worse),
-        )[name][judged.metric]  # fmt: skip
-        if not any(sign * gap[bound] >= 0 for bound in ("low", "high")):  # nor is NaN
+        gap = _differences(ours[name][1], theirs[name][1], gate, name, tests=len(worse))[judged.metric]
+        if not any(sign * bound >= 0 for bound in (gap.low, gap.high)):  # nor is NaN
             told = f"{judged.metric} {_interval(gap)}, worse by more than {judged.slice_tolerance:g}"
             return False, f", but on the slice `{name}` of {ours[name][0]} rows {told}"
     told = f", and on none of {len(worse)} slices worse by more than {judged.slice_tolerance:g} beyond chance"
@@ -356,10 +354,10 @@ def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: tuple[s
         client.set_model_version_tag(decision.model, number, f"gate.{tag}", value)
     ours, theirs = (one.of_all() for one in statistics.values())
     rows = [
-        [metric, results.shown(ours[place], digits=4), results.shown(theirs[place], digits=4), _interval(gap)]
+        [metric, cell(ours[place], digits=4), cell(theirs[place], digits=4), _interval(gap)]
         for place, (metric, gap) in enumerate(decision.differences.items())
     ]
-    table = results.markdown(["metric", *(f"version {one}" for one in statistics), "difference"], rows)
+    table = markdown(["metric", *(f"version {one}" for one in statistics), "difference"], rows)
     card = (client.get_model_version(decision.model, number).description or "").rpartition(CARD)[2]
     description = (
         f"## Gate: {word}\n\n{as_markdown(decision.reason)}.\n\nOn {examples}:\n\n{table.rstrip()}{CARD}{card}"

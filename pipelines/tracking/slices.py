@@ -12,16 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rankgrad import lookup
-from rankgrad.bootstrap import Statistic, by_group, evaluate
-from rankgrad.datasets.files.folds import FOLD, statistic_by_fold
-from rankgrad.io.parquet import columns_of, read_table, said
+from rankgrad.evaluation import Statistic, by_fold, by_group, evaluate
+from rankgrad.io.parquet import FOLD, columns_of, read_table, said
 
 __all__ = ["Slice", "slices", "statistics"]
 
 FEWEST = 30  # rows of a slice
 VALUES = 6  # of a column whose values are slices; a number with more is cut into thirds
 RESAMPLES = 100  # rough, and in time: a version has a dozen slices
-NO_SLICES = {"id", "group", "family", "gallery", "weight", "fold", FOLD}
+NO_SLICES = {"id", "group", "family", "gallery", "weight", FOLD}
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,10 @@ class Slice:
     value: float
     low: float
     high: float
+
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        return self.value, self.low, self.high
 
 
 def slices(task: str, metric: str, predictions: Path, test: Path, *, seed: int) -> list[Slice]:
@@ -49,10 +52,8 @@ def slices(task: str, metric: str, predictions: Path, test: Path, *, seed: int) 
     table = read_table(predictions, columns_of(predictions))
     table, found = table.filter(pa.array(table["seed"].to_numpy() == seed)), []
     for name, (rows, part) in statistics(lookup.find("tasks", task)(), metric, table, test).items():
-        leaf: Any = evaluate({seed: part}, resamples=RESAMPLES, seed=1)
-        for key in metric.split("."):
-            leaf = leaf[key]
-        found.append(Slice(metric, name, rows, leaf["value"], leaf["low"], leaf["high"]))
+        row = evaluate(name, {seed: part}, resamples=RESAMPLES, seed=1)[0]
+        found.append(Slice(metric, name, rows, *row.interval))
     return sorted(found, key=lambda one: (math.isnan(one.value), one.value))
 
 
@@ -67,7 +68,7 @@ def statistics(judge: Any, metric: str, predictions: pa.Table, split: Path) -> d
         predictions: of one model, on rows of the split.
         split: see `slices`.
     """
-    whole, group = statistic_by_fold(judge.scored, predictions), judge.group_of(predictions)
+    whole, group = by_fold(judge.scored, predictions), judge.group_of(predictions)
     found, place = {}, whole.names.index(metric)
     for name, rows in _parts(judge, predictions["id"].to_pylist(), split):
         part = Statistic([metric], len(rows), lambda own, rows=rows: whole.of_rows(rows[own])[[place]])

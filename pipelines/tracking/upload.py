@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from getpass import getuser
 from graphlib import TopologicalSorter
 from hashlib import sha256
+from math import isnan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,6 +34,7 @@ from pipelines.tracking.signature import example_of, signature_of
 from pipelines.tracking.slices import Slice
 from pipelines.tracking.store import answering, connect, experiment_of
 from rankgrad import __version__
+from rankgrad.io.results import Row
 from rankgrad.io.written import as_json
 
 __all__ = ["Run", "Version", "key_of", "page", "publish", "sent_runs"]
@@ -71,7 +73,7 @@ class Run:
     experiment: str
     key: str  # a hash of what made it; a run with the same key is sent once
     params: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    metrics: Sequence[Row] = ()  # those that are not defined are not sent: MLflow's pages break on NaN
     tags: Mapping[str, str] = field(default_factory=dict)
     history: pd.DataFrame | None = None  # a row per epoch, with a column `epoch`
     files: Mapping[str, list[Path]] = field(default_factory=dict)  # by folder in the run's artifacts
@@ -188,7 +190,7 @@ def _create(
     tags = {**run.tags, TOOK: took, KEY: run.key, **_source(run)}
     tags |= {MLFLOW_RUN_NOTE: summary(metrics=run.metrics, tags=tags)} if below is None else {PARENT: below}
     run_id = client.create_run(experiment, start_time=begin, run_name=run.name, tags=tags).info.run_id
-    values = {name: metric["value"] for name, metric in run.metrics.items()}
+    values = {row.metric: row.value for row in run.metrics if not isnan(row.value)}
     values |= {f"system/{name}": value for name, value in run.used.items()}  # which MLflow's UI shows apart
     metrics = [Metric(name, float(value), now, 0) for name, value in values.items()]
     metrics += [] if run.history is None else live.epoch_metrics(run.history)
@@ -249,11 +251,21 @@ def _registered(client: mlflow.MlflowClient, run_id: str, run: Run, version: Ver
 
 def _made(run: Run, tags: Mapping[str, str], slices: list[Slice]) -> dict[str, Any]:
     """Return what a version's model.json says besides how it is rebuilt: what made it, and how good it is."""
+    metrics = {row.metric: _interval(row) for row in run.metrics if not isnan(row.value)}
     return {
         "rankgrad": __version__, "commit": tags["git_commit"], "uncommitted_changes": tags.get("git_dirty") == "true",
-        "inputs": inputs_of(tags), "from": tags.get(FROM, ""), "metrics": dict(run.metrics),
+        "inputs": inputs_of(tags), "from": tags.get(FROM, ""), "metrics": metrics,
         "slices": [asdict(one) for one in slices],
     }  # fmt: skip
+
+
+def _interval(row: Row) -> dict[str, float]:
+    """Return value, low and high of a metric, if they are defined.
+
+    >>> _interval(Row("mse", "spearman", 0.5))
+    {'value': 0.5}
+    """
+    return {name: getattr(row, name) for name in ("value", "low", "high") if not isnan(getattr(row, name))}
 
 
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:

@@ -15,12 +15,14 @@ from types import ModuleType
 from typing import Any, NoReturn, ParamSpec, TypeVar, get_type_hints
 
 __all__ = [
+    "ComponentError",
     "check_options",
     "did_you_mean",
     "find",
     "listed",
     "module",
     "names",
+    "nearest",
     "no_attribute",
     "options",
     "renamed_arguments",
@@ -80,6 +82,19 @@ COMPARED, KNOWN = 60, 1000  # characters, names
 LISTED = 30  # names that a message lists
 
 
+class ComponentError(ValueError):
+    """There is no such component, or no such option of one.
+
+    Attributes:
+        place: where it is named, such as a path into the params.
+        reason: what is wrong.
+    """
+
+    def __init__(self, place: str, reason: str):
+        super().__init__(f"{place}: {reason}")
+        self.place, self.reason = place, reason
+
+
 @cache
 def _modules(folder: str) -> dict[str, str]:
     """Return the dotted module of each component of a folder of the package, by name."""
@@ -112,15 +127,12 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     ...
     ValueError: runs.mine.loss.name: no 'rslep' in rankgrad/losses; there are asymmetric, ...; did you mean rlsep?
     """
-    modules = _modules(folder)
+    modules, where = _modules(folder), where or f"{folder}.name"
     if not isinstance(name, str) or name not in modules:  # a file of params or a model may name anything
-        place = folder.replace(".", "/")
         if isinstance(name, str) and (new := RENAMED.get(folder, {}).get(name)):
-            raise ValueError(f"{where or f'{folder}.name'}: {name} was renamed: it is {new} now")
-        raise ValueError(
-            f"{where or f'{folder}.name'}: no {name!r} in rankgrad/{place}; there are {', '.join(modules)}"
-            f"{did_you_mean(str(name), modules)}"
-        )
+            raise ComponentError(where, f"{name} was renamed: it is {new} now")
+        place, near = folder.replace(".", "/"), did_you_mean(str(name), modules)
+        raise ComponentError(where, f"no {name!r} in rankgrad/{place}; there are {', '.join(modules)}{near}")
     return importlib.import_module(modules[name])
 
 
@@ -137,9 +149,10 @@ def find(folder: str, name: str, *, where: str | None = None) -> Any:
     for public in getattr(file, "__all__", []):
         if public.lower() == name.replace("_", "") or public == name:
             return getattr(file, public)
-    raise ValueError(
-        f"{where or f'{folder}.name'}: {file.__name__} has nothing called {name} in its __all__; the name of a file "
-        "that holds no component begins with an underscore"
+    raise ComponentError(
+        where or f"{folder}.name",
+        f"{file.__name__} has nothing called {name} in its __all__; the name of a file that holds no component begins "
+        "with an underscore",
     )
 
 
@@ -170,12 +183,23 @@ def check_options(folder: str, name: str, given: dict[str, Any], *, where: str |
     allowed = options(find(folder, name, where=f"{where}.name"))
     for option in given:
         if option not in allowed and (new := RENAMED.get(f"{folder}.{name}", {}).get(option)):
-            raise ValueError(f"{where}.args.{option}: was renamed: it is {new} now")
+            raise ComponentError(f"{where}.args.{option}", f"was renamed: it is {new} now")
         if option not in allowed:
-            raise ValueError(
-                f"{where}.args.{option}: unknown option; {name} takes {', '.join(allowed) or 'no options'}"
-                f"{did_you_mean(option, allowed)}"
-            )
+            takes = f"{name} takes {', '.join(allowed) or 'no options'}{did_you_mean(option, allowed)}"
+            raise ComponentError(f"{where}.args.{option}", f"unknown option; {takes}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is nearest to one that is not known, if any is near.
+
+    >>> nearest("rslep", ["mse", "rlsep"])
+    'rlsep'
+    """
+    if len(name) > COMPARED:
+        return None
+    folded = {candidate.lower(): candidate for candidate in islice(known, KNOWN) if len(candidate) <= COMPARED}
+    near = difflib.get_close_matches(name.lower(), folded, n=1)
+    return folded[near[0]] if near else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -184,11 +208,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("rslep", ["mse", "rlsep"])
     '; did you mean rlsep?'
     """
-    if len(name) > COMPARED:
-        return ""
-    folded = {one.lower(): one for one in islice(known, KNOWN) if len(one) <= COMPARED}
-    near = difflib.get_close_matches(name.lower(), folded, n=1)
-    return f"; did you mean {folded[near[0]]}?" if near else ""
+    near = nearest(name, known)
+    return f"; did you mean {near}?" if near else ""
 
 
 def listed(names: Iterable[Any]) -> str:

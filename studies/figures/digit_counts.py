@@ -4,14 +4,15 @@ import sys
 from pathlib import Path
 
 from pipelines.config import Settings, load
-from rankgrad.bootstrap import interval
+from rankgrad.evaluation import interval
+from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.checkpoints import load_model
+from rankgrad.io.results import Row
 from rankgrad.metrics.label_ranking import label_ranking_scores
 from rankgrad.seeding import derived_seed
 from rankgrad.tasks.label_ranking import LabelRanking
 from rankgrad.training.device import find_device
-from studies.kept import Row, write_rows
 
 
 def main(params: Settings, digits: int) -> None:
@@ -25,9 +26,9 @@ def main(params: Settings, digits: int) -> None:
         network = load_model(f"models/runs/label_ranking-{run}", device=device)
         scores, _ = task.scores(network, split.inputs)
         found = interval(label_ranking_scores(scores, split.truth)["accuracy"].numpy(), **draws)
-        rows.append(Row(f"label_ranking-{run}", f"accuracy.{digits}_digits", **found))
+        rows.append(Row(f"label_ranking-{run}", f"accuracy.{digits}_digits", *found))
     with replaced_file(Path(f"metrics/measured/digits-{digits}.csv")) as partial:
-        write_rows(partial, rows)
+        results.write(partial, rows)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from scipy.stats import norm
 
 from pipelines.config import Settings, load
 from pipelines.reporting.results import history
+from rankgrad.io import results
 from rankgrad.io.atomic import replaced_folder
-from studies.kept import read_rows
+from rankgrad.io.results import Row
 
 METRICS = Path("metrics")
 FIGURES = METRICS / "measured"
@@ -29,12 +30,11 @@ LINES = {"RLSEP": "rlsep-{}_digits", "RLSEP, trained on three": "rlsep-3_digits"
 def depth(params: Settings) -> Figure:
     """L1 of CNN sorters by their number of layers."""
     layers = {sorter.args["layers"]: name for name, sorter in params.sorters.items() if sorter.name == "cnn"}
-    l1 = pd.DataFrame(
-        {count: json.loads((METRICS / f"sorters/{name}.json").read_text())["l1"] for count, name in layers.items()}
-    ).T.sort_index()
+    measured, counts = results.read(METRICS / "sorters"), sorted(layers)
+    value, low, high = np.array([measured.leaf(layers[count], "l1") for count in counts]).T
     figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
-    axis.errorbar(l1.index, l1["value"], [l1["value"] - l1["low"], l1["high"] - l1["value"]], fmt="o-", capsize=3)
-    axis.set(xlabel="layers", ylabel="test L1 / d", xticks=l1.index)
+    axis.errorbar(counts, value, [value - low, high - value], fmt="o-", capsize=3)
+    axis.set(xlabel="layers", ylabel="test L1 / d", xticks=counts)
     return figure
 
 
@@ -58,8 +58,8 @@ def average_precision(params: Settings) -> Figure:
         seeds = [history(f"models/runs/{runs[0]}/seed{seed}") for seed in params.runs[runs[0]].seeds]
         curves = pd.concat([seed.set_index("epoch")["mean_average_precision"] for seed in seeds], axis=1)
         left.plot(curves.mean(axis=1), label=method)
-        tested = [json.loads((METRICS / f"runs/{run}.json").read_text())["mean_average_precision"] for run in runs]
-        right.plot(FLIPPED, [leaf["value"] for leaf in tested], marker="o")
+        tested = results.read(METRICS / "runs")
+        right.plot(FLIPPED, [tested.row(run, "mean_average_precision").value for run in runs], marker="o")
     left.set(xlabel="epochs", ylabel="average precision")
     right.set(xlabel="per cent of flipped training labels")
     left.legend()
@@ -82,7 +82,7 @@ def calibration(params: Settings) -> Figure:
     """Scores by true scale, each with the normal distribution of its mean and deviation."""
     counts = json.loads((FIGURES / "sizes/histograms.json").read_text())
     edges = np.array(counts.pop("bin_edges"))
-    found = {row.metric: row.value for row in read_rows(FIGURES / "sizes.csv")}
+    found = {row.metric: row.value for row in results.read(FIGURES / "sizes.csv").rows}
     places = np.linspace(edges[0], edges[-1], 500)
     figure, axis = plt.subplots(figsize=(9, 4), layout="constrained")
     for name, histogram in counts.items():
@@ -97,7 +97,9 @@ def calibration(params: Settings) -> Figure:
 
 def digits_per_image(params: Settings) -> Figure:
     """Ranked accuracy by number of digits, with 95 % intervals."""
-    rows = {(row.run, row.metric): row for path in FIGURES.glob("digits-*.csv") for row in read_rows(path)}
+    rows: dict[tuple[str, str], Row] = {}
+    for path in FIGURES.glob("digits-*.csv"):
+        rows |= {(row.run, row.metric): row for row in results.read(path).rows}
     figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
     for name, run in LINES.items():
         found = [rows[f"label_ranking-{run.format(count)}", f"accuracy.{count}_digits"] for count in range(2, 11)]

@@ -11,18 +11,19 @@ from PIL import Image
 from torch import Tensor, nn
 
 from pipelines.config import Settings, load
-from rankgrad.bootstrap import interval
 from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import digits as digits_of
 from rankgrad.datasets.scenes.rlsep import SCALES, calibration_recipes, frame_recipes
+from rankgrad.evaluation import interval
 from rankgrad.inputs.image import of_tensor
+from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file, replaced_folder
 from rankgrad.io.checkpoints import load_model
+from rankgrad.io.results import Row, rows_of
 from rankgrad.metrics.spearman import spearman
 from rankgrad.seeding import derived_seed, generator
 from rankgrad.tasks.label_ranking import LabelRanking
 from rankgrad.training.device import find_device
-from studies.kept import Row, rows_of, write_rows
 
 FOLDER, RUN = Path("metrics/measured"), "label_ranking-rlsep-label_attention"
 FRAMES, ROWS, BINS, SEED = 30, 2000, 60, 1
@@ -101,7 +102,7 @@ def main(params: Settings) -> None:
         (folder / "histograms.json").write_text(json.dumps(counts) + "\n")
     rows += rows_of(RUN, calibration(scores, recipe["size"], canvas=scenes.canvas, **resampling))
     with replaced_file(FOLDER / "sizes.csv") as partial:
-        write_rows(partial, rows)
+        results.write(partial, rows)
 
 
 if __name__ == "__main__":

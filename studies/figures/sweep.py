@@ -6,11 +6,12 @@ import pandas as pd
 import torch
 
 from pipelines.config import Settings, load
+from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file, replaced_folder
+from rankgrad.io.results import Row
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import generator
 from rankgrad.sorters import load_sorter
-from studies.kept import Row, write_rows
 
 FOLDER = Path("metrics/measured")
 STEPS, SEED = 2001, 1
@@ -30,7 +31,7 @@ def main(params: Settings) -> None:
     with replaced_folder(FOLDER / "sweep") as folder:
         pd.DataFrame(columns).to_csv(folder / "ranks.csv", index=False, float_format="%.6g")
     with replaced_file(FOLDER / "sweep.csv") as partial:
-        write_rows(partial, rows)
+        results.write(partial, rows)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from pipelines.config import load
 from rankgrad import lookup
-from rankgrad.bootstrap import evaluate
+from rankgrad.evaluation import evaluate
+from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file
-from studies.kept import rows_of, write_rows
 from studies.rivals.predictions import of_run, with_column
 
 
@@ -68,9 +68,9 @@ def main(name: str) -> None:
     statistic = lookup.find("tasks", params.runs[rule.run].task)().statistic(
         with_column(table, rule.column, rule.scores(table))
     )
-    found = evaluate({1: statistic}, resamples=params.evaluate.resamples, seed=params.evaluate.seed)
+    rows = evaluate(name, {1: statistic}, resamples=params.evaluate.resamples, seed=params.evaluate.seed)
     with replaced_file(f"metrics/measured/{name}.csv") as partial:
-        write_rows(partial, [row for row in rows_of(name, found) if row.metric in rule.metrics and row.seed is None])
+        results.write(partial, [row for row in rows if row.metric in rule.metrics and row.seed is None])
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from rankgrad import lookup
-from rankgrad.bootstrap import evaluate
+from rankgrad.evaluation import evaluate
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.training.loop import train
-from rankgrad.training.objective import Objective
 
+from conftest import objective_of, task_of  # isort: skip
 from rows import CONVNET, TRAINING, TWO, TYPES, cells, table  # isort: skip
 
 ROWS = 12
@@ -35,10 +35,10 @@ def written(task: str, kind: str, folder) -> None:
 
 def trained(task: str, loss: str, kind: str, folder):
     """Train a task on tables of an input, save and load the network, and predict: the task, and what it predicts."""
-    made = lookup.find("tasks", task)(TRAINING.get(task, TWO))
+    made = task_of(task, TRAINING.get(task, TWO))
     data = [made.load(folder, split, threads=1) for split in ("train", "val")]
     network = made.build({"name": "linear", "args": {}, "backbone": TYPES[kind][0]}, data[0], seed=0)
-    objective = Objective({"name": loss}, sorter=Laplace() if loss in SORTS else None)
+    objective = objective_of(loss, sorter=Laplace() if loss in SORTS else None)
     epochs = list(train(made, network, *data, objective=objective, seed=0, started=True, device="cpu"))
     assert [phase for phase, _ in epochs] == list(made.blocks())
     for _, epoch in epochs:
@@ -64,15 +64,14 @@ def test_an_input_and_a_task_are_trained_and_judged_or_say_why_not(task, kind, t
     statistic = made.statistic(predicted)
     assert statistic.examples == ROWS // 3
     assert {metric.name for metric in made.metrics} <= set(statistic.names)
-    leaf = evaluate({1: statistic}, resamples=20, seed=0)
-    for part in made.metrics[0].name.split("."):
-        leaf = leaf[part]
-    assert leaf["low"] <= leaf["value"] <= leaf["high"]
+    rows = evaluate("", {1: statistic}, resamples=20, seed=0)
+    (row,) = [row for row in rows if row.metric == made.metrics[0].name and row.seed is None]
+    assert row.low <= row.value <= row.high
 
 
 def test_a_backbone_of_another_type_is_refused(tmp_path):
     written("score_ranking", "features", tmp_path)
-    task = lookup.find("tasks", "score_ranking")(TWO)
+    task = task_of("score_ranking", TWO)
     split, model = task.load(tmp_path, "train", threads=1), {"name": "linear", "args": {}, "backbone": CONVNET}
     with pytest.raises(ValueError, match="convnet takes image, but the dataset has features: choose a backbone of"):
         task.build(model, split, seed=0)

@@ -11,8 +11,9 @@ from ruamel.yaml import YAML
 
 from laws.changes import changed
 from laws.law import law, refused_at
+from pipelines.config.plan import merged
 from pipelines.config.rules import check_values
-from pipelines.config.schema import merged, read
+from pipelines.config.schema import read
 
 from conftest import ROOT  # isort: skip
 

@@ -21,6 +21,7 @@ from rankgrad.io.pictures import BROKEN, check_plain, reason
 from rankgrad.lookup import listed
 
 __all__ = [
+    "FOLD",
     "IMAGE",
     "as_batch",
     "as_fixed_lists",
@@ -46,6 +47,7 @@ __all__ = [
 ]
 
 
+FOLD = "fold"  # the column of data and of predictions; numbers from 1
 # How datasets libraries store an image in Parquet, so that any of them shows it.
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from rankgrad import lookup
-from rankgrad.bootstrap import Statistic, by_group
-from rankgrad.datasets.files.folds import statistic_by_fold
 from rankgrad.datasets.files.splits import MEMORY, Split, read_split
+from rankgrad.evaluation import Statistic, by_fold, by_group
 from rankgrad.inputs._base import Inputs, type_of
 from rankgrad.io.checkpoints import build
 from rankgrad.tasks._predict import Column, Id, check_answer, checked_row, of_row
 from rankgrad.training.objective import Objective
-from rankgrad.training.options import PhaseOptions
+from rankgrad.training.options import Component, PhaseOptions
 from rankgrad.training.phase import Phase
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class Metric:
     """A metric of a task.
 
     Attributes:
-        name: dotted, such as `ranked.accuracy`: its place in a file of metrics.
+        name: dotted, such as `ranked.accuracy`: its name in every table of results.
         title: what tables call it.
         lower_is_better: whether it is an error.
         shown: whether short tables have it.
@@ -118,7 +117,7 @@ class Examples(Protocol):
 
     @property
     def metrics(self) -> Any:
-        """A data frame of all metrics, `value`, `low` and `high` by name."""
+        """All metrics of the run over its seeds, a row each."""
 
     def predicted(self, *columns: str) -> pa.Table:
         """Return columns of the predictions."""
@@ -136,10 +135,11 @@ class Task:
         title: of the task.
         metrics: the only list of the task's metrics; the first is its main one.
         reads: what it reads of a table.
-        Training: a dataclass of the options of its training; blocks of `PhaseOptions` are its phases, in order.
+        Training: a dataclass of the options of its training; fields that are `PhaseOptions` are its phases, in order.
+        text: the backbone of captions where a model names none; None of a task without captions.
 
     Args:
-        training: options of the phases, see `Training` and `rankgrad.training.loop.fit`.
+        training: options of the phases, a `Training`.
         cache: a folder for features of frozen networks, or None to compute them each time.
     """
 
@@ -147,19 +147,19 @@ class Task:
     metrics: ClassVar[tuple[Metric, ...]]
     reads: ClassVar[Reads]
     Training: ClassVar[type]
+    text: ClassVar[Component | None] = None
 
     # What each task says.
 
-    @classmethod
-    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names of the second argument of the losses that it can be trained on with these options."""
+    def learns(self) -> tuple[str, ...]:
+        """Return the names of the second argument of the losses that it can be trained on."""
         raise NotImplementedError
 
     @classmethod
     def accepts(cls, model: Mapping[str, Any]) -> None:
-        """Raise a ValueError if a network of this task has no such part; the message begins with its place."""
+        """Raise a ValueError if the backbone of captions is none of this task."""
         if model.get("text") is not None:
-            raise ValueError(f"text: {cls.name} has no captions to encode: leave it out")
+            raise ValueError(f"{cls.name} has no captions to encode: leave text out")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         """Return the untrained network for a training split; its weights are drawn from `seed`."""
@@ -221,8 +221,8 @@ class Task:
     def __init_subclass__(cls) -> None:
         cls.name = cls.__module__.rpartition(".")[2]  # of its file
 
-    def __init__(self, training: dict[str, Any] | None = None, *, cache: Path | None = None):
-        self.training, self.cache = training or {}, cache
+    def __init__(self, training: Any = None, *, cache: Path | None = None):
+        self.training, self.cache = training, cache
 
     @classmethod
     def blocks(cls) -> list[str]:
@@ -230,15 +230,14 @@ class Task:
         kinds = get_type_hints(cls.Training)
         return [name for name, kind in kinds.items() if inspect.isclass(kind) and issubclass(kind, PhaseOptions)]
 
-    @classmethod
-    def plan(cls, training: Mapping[str, Any], *, started: bool) -> dict[str, dict[str, Any]]:
-        """Return the options of the phases that are trained, by name, in order.
+    def plan(self, *, started: bool) -> dict[str, PhaseOptions]:
+        """Return the phases that are trained, by name, in order.
 
         Args:
-            training: a block of options for each phase, as in the params.
             started: whether the network has trained weights to start from.
         """
-        return {name: training[name] for name in cls.blocks() if training[name]["epochs"]}
+        phases = {name: getattr(self.training, name) for name in self.blocks()}
+        return {name: options for name, options in phases.items() if options.epochs}
 
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         """Read a split of a dataset, see `rankgrad.datasets.files.splits.read_split`."""
@@ -251,9 +250,9 @@ class Task:
     def statistic(self, table: pa.Table) -> Statistic:
         """Return the metrics of a table of predictions, as a function of which rows count, or which groups of rows.
 
-        Where there are folds, those of each fold by themselves, see `rankgrad.datasets.files.folds.statistic_by_fold`.
+        Where there are folds, see `rankgrad.evaluation.by_fold`.
         """
-        statistic, group = statistic_by_fold(self.scored, table), self.group_of(table)
+        statistic, group = by_fold(self.scored, table), self.group_of(table)
         return statistic if group is None else by_group(statistic, group)
 
     def group_of(self, table: pa.Table) -> np.ndarray | None:

@@ -1,19 +1,19 @@
 """Label ranking: which labels an example has, in order of importance (RLSEP)."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files import splits
 from rankgrad.datasets.files.splits import Split
+from rankgrad.evaluation import Statistic
 from rankgrad.inputs._base import Inputs
 from rankgrad.io.parquet import as_lists, matrix
 from rankgrad.metrics.kendall import kendall
@@ -21,27 +21,22 @@ from rankgrad.metrics.label_ranking import label_ranking_scores, label_set_score
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.models.label_ranker import pooled
 from rankgrad.ranks import dense_ranks
-from rankgrad.tasks._base import SHOWN, Metric, Reads, Task, network_of
-from rankgrad.tasks._base import Examples as Shown
+from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, Task, network_of
+from rankgrad.tasks._phases import SplitPhase
 from rankgrad.tasks._predict import named, order_of
 from rankgrad.training.objective import Objective
-from rankgrad.training.options import STRICT, PhaseOptions, WholePhase, check_bounds
+from rankgrad.training.options import STRICT, BatchedPhase, Moves, PhaseOptions, check_least
 from rankgrad.training.phase import Batch, Phase
 
 __all__ = ["LabelRanking", "label_ranks_of", "orders_of", "places"]
 
-AUGMENTATION = ("shift", "zoom", "rotation")
 RATES = {"accuracy": "accuracy", "exact_match": "0-1", "precision": "precision", "recall": "recall", "f1": "F1"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScorerOptions(WholePhase):
-    """Options of the scorer's training; images are moved, zoomed and rotated at random."""
+class ScorerOptions(BatchedPhase):
+    """Options of the scorer's training."""
 
-    batch_size: int
-    shift: int = 0
-    zoom: float = 1.0
-    rotation: float = 0.0
     monitor: Literal["accuracy", "exact_match"] = "accuracy"
 
 
@@ -52,20 +47,20 @@ class ThresholdOptions(PhaseOptions):
     batch_size: int
     hidden: int = 128
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, batch_size=2, hidden=1)
+
 
 @dataclass(frozen=True, kw_only=True)
-class Views:
+class Views(Moves):
     """Scores are means over so many views of each image."""
 
-    __pydantic_config__: ClassVar = STRICT
-
     count: int
-    shift: int = 0
-    zoom: float = 1.0
-    rotation: float = 0.0
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        super().__post_init__()
+        check_least(self, count=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +93,7 @@ def places(true: np.ndarray, predicted: np.ndarray, names: Sequence[str] | None 
     return [*zip(shown, right, strict=True), *[("", False)] * (len(expected) - len(order))]
 
 
-def orders_of(examples: Shown, count: int) -> list[dict[str, list[tuple[str, bool]]]]:
+def orders_of(examples: Examples, count: int) -> list[dict[str, list[tuple[str, bool]]]]:
     """Return the true order of labels of each of the first examples, and that by the loss, see `places`."""
     table = examples.predicted("true_label_ranks", "label_ranks")[:count]
     true, ours = (
@@ -119,26 +114,8 @@ def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
     return dense_ranks(torch.where(selected, places, 0))
 
 
-class Scorer(Phase):
+class Scorer(SplitPhase):
     """The scorer learns to rank the labels of images that are moved at random."""
-
-    name = "scorer"
-
-    def __init__(
-        self, network: Any, train: "Examples", val: "Examples", objective: Objective, options: Mapping[str, Any]
-    ):
-        self.module, self.train, self.val = network.scorer, train, val
-        self.objective, self.options = objective, options
-        self.rows, self.small = len(train.label_ranks), train.inputs.type.small
-        self.monitor = options.get("monitor", "accuracy")
-
-    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
-        inputs = self.train.inputs.take(self.train.inputs.numbers(rows, generator))
-        moves = {option: self.options[option] for option in AUGMENTATION if option in self.options}
-        return Batch((self.train.inputs.type.moved(inputs, generator, **moves),), self.train.truth(rows))
-
-    def ahead(self, rows: Tensor) -> None:
-        self.train.inputs.ahead(rows)
 
     def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
         label_ranks, weight = truth
@@ -146,8 +123,8 @@ class Scorer(Phase):
 
     def validate(self, module: Any) -> dict[str, float]:
         # The head is in float32: scores of near ties would be rounded to the same.
-        scores = self.val.inputs.of_rows(module.head.score(_embedded(module, self.val.inputs)).float())
-        return _means(label_ranking_scores(scores, self.val.label_ranks), self.val.weight)
+        scores = self.val_inputs.of_rows(module.head.score(_embedded(module, self.val_inputs)).float())
+        return _means(label_ranking_scores(scores.cpu(), self.val.truth), self.val.weight)
 
 
 class Thresholds(Phase):
@@ -155,31 +132,25 @@ class Thresholds(Phase):
 
     name, small = "thresholds", True
 
-    def __init__(
-        self,
-        network: Any,
-        train: "Examples",
-        val: "Examples",
-        options: Mapping[str, Any],
-        *,
-        monitor: str,
-        autocast: Any,
-    ):
-        self.module, self.options, self.monitor = network.thresholds, options, f"unranked_{monitor}"
-        self.rows = len(train.label_ranks)
+    def __init__(self, network: Any, train: Split, val: Split, training: Training, autocast: Any):
+        self.module, self.options, self.batch_size = (
+            network.thresholds,
+            training.thresholds,
+            training.thresholds.batch_size,
+        )
+        self.monitor, self.rows = f"unranked_{training.scorer.monitor}", len(train)
+        self.train, self.val, device = train, val, next(network.parameters()).device
         network.scorer.eval()
         with torch.no_grad(), autocast():
-            embeddings = [_embedded(network.scorer, split.inputs) for split in (train, val)]
-            self.scores, self.val_scores = (network.scorer.head.score(one).float() for one in embeddings)
-        self.train, self.val = (
-            split._replace(inputs=split.inputs.replaced(pooled(one)))
-            for split, one in zip((train, val), embeddings, strict=True)
-        )
+            self.inputs, self.scores = _frozen(network.scorer, train.inputs.ready(network).to(device))
+            self.val_inputs, self.val_scores = _frozen(network.scorer, val.inputs.ready(network).to(device))
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
-        numbers = self.train.inputs.numbers(rows, generator)
+        numbers = self.inputs.numbers(rows, generator)
         scores = self.scores[numbers.to(self.scores.device)]
-        return Batch((self.train.inputs.take(numbers),), (scores, *self.train.truth(rows)))
+        label_ranks, weight = self.train.truth[rows].to(scores.device), self.train.weight
+        known = None if weight is None else weight[rows].to(scores.device)
+        return Batch((self.inputs.take(numbers),), (scores, label_ranks, known))
 
     def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
         scores, label_ranks, weight = truth
@@ -190,36 +161,17 @@ class Thresholds(Phase):
         return (errors.mean(1) * weight).sum() / weight.sum()
 
     def validate(self, module: Any) -> dict[str, float]:
-        inputs = self.val.inputs
-        levels, scores = (inputs.of_rows(one) for one in (module(inputs.items).float(), self.val_scores))
+        levels = self.val_inputs.of_rows(module(self.val_inputs.items).float())
         check_scores(levels)
-        rates = _means(label_set_scores(scores > levels, self.val.label_ranks), self.val.weight)
+        selected = self.val_inputs.of_rows(self.val_scores) > levels
+        rates = _means(label_set_scores(selected.cpu(), self.val.truth), self.val.weight)
         return {f"unranked_{rate}": value for rate, value in rates.items()}
-
-
-class Examples(NamedTuple):
-    """A split on the device: inputs, which are embeddings of the frozen scorer for the thresholds, and label ranks."""
-
-    inputs: Inputs
-    label_ranks: Tensor
-    weight: Tensor | None
-
-    def truth(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the label ranks of rows, and how much each counts."""
-        device = self.label_ranks.device
-        return self.label_ranks[rows.to(device)], None if self.weight is None else self.weight[rows].to(device)
 
 
 class LabelRanking(Task):
     """Train a scorer with a ranking loss, then thresholds on its frozen embedding that select labels.
 
     A truth is label ranks (n, K).
-
-    Args:
-        training: `scorer` (options of `rankgrad.training.loop.fit`, with `shift` and optionally `zoom` and `rotation`,
-            see `rankgrad.inputs._augmentation.warped`; optionally `monitor`, `accuracy` (of pairs) or `exact_match`)
-            and `thresholds` (the same options without these, and `hidden`); optionally `views`, see
-            `rankgrad.models.label_ranker.LabelRanker`. None for a task that only predicts.
     """
 
     title = "Label ranking"
@@ -241,32 +193,29 @@ class LabelRanking(Task):
     Training = Training
     reads = Reads(("label_ranks",), splits.label_ranks_of)
 
-    @classmethod
-    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+    def learns(self) -> tuple[str, ...]:
         return ("label_ranks", "target")  # such as regression on them
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
-        args = {"hidden": self.training["thresholds"]["hidden"], "outputs": split.truth.shape[1]}
-        if self.training.get("views"):
+        args: dict[str, Any] = {"hidden": self.training.thresholds.hidden, "outputs": split.truth.shape[1]}
+        if self.training.views is not None:
             if not split.inputs.type.pictures:
                 raise ValueError(f"views are of pictures, but the dataset has {split.inputs.type.name}: leave them out")
-            args["views"] = self.training["views"]
+            args["views"] = asdict(self.training.views)
         return network_of("label_ranker", model, split, seed=seed, task=self.name, **args)
 
     def phases(
         self, network: Any, train: Split, val: Split, objective: Objective, *, started: bool, accelerator: Any
     ) -> Iterator[Phase]:
-        plan, device = self.plan(self.training, started=started), accelerator.device
-        both = [
-            Examples(split.inputs.ready(network).to(device), split.truth.to(device), split.weight)
-            for split in (train, val)
-        ]
+        plan = self.plan(started=started)
         if "scorer" in plan:
-            network.backbone.freeze(plan["scorer"].get("freeze"))
-            yield Scorer(network, *both, objective, plan["scorer"])
+            options = self.training.scorer
+            network.backbone.freeze(options.freeze)
+            phase = Scorer("scorer", network.scorer, train, val, objective, options, batch_size=options.batch_size)
+            phase.monitor = options.monitor
+            yield phase
         if "thresholds" in plan:
-            monitor = self.training["scorer"].get("monitor", "accuracy")
-            yield Thresholds(network, *both, plan["thresholds"], monitor=monitor, autocast=accelerator.autocast)
+            yield Thresholds(network, train, val, self.training, accelerator.autocast)
 
     @torch.inference_mode()
     def scores(self, network: Any, inputs: Inputs) -> tuple[Tensor, Tensor]:
@@ -333,9 +282,15 @@ class LabelRanking(Task):
         found = self.predict(network, Split(inputs)).select(["label_ranks", "scores"]).to_pylist()
         return [{"labels": named(order_of(answer["label_ranks"]), network.recipe)} | answer for answer in found]
 
-    def draw(self, plots: Any, path: Path, examples: Shown) -> bool:
+    def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         plots.orders(path, examples.inputs(SHOWN), orders_of(examples, SHOWN))
         return True
+
+
+def _frozen(scorer: Any, inputs: Inputs) -> tuple[Inputs, Tensor]:
+    """Return the embeddings of inputs by a scorer, and their scores."""
+    embeddings = _embedded(scorer, inputs)
+    return inputs.replaced(pooled(embeddings)), scorer.head.score(embeddings).float()
 
 
 def _embedded(scorer: Any, inputs: Inputs) -> Tensor:

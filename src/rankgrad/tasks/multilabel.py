@@ -1,6 +1,6 @@
 """Multi-label classification: which labels an example has, judged by mean average precision (SoDeep, Section 4.2.2)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +9,15 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import Split, labels_of
+from rankgrad.evaluation import Statistic
 from rankgrad.inputs._base import Inputs
 from rankgrad.io.parquet import as_lists, matrix
 from rankgrad.metrics.mean_average_precision import mean_average_precision
 from rankgrad.tasks._base import Examples, Metric, Reads, network_of
+from rankgrad.tasks._phases import GroupPhase, TwoPhases
 from rankgrad.tasks._predict import named
-from rankgrad.tasks._two_phases import Half, TwoPhases
 from rankgrad.training.objective import grouped
 
 __all__ = ["MultiLabel"]
@@ -26,7 +26,7 @@ RESAMPLES = 64  # scored at once
 OF_CLASS = "average_precision."  # how the name of its metric begins
 
 
-class LabelPhase(Half):
+class LabelPhase(GroupPhase):
     """Losses rank along the last dimension: the examples of each class."""
 
     monitor = "mean_average_precision"
@@ -62,8 +62,7 @@ class MultiLabel(TwoPhases):
     reads = Reads(("labels",), labels_of, optional=("difficult",))
     phase = LabelPhase
 
-    @classmethod
-    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+    def learns(self) -> tuple[str, ...]:
         return ("labels",)
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
@@ -118,9 +117,12 @@ class MultiLabel(TwoPhases):
         ]
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
-        known = examples.metrics.filter(like=OF_CLASS, axis=0).rename(lambda name: int(name.removeprefix(OF_CLASS)))
+        classes = {}
+        for row in examples.metrics:
+            if row.metric.startswith(OF_CLASS):
+                classes[int(row.metric.removeprefix(OF_CLASS))] = row.interval
         counts = np.stack(examples.predicted("labels")["labels"].to_numpy()).sum(0)
-        plots.average_precisions(path, known, counts, examples.classes)
+        plots.average_precisions(path, classes, counts, examples.classes)
         return True
 
 

@@ -1,7 +1,7 @@
 """Query ranking: the documents of each query in order, the relevant ones first: vectors, pictures or texts."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -11,9 +11,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import MEMORY, Split, lists_of, padded, relevance_of
+from rankgrad.evaluation import Statistic
 from rankgrad.groups import among_first, groups
 from rankgrad.inputs._base import Inputs
 from rankgrad.io.parquet import ragged_lists
@@ -23,9 +23,10 @@ from rankgrad.metrics.ndcg import ndcg
 from rankgrad.models._layers import ScoreLayer
 from rankgrad.ragged import pad_groups
 from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, Task, network_of
+from rankgrad.tasks._phases import SplitPhase
 from rankgrad.training.large_batch import split as split_rows
 from rankgrad.training.objective import Objective
-from rankgrad.training.options import STRICT, WholePhase
+from rankgrad.training.options import STRICT, BatchedPhase
 from rankgrad.training.phase import Batch, Phase
 
 __all__ = ["QueryRanking"]
@@ -43,14 +44,9 @@ METRICS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankerOptions(WholePhase):
-    """Options of the ranker's training; `batch_size` counts queries, `monitor` decides on the best epoch.
+class RankerOptions(BatchedPhase):
+    """Options of the ranker's training; `batch_size` counts queries, `monitor` decides on the best epoch."""
 
-    `shift` is by how many pixels pictures are moved at random.
-    """
-
-    batch_size: int
-    shift: int = 0
     monitor: Literal["mean_average_precision", "ndcg", "ndcg_at_5", "ndcg_at_10", "top_1"] = "mean_average_precision"
 
 
@@ -100,33 +96,25 @@ class Queries(NamedTuple):
         within = torch.arange(int(sizes.sum())) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
         return first[rows].repeat_interleave(sizes) + within
 
-    def ahead(self, rows: Tensor) -> None:
-        """Begin to read what the next batch takes."""
-        self.inputs.ahead(self.documents(rows))
 
-
-class Ranker(Phase):
+class Ranker(SplitPhase):
     """Queries and their documents, which the loss compares within a query; a chunk is of so many queries."""
 
-    name = "ranker"
-
-    def __init__(
-        self, network: Any, train: "Queries", val: "Queries", objective: Objective, options: Mapping[str, Any]
-    ):
-        self.module, self.train, self.val, self.objective, self.options = network, train, val, objective, options
-        self.rows, self.small = len(train.sizes), train.inputs.type.small
-        self.monitor = options.get("monitor", "mean_average_precision")
+    def __init__(self, network: Any, train: Split, val: Split, objective: Objective, options: RankerOptions):
+        super().__init__("ranker", network, train, val, objective, options, batch_size=options.batch_size)
+        self.monitor = options.monitor
+        self.queries, self.val_queries = _queries(self.inputs, train), _queries(self.val_inputs, val)
+        self.rows = len(train)
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
-        train, documents = self.train, self.train.documents(rows)
-        inputs = train.inputs.take(documents)
-        inputs = train.inputs.type.moved(inputs, generator, shift=self.options.get("shift", 0))
-        weight = None if train.weight is None else train.weight[rows].to(inputs.device)
-        sizes = train.sizes[rows]
-        return Batch((inputs, sizes), (sizes, train.relevance[documents].to(inputs.device), weight))
+        queries, documents = self.queries, self.queries.documents(rows)
+        inputs = queries.inputs.type.moved(queries.inputs.take(documents), generator, **self.moves)
+        weight = None if queries.weight is None else queries.weight[rows].to(inputs.device)
+        sizes = queries.sizes[rows]
+        return Batch((inputs, sizes), (sizes, queries.relevance[documents].to(inputs.device), weight))
 
     def ahead(self, rows: Tensor) -> None:
-        self.train.inputs.ahead(self.train.documents(rows))
+        self.inputs.ahead(self.queries.documents(rows))
 
     def parts(self, inputs: tuple[Tensor, ...], chunk: int) -> list[tuple[Tensor, ...]]:
         documents, sizes = inputs
@@ -142,10 +130,11 @@ class Ranker(Phase):
         return self.objective(scores, relevance, mask=mask, of_groups=weight, generator=generator)
 
     def validate(self, module: Any) -> dict[str, float]:
-        scores, mask = padded(_scores(module, self.val), self.val.sizes)
+        queries = self.val_queries
+        scores, mask = padded(_scores(module, queries), queries.sizes)
         check_scores(scores, mask=mask)
-        found = metrics_of(scores, padded(self.val.relevance, self.val.sizes)[0], mask)
-        weight = None if self.val.weight is None else self.val.weight.numpy()
+        found = metrics_of(scores, padded(queries.relevance, queries.sizes)[0], mask)
+        weight = None if queries.weight is None else queries.weight.numpy()
         means = _means(found.numpy(), np.arange(len(mask)), weight)
         return {metric.name: float(value) for metric, value in zip(METRICS, means, strict=True)}
 
@@ -158,11 +147,6 @@ class QueryRanking(Task):
     without a relevant document count in no metric; when they are loaded, the log tells how many there are.
 
     A truth is the relevance of all documents (m,), query after query.
-
-    Args:
-        training: `ranker`, options of `rankgrad.training.loop.fit`, and optionally `monitor`, such as `ndcg_at_10`, as
-            suits grades. None for a task that only predicts.
-        cache: unused; all tasks take one.
     """
 
     title = "Query ranking"
@@ -179,8 +163,7 @@ class QueryRanking(Task):
             )  # fmt: skip
         return queries
 
-    @classmethod
-    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+    def learns(self) -> tuple[str, ...]:
         return ("labels", "label_ranks", "target")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
@@ -205,9 +188,9 @@ class QueryRanking(Task):
                 raise ValueError(
                     f"none of the {len(split)} {name} queries has a relevant document, expected one in some"
                 )
-        for options in self.plan(self.training, started=started).values():
-            network.backbone.freeze(options.get("freeze"))
-            yield Ranker(network, *(_on(accelerator.device, network, one) for one in (train, val)), objective, options)
+        if self.plan(started=started):
+            network.backbone.freeze(self.training.ranker.freeze)
+            yield Ranker(network, train, val, objective, self.training.ranker)
 
     def scores(self, network: Any, inputs: Inputs, sizes: Tensor) -> Tensor:
         """Return the score of each document (m,), on the CPU; `sizes` (n,) says how many each query has."""
@@ -260,9 +243,9 @@ class QueryRanking(Task):
         return True
 
 
-def _on(device: torch.device, network: Any, split: Split) -> Queries:
+def _queries(inputs: Inputs, split: Split) -> Queries:
     assert split.sizes is not None
-    return Queries(split.inputs.ready(network).to(device), split.sizes, split.truth, split.weight)
+    return Queries(inputs, split.sizes, split.truth, split.weight)
 
 
 def _means(values: np.ndarray, rows: np.ndarray, weight: np.ndarray | None) -> np.ndarray:

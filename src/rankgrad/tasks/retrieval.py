@@ -1,7 +1,7 @@
 """Cross-modal retrieval: captions of an item, the item of a caption, judged by recall@K (SoDeep, Section 4.2.3)."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from rankgrad import lookup
-from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite
 from rankgrad.datasets.files.splits import Split, captions_of, padded
+from rankgrad.evaluation import Statistic
 from rankgrad.inputs._base import one_of, type_of
 from rankgrad.inputs._vocabulary import Vocabulary
 from rankgrad.inputs.text import Text
@@ -21,15 +21,15 @@ from rankgrad.io.parquet import as_lists, list_lengths, ragged_lists
 from rankgrad.metrics.median_rank import first_positive_ranks
 from rankgrad.models._layers import similarities
 from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, network_of
+from rankgrad.tasks._phases import GroupPhase, TwoPhases
 from rankgrad.tasks._predict import Column, Id, of_row
-from rankgrad.tasks._two_phases import Half, TwoPhases
 from rankgrad.training.objective import Objective, grouped
-from rankgrad.training.options import Training, check_lists
+from rankgrad.training.options import Component, Training, check_least, check_lists
 from rankgrad.training.phase import Batch, Phase
 
 __all__ = ["Retrieval", "first_ranks"]
 
-WORDS = {"name": "words", "args": {}}  # the captions' backbone, where the model names none
+WORDS = Component("words")  # the backbone of captions, where a model names none
 DEPTHS = (1, 5, 10)
 FOUND = ("image_embedding", "captions", "text_embeddings")  # columns by which captions are found
 AT_ONCE = 1000  # rows of similarities that are ranked together
@@ -81,16 +81,17 @@ class RetrievalTraining(Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_least(self, least_count=1, size=1)
         check_lists("together", self.together, self.batch_size)
 
 
-class PairPhase(Half):
+class PairPhase(GroupPhase):
     """Each item is seen with one of its captions; the loss gets the cosines of all items and captions of a group."""
 
     monitor = "recall_at_1"  # the mean of both directions, the validation split as one gallery
 
-    def together(self, training: Mapping[str, Any]) -> tuple[str, int, Tensor] | None:
-        if (several := training.get("together")) is None:
+    def together(self, training: RetrievalTraining) -> tuple[str, int, Tensor] | None:
+        if (several := training.together) is None:
             return None
         return "together", several, self.train.truth.family.unique(return_inverse=True)[1]
 
@@ -156,21 +157,21 @@ class Retrieval(TwoPhases):
         ("captions",), captions_of, optional=("family", "gallery"), sampled=False
     )  # fmt: skip
     phase = PairPhase
+    text = WORDS
 
-    @classmethod
-    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
+    def learns(self) -> tuple[str, ...]:
         return ("positives",)
 
     @classmethod
     def accepts(cls, model: Mapping[str, Any]) -> None:
         text = model.get("text")
         if text is not None and (takes := lookup.find("models.backbones", text["name"]).input) != Text.backbone:
-            raise ValueError(f"text.name: {text['name']} takes {takes}, expected a backbone of text")
+            raise ValueError(f"{text['name']} takes {takes}, expected a backbone of text")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         texts = split.truth.texts + split.inputs.type.texts(split.inputs.items)
-        words = Vocabulary.of(texts, least=self.training["least_count"]).words
-        args = {"text": model.get("text") or WORDS, "size": self.training["size"], "words": words}
+        words = Vocabulary.of(texts, least=self.training.least_count).words
+        args = {"text": model.get("text") or asdict(WORDS), "size": self.training.size, "words": words}
         return network_of("dual_encoder", model, split, seed=seed, task=self.name, **args)
 
     def phases(self, network: Any, train: Split, val: Split, objective: Objective, **options: Any) -> Iterator[Phase]:

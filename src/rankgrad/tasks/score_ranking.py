@@ -1,6 +1,6 @@
 """Score ranking: a number for each example, judged by the order of the scores alone (SoDeep, Section 4.2.1)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,14 +10,14 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.bootstrap import Statistic
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import Split, target_of
+from rankgrad.evaluation import Statistic
 from rankgrad.inputs._base import Inputs
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.spearman import spearman
 from rankgrad.tasks._base import Examples, Metric, Reads, network_of
-from rankgrad.tasks._two_phases import Half, TwoPhases
+from rankgrad.tasks._phases import GroupPhase, TwoPhases
 from rankgrad.training.objective import Objective, grouped
 from rankgrad.training.options import Training, check_lists
 from rankgrad.training.phase import Phase
@@ -49,13 +49,13 @@ class ScoreTraining(Training):
         check_lists("list_length", self.list_length, self.batch_size)
 
 
-class ScorePhase(Half):
+class ScorePhase(GroupPhase):
     """Scores are compared with targets; labels are the targets above the network's threshold, where it has one."""
 
     monitor = "spearman"
 
-    def together(self, training: Mapping[str, Any]) -> tuple[str, int, Tensor] | None:
-        if (length := training.get("list_length")) is None:
+    def together(self, training: ScoreTraining) -> tuple[str, int, Tensor] | None:
+        if (length := training.list_length) is None:
             return None
         if self.length not in (None, length):
             raise ValueError(f"list_length is {length}, expected {self.length}, the sorter's length")
@@ -68,9 +68,6 @@ class ScorePhase(Half):
             raise ValueError(f"list_length is {length}, but {missing} rows of the training table have no group")
         groups = about["group"].combine_chunks().dictionary_encode()
         return "list_length", length, torch.tensor(groups.indices.to_numpy())
-
-    def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        return self.train.truth[rows]
 
     def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Any]:
         recipe = self.module.recipe
@@ -112,20 +109,19 @@ class ScoreRanking(TwoPhases):
     Training = ScoreTraining
     phase = ScorePhase
 
-    @classmethod
-    def learns(cls, training: Mapping[str, Any]) -> tuple[str, ...]:
-        return ("target",) if training.get("positives") is None else ("target", "labels")
+    def learns(self) -> tuple[str, ...]:
+        return ("target",) if self.training is None or self.training.positives is None else ("target", "labels")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         network = network_of("network", model, split, seed=seed, task=self.name, outputs=1)
-        if (share := self.training.get("positives")) is not None:
+        if (share := self.training.positives) is not None:
             network.recipe["threshold"] = split.truth.double().quantile(1 - share).item()
             if bool((split.truth >= network.recipe["threshold"]).all()):
                 raise ValueError(
                     f"positives is {share}, by which all {len(split)} training targets are: choose another"
                 )
         target, scale = split.truth.double(), {}
-        if (plus := self.training.get("log_plus")) is not None:
+        if (plus := self.training.log_plus) is not None:
             if (smallest := target.min().item()) + plus <= 0:
                 raise ValueError(
                     f"training.log_plus is {plus:g}, but the smallest training target is {smallest:g}: expected more "

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from rankgrad.checks import NotFiniteError
 from rankgrad.training.batches import batch_count, random_batches
 from rankgrad.training.device import make_accelerator, one_thread
-from rankgrad.training.optimization import check, optimizer_of, rates_of
+from rankgrad.training.optimization import optimizer_of, rates_of
 from rankgrad.training.phase import Batch, Phase, Step
 from rankgrad.training.progress import Epoch, Progress, copied, kept, newest, save
 
@@ -27,7 +27,6 @@ SECONDS = 5.0  # between states that are kept, at least
 
 def fit(
     phase: Phase,
-    options: Mapping[str, Any],
     *,
     seed: int,
     device: str = "auto",
@@ -50,28 +49,21 @@ def fit(
     state. All processes yield the same epochs.
 
     Args:
-        phase: makes batches, computes the loss of one and validates.
-        options: `batch_size`, `epochs`, `patience` (stop after so many epochs without a better monitored metric),
-            `optimizer` (`name` of a class in `torch.optim`, `args`, optionally `clip`, the largest gradient norm),
-            `schedule` (`name`: `constant`, `cosine` to 0 at the last epoch, or `step` with `factor` and
-            `every_epochs`; optionally `warm_up_epochs`), and optionally `chunk`: how many rows of a batch go through
-            the module at once, see `rankgrad.training.large_batch.in_chunks`; and `lr_factor`, the rate of the module's
-            `backbone` in parts of that of the rest. Other keys are the phase's.
+        phase: makes batches, computes the loss of one and validates. Its `options` say how many `epochs` there are,
+            after how many without a better monitored metric it ends (`patience`), and the optimizer and its schedule.
         seed: of all random choices in training.
         device, precision: see `rankgrad.training.device.make_accelerator`.
         checkpoint: folder for the state, or None to keep none.
         name: for messages.
 
     Raises:
-        ValueError: an unknown optimizer or schedule, a `chunk` outside 1 to the batch size, a monitored metric that
-            `validate` does not return, no epochs, patience or batches; or, in a distributed run, outputs that cannot be
-            gathered.
+        ValueError: an unknown optimizer, a monitored metric that `validate` does not return, no batches; or, in a
+            distributed run, outputs that cannot be gathered.
         FloatingPointError: a loss or metric is not finite; what was kept before stays.
     """
-    check(options)
     # One accelerator for each training: it saves and loads what was handed to it.
     accelerator = make_accelerator(device=device, precision=precision)
-    training = _Training(phase, options, accelerator, seed, checkpoint, name)
+    training = _Training(phase, accelerator, seed, checkpoint, name)
     try:
         yield from training.resumed()
         while not training.is_over:
@@ -86,26 +78,25 @@ class _Training:
     def __init__(
         self,
         phase: Phase,
-        options: Mapping[str, Any],
         accelerator: Any,
         seed: int,
         checkpoint: str | Path | None,
         name: str,
     ):
-        self.phase, self.options, self.accelerator = phase, options, accelerator
+        self.phase, self.options, self.accelerator = phase, phase.options, accelerator
         self.seed, self.name, self.checkpoint = seed, name, None if checkpoint is None else Path(checkpoint)
         self.kept, self.saved = 0, time.monotonic()  # the last epoch that is kept, and when
         self.share = (accelerator.process_index, accelerator.num_processes)
         self.module: Any = phase.module.to(accelerator.device)  # before the optimizer is told of its parameters
-        optimizer = optimizer_of(self.module, getattr(phase.objective, "learned", ()), options)
-        steps = batch_count(phase.rows, options["batch_size"], multiple_of=phase.group, share=self.share)
-        self.rates = rates_of(optimizer, options, steps=steps)
+        optimizer = optimizer_of(self.module, getattr(phase.objective, "learned", ()), phase.options)
+        steps = batch_count(phase.rows, phase.batch_size, multiple_of=phase.group, share=self.share)
+        self.rates = rates_of(optimizer, phase.options, steps=steps)
         # In its place already, and shared by processes as a part of the step.
         self.prepared = accelerator.prepare_model(self.module, device_placement=False, evaluation_mode=True)
         self.optimizer = accelerator.prepare_optimizer(optimizer, device_placement=True)
         self.progress = Progress(self.module)
         accelerator.register_for_checkpointing(self.progress, self.rates, *getattr(phase.objective, "state", ()))
-        self.step: nn.Module = Step(phase, self.prepared, chunk=options.get("chunk"), autocast=accelerator.autocast)
+        self.step: nn.Module = Step(phase, self.prepared, autocast=accelerator.autocast)
         if self.share[1] > 1:  # backbones may have weights of which nothing is used
             self.step = DistributedDataParallel(self.step, find_unused_parameters=True)
 
@@ -126,7 +117,7 @@ class _Training:
     @property
     def is_over(self) -> bool:
         done = self.progress
-        return len(done.epochs) >= self.options["epochs"] or done.since_best >= self.options["patience"]
+        return len(done.epochs) >= self.options.epochs or done.since_best >= self.options.patience
 
     def next_epoch(self) -> Epoch:
         """Train for an epoch, validate, and keep the state."""
@@ -159,7 +150,7 @@ class _Training:
         # Seeds of an epoch, not a stream over all of them: a resumed training draws what it would have drawn.
         generator, common = (torch.Generator().manual_seed(self._seed(number)) for _ in range(2))
         how = {"multiple_of": self.phase.group, "share": self.share, "order": self.phase.order}
-        drawn = random_batches(self.phase.rows, self.options["batch_size"], generator, **how)
+        drawn = random_batches(self.phase.rows, self.phase.batch_size, generator, **how)
         for rows, following in pairwise(chain(drawn, [torch.empty(0, dtype=torch.int64)])):
             batch = self.phase.batch(rows, generator)
             if len(following):
@@ -199,7 +190,7 @@ class _Training:
 
     def _descend(self, value: Tensor) -> None:
         self.accelerator.backward(value)
-        if (clip := self.options["optimizer"].get("clip")) is not None:
+        if (clip := self.options.optimizer.clip) is not None:
             self.accelerator.clip_grad_norm_(self.prepared.parameters(), clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -286,7 +277,6 @@ def train(
         known, before, values, sign = best.get(id(phase.module)), count, [], -1 if phase.lower_is_better else 1
         epochs = fit(
             phase,
-            phase.options,
             # Each phase draws other batches: seeds of users end below 2^31.
             seed=seed + task.blocks().index(phase.name) * 2**31,
             device=device,

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from rankgrad import lookup
 from rankgrad.ranks import exact_ranks
 from rankgrad.sorters._base import Sorter
+from rankgrad.training.optimization import make_optimizer
+from rankgrad.training.options import Auxiliary, Component
 
 __all__ = ["JOINTLY", "Objective", "grouped"]
 
@@ -43,11 +45,10 @@ class Objective:
     keeps scores where the sorter was trained.
 
     Args:
-        loss: `name` and `args`.
+        loss: by its name and options.
         sorter: takes scores (..., d) to ranks; needed by losses that take one, refused by others.
-        sorter_optimizer: None; or `name` of a class in `torch.optim` and `args`, of the sorter's own optimizer; or the
-            name `jointly`.
-        auxiliary: None or `{"name": "none"}`, or `name`, `args`, `weight` and `epochs` (None = throughout).
+        sorter_optimizer: of the sorter's own, by its name in `torch.optim`; or the name `jointly`; or None.
+        auxiliary: a loss that is added, or None.
         device: where the sorter is to be.
 
     Attributes:
@@ -57,18 +58,18 @@ class Objective:
     Raises:
         ValueError: a loss that needs a sorter has none, or the other way round; nothing to fine-tune.
 
-    >>> mse = Objective({"name": "mse", "args": {}})
+    >>> mse = Objective(Component("mse"))
     >>> mse(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
     tensor(2.)
     """
 
     def __init__(
         self,
-        loss: dict[str, Any],
+        loss: Component,
         *,
         sorter: nn.Module | None = None,
-        sorter_optimizer: dict[str, Any] | None = None,
-        auxiliary: dict[str, Any] | None = None,
+        sorter_optimizer: Component | None = None,
+        auxiliary: Auxiliary | None = None,
         device: str | torch.device = "cpu",
     ):
         self.epoch = 1
@@ -77,34 +78,32 @@ class Objective:
             sorter.requires_grad_(False).eval().to(device)  # before its optimizer is told of its weights
         self._loss, takes_sorter = self._bound(loss)
         if sorter_optimizer is not None and not takes_sorter:
-            raise ValueError(f"sorter_optimizer: {loss['name']} hands the sorter nothing to learn from: leave it out")
+            raise ValueError(f"sorter_optimizer: {loss.name} hands the sorter nothing to learn from: leave it out")
         self._auxiliary: partial | None = None
-        self._weight, self._until = 1.0, None
-        if auxiliary is not None and auxiliary["name"] != "none":
-            self._auxiliary, also = self._bound(auxiliary)
-            self._weight, self._until = auxiliary.get("weight", 1.0), auxiliary.get("epochs")
-            takes_sorter = takes_sorter or also
+        self._added = auxiliary
+        if auxiliary is not None:
+            self._auxiliary, auxiliary_takes_sorter = self._bound(auxiliary)
+            takes_sorter = takes_sorter or auxiliary_takes_sorter
         if sorter is not None and not takes_sorter:
-            raise ValueError(f"{loss['name']} takes no sorter: leave it out, or choose a loss that does")
+            raise ValueError(f"{loss.name} takes no sorter: leave it out, or choose a loss that does")
         self._optimizer: Any = None
         self.learned: list[Tensor] = []
         if sorter_optimizer is not None:
             if sorter is None or not list(sorter.parameters()):
                 raise ValueError(f"sorter_optimizer: {type(sorter).__name__} has no weights to fine-tune: leave it out")
-            if sorter_optimizer["name"] == JOINTLY:
+            if sorter_optimizer.name == JOINTLY:
                 self.learned = list(sorter.requires_grad_(True).parameters())
             else:
-                make = getattr(torch.optim, sorter_optimizer["name"])
-                self._optimizer = make(sorter.parameters(), **sorter_optimizer["args"])
+                self._optimizer = make_optimizer(sorter_optimizer, sorter.parameters())
 
-    def _bound(self, loss: dict[str, Any]) -> tuple[partial, bool]:
-        function = lookup.find("losses", loss["name"])
-        takes_sorter = "sorter" in inspect.signature(function).parameters
-        if takes_sorter and self._sorter is None:
-            raise ValueError(f"{loss['name']} needs a sorter: name one in the run, such as laplace")
-        return partial(
-            function, **loss.get("args", {}), **({"sorter": self._sorter} if takes_sorter else {})
-        ), takes_sorter
+    def _bound(self, loss: Component) -> tuple[partial, bool]:
+        """Return a loss with its options and its sorter, and whether it takes one."""
+        function = lookup.find("losses", loss.name)
+        if "sorter" not in inspect.signature(function).parameters:
+            return partial(function, **loss.args), False
+        if self._sorter is None:
+            raise ValueError(f"{loss.name} needs a sorter: name one in the run, such as laplace")
+        return partial(function, **loss.args, sorter=self._sorter), True
 
     @property
     def takes_weights(self) -> bool:
@@ -161,8 +160,9 @@ class Objective:
                 raise ValueError("sorter_optimizer: a sorter learns from no lists of different lengths: leave it out")
             self._fine_tune_sorter(scores, truth)
         value = value_of(self._loss)
-        if self._auxiliary is not None and (self._until is None or self.epoch <= self._until):
-            value = value + self._weight * value_of(self._auxiliary)
+        added = self._added
+        if added is not None and self._auxiliary is not None and (added.epochs is None or self.epoch <= added.epochs):
+            value = value + added.weight * value_of(self._auxiliary)
         return value
 
     def _fine_tune_sorter(self, scores: Tensor, truth: Tensor | dict[str, Tensor]) -> None:

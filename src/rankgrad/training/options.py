@@ -1,58 +1,49 @@
-"""Options of a training, as params.yaml writes them down."""
+"""Options of a training, as params.yaml writes them down. Each default stands here, or in the options of a task."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 __all__ = [
     "STRICT",
-    "Finetune",
+    "Auxiliary",
+    "BatchedPhase",
+    "Component",
+    "Imitation",
+    "Moves",
     "Optimizer",
     "PhaseOptions",
     "Schedule",
     "Training",
     "WholePhase",
-    "check_bounds",
-    "check_chunk",
+    "check_least",
     "check_lists",
+    "check_positive",
 ]
 
-# Read by pydantic where the params are checked: unknown keys are errors.
+# Read by pydantic where the params are parsed: unknown keys are errors.
 STRICT = {"extra": "forbid"}
-# The least that an option may be, whatever it is an option of.
-LEAST = {
-    "epochs": 0, "patience": 1, "batch_size": 1, "hidden": 1, "count": 1, "shift": 0, "zoom": 1.0, "rotation": 0.0,
-    "warm_up_epochs": 0.0,
-}  # fmt: skip
 
 
-def check_bounds(options: Any) -> None:
-    """Raise a ValueError if a number is out of the range in which it means something; `options` is a dataclass.
+def check_least(options: Any, **least: float) -> None:
+    """Raise a ValueError if a number is too small.
 
-    >>> check_bounds(Schedule(name="constant", warm_up_epochs=-1.0))
+    >>> check_least(Schedule(name="constant"), warm_up_epochs=1)
     Traceback (most recent call last):
     ...
-    ValueError: warm_up_epochs is -1.0, expected at least 0.0
+    ValueError: warm_up_epochs is 0.0, expected at least 1
     """
-    for name, value in vars(options).items():
-        if name in LEAST and not value >= LEAST[name]:
-            raise ValueError(f"{name} is {value}, expected at least {LEAST[name]}")
-        if name in ("factor", "every_epochs", "clip", "lr_factor") and value is not None and not value > 0:
+    for name, smallest in least.items():
+        if not getattr(options, name) >= smallest:
+            raise ValueError(f"{name} is {getattr(options, name)}, expected at least {smallest}")
+
+
+def check_positive(options: Any, *names: str) -> None:
+    """Raise a ValueError if a number that is given is not above 0."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not value > 0:
             raise ValueError(f"{name} is {value}, expected a number above 0")
-
-
-def check_chunk(chunk: int | None, batch_size: int) -> None:
-    """Raise a ValueError if a batch cannot be cut into chunks of so many rows.
-
-    >>> check_chunk(64, 32)
-    Traceback (most recent call last):
-    ...
-    ValueError: chunk is 64, expected 1 to batch_size, 32: how many rows of a batch go through the network at once
-    """
-    if chunk is not None and not 1 <= chunk <= batch_size:
-        raise ValueError(
-            f"chunk is {chunk}, expected 1 to batch_size, {batch_size}: how many rows of a batch go through the "
-            "network at once"
-        )
 
 
 def check_lists(name: str, length: int | None, batch_size: int) -> None:
@@ -67,21 +58,42 @@ def check_lists(name: str, length: int | None, batch_size: int) -> None:
         raise ValueError(f"{name} is {length}, expected at least 2, and batch_size ({batch_size}) a multiple")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Optimizer:
-    """A class of `torch.optim` with its options; `clip` is the largest gradient norm."""
+@dataclass(frozen=True)
+class Component:
+    """A component by the name of its file, with its options."""
 
     __pydantic_config__: ClassVar = STRICT
 
     name: str
-    args: dict[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Auxiliary(Component):
+    """A loss that is added, times `weight`, in the first `epochs`; None for all."""
+
+    weight: float = 1.0
+    epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        check_positive(self, "weight", "epochs")
+
+
+@dataclass(frozen=True)
+class Optimizer(Component):
+    """A class of `torch.optim` with its options; `clip` is the largest gradient norm."""
+
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_positive(self, "clip")
+        if self.args.get("maximize"):
+            raise ValueError("args: maximize makes a loss larger: leave it out")
+        if self.args.get("lr") == 0:
+            raise ValueError("args: lr is 0, expected a number above 0")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Schedule:
     """The learning rate over epochs: `factor` and `every_epochs` belong to `step`."""
 
@@ -93,15 +105,15 @@ class Schedule:
     every_epochs: float | None = None
 
     def __post_init__(self) -> None:
-        check_bounds(self)
-        given = (self.factor is not None, self.every_epochs is not None)
-        if given != (self.name == "step",) * 2:
+        check_least(self, warm_up_epochs=0)
+        check_positive(self, "factor", "every_epochs")
+        if ((self.factor is not None), (self.every_epochs is not None)) != (self.name == "step",) * 2:
             raise ValueError(f"schedule {self.name}: factor and every_epochs belong to the schedule step, both of them")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseOptions:
-    """What every phase of a training has, see `rankgrad.training.loop.fit`; 0 epochs leave it out."""
+    """A phase of a training, see `rankgrad.training.loop.fit`; 0 epochs leave it out."""
 
     __pydantic_config__: ClassVar = STRICT
 
@@ -111,7 +123,7 @@ class PhaseOptions:
     schedule: Schedule
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_least(self, epochs=0, patience=1)
         if self.epochs and self.schedule.warm_up_epochs > self.epochs:
             raise ValueError(
                 f"schedule.warm_up_epochs is {self.schedule.warm_up_epochs}, expected at most epochs, {self.epochs}"
@@ -119,8 +131,27 @@ class PhaseOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WholePhase(PhaseOptions):
-    """A phase of the whole network.
+class Moves:
+    """By how much images are moved, zoomed and turned, see `rankgrad.inputs._augmentation.warped`."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    shift: int = 0
+    zoom: float = 1.0
+    rotation: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_least(self, shift=0, zoom=1, rotation=0)
+
+    @property
+    def moves(self) -> dict[str, Any]:
+        """The three by name."""
+        return {"shift": self.shift, "zoom": self.zoom, "rotation": self.rotation}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholePhase(Moves, PhaseOptions):
+    """A phase of the whole network, whose images are moved at random.
 
     `freeze` leaves `all` of the backbone as it is, or all but so many of its last blocks; the rate of what of it learns
     is `lr_factor` times that of the head. `chunk` is how many rows of a batch go through the network at once.
@@ -131,34 +162,61 @@ class WholePhase(PhaseOptions):
     chunk: int | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if (batch_size := getattr(self, "batch_size", None)) is not None:
-            check_chunk(self.chunk, batch_size)
+        Moves.__post_init__(self)
+        PhaseOptions.__post_init__(self)
+        check_positive(self, "lr_factor", "chunk")
+
+    def check_chunk(self, batch_size: int) -> None:
+        """Raise a ValueError if a chunk is larger than a batch."""
+        if self.chunk is not None and self.chunk > batch_size:
+            raise ValueError(
+                f"chunk is {self.chunk}, expected 1 to batch_size, {batch_size}: how many rows of a batch go through "
+                "the network at once"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finetune(WholePhase):
-    """The whole network; images are moved at random by up to `shift` pixels."""
+class BatchedPhase(WholePhase):
+    """A phase of the whole network that has batches of its own."""
 
-    shift: int = 0
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, batch_size=2)
+        self.check_chunk(self.batch_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imitation(PhaseOptions):
+    """How a sorter learns to sort: from `stored` score vectors, or from `epoch_size` fresh ones in each epoch."""
+
+    batch_size: int
+    vectors: Literal["stored", "fresh"]
+    epoch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, epochs=1, batch_size=2)
+        if (self.epoch_size is None) != (self.vectors == "stored"):
+            raise ValueError(
+                f"epoch_size is {self.epoch_size} and vectors {self.vectors}: expected a number with fresh vectors, "
+                "null with stored ones, of which an epoch has all"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """A training in two phases, see `rankgrad.tasks._two_phases.TwoPhases`.
-
-    The probe trains the head on frozen features, the finetune the whole network.
-    """
+    """A training of a head on frozen features (`probe`), then of the whole network (`finetune`)."""
 
     __pydantic_config__: ClassVar = STRICT
 
     batch_size: int
     probe: PhaseOptions
-    finetune: Finetune
+    finetune: WholePhase
 
     def __post_init__(self) -> None:
-        if self.batch_size < 2:
-            raise ValueError(f"batch_size is {self.batch_size}, expected at least 2")
-        check_chunk(self.finetune.chunk, self.batch_size)
+        check_least(self, batch_size=2)
+        self.finetune.check_chunk(self.batch_size)
         if not self.probe.epochs and not self.finetune.epochs:
             raise ValueError("probe.epochs and finetune.epochs are both 0, expected an epoch in one of them")

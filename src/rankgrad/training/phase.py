@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from rankgrad.training.distributed import alone, gathered
 from rankgrad.training.large_batch import in_parts, split
+from rankgrad.training.options import PhaseOptions
 
 __all__ = ["Batch", "Phase", "Step"]
 
@@ -41,7 +42,8 @@ class Phase:
         small: whether it is computed on one thread, which several would only delay.
         objective: the loss, see `rankgrad.training.objective.Objective`; None if it is the phase's own. Its `state` (a
             fine-tuned sorter) is kept in the checkpoint, and what it has `learned` is learned with the module.
-        options: of the training, see `rankgrad.training.loop.fit`.
+        options: of the phase.
+        batch_size: rows of a batch, of all processes together.
     """
 
     name: str = "training"
@@ -53,7 +55,8 @@ class Phase:
     lower_is_better: bool = False
     small: bool = False
     objective: Any = None
-    options: Any
+    options: PhaseOptions
+    batch_size: int
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         """Return the batch of these rows (n,); its random choices come from the generator."""
@@ -83,15 +86,15 @@ class Step(nn.Module):
     """The loss of a batch, which is that of all processes together, with the gradient of its outputs chunk by chunk.
 
     Args:
-        phase: of a training.
+        phase: of a training; with a `chunk` among its options, so many rows go through the module at once.
         network: its module, prepared for a device and a precision.
-        chunk: rows that go through the module at once; None for all of a batch.
         autocast: makes the context in which everything is computed.
     """
 
-    def __init__(self, phase: Phase, network: nn.Module, *, chunk: int | None, autocast: Callable[[], Any]):
+    def __init__(self, phase: Phase, network: nn.Module, *, autocast: Callable[[], Any]):
         super().__init__()
-        self.phase, self.chunk, self.autocast = phase, chunk, autocast
+        self.phase, self.autocast = phase, autocast
+        self.chunk = getattr(phase.options, "chunk", None)
         self.outputs = _Outputs(phase, network)
         self.learned = nn.ParameterList(getattr(phase.objective, "learned", ()))  # processes share its gradient too
 

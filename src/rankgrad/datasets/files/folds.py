@@ -1,22 +1,19 @@
 """Folds: each row is in one, and is tested by a model that learned from others."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rankgrad.bootstrap import Statistic, joined
-from rankgrad.io.parquet import parquet_file, read_table
+from rankgrad.io.parquet import FOLD, parquet_file, read_table
 
-__all__ = ["FOLD", "cut", "folds_of", "next_of", "statistic_by_fold"]
-
-FOLD = "fold"  # the column of data and of predictions; numbers from 1
+__all__ = ["FOLD", "cut", "folds_of", "next_of"]
 
 
 def next_of(fold: int, *, folds: int) -> int:
-    """Return the fold on which a model is validated that is tested on this one."""
+    """Return the fold that validates the model which is tested on this one."""
     return fold % folds + 1
 
 
@@ -51,18 +48,3 @@ def cut(data: str | Path, folder: Path, splits: Sequence[str], *, fold: int, fol
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     with parquet_file(path) as file:
         yield from file.iter_batches(batch_size=1024)
-
-
-def statistic_by_fold(statistic: Callable[[pa.Table], Statistic], predictions: pa.Table) -> Statistic:
-    """Return the metrics of predictions, those of each fold by themselves: other folds are of other models.
-
-    Args:
-        statistic: of a task.
-        predictions: of one seed; with a column `fold`, or of one model.
-    """
-    if FOLD not in predictions.column_names or not len(predictions):
-        return statistic(predictions)
-    folds = predictions[FOLD].to_numpy()
-    rows = {f"{FOLD} {fold}": np.flatnonzero(folds == fold) for fold in np.unique(folds)}
-    parts = {name: statistic(predictions.take(pa.array(own))) for name, own in rows.items()}
-    return joined(parts, list(rows.values()))

@@ -1,28 +1,31 @@
-"""Bootstrap confidence intervals of metrics, over test examples and over training seeds together."""
+"""Evaluation: metrics of test examples and training seeds, with confidence intervals, and paired differences.
 
+Test examples are resampled (percentile bootstrap), in the same way for all models, so that differences are paired. Over
+several training seeds the variance of the seeds is added, and the interval is Student's t with Satterthwaite's degrees
+of freedom. With one seed an interval covers the sampling of test examples only: it is about that very model.
+"""
+
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from scipy.special import stdtr, stdtrit
+
+from rankgrad.io.parquet import FOLD
+from rankgrad.io.results import Row
 
 __all__ = [
-    "Statistic",
-    "by_group",
-    "describe_undefined",
-    "differences",
-    "evaluate",
-    "holm",
-    "interval",
-    "joined",
-    "remembered",
-    "two_sided_p",
-]
+    "METHOD", "Statistic", "by_fold", "by_group", "describe_undefined", "differences", "evaluate", "holm",
+    "interval", "joined", "remembered",
+]  # fmt: skip
 
+METHOD = "bootstrap of test examples; Student's t over seeds"  # by which intervals are made, for what is kept
 PIECE = 2_000_000  # row numbers drawn at once
 
-Show = Callable[[int, int], object]  # is told how many resamples are done, and of how many
+Show = Callable[[int, int], object]  # receives how many resamples are done, and how many there are
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,21 @@ def joined(statistics: Mapping[str, Statistic], rows: Sequence[np.ndarray]) -> S
     return Statistic(names, examples, of_rows, statistics)
 
 
+def by_fold(statistic: Callable[[pa.Table], Statistic], predictions: pa.Table) -> Statistic:
+    """Return the metrics of predictions; if they have a column `fold`, each fold is scored by itself, see `joined`.
+
+    Args:
+        statistic: of a task.
+        predictions: of one seed.
+    """
+    if FOLD not in predictions.column_names or not len(predictions):
+        return statistic(predictions)
+    folds = predictions[FOLD].to_numpy()
+    rows = {f"{FOLD} {fold}": np.flatnonzero(folds == fold) for fold in np.unique(folds)}
+    statistics = {name: statistic(predictions.take(pa.array(own))) for name, own in rows.items()}
+    return joined(statistics, list(rows.values()))
+
+
 def remembered(statistic: Statistic) -> Statistic:
     """Return a statistic that keeps its answers, for one that is compared with several others by the same resamples.
 
@@ -195,73 +213,79 @@ def _resampled(
     return values, np.concatenate(parts, axis=-1)
 
 
-def _over_seeds(resampled: np.ndarray, *, seed: int) -> np.ndarray:
-    """Return means over resampled seeds, (metrics, resamples), of (seeds, metrics, resamples)."""
-    seeds, _, resamples = resampled.shape
-    chosen = np.random.default_rng([seed, 1]).integers(seeds, size=(seeds, 1, resamples))
-    return np.take_along_axis(resampled, np.broadcast_to(chosen, (seeds, resampled.shape[1], resamples)), 0).mean(0)
+def _bounds(value: float, of_seeds: np.ndarray, resampled: np.ndarray, confidence: float) -> tuple[float, float, float]:
+    """Return low, high and the two-sided p of a mean over seeds; NaN where too little is defined.
 
+    A metric that is undefined for more than half of the resamples has no interval: the few that are left would give one
+    that is too narrow.
 
-def _defined(value: float, resampled: np.ndarray) -> np.ndarray:
-    """Return the resamples in which a metric is defined; none if its value, or more than half of them, are not.
-
-    The few that are left would give an interval of a point.
+    Args:
+        value: the mean.
+        of_seeds: the value of each seed (S,).
+        resampled: the same of each resample (S, resamples).
+        confidence: of the interval.
     """
-    defined = resampled[~np.isnan(resampled)]
-    return defined[:0] if np.isnan(value) or 2 * len(defined) < len(resampled) else defined
-
-
-def _leaf(value: float, resampled: np.ndarray, confidence: float) -> dict[str, Any]:
-    defined = _defined(value, resampled)
-    tails = [50 * (1 - confidence), 50 * (1 + confidence)]
-    low, high = np.percentile(defined, tails) if len(defined) else (np.nan, np.nan)
-    return {"value": float(value), "low": float(low), "high": float(high)}
+    means = resampled.mean(0)
+    defined = means[~np.isnan(means)]
+    if np.isnan(value) or 2 * len(defined) < len(means):
+        return math.nan, math.nan, math.nan
+    seeds = len(of_seeds)
+    if seeds == 1:
+        low, high = np.percentile(defined, [50 * (1 - confidence), 50 * (1 + confidence)])
+        tail = min((defined <= 0).sum(), (defined >= 0).sum())
+        return float(low), float(high), float(min(1.0, 2 * (tail + 1) / (len(defined) + 1)))
+    # Two sources of chance: which examples are tested, and which seeds are trained.
+    by_examples, by_seeds = float(defined.var()), float(of_seeds.var(ddof=1)) / seeds
+    variance = by_examples + by_seeds
+    if variance == 0:
+        return value, value, float(value == 0)
+    freedom = (seeds - 1) * (variance / by_seeds) ** 2 if by_seeds else math.inf
+    error = math.sqrt(variance)
+    margin = float(stdtrit(freedom, (1 + confidence) / 2)) * error
+    return value - margin, value + margin, float(2 * stdtr(freedom, -abs(value) / error))
 
 
 def evaluate(
+    run: str,
     statistics: Mapping[int, Statistic],
     *,
     resamples: int,
     seed: int,
     confidence: float = 0.95,
     show: Show | None = None,
-) -> dict[str, Any]:
-    """Return each metric as its mean over training seeds, with a percentile bootstrap interval.
+) -> list[Row]:
+    """Return each metric of a run as its mean over training seeds with an interval, then the value of each seed.
 
-    Seeds and test examples are resampled together, so that the interval covers both; of one seed it covers the test
-    examples alone. Resamples for which a metric is not defined are left out. Where it is not defined for all examples,
-    of a seed, its value is NaN; and so are the bounds of such a value, of one of which more than half of the resamples
-    are left out, and of fewer than two examples.
+    Resamples for which a metric is not defined are left out. A metric that is not defined for all examples, of a seed,
+    is NaN; so are the bounds of a NaN, of fewer than two examples, and where more than half of the resamples are left
+    out.
 
     Args:
+        run: its name, for the rows.
         statistics: of each training seed, for the same examples.
         resamples, seed: of the bootstrap. The same seed gives the same resamples for each model.
-        confidence: share of the resamples inside the interval.
+        confidence: of the interval.
         show: is called now and then with how many resamples are done, and how many there are to do.
-
-    Returns:
-        Metrics nested by the dots in their names; each has `value`, `low`, `high` and `seeds`, the value of each seed.
 
     Raises:
         ValueError: statistics of different examples or metrics.
 
     >>> hits = np.array([1.0, 0.0, 1.0, 1.0])
     >>> statistic = Statistic(["recall.at_1"], 4, lambda rows: hits[rows].mean(-1)[None])
-    >>> evaluate({1: statistic}, resamples=50, seed=0)["recall"]["at_1"]["value"]
-    0.75
+    >>> for row in evaluate("mine", {1: statistic}, resamples=50, seed=0):
+    ...     print(row.metric, row.seed, row.value, row.low < 0.75 < row.high)
+    recall.at_1 None 0.75 True
+    recall.at_1 1 0.75 False
     """
     values, resampled = _resampled(list(statistics.values()), resamples=resamples, seed=seed, show=show)
-    means = _over_seeds(resampled, seed=seed)
-    result: dict[str, Any] = {}
-    for place, name in enumerate(next(iter(statistics.values())).names):
-        *parents, last = name.split(".")
-        block = result
-        for parent in parents:
-            block = block.setdefault(parent, {})
-        block[last] = _leaf(values[:, place].mean(), means[place], confidence) | {
-            "seeds": {str(key): float(value) for key, value in zip(statistics, values[:, place], strict=True)}
-        }
-    return result
+    rows = []
+    for number, metric in enumerate(next(iter(statistics.values())).names):
+        of_seeds = values[:, number]
+        value = float(of_seeds.mean())
+        low, high, _ = _bounds(value, of_seeds, resampled[:, number], confidence)
+        rows.append(Row(run, metric, value, low, high))
+        rows += [Row(run, metric, float(own), seed=key) for key, own in zip(statistics, of_seeds, strict=True)]
+    return rows
 
 
 def differences(
@@ -272,8 +296,8 @@ def differences(
     seed: int,
     confidence: float = 0.95,
     show: Show | None = None,
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Return by how much metrics of runs exceed those of a baseline, paired by training seed and by test example.
+) -> list[Row]:
+    """Return by how much each metric of runs exceeds that of a baseline, paired by training seed and test example.
 
     Args:
         runs: statistics of each run, by training seed; seeds that only a run or the baseline has are left out.
@@ -283,15 +307,15 @@ def differences(
         show: see `evaluate`.
 
     Returns:
-        Of each run and metric, the difference as `value`, `low`, `high` and `p`, see `two_sided_p`; NaN where it is not
-        defined, see `evaluate`.
+        Of each run and metric the difference with its interval, that of each seed, and its two-sided p as the metric
+        `p of <metric>`; NaN where it is not defined, see `evaluate`.
 
     Raises:
         ValueError: no seed in common, or they are not of the same examples or metrics.
 
     >>> one, other = (Statistic(["hit"], 4, lambda rows, hits=np.array(hits): hits[rows].mean(-1)[None])
     ...               for hits in ([1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0]))
-    >>> differences({"one": {1: one}}, {1: other}, resamples=50, seed=0)["one"]["hit"]["value"]
+    >>> differences({"one": {1: one}}, {1: other}, resamples=50, seed=0)[0].value
     0.25
     """
     pairs = {name: [key for key in ours if key in baseline] for name, ours in runs.items()}
@@ -300,37 +324,21 @@ def differences(
             raise ValueError(f"seeds {list(ours)} and {list(baseline)} have none in common: expected paired seeds")
     paired = [key for key in baseline if any(key in keys for keys in pairs.values())]
     statistics = [baseline[key] for key in paired]
-    begins = {}
+    starts = {}
     for name, ours in runs.items():
-        begins[name] = len(statistics)
+        starts[name] = len(statistics)
         statistics += [ours[key] for key in pairs[name]]
     values, resampled = _resampled(statistics, resamples=resamples, seed=seed, show=show)
-    result = {}
+    rows = []
     for name, keys in pairs.items():
-        ours, theirs = slice(begins[name], begins[name] + len(keys)), [paired.index(key) for key in keys]
-        gains = _over_seeds(resampled[ours] - resampled[theirs], seed=seed)
-        means = (values[ours] - values[theirs]).mean(0)
-        result[name] = {
-            metric: _leaf(means[place], gains[place], confidence)
-            | {"p": two_sided_p(_defined(means[place], gains[place]))}
-            for place, metric in enumerate(statistics[0].names)
-        }
-    return result
-
-
-def two_sided_p(gains: np.ndarray) -> float:
-    """Return the two-sided p of a resampled difference: twice the share of resamples on the rarer side of 0.
-
-    NaN of no resamples in which it is defined.
-
-    >>> two_sided_p(np.array([0.1, 0.2, 0.3])), two_sided_p(np.array([np.nan]))
-    (0.5, nan)
-    """
-    gains = gains[~np.isnan(gains)]
-    if not len(gains):
-        return np.nan
-    tail = min((gains <= 0).sum(), (gains >= 0).sum())
-    return float(min(1.0, 2 * (tail + 1) / (len(gains) + 1)))
+        ours, theirs = slice(starts[name], starts[name] + len(keys)), [paired.index(key) for key in keys]
+        apart, resampled_apart = values[ours] - values[theirs], resampled[ours] - resampled[theirs]
+        for number, (metric, value) in enumerate(zip(statistics[0].names, apart.mean(0).tolist(), strict=True)):
+            low, high, p = _bounds(value, apart[:, number], resampled_apart[:, number], confidence)
+            rows.append(Row(name, metric, value, low, high))
+            rows.append(Row(name, f"p of {metric}", p))
+            rows += [Row(name, metric, float(own), seed=key) for key, own in zip(keys, apart[:, number], strict=True)]
+    return rows
 
 
 def holm(p: list[float]) -> list[float]:
@@ -349,13 +357,12 @@ def holm(p: list[float]) -> list[float]:
     return adjusted
 
 
-def interval(values: np.ndarray, *, resamples: int, seed: int) -> dict[str, float]:
-    """Return the mean of one value an example, (n,), with its 95 % percentile bootstrap interval.
+def interval(values: np.ndarray, *, resamples: int, seed: int) -> tuple[float, float, float]:
+    """Return the mean of one value per example, (n,), with its 95 % interval: value, low, high.
 
-    >>> leaf = interval(np.array([0.0, 1.0, 1.0, 0.0]), resamples=500, seed=0)
-    >>> leaf["value"], leaf["low"] < 0.5 < leaf["high"]
+    >>> value, low, high = interval(np.array([0.0, 1.0, 1.0, 0.0]), resamples=500, seed=0)
+    >>> value, low < 0.5 < high
     (0.5, True)
     """
     statistic = Statistic(["mean"], len(values), lambda rows: values[rows].mean(-1)[None])
-    leaf = evaluate({0: statistic}, resamples=resamples, seed=seed)["mean"]
-    return {name: leaf[name] for name in ("value", "low", "high")}
+    return evaluate("", {0: statistic}, resamples=resamples, seed=seed)[0].interval

@@ -1,7 +1,8 @@
-"""Training in two phases: the head on frozen features (a linear probe), then the whole network."""
+"""Phases of a task: on frozen features (a linear probe), or of the whole network."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,13 +17,13 @@ from rankgrad.io.atomic import replaced_file
 from rankgrad.tasks._base import Task
 from rankgrad.training.batches import in_lists
 from rankgrad.training.objective import Objective
-from rankgrad.training.options import Training
+from rankgrad.training.options import PhaseOptions, Training, WholePhase
 from rankgrad.training.phase import Batch, Phase
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["Half", "TwoPhases", "embedded"]
+__all__ = ["GroupPhase", "SplitPhase", "TwoPhases", "embedded"]
 
 KEPT = 16  # feature tables in a cache folder, the newest
 
@@ -43,59 +44,84 @@ def embedded(network: Any, parts: Iterable[Tensor]) -> Tensor:
     return features
 
 
-class Half(Phase):
-    """One of the two phases; a task's own says what a batch is compared with, and how the outputs are measured.
+class SplitPhase(Phase):
+    """A phase of rows of a split; a task's own says what a batch is compared with, and how outputs are measured.
 
-    A sorter of fixed length ranks groups of that length, any other a whole batch; a task may say otherwise by `length`.
+    Phases of a `WholePhase` train the whole network on images that are moved at random, others its head on frozen
+    features. A sorter of fixed length ranks groups of that length, any other a whole batch.
 
     Args:
-        task: whose network is trained.
-        name: of the phase; inputs of the `probe` are frozen features.
-        network: of the task, on its device.
+        name: of the phase.
+        module: that learns, on its device.
         train, val: splits.
         objective: the loss.
         options: of the phase.
+        batch_size: rows of a batch.
     """
 
     def __init__(
         self,
-        task: "TwoPhases",
         name: str,
-        network: Any,
+        module: Any,
         train: Split,
         val: Split,
         objective: Objective,
-        options: Mapping[str, Any],
+        options: PhaseOptions,
+        *,
+        batch_size: int,
     ):
-        self.name, self.module, self.train, self.val = name, network, train, val
-        self.objective, self.options, self.frozen = objective, options, name == "probe"
-        if train.weight is not None and not objective.takes_weights:
+        self.name, self.module, self.train, self.val = name, module, train, val
+        self.objective, self.options, self.batch_size = objective, options, batch_size
+        self.moves = options.moves if isinstance(options, WholePhase) else {}
+        self.frozen = not isinstance(options, WholePhase)
+        self.small = self.frozen or train.inputs.type.small
+        device = next(module.parameters()).device
+        self.inputs, self.val_inputs = (split.inputs.ready(module).to(device) for split in (train, val))
+        self.rows = len(self.inputs)
+
+    def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the truth about the rows of a batch."""
+        return self.train.truth[rows]
+
+    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
+        inputs = self.inputs.take(self.inputs.numbers(rows, generator))
+        truth, weight = self.choose(rows, generator).to(inputs.device), self.train.weight
+        if not self.frozen:
+            inputs = self.inputs.type.moved(inputs, generator, **self.moves)
+        return Batch((inputs,), (truth, None if weight is None else weight[rows].to(inputs.device)))
+
+    def ahead(self, rows: Tensor) -> None:
+        self.inputs.ahead(rows)
+
+
+class GroupPhase(SplitPhase):
+    """A phase whose loss compares the rows of a batch, or of groups within it.
+
+    A sorter of fixed length ranks groups of that length, any other a whole batch; a task may say otherwise by `length`.
+    """
+
+    def __init__(self, task: "TwoPhases", name: str, module: Any, train: Split, *others: Any, **options: Any):
+        super().__init__(name, module, train, *others, **options)
+        if train.weight is not None and not self.objective.takes_weights:
             raise ValueError(
                 "the training table has a column weight, which this loss does not use: choose another loss"
             )
-        self.small = self.frozen or train.inputs.type.small
-        device = next(network.parameters()).device
-        inputs = [split.inputs.ready(network).to(device) for split in (train, val)]
         if self.frozen:
-            inputs = [one.replaced(task.features(network, one)) for one in inputs]
-        self.inputs, self.val_inputs = inputs
-        self.rows, self.length = len(self.inputs), objective.length
+            self.inputs = self.inputs.replaced(task.features(module, self.inputs))
+            self.val_inputs = self.val_inputs.replaced(task.features(module, self.val_inputs))
+        self.length = self.objective.length
         if (together := self.together(task.training)) is not None:
             name, length, groups = together
             self.rows, self.order = _in_lists(name, length, groups), partial(in_lists, groups, length)
         self.group = self.length or 1
-        self.monitor = task.training.get("monitor") or self.monitor
+        self.monitor = getattr(task.training, "monitor", self.monitor)
 
-    def together(self, training: Mapping[str, Any]) -> tuple[str, int, Tensor] | None:
+    def together(self, training: Any) -> tuple[str, int, Tensor] | None:
         """Return an option, and its value: how many rows of a group are in a batch together; and the groups (n,).
 
         None for any rows.
         """
         return None
-
-    def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the truth about the rows of a batch."""
-        raise NotImplementedError
 
     def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Any]:
         """Return scores and truth, as the loss takes them in groups of `length`, of outputs and what was chosen."""
@@ -120,16 +146,6 @@ class Half(Phase):
     def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
         """Return the validation metrics of a network's outputs for all rows."""
         raise NotImplementedError
-
-    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
-        inputs = self.inputs.take(self.inputs.numbers(rows, generator))
-        truth, weight = self.choose(rows, generator).to(inputs.device), self.train.weight
-        if not self.frozen:
-            inputs = self.inputs.type.moved(inputs, generator, shift=self.options.get("shift", 0))
-        return Batch((inputs,), (truth, None if weight is None else weight[rows].to(inputs.device)))
-
-    def ahead(self, rows: Tensor) -> None:
-        self.inputs.ahead(rows)
 
     def outputs(self, module: Any, *inputs: Tensor) -> Any:
         return module.head(*inputs) if self.frozen else module(*inputs)
@@ -173,16 +189,15 @@ class TwoPhases(Task):
     """
 
     Training = Training
-    phase: ClassVar[type[Half]]
+    phase: ClassVar[type[GroupPhase]]
 
-    @classmethod
-    def plan(cls, training: Mapping[str, Any], *, started: bool) -> dict[str, dict[str, Any]]:
-        probe, finetune = (training[phase] for phase in ("probe", "finetune"))
-        if not started and not finetune["epochs"]:
-            finetune = finetune | {"epochs": probe["epochs"], "patience": probe["patience"]}
-        phases = {"probe": probe, "finetune": finetune} if started else {"finetune": finetune}
-        batch_size = {"batch_size": training["batch_size"]}
-        return {phase: batch_size | options for phase, options in phases.items() if options["epochs"]}
+    def plan(self, *, started: bool) -> dict[str, PhaseOptions]:
+        probe, finetune = self.training.probe, self.training.finetune
+        if started:
+            return super().plan(started=True)
+        if not finetune.epochs:
+            finetune = replace(finetune, epochs=probe.epochs, patience=probe.patience)
+        return {"finetune": finetune}
 
     def phases(
         self,
@@ -194,9 +209,9 @@ class TwoPhases(Task):
         started: bool,
         accelerator: "Accelerator",
     ) -> Iterator[Phase]:
-        for name, options in self.plan(self.training, started=started).items():
-            network.backbone.freeze("all" if name == "probe" else options.get("freeze"))
-            yield self.phase(self, name, network, train, val, objective, options)
+        for name, options in self.plan(started=started).items():
+            network.backbone.freeze(options.freeze if isinstance(options, WholePhase) else "all")
+            yield self.phase(self, name, network, train, val, objective, options, batch_size=self.training.batch_size)
             network.backbone.freeze(None)
 
     def features(self, network: Any, inputs: Any) -> Tensor:

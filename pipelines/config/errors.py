@@ -1,0 +1,108 @@
+"""What is wrong with the params: errors by fields, and their text, which is made here alone."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from reprlib import Repr
+
+from pydantic import TypeAdapter, ValidationError
+
+from rankgrad.lookup import nearest
+
+__all__ = ["SHORT", "ParamsError", "Problem", "described", "unknown"]
+
+SHORT = Repr()  # of what was found
+SHORT.maxstring = SHORT.maxother = 200
+# What params were called once, by the last key of their place.
+RENAMED = {
+    "transfer_runs": "runs, each with `start: models/runs/<run>`",
+    "sorter_runs": "runs, each with `sorter: <key of sorters>`",
+    "synthetic_ranks": "score_vectors",
+    "train_processes": "compute.processes",
+    "optimiser": "optimizer",
+    "beside": "auxiliary",
+    "head": "probe",
+    "everything": "finetune",
+    "fine_tune": "sorter_optimizer",
+    "judged_by": "monitor",
+    "standardise": "standardize",
+    "figure": "metric",
+    "real_data": "datasets, each `<any key>: {name: lamem, raw: data/raw/lamem, args: {}, size: 64, seed: 1}`",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong at a place of the params.
+
+    Attributes:
+        place: keys, joined by dots.
+        found: what is there, or what a component says of it.
+        expected: what may be there.
+        advice: what to do.
+    """
+
+    place: str
+    found: str
+    expected: str = ""
+    advice: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.place}: " if self.place else ""
+        expected = f", expected {self.expected}" if self.expected else ""
+        return f"{place}{self.found}{expected}{'; ' if self.advice else ''}{self.advice}"
+
+
+class ParamsError(ValueError):
+    """What is wrong with the params of a file, a line each."""
+
+    def __init__(self, *problems: Problem, path: object = ""):
+        super().__init__(*problems)
+        self.problems, self.path = problems, path
+
+    def __str__(self) -> str:
+        file = f"{self.path}: " if self.path else ""
+        return "\n".join(f"{file}{line}" for line in dict.fromkeys(map(str, self.problems)))
+
+    def within(self, place: str) -> "ParamsError":
+        """Return the same of a place that holds what was checked."""
+        moved = [replace(problem, place=".".join(filter(None, [place, problem.place]))) for problem in self.problems]
+        return ParamsError(*moved)
+
+
+def unknown(place: str, name: str, known: Collection[str], *, what: str = "", advice: str = "") -> Problem:
+    """Return the problem of a name that is none of those that there are."""
+    near = nearest(name, known)
+    expected = f"one of {', '.join(known)}" if known else "nothing of the kind: there is none"
+    hints = [f"did you mean {near}?"] if near else []
+    return Problem(place, f"no {what}{name!r}", expected, "; ".join([*hints, *([advice] if advice else [])]))
+
+
+def described(error: ValidationError, shape: type) -> Iterable[Problem]:
+    """Yield what pydantic finds wrong with values of a shape."""
+    for problem in error.errors():
+        keys = [str(key) for key in problem["loc"] if key != "[key]"]
+        place, kind = ".".join(keys), problem["type"]
+        cause = problem.get("ctx", {}).get("error")
+        if kind in ("extra_forbidden", "unexpected_keyword_argument") and keys[-1] in RENAMED:
+            yield Problem(place, "has another name now", RENAMED[keys[-1]])
+        elif kind in ("extra_forbidden", "unexpected_keyword_argument"):
+            yield replace(unknown(place, keys[-1], _keys(shape, keys[:-1])), found="unknown key")
+        elif kind == "missing":
+            yield Problem(place, "missing")
+        elif isinstance(cause, ParamsError):
+            yield from cause.within(place).problems
+        elif isinstance(cause, ValueError):
+            yield Problem(place, str(cause))
+        else:
+            yield Problem(place, f"{problem['msg']} (found {SHORT.repr(problem['input'])})")
+
+
+def _keys(shape: type, keys: list[str]) -> list[str]:
+    """Return the keys that a shape knows at a place, from its JSON schema."""
+    schema = block = TypeAdapter(shape).json_schema()
+    for key in [None, *keys]:
+        if key is not None:
+            block = block.get("properties", {}).get(key) or block.get("additionalProperties", {})
+        block = next((choice for choice in block.get("anyOf", ()) if "$ref" in choice), block)  # X | None
+        block = schema["$defs"][block["$ref"].rpartition("/")[2]] if "$ref" in block else block
+    return list(block.get("properties", ()))

@@ -1,0 +1,161 @@
+"""Intervals, paired differences and their p: laws against scipy, simulations, and what is not defined."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from pipelines.config.schema import Comparison, Resampling
+from pipelines.reporting.content import _verdict
+from pipelines.stages.compare import compared
+from pipelines.tracking.slices import slices
+from rankgrad import lookup
+from rankgrad.evaluation import Statistic, describe_undefined, differences, evaluate, holm, interval
+from rankgrad.io import results
+
+TARGET = [0.1, 0.2, 0.3, 0.4]
+
+
+def mean_of(values: np.ndarray) -> Statistic:
+    return Statistic(["mean"], len(values), lambda rows: values[rows].mean(-1)[None])
+
+
+def scored(score, target, **columns) -> Statistic:
+    table = pa.table({"id": range(len(score)), "score": pa.array(score, pa.float32()), "target": target} | columns)
+    return lookup.find("tasks", "score_ranking")().statistic(table)
+
+
+def labeled(labels: list, **columns: list) -> Statistic:
+    scores = [[float(row), float(-row)] for row in range(len(labels))]
+    table = {"id": range(len(labels)), "scores": scores, "labels": labels, "difficult": [[0, 0]] * len(labels)}
+    return lookup.find("tasks", "multilabel")().statistic(pa.table(table | columns))
+
+
+def queried(relevance: list) -> Statistic:
+    table = {"id": range(len(relevance)), "scores": [[0.5] * len(row) for row in relevance], "relevance": relevance}
+    return lookup.find("tasks", "query_ranking")().statistic(pa.table(table))
+
+
+class TestIntervals:
+    def test_over_seeds_alone_it_is_students_and_over_examples_alone_nearly_the_normal_one(self):
+        values = np.random.default_rng(0).normal(size=10)
+        seeds = {seed: mean_of(np.full(5, value)) for seed, value in enumerate(values)}
+        row = evaluate("", seeds, resamples=20, seed=0, confidence=0.9)[0]
+        expected = stats.t.interval(0.9, 9, values.mean(), stats.sem(values))
+        assert (row.low, row.high) == pytest.approx(expected)
+        gaps = differences({"": seeds}, dict.fromkeys(seeds, mean_of(np.zeros(5))), resamples=20, seed=0)
+        (p,) = [row.value for row in gaps if row.metric == "p of mean"]
+        assert p == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+        examples = np.random.default_rng(1).normal(size=100)
+        value, low, high = interval(examples, resamples=4000, seed=0)
+        assert value == examples.mean()
+        assert high - low == pytest.approx(2 * 1.96 * stats.sem(examples), rel=0.1)
+
+    # The ratio is that of the seeds' deviation to the standard error of the examples.
+    @pytest.mark.parametrize(("seeds", "ratio"), [(1, 1), (3, 0.5), (3, 2), (3, 5)])
+    def test_nineteen_of_twenty_hold_the_truth_if_it_is_about_seeds_and_examples(self, seeds, ratio):
+        draws, repeats, covered = np.random.default_rng(0), 200, 0
+        for repeat in range(repeats):
+            examples, shifts = draws.normal(size=100), draws.normal(0, ratio / 10, seeds)
+            models = {seed: mean_of(examples + shift) for seed, shift in enumerate(shifts)}
+            row = evaluate("", models, resamples=200, seed=repeat)[0]
+            truth = 0 if seeds > 1 else shifts[0]  # with one seed it is about that very model
+            covered += row.low <= truth <= row.high
+        assert 0.88 <= covered / repeats <= 0.99
+
+    def test_a_difference_is_paired_by_example_and_by_seed(self):
+        """Models that err together: their metrics are uncertain, their difference is not."""
+        draws = np.random.default_rng(0)
+        target, noise = draws.normal(size=60), draws.normal(size=(2, 60))
+        ours, theirs = ({seed: scored(target + weight * noise[seed], target) for seed in (0, 1)}
+                        for weight in (0.9, 0.92))  # fmt: skip
+        first, second = (evaluate("", model, resamples=200, seed=0)[0] for model in (ours, theirs))
+        gap = differences({"ours": ours}, theirs, resamples=200, seed=0)[0]
+        assert gap.value == pytest.approx(first.value - second.value)
+        assert gap.high - gap.low < 0.2 * (first.high - first.low)
+        same, p, *_ = differences({"ours": ours}, ours, resamples=20, seed=0)
+        assert (same.interval, p.value) == ((0.0, 0.0, 0.0), 1.0)
+        with pytest.raises(ValueError, match="none in common"):
+            differences({"ours": {5: ours[0]}}, theirs, resamples=20, seed=0)
+
+    def test_holm_is_the_step_down_of_bonferroni(self):
+        p = np.random.default_rng(0).uniform(0, 0.2, 8)
+        expected = [max(min(1.0, (8 - (p < q).sum()) * q) for q in p if q <= own) for own in p]
+        assert holm(p.tolist()) == pytest.approx(expected)
+
+
+class TestUndefined:
+    """What is not defined, of constant, single or no rows, is NaN that is named, and takes nothing from the others."""
+
+    @pytest.mark.parametrize(
+        ("statistic", "named"),
+        [
+            (scored([1.0] * 4, TARGET), ["spearman"]),
+            (scored(TARGET, [1.0] * 4), ["spearman"]),
+            (scored([1.0], [1.0]), ["spearman"]),
+            (scored([], pa.array([], pa.float64()), fold=pa.array([], pa.int64())), ["spearman"]),
+            (scored(TARGET, TARGET, group=["a"] * 4), []),
+            (scored(TARGET, TARGET, fold=[1, 1, 1, 2]), ["spearman (fold 2)"]),
+            (scored([1.0, 1, 2, 3], TARGET, fold=[1, 1, 2, 2]), ["spearman (fold 1)"]),
+            (labeled([[0, 0]] * 3), ["mean_average_precision"]),
+            (labeled([[1, 0], [0, 0], [0, 1], [1, 0]], fold=[1, 1, 2, 2]), ["average_precision.1 (fold 1)"]),
+            (queried([[0, 0], [0]]), None),
+        ],
+    )  # fmt: skip
+    def test_a_metric_without_a_value_is_named(self, statistic, named):
+        named = statistic.names if named is None else named
+        assert describe_undefined(statistic) == named
+        undefined = {text.partition(" ")[0] for text in named}
+        for row in evaluate("", {1: statistic}, resamples=20, seed=0):
+            assert math.isnan(row.value) == (row.metric in undefined)
+            if row.seed is None:
+                assert math.isnan(row.low) == (row.metric in undefined or statistic.examples < 2)
+
+    def test_classes_that_a_fold_lacks_are_not_taken_for_others(self):
+        """Fold 1 has the first class alone, fold 2 the second alone: both have one class."""
+        statistic = labeled([[1, 0], [0, 0], [0, 1], [0, 0]], fold=[1, 1, 2, 2])
+        assert statistic.names == ["mean_average_precision", "average_precision.0", "average_precision.1"]
+        values = statistic.of_all()
+        assert values[0] == pytest.approx(0.75)  # 0.5 in fold 1, where a row without the class is first, and 1
+        assert np.isnan(values[1:]).all()
+
+    def test_an_interval_needs_half_of_the_resamples(self):
+        first = np.arange(12) == 0  # a class with one positive among 12 rows of which resamples draw five
+
+        def of_rows(rows: np.ndarray) -> np.ndarray:
+            return np.where(first[rows][..., -5:].any(-1) | (rows.ndim == 1), 1.0, np.nan)[None]
+
+        row = evaluate("", {1: Statistic(["m"], 12, of_rows)}, resamples=50, seed=0)[0]
+        assert row.value == 1.0
+        assert np.isnan([row.low, row.high]).all()
+
+    @pytest.mark.parametrize("constant", ["baseline", "challenger", "target"])
+    def test_a_comparison_with_what_is_undefined_is_not_significant(self, tmp_path, constant):
+        columns = {name: [1.0] * 4 if name == constant else TARGET for name in ("baseline", "challenger", "third")}
+        target = [1.0] * 4 if constant == "target" else TARGET
+        statistics = {name: {1: scored(score, target)} for name, score in columns.items()}
+        question = Comparison(question="?", metric="spearman", baseline="baseline", runs=["challenger", "third"])
+        results.write(tmp_path / "all.csv", compared(question, statistics, Resampling(resamples=20)))
+        table = results.read(tmp_path / "all.csv")
+        gap, p = (table.row("challenger", f"{of}spearman minus baseline") for of in ("", "p of "))
+        assert np.isnan([*gap.interval, p.value]).all()
+        assert _verdict(gap.low, gap.high, lower_is_better=False) == "undefined"
+        third = table.row("third", "spearman minus baseline").value
+        assert math.isnan(third) == (constant != "challenger")
+
+    def test_slices_without_a_value_come_last_and_names_that_are_alike_lose_none(self, tmp_path):
+        rows = 120
+        near = np.linspace(1000.1, 1000.2, rows)  # of three digits all are 1e+03
+        test = pa.table({"id": range(rows), "target": [float(row % 3) for row in range(rows)], "near": near})
+        shop = ["a" if row % 3 == 0 else "b" for row in range(rows)]  # targets of one shop are all 0
+        pq.write_table(test.append_column("shop", [shop]), tmp_path / "test.parquet")
+        score = np.random.default_rng(0).normal(size=rows)
+        predicted = pa.table({"id": range(rows), "seed": [1] * rows, "score": score, "target": test["target"]})
+        pq.write_table(predicted, tmp_path / "predictions.parquet")
+        found = slices("score_ranking", "spearman", tmp_path / "predictions.parquet", tmp_path / "test.parquet", seed=1)
+        assert (found[-1].name, math.isnan(found[-1].value)) == ("shop: a", True)
+        assert len({one.name for one in found}) == len(found) == 5
+        assert sum(one.rows for one in found if one.name.startswith("near")) >= rows
