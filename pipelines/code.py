@@ -198,10 +198,8 @@ def _components(params: Settings, stage: str, key: str, root: Path) -> list[Path
     """Return the files of the components that params name for a stage; of unknown ones `check` says what is wrong."""
     if stage in ("data", "validate"):
         return files_of("datasets", words_of(params.datasets[key].model_dump()), root)  # some are made of others
-    if stage == "pretrain":
+    if stage in ("pretrain", "benchmark_sorters"):
         return files_of("sorters", [params.sorters[key].name], root)
-    if stage == "benchmark_sorters":
-        return files_of("sorters", [sorter.name for sorter in params.sorters.values()], root)
     if stage in ("train", "evaluate"):
         modules = modules_of(params, params.runs[key])
         return [

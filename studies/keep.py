@@ -59,7 +59,7 @@ def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc rep
     sorters = [one for one in params.sorters if one in found["sorters"]]
     stages = [f"{stage}@{run}" for run in runs for stage in ("train", "evaluate")]
     if sorters:
-        stages += ["benchmark_sorters", *(f"pretrain@{one}" for one in sorters)]
+        stages += [f"{stage}@{one}" for stage in ("benchmark_sorters", "pretrain") for one in sorters]
     rivals = [path for name, path in found["predictions"].items() if name not in params.runs]
     _refuse_changed(folder, stages, [*found["measured"].values(), *rivals])
     rows = [

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -9,12 +10,15 @@ from pathlib import Path
 import pytest
 from contracts.test_inputs_tasks import trained, written
 from dvc.repo import Repo
+from ruamel.yaml import YAML
 
+from pipelines.cli.init import blocks_of
 from pipelines.code import EXEMPT, FOLDERS, lines_of, lines_of_script
 from pipelines.config import load
+from pipelines.flows.graph import stages
 from rankgrad import lookup
 
-from conftest import ROOT, done  # isort: skip
+from conftest import ROOT, done, git, params_of  # isort: skip
 
 PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
@@ -90,6 +94,19 @@ def test_each_stage_depends_on_its_code_alone_and_no_other_path_of_code(project)
             assert not [path for path in paths if path.startswith(("src", "pipelines")) and "templates" not in path]
 
 
+def test_publishing_a_table_of_ones_own_runs_no_stage_of_the_showcase(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\na,1\nb,2\n")
+    options = {"file": "a.csv", "target": "y", "text": "x"}
+    blocks = blocks_of("mine", Path("data/raw/mine"), "score_ranking", options, folder=tmp_path)
+    git("init", "--quiet", str(tmp_path))
+    shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    YAML().dump(json.loads(json.dumps(params_of({}) | {"sorters": {}} | blocks)), tmp_path / "params.yaml")
+    names = {name.partition("@")[0] for name in stages(tmp_path, ["publish"])}
+    assert names >= {"data", "train", "evaluate", "publish"}
+    assert not {"digits", "score_vectors", "benchmark_sorters"} & names
+
+
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory) -> Path:
     """The project's code, to be changed."""
@@ -99,7 +116,7 @@ def copy(tmp_path_factory) -> Path:
     return folder
 
 
-WATCHED = [("data", "ranked_mnist"), ("pretrain", "laplace"), ("benchmark_sorters", ""),
+WATCHED = [("data", "ranked_mnist"), ("pretrain", "laplace"), ("benchmark_sorters", "laplace"),
            ("train", "label_ranking-rlsep"), ("evaluate", "label_ranking-rlsep")]  # fmt: skip
 
 
@@ -116,7 +133,7 @@ PARAMS = load(ROOT / "params.yaml")
 
 def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(copy):
     before, source = lines_in(copy), copy / "src/rankgrad"
-    for file, changes, stages in (
+    for file, changes, expected in (
         ("io/images.py", ("QUALITY = 95", "QUALITY = 5"), {"data", "train", "evaluate"}),
         ("io/starts.py", ("import", "import os, "), {"train"}),
         ("losses/rlsep.py", ("return", "assert True; return"), {"train"}),
@@ -128,7 +145,7 @@ def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(copy):
         text = path.read_text()
         assert changes[0] in text
         path.write_text(text.replace(*changes, 1))
-        assert stale(copy, before) >= stages, file
+        assert stale(copy, before) >= expected, file
         path.write_text(f"# a comment\n{text}")
         assert stale(copy, before) == set()
         path.write_text(
@@ -159,7 +176,7 @@ def test_what_a_script_finds_by_name_is_behind_it_and_so_is_what_loads_sorters()
     assert {"src/rankgrad/tasks/query_ranking.py"} <= {line.split()[1] for line in rules}
     loads = {"src/rankgrad/sorters/_load.py", "src/rankgrad/io/checkpoints.py", "src/rankgrad/sorters/handcrafted.py"}
     for lines in (
-        lines_of(PARAMS, "benchmark_sorters", ""),
+        lines_of(PARAMS, "benchmark_sorters", "handcrafted"),
         lines_of_script(params, ROOT / "studies/figures/sweep.py"),
     ):
         assert loads <= {line.split()[1] for line in lines}
@@ -172,7 +189,14 @@ def test_each_module_that_no_list_exempts_is_behind_some_stage_or_is_a_component
         runs, datasets = {run.task: key for key, run in params.runs.items()}, {}
         for key, dataset in params.datasets.items():
             datasets[dataset.name] = key
-        keys = {"data": datasets, "validate": datasets, "pretrain": {0: "laplace"}, "train": runs, "evaluate": runs}
+        keys = {
+            "data": datasets,
+            "validate": datasets,
+            "pretrain": {0: "laplace"},
+            "benchmark_sorters": {0: "laplace"},
+            "train": runs,
+            "evaluate": runs,
+        }
         for stage in (path.stem for path in (ROOT / "pipelines/stages").glob("[!_]*.py") if path.stem != "code"):
             for key in keys.get(stage, {0: ""}).values():
                 known |= {line.split()[1] for line in lines_of(params, stage, key)}

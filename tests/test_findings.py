@@ -9,7 +9,6 @@ S science.
 import ast
 import json
 import re
-import shutil
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,13 +26,12 @@ from pipelines.cli.init import blocks_of
 from pipelines.config import check_shapes
 from pipelines.expectations import ExpectationsFailed
 from pipelines.flows import monitor as monitoring
-from pipelines.flows.graph import stages
 from pipelines.stages import data, validate
 from rankgrad import lookup
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.table import Table
 
-from conftest import ROOT, git, params_of  # isort: skip
+from conftest import ROOT, params_of  # isort: skip
 
 ROWS = 120
 NUMBERS = np.random.default_rng(7).normal(size=(ROWS, 3)).round(4)
@@ -198,10 +196,6 @@ class TestPlatform:
     def test_a_worker_keeps_its_retrainings(self):
         assert ".retrain" in (ROOT / "compose.yaml").read_text()
 
-    @missing("N7: no metric that all runs have")
-    def test_each_run_has_the_judged_metric_by_one_name(self):
-        assert '"judged"' in (ROOT / "pipelines/stages/publish.py").read_text()
-
     @missing("N8: what was removed stays in the way")
     def test_the_check_names_what_no_params_define(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
@@ -228,17 +222,6 @@ class TestPlatform:
         with disable_run_logger():
             states = [monitoring.monitor.fn(model="m", retrain_on_drift=False).name for _ in range(2)]
         assert states == [monitoring.DRIFTED, "Completed"]
-
-    @missing("O13: a table of one's own runs the stages of the showcase")
-    def test_publishing_runs_no_stage_of_sorters_where_there_are_none(self, tmp_path):
-        options = {"file": "a.csv", "target": "y", "text": "x"}
-        csv(tmp_path, {"x": ["a", "b"], "y": [1, 2]})
-        blocks = blocks_of("mine", Path("data/raw/mine"), "score_ranking", options, folder=tmp_path)
-        git("init", "--quiet", str(tmp_path))
-        shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
-        shutil.copy(ROOT / "dvc.yaml", tmp_path)
-        YAML().dump(json.loads(json.dumps(params_of({}) | {"sorters": {}} | blocks)), tmp_path / "params.yaml")
-        assert not {"digits", "score_vectors", "benchmark_sorters"} & set(stages(tmp_path, ["publish"]))
 
     @missing("O16: what was trained cannot be served before it is published")
     def test_a_folder_of_a_run_is_served(self):

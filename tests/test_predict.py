@@ -291,3 +291,36 @@ def test_what_names_no_query_is_told_with_its_row(here, query, capsys):
     Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(SystemExit, match=r"rows\.jsonl: row 3: q is .*, expected the name of a query"):
         main([str(model), "rows.jsonl", "--query", "q"])
+
+
+def test_a_file_is_read_by_the_format_and_the_columns_that_the_model_learned_from(here, capsys):
+    about = {"format": "csv", "encoding": "cp1252", "decimal": ",", "id": "größe"}
+    model = trained(here / "model", "score_ranking", "features", **about)
+    Path("rows.data").write_text("größe;age;price\nä;1,5;2\n", encoding="cp1252")
+    Path("rows.jsonl").write_text('{"größe": "ä", "features": [1.5, 2]}\n')
+    assert [one["id"] for one in answered(model, "rows.data", capsys=capsys)] == ["ä"]
+    trained(here / "plain", "score_ranking", "features", id="größe")
+    assert answered("plain", "rows.jsonl", capsys=capsys)[0]["score"] == pytest.approx(
+        answered(model, "rows.data", capsys=capsys)[0]["score"]
+    )
+
+
+def test_ids_come_back_with_all_of_their_digits_and_times_are_some(here, capsys):
+    model = trained(here / "model", "score_ranking", "features")
+    Path("rows.jsonl").write_text('{"id": 1764288000.123456701, "features": [1, 2]}\n')
+    assert answered(model, "rows.jsonl", capsys=capsys)[0]["id"] == "1764288000.123456701"
+    times = pa.array([1, 10**9 + 1], pa.time64("ns"))
+    pq.write_table(pa.table({"id": times, "features": [[1.0, 2.0]] * 2}), "rows.parquet")
+    assert [one["id"] for one in answered(model, "rows.parquet", capsys=capsys)] == [
+        "00:00:00.000000001", "00:00:01.000000001",
+    ]  # fmt: skip
+
+
+def test_names_of_a_query_that_look_the_same_are_one(here, capsys):
+    model = trained(here / "model", "query_ranking", "features", query="q")
+    Path("rows.jsonl").write_text(
+        "\n".join(
+            f'{{"q": {query}, "age": 1, "price": {row}}}' for row, query in enumerate(['"A"', '"A "', "7", "7.0"])
+        )
+    )
+    assert [one["query"] for one in answered(model, "rows.jsonl", capsys=capsys)] == ["A", "A", 7, 7]

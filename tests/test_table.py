@@ -7,6 +7,7 @@ from io import BytesIO
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -64,6 +65,13 @@ PHOTOS = {"file": "photos.csv", "image": "path", "labels": "tags"}
 
 
 class TestRoles:
+    def test_a_broken_picture_of_parquet_is_named_by_its_row_alone(self, tmp_path):
+        table = pa.table({"image": [b"no picture"] * ROWS, "tags": ["a|b", "b", "c|a"] * 20})
+        pq.write_table(table, tmp_path / "a.parquet")
+        with pytest.raises(ValueError, match=r"a\.parquet: row \d+: image: ") as refused:
+            read({"file": "a.parquet", "image": "image", "labels": "tags", "split": None}, tmp_path, size=16)
+        assert "Stored(" not in str(refused.value)
+
     def test_photos_with_ordered_labels_have_ranks_classes_groups_and_weights(self, raw):
         options = PHOTOS | {"ordered": True, "group": "customer", "weight": "weight"}
         found, fitted, _ = read(options, raw, size=16)

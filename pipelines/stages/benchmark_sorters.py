@@ -8,12 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from pipelines.config import Settings
-from pipelines.config.schema import NONE
-from pipelines.running.runner import refuse_leftovers
 from rankgrad.datasets.vectors import score_vectors
 from rankgrad.evaluation import interval
 from rankgrad.io import results
-from rankgrad.io.atomic import replaced_folder
+from rankgrad.io.atomic import replaced_file
 from rankgrad.seeding import derived_seed, generator
 from rankgrad.sorters import _quality as measures
 from rankgrad.sorters import load_sorter
@@ -64,10 +62,8 @@ def gradients(sorter: nn.Module, scores: Tensor) -> dict[str, Any]:
     }
 
 
-def main(params: Settings) -> None:
-    refuse_leftovers({"models/sorters": [*params.sorters, NONE]})
+def main(params: Settings, name: str) -> None:
     test = score_vectors.load("data/score_vectors", "test")
-    with replaced_folder("metrics/sorters") as folder:
-        for name in params.sorters:
-            metrics = measure(load_sorter(f"models/sorters/{name}"), test, resamples=params.benchmark_sorters.resamples)
-            results.write(folder / f"{name}.csv", results.rows_of(name, metrics))
+    metrics = measure(load_sorter(f"models/sorters/{name}"), test, resamples=params.benchmark_sorters.resamples)
+    with replaced_file(f"metrics/sorters/{name}.csv") as partial_file:
+        results.write(partial_file, results.rows_of(name, metrics))

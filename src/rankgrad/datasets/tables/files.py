@@ -245,6 +245,9 @@ def _parquet_pieces(
 
 def _frame_of(batch: pa.Table, pictures: Collection[str]) -> pd.DataFrame:
     batch = batch.replace_schema_metadata(None)  # which tells of pandas' index alone
+    for position, field in enumerate(batch.schema):
+        if pa.types.is_time64(field.type):  # whose nanoseconds Python has not
+            batch = batch.set_column(position, field.name, batch[field.name].cast(pa.string()))
     frame = batch.to_pandas(integer_object_nulls=True)
     for field in batch.schema:
         cells = frame[field.name]
@@ -252,8 +255,6 @@ def _frame_of(batch: pa.Table, pictures: Collection[str]) -> pd.DataFrame:
             continue
         if isinstance(field.type, pa.BaseExtensionType):  # such as UUIDs, of which pandas makes bytes
             frame[field.name] = cells_of(batch[field.name].to_pylist())
-        elif pa.types.is_time64(field.type):  # of which pandas cuts nanoseconds
-            frame[field.name] = cells_of(batch[field.name].cast(pa.string()).to_pylist())
         elif cells.dtype == object or isinstance(cells.dtype, pd.CategoricalDtype | pd.StringDtype):
             frame[field.name] = cells_of(cells)
     return frame
