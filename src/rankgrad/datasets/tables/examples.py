@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from rankgrad import lookup
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.tables.cells import (
     as_flags,
@@ -33,7 +34,7 @@ from rankgrad.datasets.tables.cells import (
     split_into,
 )
 from rankgrad.datasets.tables.files import Sheet, Stored, stored_pictures
-from rankgrad.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, PICTURES, TableOptions
+from rankgrad.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, TableOptions
 from rankgrad.inputs._feature_names import LETTER, numbers_of
 from rankgrad.io.images import as_jpeg, as_png, open_photo
 from rankgrad.io.written import as_json
@@ -509,7 +510,7 @@ def in_pieces(
         FileNotFoundError: a file is missing; the message names its row.
         ValueError: a picture is broken and may not be left out.
     """
-    if table.input not in PICTURES:
+    if not lookup.find("inputs", table.input).pictures:
         yield from (chosen.iloc[start : start + PIECE] for start in range(0, len(chosen), PIECE))
         return
     assert reading.size is not None  # as the params are checked

@@ -9,20 +9,19 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from rankgrad import lookup
 from rankgrad.datasets.public.reading import SPLITS, DiskDataset, check_shares
 from rankgrad.datasets.tables.files import columns_like, require_columns
 from rankgrad.datasets.tables.formats import Format
-from rankgrad.io.parquet import IMAGE
 from rankgrad.lookup import did_you_mean
 from rankgrad.numbers import Writing
 
-__all__ = ["ALL_SPLITS", "INPUTS", "NAMED", "NUMERIC", "PICTURES", "TRUTHS", "TableOptions"]
+__all__ = ["ALL_SPLITS", "INPUTS", "NAMED", "NUMERIC", "TRUTHS", "TableOptions"]
 
 ALL_SPLITS = (*SPLITS, "gate")
 SHARES = {"val": 0.1, "test": 0.2, "gate": 0.1}
 INPUTS = ("image", "frames", "features", "text")
 NAMED = ("categories", "letters")  # which become features too
-PICTURES = ("image", "frames")
 TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
 STRUCTURE = ("train_target", "ignore", "group", "weight", "id", "date", "split", "key")
 NUMERIC = ("features", "label_ranks", "target", "train_target", "relevance", "weight")
@@ -264,12 +263,7 @@ class TableOptions(DiskDataset):
         """Return the schema, with lengths and names where something is fitted."""
         classes, width = fitted.get("classes", []), fitted.get("width")
         each = pa.list_(pa.int64(), len(classes)) if classes else pa.list_(pa.int64())
-        inputs = {
-            "image": IMAGE,
-            "frames": pa.list_(IMAGE),
-            "features": pa.list_(pa.float32() if fitted.get("single") else pa.float64(), width or -1),
-            "text": pa.string(),
-        }
+        stored = lookup.find("inputs", self.input).stored(width=width, single=bool(fitted.get("single")))
         grades = pa.int64() if fitted.get("whole", True) else pa.float64()
         truths = {
             "labels": each,
@@ -279,7 +273,7 @@ class TableOptions(DiskDataset):
             "captions": pa.list_(pa.string()),
         }
         told_input = self.reading | ({"lowest": fitted["lowest"]} if "lowest" in fitted else {})
-        kind = pa.list_(inputs[self.input]) if self.relevance else inputs[self.input]
+        kind = pa.list_(stored) if self.relevance else stored
         fields = {"id": pa.int64(), "name": pa.string(), self.input: kind, self.truth: truths[self.truth]}
         if self.ignore is not None:
             fields["difficult"] = pa.list_(pa.bool_(), len(classes) or -1)
