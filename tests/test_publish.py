@@ -221,8 +221,9 @@ def made_pipeline(params) -> None:
     entry = {"outs": [{"path": "out", "md5": "1f"}], "deps": deps}
     stages = [*(f"pretrain@{key}" for key in params.sorters), "train@memorability-mse", "evaluate@memorability-mse"]
     history = "phase,epoch,loss,spearman,learning_rate,best\nprobe,1,0.5,0.2,0.1,1\nfinetune,2,0.25,0.4,0.1,1\n"
+    by_seed = {1: 0.45, 2: 0.55}
     spearman = [Row("memorability-mse", "spearman", 0.5, 0.4, 0.6),
-                *(Row("memorability-mse", "spearman", 0.4 + seed / 20, seed=seed) for seed in (1, 3))]  # fmt: skip
+                *(Row("memorability-mse", "spearman", by_seed[seed], seed=seed) for seed in by_seed)]  # fmt: skip
     record = {"seeds": [1, 2], "best": 2, "setting": {}, "tried": [], "validation": {"1": 0.3, "2": 0.4}}
     files = {
         "dvc.lock": {"stages": dict.fromkeys(stages, entry)},
