@@ -81,11 +81,11 @@ def buckets(names: Annotated[list[str], typer.Argument(help="buckets to make whe
     quick = Config(connect_timeout=5, retries={"max_attempts": 5, "mode": "standard"})
     try:
         client = boto3.client("s3", config=quick)
-        there = {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}
+        present = {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}
         for name in names:
-            if name not in there:
+            if name not in present:
                 client.create_bucket(Bucket=name)
-            typer.echo(f"bucket {name}: {'was there' if name in there else 'made'}")
+            typer.echo(f"bucket {name}: {'was there' if name in present else 'made'}")
     except (BotoCoreError, ClientError, ValueError) as error:  # the last of an address that is none
         _end(f"the S3 store {endpoint} does not do it: {error}")
 
@@ -99,7 +99,7 @@ def user(name: Annotated[str, typer.Argument(help="of MLflow; not an administrat
     administrator = (_setting("MLFLOW_TRACKING_USERNAME"), _setting("MLFLOW_TRACKING_PASSWORD"))
     new = {"username": name, "password": _setting("MLFLOW_NEW_PASSWORD")}
     try:  # by its bytes, as requests takes no other letters of a password than Latin ones
-        secrets = tuple(one.encode() for one in administrator)
+        secrets = tuple(secret.encode() for secret in administrator)
         # Followed, a POST becomes a GET, which makes nobody.
         answer = requests.post(
             f"{address}/api/2.0/mlflow/users/create", json=new, auth=secrets, timeout=20, allow_redirects=False
@@ -132,7 +132,7 @@ def pool() -> None:
     ready: list[str] = []
     with _prefect(), get_client(sync_client=True) as client:
         for look in range(PATIENCE):
-            if ready := [one.name for one in client.read_work_pools() if one.status == "READY"]:
+            if ready := [work_pool.name for work_pool in client.read_work_pools() if work_pool.status == "READY"]:
                 break
             if look == 0:
                 typer.echo("no worker polls a work pool; waiting for one", err=True)

@@ -27,7 +27,7 @@ from rankgrad.seeding import derived_seed
 from studies.kept import machine, write
 
 # What decides about results; all of it must be in the commit that is written down.
-COMMITTED = ("src", "pipelines", "params.yaml", "dvc.yaml", "studies")
+COMMITTED = ("src", "pipelines", "params.yaml", "dvc.yaml", "studies", ":!studies/made")
 ELSEWHERE = ("checks/", "data/", "models/")  # they may have been left on the machine that made the results
 CODE = "checks/code"  # whose files say more than their hash
 KINDS = {
@@ -51,7 +51,9 @@ def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc rep
         ValueError: code or params are in no commit, or results are not those of the lock, the code and the params.
         FileNotFoundError: there are no results of a name.
     """
-    if changed := [line[3:] for line in git(".", "status", "--porcelain", "--", *COMMITTED).splitlines()]:
+    if changed := [
+        line[3:] for line in git(".", "status", "--porcelain", "--", *COMMITTED, ":!studies/made").splitlines()
+    ]:
         raise ValueError(f"not in a commit: {', '.join(changed)}. Commit what made the results first")
     params = load(folder / "params.yaml")
     found = _found(folder, names or ("*",))

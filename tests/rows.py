@@ -72,6 +72,13 @@ def of_table(cell: Any) -> Any:
     return [of_table(one) for one in cell] if isinstance(cell, list) else cell
 
 
+def of_lines(cell: Any) -> Any:
+    """Return a raw cell as a table of JSON lines has it: files are data URIs."""
+    if isinstance(cell, bytes):
+        return f"data:;base64,{base64.b64encode(cell).decode()}"
+    return [of_lines(one) for one in cell] if isinstance(cell, list) else cell
+
+
 def of_json(cell: Any) -> Any:
     """Return a raw cell as a request has it."""
     if isinstance(cell, bytes):
@@ -104,7 +111,8 @@ def table(task: str, kind: str, rows: list[Any], draws: Draws) -> pa.Table:
         "query_ranking": lambda: {"relevance": [[1, *draws.integers(0, 3, len(row) - 1).tolist()] for row in rows]},
         "retrieval": lambda: {"captions": [[words(draws) for _ in range(draws.integers(1, 3))] for _ in rows]},
     }[task]()
-    stored = lookup.find("inputs", kind).stored()
+    input_type = lookup.find("inputs", kind)
+    stored = input_type.stored()
     about = {
         "id": range(count),
         "name": [f"row {row}" for row in range(count)],
@@ -113,7 +121,7 @@ def table(task: str, kind: str, rows: list[Any], draws: Draws) -> pa.Table:
     }
     said = {"label_ranking": {"classes": list("abcd")}, "multilabel": {"classes": ["cat", "dog"]}}.get(task, {})
     said |= {"features": NAMES} if kind == "features" else {}
-    column = pa.array(of_table(rows), pa.list_(stored) if lists else stored)
+    column = pa.array(of_table(rows) if input_type.pictures else rows, pa.list_(stored) if lists else stored)
     return pa.table(about | {kind: column} | truth).replace_schema_metadata(
         {key: json.dumps(value) for key, value in said.items()}
     )

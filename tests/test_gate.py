@@ -1,5 +1,6 @@
 """The gate: who becomes champion, on what evidence, and that a person's choice is respected."""
 
+import math
 import re
 import shutil
 from pathlib import Path
@@ -12,16 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 import requests
 import torch
+from hypothesis import given, strategies
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
 from pipelines.tracking import gate
 from pipelines.tracking.known_rows import learned, read_known, write_known
 from pipelines.tracking.store import ServerUnreachable
 from pipelines.tracking.upload import Run, Version, publish
+from rankgrad.evaluation import Statistic
 from rankgrad.io.checkpoints import build, save_model
 from rankgrad.io.parquet import encode_images
 from rankgrad.io.results import Row
 from rankgrad.tasks.label_ranking import LabelRanking
+from rankgrad.tasks.score_ranking import ScoreRanking
 
 from conftest import small_ranker  # isort: skip
 
@@ -96,7 +100,7 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
     assert (str(version.version), version.tags["gate.decision"], version.tags["gate.against"]) == ("2", "promoted", "1")
     assert "better beyond chance" in version.tags["gate.reason"]
     assert version.description.startswith("## Gate: promoted")
-    assert "| negative_l1 | -0.0" in version.description
+    assert "| **negative_l1** | -0.0" in version.description
     assert not decide().promoted
     assert store.get_model_version(MODEL, "2").description == version.description
     sorter("flat again", 1.0)
@@ -111,25 +115,67 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
     assert champion(store) == "2"
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(
-    ("gain", "guarded", "better"),
-    [
-        ((0.05, 0.01, 0.09), (0.0, 0.0, 0.0), True),
-        ((0.05, 0.0, 0.1), (0.0, 0.0, 0.0), False),
-        ((0.04, 0.03, 0.05), (0.0, 0.0, 0.0), False),
-        ((0.05, 0.01, 0.09), (-0.02, -0.03, -0.01), True),
-        ((0.05, 0.01, 0.09), (-0.03, -0.04, -0.02), False),
-    ],
-)
-def test_better_is_beyond_chance_beyond_the_least_gain_and_nothing_guarded_is_much_worse(sign, gain, guarded, better):
-    differences = {}
-    for name, (value, *bounds) in (("main", gain), ("guarded", guarded)):
-        low, high = sorted(sign * bound for bound in bounds)
-        differences[name] = Row("new", name, sign * value, low, high)
-    judged = SimpleNamespace(metric="main", guarded=["guarded"])
-    options = SimpleNamespace(minimum_gain=0.05, tolerance=0.02)
-    assert gate.verdict(differences, judged, options, dict.fromkeys(differences, sign < 0))[0] == better
+class TestVerdict:
+    """The law of the gate, against a simulation that shares no code with it."""
+
+    @pytest.mark.parametrize(("gain", "promoted"), [(0.0, (0, 0.09)), (0.2, (0.95, 1))])
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_equal_models_are_rarely_promoted_and_better_ones_nearly_always(self, gain, promoted, sign):
+        """Two models of 400 rows; of equal ones chance promotes one in forty."""
+        draws, repeats, won = np.random.default_rng(0), 150, 0
+        judged, options = SimpleNamespace(metric="m", guarded=[]), vars(PARAMS.gate) | {"resamples": 100}
+        for repeat in range(repeats):
+            rows = draws.normal(size=400)
+            ours, theirs = (rows + draws.normal(sign * more, 0.5, 400) for more in (gain, 0))
+            both = [Statistic(["m"], 400, lambda own, values=values: values[own].mean(-1)[None])
+                    for values in (ours, theirs)]  # fmt: skip
+            gate_options = SimpleNamespace(**options)
+            gaps = gate._differences(*both, gate_options, str(repeat))
+            better, _ = gate.verdict(gaps, judged, gate_options, {"m": sign < 0})
+            error = np.std(ours - theirs) / 20  # the paired error, by hand
+            assert gaps["m"].high - gaps["m"].low == pytest.approx(2 * 1.96 * error, rel=0.5)
+            won += better
+        assert promoted[0] <= won / repeats <= promoted[1]
+
+    @pytest.mark.parametrize("sign", [1, -1])
+    @given(
+        main=strategies.tuples(*[strategies.floats(-1, 1)] * 3).map(sorted),
+        guarded=strategies.floats(-1, 1) | strategies.just(math.nan) | strategies.none(),
+        least=strategies.floats(0, 0.2), tolerance=strategies.floats(0, 0.2),
+    )  # fmt: skip
+    def test_it_is_beyond_chance_beyond_the_least_gain_and_nothing_guarded_is_much_worse(
+        self, sign, main, guarded, least, tolerance
+    ):
+        low, value, high = main
+        expected = low > 0 and value >= least and guarded is not None and guarded >= -tolerance  # NaN is not
+        gaps = {"main": Row("new", "main", sign * value, *sorted((sign * low, sign * high)))}
+        if guarded is not None:
+            gaps["guarded"] = Row("new", "guarded", sign * guarded)
+        judged = SimpleNamespace(metric="main", guarded=["guarded"])
+        options = SimpleNamespace(minimum_gain=least, tolerance=tolerance)
+        lower = dict.fromkeys(("main", "guarded"), sign < 0)
+        assert gate.verdict(gaps, judged, options, lower)[0] == expected
+        undefined = gaps | {"main": Row("new", "main")}
+        assert not gate.verdict(undefined, judged, options, lower)[0]
+
+    @pytest.mark.parametrize(
+        ("constant", "held"), [("challenger", True), ("champion", False), ("target", False)],
+    )  # fmt: skip
+    def test_a_slice_on_which_the_challenger_alone_is_undefined_holds_it_and_others_are_named(self, constant, held):
+        values = np.random.default_rng(0).normal(size=40)
+        columns = {name: np.ones(40) if name == constant else values for name in ("challenger", "champion", "target")}
+
+        def scored(score, target):
+            return 40, ScoreRanking().statistic(pa.table({"id": range(40), "score": score, "target": target}))
+
+        parts = {}
+        for name in ("challenger", "champion"):
+            parts[name] = {"shop: a": scored(values, values), "shop: b": scored(columns[name], columns["target"])}
+        judged = SimpleNamespace(metric="spearman", guarded=[], slice_tolerance=0.05)
+        evidence = gate.Evidence({}, {"spearman": False}, "rows", parts)
+        better, reason = gate.guarded_slices(evidence, judged, PARAMS.gate)
+        assert better != held
+        assert "`shop: b`" in reason
 
 
 class TestAPersonsChoice:

@@ -26,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from pipelines.flows.retrain import Reason
 from pipelines.monitoring.drift import Comparison, Quantity, quantities
 from pipelines.monitoring.measure import Measured
+from pipelines.monitoring.reference import reference_of
 from pipelines.monitoring.shadow import Agreement, Shadow
 from pipelines.tracking.card import card
 from rankgrad.cli.answers import write
@@ -266,12 +267,12 @@ def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:
         columns = [pd.DataFrame({one: draws.normal(size=60) + shift for one in some}) for some in (inputs, answers)]
         return Measured(*columns, draws.normal(size=(60, 2)) + shift, set())
 
-    return quantities(side(0), side(0), side(9), alpha=0.01, least_distance=0.1)
+    return quantities(reference_of("x", side(0), side(0)), side(9), alpha=0.01, least_distance=0.1)
 
 
 @pytest.mark.parametrize("name", ["Price\n(EUR)", "a\x00\x1b[31m", "x" * 5000, "\u2028", "\x85"])
 def test_drift_of_a_column_of_any_name_is_a_reason_to_retrain(name):
-    found = Comparison(f"new {name}.csv", "m", None, "d", "r", 0.01, 0.1, {"fresh": 60}, shown("", [name], ["score"]))
+    found = Comparison(f"new {name}.csv", "m", None, "d", 0.01, 0.1, {"fresh": 60}, shown("", [name], ["score"]))
     assert found.drifted
     assert TypeAdapter(Reason).validate_python(found.verdict) == found.verdict
     with pytest.raises(ValidationError):

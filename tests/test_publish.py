@@ -221,8 +221,9 @@ def made_pipeline(params) -> None:
     entry = {"outs": [{"path": "out", "md5": "1f"}], "deps": deps}
     stages = [*(f"pretrain@{key}" for key in params.sorters), "train@memorability-mse", "evaluate@memorability-mse"]
     history = "phase,epoch,loss,spearman,learning_rate,best\nprobe,1,0.5,0.2,0.1,1\nfinetune,2,0.25,0.4,0.1,1\n"
+    by_seed = {1: 0.45, 2: 0.55}
     spearman = [Row("memorability-mse", "spearman", 0.5, 0.4, 0.6),
-                *(Row("memorability-mse", "spearman", 0.4 + seed / 20, seed=seed) for seed in (1, 3))]  # fmt: skip
+                *(Row("memorability-mse", "spearman", by_seed[seed], seed=seed) for seed in by_seed)]  # fmt: skip
     record = {"seeds": [1, 2], "best": 2, "setting": {}, "tried": [], "validation": {"1": 0.3, "2": 0.4}}
     files = {
         "dvc.lock": {"stages": dict.fromkeys(stages, entry)},
@@ -280,7 +281,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     parent, best = runs["memorability-mse"], runs["memorability-mse-seed2"]
     curves = {"epoch/loss": 0.25, "epoch/spearman": 0.4, "epoch/learning_rate": 0.1}  # means over both seeds
     used = {"system/cpu_seconds": 5.0, "system/peak_memory_mb": 300.0}
-    assert parent.data.metrics == {"spearman": 0.5} | curves | used
+    assert parent.data.metrics == {"judged": 0.5, "spearman": 0.5} | curves | used
     assert parent.data.params["loss"] == parent.data.tags["loss"] == "mse"
     assert parent.data.params["model"] == "linear(maximum=True)"
     assert float(parent.data.params["training.finetune.optimizer.args.lr"]) > 0
@@ -313,7 +314,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
         "rankgrad": __version__, "commit": parent.data.tags["git_commit"],
         "uncommitted_changes": parent.data.tags.get("git_dirty") == "true",
         "inputs": {"data/clips/train.parquet": "2e", "models/runs/parent": "3d"}, "from": "",
-        "metrics": {"spearman": {"value": 0.5, "low": 0.4, "high": 0.6}}, "slices": [],
+        "metrics": {key: {"value": 0.5, "low": 0.4, "high": 0.6} for key in ("judged", "spearman")}, "slices": [],
     }  # fmt: skip
     assert registered.head.score[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head.score[1].weight)
     assert [model.name for model in store.search_registered_models()] == ["score_ranking-clips", "sorter-lstm"]

@@ -36,11 +36,14 @@ def _packages() -> str:
 
     extras = tomllib.loads(Path("pyproject.toml").read_text())["project"]["optional-dependencies"]
     requirements = [Requirement(line) for line in (*extras["tasks"], *extras["pipeline"])]
-    installed = {one.name: version(one.name) for one in requirements if one.name != "rankgrad"}
+    installed = {
+        requirement.name: version(requirement.name) for requirement in requirements if requirement.name != "rankgrad"
+    }
     wrong = [
-        f"{one} is required, {installed[one.name]} is installed"
-        for one in requirements
-        if one.name in installed and not one.specifier.contains(installed[one.name], prereleases=True)
+        f"{requirement} is required, {installed[requirement.name]} is installed"
+        for requirement in requirements
+        if requirement.name in installed
+        and not requirement.specifier.contains(installed[requirement.name], prereleases=True)
     ]
     if wrong:
         raise ValueError(f"{'; '.join(wrong)}: run `make setup`")
@@ -105,24 +108,26 @@ def _prefect() -> str:
 
     address = os.environ.get("PREFECT_API_URL", "").rstrip("/")
     name, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
-    shown = without_credentials(address or PREFECT)
+    server_name = without_credentials(address or PREFECT)
     tagged = {"deployments": {"tags": {"all_": ["rankgrad"]}}}
     try:
         with httpx.Client(base_url=address or PREFECT, auth=(name, password) if name else None, timeout=5) as server:
             deployments = server.post("/deployments/filter", json=tagged).raise_for_status().json()
-            pools = sorted({one["work_pool_name"] for one in deployments if one["work_pool_name"]})
+            pools = sorted({deployment["work_pool_name"] for deployment in deployments if deployment["work_pool_name"]})
             states = {pool: server.get(f"/work_pools/{pool}").raise_for_status().json()["status"] for pool in pools}
     except httpx.InvalidURL as error:  # whose message may have a part of the password
-        raise ValueError(f"PREFECT_API_URL is {shown}, expected an address such as {PREFECT}") from error
+        raise ValueError(f"PREFECT_API_URL is {server_name}, expected an address such as {PREFECT}") from error
     except (httpx.HTTPError, ValueError) as error:
         if not address:
-            return f"no server at {shown}: `make up` starts one, which schedules need"
+            return f"no server at {server_name}: `make up` starts one, which schedules need"
         raise ConnectionError(
-            f"{shown} does not answer: {first_line(error)}; start it or correct PREFECT_API_URL"
+            f"{server_name} does not answer: {first_line(error)}; start it or correct PREFECT_API_URL"
         ) from error
     if idle := [f"{pool} is {state}" for pool, state in states.items() if state != "READY"]:
-        raise ValueError(f"{shown}: runs wait, as the work pool {', '.join(idle)}: `make up PARTS=worker POOL=...`")
-    return f"{shown}: {'work pools ' + ', '.join(pools) if pools else 'no flows of ours: `make deploy`'}"
+        raise ValueError(
+            f"{server_name}: runs wait, as the work pool {', '.join(idle)}: `make up PARTS=worker POOL=...`"
+        )
+    return f"{server_name}: {'work pools ' + ', '.join(pools) if pools else 'no flows of ours: `make deploy`'}"
 
 
 LOOKS = {

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from rankgrad import lookup
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import missing_in
 from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.files import Stored, columns_like, names_in, read_sheet
 from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.roles import NAMED, SHARES, TRUTHS
-from rankgrad.datasets.tables.rows import PICTURES
 from rankgrad.inputs._feature_names import LETTER
 from rankgrad.numbers import PLAIN, Writing, number_in, writings_of
 
@@ -133,7 +133,7 @@ def _column(name: str, cells: pd.Series, place: Callable[[Any], str], writing: W
     if cells.dtype.kind in "mM" or isinstance(first, date):
         return _Column(name, cells, "time")
     texts = cells[cells.map(lambda cell: isinstance(cell, str))]
-    if len(texts) and np.mean([text.lower().endswith(PICTURES) for text in texts]) > 0.8:
+    if len(texts) and np.mean([text.lower().endswith(lookup.find("inputs", "image").suffixes) for text in texts]) > 0.8:
         return _Column(name, cells, "picture")
     printed = [row for row, text in texts.items() if PRINTED.match(text)]
     if len(printed) > MOSTLY * len(cells):

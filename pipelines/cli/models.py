@@ -170,17 +170,17 @@ def monitor(
 
 def _show(comparison: Any) -> None:
     rows = [
-        (one.name, f"{one.reference:.3f}", f"{one.fresh:.3f}", f"{one.distance:.3f}", f"{one.adjusted_p:.2g}",
-         "yes" if one.drifted else "no")
-        for one in comparison.quantities
+        (row.name, f"{row.reference:.3f}", f"{row.fresh:.3f}", f"{row.distance:.3f}", f"{row.adjusted_p:.2g}",
+         "yes" if row.drifted else "no")
+        for row in comparison.quantities
     ]  # fmt: skip
     table("quantity", "training", "fresh", "KS distance", "adjusted p", "drifted", rows=rows)
     typer.echo(f"training data: {comparison.dataset}")
     if (shadow := comparison.shadow) and not shadow.failed:
         rows = [
-            (one.name, f"{one.champion:.3f}", f"{one.challenger:.3f}",
-             None if one.correlation is None else f"{one.correlation:.3f}", f"{one.alike:.0%}")
-            for one in shadow.agreement
+            (row.name, f"{row.champion:.3f}", f"{row.challenger:.3f}",
+             None if row.correlation is None else f"{row.correlation:.3f}", f"{row.alike:.0%}")
+            for row in shadow.agreement
         ]  # fmt: skip
         table("answers", "model", "challenger", "rank correlation", "rows alike", rows=rows)
         typer.echo(shadow.verdict)
@@ -214,7 +214,10 @@ def promote(
             typer.echo(f"{models[0]}: version {now} is champion; before: {before or 'none'}")
             return
         decisions = gate.decide_all(models or None, load(), over_person=over_person)
-    rows = [(one.model, one.challenger, one.champion, one.state, one.reason) for one in decisions]
+    rows = [
+        (decision.model, decision.challenger, decision.champion, decision.state, decision.reason)
+        for decision in decisions
+    ]
     table("model", "challenger", "champion", "decision", "reason", rows=rows)
-    if any(one.failed for one in decisions):
+    if any(decision.failed for decision in decisions):
         raise typer.Exit(1)

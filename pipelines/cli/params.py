@@ -9,29 +9,28 @@ from pipelines.cli.shared import AsJson, errors_in_a_line, print_json, typed_her
 
 __all__ = ["check", "problems", "scale"]
 
-PARAMS, EXPERIMENTS = Path("params.yaml"), Path("studies/params.yaml")
+PARAMS = Path("params.yaml")
 
 
 def check(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(callback=typed_here, help="By default params.yaml, and studies/params.yaml if it exists."),
+        typer.Argument(callback=typed_here, help="By default params.yaml."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check params: keys, values, names of components and their options."""
-    files = files or [PARAMS, *([EXPERIMENTS] if EXPERIMENTS.is_file() else [])]
-    found = {str(file): problems(file) for file in files}
+    problems_of = {str(file): problems(file) for file in files or [PARAMS]}
     if as_json:
-        print_json({file: {"valid": not lines, "problems": lines} for file, lines in found.items()})
+        print_json({file: {"valid": not lines, "problems": lines} for file, lines in problems_of.items()})
     else:
-        for file, lines in found.items():
+        for file, lines in problems_of.items():
             typer.secho(
                 "\n".join(lines) or f"{file}: valid{_looked_at(Path(file))}",
                 fg="red" if lines else None,
                 err=bool(lines),
             )
-    if any(found.values()):
+    if any(problems_of.values()):
         raise typer.Exit(1)
 
 

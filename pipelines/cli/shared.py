@@ -44,17 +44,17 @@ def table(*columns: str, rows: Iterable[Iterable[object]]) -> None:
     from rich.table import Column, Table
     from rich.text import Text
 
-    shown = Table(*(Column(one, overflow="fold") for one in columns))
+    grid = Table(*(Column(column, overflow="fold") for column in columns))
     for row in rows:
-        shown.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in row))
-    Console(width=None if sys.stdout.isatty() else WIDE).print(shown)
+        grid.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in row))
+    Console(width=None if sys.stdout.isatty() else WIDE).print(grid)
 
 
 def typed_here(context: typer.Context, value: Any) -> Any:
     """Make a path that was typed in another folder relative to the project's top folder, where commands run."""
     folder: Path | None = context.obj  # where the command was typed; None if the caller did not change folders
     if isinstance(value, list | tuple):
-        return [typed_here(context, one) for one in value]
+        return [typed_here(context, path) for path in value]
     if value is None or folder is None or folder == Path.cwd() or ":/" in str(value) or os.path.isabs(value):
         return value
     return type(value)(os.path.relpath(folder / value))

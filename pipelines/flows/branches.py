@@ -64,15 +64,15 @@ def remove_old(project: Path, days: int, in_use: Collection[str], *, remote: str
     """
     oldest, removed = time.time() - days * 86400, []
     form = "--format=%(refname) %(committerdate:unix) %(objectname) %(worktreepath)"
-    found = [line.split(" ", 3) for line in git(project, "for-each-ref", form, *BRANCHES).splitlines()]
-    names = ours = {name for name, *_ in found}
-    _, newest = max(((int(date), commit) for _, date, commit, *_ in found), default=(0, ""))
-    for one in in_use:
-        holders = {*git(project, "for-each-ref", "--format=%(refname)", "--contains", one, fails=True).split()}
+    branches = [line.split(" ", 3) for line in git(project, "for-each-ref", form, *BRANCHES).splitlines()]
+    names = ours = {name for name, *_ in branches}
+    _, newest = max(((int(date), commit) for _, date, commit, *_ in branches), default=(0, ""))
+    for revision in in_use:
+        holders = {*git(project, "for-each-ref", "--format=%(refname)", "--contains", revision, fails=True).split()}
         ours = ours - holders if holders <= names else ours  # else it is at home in main, say
-    for name, date, commit, *place in found:
+    for name, date, commit, *worktrees in branches:
         _, kind, owner, branch = name.split("/", 3)
-        if name not in ours or int(date) > oldest or commit == newest or any(place):
+        if name not in ours or int(date) > oldest or commit == newest or any(worktrees):
             continue
         if kind == "heads":
             git(project, "branch", "--quiet", "-D", f"{owner}/{branch}")
@@ -91,11 +91,11 @@ def commits_in_use() -> list[str]:
         ServerUnreachable: MLflow's store failed.
         CredentialsRefused: it refuses the credentials.
     """
-    client, found = connect(), []
+    client, commits = connect(), []
     with answering():
         for model in client.search_registered_models(max_results=1000):
-            there = registry.versions(client, model.name)
-            for number in {*registry.champions(client, model), *map(str, model.aliases.values())} & {*there}:
+            numbers = registry.versions(client, model.name)
+            for number in {*registry.champions(client, model), *map(str, model.aliases.values())} & {*numbers}:
                 if run := client.get_model_version(model.name, number).run_id:  # a stranger's may have none
-                    found.append(client.get_run(run).data.tags.get(COMMIT))
-    return sorted({*filter(None, found)})
+                    commits.append(client.get_run(run).data.tags.get(COMMIT))
+    return sorted({*filter(None, commits)})

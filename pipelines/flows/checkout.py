@@ -79,15 +79,15 @@ def _fetch(project: Path, remote: str) -> None:
     """Fetch the branches of other machines' retrainings; refuse remotes that cannot be pushed to in the end."""
     dvc = Config(str(project / ".dvc"))
     if (default := dvc.get("core", {}).get("remote")) not in (remotes := dvc.get("remote", {})):
-        found = f"DVC's default remote {default} is not among its remotes, {', '.join(remotes) or 'none'}"
+        reason = f"DVC's default remote {default} is not among its remotes, {', '.join(remotes) or 'none'}"
         raise ValueError(
-            f"{project}: {found if default else 'DVC has no default remote'}, so nobody could get the data and models "
+            f"{project}: {reason if default else 'DVC has no default remote'}, so nobody could get the data and models "
             "of what is pushed: `dvc remote add --default NAME ADDRESS`"
         )
-    known = git(project, "remote").splitlines()
-    if remote not in known:  # git would take an address, or an option that names a program
+    remote_names = git(project, "remote").splitlines()
+    if remote not in remote_names:  # git would take an address, or an option that names a program
         raise ValueError(
-            f"{project}: no git remote is called {remote!r}, there are: {', '.join(known) or 'none'}; "
+            f"{project}: no git remote is called {remote!r}, there are: {', '.join(remote_names) or 'none'}; "
             "`git remote add NAME ADDRESS`"
         )
     git(project, "fetch", "--quiet", "--prune", "--", remote, f"+refs/heads/retrain/*:refs/remotes/{remote}/retrain/*")
@@ -95,14 +95,14 @@ def _fetch(project: Path, remote: str) -> None:
 
 def _share_dvc(project: Path, folder: Path) -> None:
     """Give the clone the project's DVC cache and settings, with those that git ignores (credentials)."""
-    own, link = Config(str(project / ".dvc")), folder / ".dvc/cache"
-    cache = Path(own["cache"].get("dir") or project / ".dvc/cache")
+    settings, link = Config(str(project / ".dvc")), folder / ".dvc/cache"
+    cache = Path(settings["cache"].get("dir") or project / ".dvc/cache")
     cache.mkdir(parents=True, exist_ok=True)
     link.symlink_to(cache)
     try:
         with Config(str(folder / ".dvc")).edit("local") as config:
             for level in ("repo", "local"):  # the former too: its relative addresses are the project's
-                merge(config, own.load_one(level))
+                merge(config, settings.load_one(level))
             config["cache"]["dir"] = RelPath(link)  # no path of the machine's: DVC writes ASCII alone
     except UnicodeEncodeError as error:
         raise ValueError(

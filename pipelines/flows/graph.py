@@ -33,8 +33,10 @@ def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage
         # Without data that DVC keeps, such as data/raw/mnist.dvc, which have no command.
         graph = graph.subgraph([node for node in graph if isinstance(node, PipelineStage)])
         if targets:
-            wanted = [stage for stage in graph if stage.name in targets]
-            graph = graph.subgraph([*wanted, *(need for one in wanted for need in networkx.descendants(graph, one))])
+            target_stages = [stage for stage in graph if stage.name in targets]
+            graph = graph.subgraph(
+                [*target_stages, *(need for target in target_stages for need in networkx.descendants(graph, target))]
+            )
         ordered = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: stage.name)
         return {
             stage.name: Stage(sorted(need.name for need in graph.successors(stage)), stage.name.startswith(COMPUTING))

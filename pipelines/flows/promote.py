@@ -33,17 +33,17 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None) -> li
         decisions = decide_all(models, params, folder=folder)
     except ServerUnreachable as error:
         raise TransientFailure(str(error)) from error
-    for one in decisions:
-        log = get_run_logger().error if one.failed else get_run_logger().info
-        log("%s: %s; %s", one.model, one.state, one.reason)
+    for decision in decisions:
+        log = get_run_logger().error if decision.failed else get_run_logger().info
+        log("%s: %s; %s", decision.model, decision.state, decision.reason)
     return decisions
 
 
 def outcome(decisions: list[Decision], *done: str) -> State:
     """Return Completed, called Promoted if there are new champions, with what was done; else NotJudged, a failure."""
-    champions = ", ".join(f"{one.model} {one.challenger}" for one in decisions if one.promoted)
+    champions = ", ".join(f"{decision.model} {decision.challenger}" for decision in decisions if decision.promoted)
     message = "; ".join([*done, f"promoted: {champions or 'none'}"])
-    if failed := [one.model for one in decisions if one.failed]:
+    if failed := [decision.model for decision in decisions if decision.failed]:
         return Failed(name=NOT_JUDGED, message=f"{message}; not judged: {', '.join(failed)}")
     return Completed(name=PROMOTED if champions else None, message=message)
 
@@ -51,5 +51,7 @@ def outcome(decisions: list[Decision], *done: str) -> State:
 def show(decisions: list[Decision]) -> None:
     """Show decisions as a table on the page of the flow run that calls this (called in a task, that shows nothing)."""
     columns = ["model", "challenger", "champion", "promoted", "reason"]  # in Markdown: a table's long cells are cut
-    table = markdown(columns, [[as_markdown(str(getattr(one, name))) for name in columns] for one in decisions])
+    table = markdown(
+        columns, [[as_markdown(str(getattr(decision, name))) for name in columns] for decision in decisions]
+    )
     create_markdown_artifact(key="gate", markdown=table, description="What the gate decided")

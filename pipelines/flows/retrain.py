@@ -128,7 +128,7 @@ def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None
         rows.append([shown, metric, cell(*measured.row(name, metric).interval, digits=4), data])
     table_of_results = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
     create_markdown_artifact(key="results", markdown=table_of_results, description="Results of all runs")
-    changed = {stage for stage, one in took.items() if one.how != "unchanged"}
+    changed = {stage for stage, cost in took.items() if cost.how != "unchanged"}
     sheets = [folder / f"reports/figures/{name}-examples.png" for name in params.runs if f"evaluate@{name}" in changed]
     for sheet in filter(Path.is_file, sheets):
         picture, key = base64.b64encode(sheet.read_bytes()).decode(), re.sub("[^a-z0-9]+", "-", sheet.stem.lower())

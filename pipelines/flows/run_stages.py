@@ -48,7 +48,7 @@ class Plan:
     """Which stages may begin. Those that compute take a GPU, if there are any; the others run beside them."""
 
     def __init__(self, graph: dict[str, Stage], slots: dict[str, list[Slot]]):
-        self.waiting, self.free = dict(graph), {kind: list(some) for kind, some in slots.items()}
+        self.waiting, self.free = dict(graph), {kind: list(of_kind) for kind, of_kind in slots.items()}
         self._on_gpus, self._done = bool(slots["gpu"]), set[str]()
         self._held: dict[str, tuple[str, Slot]] = {}
 
@@ -124,7 +124,7 @@ def _took(name: str, future: PrefectFuture, slot: Slot, seconds: float) -> Took:
     how, cost = "failed", 0.0
     if future.state.is_completed():
         done = future.result()
-        cost, how = done.cpu_seconds, next((how for said, how in HOW.items() if said in done.output), "unchanged")
+        cost, how = done.cpu_seconds, next((how for phrase, how in HOW.items() if phrase in done.output), "unchanged")
     return Took(name, how, round(seconds, 1), round(cost, 1), slot.get(GPU, ""))
 
 

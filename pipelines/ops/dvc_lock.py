@@ -46,9 +46,14 @@ def inputs(entries: list[dict[str, Any]]) -> dict[str, str]:
     {'input.data/clips': '1f', 'input.models/runs/start': '1f'}
     """
     made = {out["path"] for entry in entries for out in entry["outs"]}
-    parts = [part for entry in entries for part in entry["deps"] if part["path"].startswith(("data/", "models/"))]
+    dependencies = [
+        dependency
+        for entry in entries
+        for dependency in entry["deps"]
+        if dependency["path"].startswith(("data/", "models/"))
+    ]
     return {
-        f"{INPUT}{part['path']}": part["md5"]
-        for part in parts
-        if part["path"] not in made and not part["path"].endswith("/none")
+        f"{INPUT}{dependency['path']}": dependency["md5"]
+        for dependency in dependencies
+        if dependency["path"] not in made and not dependency["path"].endswith("/none")
     }

@@ -37,10 +37,10 @@ def file_at(folder: str | Path, revision: str, path: str | Path) -> bytes | None
     Raises:
         ValueError: git refuses, because there is no such revision for instance, or is not installed.
     """
-    place = f"./{Path(path).as_posix()}"
-    if not _run(folder, "ls-tree", "--name-only", revision, "--", place):
+    relative = f"./{Path(path).as_posix()}"
+    if not _run(folder, "ls-tree", "--name-only", revision, "--", relative):
         return None
-    return _run(folder, "show", f"{revision}:{place}")
+    return _run(folder, "show", f"{revision}:{relative}")
 
 
 def _run(folder: str | Path, *words: str, environment: Mapping[str, str] | None = None, fails: bool = False) -> bytes:

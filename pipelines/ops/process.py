@@ -60,12 +60,12 @@ def _starters() -> list[int]:
     """
     if not LINUX or "DVC_STAGE" not in os.environ:
         return [os.getppid()]
-    process, found = os.getpid(), []
+    process, processes = os.getpid(), []
     try:
         while process := _parent(process):
-            found.append(process)
+            processes.append(process)
             if _is_dvc(process):
-                return found
+                return processes
     except OSError:  # one of them has just ended
         pass
     return []

@@ -42,7 +42,7 @@ def followed(
         every: seconds between lines where there is no terminal; 0 for a line for each epoch.
     """
     rows: list[tuple[str, Epoch]] = []
-    shown, line, last, before = 0, "", time.monotonic(), time.process_time()
+    printed, line, last, before = 0, "", time.monotonic(), time.process_time()
     history.parent.mkdir(parents=True, exist_ok=True)
     if not _mark(history.parent).exists():  # one that is resumed began earlier
         _mark(history.parent).touch()
@@ -57,10 +57,10 @@ def followed(
             values = ", ".join(f"{key} {value}" for key, value in metrics.items())
             line = f"{name}: {phase}, epoch {len(rows)} of {total}: loss {epoch.loss:.4g}, {values}"
             if bar.disable and time.monotonic() - last >= every:
-                shown, last = len(rows), time.monotonic()
+                printed, last = len(rows), time.monotonic()
                 print(line, file=sys.stderr, flush=True)
             yield phase, epoch
-    if len(rows) > shown and bar.disable:
+    if len(rows) > printed and bar.disable:
         print(line, file=sys.stderr, flush=True)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS
     used = {"cpu_seconds": time.process_time() - before, "peak_memory_mb": memory / 2**20}
@@ -99,10 +99,10 @@ def kept(stage: str, name: str, folder: Path) -> tuple[dict[str, Times], dict[st
     the processes that ended a training; peaks are of the largest of them.
     """
     file = TIMES / stage / f"{name}.json"
-    found = json.loads(file.read_text()) if file.is_file() else {}
-    if found.get("result") != _digest(folder):
+    note = json.loads(file.read_text()) if file.is_file() else {}
+    if note.get("result") != _digest(folder):
         return {}, {}
-    return {part: tuple(times) for part, times in found["times"].items()}, found.get("used", {})
+    return {part: tuple(times) for part, times in note["times"].items()}, note.get("used", {})
 
 
 def _digest(folder: Path) -> str:

@@ -162,9 +162,9 @@ def checkpoint_folder(
     folder = Path(".checkpoints") / stage / name / digest.hexdigest()[:16]
     aside = Path(".checkpoints/set_aside") / stage / name
     log = logging.getLogger(__name__)
-    for place in (folder.parent, aside):
-        place.mkdir(parents=True, exist_ok=True)
-        for half_removed in list(place.glob("*.partial-*")):
+    for parent in (folder.parent, aside):
+        parent.mkdir(parents=True, exist_ok=True)
+        for half_removed in list(parent.glob("*.partial-*")):
             remove_folder(half_removed)
     for other in folder.parent.iterdir():
         if other != folder:

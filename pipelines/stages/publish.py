@@ -90,6 +90,15 @@ def _undefined(rows: list[Row]) -> dict[str, str]:
     return {"undefined": shorten(", ".join(names), LONGEST_TAG, placeholder=", ...")} if names else {}
 
 
+def _with_judged(rows: list[Row], metric: str) -> list[Row]:
+    """Return rows after the one that the gate judges by, under a name that runs of all tasks share.
+
+    >>> [row.metric for row in _with_judged([Row("mine", "tau", 0.5), Row("mine", "spearman", 0.6)], "spearman")]
+    ['judged', 'tau', 'spearman']
+    """
+    return [*(row._replace(metric="judged") for row in rows if row.metric == metric), *rows]
+
+
 def _plots(*names: str) -> dict[str, list[Path]]:
     plots = [path for name in names if (path := PLOTS / f"{name}.png").is_file()]
     return {"plots": plots} if plots else {}
@@ -128,21 +137,21 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, metrics = read_run(folder), measured.of_run(name)
         best, (times, used) = trained["best"], kept("train", name, folder)
-        data = Path("data") / options.dataset
+        data, judged = Path("data") / options.dataset, params.gate.judged[options.task].metric
         seeds = tuple(
             Run(
                 name=f"{name}-seed{seed}",
                 experiment=options.task,
                 key=key_of(key, seed),
                 params={"seed": seed},
-                metrics=measured.of_run(name, seed),
+                metrics=_with_judged(measured.of_run(name, seed), judged),
                 tags={"seed": str(seed), "run": name} | _undefined(measured.of_run(name, seed)),
                 history=history(folder / f"seed{seed}"),
                 times=times.get(str(seed)),
             )
             for seed in trained["seeds"]
         )
-        named = {"dataset": options.dataset, "loss": options.loss.name, "sorter": options.sorter}
+        named = {"judged_by": judged, "dataset": options.dataset, "loss": options.loss.name, "sorter": options.sorter}
         named["snapshot"] = str(params.data.snapshot)
         if params.datasets[options.dataset].is_drawn:
             named["digits_source"] = params.digits.source
@@ -152,7 +161,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 experiment=options.task,
                 key=key,
                 params=_params(params, name, trained["setting"]),
-                metrics=metrics,
+                metrics=_with_judged(metrics, judged),
                 tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries) | _undefined(metrics),
                 files={"results": [Path(f"metrics/runs/{name}.csv"), folder / "run.json"]}
                 | _plots(f"{name}-examples")

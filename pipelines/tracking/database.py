@@ -100,9 +100,9 @@ def refuse_moved(file: Path) -> None:
         addresses = database.execute("SELECT artifact_location FROM experiments WHERE experiment_id != 0").fetchall()
     for (address,) in addresses:
         path = unquote((address or "").removeprefix("file://"))
-        folder, found, _ = path.rpartition(f"/{FILES}/")
+        folder, separator, _ = path.rpartition(f"/{FILES}/")
         before = Path(folder)
-        if not found or not before.is_absolute() or before == file.parent:
+        if not separator or not before.is_absolute() or before == file.parent:
             continue
         if not (before / FILES).is_dir() or (before / file.name).is_file():
             raise FileNotFoundError(

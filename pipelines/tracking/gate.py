@@ -1,6 +1,6 @@
 """The gate: whether a challenger becomes champion, decided on the gate split and written down in the registry."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -114,15 +114,19 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     data = None if task == "sorter" else folder / "data" / _dataset(client, name, numbers)
     judged, evidence = gate.judged[task], _judge(name, numbers, task, data, params)
     ours, theirs = evidence.statistics.values()
-    gains = _differences(ours, theirs, gate, "gate", name)
-    better, reason = _by_metrics(gains, judged, gate, evidence)
-    if better:
-        by_person = not over_person and registry.chosen_by_person(client, model)
-        better, reason = _without_objection(reason, name, ours.examples, champion if by_person else None)
+    gaps = _differences(ours, theirs, gate, "gate", name)
+    better, reason = _judgement(gaps, judged, gate, evidence)
+    objection = ""
+    if better and ours.examples < FEWEST:
+        objection = f"these are {ours.examples} rows, or groups of them, expected {FEWEST} to tell: {_by_hand(name)}"
+    elif better and not over_person and registry.chosen_by_person(client, model):
+        objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
+    if objection:
+        better, reason = False, f"{reason}; but {objection}"
     if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion was moved while it was judged; nothing was changed: try again")
-    decision = Decision(name, challenger, champion, better, reason, gains)
-    _write_down(client, decision, (judged.metric, *judged.guarded), evidence)
+    decision = Decision(name, challenger, champion, better, reason, gaps)
+    _write_down(client, decision, judged, evidence)
     if better:
         registry.set_champion(client, name, challenger, by="gate")
     return decision
@@ -137,31 +141,13 @@ def _differences(ours: Statistic, theirs: Statistic, gate: Any, *use: str, tests
     return {row.metric: row for row in rows if row.metric in ours.names and row.seed is None}
 
 
-def _by_metrics(gains: dict[str, Row], judged: Any, gate: Any, evidence: Evidence) -> tuple[bool, str]:
+def _judgement(gaps: Mapping[str, Row], judged: Any, gate: Any, evidence: Evidence) -> tuple[bool, str]:
     """Return whether a challenger is better by all that is judged and guarded, and why."""
-    better, reason = verdict(gains, judged, gate, evidence.lower_is_better)
+    better, reason = verdict(gaps, judged, gate, evidence.lower_is_better)
     if better and judged.slice_tolerance is not None:
-        better, told = guarded_slices(evidence, judged, gate)
-        reason = f"{reason}{told}"
+        better, of_slices = guarded_slices(evidence, judged, gate)
+        reason += of_slices
     return better, f"{reason}; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
-
-
-def _without_objection(reason: str, name: str, drawn: int, chosen: str | None) -> tuple[bool, str]:
-    """Return whether nothing but the metrics speaks against a better version, and the reason with what does.
-
-    Args:
-        reason: why it is better.
-        name: of the model.
-        drawn: of how many rows, or groups of them.
-        chosen: the champion, if a person chose it.
-    """
-    if drawn < FEWEST:
-        objection = f"these are {drawn} rows, or groups of them, expected {FEWEST} to tell: {_by_hand(name)}"
-    elif chosen is not None:
-        objection = f"version {chosen} was made champion by a person: `rankgrad promote {name} --over-person`"
-    else:
-        return True, reason
-    return False, f"{reason}; but {objection}"
 
 
 def _task_of(name: str, params: Settings) -> str:
@@ -292,24 +278,28 @@ def _interval(gap: Row) -> str:
     return cell(*gap.interval, digits=4, sign=True)
 
 
-def verdict(differences: dict[str, Row], judged: Any, gate: Any, lower_is_better: dict[str, bool]) -> tuple[bool, str]:
+def _gain(gap: Row, *, lower_is_better: bool) -> Row:
+    """Return a difference of which more is better."""
+    return gap._replace(value=-gap.value, low=-gap.high, high=-gap.low) if lower_is_better else gap
+
+
+def verdict(gaps: Mapping[str, Row], judged: Any, gate: Any, lower_is_better: Mapping[str, bool]) -> tuple[bool, str]:
     """Return whether a challenger is better and nothing guarded is worse, and why; what is undefined is neither."""
-    signs = {name: -1 if lower else 1 for name, lower in lower_is_better.items()}
-    gap = differences[judged.metric]
-    gain, text = signs[judged.metric] * gap.value, f"{judged.metric} {_interval(gap)}"
-    if np.isnan(gap.value):
+    deciding = [name for name in (judged.metric, *judged.guarded) if name in gaps]
+    gains = {name: _gain(gaps[name], lower_is_better=lower_is_better[name]) for name in deciding}
+    gain, text = gains[judged.metric], f"{judged.metric} {_interval(gaps[judged.metric])}"
+    if np.isnan(gain.value):
         return False, f"{judged.metric} is {UNDEFINED} for one of the versions, or for both"
-    if not all(signs[judged.metric] * bound > 0 for bound in (gap.low, gap.high)):  # of NaN neither is
+    if not gain.low > 0:  # NaN is not
         return False, f"{text}: not better beyond chance"
-    if not gain >= gate.minimum_gain:
+    if gain.value < gate.minimum_gain:
         return False, f"{text}: less than the minimum gain of {gate.minimum_gain:g}"
     for name in judged.guarded:
         # A class that none of the rows has is no metric of theirs.
-        worse = -signs[name] * differences[name].value if name in differences else np.nan
-        if np.isnan(worse):
+        if name not in gains or np.isnan(gains[name].value):
             return False, f"{text}, but {name} is {UNDEFINED} for one of the versions, or for both"
-        if worse > gate.tolerance:
-            return False, f"{text}, but {name} is worse by {worse:.4f}, more than {gate.tolerance:g}"
+        if gains[name].value < -gate.tolerance:
+            return False, f"{text}, but {name} is worse by {-gains[name].value:.4f}, more than {gate.tolerance:g}"
     return True, f"{text}: better beyond chance"
 
 
@@ -318,51 +308,53 @@ def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, st
 
     Of a dozen slices some differ by chance: the intervals are as wide as so many need (Bonferroni).
     """
-    sign = -1 if evidence.lower_is_better[judged.metric] else 1
+    metric, lower = judged.metric, evidence.lower_is_better[judged.metric]
     ours, theirs = evidence.slices.values()
-    worse, undefined = {}, []
-    for name, (rows, one) in ours.items():
-        if name not in theirs or one.examples < FEWEST:
+    worse: dict[str, float] = {}
+    undefined = []
+    for name, (rows, statistic) in ours.items():
+        if name not in theirs or statistic.examples < FEWEST:
             continue
-        [new], [old] = one.of_all(), theirs[name][1].of_all()
+        [new], [old] = statistic.of_all(), theirs[name][1].of_all()
         if np.isnan(new) and not np.isnan(old):
-            return False, f", but on the slice `{name}` of {rows} rows its {judged.metric} is {UNDEFINED}"
+            return False, f", but on the slice `{name}` of {rows} rows its {metric} is {UNDEFINED}"
         if np.isnan(new - old):  # as of targets that are all equal, by which no model can be judged
             undefined.append(name)
         else:
-            worse[name] = -sign * float(new - old)
+            worse[name] = float(new - old if lower else old - new)
     for name in sorted(worse, key=worse.__getitem__, reverse=True):
-        if not worse[name] > judged.slice_tolerance:
+        if worse[name] <= judged.slice_tolerance:
             break
-        gap = _differences(ours[name][1], theirs[name][1], gate, name, tests=len(worse))[judged.metric]
-        if not any(sign * bound >= 0 for bound in (gap.low, gap.high)):  # nor is NaN
-            told = f"{judged.metric} {_interval(gap)}, worse by more than {judged.slice_tolerance:g}"
-            return False, f", but on the slice `{name}` of {ours[name][0]} rows {told}"
-    told = f", and on none of {len(worse)} slices worse by more than {judged.slice_tolerance:g} beyond chance"
+        rows, statistic = ours[name]
+        gap = _differences(statistic, theirs[name][1], gate, name, tests=len(worse))[metric]
+        if _gain(gap, lower_is_better=lower).high < 0:  # NaN is not
+            by = f"{metric} {_interval(gap)}, worse by more than {judged.slice_tolerance:g}"
+            return False, f", but on the slice `{name}` of {rows} rows {by}"
+    text = f", and on none of {len(worse)} slices worse by more than {judged.slice_tolerance:g} beyond chance"
     if undefined:
-        told += f"; on {len(undefined)} it is {UNDEFINED}: " + ", ".join(f"`{name}`" for name in undefined)
-    return True, shorten(told, LONGEST_REASON, placeholder=", ...")
+        text += f"; on {len(undefined)} it is {UNDEFINED}: " + ", ".join(f"`{name}`" for name in undefined)
+    return True, shorten(text, LONGEST_REASON, placeholder=", ...")
 
 
-def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: tuple[str, ...], evidence: Evidence) -> None:
+def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: Any, evidence: Evidence) -> None:
     """Write a decision into the challenger's tags and, with all metrics, its description, in place of the last."""
-    statistics, examples = evidence.statistics, evidence.examples
-    number, word = next(iter(statistics)), "promoted" if decision.promoted else "rejected"  # the challenger's
-    tags = {"decision": word, "reason": decision.reason, "against": decision.champion, "examples": examples}
-    tags |= {metric: _interval(decision.differences[metric]) for metric in judged if metric in decision.differences}
+    number, gaps = next(iter(evidence.statistics)), decision.differences  # the challenger's
+    word = "promoted" if decision.promoted else "rejected"
+    tags = {"decision": word, "reason": decision.reason, "against": decision.champion, "examples": evidence.examples}
+    deciding = [metric for metric in (judged.metric, *judged.guarded) if metric in gaps]
+    tags |= {metric: _interval(gaps[metric]) for metric in deciding}
     for tag, value in tags.items():
         client.set_model_version_tag(decision.model, number, f"gate.{tag}", value)
-    ours, theirs = (one.of_all() for one in statistics.values())
-    rows = [
-        [metric, cell(ours[place], digits=4), cell(theirs[place], digits=4), _interval(gap)]
-        for place, (metric, gap) in enumerate(decision.differences.items())
-    ]
-    table = markdown(["metric", *(f"version {one}" for one in statistics), "difference"], rows)
+    values = [dict(zip(one.names, one.of_all(), strict=True)) for one in evidence.statistics.values()]
+    rows = []
+    for metric in dict.fromkeys([*deciding, *gaps]):
+        title = f"**{metric}**" if metric == judged.metric else metric
+        title += " (guarded)" if metric in judged.guarded else ""
+        rows.append([title, *(cell(own[metric], digits=4) for own in values), _interval(gaps[metric])])
+    table = markdown(["metric", *(f"version {version}" for version in evidence.statistics), "difference"], rows)
     card = (client.get_model_version(decision.model, number).description or "").rpartition(CARD)[2]
-    description = (
-        f"## Gate: {word}\n\n{as_markdown(decision.reason)}.\n\nOn {examples}:\n\n{table.rstrip()}{CARD}{card}"
-    )
-    client.update_model_version(decision.model, number, description=description)
+    head = f"## Gate: {word}\n\n{as_markdown(decision.reason)}.\n\nOn {evidence.examples}:\n\n{table.rstrip()}"
+    client.update_model_version(decision.model, number, description=f"{head}{CARD}{card}")
 
 
 def choose(name: str, version: str | None = None) -> tuple[str | None, str]:

@@ -41,12 +41,13 @@ def _digest(piece: bytes) -> int:
 
 def _pieces(cell: pa.Scalar) -> Iterator[bytes]:
     if is_list(cell.type) and not is_number(cell.type.value_type):
-        for one in cell.values:
-            yield from _pieces(one)
+        for item in cell.values:
+            yield from _pieces(item)
     elif is_list(cell.type):
         yield (cell.values.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0).tobytes()  # -0 is 0
     else:
-        yield cell["bytes"].as_py() if pa.types.is_struct(cell.type) else cell.as_py().encode()
+        held = cell["bytes"].as_py() if pa.types.is_struct(cell.type) else cell.as_py()
+        yield held.encode() if isinstance(held, str) else held
 
 
 def learned(path: Path, known: Collection[np.ndarray], *, share: float) -> np.ndarray:

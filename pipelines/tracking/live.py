@@ -53,10 +53,10 @@ def discard(client: mlflow.MlflowClient, name: str, folder: Path = CHECKPOINTS) 
 
 def _trainings(params: Settings, folder: Path) -> dict[str, tuple[str, str, Path]]:
     """Return the name, the experiment and the history of each training that goes on, by its attempt."""
-    known = [("pretrain", key, "*/history.csv", f"sorter-{key}", "sorters") for key in params.sorters]
-    known += [("train", key, "*/*/history.csv", key, run.task) for key, run in params.runs.items()]
+    trainings = [("pretrain", key, "*/history.csv", f"sorter-{key}", "sorters") for key in params.sorters]
+    trainings += [("train", key, "*/*/history.csv", key, run.task) for key, run in params.runs.items()]
     result = {}
-    for stage, key, pattern, name, experiment in known:
+    for stage, key, pattern, name, experiment in trainings:
         try:
             histories = sorted((folder / stage / key).glob(pattern))
         except FileNotFoundError:  # a training has just ended and removed its folder: the next look has the others

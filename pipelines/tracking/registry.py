@@ -41,8 +41,8 @@ def model_of(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
     """Return a registered model, or raise a ValueError that names those that there are."""
     model = _or_none(client.get_registered_model, name)
     if model is None:
-        known = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=1000)))
-        raise ValueError(f"no registered model {name!r}; there are {known or 'none: `make repro` publishes them'}")
+        names = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=1000)))
+        raise ValueError(f"no registered model {name!r}; there are {names or 'none: `make repro` publishes them'}")
     refuse_old(model)
     return model
 
@@ -124,9 +124,9 @@ def set_champion(client: mlflow.MlflowClient, name: str, version: str, *, by: st
     if by == "rollback":
         made = made[: len(made) - made[::-1].index(version)]
     else:
-        for one in (holder(model), version):  # the first of them may be a person's choice in the UI
-            if one is not None and made[-1:] != [one]:
-                made.append(one)
+        for number in (holder(model), version):  # the first of them may be a person's choice in the UI
+            if number is not None and made[-1:] != [number]:
+                made.append(number)
     client.set_registered_model_tag(name, CHAMPIONS, json.dumps(made))
     client.set_registered_model_alias(name, "champion", version)
     client.set_model_version_tag(name, version, MADE_BY, by)
@@ -138,7 +138,9 @@ def replace(client: mlflow.MlflowClient, lost: ModelVersion, version: str) -> No
         if tag.startswith(("gate.", MADE_BY)):
             client.set_model_version_tag(lost.name, version, tag, value)
     model = client.get_registered_model(lost.name)
-    made = [version if one == str(lost.version) else one for one in json.loads(model.tags.get(CHAMPIONS, "[]"))]
+    made = [
+        version if number == str(lost.version) else number for number in json.loads(model.tags.get(CHAMPIONS, "[]"))
+    ]
     client.set_registered_model_tag(lost.name, CHAMPIONS, json.dumps(made))
     for alias in model.aliases:
         if holder(model, alias) == str(lost.version):

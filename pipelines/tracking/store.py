@@ -127,10 +127,10 @@ def experiment_of(client: mlflow.MlflowClient, name: str) -> str:
     if found is None:
         # Files stay beside a database, whichever folder (a worktree, say) publishes.
         file = file_of(mlflow.get_tracking_uri())
-        place = (file.parent / database.FILES / name).as_uri() if file else None
+        location = (file.parent / database.FILES / name).as_uri() if file else None
         # Some versions of MLflow open an experiment by its kind, others as the address says.
         tags = {"mlflow.experimentKind": "custom_model_development", MLFLOW_RUN_NOTE: ABOUT.format(name=name)}
-        return client.create_experiment(name, artifact_location=place, tags=tags)
+        return client.create_experiment(name, artifact_location=location, tags=tags)
     if found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)
     return found.experiment_id

@@ -83,9 +83,9 @@ class Run:
     version: Version | None = None
 
 
-def key_of(*parts: Any) -> str:
+def key_of(*values: Any) -> str:
     """Return a hash of what makes a run a different one."""
-    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def publish(runs: list[Run]) -> list[str]:
@@ -99,9 +99,9 @@ def publish(runs: list[Run]) -> list[str]:
     """
     client, sent, made, commit = connect(create=True), [], {}, _commit()
     versions: dict[str, ModelVersion] = {}  # by the folder of their weights
-    for one in _parents_first(runs):
-        parents = [versions[path] for path in inputs_of(one.tags) if path in versions]
-        run = _told(one, commit, parents)
+    for planned in _parents_first(runs):
+        parents = [versions[path] for path in inputs_of(planned.tags) if path in versions]
+        run = _told(planned, commit, parents)
         with answering(f"while {run.name} was published ({len(sent)} runs were sent); run `make repro` again"):
             experiment = experiment_of(client, run.experiment)
             run_id, changed = _sent(client, experiment, run, parents)
@@ -125,7 +125,7 @@ def publish(runs: list[Run]) -> list[str]:
 
 def _told(run: Run, commit: Mapping[str, str], parents: Sequence[ModelVersion]) -> Run:
     """Return a run whose tags, and those of its seeds, also say at which commit it was published, and its parents."""
-    names = ", ".join(f"models:/{one.name}/{one.version}" for one in parents)
+    names = ", ".join(f"models:/{parent.name}/{parent.version}" for parent in parents)
     tags = {**run.tags, **commit, **({FROM: names} if names else {})}
     return replace(run, tags=tags, seeds=tuple(_told(seed, commit, ()) for seed in run.seeds))
 
@@ -155,16 +155,16 @@ def _sent(
 
     A new run is left unfinished, unless it is `below` another.
     """
-    whole = None
+    complete = None
     for sent in client.search_runs([experiment], f"tags.`{KEY}` = '{run.key}'"):
-        if whole is None and sent.info.status == "FINISHED" and _has_files(sent.info.run_id, run):
-            whole = sent
+        if complete is None and sent.info.status == "FINISHED" and _has_files(sent.info.run_id, run):
+            complete = sent
         else:
             client.delete_run(sent.info.run_id)
-    if whole is not None:
-        if below is not None and whole.data.tags.get(PARENT) != below:
-            client.set_tag(whole.info.run_id, PARENT, below)
-        return whole.info.run_id, False
+    if complete is not None:
+        if below is not None and complete.data.tags.get(PARENT) != below:
+            client.set_tag(complete.info.run_id, PARENT, below)
+        return complete.info.run_id, False
     run_id = _create(client, experiment, run, parents, below)
     if below is not None:
         _end(client, run_id, run)
@@ -197,7 +197,7 @@ def _create(
     params = [Param(name, str(value)) for name, value in run.params.items()]
     for start in range(0, max(len(metrics), len(params)), 100):  # as many params as one call may hold
         client.log_batch(run_id, metrics[start : start + 100], params[start : start + 100], [])
-    models = [LoggedModelInput(str(one.source).removeprefix("models:/")) for one in parents]
+    models = [LoggedModelInput(str(parent.source).removeprefix("models:/")) for parent in parents]
     if (datasets := _datasets(run)) or models:
         client.log_inputs(run_id, datasets, models)
     for folder, files in run.files.items():
@@ -239,14 +239,14 @@ def _source(run: Run) -> dict[str, str]:
 def _registered(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> tuple[str, bool]:
     """Return the number of a run's version, and whether it had to be registered."""
     model = version.model
-    made = client.search_model_versions(f"name = '{model}' and tags.`{KEY}` = '{run.key}'")
-    of_run = [str(one.version) for one in made if one.run_id == run_id]
-    whole = [number for number in of_run if registry.has_files(f"models:/{model}/{number}")]
-    number = whole[0] if whole else _register(client, run_id, run, version)
-    for one in made:
-        if str(one.version) != number:  # its run or its files are gone
-            registry.replace(client, one, number)
-    return number, not whole
+    versions = client.search_model_versions(f"name = '{model}' and tags.`{KEY}` = '{run.key}'")
+    of_run = [str(registered.version) for registered in versions if registered.run_id == run_id]
+    complete = [number for number in of_run if registry.has_files(f"models:/{model}/{number}")]
+    number = complete[0] if complete else _register(client, run_id, run, version)
+    for registered in versions:
+        if str(registered.version) != number:  # its run or its files are gone
+            registry.replace(client, registered, number)
+    return number, not complete
 
 
 def _made(run: Run, tags: Mapping[str, str], slices: list[Slice]) -> dict[str, Any]:
@@ -269,10 +269,10 @@ def _interval(row: Row) -> dict[str, float]:
 
 
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:
-    shown = {name: value for name, value in run.tags.items() if name in OF_VERSION}
-    shown |= {**version.tags, KEY: run.key, "run": run.name}
-    known, slices = {**run.tags, **shown}, version.slices()
-    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=known, slices=slices)
+    version_tags = {name: value for name, value in run.tags.items() if name in OF_VERSION}
+    version_tags |= {**version.tags, KEY: run.key, "run": run.name}
+    all_tags, slices = {**run.tags, **version_tags}, version.slices()
+    text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=all_tags, slices=slices)
     with TemporaryDirectory() as scratch:
         weights = Path(scratch) / "weights"  # the name by which `rankgrad.sorters.load_sorter` finds it
         shutil.copytree(version.weights, weights)
@@ -281,7 +281,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
             write_known(version.data, weights)
         if version.reference is not None:
             version.reference(weights)
-        recipe = json.loads((weights / "model.json").read_text()) | {"made": _made(run, known, slices)}
+        recipe = json.loads((weights / "model.json").read_text()) | {"made": _made(run, all_tags, slices)}
         (weights / "model.json").write_text(as_json(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(
@@ -301,7 +301,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
             raise
         registry.refuse_old(client.get_registered_model(version.model))
     made = client.create_model_version(
-        version.model, logged.model_uri, run_id, tags=shown, model_id=logged.model_id, description=text
+        version.model, logged.model_uri, run_id, tags=version_tags, model_id=logged.model_id, description=text
     )
     # Again, with the number: a process that is killed in between leaves a card without it, and not none.
     client.update_model_version(version.model, made.version, description=text.replace(NUMBER, str(made.version)))

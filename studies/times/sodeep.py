@@ -11,9 +11,9 @@ import torch
 from pipelines.ops.git import git
 from rankgrad.datasets.vectors.score_vectors import draw
 from rankgrad.io.checkpoints import build
+from rankgrad.io.results import Row
 from rankgrad.seeding import generator
 from studies import gpu, kept
-from studies.kept import Row
 
 BATCH, REPEATS = 16, 5
 

@@ -192,17 +192,6 @@ def test_a_masked_item_is_as_one_that_is_not_there(name, generator):
             measure(scores, truth, mask=wrong)
 
 
-@pytest.mark.parametrize("name", [name for name in those("dim") if name != "metrics.mean_average_precision"])
-def test_each_group_has_a_mask_of_its_own(name, generator):
-    measure = MEASURES[name]
-    scores, truth = measure.example(generator)
-    mask = torch.rand(scores.shape, generator=generator) < 0.7
-    mask[0] = True
-    groups = zip(scores, truth, mask, strict=True)
-    alone = [measure(row[kept], true[kept]) for row, true, kept in groups if kept.sum() > 1]
-    close(measure(scores, truth, mask=mask)[mask.sum(-1) > 1], torch.stack(alone))
-
-
 @every_masked
 def test_groups_without_anything_to_compare_have_no_value_and_do_not_count(name, generator):
     measure = MEASURES[name]

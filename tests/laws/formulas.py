@@ -26,6 +26,7 @@ class Counted(NamedTuple):
 
 
 Rows = list[Row]
+Value = float | Counted | None
 
 
 # What several formulas share.
@@ -62,7 +63,7 @@ def dot(first: Sequence[float], second: Sequence[float]) -> float:
     return sum(a * b for a, b in zip(first, second, strict=True))
 
 
-def mean(values: Sequence[float], weights: Sequence[float]) -> float | None:
+def mean(values: Sequence[float], weights: Sequence[float]) -> Value:
     return dot(values, weights) / sum(weights) if sum(weights) else None
 
 
@@ -76,7 +77,7 @@ def pairs(rows: Rows) -> list[tuple[Row, Row]]:
     return [(a, b) for a, b in permutations(rows, 2) if a.truth > b.truth]
 
 
-def mean_over_pairs(rows: Rows, cost: Callable[[Row, Row], float]) -> float | None:
+def mean_over_pairs(rows: Rows, cost: Callable[[Row, Row], float]) -> Value:
     costs = [cost(upper, lower) for upper, lower in pairs(rows)]
     return mean(costs, [upper.weight * lower.weight for upper, lower in pairs(rows)])
 
@@ -123,24 +124,24 @@ def before(k: int | None, rank: float, temperature: float) -> float:
 # Losses.
 
 
-def spearman_loss(rows: Rows) -> float | None:
+def spearman_loss(rows: Rows) -> Value:
     if not ordered(rows):
         return None
     errors = [(soft - true) ** 2 for soft, true in zip(score_ranks(rows), truth_ranks(rows), strict=True)]
     return 6 * mean(errors, weights(rows)) / (len(rows) ** 2 - 1)
 
 
-def ndcg_loss(rows: Rows, k=None, gain="exponential", temperature=0.5) -> float | None:
+def ndcg_loss(rows: Rows, k=None, gain="exponential", temperature=0.5) -> Value:
     gains = [gain_of(row, gain) for row in rows]
     shown = [before(k, rank, temperature) / math.log2(1 + rank) for rank in score_ranks(rows)]
     return 1 - dot(gains, shown) / ideal(gains, k) if any(gains) else None
 
 
-def ranknet(rows: Rows) -> float | None:
+def ranknet(rows: Rows) -> Value:
     return mean_over_pairs(rows, lambda upper, lower: softplus(lower.score - upper.score)) if pairs(rows) else None
 
 
-def pairwise_logistic(rows: Rows, adjacent=1.0) -> float | None:
+def pairwise_logistic(rows: Rows, adjacent=1.0) -> Value:
     total, cost = 0.0, 0.0
     for upper, lower in pairs(rows):
         is_adjacent = lower.truth > 0 and upper.truth - lower.truth == 1
@@ -152,7 +153,7 @@ def pairwise_logistic(rows: Rows, adjacent=1.0) -> float | None:
     return cost / total if total else 0.0
 
 
-def listnet(rows: Rows) -> float | None:
+def listnet(rows: Rows) -> Value:
     shares = [row.weight * math.exp(row.truth) for row in rows]
     return -mean(log_softmax([row.score for row in rows]), shares) if sum(shares) else None
 
@@ -162,7 +163,7 @@ def drawn(rows: Rows, row: Row) -> float:
     return log_sum_exp([other.score for other in rows if other.truth <= row.truth]) - row.score
 
 
-def list_mle(rows: Rows, top_heavy=False) -> float | None:
+def list_mle(rows: Rows, top_heavy=False) -> Value:
     if not ordered(rows):
         return None
     rows, count = relative(rows), len(rows)
@@ -176,30 +177,30 @@ def list_mle(rows: Rows, top_heavy=False) -> float | None:
     return sum(factor * row.weight * drawn(rows, row) for factor, row in zip(factors, rows, strict=True))
 
 
-def plackett_luce(rows: Rows) -> float | None:
+def plackett_luce(rows: Rows) -> Value:
     if not any(weights(rows)):
         return None
     return sum(row.weight * drawn(rows, row) for row in relative(rows) if row.truth > 0)
 
 
-def rlsep(rows: Rows) -> float | None:
+def rlsep(rows: Rows) -> Value:
     if not any(weights(rows)):
         return None
     terms = [a.weight * b.weight * math.exp(b.score - a.score) for a, b in pairs(relative(rows))]
     return math.log1p(sum(terms))
 
 
-def lsep(rows: Rows) -> float | None:
+def lsep(rows: Rows) -> Value:
     return rlsep([row._replace(truth=float(row.truth > 0)) for row in rows])
 
 
-def multilabel_cross_entropy(rows: Rows) -> float | None:
+def multilabel_cross_entropy(rows: Rows) -> Value:
     if not any(weights(rows)):
         return None
     return -(mean(log_softmax([row.score for row in rows]), worths(rows)) or 0.0)
 
 
-def lambdarank(rows: Rows, k=None, truncation=None, gain="exponential", weighting="lambdarank") -> float | None:
+def lambdarank(rows: Rows, k=None, truncation=None, gain="exponential", weighting="lambdarank") -> Value:
     gains = [gain_of(row, gain) for row in rows]
     best = ideal(gains, k)
     if not best or len({row.truth for row in rows}) < 2:
@@ -224,7 +225,7 @@ def negative_log_normal(value: float) -> float:
     return -math.log(math.erfc(-value / math.sqrt(2)) / 2)
 
 
-def gaussian_mlr(rows: Rows, log_variances=None) -> float | None:
+def gaussian_mlr(rows: Rows, log_variances=None) -> Value:
     """With `log_variances`, the logarithm of a label's variance is half its score."""
     if not any(weights(rows)):
         return None
@@ -238,7 +239,7 @@ def gaussian_mlr(rows: Rows, log_variances=None) -> float | None:
     return presence + (mean_over_pairs(rows, wrong_order) or 0.0)
 
 
-def kendall_loss(rows: Rows, temperature=0.5, top_heavy=False) -> float | None:
+def kendall_loss(rows: Rows, temperature=0.5, top_heavy=False) -> Value:
     if not ordered(rows):
         return None
     rows = relative(rows)
@@ -256,7 +257,7 @@ def kendall_loss(rows: Rows, temperature=0.5, top_heavy=False) -> float | None:
     return 1 - agreement / math.sqrt(max(of_soft, of_true / 1000) * of_true)
 
 
-def average_precision_loss(rows: Rows) -> float | None:
+def average_precision_loss(rows: Rows) -> Value:
     if not both_kinds(rows):
         return None
     positives = [row for row in rows if row.truth]
@@ -265,7 +266,7 @@ def average_precision_loss(rows: Rows) -> float | None:
     return 1 - mean(precisions, weights(positives))
 
 
-def sodeep_mean_average_precision(rows: Rows, weight_by="classes") -> Counted | None:
+def sodeep_mean_average_precision(rows: Rows, weight_by="classes") -> Value:
     if not both_kinds(rows):
         return None
     worth = worths(rows)
@@ -274,21 +275,21 @@ def sodeep_mean_average_precision(rows: Rows, weight_by="classes") -> Counted | 
     return Counted(value, sum(worth) if weight_by == "positives" else 1.0)
 
 
-def precision_at_k_loss(rows: Rows, k, temperature=0.5) -> float | None:
+def precision_at_k_loss(rows: Rows, k, temperature=0.5) -> Value:
     if not both_kinds(rows):
         return None
     inside = dot(worths(rows), [before(k, rank, temperature) for rank in score_ranks(rows)])
     return 1 - inside / sum(sorted(worths(rows), reverse=True)[:k])
 
 
-def reciprocal_rank_loss(rows: Rows) -> float | None:
+def reciprocal_rank_loss(rows: Rows) -> Value:
     if not both_kinds(rows):
         return None
     reached = max(worth / rank for worth, rank in zip(worths(rows), score_ranks(rows), strict=True))
     return 1 - reached / max(worths(rows))
 
 
-def expected_reciprocal_rank_loss(rows: Rows, k=None, max_grade=4.0, temperature=0.5) -> float | None:
+def expected_reciprocal_rank_loss(rows: Rows, k=None, max_grade=4.0, temperature=0.5) -> Value:
     if not ordered(rows):
         return None
     satisfied = [row.weight * (2**row.truth - 1) / 2**max_grade for row in relative(rows)]
@@ -303,7 +304,7 @@ def expected_reciprocal_rank_loss(rows: Rows, k=None, max_grade=4.0, temperature
     return 1 - reached
 
 
-def softsort_cross_entropy(rows: Rows, temperature=0.5) -> float | None:
+def softsort_cross_entropy(rows: Rows, temperature=0.5) -> Value:
     if not ordered(rows):
         return None
     places, cost = score_ranks(rows), 0.0
@@ -317,7 +318,7 @@ def softsort_cross_entropy(rows: Rows, temperature=0.5) -> float | None:
     return cost / len(rows) / sum(weights(rows))
 
 
-def hinge_ap(rows: Rows) -> float | None:
+def hinge_ap(rows: Rows) -> Value:
     """Return the largest over all ways to mix the sorted positives with the sorted negatives."""
     positives = sorted((row.score for row in rows if row.truth), reverse=True)
     negatives = sorted((row.score for row in rows if not row.truth), reverse=True)
@@ -340,10 +341,10 @@ def hinge_ap(rows: Rows) -> float | None:
     return best - agreement(lambda i, j: True)
 
 
-def pointwise(error: Callable[..., float]) -> Callable[..., Counted | None]:
+def pointwise(error: Callable[..., float]) -> Callable[..., Value]:
     """Return the mean error of a group, of an error of a row."""
 
-    def formula(rows: Rows, **options) -> Counted | None:
+    def formula(rows: Rows, **options) -> Value:
         total = sum(weights(rows))
         return Counted(mean([error(row, **options) for row in rows], weights(rows)), total) if total else None
 
@@ -375,7 +376,7 @@ def focal(row: Row, gamma=2.0) -> float:
     return (1 - sigmoid(right(row))) ** gamma * softplus(-right(row))
 
 
-def normalized_mse(rows: Rows, normalize_groups) -> Counted | None:
+def normalized_mse(rows: Rows, normalize_groups) -> Value:
     if not any(weights(rows)):
         return None
     center = mean([row.truth for row in rows], weights(rows))
@@ -391,7 +392,7 @@ def normalized_mse(rows: Rows, normalize_groups) -> Counted | None:
     return pointwise(squared_error)(moved)
 
 
-def triplets(rows: Rows, values: list[float], margin: float, hardest: bool) -> Counted | None:
+def triplets(rows: Rows, values: list[float], margin: float, hardest: bool) -> Value:
     """Return the mean over the positives of how far negatives of larger values are ahead, and the positives' weight."""
     negatives = [value for row, value in zip(rows, values, strict=True) if not row.truth]
     if not both_kinds(rows):
@@ -403,15 +404,15 @@ def triplets(rows: Rows, values: list[float], margin: float, hardest: bool) -> C
     return Counted(mean(costs, worths(rows)), sum(worths(rows)))
 
 
-def hard_negative_triplet(rows: Rows, margin=0.2, hardest=True) -> Counted | None:
+def hard_negative_triplet(rows: Rows, margin=0.2, hardest=True) -> Value:
     return triplets(rows, [row.score for row in rows], margin, hardest)
 
 
-def sodeep_recall(rows: Rows, margin=1.0, hardest=True) -> Counted | None:
+def sodeep_recall(rows: Rows, margin=1.0, hardest=True) -> Value:
     return triplets(rows, [-rank for rank in score_ranks(rows)], margin, hardest)
 
 
-def hit_rate_loss(rows: Rows, k=1, temperature=1.0) -> Counted | None:
+def hit_rate_loss(rows: Rows, k=1, temperature=1.0) -> Value:
     heaviest = max(worths(rows))
     if not heaviest or len(rows) < 2:
         return None
@@ -419,7 +420,7 @@ def hit_rate_loss(rows: Rows, k=1, temperature=1.0) -> Counted | None:
     return Counted(1 - before(k, first, temperature), heaviest)
 
 
-def mean_log_rank(rows: Rows) -> Counted | None:
+def mean_log_rank(rows: Rows) -> Value:
     if not both_kinds(rows):
         return None
     logarithms = dot(worths(rows), [math.log(rank) for rank in score_ranks(rows)])
@@ -427,7 +428,7 @@ def mean_log_rank(rows: Rows) -> Counted | None:
     return Counted((logarithms - least) / sum(worths(rows)), max(worths(rows)))
 
 
-def info_nce(rows: Rows, temperature=0.05) -> Counted | None:
+def info_nce(rows: Rows, temperature=0.05) -> Value:
     if not both_kinds(rows):
         return None
     rivals = log_sum_exp([row.score / temperature for row in rows if not row.truth])
@@ -438,7 +439,7 @@ def info_nce(rows: Rows, temperature=0.05) -> Counted | None:
 # Metrics.
 
 
-def correlation(rows: Rows) -> float | None:
+def correlation(rows: Rows) -> Value:
     if not comparable(rows):
         return None
     centered = []
@@ -467,14 +468,14 @@ def agreements(rows: Rows, top_heavy: bool) -> tuple[float, float, float, float]
     return tuple(sums)
 
 
-def tau(rows: Rows, top_heavy=False) -> float | None:
+def tau(rows: Rows, top_heavy=False) -> Value:
     if not comparable(rows):
         return None
     agreement, _, of_scores, of_truth = agreements(rows, top_heavy)
     return agreement / math.sqrt(of_scores * of_truth)
 
 
-def gamma(rows: Rows) -> float | None:
+def gamma(rows: Rows) -> Value:
     if not comparable(rows):
         return None
     agreement, compared, *_ = agreements(rows, top_heavy=False)
@@ -491,13 +492,13 @@ def shared(rows: Rows, worth: Callable[[int], float]) -> list[float]:
     return result
 
 
-def ndcg(rows: Rows, k=None, gain="exponential") -> float | None:
+def ndcg(rows: Rows, k=None, gain="exponential") -> Value:
     gains = [gain_of(row, gain) for row in rows]
     discounts = shared(rows, lambda place: (place <= (k or math.inf)) / math.log2(1 + place))
     return dot(gains, discounts) / ideal(gains, k) if any(gains) else None
 
 
-def recall_at_k(rows: Rows, k=1) -> float | None:
+def recall_at_k(rows: Rows, k=1) -> Value:
     return mean(shared(rows, lambda place: float(place <= k)), worths(rows))
 
 
@@ -506,7 +507,7 @@ def precision_at_k(rows: Rows, k=5, adaptive_k=False) -> float:
     return dot(shared(rows, lambda place: float(place <= k)), worths(rows)) / places
 
 
-def average_precision(rows: Rows) -> float | None:
+def average_precision(rows: Rows) -> Value:
     precisions = []
     for row in rows:
         seen = [other for other in rows if other.score >= row.score]
@@ -514,7 +515,7 @@ def average_precision(rows: Rows) -> float | None:
     return mean(precisions, worths(rows))
 
 
-def first_positive(rows: Rows, worth: Callable[[int], float]) -> float | None:
+def first_positive(rows: Rows, worth: Callable[[int], float]) -> Value:
     """Return what the place of the best positive is worth: of equal scores, negatives stand before it."""
     reached = [0.0]
     for row in rows:
@@ -524,19 +525,19 @@ def first_positive(rows: Rows, worth: Callable[[int], float]) -> float | None:
     return max(reached) / max(worths(rows)) if any(worths(rows)) else None
 
 
-def reciprocal_rank(rows: Rows, k=None) -> float | None:
+def reciprocal_rank(rows: Rows, k=None) -> Value:
     return first_positive(rows, lambda place: (place <= (k or math.inf)) / place)
 
 
-def hit_rate(rows: Rows, k=1) -> float | None:
+def hit_rate(rows: Rows, k=1) -> Value:
     return first_positive(rows, lambda place: float(place <= k))
 
 
-def ranking_loss(rows: Rows) -> float | None:
+def ranking_loss(rows: Rows) -> Value:
     return mean_over_pairs(rows, lambda upper, lower: float(upper.score <= lower.score))
 
 
-def coverage_error(rows: Rows) -> float | None:
+def coverage_error(rows: Rows) -> Value:
     depths = [sum(other.score >= row.score for other in rows) for row in rows if row.truth]
     return max(depths, default=None)
 
@@ -552,7 +553,7 @@ def expected_reciprocal_rank(rows: Rows, k=None, max_grade=4.0) -> float:
     return reached
 
 
-def elementwise_match(rows: Rows) -> float | None:
+def elementwise_match(rows: Rows) -> Value:
     matches = [float(first == second) for first, second in zip(score_ranks(rows), truth_ranks(rows), strict=True)]
     return mean(matches, weights(rows))
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from rankgrad import lookup
 from rankgrad.datasets.public.reading import Reading, place_of, split_at
 from rankgrad.datasets.tables.cells import first_place
 from rankgrad.datasets.tables.examples import (
@@ -29,7 +30,7 @@ from rankgrad.datasets.tables.examples import (
 from rankgrad.datasets.tables.facts import compared, expected_of, facts_of, joined_in_float32
 from rankgrad.datasets.tables.files import Sheet, read_sheet
 from rankgrad.datasets.tables.formats import FORMATS
-from rankgrad.datasets.tables.roles import PICTURES, TableOptions
+from rankgrad.datasets.tables.roles import TableOptions
 from rankgrad.lookup import did_you_mean
 from rankgrad.plain_text import near_names
 
@@ -161,6 +162,7 @@ class Table(TableOptions):
         chosen = self._encoded(examples, chosen, reading.fitted)
         for part in in_pieces(self, Path(raw), examples.sheet, chosen, reading):
             columns = {
+                **part[["difficult"] if self.ignore else []].astype(object).to_dict("list"),
                 "id": range(rows, rows + len(part)),
                 "name": part["name"].tolist(),
                 self.input: part["input"].tolist(),
@@ -271,7 +273,7 @@ class Table(TableOptions):
                 return list(dict.fromkeys(column for some in self.roles(names).values() for column in some))
 
             how = {"kind": self.format, "encoding": self.encoding, "writing": self.writing}
-            pictures = self.input_columns if self.input in PICTURES else []
+            pictures = self.input_columns if lookup.find("inputs", self.input).pictures else []
             sheet = read_sheet(paths, columns, **how, head=head, pictures=pictures)
             examples = examples_of(self, sheet, self.roles(list(sheet.frame)))
             object.__setattr__(self, "_kept", ((raw, head), (examples, splits)))

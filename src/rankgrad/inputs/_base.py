@@ -45,6 +45,7 @@ class InputType:
         piece: how many rows are read and answered together.
         sampled: whether a row has several items, of which training sees a random one: such rows cannot be documents.
         pictures: whether items are pictures, which can be moved at random, and are stored encoded.
+        nested: whether a cell is itself a list or an object.
         small: whether a batch of them is computed on one thread, which several would only delay.
         suffixes: of files that are an input each; a folder of them needs no table.
     """
@@ -55,6 +56,7 @@ class InputType:
     piece: ClassVar[int] = 256
     sampled: ClassVar[bool] = False
     pictures: ClassVar[bool] = False
+    nested: ClassVar[bool] = False
     small: ClassVar[bool] = False
     suffixes: ClassVar[tuple[str, ...]] = ()
 
@@ -131,6 +133,20 @@ class InputType:
         return items
 
     # Of requests.
+
+    @staticmethod
+    def from_table(row: dict[str, Any], columns: list[str], table: Any) -> Any:
+        """Return a raw cell of a person's table.
+
+        Args:
+            row: cells by column.
+            columns: of the input.
+            table: reads what stands in cells: `file` of a cell, `parts`, `numbers` and `text` of a row's columns.
+
+        Raises:
+            ValueError, OSError: a cell is none of this type.
+        """
+        return table.file(row[columns[0]])
 
     @staticmethod
     def checked(cell: Any, place: str) -> Any:

@@ -41,7 +41,7 @@ class Features(InputType):
     """A vector of numbers."""
 
     name, backbone, cell = "features", "features", Any
-    piece, small = 1024, True
+    piece, nested, small = 1024, True, True
 
     @staticmethod
     def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
@@ -123,6 +123,10 @@ class Features(InputType):
     @staticmethod
     def at_once(inputs: Inputs) -> int:
         return max(1, NUMBERS // inputs.about["count"])
+
+    @staticmethod
+    def from_table(row: dict[str, Any], columns: list[str], table: Any) -> Any:
+        return table.numbers(row, columns)
 
     @staticmethod
     def checked(cell: Any, place: str) -> Any:

@@ -54,6 +54,10 @@ class Frames(Image):
         return Image.shown(pa.chunked_array([first]), path=path, threads=threads)
 
     @staticmethod
+    def from_table(row: dict[str, Any], columns: list[str], table: Any) -> Any:
+        return [table.file(cell) for cell in table.parts(row, columns)]
+
+    @staticmethod
     def checked(cell: Any, place: str) -> list[bytes]:  # ty: ignore[incompatible-method-override]
         return [Image.checked(frame, f"{place} {number}") for number, frame in enumerate(as_list(cell, place))]
 

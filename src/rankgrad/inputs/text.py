@@ -103,6 +103,10 @@ class Text(InputType):
         return items if items.is_floating_point() else items[:, : int((items != 0).sum(1).max())]
 
     @staticmethod
+    def from_table(row: dict[str, Any], columns: list[str], table: Any) -> Any:
+        return table.text(row, columns)
+
+    @staticmethod
     def checked(cell: Any, place: str) -> str:
         if not isinstance(cell, str):
             raise ValueError(f"{place} is {in_json(cell)}, expected text")

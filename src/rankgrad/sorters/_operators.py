@@ -6,6 +6,7 @@ $c + A e^{t / b} + B e^{-t / b}$, so after one sort each t with G(t) = g is the 
 al. 2025). $\partial t / \partial s_i$ is the softmax of $-|s_i - t| / b$, finite also where b is small against a gap.
 """
 
+from dataclasses import dataclass
 from numbers import Real
 
 import torch
@@ -106,7 +107,8 @@ def soft_topk_mask(
     if isinstance(k, bool) or not isinstance(k, Real):
         raise TypeError(f"k is {k!r}, expected a number from 0 to the number of scores")
     kernel = _kernel("soft_topk_mask", sorter)
-    values, mask, count, width, _ = _with_width(kernel, scores, dim, mask)
+    vectors = _prepared(scores, dim, mask)
+    values, mask, count, width = vectors.values, vectors.mask, vectors.count, _width(kernel, vectors)
     fewest = value_of(count.amin()) if count.numel() else None
     if not k >= 0 or (fewest is not None and k > fewest):  # NaN is refused too
         most = "the number of scores" if fewest is None else f"{fewest:g}, the number of scores of the shortest vector"
@@ -171,7 +173,8 @@ def soft_sort(
         values = values.movedim(dim, -1).to(shares.dtype).unsqueeze(-2)
         return (shares.movedim(dim, -1) * values).sum(-1).movedim(-1, dim)
     kernel = _kernel("soft_sort", sorter)
-    values, mask, count, width, unit = _with_width(kernel, scores, dim, mask)
+    vectors = _prepared(scores, dim, mask)
+    values, mask, count, width = vectors.values, vectors.mask, vectors.count, _width(kernel, vectors)
     equal = _equal(kernel, values, mask)
     values = _noisy(kernel, values, width, generator)
     taken = torch.arange(values.shape[-1], device=values.device) < count
@@ -180,7 +183,7 @@ def soft_sort(
         exact = _keys(values, mask).sort(dim=-1, descending=True).values.where(taken, 0.0)
         result = _with_gradient_of(result, exact)
     result = _with_gradient_of(result, equal).where(equal.isfinite(), result)
-    return _returned(result.where(taken, 0.0) * unit, scores).movedim(-1, dim)
+    return _returned(result.where(taken, 0.0) * vectors.unit, scores).movedim(-1, dim)
 
 
 def soft_quantile(
@@ -214,7 +217,8 @@ def soft_quantile(
     tensor(1.1506)
     """
     kernel = _kernel("soft_quantile", sorter)
-    values, mask, count, width, unit = _with_width(kernel, scores, dim, mask)
+    vectors = _prepared(scores, dim, mask)
+    values, mask, count, width = vectors.values, vectors.mask, vectors.count, _width(kernel, vectors)
     if not torch.is_tensor(q) and (isinstance(q, bool) or not isinstance(q, Real)):
         raise TypeError(f"q is {q!r}, expected a number in [0, 1], or a tensor of them")
     # Not by way of float32, the type of a Python number in a tensor.
@@ -235,7 +239,7 @@ def soft_quantile(
         ends = _with_gradient_of(ends, exact)
     ends = _with_gradient_of(ends, equal).where(equal.isfinite(), ends)
     lower, upper = ends.chunk(2, -1)
-    result = _returned(torch.lerp(lower, upper, position.frac()) * unit, scores)
+    result = _returned(torch.lerp(lower, upper, position.frac()) * vectors.unit, scores)
     return result.squeeze(-1) if shares.dim() == 0 else result.movedim(-1, 0)
 
 
@@ -284,27 +288,30 @@ def soft_permutation(
             [1., 0., 0.],
             [0., 0., 1.]])
     """
-    values, valid, count, unit = _prepared(scores, dim, mask)
+    vectors = _prepared(scores, dim, mask)
+    values, mask, count = vectors.values, vectors.mask, vectors.count
     taken = torch.arange(values.shape[-1], device=values.device) < count
     if (other := _other("soft_permutation", sorter)) is not None:
-        ranks = other(values) if valid is None else other(values, mask=valid)
-        shares = permutation_of_ranks(ranks, mask=valid)
+        ranks = other(values) if mask is None else other(values, mask=mask)
+        shares = permutation_of_ranks(ranks, mask=mask)
     else:
         kernel = _kernel("soft_permutation", sorter)
-        width = _width(kernel, values, valid, unit)
-        values = _below_largest(values, valid)
+        width = _width(kernel, vectors)
+        values = _below_largest(values, mask)
         # The levels between places; after the last place, t is minus infinity.
         between = torch.arange(1, values.shape[-1], device=values.device)
         inner = between < count
         levels = torch.where(inner, between, count / 2)
-        levels = _levels(kernel, values, valid, width, levels)
+        levels = _levels(kernel, values, mask, width, levels)
         apart = (values.unsqueeze(-2) - levels.unsqueeze(-1)) / width.unsqueeze(-1)
         # How much of each score lies above each level, from 0 before the first place to 1 after the last.
         above = _distribution(kernel, apart).where(inner.unsqueeze(-1), 1.0)
         above = torch.nn.functional.pad(above, (0, 0, 0, 1), value=1.0)
         above = torch.nn.functional.pad(above, (0, 0, 1, 0))
         shares = above.diff(dim=-2)
-    present = taken.unsqueeze(-1) if valid is None else taken.unsqueeze(-1) & valid.unsqueeze(-2)
+    present = taken.unsqueeze(-1)
+    if mask is not None:
+        present = present & mask.unsqueeze(-2)
     shares = _returned(shares.masked_fill(~present, 0.0), scores)
     last = dim % scores.dim()
     return shares.movedim((-2, -1), (last, last + 1))
@@ -394,11 +401,25 @@ def _other(name: str, sorter: Sorter | None) -> Sorter | None:
     return None
 
 
-def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor, Tensor | float]:
-    """Return scores (..., d) in float32 or float64, their mask, how many there are (..., 1), in float64, and the unit.
+@dataclass(frozen=True)
+class Vectors:
+    """Scores to sort.
 
-    The unit, 1 or (..., 1), is the number by which scores were divided; results in their unit are multiplied by it.
+    Attributes:
+        values: (..., d), float32 or float64, 0 where the mask is False.
+        mask: (..., d) boolean, or None.
+        count: (..., 1), float64, how many scores there are.
+        unit: (..., 1) or 1, by which the scores were divided; results that are scores are multiplied by it.
     """
+
+    values: Tensor
+    mask: Tensor | None
+    count: Tensor
+    unit: Tensor | float
+
+
+def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> Vectors:
+    """Check scores, and move them to the last dimension, in a type and a range that can be computed with."""
     check_scores(scores, dim=dim, finite=False)
     if mask is not None:
         check_mask(scores, mask)
@@ -411,23 +432,16 @@ def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Te
         mask = mask.movedim(dim, -1)
         values, count = values.masked_fill(~mask, 0.0), mask.sum(-1, keepdim=True).double()
     if (unit := unit_of(values, magnitude)) is None:
-        return values, mask, count, 1.0
-    return values / unit, mask, count, unit
+        return Vectors(values, mask, count, 1.0)
+    return Vectors(values / unit, mask, count, unit)
 
 
-def _width(kernel: Kernel, values: Tensor, mask: Tensor | None, unit: Tensor | float) -> Tensor:
+def _width(kernel: Kernel, vectors: Vectors) -> Tensor:
     """Return b in the unit of the scores, (..., 1) in float64, constant."""
+    values = vectors.values.detach()
     if kernel.standardize:
-        return kernel.softness * standard_deviation(values.detach(), mask).double()
-    return kernel.softness * torch.ones_like(values[..., :1], dtype=torch.float64).detach() / unit
-
-
-def _with_width(
-    kernel: Kernel, scores: Tensor, dim: int, mask: Tensor | None
-) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor | float]:
-    """Return what `_prepared` and `_width` do."""
-    values, mask, count, unit = _prepared(scores, dim, mask)
-    return values, mask, count, _width(kernel, values, mask, unit), unit
+        return kernel.softness * standard_deviation(values, vectors.mask).double()
+    return kernel.softness * torch.ones_like(values[..., :1], dtype=torch.float64) / vectors.unit
 
 
 def _distribution(kernel: Kernel, apart: Tensor) -> Tensor:

@@ -7,8 +7,11 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rankgrad import lookup
 from rankgrad.datasets.tables.formats import FORMATS, Format, format_of
+from rankgrad.inputs._base import InputType, type_of
 from rankgrad.inputs._feature_names import columns_of
+from rankgrad.inputs.text import Text
 from rankgrad.io.written import encodable
 from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import Writing, number_in
@@ -16,8 +19,6 @@ from rankgrad.plain_text import name_in, text_in
 
 __all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "table_of"]
 
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
-PIECE = {"image": 64, "frames": 16, "features": 1024, "text": 256}  # rows that are read and answered together
 DOCUMENTS = 16  # queries that are
 
 
@@ -64,7 +65,7 @@ def kind_of(recipe: Mapping[str, Any], *, where: object) -> str:
         ValueError: the recipe does not say it.
     """
     kind = (recipe.get("input") or {}).get("kind")
-    if kind not in PIECE:
+    if kind not in lookup.names("inputs"):
         raise ValueError(f"{where}: model.json names no kind of input; train it again")
     return kind
 
@@ -91,55 +92,55 @@ def read(
         ValueError: it is not of its format, lacks a column, or is nothing that the model takes.
     """
     kind = kind_of(recipe, where="the model")
-    takes_pictures = kind == "image" and recipe.get("task") != "query_ranking"
+    suffixes = () if recipe.get("task") == "query_ranking" else type_of(recipe["input"]).suffixes
     known = recipe["input"].get("format")
     if known is not None and known not in FORMATS.values():
         raise ValueError(f"model.json: input.format is {known!r:.60}, expected one of {', '.join({*FORMATS.values()})}")
-    of_known_format = known is not None and sources[0].suffix.lower() not in PICTURES and not sources[0].is_dir()
+    of_known_format = known is not None and sources[0].suffix.lower() not in suffixes and not sources[0].is_dir()
     if form or of_known_format or any(table_of(source) for source in sources):
         if len(sources) > 1:
             raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or pictures alone")
         (path,) = sources
         own = form or (known if known and (table_of(path) in (None, "svmlight")) else None)
         yield from _Questions(path, format_of(path, own), recipe, roles).rows()
-    elif not takes_pictures:
+    elif not suffixes:
         taken = f"queries with documents of {kind}" if recipe.get("task") == "query_ranking" else kind
         raise ValueError(f"{sources[0]}: the model takes {taken}; expected a table ({', '.join(FORMATS)})")
     else:
-        for path in _pictures(sources):
+        for path in _files(sources, suffixes):
             name = encodable(str(path))  # of a file whose name is no UTF-8, too
-            yield Row(name, name, partial(_of_picture, path))
+            yield Row(name, name, partial(_of_file, kind, path))
 
 
-def _of_picture(path: Path) -> dict[str, Any]:
-    return {"image": path.read_bytes()}
+def _of_file(kind: str, path: Path) -> dict[str, Any]:
+    return {kind: path.read_bytes()}
 
 
 def pieces(rows: Iterable[Row], recipe: Mapping[str, Any]) -> Iterator[list[Row]]:
     """Yield rows in as many as are answered together."""
-    size = DOCUMENTS if recipe.get("task") == "query_ranking" else PIECE[kind_of(recipe, where="the model")]
+    size = DOCUMENTS if recipe.get("task") == "query_ranking" else type_of(recipe["input"]).piece
     rows = iter(rows)
     while piece := list(islice(rows, size)):
         yield piece
 
 
-def _pictures(sources: Sequence[Path]) -> Iterator[Path]:
+def _files(sources: Sequence[Path], suffixes: tuple[str, ...]) -> Iterator[Path]:
     for source in sources:
         if not source.is_dir():
             if not source.is_file():
                 raise FileNotFoundError(f"{source}: no such file")
             yield source
             continue
-        found = sorted(path for path in source.rglob("*") if _is_picture(source, path))
-        if not found:
-            raise ValueError(f"{source}: no picture in this folder; expected {', '.join(PICTURES)}")
-        yield from found
+        files = sorted(path for path in source.rglob("*") if _is_input(source, path, suffixes))
+        if not files:
+            raise ValueError(f"{source}: no input in this folder; expected {', '.join(suffixes)}")
+        yield from files
 
 
-def _is_picture(folder: Path, path: Path) -> bool:
-    """Return whether a path below a folder is a picture, and none that programs hide there, such as `._photo.jpg`."""
+def _is_input(folder: Path, path: Path, suffixes: tuple[str, ...]) -> bool:
+    """Return whether a path below a folder is an input, and none that programs hide there, such as `._photo.jpg`."""
     hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-    return path.suffix.lower() in PICTURES and path.is_file() and not hidden
+    return path.suffix.lower() in suffixes and path.is_file() and not hidden
 
 
 def _as_lists(cell: Any) -> Any:
@@ -152,10 +153,11 @@ def _as_lists(cell: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Asked:
-    """Columns that hold an input, and what a task calls it."""
+    """Columns that hold an input, what a task calls it, and its type."""
 
     columns: list[str]
     role: str
+    type: type[InputType]
 
     def is_in(self, row: Mapping[str, Any]) -> bool:
         return any(row[name] is not None for name in self.columns)
@@ -169,6 +171,7 @@ class _Questions:
 
         self.path, self.form, self.about = path, form, recipe["input"]
         self.kind, self.in_queries = kind_of(recipe, where="the model"), recipe.get("task") == "query_ranking"
+        self.type = type_of(self.about)
         self.takes_captions = recipe.get("task") == "retrieval"
         self.writing = Writing(self.about.get("decimal", "."), self.about.get("thousands", ""))
         self.encoding = self.about.get("encoding", "utf-8")
@@ -201,15 +204,14 @@ class _Questions:
         if self.form == "svmlight" and not named:
             named = ["all"]
         if named or roles.input:
-            return [*([_Asked(self._in_order(named), self.kind)] if named else []), *captions]
-        choices = [self.features, columns_of(self.features)] if self.kind == "features" else []
-        for columns in [*choices, self.about.get("columns"), [self.kind]]:
+            return [*([_Asked(self._in_order(named), self.kind, self.type)] if named else []), *captions]
+        for columns in [self.features, columns_of(self.features), self.about.get("columns"), [self.kind]]:
             if columns and set(columns) <= set(self.names):
-                asked = [_Asked([*columns], self.kind)]
+                asked = [_Asked([*columns], self.kind, self.type)]
                 return [*captions, *asked] if roles.captions_first else [*asked, *captions]
         if captions:
             return captions
-        for name in columns_of(self.features) if self.kind == "features" else ():
+        for name in columns_of(self.features):
             if name not in self.names:
                 raise ValueError(f"{self.path}: no column {name!r}, a feature of the model; {self._has(name)}")
         raise ValueError(
@@ -224,9 +226,9 @@ class _Questions:
         known = [self.about.get("caption"), "caption"]
         if not roles.input:
             column = self._known(*known)
-            return [_Asked([column], "caption")] if column else [], []
+            return [_Asked([column], "caption", Text)] if column else [], []
         named = [name for name in roles.input if name in known or name.startswith("caption=")]
-        captions = [_Asked([name.removeprefix("caption=")], "caption") for name in named[:1]]
+        captions = [_Asked([name.removeprefix("caption=")], "caption", Text) for name in named[:1]]
         return captions, [name for name in roles.input if name not in named]
 
     def _in_order(self, named: Sequence[str]) -> list[str]:
@@ -256,8 +258,8 @@ class _Questions:
         """Yield the number of each row from 1 on, and its cells by column."""
         from rankgrad.datasets.tables.files import pieces_of
 
-        pictures = [name for asked in self.inputs for name in asked.columns if asked.role in ("image", "frames")]
-        number, size = 0, PIECE[self.kind]
+        pictures = [name for asked in self.inputs for name in asked.columns if asked.type.cell in (bytes, list[bytes])]
+        number, size = 0, self.type.piece
         for piece in pieces_of(
             self.path, self.columns, form=self.form, encoding=self.encoding, size=size, pictures=pictures
         ):
@@ -279,7 +281,8 @@ class _Questions:
     def _row(self, number: int, row: dict[str, Any], asked: _Asked) -> Row:
         """Return a row whose id is the given one, else the path of its image or its caption, else its number."""
         cell = row[asked.columns[0]]
-        usual = encodable(cell) if asked.role in ("image", "caption") and isinstance(cell, str) else number
+        is_name = isinstance(cell, str) and (bool(asked.type.suffixes) or asked.role == "caption")
+        usual = encodable(cell) if is_name else number
         return Row(self._id(row, usual), self._place(number), lambda: {asked.role: self._value(row, asked)})
 
     def _id(self, row: dict[str, Any], usual: Any) -> Any:
@@ -295,7 +298,7 @@ class _Questions:
         column, *others = asked.columns
         documents = row[column]
         nested = isinstance(documents, list) and bool(documents) and isinstance(documents[0], list | Mapping)
-        if others or not isinstance(documents, list) or (self.kind == "features" and not nested):
+        if others or not isinstance(documents, list) or (self.type.nested and not nested):
             raise ValueError(
                 f"{self._place(number)}: {column} holds no list of documents; name the column whose rows are the "
                 "documents of one query: --query COLUMN"
@@ -335,21 +338,19 @@ class _Questions:
     # Cells.
 
     def _value(self, row: dict[str, Any], asked: _Asked) -> Any:
-        first = asked.columns[0]
-        if asked.role == "features":
-            return self._features(row, asked.columns)
-        if row[first] is None:
-            raise ValueError(f"{first} is empty")
-        if asked.role == "image":
-            return self._picture(row[first])
-        if asked.role == "frames":
-            return [self._picture(cell) for cell in self._frames(row, asked.columns)]
-        try:
-            return text_in(row[first])
-        except ValueError as error:
-            raise ValueError(f"{first} is {error}") from error
+        if row[asked.columns[0]] is None and not asked.type.nested:
+            raise ValueError(f"{asked.columns[0]} is empty")
+        return asked.type.from_table(row, asked.columns, self)
 
-    def _features(self, row: dict[str, Any], columns: list[str]) -> list[float] | Mapping[str, Any]:
+    def text(self, row: dict[str, Any], columns: list[str]) -> str:
+        """Return the text in a cell."""
+        try:
+            return text_in(row[columns[0]])
+        except ValueError as error:
+            raise ValueError(f"{columns[0]} is {error}") from error
+
+    def numbers(self, row: dict[str, Any], columns: list[str]) -> list[float] | Mapping[str, Any]:
+        """Return a vector, or numbers and names by their columns."""
         from rankgrad.datasets.tables.cells import numbers_of_vector  # needs pandas
 
         cell = row[columns[0]]
@@ -370,7 +371,8 @@ class _Questions:
         except ValueError as error:
             raise ValueError(f"{name} is {error}") from error
 
-    def _frames(self, row: dict[str, Any], columns: list[str]) -> Sequence[Any]:
+    def parts(self, row: dict[str, Any], columns: list[str]) -> Sequence[Any]:
+        """Return the parts of an input: of several columns, of a list, or of text that a separator joins."""
         from rankgrad.datasets.tables.cells import parts_of  # needs pandas
 
         if len(columns) > 1:
@@ -378,7 +380,8 @@ class _Questions:
         cell = row[columns[0]]
         return cell if isinstance(cell, list) else parts_of(cell, self.about.get("separator", "|"))
 
-    def _picture(self, cell: Any) -> bytes:
+    def file(self, cell: Any) -> bytes:
+        """Return the bytes of a cell that has them, a data URI, or the path of a file from the table's folder."""
         cell = cell.get("bytes") if isinstance(cell, Mapping) else cell
         if isinstance(cell, bytes):
             return cell
