@@ -58,9 +58,10 @@ class Computed:
         return self.make(read(self.study))
 
 
-def value(metric: str, *, digits: int | None = None) -> Cell:
+def value(metric: str, digits: str | None = None) -> Cell:
     """Show a metric with its interval, if it has one; nothing where the run has no such metric."""
-    return lambda study, run: cell(*study.leaf(run, metric), digits=digits) if study.has(run, metric) else ""
+    places = int(digits) if digits else None
+    return lambda study, run: cell(*study.leaf(run, metric), digits=places) if study.has(run, metric) else ""
 
 
 def mean(metric: str, form: str = ".3f") -> Cell:
@@ -68,10 +69,10 @@ def mean(metric: str, form: str = ".3f") -> Cell:
     return lambda study, run: format(study.leaf(run, metric)[0], form) if study.has(run, metric) else ""
 
 
-def gain(metric: str, baseline: str, *, digits: int | None = None) -> Cell:
+def gain(metric: str, baseline: str, digits: str | None = None) -> Cell:
     """Show the difference from a baseline with its interval; nothing for the baseline."""
-    name = f"{metric} minus {baseline}"
-    return lambda study, run: cell(*study.leaf(run, name), digits=digits, sign=True) if study.has(run, name) else ""
+    name, places = f"{metric} minus {baseline}", int(digits) if digits else None
+    return lambda study, run: cell(*study.leaf(run, name), digits=places, sign=True) if study.has(run, name) else ""
 
 
 def p_of(metric: str, baseline: str) -> Cell:

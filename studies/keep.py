@@ -27,7 +27,7 @@ from rankgrad.seeding import derived_seed
 from studies.kept import machine, write
 
 # What decides about results; all of it must be in the commit that is written down.
-COMMITTED = ("src", "pipelines", "params.yaml", "dvc.yaml", "studies")
+COMMITTED = ("src", "pipelines", "params.yaml", "dvc.yaml", "studies", ":!studies/made")
 ELSEWHERE = ("checks/", "data/", "models/")  # they may have been left on the machine that made the results
 CODE = "checks/code"  # whose files say more than their hash
 KINDS = {

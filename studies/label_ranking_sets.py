@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rankgrad import losses, metrics
-from rankgrad.datasets.public.packages import PackagedFile
 from rankgrad.io.results import Row
 from rankgrad.seeding import generator
+from studies.converters.packages import PackagedFile
 from studies.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
 
 RAW = Path("data/raw/label_ranking_sets")

@@ -1,6 +1,6 @@
 """Write the tables of the docs from the kept results: `python -m studies.pages [NAME ...]`.
 
-`PLACES` says which page shows what. Each place is between the lines `<!-- results: NAME -->` and
+pages.yaml says which page shows what. Each place is between the lines `<!-- results: NAME -->` and
 `<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named, with the
 sheet of images.
 """
@@ -8,12 +8,14 @@ sheet of images.
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from ruamel.yaml import YAML
 from scipy.stats import friedmanchisquare, rankdata, ttest_1samp, ttest_ind, ttest_rel, wilcoxon
 from scipy.stats import t as student
 
@@ -42,6 +44,7 @@ from studies.reproduced import PAPERS, Results
 
 __all__ = ["PLACES", "text_of", "write"]
 
+PAGES = Path(__file__).with_suffix(".yaml")
 REPORT, SHEET = Path("reports/results.md"), Path("reports/figures/orders.png")
 
 # --- RLSEP's Tables 1 and 2: the key of a row is a metric. ---
@@ -96,38 +99,20 @@ def margins(study: Study) -> dict[tuple[str, str], list[str]]:
     }
 
 
-def _table_1(study: str, kind: str, title: str) -> list[Table]:
-    columns = {shown: spread(f"label_ranking-{loss}-{kind}") for loss, shown in LOSSES.items()}
-    columns |= {"RLSEP in the paper": in_the_paper("5,000")}
+def over_rivals(study: Study) -> str:
+    """Show RLSEP's margins over each rival, in each metric."""
     titles = {metric: title for title, metric in METRICS.items()}
-    about = ("margin", "p, paired by seed", "p, Welch", "the paper's margin")
-    tested: dict[str, Cell] = {"over": lambda _, rival: LOSSES[rival[1]]}
-    tested |= {name: lambda study, rival, place=place: margins(study)[rival][place] for place, name in enumerate(about)}
-    seeds = f"## {title}\n\nPer cent, mean ± standard deviation over {{seeds}} seeds.\n\n"
-    rivals = [(titles[rival[0]], rival) for rival in RIVALS]
-    return [
-        Table(study, "metric", METRICS.items(), columns, seeds),
-        Table(study, "metric", rivals, tested, f"{MARGINS}\n\n"),
-    ]
+    rows = [[titles[rival[0]], LOSSES[rival[1]], *margins(study)[rival]] for rival in RIVALS]
+    columns = ["metric", "over", "margin", "p, paired by seed", "p, Welch", "the paper's margin"]
+    return f"{MARGINS}\n\n{markdown(columns, rows)}"
 
-
-ALL_OF_MNIST = Table(
-    "full_224",
-    "metric",
-    METRICS.items(),
-    {
-        **{shown: percent(f"label_ranking-{loss}-shifted") for loss, shown in LOSSES.items()},
-        "RLSEP in the paper": in_the_paper("60,000"),
-    },
-    "## The same, 60,000 images\n\nPer cent, with a 95 % interval over test images; one seed.\n\n",
-)
 
 # --- The papers' figures. ---
 
 RANKER = "label_ranking-rlsep-label_attention"
 
 
-def both_ends(metric: str, digits: int) -> Cell:
+def both_ends(metric: str, digits: str) -> Cell:
     """Show what a metric is in the first and in the last frame; the key of a row is a digit."""
 
     def cell(study: Study, digit: str) -> str:
@@ -137,59 +122,21 @@ def both_ends(metric: str, digits: int) -> Cell:
     return cell
 
 
-def _of_scale(study: Study, scale: str) -> str:
+def of_digit(metric: str) -> Cell:
+    """Show a metric of a digit."""
+    return lambda study, digit: mean(f"digit_{digit}.{metric}")(study, RANKER)
+
+
+def of_scale(study: Study, scale: str) -> str:
+    """Show the scores of a scale, mean ± deviation."""
     if scale == "exactly_ordered":
         return cell(*study.leaf(RANKER, scale))
     return "{:.1f} ± {:.1f}".format(*(study.leaf(RANKER, f"scale_{scale}.{one}")[0] for one in ("mean", "deviation")))
 
 
-def _accuracy(run: str) -> Cell:
+def accuracy(run: str) -> Cell:
+    """Show the accuracy in images of so many digits, which may be part of the run's name."""
     return lambda study, digits: cell(*study.leaf(run.format(digits), f"accuracy.{digits}_digits"))
-
-
-FIGURES = {
-    "SoDeep's Fig. 4: L1 / d by the depth of a CNN sorter": (
-        "layers",
-        [("2", "cnn-2_layers"), ("4", "cnn-4_layers"), ("6", "cnn-6_layers"), ("8", "cnn"), ("10", "cnn-10_layers")],
-        {"L1 / d": value("l1", digits=4)},
-    ),
-    "SoDeep's Fig. 5: errors of the rank of a score that moves from -1 to 1, in positions": (
-        "sorter",
-        [
-            (name, name)
-            for name in (
-                *("lstm", "cnn", "cnn-2_layers", "cnn-4_layers", "cnn-6_layers", "cnn-10_layers", "comparator"),
-                *("handcrafted", *(f"handcrafted-steepness{steepness}" for steepness in (3, 30, 100))),
-                *(f"logistic-steepness{steepness}" for steepness in (10, 35, 100, 400)),
-                *("laplace", "laplace-sharp", "straight_through"),
-            )
-        ],
-        {"mean": mean("sweep.mean"), "largest": mean("sweep.largest")},
-    ),
-    "RLSEP's Fig. 1: scores while sizes change": (
-        "digit",
-        [(digit, digit) for digit in "123"],
-        {
-            "side, px": both_ends("side", 0),
-            "score": both_ends("score", 1),
-            "Spearman of both": lambda study, digit: mean(f"digit_{digit}.spearman")(study, RANKER),
-        },
-    ),
-    "RLSEP's Fig. 3: scores by scale in images of four digits of scales 1 to 4, mean ± deviation": (
-        "scale",
-        [*((scale, scale) for scale in ("1", "2", "3", "4", "absent")), ("*images in exact order*", "exactly_ordered")],
-        {"score": _of_scale},
-    ),
-    "RLSEP's Fig. 5: ranked accuracy by the number of digits in an image": (
-        "digits",
-        [(str(digits), digits) for digits in range(2, 11)],
-        {
-            "RLSEP": _accuracy("label_ranking-rlsep-{}_digits"),
-            "RLSEP, trained on three digits": _accuracy("label_ranking-rlsep-3_digits"),
-            "LSEP": _accuracy("label_ranking-lsep-{}_digits"),
-        },
-    ),
-}
 
 
 POINTS = {
@@ -236,21 +183,6 @@ def of_points(study: Study) -> str:
     return "\n".join(parts)
 
 
-SHADED = {
-    "size": "size",
-    "brightness": "brightness",
-    "both, by size": "both_by_size",
-    "both, by brightness": "both_by_brightness",
-}
-SHADED_METRICS = {
-    "ranked 0-1": "ranked.exact_match",
-    "answer 0-1": "answer.exact_match",
-    "answer tau": "answer.kendall",
-    "LRAP": "unranked.average_precision",
-    "F1": "unranked.f1",
-}
-
-
 def of_both(metric: str) -> Cell:
     """Show a metric of RLSEP and of GaussianMLR."""
 
@@ -276,18 +208,6 @@ def tau_apart(study: Study, key: str) -> str:
     ours, theirs = (f"label_ranking-{loss}-shaded-{key}" for loss in ("rlsep", "gaussian_mlr"))
     return gain("answer.kendall", ours)(study, theirs)
 
-
-PAIRS = Table(
-    "pairs",
-    "run",
-    [(name, f"label_ranking-{name}") for name in ("rlsep-label_attention", "rlsep-3_pairs", "rlsep-10_pairs")],
-    {
-        "ranked 0-1": mean("ranked.exact_match"),
-        "difference": gain("ranked.exact_match", RANKER),
-        "p (Holm)": p_of("ranked.exact_match", RANKER),
-    },
-    "**RLSEP's t, random pairs of each image: ranked 0-1, and its difference from all pairs.**\n\n",
-)
 
 # --- Many networks at once: runs `<what>, <method>`, with Student's t over seeds. ---
 
@@ -477,70 +397,7 @@ def by_batch(study: Study) -> str:
     return "\n".join(parts)
 
 
-# --- SoDeep's Table 1. ---
-
-ON_100_SCORES = {
-    "comparator, trained at d = 32, ships": "comparator",
-    **{f"LSTM set by hand, {cells} cells each way": f"lstm-{cells}_cells" for cells in (512, 256, 128, 64)},
-    "LSTM, the paper's": "lstm",
-    "CNN, the paper's kernels, 32 channels": "cnn-unpadded",
-    "CNN, dilated, 32 channels": "cnn",
-    "logistic, softness 1/35": "logistic-steepness35",
-    "Laplace, softness 0.05": "laplace-sharp",
-    "Laplace, softness 0.2": "laplace",
-    "handcrafted, steepness 10": "handcrafted",
-}
-
 # --- Real data. ---
-
-USUAL_KANJI, USUAL_CELLS = "label_ranking-multilabel_cross_entropy-kanji", "memorability-mse-solar_cells"
-USUAL_PROTEINS, USUAL_FILMS = "proteins-soft_margin", "films-mse"
-TRUE_ORDER = "*the true order, without equal scores*"
-PROTEINS = {
-    "soft margin": USUAL_PROTEINS,
-    "soft margin + Eq. 7, Laplace": "proteins-soft_margin_and_eq_7",
-    "average precision loss, Laplace": "proteins-average_precision",
-    "soft margin + average precision loss, Laplace": "proteins-soft_margin_and_average_precision",
-    "SmoothAP: average precision loss, handcrafted": "proteins-smooth_ap",
-    "Hinge-AP": "proteins-hinge_ap",
-    "RLSEP on 0/1": "proteins-rlsep",
-    "ListNet": "proteins-listnet",
-    "LightGBM, LambdaRank": "proteins-lightgbm",
-    "LambdaRank": "proteins-lambdarank",
-}
-KANJI = {
-    "multilabel_cross_entropy": USUAL_KANJI,
-    "multilabel_cross_entropy, what it finds in the usual order": "kanji-usual_order",
-    **{loss: f"label_ranking-{loss}-kanji" for loss in ("mse", "rlsep")},
-    "*the true components, in their usual order*": "usual_order",
-}
-CELLS = {
-    "mse": USUAL_CELLS,
-    "spearman, lstm": "memorability-spearman-lstm-solar_cells",
-    "spearman, laplace": "memorability-spearman-laplace-solar_cells",
-    "ranknet": "memorability-ranknet-solar_cells",
-    TRUE_ORDER: "true_order_of_cells",
-}
-GB1 = {
-    "MSE": "mse",
-    "MSE of log(fitness + 0.01)": "mse_log",
-    "MSE of log(1 + fitness)": "mse_log1p",
-    "MSE of ranks": "mse_all_ranks",
-    "MSE of ranks in the batch": "mse_ranks",
-    "RankNet": "ranknet",
-    "Spearman, Laplace": "spearman",
-    "Spearman, LSTM (SoDeep)": "spearman_lstm",
-    "RankNet + MSE of log(fitness + 0.01)": "ranknet_and_mse_log",
-    "Spearman, Laplace + MSE of log(fitness + 0.01)": "spearman_and_mse_log",
-}
-ADDITIVE = ("mse", "mse_log", "mse_ranks", "ranknet", "spearman")
-FILMS = {
-    "mse": USUAL_FILMS,
-    "mse, user's mean taken off": "films-mse_centered",
-    **{loss: f"films-{loss}" for loss in ("listnet", "ranknet", "lambdarank", "ndcg", "spearman", "kendall")},
-    "*mean rating of the film*": "mean_rating",
-    TRUE_ORDER: "true_order_of_films",
-}
 
 
 def over_folds(metric: str, best: str) -> Cell:
@@ -555,33 +412,6 @@ def over_folds(metric: str, best: str) -> Cell:
         return "" if run == best else with_half(by_fold(study, best) - by_fold(study, run), "+.3f")
 
     return cell
-
-
-PROTEIN_COLUMNS = {
-    "mean AP": value("mean_average_precision"),
-    "difference from soft margin": gain("mean_average_precision", USUAL_PROTEINS, digits=4),
-    "p (Holm)": p_of("mean_average_precision", USUAL_PROTEINS),
-    "Hinge-AP minus this, over folds": over_folds("mean_average_precision", "proteins-hinge_ap"),
-    "NDCG": mean("ndcg"),
-    "TOP1": mean("top_1"),
-    "RKL": mean("rank_of_last", ".1f"),
-    "rates at an end": at_an_end,
-}
-KANJI_COLUMNS = {
-    "ranked 0-1": value("ranked.exact_match"),
-    "difference from cross-entropy": gain("ranked.exact_match", USUAL_KANJI),
-    "p (Holm)": p_of("ranked.exact_match", USUAL_KANJI),
-    "difference from RLSEP": gain("ranked.exact_match", "label_ranking-rlsep-kanji"),
-    "p (Holm) of that": p_of("ranked.exact_match", "label_ranking-rlsep-kanji"),
-    "ranked accuracy": value("ranked.accuracy"),
-    "ranked mAP": value("ranked.mean_average_precision"),
-    "unranked 0-1": value("unranked.exact_match"),
-}
-CELL_COLUMNS = {
-    "Spearman": value("spearman"),
-    "difference from MSE": gain("spearman", USUAL_CELLS),
-    "p (Holm)": p_of("spearman", USUAL_CELLS),
-}
 
 
 def of_split(network: str, split: str) -> Cell:
@@ -611,82 +441,62 @@ def at_ends_of_splits(network: str) -> Cell:
 
 
 GB1_SPLITS = {"two_vs_rest": "two", "three_vs_rest": "three", "low_vs_high": "low", "sampled": "sampled"}
-GB1_TABLES = [
-    Table(
-        "flip_gb1",
-        "loss",
-        rows.items(),
-        {split: of_split(network, key) for split, key in GB1_SPLITS.items()}
-        | {"rate at an end": at_ends_of_splits(network)},
-        f"**{title}.**\n\n",
+
+
+# --- From pages.yaml to tables. ---
+
+
+def in_sodeep(study: Study, run: str) -> str:
+    """Show the L1 that SoDeep prints for a sorter."""
+    return SORTERS.get(run.split("-")[0], "")
+
+
+CELLS: dict[str, Cell] = {
+    "at_an_end": at_an_end,
+    "in_sodeep": in_sodeep,
+    "of_scale": of_scale,
+    "ranked_apart": ranked_apart,
+    "tau_apart": tau_apart,
+}
+COLUMNS: dict[str, Callable[..., Cell]] = {
+    make.__name__: make
+    for make in (
+        accuracy, at_ends_of_splits, both_ends, gain, in_the_paper, mean, of_both, of_digit, of_split, over_folds, p_of,
+        percent, spread, value,
     )
-    for title, network, rows in (
-        ("One layer of 64 units", "gb1", GB1),
-        ("An additive model", "gb1_additive", {name: loss for name, loss in GB1.items() if loss in ADDITIVE}),
+}  # fmt: skip
+COMPUTED: dict[str, Callable[[Study], str]] = {
+    make.__name__: make
+    for make in (
+        by_batch, compared_runs, four_digits, human_orders, label_ranking_sets, made_data, of_points, over_rivals,
     )
-]
-FILM_COLUMNS = {
-    "NDCG": value("ndcg"),
-    "minus mse's": gain("ndcg", USUAL_FILMS, digits=4),
-    "p (Holm)": p_of("ndcg", USUAL_FILMS),
-    "Kendall's tau": value("kendall"),
-    "tau minus mse's": gain("kendall", USUAL_FILMS, digits=4),
-    "p (Holm) of tau": p_of("kendall", USUAL_FILMS),
-    "rates at an end": at_an_end,
-}
-SORTER_COLUMNS = {
-    "parameters": mean("parameters", ",.0f"),
-    "L1": value("l1", digits=4),
-    "the paper's L1": lambda _, run: SORTERS.get(run.split("-")[0], ""),
-    "exact ranks": mean("exact_ranks"),
-    "vanishing gradients": mean("gradient.vanishing"),
-    "wrong signs": mean("gradient.wrong_signs_of_others"),
-}
-# The page of each place, and its tables from top to bottom.
-PLACES: dict[str, tuple[str, Sequence[Table | Computed | Results]]] = {
-    **{paper: ("docs/papers.md", [Results(results)]) for paper, results in PAPERS.items()},
-    "table_1": (
-        "docs/table_1.md",
-        [
-            *_table_1("subset_224", "shifted", "The paper's network, 224 px, 5,000 images"),
-            ALL_OF_MNIST,
-            *_table_1("table_1", "label_attention", "A smaller network, 64 px, 5,000 images"),
-        ],
-    ),
-    "paper_figures": (
-        "docs/experiments.md",
-        [*(Table("paper_figures", *table, title=f"**{title}.**\n\n") for title, table in FIGURES.items()), PAIRS],
-    ),
-    "flipped_labels": ("docs/experiments.md", [Computed("flipped_labels", of_points)]),
-    "shaded_mnist": (
-        "docs/experiments.md",
-        [
-            Table(
-                "shaded_mnist",
-                "what decides",
-                SHADED.items(),
-                {title: of_both(metric) for title, metric in SHADED_METRICS.items()}
-                | {"difference in ranked 0-1": ranked_apart, "difference in tau": tau_apart},
-                "**RLSEP, GaussianMLR with a variance of 1.**\n\n",
-            )
-        ],
-    ),
-    "proteins": ("docs/real_data.md", [Table("protein_homology", "method", PROTEINS.items(), PROTEIN_COLUMNS)]),
-    "kanji": ("docs/real_data.md", [Table("kanji", "loss", KANJI.items(), KANJI_COLUMNS)]),
-    "solar_cells": ("docs/real_data.md", [Table("solar_cells", "loss", CELLS.items(), CELL_COLUMNS)]),
-    "gb1": ("docs/real_data.md", GB1_TABLES),
-    "films": ("docs/real_data.md", [Table("movielens_100k", "loss", FILMS.items(), FILM_COLUMNS)]),
-    "when_ranks_win": ("docs/results.md", [Computed("when_ranks_win", made_data)]),
-    "all_of_mnist": ("docs/results.md", [Computed("all_of_mnist", compared_runs)]),
-    "by_batch": ("docs/results.md", [Computed("heads", by_batch)]),
-    "label_ranking_sets": ("docs/real_data.md", [Computed("label_ranking_sets", label_ranking_sets)]),
-    "human_orders": ("docs/real_data.md", [Computed("human_orders", human_orders)]),
-    "four_digit_mnist": ("docs/peers.md", [Computed("four_digit_mnist", four_digits)]),
-    "sodeep_table_1": (
-        "docs/sodeep_table_1.md",
-        [Table("sodeep_table_1", "sorter", ON_100_SCORES.items(), SORTER_COLUMNS)],
-    ),
-}
+}  # fmt: skip
+
+
+def _cell(text: str) -> Cell:
+    """Return what makes the cells of a column: a cell's name, or the name of what makes one, with its arguments."""
+    name, *arguments = text.split()
+    return CELLS[name] if name in CELLS else COLUMNS[name](*arguments)
+
+
+def _table(block: dict[str, Any]) -> Table | Computed:
+    if "computed" in block:
+        return Computed(block["study"], COMPUTED[block["computed"]])
+    columns = {title: _cell(text) for title, text in block["columns"].items()}
+    return Table(block["study"], block["first"], list(block["rows"].items()), columns, block.get("title", ""))
+
+
+def _places() -> dict[str, tuple[str, Sequence[Table | Computed | Results]]]:
+    """Return the page of each place, and its tables from top to bottom."""
+    places: dict[str, tuple[str, Sequence[Table | Computed | Results]]] = {}
+    for paper, results in PAPERS.items():
+        places[paper] = ("docs/papers.md", [Results(results)])
+    for name, block in YAML(typ="safe").load(PAGES).items():
+        places[name] = (block["page"], [_table(table) for table in block["tables"]])
+    return places
+
+
+PLACES = _places()
 
 
 def text_of(name: str) -> str:

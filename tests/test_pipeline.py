@@ -15,7 +15,6 @@ from ruamel.yaml import YAML
 
 from pipelines.config.plan import merged
 from rankgrad import lookup
-from rankgrad.datasets.voc2007 import CLASSES
 from rankgrad.io import results
 
 UP_TO_DATE = "Data and pipelines are up to date.\n"
@@ -47,6 +46,10 @@ OTHERS = {
         "training": {"finetune": {"epochs": 1}},
     },
 }  # fmt: skip
+PHOTOS = {
+    "name": "table", "raw": "data/raw/photos", "size": 32, "seed": 1,
+    "args": {"file": "photos.csv", "image": "image", "labels": "label_*", "split": "split"},
+}  # fmt: skip
 COMPARISON = {"question": "?", "metric": "spearman", "baseline": "memorability-mse", "runs": ["chosen"]}
 
 
@@ -55,10 +58,10 @@ def project(new_project, tmp_path_factory):
     """After its first `make repro`: some runs of each task, and those that combine what they do not."""
     made = new_project("project")
     made.environment["HOME"] = str(tmp_path_factory.mktemp("home"))  # what tools leave there is not the project's
-    photographs(made.folder / "data/raw/voc2007/VOCdevkit/VOC2007")
+    photographs(made.folder / "data/raw/photos")
     path = made.folder / "params.yaml"
     params = YAML(typ="safe").load(path)
-    params["datasets"]["photos"] = {"name": "voc2007", "raw": "data/raw/voc2007", "size": 32, "seed": 1}
+    params["datasets"]["photos"] = PHOTOS
     params["sorters"] = {name: params["sorters"][name] for name in ("laplace", "comparator", "lstm")}
     params["runs"] = {name: params["runs"][name] for name in DEFAULTS} | OTHERS
     params["comparisons"] = {"mine": COMPARISON}
@@ -72,17 +75,16 @@ def project(new_project, tmp_path_factory):
 
 
 def photographs(root) -> None:
-    """A dozen colored photographs in VOC's layout."""
+    """A dozen colored photographs with three labels."""
     generator = torch.Generator().manual_seed(0)
-    for folder in ("JPEGImages", "ImageSets/Main"):
-        (root / folder).mkdir(parents=True)
+    root.mkdir(parents=True)
+    lines = ["image,split,label_a,label_b,label_c"]
     for number in range(12):
         pixels = torch.randint(0, 256, (40, 50, 3), generator=generator, dtype=torch.uint8).numpy()
-        Image.fromarray(pixels).save(root / f"JPEGImages/{number:06d}.jpg")
-    for place, name in enumerate(CLASSES):
-        for split, first in (("train", 0), ("val", 4), ("test", 8)):
-            flags = [f"{first + row:06d} {1 if (place + row) % 3 == 0 else -1:2d}\n" for row in range(4)]
-            (root / f"ImageSets/Main/{name}_{split}.txt").write_text("".join(flags))
+        Image.fromarray(pixels).save(root / f"{number}.jpg")
+        flags = [int((number + label) % 3 == 0) for label in range(3)]
+        lines.append(f"{number}.jpg,{('train', 'val', 'test')[number // 4]},{','.join(map(str, flags))}")
+    (root / "photos.csv").write_text("\n".join(lines) + "\n")
 
 
 def ran(output: str) -> set[str]:
@@ -175,7 +177,7 @@ def test_a_new_component_that_no_run_names_and_a_comment_in_plumbing_leave_all_a
     source = project.folder / "src/rankgrad"
     for file in ("losses/rlsep.py", "metrics/kendall.py", "models/heads/linear.py", "sorters/logistic.py"):
         shutil.copyfile(source / file, (source / file).with_stem(f"new_{file.rpartition('/')[2][:-3]}"))
-    shutil.copyfile(source / "datasets/lamem.py", source / "datasets/new_lamem.py")
+    shutil.copyfile(source / "datasets/shaded_mnist.py", source / "datasets/new_shaded_mnist.py")
     edit(project, "io/parquet.py", "io/checkpoints.py", "losses/rlsep.py", "tasks/label_ranking.py")
     assert changed(project) == set()
     edit(project, "io/atomic.py", code="assert True")

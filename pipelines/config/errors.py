@@ -26,7 +26,7 @@ RENAMED = {
     "judged_by": "monitor",
     "standardise": "standardize",
     "figure": "metric",
-    "real_data": "datasets, each `<any key>: {name: lamem, raw: data/raw/lamem, args: {}, size: 64, seed: 1}`",
+    "real_data": "datasets, each `<any key>: {name: table, raw: data/raw/photos, args: {...}, size: 64, seed: 1}`",
 }
 
 

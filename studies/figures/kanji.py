@@ -7,9 +7,9 @@ import numpy as np
 from PIL import Image
 
 from pipelines.reporting import plots
-from rankgrad.datasets.kanji import CANVAS, Kanji, area_of, draw
 from rankgrad.io.parquet import decode_images, matrix, read_table
 from rankgrad.tasks.label_ranking import places
+from studies.converters.kanji import CANVAS, area_of, draw, drawings
 
 TEST, PICTURE = Path("data/kanji/test.parquet"), Path("reports/kanji.png")
 SHOWN, SEED = ("multilabel_cross_entropy", "mse", "rlsep"), 1
@@ -18,10 +18,10 @@ EXAMPLES, TILE = 6, 44  # test kanji, and pixels of a component
 
 def glyphs() -> dict[str, Any]:
     """Return each component as a picture of its own, as few fonts have them."""
-    drawings, labels = Kanji().read(Path("data/raw/kanji"))
+    kanji, labels = drawings(Path("data/raw/kanji"))
     found = {}
     for place, label in enumerate(labels):
-        seen = sorted((one.components[label] for one in drawings if label in one.components), key=area_of)
+        seen = sorted((one.components[label] for one in kanji if label in one.components), key=area_of)
         ink = draw(_filling(seen[len(seen) // 2]), TILE)
         found[str(place)] = np.dstack([np.zeros((TILE, TILE, 3), np.uint8), ink])
     return found

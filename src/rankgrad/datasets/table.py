@@ -162,6 +162,7 @@ class Table(TableOptions):
         chosen = self._encoded(examples, chosen, reading.fitted)
         for part in in_pieces(self, Path(raw), examples.sheet, chosen, reading):
             columns = {
+                **part[["difficult"] if self.ignore else []].astype(object).to_dict("list"),
                 "id": range(rows, rows + len(part)),
                 "name": part["name"].tolist(),
                 self.input: part["input"].tolist(),

@@ -15,7 +15,7 @@ from torch import Tensor
 from rankgrad.io.parquet import parquet_file
 from rankgrad.io.pictures import BROKEN, FORMATS, PHOTO_PIXELS, check_plain, opened, reason, turned
 
-__all__ = ["as_jpeg", "open_photo", "photo_facts", "picture", "squared"]
+__all__ = ["as_jpeg", "as_png", "open_photo", "photo_facts", "picture", "squared"]
 
 QUALITY = 95  # of the stored JPEG
 
@@ -42,8 +42,8 @@ def _fitted(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     return ImageOps.fit(image, size, Image.Resampling.BILINEAR)
 
 
-def open_photo(contents: bytes, size: int) -> Image.Image:
-    """Decode an image of one of `FORMATS` as RGB, `size` pixels on a side, see `squared`.
+def open_photo(contents: bytes, size: int, mode: str = "RGB") -> Image.Image:
+    """Decode an image of one of `FORMATS` as RGB, or as gray (`L`), `size` pixels on a side, see `squared`.
 
     Raises:
         ValueError: it is truncated, empty, of more than `PHOTO_PIXELS`, transparent in places, of more than 8 bits a
@@ -55,7 +55,7 @@ def open_photo(contents: bytes, size: int) -> Image.Image:
                 raise ValueError(f"{image.width} x {image.height} pixels, expected at most {PHOTO_PIXELS:,}")
             check_plain(image)
             image.load()
-            return squared(_upright(image, "RGB"), size)
+            return squared(_upright(image, mode), size)
     except MemoryError:
         raise
     except Exception as error:  # whatever a decoder makes of contents that are none of its own
@@ -66,6 +66,13 @@ def as_jpeg(image: Image.Image) -> bytes:
     """JPEG bytes of an RGB image."""
     buffer = BytesIO()
     image.save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
+
+
+def as_png(image: Image.Image) -> bytes:
+    """PNG bytes of a gray image, which lose nothing."""
+    buffer = BytesIO()
+    image.save(buffer, "PNG", compress_level=1)  # mostly black images are small at any level
     return buffer.getvalue()
 
 
@@ -112,7 +119,7 @@ def _facts_of(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
         photo = photo or {"bytes": None, "path": None}
         files[photo["path"] or ""] = None
         try:
-            with Image.open(BytesIO(photo["bytes"] or b""), formats=["JPEG"]) as image:
+            with Image.open(BytesIO(photo["bytes"] or b""), formats=["JPEG", "PNG"]) as image:
                 image.load()
             modes[image.mode] = sizes[f"{image.width} x {image.height}"] = None
             pixels.update(image.tobytes())

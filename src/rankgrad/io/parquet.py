@@ -23,7 +23,6 @@ from rankgrad.lookup import listed
 __all__ = [
     "FOLD",
     "IMAGE",
-    "as_batch",
     "as_fixed_lists",
     "as_lists",
     "check_lists",
@@ -204,15 +203,6 @@ def read_images(read: pa.Table, *, path: Path, threads: int) -> Tensor:
     each = int(lengths[0]) if len(lengths) else 1
     images = decode_images(frames, path=path, threads=threads, each=each)
     return torch.from_numpy(images).unflatten(0, (len(lengths), -1))
-
-
-def as_batch(images: Tensor) -> Tensor:
-    """Return images as networks take them, (n, colors, height, width): gray ones (n, height, width) get a dimension.
-
-    >>> as_batch(torch.zeros(2, 8, 8)).shape
-    torch.Size([2, 1, 8, 8])
-    """
-    return images.unsqueeze(1) if images.dim() == 3 else images
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -36,7 +36,7 @@ from rankgrad.datasets.tables.cells import (
 from rankgrad.datasets.tables.files import Sheet, Stored, stored_pictures
 from rankgrad.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, TableOptions
 from rankgrad.inputs._feature_names import LETTER, numbers_of
-from rankgrad.io.images import as_jpeg, open_photo
+from rankgrad.io.images import as_jpeg, as_png, open_photo
 from rankgrad.io.written import as_json
 from rankgrad.lookup import did_you_mean
 from rankgrad.numbers import number_in
@@ -113,6 +113,8 @@ def examples_of(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) 
     if "split" in one:
         frame["split"] = _splits(sheet, one["split"])
     frame["truth"] = _truths(table, sheet, cells[roles[table.truth_role]])
+    if "ignore" in roles:
+        frame["difficult"] = series(as_flags(sheet, cells[roles["ignore"]]), cells.index).map(lambda row: row != 0)
     if "train_target" in one:
         frame["train_target"] = _numbers_where_given(sheet, one["train_target"])
     return Examples(
@@ -522,7 +524,9 @@ def in_pieces(
             part = chosen.iloc[start : start + rows]
             own = part["input"].explode() if several else part["input"]
             files = [_file_of(cell, stored) for cell in own]
-            results = pd.Series([*pool.map(partial(_decoded, raw, reading.size), files)], own.index, dtype=object)
+            results = pd.Series(
+                [*pool.map(partial(_decoded, raw, reading.size, table.gray), files)], own.index, dtype=object
+            )
             wrong = results.map(lambda one: isinstance(one, ValueError))
             if wrong.any() and not table.skip_broken:
                 position, place = first_place(sheet, own.index, wrong)
@@ -544,11 +548,12 @@ def _file_of(cell: Any, stored: Iterator[bytes | None]) -> tuple[str, bytes | No
     return (f"{cell.path.name}:{cell.row + 1}", next(stored) or b"") if isinstance(cell, Stored) else (cell, None)
 
 
-def _decoded(raw: Path, size: int, file: tuple[str, bytes | None]) -> dict[str, Any] | ValueError:
+def _decoded(raw: Path, size: int, gray: bool, file: tuple[str, bytes | None]) -> dict[str, Any] | ValueError:
     path, contents = file
     try:
         contents = (raw / path).read_bytes() if contents is None else contents
-        return {"bytes": as_jpeg(open_photo(contents, size)), "path": path}
+        stored = as_png(open_photo(contents, size, "L")) if gray else as_jpeg(open_photo(contents, size))
+        return {"bytes": stored, "path": path}
     except ValueError as error:
         return error
 

@@ -198,6 +198,7 @@ def _expected_input(table: TableOptions, size: int | None) -> list[dict[str, Any
     input_type = lookup.find("inputs", table.input)
     may_repeat = table.allow_repeated or table.relevance
     expected = [in_set("same_picture_as", "")] if input_type.pictures and not may_repeat else []
-    for fact, value in input_type.expected(size=size).items():
+    implied = input_type.expected(size=size) | ({"mode": "L"} if table.gray else {})
+    for fact, value in implied.items():
         expected.append(in_set(fact, value) if isinstance(value, bool | str) else between(fact, value))
     return expected

@@ -23,7 +23,7 @@ SHARES = {"val": 0.1, "test": 0.2, "gate": 0.1}
 INPUTS = ("image", "frames", "features", "text")
 NAMED = ("categories", "letters")  # which become features too
 TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
-STRUCTURE = ("train_target", "group", "weight", "id", "date", "split", "key")
+STRUCTURE = ("train_target", "ignore", "group", "weight", "id", "date", "split", "key")
 NUMERIC = ("features", "label_ranks", "target", "train_target", "relevance", "weight")
 
 Columns = str | list[str] | None
@@ -50,6 +50,8 @@ class TableOptions(DiskDataset):
         text: column of text.
         labels: column with the names of a row's labels in one cell, or columns of 0 and 1.
         ordered: labels of a cell stand in order, the most important first.
+        ignore: columns of 0 and 1, one for each column of `labels`: 1 where average precision ignores the row, such as
+            a difficult object. Training uses these labels as they are.
         label_ranks: columns, one a class: 0 for absent, larger for more important.
         target: column of numbers.
         train_target: column from which training rows learn in place of `target`, such as clicks where grades are the
@@ -67,6 +69,7 @@ class TableOptions(DiskDataset):
         classes: names of the labels, in the order of the scores; None for those of the training rows, sorted.
         unknown_labels: whether a label that is none of the classes is refused, or left out of its row.
         missing: whether a row with a missing value is refused, or left out.
+        gray: store pictures gray and without loss, in place of RGB as JPEG; networks then have one channel.
         skip_broken: leave out rows of pictures that cannot be decoded.
         allow_repeated: accept that a picture is in several splits.
         without_relevant: whether queries with nothing to order, without a relevant document or with one in all, are
@@ -86,6 +89,7 @@ class TableOptions(DiskDataset):
     text: str | None = None
     labels: Columns = None
     ordered: bool = False
+    ignore: Columns = None
     label_ranks: Columns = None
     target: str | None = None
     train_target: str | None = None
@@ -101,6 +105,7 @@ class TableOptions(DiskDataset):
     classes: list[str] | None = None
     unknown_labels: Literal["refuse", "leave_out"] = "refuse"
     missing: Literal["refuse", "leave_out"] = "refuse"
+    gray: bool = False
     skip_broken: bool = False
     allow_repeated: bool = False
     without_relevant: Literal["keep", "drop"] = "keep"
@@ -152,6 +157,8 @@ class TableOptions(DiskDataset):
                 self.classes is not None and not cells,
             "ordered: expected with `labels` in one column alone; for columns there is label_ranks":
                 self.ordered and not cells,
+            "ignore: expected with `labels` in columns of 0 and 1":
+                self.ignore is not None and (self.labels is None or cells),
             "train_target: expected with `target` alone":
                 self.train_target is not None and self.target is None,
             "relevance needs `group`: the column that says to which query a row belongs":
@@ -268,6 +275,8 @@ class TableOptions(DiskDataset):
         told_input = self.reading | ({"lowest": fitted["lowest"]} if "lowest" in fitted else {})
         kind = pa.list_(stored) if self.relevance else stored
         fields = {"id": pa.int64(), "name": pa.string(), self.input: kind, self.truth: truths[self.truth]}
+        if self.ignore is not None:
+            fields["difficult"] = pa.list_(pa.bool_(), len(classes) or -1)
         if self.group is not None and not self.relevance:
             fields["group"] = pa.string()
         if self.weight is not None:
@@ -295,6 +304,10 @@ class TableOptions(DiskDataset):
             if len(set(columns)) < len(columns):
                 raise ValueError(f"{role}: column {max(columns, key=columns.count)!r} is named twice; name it once")
             found[role] = columns
+        if "ignore" in found and len(found["ignore"]) != len(found["labels"]):
+            raise ValueError(
+                f"ignore: {len(found['ignore'])} columns, expected one for each of the {len(found['labels'])} of labels"
+            )
         for learned, role in product(("features", *NAMED), (*TRUTHS, "train_target", "weight", "id", "split")):
             if both := set(found.get(role, ())) & set(found.get(learned, ())):
                 raise ValueError(

@@ -1,0 +1,28 @@
+"""Photographs with up to three labels in order, as in ARC (RLSEP, Section 5.1)."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from studies.converters.writing import convert
+
+LABELS = ["label1", "label2", "label3"]
+BLOCK = {
+    "name": "table",
+    "raw": "data/raw/arc",
+    "size": 224,
+    # With `group: group` and `split: split` if the table has such columns, and `classes` in their order.
+    "args": {"file": "arc.parquet", "image": "image", "labels": "labels", "ordered": True},
+    "seed": 1,
+}
+
+
+def table(raw: Path) -> pd.DataFrame:
+    """Return the rows of labels.csv (image, label1 to label3, and split or group where there are such), one cell."""
+    rows = pd.read_csv(raw / "labels.csv", dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    labels = ["|".join(filter(None, cells)) for cells in rows[LABELS].to_numpy().tolist()]
+    return rows.drop(columns=LABELS).assign(image="images/" + rows["image"], labels=labels)
+
+
+if __name__ == "__main__":
+    convert(table, BLOCK)

@@ -1,0 +1,140 @@
+"""Kanji as pictures with their components ranked by size, from the strokes of KanjiVG."""
+
+import re
+from collections import Counter, defaultdict
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+from zipfile import ZipFile
+
+import numpy as np
+import pandas as pd
+import torch
+from PIL import Image, ImageDraw
+
+from rankgrad.ranks import dense_ranks
+from studies.converters.packages import PackagedFile
+from studies.converters.writing import convert, drawn_splits
+
+__all__ = ["BLOCK", "CANVAS", "FILE", "Drawing", "area_of", "draw", "drawings", "table"]
+
+FILE = PackagedFile(
+    package="kanjivg",
+    version="20260714",
+    wheel="5190e7ec4eb513dbe6865b2ed52c58287fc10ea514b9409e4cf66ce7db41644d",
+    origin="The data are KanjiVG by Ulrich Apel and others, CC BY-SA 3.0: name them where you show or pass on pictures",
+)
+BLOCK = {
+    "name": "table",
+    "raw": "data/raw/kanji",
+    "size": 64,
+    "args": {
+        "file": "kanji.parquet", "image": "image", "gray": True, "label_ranks": "rank_*", "id": "code",
+        "split": "split", "gate_share": 0,
+    },
+    "seed": 1,
+}  # fmt: skip
+MEMBER = re.compile(r"kanji/([0-9a-f]{5})\.svg")  # a code point; others are variants of these
+ATTRIBUTE = "{http://kanjivg.tagaini.net}"
+CANVAS, WIDTH = 109, 3  # side of a drawing and width of a stroke, in KanjiVG's units
+LABELS = 2, 6  # of a kanji, at least and at most
+LEAST = 100  # kanji that have a component
+SIZE = 64  # pixels on a side
+FINER = 4  # pictures are drawn so many times larger, then averaged
+POINTS = {"M": 1, "C": 3, "S": 2}  # of each command of a path
+TIMES = np.linspace(0, 1, 9)[:, None]
+BERNSTEIN = np.hstack([(1 - TIMES) ** 3, 3 * TIMES * (1 - TIMES) ** 2, 3 * TIMES**2 * (1 - TIMES), TIMES**3])
+
+
+class Drawing(NamedTuple):
+    """A kanji: points (n, 2) of each stroke, and those of each component; where one is there twice, of the larger."""
+
+    name: str
+    strokes: list[np.ndarray]
+    components: dict[str, list[np.ndarray]]
+
+
+def drawings(raw: Path, *, least: int = LEAST) -> tuple[list[Drawing], list[str]]:
+    """Return the kanji with 2 to 6 labels, and the labels: components of two strokes or more that many kanji have."""
+    every = []
+    with ZipFile(raw / FILE.name) as archive:
+        for name in archive.namelist():
+            if member := MEMBER.fullmatch(name):
+                every.append(_drawing(chr(int(member[1], 16)), archive.read(name)))
+    counts = Counter(label for drawing in every for label in drawing.components)
+    labels = sorted(label for label, count in counts.items() if count >= least)
+    few, many = LABELS
+    return [drawing for drawing in every if few <= len(drawing.components.keys() & set(labels)) <= many], labels
+
+
+def table(raw: Path, *, least: int = LEAST) -> pd.DataFrame:
+    """Return a row a kanji: a gray picture, and the rank of each component by the area of its bounding box."""
+    kanji, labels = drawings(raw, least=least)
+    areas = torch.zeros(len(kanji), len(labels), dtype=torch.float64)
+    for row, drawing in enumerate(kanji):
+        for column, label in enumerate(labels):
+            if label in drawing.components:
+                areas[row, column] = area_of(drawing.components[label])
+    names = [drawing.name for drawing in kanji]
+    ranks = pd.DataFrame(dense_ranks(areas).numpy(), columns=[f"rank_{label}" for label in labels])
+    pictures = [_png(draw(drawing.strokes, SIZE)) for drawing in kanji]
+    codes = [f"{ord(name):05x}" for name in names]  # two characters may have one normal form
+    return ranks.assign(code=codes, image=pictures, split=drawn_splits(names, test=0.2, val=0.13))
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    buffer = BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def draw(strokes: list[np.ndarray], size: int) -> np.ndarray:
+    """Draw strokes, points (n, 2) of KanjiVG's canvas, white on black: (size, size) uint8, antialiased."""
+    scale = size * FINER / CANVAS
+    image = Image.new("L", (size * FINER, size * FINER))
+    pen, radius = ImageDraw.Draw(image), WIDTH * scale / 2
+    for points in strokes:
+        pen.line((points * scale).ravel().tolist(), fill=255, width=round(2 * radius), joint="curve")
+        for end in points[[0, -1]] * scale:
+            pen.ellipse([*(end - radius), *(end + radius)], fill=255)
+    return np.asarray(image.reduce(FINER))
+
+
+def area_of(strokes: list[np.ndarray]) -> float:
+    """Return the area of the bounding box of strokes, with their width, in KanjiVG's units."""
+    return float(np.prod(np.ptp(np.concatenate(strokes), axis=0) + WIDTH))
+
+
+def _drawing(name: str, svg: bytes) -> Drawing:
+    tree = ElementTree.fromstring(svg)
+    strokes = {element: _points(element.attrib["d"]) for element in tree.iter("{http://www.w3.org/2000/svg}path")}
+    named = [element for element in tree.iter() if f"{ATTRIBUTE}element" in element.attrib]
+    found: dict[Any, list[np.ndarray]] = defaultdict(list)
+    for place, group in enumerate(named[1:]):  # the first is all of it
+        label, part, number = (group.get(f"{ATTRIBUTE}{key}") for key in ("element", "part", "number"))
+        # Strokes between those of a component split it into parts, which belong together.
+        found[label, number if part else place] += [strokes[one] for one in group.iter() if one in strokes]
+    components: dict[str, list[np.ndarray]] = {}
+    for (label, _), several in found.items():
+        if len(several) > 1 and label != name:
+            components[label] = max(several, components.get(label, several), key=area_of)
+    return Drawing(name, list(strokes.values()), components)
+
+
+def _points(path: str) -> np.ndarray:
+    """Return points (n, 2) along a path of moves and cubic Bézier curves."""
+    points, end, control = [], np.zeros(2), np.zeros(2)
+    for command, numbers in re.findall(r"([A-Za-z])([^A-Za-z]*)", path):
+        values = np.array(re.findall(r"-?\d*\.?\d+", numbers), float)
+        for given in values.reshape(-1, POINTS[command.upper()], 2):
+            given = given + end * command.islower()
+            if command in "Ss":  # goes on in the direction of the last curve
+                given = np.vstack([2 * end - control, given])
+            points.append(BERNSTEIN @ np.vstack([end, given]) if command not in "Mm" else given)
+            control, end = given[-2:][0], given[-1]
+    return np.concatenate(points)
+
+
+if __name__ == "__main__":
+    convert(table, BLOCK, FILE)

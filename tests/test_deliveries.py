@@ -1,0 +1,116 @@
+"""Data that come in over time, in folders named for their day, and data that are cut into folds."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.config import check_shapes
+from pipelines.stages import data
+from rankgrad.datasets.files import folds
+
+from conftest import params_of, refusal  # isort: skip
+
+RAW = Path("data/raw/shop")
+ARGS = {
+    "file": "rows.csv",
+    "features": "x",
+    "target": "y",
+    "id": "name",
+    "group": "group",
+    "split": "split",
+    "gate_share": 0,
+}
+DAYS = ("first", "2026-10-01", "2026-11-01")
+
+
+def settings(*, snapshot: int = 1, number: int | None = None, **args):
+    block = {"name": "table", "raw": str(RAW), "args": ARGS | args, "folds": number, "seed": 1}
+    return check_shapes(params_of({"datasets": {"shop": block}, "data": {"snapshot": snapshot}}))
+
+
+def delivery(day: str, splits: list[str], *, group: str = "") -> None:
+    folder = RAW / day
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"{day}-{row},{group or f'{day}-{row // 2}'},{split},{row},{row % 5}" for row, split in enumerate(splits)]
+    (folder / "rows.csv").write_text("\n".join(["name,group,split,x,y", *lines]) + "\n")
+
+
+@pytest.fixture
+def deliveries(tmp_path, monkeypatch):
+    """The first delivery, and two more of other rows."""
+    monkeypatch.chdir(tmp_path)
+    delivery("first", ["train"] * 6 + ["val", "val", "test", "test"])
+    for day in DAYS[1:]:
+        delivery(day, ["train"] * 3)
+
+
+def test_later_ones_add_training_rows_up_to_the_snapshot(deliveries):
+    names, held = [], set()
+    for snapshot in (1, 2, 3, 4):  # the fourth has not come in yet
+        data.main(settings(snapshot=snapshot), "shop")
+        train = pq.read_table("data/shop/train.parquet")
+        assert train["id"].to_pylist() == list(range(len(train)))
+        names.append(train["name"].to_pylist())
+        held.add((Path("data/shop/val.parquet").read_bytes(), Path("data/shop/test.parquet").read_bytes()))
+    assert [len(one) for one in names] == [6, 9, 12, 12]
+    assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(names))
+    assert len(held) == 1
+    manifest = json.loads(Path("data/shop/manifest.json").read_text())
+    assert (manifest["deliveries"], manifest["rows"]["train"]) == ([*DAYS], 12)
+    assert refusal(settings(snapshot=3), "shop") is None
+
+
+def test_a_wrong_one_is_named_and_what_was_there_stays(deliveries):
+    data.main(settings(), "shop")
+    before = Path("data/shop/train.parquet").read_bytes()
+    delivery("2026-10-01", ["train"] * 3, group="first-4")
+    with pytest.raises(ValueError, match="2026-10-01.*group first-4 is in test"):
+        data.main(settings(snapshot=2), "shop")
+    (RAW / "2026-10-01").rename(RAW / "2026-13-01")
+    with pytest.raises(ValueError, match="2026-13-01: month"):
+        data.main(settings(snapshot=2), "shop")
+    (RAW / "2026-13-01").rename(RAW / "more")
+    with pytest.raises(ValueError, match="more beside the folder first"):
+        data.main(settings(snapshot=2), "shop")
+    (RAW / "more").rename(RAW / "2026-10-01")
+    (RAW / "first").rename(RAW / "2026-09-01")
+    with pytest.raises(ValueError, match="2026-09-01, but no folder first"):
+        data.main(settings(snapshot=2), "shop")
+    assert Path("data/shop/train.parquet").read_bytes() == before
+
+
+@pytest.fixture
+def folded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    delivery("", ["train", "val", "test"] * 10)
+    values = settings(number=3, split=None)
+    data.main(values, "shop")
+    return values
+
+
+def test_a_group_is_in_one_fold_and_the_gate_in_none(folded):
+    every, gate = (pq.read_table(f"data/shop/{split}.parquet") for split in ("train", "gate"))
+    assert all(pq.read_table(f"data/shop/{split}.parquet").equals(every) for split in ("val", "test"))
+    assert len(every) + len(gate) == 30
+    of_group = dict(zip(every["group"].to_pylist(), every["fold"].to_pylist(), strict=True))
+    assert [of_group[group] for group in every["group"].to_pylist()] == every["fold"].to_pylist()
+    assert set(of_group.values()) == {1, 2, 3}
+    assert not of_group.keys() & set(gate["group"].to_pylist())
+    assert refusal(folded, "shop") is None
+
+
+def test_a_cut_has_the_rows_of_its_fold_in_their_order(folded, tmp_path):
+    every = pq.read_table("data/shop/train.parquet")
+    folds.cut("data/shop", tmp_path / "cut", ["train", "val", "test"], fold=3, folds=3)
+    for split, fold in (("test", 3), ("val", 1), ("train", 2)):
+        expected = every.filter(pa.array(every["fold"].to_numpy() == fold))
+        assert pq.read_table(tmp_path / f"cut/{split}.parquet").equals(expected)
+
+
+def test_more_folds_than_groups_are_refused(folded):
+    with pytest.raises(ValueError, match="40 folds of .* rows: fold .* has none; expected fewer folds"):
+        data.main(settings(number=40, split=None), "shop")
