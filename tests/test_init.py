@@ -145,7 +145,7 @@ def test_what_is_there_is_kept_a_second_table_is_added_and_a_dry_run_writes_noth
     assert "left out" in run("data/raw/houses/a.csv")
     assert list(rules.check("params.yaml").datasets) == ["pairs", "houses"]
     after = (project / "params.yaml").read_text()
-    assert "houses is there already" in run("data/raw/houses/a.csv", fails=True)
+    assert "datasets.houses: is there already" in run("data/raw/houses/a.csv", fails=True)
     assert (project / "params.yaml").read_text() == after
 
 

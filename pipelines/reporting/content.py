@@ -119,8 +119,10 @@ def _notes(params: Settings, run: str, baseline: str) -> str:
 def _shared(params: Settings, name: str) -> str | None:
     """Return the run whose network all seeds start from; None if each has its own weights."""
     run, before = params.runs[name], params.run_before(name)
-    is_shared = before is not None and not {*run.seeds} <= {*before.seeds}
-    return Path(run.start).name if is_shared else None
+    parts = Path(run.start).parts
+    # `models/runs/<run>` stands for the network of the same seed, `models/runs/<run>/seed1` for that one.
+    is_shared = before is not None and len(run.seeds) > 1 and (len(parts) > 3 or not {*run.seeds} <= {*before.seeds})
+    return "/".join(parts[2:]) if is_shared else None
 
 
 def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:
