@@ -234,10 +234,6 @@ def test_a_damaged_file_or_option_is_taken_or_refused_by_its_place(data):
             table, form = data.draw(tables()), data.draw(forms())
             suffix, options = form.suffix, table.options | form.options
             path = write(table.columns, form, Path(folder))
-            if form.suffix == "tsv":  # as arrays, of whose numbers alone there are some
-                suffix, path = "npz", path.with_suffix(".npz")
-                plain = {name: cells for name, cells in table.columns.items() if isinstance(cells[0], int | float)}
-                np.savez(path, **{name: np.array(cells) for name, cells in plain.items()})
             contents = path.read_bytes()
             if data.draw(st.booleans()):
                 contents = data.draw(damaged(contents))

@@ -1,4 +1,4 @@
-"""A table of one's own: columns of CSV, TSV, JSON lines, Parquet, SVMlight or NPZ files, by their roles."""
+"""A table of one's own: columns of CSV, TSV, JSON lines, Parquet, or SVMlight files, by their roles."""
 
 import logging
 import posixpath
