@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 from pipelines.cli import doctor
 from pipelines.cli.app import app
 from pipelines.config import load
+from pipelines.monitoring.reference import write_reference
 from pipelines.ops.messages import without_credentials
 from rankgrad.io.checkpoints import build, save_model
 from rankgrad.io.parquet import encode_images
@@ -218,7 +219,7 @@ class TestScale:
             (None, "mine.yaml"),
             ("datasets: {clips: {args: {canvs: 1}}}", "datasets.clips.args.canvs.*did you mean canvas"),
             ("evaluate: {seed: 1, seed: 2}", "mine.yaml: not YAML"),
-            ("", "mine.yaml: expected a mapping"),
+            ("", "mine.yaml: is empty, expected a mapping"),
             ("compute: {threads: 2020-01-01}", "mine.*compute.threads"),
         ],
     )
@@ -257,6 +258,7 @@ class TestModels:
         for file, rows in (("data/ranked_mnist/train", images[:70]), ("data/ranked_mnist/val", images[70:140]),
                            ("fresh", images[140:]), ("dark", images[140:] // 4)):  # fmt: skip
             pq.write_table(pa.table({"image": encode_images(rows, threads=1)}), folder / f"{file}.parquet")
+        write_reference(folder / "data/ranked_mnist", folder / "model")
         for name in ("a.png", "b.png"):
             (folder / name).write_bytes(encoded(Image.fromarray(images[ord(name[0])])))
         return folder
@@ -276,7 +278,7 @@ class TestModels:
         assert "a.png" in rankgrad("predict", "shipped", "../a.png", typed_in=project / "studies")
 
     def test_monitor_ends_with_0_or_3(self, project):
-        model = ("--model", "model", "--dataset", "ranked_mnist")
+        model = ("--model", "model")
         same = json.loads(rankgrad("monitor", "fresh.parquet", *model, "--json"))
         assert same["drifted"] == []
         rankgrad("monitor", "dark.parquet", *model, "--report", "elsewhere.json", code=3)
@@ -288,10 +290,10 @@ class TestModels:
             (["predct"], 2, "predict"),
             (["predict", "absent.png"], 2, "inputs"),
             (["predict", "model", "absent.png"], 1, "absent.png"),
-            (["predict", "model", "scales"], 1, "no picture"),
+            (["predict", "model", "scales"], 1, "scales: no input"),
             (["predict", "scales", "a.png"], 1, "scales"),
             (["predict", "model", "fresh.parquet", "a.png"], 1, "2 files"),
-            (["monitor", "fresh.parquet", "--model", "model"], 1, "--dataset"),
+            (["monitor", "fresh.parquet", "--model", "scales"], 1, "scales"),
             (["monitor", "fresh.parquet"], 1, "fresh.parquet --model models:/label_ranking-ranked_mnist@"),
             (["serve", "--model", "model"], 1, "model"),
             (["serve"], 1, "rankgrad serve --model models:/label_ranking-ranked_mnist@champion"),

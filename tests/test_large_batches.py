@@ -1,5 +1,6 @@
 """Batches in chunks and over processes: the gradient is that of the whole batch."""
 
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -12,7 +13,7 @@ from rankgrad.losses import spearman
 from rankgrad.training.large_batch import in_chunks
 
 import in_two_processes  # isort: skip
-from conftest import free_port  # isort: skip
+from conftest import ROOT, free_port  # isort: skip
 
 
 class Network(nn.Module):
@@ -85,7 +86,11 @@ def test_impossible_chunks_are_refused(chunk, inputs, message):
 
 def test_a_training_in_two_processes_or_in_chunks_learns_what_one_learns_from_whole_batches(tmp_path):
     words, port = [sys.executable, in_two_processes.__file__], str(free_port())
-    running = [subprocess.Popen([*words, str(rank), str(tmp_path), port], stderr=subprocess.PIPE) for rank in range(2)]
+    modules = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    running = [
+        subprocess.Popen([*words, str(rank), str(tmp_path), port], stderr=subprocess.PIPE, env=modules)
+        for rank in range(2)
+    ]
     for process in running:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors.decode()

@@ -289,7 +289,10 @@ def read(path: str | Path, yaml: YAML | None = None) -> dict[str, Any]:
     except (YAMLError, ValueError, RecursionError) as error:  # of a date that does not exist, of brackets too deep
         raise ParamsError(Problem("", f"not YAML: {error}"), path=path) from error
     if not isinstance(values, dict):
-        raise ParamsError(Problem("", f"is {type(values).__name__}", "a mapping of names to values"), path=path)
+        raise ParamsError(
+            Problem("", f"is {'empty' if values is None else type(values).__name__}", "a mapping of names to values"),
+            path=path,
+        )
     return values
 
 

@@ -125,7 +125,7 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     >>> module("losses", "rslep", where="runs.mine.loss.name")
     Traceback (most recent call last):
     ...
-    ValueError: runs.mine.loss.name: no 'rslep' in rankgrad/losses; there are asymmetric, ...; did you mean rlsep?
+    rankgrad.lookup.ComponentError: runs.mine.loss.name: no 'rslep' in rankgrad/losses; ...; did you mean rlsep?
     """
     modules, where = _modules(folder), where or f"{folder}.name"
     if not isinstance(name, str) or name not in modules:  # a file of params or a model may name anything
@@ -177,7 +177,7 @@ def check_options(folder: str, name: str, given: dict[str, Any], *, where: str |
     >>> check_options("losses", "rlsep", {"pair": 5}, where="runs.mine.loss")
     Traceback (most recent call last):
     ...
-    ValueError: runs.mine.loss.args.pair: unknown option; rlsep takes pairs; did you mean pairs?
+    rankgrad.lookup.ComponentError: runs.mine.loss.args.pair: unknown option; rlsep takes pairs; did you mean pairs?
     """
     where = where or f"{folder}.{name}"
     allowed = options(find(folder, name, where=f"{where}.name"))
