@@ -40,8 +40,8 @@ def report(tmp_path_factory) -> str:
     careless = f"{body}    import torch; torch.rand(1)\n    return {last}"
     (copy / "src/rankgrad/losses/careless.py").write_text(careless)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *CONTRACTS, "src/rankgrad/lookup.py", "-k", "(second or careless or lookup) and not compile", "-q", "-rA", "-p",
-         "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", *CONTRACTS, "src/rankgrad/lookup.py", "-q", "-rA", "-p", "no:cacheprovider",
+         "-k", "(second or careless or lookup) and not compile"],
         cwd=copy, env=os.environ | {"PYTHONPATH": str(copy / "src")}, capture_output=True, text=True,
     )  # fmt: skip
     return done.stdout + done.stderr
