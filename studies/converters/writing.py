@@ -15,7 +15,7 @@ from rankgrad.datasets.public.reading import place_of, split_at
 from rankgrad.io.atomic import replaced_file
 from studies.converters.packages import PackagedFile
 
-__all__ = ["SEED", "convert", "drawn_splits", "lists"]
+__all__ = ["SEED", "block_of_lists", "convert", "drawn_splits", "lists"]
 
 SEED = 1  # of the splits of sets that are published without
 
@@ -44,6 +44,15 @@ def convert(
 def drawn_splits(names: Iterable[Any], **shares: float) -> list[str]:
     """Return a split for each name by a hash of it, so that no row moves another; train gets what shares leave."""
     return [split_at(place_of(posixpath.normpath(str(name)), seed=SEED), shares) for name in names]
+
+
+def block_of_lists(name: str, *, folds: int) -> dict[str, Any]:
+    """Return the block of a table that `lists` made, judged by folds."""
+    args = {
+        "file": f"{name}.parquet", "features": "features", "relevance": "relevance", "group": "query",
+        "split": "split", "gate_share": 0,
+    }  # fmt: skip
+    return {"name": "table", "raw": f"data/raw/{name}", "args": args, "folds": folds, "seed": 1}
 
 
 def lists(query: pd.Series, features: Any, relevance: pd.Series) -> pa.Table:
