@@ -90,7 +90,7 @@ def _by_scale(size: Tensor, canvas: int) -> dict[str, Tensor]:
 @torch.inference_mode()
 def main(params: Settings) -> None:
     scenes = params.datasets[params.runs[RUN].dataset].built()
-    digits = digits_of.load("data/digits", digits_of.DIGITS_OF["test"])
+    digits = digits_of.read(params.datasets["ranked_mnist"].raw)[digits_of.DIGITS_OF["test"]]
     ranker = load_model(f"models/runs/{RUN}", device=find_device(params.compute.device))
     draws = generator(SEED, "calibration")
     recipe = calibration_recipes(digits, ROWS, canvas=scenes.canvas, generator=draws)
