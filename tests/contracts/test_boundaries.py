@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from contracts.test_inputs_tasks import trained, written
 from dvc.repo import Repo
 from ruamel.yaml import YAML
 
+from contracts.test_inputs_tasks import trained, written
 from pipelines.cli.init import blocks_of
 from pipelines.code import EXEMPT, FOLDERS, lines_of, lines_of_script
 from pipelines.config import load
