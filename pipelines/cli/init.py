@@ -317,7 +317,7 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
     from rankgrad.io.atomic import replaced_file
 
     yaml = round_trip()
-    values = read(params, yaml)
+    values: Any = read(params, yaml)
     gone = {} if keep else _drawn_in(values)
     behind = {block: _comment_behind(values[block]) for block in blocks}
     _remove(values, gone)

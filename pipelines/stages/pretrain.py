@@ -32,7 +32,6 @@ class ImitationPhase(Phase):
     """
 
     monitor, lower_is_better = "l1", True
-    options: Imitation
 
     def __init__(
         self,
@@ -42,11 +41,11 @@ class ImitationPhase(Phase):
         options: Imitation,
     ):
         self.module, self.train, self.val, self.options = sorter, train, val, options
-        self.batch_size, self.rows = options.batch_size, len(train[0])
+        self.batch_size, self.rows, self.fresh = options.batch_size, len(train[0]), options.vectors.fresh
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         scores, ranks = self.train
-        if self.options.vectors.fresh:
+        if self.fresh:
             drawn = score_vectors.draw(len(rows), scores.shape[1], generator)[0].to(scores.device)
             return Batch((drawn, exact_ranks(drawn)), ())
         rows = rows.to(scores.device)
