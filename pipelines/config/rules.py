@@ -199,7 +199,7 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
         found = f"{block.name} is read from disk, which says how many rows it has"
         raise _wrong(f"{place}.rows", found, advice="leave it out")
     dataset = typed(kind, block.args, f"{place}.args")
-    if (block.size is None) == bool({"image", "frames"} & set(dataset.schema.names)):
+    if (block.size is None) == dataset.input_type.pictures:
         expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
         raise _wrong(f"{place}.size", f"is {block.size}", expected)
     if block.folds is not None and not dataset.foldable:
