@@ -73,7 +73,7 @@ def steps(folder: Path, scores: Tensor, size: Tensor, *, resamples: int, seed: i
 @torch.inference_mode()
 def main(params: Settings) -> None:
     scenes = params.datasets[params.runs[RUN].dataset].built()
-    digits = digits_of.load("data/digits", digits_of.DIGITS_OF["test"])
+    digits = digits_of.read(params.datasets["ranked_mnist"].raw)[digits_of.DIGITS_OF["test"]]
     ranker = load_model(f"models/runs/{RUN}", device=find_device(params.compute.device))
     recipe = calibration_recipes(digits, ROWS, canvas=scenes.canvas, generator=generator(SEED, "calibration"))
     scores, _ = TASK.scores(ranker, of_tensor(scenes.images(recipe, digits)))
