@@ -52,10 +52,9 @@ plan: .venv/.installed ## which stages a changed line of code or params makes st
 test: .venv/.installed lint ## what must pass before a change lands
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# None of these imports the platform; the test of adding runs the contracts once more.
+# The test of adding runs the contracts once more.
 test-fast: .venv/.installed ## mathematics, contracts and doctests, within a minute
-	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist worksteal src/rankgrad tests/contracts tests/laws/test_losses.py \
-		tests/test_*loss*.py tests/test_*metric*.py tests/test_*sort*.py tests/test_ranks.py tests/test_models.py \
+	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist worksteal src/rankgrad tests/contracts tests/laws \
 		--ignore tests/contracts/test_adding.py
 
 coverage: .venv/.installed ## lines of src/rankgrad that the tests run; below 94 per cent is an error
@@ -71,7 +70,7 @@ fuzz: .venv/.installed ## the laws of tests/laws on COUNT=1000 examples each, dr
 lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ruff check
 	$(RUN) ruff format --check
-	$(RUN) ty check src pipelines tools
+	$(RUN) ty check src pipelines tools studies
 
 .PHONY: dist
 dist: .venv/.installed # what a release publishes, into dist/: the source distribution, and the wheel that is built from it

@@ -1,12 +1,12 @@
-"""That nothing is left on the CPU where the device is another one; run by `test_simulated_device.py`, alone."""
+"""That nothing is left on the CPU where the device is another one; run alone, by `test_simulated_device.py`."""
 
 import itertools
 
 import pytest
 import torch
 from accelerate.state import AcceleratorState, PartialState
+from pipeline.test_tasks import CASES, Training, options_of, split_of, start  # noqa: F401
 from simulated_device import PLACE, simulated
-from test_tasks import CASES, Training, options_of, split_of, start  # noqa: F401
 
 from pipelines.config.schema import typed
 from pipelines.stages.pretrain import ImitationPhase

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from rankgrad import lookup
-from rankgrad.datasets.tables.files import Sheet, Stored
+from rankgrad.datasets.tables.files import Sheet
 from rankgrad.numbers import PLAIN, number_in, writings_of
 
 __all__ = ["Column", "check_cells", "plain", "same_order"]
@@ -47,7 +47,6 @@ DAY = re.compile(
 WRITTEN_DAY = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(\.0)?")  # 20260131
 CODE = re.compile(r"0\d+")  # of a place or an article
 PRINTED = re.compile(r"\s*(tensor\(|array\()?\s*(\[|\{|\(.*[, ])")  # a list, or an array of NumPy, as text
-WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]{2}|\S+")  # scripts without spaces: two letters
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +81,15 @@ class Column:
             return number_in(cell, self.sheet.writing)
         except ValueError:
             return np.nan
+
+    @cached_property
+    def all_lists(self) -> bool:
+        return all(isinstance(cell, list | np.ndarray) for cell in self.cells)
+
+    @cached_property
+    def firsts(self) -> pd.Series:
+        """The first item of each list."""
+        return self.cells.map(lambda cell: cell[0])
 
     @cached_property
     def content(self) -> str:
@@ -183,31 +191,25 @@ def same_order(column: Column, other: Column) -> bool:
 # What cells hold: each function recognizes one content, and the first that does decides.
 
 
-def file_of_an_input(column: Column) -> str | None:
-    """Recognize files of an input type, such as pictures: in Parquet, or by their paths."""
-    if isinstance(column.cells.iloc[0], Stored):
-        return "image"
-    paths = column.texts.map(str.lower)
-    for name in lookup.names("inputs"):
-        suffixes = lookup.find("inputs", name).suffixes
-        if len(paths) and np.mean([path.endswith(suffixes) for path in paths]) > 0.8:
-            return name
-    return None
-
-
-def lists(column: Column) -> str | None:
-    """Recognize lists: of names, which are labels, and of numbers, which are vectors."""
-    if not all(isinstance(cell, list | np.ndarray) for cell in column.cells):
-        return None
-    first = column.cells.map(lambda cell: cell[0])
-    if first.map(lambda item: isinstance(item, str)).all():
-        return "labels"
-    return "features" if first.map(np.isscalar).all() else "object"
+def labels(column: Column) -> str | None:
+    """Recognize lists of names."""
+    return "labels" if column.all_lists and column.firsts.map(lambda item: isinstance(item, str)).all() else None
 
 
 def objects(column: Column) -> str | None:
-    """Recognize objects of JSON, and lists beside other cells."""
+    """Recognize objects of JSON, lists of lists or of objects, and lists beside other cells."""
+    if column.all_lists:
+        return None if column.firsts.map(np.isscalar).all() else "object"
     return "object" if column.cells.map(lambda cell: isinstance(cell, dict | list | np.ndarray)).any() else None
+
+
+def whole_inputs(column: Column) -> str | None:
+    """Recognize an input in each cell: files of an input type, such as pictures, or vectors."""
+    for name in lookup.names("inputs"):
+        input_type = lookup.find("inputs", name)
+        if (input_type.files or input_type.vectors) and input_type.fits([*column.cells]):
+            return name
+    return None
 
 
 def days(column: Column) -> str | None:
@@ -227,7 +229,7 @@ def numbers(column: Column) -> str | None:
 
 def sentences(column: Column) -> str | None:
     """Recognize sentences: three words or more a cell on average."""
-    return "text" if np.mean([len(WORD.findall(cell)) for cell in column.names]) >= 3 else None
+    return "text" if lookup.find("inputs", "text").fits([*column.cells]) else None
 
 
 def names(column: Column) -> str:
@@ -236,7 +238,7 @@ def names(column: Column) -> str:
 
 
 CONTENTS: tuple[Callable[[Column], str | None], ...] = (
-    file_of_an_input, lists, objects, days, numbers, sentences, names,
+    labels, objects, whole_inputs, days, numbers, sentences, names,
 )  # fmt: skip
 
 

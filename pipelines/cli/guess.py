@@ -17,10 +17,11 @@ from rankgrad import lookup
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import as_periods, missing_in
 from rankgrad.datasets.tables.examples import missing_cells
-from rankgrad.datasets.tables.files import Sheet, Stored, columns_like, names_in, read_sheet
+from rankgrad.datasets.tables.files import Sheet, columns_like, names_in, read_sheet
 from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.roles import NAMED, SHARES
 from rankgrad.inputs._feature_names import LETTER
+from rankgrad.inputs.image import StoredPicture
 from rankgrad.numbers import PLAIN, Writing, number_in
 
 __all__ = ["ROLES", "Guess", "guess"]
@@ -316,7 +317,7 @@ def _last_day(columns: Columns, column: Column) -> str:
 def _split_by_key(columns: Columns, options: dict[str, Any]) -> dict[str, Any]:
     """Return the option that splits by a hash of the group, else the id, else the path of a picture."""
     key = options.get("group") or options.get("id") or options.get("image")
-    if key is None or isinstance(columns.all[key].cells.iloc[0], Stored):
+    if key is None or isinstance(columns.all[key].cells.iloc[0], StoredPicture):
         return {}
     return {"split": {"hash_of": key, **SHARES}}
 

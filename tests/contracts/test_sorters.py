@@ -291,7 +291,7 @@ def test_has_no_property_that_it_denies(attribute, generator):
             assert not torch.allclose(sorter(moved), expected, atol=1e-6), text
 
 
-# Kernels must fit the length and the layers: tests/test_sorters.py has some that do.
+# Kernels must fit the length and the layers: laws/test_sorters.py has some that do.
 @pytest.mark.parametrize(
     ("name", "option"), [pair for pair in options_of("sorters", ALL) if pair != ("cnn", "kernels")]
 )

@@ -1,5 +1,6 @@
 """Texts, which a network's backbone tokenizes."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Text", "of_strings"]
 
 WORDS = 2**20  # that go through a network together where nothing is learned
+WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]{2}|\S+")  # two letters of a script without spaces
 CHARACTERS = 20_000  # of a text in a request
 
 
@@ -31,6 +33,15 @@ class Text(InputType):
     """A text of at least one word."""
 
     name, backbone, cell = "text", "text", str
+
+    @staticmethod
+    def fits(cells: list[Any]) -> bool:
+        """Return whether cells are sentences, of three words or more on average."""
+        return sum(len(WORD.findall(str(cell))) for cell in cells) >= 3 * len(cells)
+
+    @staticmethod
+    def from_table(columns: list[str], cells: Any) -> Any:
+        return cells.text(columns[0])
 
     @staticmethod
     def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
@@ -101,10 +112,6 @@ class Text(InputType):
     def trimmed(items: Tensor) -> Tensor:
         """Return tokens as long as the longest text; features of texts as they are."""
         return items if items.is_floating_point() else items[:, : int((items != 0).sum(1).max())]
-
-    @staticmethod
-    def from_table(row: dict[str, Any], columns: list[str], table: Any) -> Any:
-        return table.text(row, columns)
 
     @staticmethod
     def checked(cell: Any, place: str) -> str:

@@ -23,9 +23,9 @@ from studies.pictures import COLUMNS, PICTURES
 from studies.reproduced import Result
 from tools import gradients, schema
 
-from conftest import done  # isort: skip
+from conftest import ROOT, done  # isort: skip
 
-ROOT = Path(__file__).parents[1]
+
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 NUMBER = re.compile(r"\d+\.?\d*(?:e-?\d+)?")
 SIGNED = re.compile(r"-?\d+\.?\d*")

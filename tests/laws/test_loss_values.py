@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws.formulas import LOSSES, Row
 from scipy.stats import norm
 
+from laws.formulas import LOSSES, Row
 from rankgrad import losses, metrics
 from rankgrad.sorters import LSTM, Laplace, StraightThrough
 

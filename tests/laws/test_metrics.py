@@ -11,10 +11,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from laws.formulas import rates
 from scipy.stats import kendalltau
 from sklearn.metrics import average_precision_score
 
+from laws.formulas import rates
 from rankgrad import metrics
 
 SCORES, NOTHING = torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool)

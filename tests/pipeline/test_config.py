@@ -17,7 +17,7 @@ from rankgrad import lookup
 
 from conftest import ROOT, params_of  # isort: skip
 
-PARAMS = Path(__file__).parent / "params"
+PARAMS = ROOT / "tests/params"
 
 
 def test_the_projects_own_params_are_fine_and_numbers_are_read_as_yaml_1_2(tmp_path):
