@@ -105,8 +105,11 @@ def _plots(*names: str) -> dict[str, list[Path]]:
 
 
 def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
+    if not params.benchmarked:
+        return []
     measured, runs = results.read("metrics/sorters"), []
-    for key, options in params.sorters.items():
+    for key in params.benchmarked:
+        options = params.sorters[key]
         stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.csv")
         entries = _entries(stage)
         (times, used), version, epochs = kept("pretrain", key, folder), None, None
@@ -155,7 +158,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
         named = {"judged_by": judged, "dataset": options.dataset, "loss": options.loss.name, "sorter": options.sorter}
         named["snapshot"] = str(params.data.snapshot)
         if params.datasets[options.dataset].is_drawn:
-            named["digits_source"] = params.digits.source
+            named["digits"] = params.datasets[options.dataset].raw
         runs.append(
             Run(
                 name=name,

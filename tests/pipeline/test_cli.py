@@ -182,9 +182,9 @@ class TestScale:
         tiny = (project / "params.yaml").read_text()
         comments = re.compile(r"#.*")
         assert comments.findall(tiny) == comments.findall(shipped)
-        assert load().score_vectors.length == 8
+        assert load().sorters["lstm"].length == 8
         rankgrad("scale", "paper")
-        assert load().score_vectors.length == 100
+        assert load().sorters["lstm"].length == 100
         rankgrad("scale", "tiny")  # of paper nothing stays
         assert (project / "params.yaml").read_text() == tiny
         (project / "params.yaml").write_text(tiny.replace("length: 8", "length: 9"))
