@@ -118,9 +118,7 @@ def _prepared(rows: Iterable[Row], recipe: Mapping[str, Any], chosen: Collection
             try:
                 [checked] = task.checked(recipe, [row.asked()])
                 if input_type.name not in checked:
-                    raise ValueError(
-                        f"a caption only; expected {input_type.name}: captions are not compared"
-                    )
+                    raise ValueError(f"a caption only; expected {input_type.name}: captions are not compared")
                 cells = checked[input_type.name] if task.reads.lists else [checked[input_type.name]]
                 items.append(input_type.prepared(cells, about, where=row.place))
             except (OSError, RuntimeError, TypeError, ValueError) as error:
