@@ -166,7 +166,7 @@ def guess(
     inputs = _input(columns, structure, truth)
     _require_unique_ids(columns, truth)
     files = _files(path)
-    options = {"file": files, **inputs, **truth.options, **structure, **_reading(encoding, writing)}
+    options: dict[str, Any] = {"file": files, **inputs, **truth.options, **structure, **_reading(encoding, writing)}
     if "split" not in options and isinstance(files, str):
         options |= _split_by_key(columns, options)
 
