@@ -19,8 +19,8 @@ from pipelines.cli.app import app
 from rankgrad import losses
 from studies.kept import read
 from studies.pages import PLACES, page_of, text_of
-from studies.pictures import COLUMNS, PICTURES
 from studies.papers import Result
+from studies.pictures import COLUMNS, PICTURES
 from tools import gradients, schema
 
 from conftest import ROOT, done  # isort: skip
