@@ -271,22 +271,6 @@ def test_scenes_that_cannot_be_drawn_are_told(known, monkeypatch, name, module, 
         list(build(name, **changed).tables(known["train"], "train", [20], threads=1))
 
 
-def test_digits_that_cover_each_other_and_too_many_are_named(check, project):
-    table = pq.read_table(project / "data/ranked_mnist/train.parquet")
-    counts = [sum(size > 0 for size in sizes) for sizes in table["size"].to_pylist()]
-    many, covered = counts.index(max(counts)), counts.index(min(counts))
-    first, second, *_ = (place for place, size in enumerate(table["size"][covered].as_py()) if size > 0)
-
-    def over_the_first(cell):
-        return [cell[first] if place == second else value for place, value in enumerate(cell)]
-
-    changes = [with_cell(column, covered, over_the_first) for column in ("top", "left")]
-    changes.append(with_item("size", many, lambda cell: cell.index(0.0), lambda _: 9.0))
-    message = check("ranked_mnist", train=changes)
-    assert f"id {covered}: overlap = " in message
-    assert f"id {many}: digits = {max(counts) + 1}" in message
-
-
 def test_labels_that_are_too_frequent_are_named(check):
     often = with_column("labels", lambda cells: [[1] * 3 + [0] * 7] * len(cells))
     assert "label_2: expect_column_mean_to_be_between" in check("long_tailed_mnist", train=[often])

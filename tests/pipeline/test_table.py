@@ -7,7 +7,6 @@ from io import BytesIO
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -65,13 +64,6 @@ PHOTOS = {"file": "photos.csv", "image": "path", "labels": "tags"}
 
 
 class TestRoles:
-    def test_a_broken_picture_of_parquet_is_named_by_its_row_alone(self, tmp_path):
-        table = pa.table({"image": [b"no picture"] * ROWS, "tags": ["a|b", "b", "c|a"] * 20})
-        pq.write_table(table, tmp_path / "a.parquet")
-        with pytest.raises(ValueError, match=r"a\.parquet: row \d+: image: ") as refused:
-            read({"file": "a.parquet", "image": "image", "labels": "tags", "split": None}, tmp_path, size=16)
-        assert "Stored(" not in str(refused.value)
-
     def test_photos_with_ordered_labels_have_ranks_classes_groups_and_weights(self, raw):
         options = PHOTOS | {"ordered": True, "group": "customer", "weight": "weight"}
         found, fitted, _ = read(options, raw, size=16)
@@ -162,36 +154,6 @@ class TestRoles:
         found, _, _ = read(options, raw, size=16)
         row = found["train"].to_pylist()[0]
         assert (len(row["image"]), row["relevance"], row["name"][0]) == (2, [1, 2], "c")
-
-    def test_periods_of_a_column_of_days_are_deliveries_that_train_alone(self, raw):
-        options = PHOTOS | DATED
-        by = [read(options, raw, size=16, snapshot=snapshot, seed=SEED)[0] for snapshot in (1, 2, 3, 9)]
-        counts = [[len(found[split]) for split in NAMES] for found in by]
-        assert sum(counts[0]) == 20
-        assert [count[0] - counts[0][0] for count in counts] == [0, 20, 40, 40]
-        assert all(count[1:] == counts[0][1:] for count in counts)
-
-    def test_training_rows_may_learn_from_another_column(self, tmp_path):
-        rows = [f"{k},{k / 4},{-k},{split}" for k, split in enumerate(["train", "val", "test"] * 20)]
-        lines(tmp_path, "a.csv", "f,price,clicks,split", *rows)
-        options = {"file": "a.csv", "features": "f", "target": "price", "train_target": "clicks", "split": "split"}
-        found, fitted, _ = read(options, tmp_path)
-        for split, table in found.items():
-            part = -1 if split == "train" else 1 / 4
-            assert table["target"].to_pylist() == [part * features for [features] in table["features"].to_pylist()]
-        assert fitted["mean"] == pytest.approx(-28.5)
-
-    def test_each_row_needs_the_truth_of_its_split_alone(self, tmp_path):
-        rows = [f"{k},{'' if k % 3 == 0 else k},{k if k % 3 == 0 else ''},{s}" for k, s in enumerate(NAMES[:3] * 20)]
-        lines(tmp_path, "a.csv", "f,grade,clicks,split", *rows)
-        options = {"file": "a.csv", "features": "f", "target": "grade", "train_target": "clicks", "split": "split"}
-        found, _, _ = read(options, tmp_path)
-        assert sum(map(len, found.values())) == 60
-        lines(tmp_path, "a.csv", "f,grade,clicks,split", "1,1,,train", "2,2,2,train", *rows)
-        with pytest.raises(ValueError, match=r"row 1: clicks is empty \(1 of 22 training rows\)"):
-            read(options, tmp_path)
-        found, fitted, _ = read(options | {"missing": "leave_out"}, tmp_path)
-        assert (len(found["train"]), fitted["left_out"]) == (21, 1)
 
     def test_rows_are_left_out_by_choice_and_counted(self, raw):
         frame = pd.read_csv(raw / "photos.csv")
@@ -403,15 +365,6 @@ class TestStages:
 
 
 class TestRowsAndColumns:
-    def test_a_missing_label_is_no_class_whatever_its_type(self, tmp_path):
-        for name, cells in (("a", [None, "x|y", "z"] * 20), ("b", [np.nan, 1.0, 2.0] * 20)):
-            pd.DataFrame({"f": range(ROWS), "tags": cells}).to_parquet(tmp_path / f"{name}.parquet")
-        fitted = [
-            Table(file=f"{name}.parquet", features=["f"], labels="tags").fit(tmp_path, seed=1)["classes"]
-            for name in "ab"
-        ]
-        assert fitted == [["x", "y", "z"], ["1", "2"]]
-
     @pytest.mark.parametrize(
         ("options", "told"),
         [
@@ -445,11 +398,3 @@ class TestRowsAndColumns:
         held = {group for split in NAMES[1:] for group in found[split]["group"].to_pylist()}
         assert skipped
         assert not held & set(found["train"]["group"].to_pylist())
-
-    def test_a_table_of_folds_passes_by_rows_of_a_group_in_one_fold(self, project):
-        options = {"file": "photos.csv", "features": ["weight"], "split": SHARES, "labels": "tags"}
-        params = settings(options, folds=3, seed=SEED)
-        data.main(params, "mine")
-        assert refusal(params, "mine") is None
-        rows = pd.read_parquet("data/mine/train.parquet")
-        assert (rows.groupby("group")["fold"].nunique() == 1).all()
