@@ -37,7 +37,6 @@ def test_each_row_of_every_format_becomes_what_was_drawn(table, form):
     found = read_as(table.columns, form, table.options)
     for split, rows in found.items():
         assert rows_of(rows, table.options | form.options) == table.expected(split)
-        assert rows["id"].to_pylist() == [*range(len(rows))]
 
 
 @law(15)
@@ -192,7 +191,9 @@ FAULTS = {
 @given(table=tables(), form=forms(), data=st.data())
 def test_a_fault_in_one_cell_is_refused_by_its_row(table, form, data):
     assume(form.suffix != "parquet")  # whose columns are of one type
-    column = data.draw(st.sampled_from([name for name in FAULTS if name in table.columns]))
+    needed = [name for name in FAULTS if name in table.columns and not (name == "y" and "clicks" in table.columns)]
+    assume(needed)
+    column = data.draw(st.sampled_from(needed))
     row = data.draw(st.integers(5, len(table.names) - 1))
     fault = data.draw(st.sampled_from(FAULTS[column]))
     assume(not (fault == "zebra" and table.splits[row] == "train" and "classes" not in table.options))

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from laws.tables import made as read
 from PIL import Image
 
 from pipelines.config import check_shapes
@@ -25,20 +26,6 @@ NAMES = ["train", "val", "test", "gate"]
 
 def photo(number: int, kind: str = "JPEG") -> bytes:
     return encoded(Image.new("RGB", (40 + number, 40), (number * 4 % 256, 90, 200 - number)), kind)
-
-
-def read(options, raw, *, seed=1, size=None, snapshot=1):
-    """All tables of a dataset by split, and what was fitted and left out."""
-    table = Table(**options)
-    table.check(raw)
-    fitted = json.loads(json.dumps(table.fit(raw, seed=seed)))
-    skipped, found = [], {}
-    for split in table.splits:
-        pieces = list(table.tables(raw, split, Reading(size, seed, 1, fitted, skipped, snapshot)))
-        found[split] = pa.concat_tables(pieces)
-        assert found[split].schema.names == table.schema.names
-        assert found[split]["id"].to_pylist() == list(range(len(found[split])))
-    return found, fitted, skipped
 
 
 def lines(raw, name, *rows, encoding="utf-8", newline="\n"):
@@ -216,7 +203,6 @@ BAD = {
     "broken picture": (cut, {}, ["row 4", "p3.jpg", "skip_broken"]),
     "EPS": (lambda raw: (raw / "p3.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n"), {}, ["row 4", "p3.jpg", "JPEG"]),
     "parent": (csv_with({(2, "path"): "../p1.jpg"}), {}, ["row 2", "'../p1.jpg'", "without `..`"]),
-    "absolute": (csv_with({(2, "path"): "/etc/p1.jpg"}), {}, ["row 2", "'/etc/p1.jpg'"]),
     "two spellings": (by_turns({(60, "path"): "./p0.jpg"}), {"split": "split"}, ["row 60", "p0.jpg", "row 1"]),
     "unknown label": (lambda raw: None, {"classes": ["cat", "dog"]}, ["row 3", "'car'", "unknown_labels"]),
     "no label": (csv_with({(2, "tags"): None}), {"ordered": True}, ["row 2", "tags is empty", "missing: leave_out"]),
@@ -239,10 +225,7 @@ BAD = {
     "no qid": (svm("1 qid:1 1:2 2:1", "0 1:1 2:5"), SVM, ["a.txt", "row 2", "no qid"]),
     "NaN in SVMlight": (svm("1 qid:1 1:2 2:1", "0 qid:1 1:nan 2:1"), SVM, ["a.txt", "row 2", "all[1] is nan"]),
     "qid of letters": (svm("1 qid:1 1:1", "1 qid:q1 1:1"), SVM, ["row 2", "'q1'", "whole number"]),
-    "large qid": (svm("1 qid:1 1:1", f"1 qid:{2**63} 1:1"), SVM, ["row 2", str(2**63)]),
-    "NULL": (svm("1 qid:1 1:1", "1 qid:1 1:NULL"), SVM, ["row 2", "'1:NULL'"]),
     "long index": (svm("1 qid:1 1:1", f"1 qid:1 {'9' * 5000}:1"), SVM, ["row 2", "index"]),
-    "large index": (svm("1 qid:1 1:1", "1 qid:1 2000000000:1"), SVM, ["row 2", "2000000000"]),
     "negative label": (svm("1 qid:1 1:1", "-1 qid:1 1:1"), SVM, ["row 2", "label is -1.0, expected a grade"]),
     "long name": (rows("path,tags", f"p0.jpg,{'a' * 1001}"), {}, ["row 1", "tags", "1,001 characters"]),
     "no Parquet": (lambda raw: (raw / "a.parquet").write_bytes(b"PAR1"), {"file": "a.parquet"}, ["a.parquet", "whole"]),
