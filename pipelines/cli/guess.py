@@ -19,10 +19,11 @@ from rankgrad import lookup
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import missing_in
 from rankgrad.datasets.tables.examples import missing_cells
-from rankgrad.datasets.tables.files import Stored, columns_like, names_in, read_sheet
+from rankgrad.datasets.tables.files import columns_like, names_in, read_sheet
 from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.roles import NAMED, SHARES, TRUTHS
 from rankgrad.inputs._feature_names import LETTER
+from rankgrad.inputs.image import StoredPicture
 from rankgrad.numbers import PLAIN, Writing, number_in, writings_of
 
 __all__ = ["TASKS", "Guess", "guess"]
@@ -126,7 +127,7 @@ class _Column:
 def _column(name: str, cells: pd.Series, place: Callable[[Any], str], writing: Writing | None) -> _Column:
     """Return what a column is by its cells."""
     first = cells.iloc[0]
-    if isinstance(first, Stored):
+    if isinstance(first, StoredPicture):
         return _Column(name, cells, "picture")
     if isinstance(first, list | np.ndarray):
         return _Column(name, cells, "labels" if len(first) and isinstance(first[0], str) else "vector")
@@ -271,7 +272,7 @@ def guess(
         options |= {"decimal": writing.decimal} | ({"thousands": writing.thousands} if writing.thousands else {})
     if "split" not in options and isinstance(files, str):
         key = options.get("group") or options.get("id") or options.get("image")
-        if isinstance(key, str) and not isinstance(columns.sheet.frame[key].iloc[0], Stored):
+        if isinstance(key, str) and not isinstance(columns.sheet.frame[key].iloc[0], StoredPicture):
             options["split"] = {"hash_of": key, **SHARES}
     told += _of_the_rest(columns, options)
     if incomplete := _incomplete(columns, Table(**options)):

@@ -13,7 +13,7 @@ import torch
 
 from pipelines.config.errors import ParamsError, Problem, unknown
 from pipelines.config.plan import RunPlan, resolve
-from pipelines.config.schema import DRAWN_FROM, NONE, Dataset, Model, Run, Settings, check_shapes, read, typed
+from pipelines.config.schema import DIGITS, NONE, Dataset, Model, Run, Settings, Sorter, check_shapes, read, typed
 from rankgrad import lookup
 from rankgrad.datasets.scenes.base import Scenes
 from rankgrad.io.starts import check_fit, with_files
@@ -27,7 +27,7 @@ __all__ = ["SORTER_METRICS", "check", "check_values"]
 SORTER_METRICS = ("negative_l1", "exactly_ordered")  # larger is better
 LABELS, WORDS = 10, ["<padding>", "<unknown>", "a"]  # of networks that are built to see whether they can be
 # Folders and files of the pipeline's own, which no dataset may be called.
-TAKEN = ("raw", "digits", "score_vectors", "params", "code", "incoming")
+TAKEN = ("raw", "params", "code", "incoming")
 
 
 def check(path: str | Path = "params.yaml") -> Settings:
@@ -65,13 +65,15 @@ def _rules(settings: Settings) -> Iterator[tuple[str, Callable[[], None]]]:
         yield f"datasets.{key}", lambda key=key, dataset=dataset: _check_dataset(key, dataset)
     for key in settings.sorters:
         yield f"sorters.{key}", lambda key=key: _check_sorter(settings, key, parts)
+    for key, length in settings.benchmarked.items():
+        yield f"benchmark_sorters.lengths.{key}", lambda key=key, length=length: _check_benchmark(settings, key, length)
     for task in settings.training:
         yield f"training.{task}", lambda task=task: _check_training(settings, task)
     for name in settings.runs:
         yield f"runs.{name}", lambda name=name: _check_run(settings, name, parts)
     for key in settings.comparisons:
         yield f"comparisons.{key}", lambda key=key: _check_comparison(settings, key)
-    models = [*(["sorter"] if settings.sorters else []), *(run.task for run in settings.runs.values())]
+    models = [*(["sorter"] if settings.benchmarked else []), *(run.task for run in settings.runs.values())]
     for task in dict.fromkeys([*models, *settings.gate.judged]):
         yield f"gate.judged.{task}", lambda task=task: _check_judged(settings, task)
 
@@ -173,8 +175,8 @@ def _check_dataset(key: str, block: Dataset) -> None:
 
 def _check_drawn(block: Dataset, kind: type[Scenes], place: str) -> None:
     name = block.name
-    if not block.is_drawn:
-        raise _wrong(f"{place}.raw", f"is {block.raw!r}, but {name} is drawn of digits", DRAWN_FROM)
+    if block.raw not in DIGITS:
+        raise _wrong(f"{place}.raw", f"is {block.raw!r}, but {name} is drawn of digits", " or ".join(DIGITS))
     if block.rows is None:
         raise _wrong(f"{place}.rows", "missing", "how many to draw: {train: .., val: .., test: .., gate: ..}")
     if block.size:
@@ -197,7 +199,7 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
         found = f"{block.name} is read from disk, which says how many rows it has"
         raise _wrong(f"{place}.rows", found, advice="leave it out")
     dataset = typed(kind, block.args, f"{place}.args")
-    if (block.size is None) == bool({"image", "frames"} & set(dataset.schema.names)):
+    if (block.size is None) == dataset.input_type.pictures:
         expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
         raise _wrong(f"{place}.size", f"is {block.size}", expected)
     if block.folds is not None and not dataset.foldable:
@@ -211,13 +213,29 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
 
 def _check_sorter(settings: Settings, key: str, parts: _Parts) -> None:
     place, sorter = f"sorters.{key}", settings.sorters[key]
-    module = parts.built("sorters", sorter, place, length=settings.score_vectors.length)
+    length = {} if sorter.length is None else {"length": sorter.length}
+    module = parts.built("sorters", sorter, place, **length)
     has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
         expected = "a block of options: it has weights to train" if has_weights else "null: it has no weights"
         raise _wrong(f"{place}.training", f"is that of {sorter.name}", expected)
     if sorter.training is not None:
+        if sorter.length is None:
+            raise _wrong(f"{place}.length", "missing", "the scores in a vector that it learns from, such as 32")
         _check_optimizer(sorter.training.optimizer, f"{place}.training.optimizer")
+
+
+def _check_benchmark(settings: Settings, key: str, length: int) -> None:
+    place = f"benchmark_sorters.lengths.{key}"
+    if key not in settings.sorters:
+        raise ParamsError(unknown(place, key, settings.sorters, what="sorter "))
+    sorter = settings.sorters[key]
+    if _takes_one_length(sorter) and sorter.length != length:
+        raise _wrong(place, f"is {length}, but {key} takes vectors of one length", str(sorter.length))
+
+
+def _takes_one_length(sorter: Sorter) -> bool:
+    return "length" in inspect.signature(lookup.find("sorters", sorter.name)).parameters
 
 
 def _check_optimizer(optimizer: Component, place: str) -> None:
@@ -356,14 +374,14 @@ def _check_losses(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
         raise ParamsError(unknown(f"{place}.sorter", sorter, [*settings.sorters, NONE]))
     if not takers:
         raise _wrong(f"{place}.sorter", f"{plan.loss.name} takes no sorter", NONE)
-    if "length" not in inspect.signature(lookup.find("sorters", settings.sorters[sorter].name)).parameters:
+    if not _takes_one_length(settings.sorters[sorter]):
         return
-    length, batch_size = settings.score_vectors.length, getattr(plan.training, "batch_size", None)
+    length, batch_size = settings.sorters[sorter].length, getattr(plan.training, "batch_size", None)
     if batch_size is None:
         found = f"{sorter} takes {length} scores and no other number, but {plan.task} ranks others"
         raise _wrong(f"{place}.sorter", found, "a sorter of any length, such as laplace")
     if batch_size % length:
-        found = f"is {batch_size}, but {sorter} ranks groups of score_vectors.length = {length}"
+        found = f"is {batch_size}, but {sorter} ranks groups of its length, {length}"
         raise _wrong(f"{place}.training.batch_size", found, "a multiple of it")
 
 

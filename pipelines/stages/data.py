@@ -74,9 +74,10 @@ def _draw(params: Settings, key: str) -> None:
     dataset = params.datasets[key].built()
     deliveries = dataset.deliveries(snapshot=params.data.snapshot, growth=params.data.growth)
     rows, threads = sum(map(sum, deliveries.values())), params.compute.threads
+    sources = digits.read(params.datasets[key].raw)
     with replaced_folder(Path("data") / key) as folder, tqdm(total=rows, desc=key, unit=" scenes", disable=None) as bar:
         for split, counts in deliveries.items():
-            glyphs = digits.load("data/digits", digits.DIGITS_OF[split])
+            glyphs = sources[digits.DIGITS_OF[split]]
             with pq.ParquetWriter(folder / f"{split}.parquet", dataset.schema, compression="zstd") as writer:
                 for table in dataset.tables(glyphs, split, counts, threads=threads):
                     writer.write_table(table)

@@ -22,8 +22,8 @@ def _drawn(params: Settings, key: str) -> Measured:
     folder, threads, dataset = Path("data") / key, params.compute.threads, params.datasets[key].built()
     deliveries = dataset.deliveries(snapshot=params.data.snapshot, growth=params.data.growth)
     rows = {split: sum(counts) for split, counts in deliveries.items()}
-    glyphs = {split: digits.load("data/digits", split) for split in set(digits.DIGITS_OF.values())}
-    parts = [dataset.measure(folder, glyphs[digits.DIGITS_OF[split]], split, threads=threads) for split in rows]
+    sources = digits.read(params.datasets[key].raw)
+    parts = [dataset.measure(folder, sources[digits.DIGITS_OF[split]], split, threads=threads) for split in rows]
     return joined(parts), dataset.expectations(rows)
 
 

@@ -86,15 +86,21 @@ def exact(cell: Any, writing: Writing = PLAIN) -> Decimal:
     return Decimal(_written(cell, writing) if isinstance(cell, str) else cell, Context(traps=[]))
 
 
-def vector_in(text: str, writing: Writing = PLAIN) -> list[str]:
-    """Return the texts of the numbers of a vector that is text, with or without brackets.
+def vector_in(cell: Any, writing: Writing = PLAIN) -> list[Any]:
+    """Return the numbers of a vector as they are written: of a list, or of text with or without brackets.
 
     Raises:
-        ValueError: one is none, or some are left out, as NumPy prints long vectors.
+        ValueError: it is neither, a number of a text is none, or some are left out, as NumPy prints long vectors.
 
-    >>> vector_in("[0.5, 1]"), vector_in("0,5 1", Writing(","))
-    (['0.5', '1'], ['0,5', '1'])
+    >>> vector_in("[0.5, 1]"), vector_in("0,5 1", Writing(",")), vector_in([0.5, 1])
+    (['0.5', '1'], ['0,5', '1'], [0.5, 1])
     """
+    kind = getattr(getattr(cell, "dtype", None), "kind", "")  # of an array of NumPy, which days may be
+    text = cell.tolist() if kind and kind in "iufbO" else cell
+    if isinstance(text, list):
+        return text
+    if not isinstance(text, str):
+        raise ValueError(f"{str(cell)[:60]!r}, expected a list of numbers")
     if "..." in text or "\u2026" in text:
         raise ValueError(f"{reprlib.repr(text)}, a vector without its middle, expected all of its numbers")
     between = r"[\s;|]+" if writing.decimal == "," else r"[\s,;|]+"

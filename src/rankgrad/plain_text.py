@@ -19,6 +19,7 @@ __all__ = [
     "name_in",
     "near_names",
     "parsed_json",
+    "parts_in",
     "plain_name",
     "plain_text",
     "text_in",
@@ -136,6 +137,22 @@ def text_in(cell: Any) -> str:
     if len(text) > LONGEST:
         raise ValueError(f"{text[:20]!r}... of {len(text):,} characters, expected at most {LONGEST:,}")
     return plain_text(text)
+
+
+def parts_in(cell: Any, separator: str) -> list[str]:
+    """Return the parts of a cell: of a list, or of text that a separator joins.
+
+    Raises:
+        ValueError: it is neither.
+
+    >>> parts_in("a | b", "|"), parts_in(["a"], "|")
+    (['a', 'b'], ['a'])
+    """
+    if isinstance(cell, str):
+        cell = cell.split(separator)
+    elif not isinstance(cell, list) and getattr(cell, "ndim", 0) != 1:
+        raise ValueError(f"{str(cell)[:60]!r}, expected text, or a list of it")
+    return [str(part).strip() for part in cell]
 
 
 def text_of_bytes(value: bytes) -> str:

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipelines.flows.retrain import Reason
 from pipelines.monitoring.drift import Comparison, Quantity, quantities
-from pipelines.monitoring.measure import Measured
+from pipelines.monitoring.measure import Answers, Inputs, Measured
 from pipelines.monitoring.reference import reference_of
 from pipelines.monitoring.shadow import Agreement, Shadow
 from pipelines.tracking.card import card
@@ -216,9 +216,11 @@ def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:
 
     def side(shift: float) -> Measured:
         columns = [pd.DataFrame({one: draws.normal(size=60) + shift for one in some}) for some in (inputs, answers)]
-        return Measured(*columns, draws.normal(size=(60, 2)) + shift, set())
+        return Measured(Inputs(columns[0], set()), Answers(columns[1], draws.normal(size=(60, 2)) + shift))
 
-    return quantities(reference_of("x", side(0), side(0)), side(9), alpha=0.01, least_distance=0.1)
+    before = side(0)
+    reference = reference_of("x", before.inputs, before.answers.embedding, side(0).answers)
+    return quantities(reference, side(9), alpha=0.01, least_distance=0.1)
 
 
 @pytest.mark.parametrize("name", ["Price\n(EUR)", "a\x00\x1b[31m", "x" * 5000, "\u2028", "\x85"])

@@ -52,7 +52,7 @@ def block(name, **changed) -> dict:
     """A block of the params."""
     options = json.loads(json.dumps(BLOCKS[name] | changed))
     rows, seed = options.pop("rows"), options.pop("seed")
-    return {"name": name, "raw": "data/digits", "rows": rows, "seed": seed, "args": options}
+    return {"name": name, "raw": "data/raw/subset", "rows": rows, "seed": seed, "args": options}
 
 
 def settings(snapshot=1, **datasets):
@@ -65,11 +65,10 @@ def settings(snapshot=1, **datasets):
 def project(tmp_path_factory):
     """A folder with digits and all datasets, as the stages write them."""
     folder = tmp_path_factory.mktemp("project")
-    (folder / "data/digits").mkdir(parents=True)
+    (folder / "data/raw").mkdir(parents=True)
+    (folder / "data/raw/subset").symlink_to(SUBSET)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for split, some in digits.splits("subset", SUBSET).items():
-            pq.write_table(digits.table(some), f"data/digits/{split}.parquet")
         for name in BLOCKS:
             data.main(settings(), name)
     return folder
@@ -78,7 +77,7 @@ def project(tmp_path_factory):
 @pytest.fixture(scope="module")
 def known(project):
     """Digits by split."""
-    return {split: digits.load(project / "data/digits", digits.DIGITS_OF[split]) for split in ROWS}
+    return {split: digits.load(SUBSET, digits.DIGITS_OF[split]) for split in ROWS}
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import math
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from hypothesis import given, strategies
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
 from pipelines.tracking import gate
-from pipelines.tracking.known_rows import learned, read_known, write_known
+from pipelines.tracking.known_rows import known_rows, learned, write_known
 from pipelines.tracking.store import ServerUnreachable
 from pipelines.tracking.upload import Run, Version, publish
 from rankgrad.evaluation import Statistic
@@ -37,7 +38,7 @@ PARAMS = SimpleNamespace(
             "label_ranking": SimpleNamespace(metric="ranked.accuracy", guarded=[], slice_tolerance=0.05),
         },
     ),
-    score_vectors=SimpleNamespace(length=8), compute=SimpleNamespace(threads=1, memory=4.0),
+    benchmarked={"x": 8}, compute=SimpleNamespace(threads=1, memory=4.0),
     sorters={"x": SimpleNamespace(training={}), "laplace": SimpleNamespace(training=None)},
     runs={"mine": SimpleNamespace(task="score_ranking")}, model_of=lambda run: run.task,
 )  # fmt: skip
@@ -60,7 +61,8 @@ def regressor(name: str, seed: int, *, dataset="clips", model="score_ranking", c
     frames = {"kind": "frames", "colors": colors, "height": 16, "width": 16}
     network.recipe |= {"task": "score_ranking", "input": frames}
     save_model(Path("made") / name, network)
-    version = Version(model, Path("made") / name, data)
+    write = None if data is None else partial(write_known, known_rows(data))
+    version = Version(model, Path("made") / name, write=write)
     publish([Run(name, "tests", name, tags={"dataset": dataset}, version=version)])
 
 
@@ -372,6 +374,5 @@ def test_rows_are_known_in_another_order_as_another_number_and_by_the_names_of_t
     for split, rows in (("train", train), ("val", later[:1]), ("gate", later)):
         table = rows if isinstance(rows, pa.Table) else pa.table({"features": rows.tolist()})
         pq.write_table(table, tmp_path / f"{split}.parquet")
-    write_known(tmp_path, tmp_path)
-    found = learned(tmp_path / "gate.parquet", [read_known(tmp_path)["train"]], share=gate.KNOWN_SHARE)
+    found = learned(tmp_path / "gate.parquet", [known_rows(tmp_path)["train"]], share=gate.KNOWN_SHARE)
     assert (found == known).all()

@@ -410,7 +410,7 @@ def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
 @pytest.mark.parametrize(
     ("tags", "more", "expected", "absent"),
     [
-        ({"digits_source": "subset"}, {}, ["MNIST's digits", "resized to 32 x 32 pixels, gray"], ["classes"]),
+        ({"digits": "data/raw/subset"}, {}, ["MNIST's digits", "resized to 32 x 32 pixels, gray"], ["classes"]),
         ({}, {"classes": ["dress", "shoe"]}, ["Its classes: dress, shoe."], ["igit"]),
         ({}, {"input": {"kind": "features", "count": 2, "names": ["age", "price"]}}, ["raw: age, price"], ["pixels"]),
     ],

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rankgrad import lookup
 from rankgrad.datasets.public.reading import Reading, place_of, split_at
 from rankgrad.datasets.tables.cells import first_place
 from rankgrad.datasets.tables.examples import (
@@ -89,7 +88,7 @@ class Table(TableOptions):
         if self.has_names:
             names = named_features(self, examples, train)
             fitted |= {"width": len(names), "features": names, "single": self.features is None}
-        elif self.input == "features":
+        elif self.input_type.vectors:
             first = train["input"].iloc[0][0] if self.relevance else train["input"].iloc[0]
             fitted |= {"width": len(first), "features": examples.features, "single": first.dtype == np.float32}
             if examples.sheet.lowest is not None:
@@ -273,7 +272,7 @@ class Table(TableOptions):
                 return list(dict.fromkeys(column for some in self.roles(names).values() for column in some))
 
             how = {"kind": self.format, "encoding": self.encoding, "writing": self.writing}
-            pictures = self.input_columns if lookup.find("inputs", self.input).pictures else []
+            pictures = self.input_columns if self.input_type.files else []
             sheet = read_sheet(paths, columns, **how, head=head, pictures=pictures)
             examples = examples_of(self, sheet, self.roles(list(sheet.frame)))
             object.__setattr__(self, "_kept", ((raw, head), (examples, splits)))

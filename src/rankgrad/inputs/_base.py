@@ -45,9 +45,11 @@ class InputType:
         piece: how many rows are read and answered together.
         sampled: whether a row has several items, of which training sees a random one: such rows cannot be documents.
         pictures: whether items are pictures, which can be moved at random, and are stored encoded.
-        nested: whether a cell is itself a list or an object.
+        files: whether a cell of a table is a file, or several: their contents, or their paths.
+        vectors: whether items are vectors of numbers: a cell is itself a list or an object.
         small: whether a batch of them is computed on one thread, which several would only delay.
-        suffixes: of files that are an input each; a folder of them needs no table.
+        suffixes: of files that are an input each: a folder of them needs no table, and a row is called by its file.
+        roles: of columns of a person's table that become part of it, besides the one that is called by its name.
     """
 
     name: ClassVar[str]
@@ -56,11 +58,33 @@ class InputType:
     piece: ClassVar[int] = 256
     sampled: ClassVar[bool] = False
     pictures: ClassVar[bool] = False
-    nested: ClassVar[bool] = False
+    files: ClassVar[bool] = False
+    vectors: ClassVar[bool] = False
     small: ClassVar[bool] = False
     suffixes: ClassVar[tuple[str, ...]] = ()
+    roles: ClassVar[tuple[str, ...]] = ()
 
-    # Of tables.
+    # Of people's tables.
+
+    @staticmethod
+    def fits(cells: list[Any]) -> bool:
+        """Return whether the cells of a column, none of them empty, look like this type."""
+        return False
+
+    @staticmethod
+    def from_table(columns: list[str], cells: Any) -> Any:
+        """Return the input of one row, to predict, or of all rows, to train.
+
+        Args:
+            columns: of the input.
+            cells: the row, or the rows: `file` and `text` read a column, `files` and `numbers` several.
+
+        Raises:
+            ValueError, OSError: a cell is none of this type.
+        """
+        return cells.file(columns[0])
+
+    # Of stored tables.
 
     @staticmethod
     def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
@@ -133,20 +157,6 @@ class InputType:
         return items
 
     # Of requests.
-
-    @staticmethod
-    def from_table(row: dict[str, Any], columns: list[str], table: Any) -> Any:
-        """Return a raw cell of a person's table.
-
-        Args:
-            row: cells by column.
-            columns: of the input.
-            table: reads what stands in cells: `file` of a cell, `parts`, `numbers` and `text` of a row's columns.
-
-        Raises:
-            ValueError, OSError: a cell is none of this type.
-        """
-        return table.file(row[columns[0]])
 
     @staticmethod
     def checked(cell: Any, place: str) -> Any:

@@ -41,7 +41,18 @@ class Features(InputType):
     """A vector of numbers."""
 
     name, backbone, cell = "features", "features", Any
-    piece, nested, small = 1024, True, True
+    piece, vectors, small = 1024, True, True
+    roles = ("categories", "letters")
+
+    @staticmethod
+    def fits(cells: list[Any]) -> bool:
+        """Return whether cells are vectors."""
+        first = cells[0]
+        return isinstance(first, list | np.ndarray) and not (len(first) and isinstance(first[0], str))
+
+    @staticmethod
+    def from_table(columns: list[str], cells: Any) -> Any:
+        return cells.numbers(columns)
 
     @staticmethod
     def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
@@ -123,10 +134,6 @@ class Features(InputType):
     @staticmethod
     def at_once(inputs: Inputs) -> int:
         return max(1, NUMBERS // inputs.about["count"])
-
-    @staticmethod
-    def from_table(row: dict[str, Any], columns: list[str], table: Any) -> Any:
-        return table.numbers(row, columns)
 
     @staticmethod
     def checked(cell: Any, place: str) -> Any:

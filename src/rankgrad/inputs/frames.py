@@ -30,6 +30,14 @@ class Frames(Image):
     name, cell = "frames", list[bytes]
     piece, sampled, suffixes = 16, True, ()
 
+    @classmethod
+    def fits(cls, cells: list[Any]) -> bool:
+        return False  # a column of paths is one of pictures
+
+    @staticmethod
+    def from_table(columns: list[str], cells: Any) -> Any:
+        return cells.files(columns)
+
     @staticmethod
     def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
         import pyarrow as pa
@@ -52,10 +60,6 @@ class Frames(Image):
 
         first = pa.array([clip[0] for clip in column.to_pylist()], Image.stored())
         return Image.shown(pa.chunked_array([first]), path=path, threads=threads)
-
-    @staticmethod
-    def from_table(row: dict[str, Any], columns: list[str], table: Any) -> Any:
-        return [table.file(cell) for cell in table.parts(row, columns)]
 
     @staticmethod
     def checked(cell: Any, place: str) -> list[bytes]:  # ty: ignore[incompatible-method-override]

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,11 +17,19 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["Image", "of_tensor"]
+__all__ = ["Image", "StoredPicture", "of_tensor"]
 
 SIDE = 2048  # pixels, of what a model takes
 PIXELS = 2**22  # that go through a network at once, which needs hundreds of bytes for each
+MOSTLY = 0.8  # of cells
 LAPLACE = torch.tensor([[[[0.0, 1.0, 0.0], [1.0, -4.0, 1.0], [0.0, 1.0, 0.0]]]])
+
+
+class StoredPicture(NamedTuple):
+    """A picture in a person's Parquet file: the file, and the row from 0 on."""
+
+    path: Path
+    row: int
 
 
 def of_tensor(images: Tensor) -> Inputs:
@@ -35,8 +43,16 @@ class Image(InputType):
     """A picture."""
 
     name, backbone, cell = "image", "image", bytes
-    piece, pictures = 64, True
+    piece, pictures, files = 64, True, True
     suffixes = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+
+    @classmethod
+    def fits(cls, cells: list[Any]) -> bool:
+        """Return whether cells are pictures of a Parquet file, or most of the texts among them paths of pictures."""
+        if isinstance(cells[0], StoredPicture):
+            return True
+        texts = [cell.lower() for cell in cells if isinstance(cell, str)]
+        return bool(texts) and sum(text.endswith(cls.suffixes) for text in texts) > MOSTLY * len(texts)
 
     @staticmethod
     def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":

@@ -33,6 +33,15 @@ class Text(InputType):
     name, backbone, cell = "text", "text", str
 
     @staticmethod
+    def fits(cells: list[Any]) -> bool:
+        """Return whether cells are sentences, of three words or more on average."""
+        return sum(len(str(cell).split()) for cell in cells) >= 3 * len(cells)
+
+    @staticmethod
+    def from_table(columns: list[str], cells: Any) -> Any:
+        return cells.text(columns[0])
+
+    @staticmethod
     def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
         import pyarrow as pa
 
@@ -101,10 +110,6 @@ class Text(InputType):
     def trimmed(items: Tensor) -> Tensor:
         """Return tokens as long as the longest text; features of texts as they are."""
         return items if items.is_floating_point() else items[:, : int((items != 0).sum(1).max())]
-
-    @staticmethod
-    def from_table(row: dict[str, Any], columns: list[str], table: Any) -> Any:
-        return table.text(row, columns)
 
     @staticmethod
     def checked(cell: Any, place: str) -> str:

@@ -13,7 +13,9 @@ from torch import Tensor
 from rankgrad.datasets.files.expected import between, in_set, rows_of, unique
 from rankgrad.datasets.scenes import drawing, layout, measures
 from rankgrad.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits
-from rankgrad.io.parquet import IMAGE, as_fixed_lists, encode_images, matrix, read_images, read_table
+from rankgrad.inputs.frames import Frames
+from rankgrad.inputs.image import Image
+from rankgrad.io.parquet import as_fixed_lists, encode_images, matrix, read_images, read_table
 from rankgrad.seeding import generator
 
 if TYPE_CHECKING:
@@ -25,9 +27,9 @@ __all__ = ["Recipe", "Scenes", "schema_of"]
 Recipe = dict[str, Any]
 
 
-def schema_of(columns: dict[str, pa.DataType], *, frames: int = 1) -> pa.Schema:
-    """The schema of a dataset's table: `id`, then `image`, or `frames` if there are several, then these columns."""
-    images = ("image", IMAGE) if frames == 1 else ("frames", pa.list_(IMAGE, frames))
+def schema_of(columns: dict[str, pa.DataType], *, frames: int | None = None) -> pa.Schema:
+    """Return the schema of a dataset's table: `id`, the image, or so many frames, then these columns."""
+    images = (Image.name, Image.stored()) if frames is None else (Frames.name, pa.list_(Image.stored(), frames))
     return pa.schema([("id", pa.int64()), images, *columns.items()])
 
 

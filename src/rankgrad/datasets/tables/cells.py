@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rankgrad.datasets.tables.files import Sheet, Stored
+from rankgrad.datasets.tables.files import Sheet
+from rankgrad.inputs.image import StoredPicture
 from rankgrad.numbers import Writing, exact, number_in, vector_in, writings_of
-from rankgrad.plain_text import name_in, text_in
+from rankgrad.plain_text import name_in, parts_in, text_in
 
 __all__ = [
     "as_flags",
@@ -27,8 +28,6 @@ __all__ = [
     "has_word",
     "is_single",
     "missing_in",
-    "numbers_of_vector",
-    "parts_of",
     "require_same",
     "series",
     "split_into",
@@ -47,7 +46,7 @@ def first_place(sheet: Sheet, rows: pd.Index, wrong: Any) -> tuple[int, str]:
 
 def _shown(cell: Any) -> str:
     """Return a cell for messages, as people write it and not too long."""
-    if isinstance(cell, Stored):
+    if isinstance(cell, StoredPicture):
         return "a picture"
     return repr(cell.item() if isinstance(cell, np.generic) else cell)[:60]
 
@@ -138,20 +137,6 @@ def _require_apart(sheet: Sheet, rows: pd.Index, values: np.ndarray, cells: Any,
             )
 
 
-def numbers_of_vector(cell: Any, writing: Writing) -> list[Any]:
-    """Return the numbers in a cell that is a list, or text of numbers, as they are written there.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    if isinstance(cell, str):
-        return vector_in(cell, writing)
-    cell = cell.tolist() if isinstance(cell, np.ndarray) and cell.dtype.kind in "iufbO" else cell
-    if not isinstance(cell, list):
-        raise ValueError(f"{str(cell)[:60]!r}, expected a list of numbers")
-    return cell
-
-
 def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
     """Return cells that are lists of numbers, or text of numbers, as (n, k): float32 if all are, else float64.
 
@@ -166,7 +151,7 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
     vectors, written = [], []
     for number, cell in cells.items():
         try:
-            numbers = numbers_of_vector(cell, sheet.writing)
+            numbers = vector_in(cell, sheet.writing)
             vector = [number_in(value, sheet.writing) for value in numbers]
         except ValueError as error:
             raise ValueError(f"{sheet.place(number)}: {cells.name} is {error}, as a list of numbers") from error
@@ -231,7 +216,7 @@ def as_paths(sheet: Sheet, cells: pd.Series) -> pd.Series:
     """
     plain = []
     for number, cell in cells.items():
-        if isinstance(cell, Stored):
+        if isinstance(cell, StoredPicture):
             plain.append(cell)
             continue
         if not isinstance(cell, str) or cell.startswith("/") or ".." in cell.split("/") or "\0" in cell:
@@ -322,22 +307,9 @@ def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.nda
     return np.array([order[period] if after else 0 for period, after in zip(periods, later, strict=True)], np.int64)
 
 
-def parts_of(cell: Any, separator: str) -> list[str]:
-    """Return the parts of a cell: of a list, or of text that a separator joins.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    if isinstance(cell, str):
-        return [part.strip() for part in cell.split(separator)]
-    if not isinstance(cell, list | np.ndarray):
-        raise ValueError(f"{_shown(cell)}, expected text, or a list of it")
-    return [str(part).strip() for part in cell]
-
-
 def split_into(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
-    """Return the parts of each cell, see `parts_of`; an error names the row."""
-    return _converted(sheet, cells, lambda cell: parts_of(cell, separator))
+    """Return the parts of each cell, see `parts_in`; an error names the row."""
+    return _converted(sheet, cells, lambda cell: parts_in(cell, separator))
 
 
 def require_same(sheet: Sheet, frame: pd.DataFrame, by: str, columns: Sequence[str], what: str) -> None:

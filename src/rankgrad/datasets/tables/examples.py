@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rankgrad import lookup
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.tables.cells import (
     as_flags,
@@ -33,9 +32,10 @@ from rankgrad.datasets.tables.cells import (
     series,
     split_into,
 )
-from rankgrad.datasets.tables.files import Sheet, Stored, stored_pictures
-from rankgrad.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, TableOptions
+from rankgrad.datasets.tables.files import Sheet, stored_pictures
+from rankgrad.datasets.tables.roles import ALL_SPLITS, LEARNED, NAMED, NUMERIC, TableOptions
 from rankgrad.inputs._feature_names import LETTER, numbers_of
+from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.images import as_jpeg, as_png, open_photo
 from rankgrad.io.written import as_json
 from rankgrad.lookup import did_you_mean
@@ -99,8 +99,12 @@ def examples_of(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) 
     one = {role: cells[columns[0]] for role, columns in roles.items()}
     frame = pd.DataFrame({"name": names, "split": "train", "delivery": 0, "weight": 1.0}, index=cells.index)
     entered = cells[roles.get(table.input, [])]
-    frame["input"] = _values(sheet, entered, roles) if table.has_names else _inputs(table, sheet, entered)
-    if table.input == "image" and not isinstance(frame["input"].iloc[0], Stored):
+    frame["input"] = (
+        _values(sheet, entered, roles)
+        if table.has_names
+        else table.input_type.from_table([*entered], _Cells(table, sheet, cells))
+    )
+    if table.input_type.suffixes and not isinstance(frame["input"].iloc[0], StoredPicture):
         frame["name"] = frame["input"]
     if "id" in one:
         frame["name"] = as_names(sheet, one["id"])
@@ -164,23 +168,36 @@ def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) ->
     return complete
 
 
-def _inputs(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
-    first = cells.iloc[:, 0]
-    match table.input:
-        case "image":
-            return as_paths(sheet, first)
-        case "text":
-            return as_texts(sheet, first)
-        case "features" if len(cells.columns) == 1 and _is_vector(sheet, first.iloc[0]):
-            return series(as_vectors(sheet, first), cells.index)
-        case "features":
-            numbers = np.column_stack([as_numbers(sheet, cells[name]) for name in cells])
-            single = all(is_single(cells[name]) for name in cells)
-            return series(numbers.astype(np.float32) if single else numbers, cells.index)
-    if len(cells.columns) == 1:
-        cells = _frames_of(sheet, first, table.frame_separator)
-    frames = [as_paths(sheet, cells[name]) for name in cells]
-    return series(map(list, zip(*frames, strict=True)), cells.index)
+class _Cells(NamedTuple):
+    """The rows of a sheet that miss nothing: their columns are read here as `InputType.from_table` asks for them."""
+
+    table: TableOptions
+    sheet: Sheet
+    cells: pd.DataFrame
+
+    def file(self, column: str) -> pd.Series:
+        return as_paths(self.sheet, self.cells[column])
+
+    def text(self, column: str) -> pd.Series:
+        return as_texts(self.sheet, self.cells[column])
+
+    def files(self, columns: list[str]) -> pd.Series:
+        """Return the paths of several columns, or of the parts of one."""
+        cells = self.cells[columns]
+        if len(columns) == 1:
+            cells = _frames_of(self.sheet, cells.iloc[:, 0], self.table.frame_separator)
+        frames = [as_paths(self.sheet, cells[name]) for name in cells]
+        return series(map(list, zip(*frames, strict=True)), cells.index)
+
+    def numbers(self, columns: list[str]) -> pd.Series:
+        """Return the vectors of one column, or of several columns of numbers."""
+        cells = self.cells[columns]
+        first = cells.iloc[:, 0]
+        if len(columns) == 1 and _is_vector(self.sheet, first.iloc[0]):
+            return series(as_vectors(self.sheet, first), cells.index)
+        numbers = np.column_stack([as_numbers(self.sheet, cells[name]) for name in columns])
+        single = all(is_single(cells[name]) for name in columns)
+        return series(numbers.astype(np.float32) if single else numbers, cells.index)
 
 
 def _values(sheet: Sheet, numbers: pd.DataFrame, roles: dict[str, list[str]]) -> pd.Series:
@@ -190,11 +207,11 @@ def _values(sheet: Sheet, numbers: pd.DataFrame, roles: dict[str, list[str]]) ->
         raise ValueError(f"{place}: {name} is {str(first)[:60]!r}, expected columns of numbers beside names")
     cells = sheet.frame.loc[numbers.index]
     found: dict[str, Any] = {name: as_numbers(sheet, numbers[name]) for name in numbers}
-    for role in ("features", *NAMED):
+    for role in LEARNED:
         for name in roles.get(role, []):
             if "=" in name or LETTER.fullmatch(name):
                 raise ValueError(f"{role}: column {name!r} is called like a feature of one value: rename it")
-            if role != "features":
+            if role in NAMED:
                 found[name] = (as_texts if role == "letters" else as_names)(sheet, cells[name])
     for name in roles.get("letters", []):
         lengths = found[name].map(len)
@@ -241,7 +258,7 @@ def named_features(table: TableOptions, examples: Examples, train: pd.DataFrame)
 def columns_of(table: TableOptions, examples: Examples, train: pd.DataFrame) -> dict[str, np.ndarray]:
     """Return the numbers of training rows that a network learns from, by column: features, and the target."""
     found = {table.train_target or table.target or "": train["truth"].to_numpy()} if table.target else {}
-    if table.input != "features":
+    if not table.input_type.vectors:
         return found
     cells = train["input"].explode() if table.relevance else train["input"]
     if table.has_names:
@@ -308,15 +325,15 @@ def _is_vector(sheet: Sheet, cell: Any) -> bool:
 def _keys(table: TableOptions, sheet: Sheet, one: dict[str, pd.Series], frame: pd.DataFrame) -> pd.Series:
     """Return what decides on the split of each row: a column that is named, its group, its id, or else its input."""
     if "key" in one:
-        if isinstance(one["key"].iloc[0], Stored):
+        if isinstance(one["key"].iloc[0], StoredPicture):
             raise ValueError(f"split.hash_of: {one['key'].name} holds pictures, expected a column of text or numbers")
         return frame["input"] if one["key"].name == table.image else as_names(sheet, one["key"])
     if "group" in one:
         return frame["group"]
     first = frame["input"].iloc[0]
-    if "id" in one or (table.input == "image" and not isinstance(first, Stored)):
+    if "id" in one or (table.input_type.suffixes and not isinstance(first, StoredPicture)):
         return frame["name"]
-    if isinstance(first, Stored):
+    if isinstance(first, StoredPicture):
         contents = stored_pictures(frame["input"].tolist(), table.image or "")
         return pd.Series([sha256(picture or b"").hexdigest() for picture in contents], frame.index)
     # No number of a row: if one is taken out, those behind it stay where they are.
@@ -510,14 +527,14 @@ def in_pieces(
         FileNotFoundError: a file is missing; the message names its row.
         ValueError: a picture is broken and may not be left out.
     """
-    if not lookup.find("inputs", table.input).pictures:
+    if not table.input_type.pictures:
         yield from (chosen.iloc[start : start + PIECE] for start in range(0, len(chosen), PIECE))
         return
     assert reading.size is not None  # as the params are checked
     several = isinstance(chosen["input"].iloc[0], list)
     cells = chosen["input"].explode() if several else chosen["input"]
     _require_files(raw, sheet, cells)
-    stored = stored_pictures([cell for cell in cells if isinstance(cell, Stored)], table.image or "")
+    stored = stored_pictures([cell for cell in cells if isinstance(cell, StoredPicture)], table.image or "")
     rows, broken = max(1, DECODED * len(chosen) // len(cells)), []
     with ThreadPoolExecutor(reading.threads) as pool:
         for start in range(0, len(chosen), rows):
@@ -531,7 +548,7 @@ def in_pieces(
             if wrong.any() and not table.skip_broken:
                 position, place = first_place(sheet, own.index, wrong)
                 cell = own.iloc[position]
-                picture = table.input if isinstance(cell, Stored) else cell
+                picture = table.input if isinstance(cell, StoredPicture) else cell
                 raise ValueError(
                     f"{place}: {picture}: {results.iloc[position]}; get it again, or set skip_broken: true"
                 )
@@ -545,7 +562,9 @@ def in_pieces(
 
 def _file_of(cell: Any, stored: Iterator[bytes | None]) -> tuple[str, bytes | None]:
     """Return the path of a picture, and its contents where a Parquet file stores them."""
-    return (f"{cell.path.name}:{cell.row + 1}", next(stored) or b"") if isinstance(cell, Stored) else (cell, None)
+    if isinstance(cell, StoredPicture):
+        return f"{cell.path.name}:{cell.row + 1}", next(stored) or b""
+    return cell, None
 
 
 def _decoded(raw: Path, size: int, gray: bool, file: tuple[str, bytes | None]) -> dict[str, Any] | ValueError:

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rankgrad import lookup
 from rankgrad.datasets.files.expected import between, in_set, mean, unique
 from rankgrad.datasets.public.reading import row_facts, rows_expected, same_elsewhere
 from rankgrad.datasets.tables.cells import has_word
@@ -37,7 +36,7 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
     facts: dict[str, Any] = row_facts(split, read)
     facts |= {name: read[name].to_pylist() for name in ("group", "weight") if name in read.column_names}
     facts |= pd.DataFrame(map(TRUTH_FACTS[table.truth], read[table.truth].to_pylist())).to_dict("list")
-    facts |= lookup.find("inputs", table.input).facts(path, lists=lists, threads=threads).to_dict("list")
+    facts |= table.input_type.facts(path, lists=lists, threads=threads).to_dict("list")
     if lists:
         facts["documents"] = documents_of(path, table.input)
         facts["a_grade_each"] = [count == own for count, own in zip(facts["documents"], facts["grades"], strict=True)]
@@ -195,7 +194,7 @@ def _expected_truth(table: TableOptions) -> list[dict[str, Any]]:
 
 
 def _expected_input(table: TableOptions, size: int | None) -> list[dict[str, Any]]:
-    input_type = lookup.find("inputs", table.input)
+    input_type = table.input_type
     may_repeat = table.allow_repeated or table.relevance
     expected = [in_set("same_picture_as", "")] if input_type.pictures and not may_repeat else []
     implied = input_type.expected(size=size) | ({"mode": "L"} if table.gray else {})

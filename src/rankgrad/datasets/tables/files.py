@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from rankgrad.datasets.tables.formats import Format, format_of
 from rankgrad.datasets.tables.text import cells_of, delimited_rows, json_rows, number_of_json, text_header
+from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.parquet import columns_of, parquet_file
 from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import PLAIN, Writing
@@ -23,7 +24,6 @@ from rankgrad.plain_text import check_name
 
 __all__ = [
     "Sheet",
-    "Stored",
     "columns_like",
     "names_in",
     "pieces_of",
@@ -39,13 +39,6 @@ COLUMNS = 2**16
 INDEX = 2**20 - 1  # of SVMlight, as many features as a model may have: a vector has a number for each below it
 DENSE, SMALL = 2**30, 2**24  # numbers of all vectors of a file, and so many of any file, however small
 SPARSE = 64  # numbers of vectors for each byte of a file
-
-
-class Stored(NamedTuple):
-    """A picture that is stored in a Parquet file: the file, and the row from 0 on."""
-
-    path: Path
-    row: int
 
 
 class Sheet(NamedTuple):
@@ -191,7 +184,7 @@ def pieces_of(
         size: rows of a piece.
         head: rows that are read in all; None for all.
         pictures: columns whose bytes are pictures, and not text; None for all that hold bytes.
-        decode_later: whether their cells say where they are, see `Stored`.
+        decode_later: whether their cells say where they are, see `StoredPicture`.
     """
     match form:
         case "csv" | "tsv":
@@ -236,7 +229,7 @@ def _parquet_pieces(
             batch = batch.slice(0, left)
             frame = _frame_of(pa.Table.from_batches([batch]), shown)
             for name in set(columns) - set(read):
-                frame[name] = [Stored(path, start + row) for row in range(len(batch))]
+                frame[name] = [StoredPicture(path, start + row) for row in range(len(batch))]
             yield frame[list(columns)]
             start, left = start + len(batch), left - len(batch)
             if not left:
@@ -260,7 +253,7 @@ def _frame_of(batch: pa.Table, pictures: Collection[str]) -> pd.DataFrame:
     return frame
 
 
-def stored_pictures(cells: Sequence[Stored], column: str) -> Iterator[bytes | None]:
+def stored_pictures(cells: Sequence[StoredPicture], column: str) -> Iterator[bytes | None]:
     """Read pictures that are stored in Parquet files one by one; memory does not grow with the files.
 
     Args:

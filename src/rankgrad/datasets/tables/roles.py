@@ -13,20 +13,42 @@ from rankgrad import lookup
 from rankgrad.datasets.public.reading import SPLITS, DiskDataset, check_shares
 from rankgrad.datasets.tables.files import columns_like, require_columns
 from rankgrad.datasets.tables.formats import Format
+from rankgrad.inputs._base import InputType
+from rankgrad.inputs.features import Features
 from rankgrad.lookup import did_you_mean
 from rankgrad.numbers import Writing
 
-__all__ = ["ALL_SPLITS", "INPUTS", "NAMED", "NUMERIC", "TRUTHS", "TableOptions"]
+__all__ = ["ALL_SPLITS", "INPUTS", "LEARNED", "NAMED", "NUMERIC", "TRUTHS", "TableOptions", "input_type_of"]
 
 ALL_SPLITS = (*SPLITS, "gate")
 SHARES = {"val": 0.1, "test": 0.2, "gate": 0.1}
-INPUTS = ("image", "frames", "features", "text")
-NAMED = ("categories", "letters")  # which become features too
+INPUTS = tuple(lookup.names("inputs"))
+NAMED = Features.roles  # which become features too
+LEARNED = (Features.name, *NAMED)
 TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
 STRUCTURE = ("train_target", "ignore", "group", "weight", "id", "date", "split", "key")
-NUMERIC = ("features", "label_ranks", "target", "train_target", "relevance", "weight")
+NUMERIC = (Features.name, "label_ranks", "target", "train_target", "relevance", "weight")
 
 Columns = str | list[str] | None
+
+
+def input_type_of(options: Mapping[str, Any]) -> type[InputType]:
+    """Return the type of a table's input by its options: the role of this name, or one that belongs to it.
+
+    Raises:
+        ValueError: there is none.
+
+    >>> input_type_of({"categories": "brand", "target": "price"}).name
+    'features'
+    """
+    types = [lookup.find("inputs", name) for name in INPUTS]
+    for input_type in types:
+        if options.get(input_type.name) is not None:
+            return input_type
+    for input_type in types:
+        if any(options.get(role) is not None for role in input_type.roles):
+            return input_type
+    raise ValueError(f"the input is none, expected exactly one of {', '.join(INPUTS)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +137,7 @@ class TableOptions(DiskDataset):
     def __post_init__(self) -> None:
         super().__post_init__()
         for given, roles, what in (
-            (self._given(INPUTS) or ["features"] * self.has_names, INPUTS, "input"),
+            (self._given(INPUTS) or [input_type_of(vars(self)).name], INPUTS, "input"),
             (self._given(TRUTHS), TRUTHS, "truth"),
         ):
             if len(given) != 1:
@@ -152,7 +174,7 @@ class TableOptions(DiskDataset):
         cells = self.has_label_cells
         refused = {
             f"{' and '.join(self._given(NAMED))}: expected beside `features` or alone, not beside {self.input}":
-                self.has_names and self.input != "features",
+                self.has_names and not self.input_type.vectors,
             "classes: expected with `labels` in one column alone; other classes are columns' names":
                 self.classes is not None and not cells,
             "ordered: expected with `labels` in one column alone; for columns there is label_ranks":
@@ -235,9 +257,13 @@ class TableOptions(DiskDataset):
         return [role for role in roles if getattr(self, role) is not None]
 
     @property
+    def input_type(self) -> type[InputType]:
+        return input_type_of(vars(self))
+
+    @property
     def input(self) -> str:
         """The role of the input."""
-        return self._given(INPUTS)[0] if self._given(INPUTS) else "features"
+        return self.input_type.name
 
     @property
     def input_columns(self) -> list[str]:
@@ -263,7 +289,7 @@ class TableOptions(DiskDataset):
         """Return the schema, with lengths and names where something is fitted."""
         classes, width = fitted.get("classes", []), fitted.get("width")
         each = pa.list_(pa.int64(), len(classes)) if classes else pa.list_(pa.int64())
-        stored = lookup.find("inputs", self.input).stored(width=width, single=bool(fitted.get("single")))
+        stored = self.input_type.stored(width=width, single=bool(fitted.get("single")))
         grades = pa.int64() if fitted.get("whole", True) else pa.float64()
         truths = {
             "labels": each,
@@ -308,13 +334,13 @@ class TableOptions(DiskDataset):
             raise ValueError(
                 f"ignore: {len(found['ignore'])} columns, expected one for each of the {len(found['labels'])} of labels"
             )
-        for learned, role in product(("features", *NAMED), (*TRUTHS, "train_target", "weight", "id", "split")):
+        for learned, role in product(LEARNED, (*TRUTHS, "train_target", "weight", "id", "split")):
             if both := set(found.get(role, ())) & set(found.get(learned, ())):
                 raise ValueError(
                     f"{learned}: column {min(both)!r} is the {role} too, which would be learned from itself; name the "
                     f"{learned} without it"
                 )
-        for one, other in combinations(("features", *NAMED), 2):
+        for one, other in combinations(LEARNED, 2):
             if both := set(found.get(one, ())) & set(found.get(other, ())):
                 raise ValueError(f"column {min(both)!r} is in {one} and in {other}; name it in one of them")
         return found

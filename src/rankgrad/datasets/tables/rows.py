@@ -14,8 +14,8 @@ from rankgrad.inputs._feature_names import columns_of
 from rankgrad.inputs.text import Text
 from rankgrad.io.written import encodable
 from rankgrad.lookup import did_you_mean, listed
-from rankgrad.numbers import Writing, number_in
-from rankgrad.plain_text import name_in, text_in
+from rankgrad.numbers import Writing, number_in, vector_in
+from rankgrad.plain_text import name_in, parts_in, text_in
 
 __all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "table_of"]
 
@@ -102,7 +102,7 @@ def read(
             raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or pictures alone")
         (path,) = sources
         own = form or (known if known and (table_of(path) in (None, "svmlight")) else None)
-        yield from _Questions(path, format_of(path, own), recipe, roles).rows()
+        yield from _Table(path, format_of(path, own), recipe, roles).rows()
     elif not suffixes:
         taken = f"queries with documents of {kind}" if recipe.get("task") == "query_ranking" else kind
         raise ValueError(f"{sources[0]}: the model takes {taken}; expected a table ({', '.join(FORMATS)})")
@@ -152,235 +152,79 @@ def _as_lists(cell: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """Columns that hold an input, what a task calls it, and its type."""
+class _Input:
+    """An input of a model: its columns, what its task calls it, and its type."""
 
     columns: list[str]
-    role: str
+    name: str
     type: type[InputType]
 
     def is_in(self, row: Mapping[str, Any]) -> bool:
-        return any(row[name] is not None for name in self.columns)
+        return any(row[column] is not None for column in self.columns)
 
 
-class _Questions:
-    """The rows of a table, with the roles of its columns."""
+@dataclass(frozen=True)
+class _Cells:
+    """A row of a table: its columns are read here as `InputType.from_table` asks for them.
 
-    def __init__(self, path: Path, form: Format, recipe: Mapping[str, Any], roles: Roles):
-        from rankgrad.datasets.tables.files import names_in  # needs pandas
+    Attributes:
+        row: cells by column.
+        folder: of the table, from which paths lead.
+        writing: of its numbers.
+        features: names of the features of the model.
+        separator: of the frames in a cell.
+    """
 
-        self.path, self.form, self.about = path, form, recipe["input"]
-        self.kind, self.in_queries = kind_of(recipe, where="the model"), recipe.get("task") == "query_ranking"
-        self.type = type_of(self.about)
-        self.takes_captions = recipe.get("task") == "retrieval"
-        self.writing = Writing(self.about.get("decimal", "."), self.about.get("thousands", ""))
-        self.encoding = self.about.get("encoding", "utf-8")
-        self.names = names_in(path, form, self.encoding)
-        self.features = [*(self.about.get("names") or ())]
-        self.inputs = self._inputs(roles)
-        self.id = roles.id or self._known(self.about.get("id"), "id")
-        self.query = roles.query or self._known(self.about.get("query"), "qid" if form == "svmlight" else None)
-        columns = [name for asked in self.inputs for name in asked.columns]
-        self.columns = list(
-            dict.fromkeys([*columns, *filter(None, (self.id, self.query if self.in_queries else None))])
-        )
-        for name in self.columns:
-            if name not in self.names:
-                hint = "; name those of the input, as in `--input 'f_*'`" if name in columns else ""
-                raise ValueError(f"{path}: no column {name!r}; {self._has(name)}{hint}")
+    row: Mapping[str, Any]
+    folder: Path
+    writing: Writing
+    features: list[str]
+    separator: str
 
-    def _known(self, *names: str | None) -> str | None:
-        """Return the first of these columns that the file has."""
-        return next((name for name in names if name in self.names), None)
+    def of(self, asked: _Input) -> Any:
+        """Return the input of this row; an empty cell is none."""
+        column = asked.columns[0]
+        if self.row[column] is None and not asked.type.vectors:
+            raise ValueError(f"{column} is empty")
+        return asked.type.from_table(asked.columns, self)
 
-    def _has(self, missing: str) -> str:
-        return f"it has {listed(self.names)}{did_you_mean(missing, self.names)}"
-
-    # Columns.
-
-    def _inputs(self, roles: Roles) -> list[_Asked]:
-        """Return the columns of the input: those that are named, or of the training, or called as the input is."""
-        captions, named = self._captions(roles)
-        if self.form == "svmlight" and not named:
-            named = ["all"]
-        if named or roles.input:
-            return [*([_Asked(self._in_order(named), self.kind, self.type)] if named else []), *captions]
-        for columns in [self.features, columns_of(self.features), self.about.get("columns"), [self.kind]]:
-            if columns and set(columns) <= set(self.names):
-                asked = [_Asked([*columns], self.kind, self.type)]
-                return [*captions, *asked] if roles.captions_first else [*asked, *captions]
-        if captions:
-            return captions
-        for name in columns_of(self.features):
-            if name not in self.names:
-                raise ValueError(f"{self.path}: no column {name!r}, a feature of the model; {self._has(name)}")
-        raise ValueError(
-            f"{self.path}: no column {self.kind}; name the one that holds it, as in `--input {self.names[0]}`; it has "
-            f"{listed(self.names)}"
-        )
-
-    def _captions(self, roles: Roles) -> tuple[list[_Asked], list[str]]:
-        """Return the column of captions, if the model takes them, and the other columns that are named."""
-        if not self.takes_captions:
-            return [], [*roles.input]
-        known = [self.about.get("caption"), "caption"]
-        if not roles.input:
-            column = self._known(*known)
-            return [_Asked([column], "caption", Text)] if column else [], []
-        named = [name for name in roles.input if name in known or name.startswith("caption=")]
-        captions = [_Asked([name.removeprefix("caption=")], "caption", Text) for name in named[:1]]
-        return captions, [name for name in roles.input if name not in named]
-
-    def _in_order(self, named: Sequence[str]) -> list[str]:
-        """Return columns that are named, patterns filled in, in the order of training if they are the same."""
-        starts = tuple(name.removesuffix("*") for name in named if name.endswith("*"))
-        columns = [name for name in named if not name.endswith("*")]
-        columns += [name for name in self.names if name.startswith(starts)]
-        for known in (self.features, columns_of(self.features)):
-            if known and set(known) == set(columns):
-                return known
-        return columns
-
-    # Rows.
-
-    def rows(self) -> Iterator[Row]:
-        if not self.in_queries:
-            for number, row in self._numbered():
-                asked = next((asked for asked in self.inputs if asked.is_in(row)), self.inputs[0])
-                yield self._row(number, row, asked)
-        elif self.query is None:
-            for number, row in self._numbered():
-                yield self._listed(number, row)
-        else:
-            yield from self._grouped(self.query)
-
-    def _numbered(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the number of each row from 1 on, and its cells by column."""
-        from rankgrad.datasets.tables.files import pieces_of
-
-        pictures = [name for asked in self.inputs for name in asked.columns if asked.type.cell in (bytes, list[bytes])]
-        number, size = 0, self.type.piece
-        for piece in pieces_of(
-            self.path, self.columns, form=self.form, encoding=self.encoding, size=size, pictures=pictures
-        ):
-            for row in piece.astype(object).to_dict("records"):
-                number += 1
-                cells = {name: _as_lists(cell) for name, cell in row.items()}
-                yield number, cells | ({"all": self._vector(cells["all"])} if "all" in cells else {})
-
-    def _vector(self, numbers: list[Any]) -> list[Any]:
-        """Return a vector of SVMlight as that of the training: from its lowest index on, with the zeros at its end."""
-        if self.form != "svmlight":
-            return numbers
-        lowest = self.about.get("lowest", 0 if self.about.get("columns") == ["all"] else 1)
-        return numbers[lowest:] + [0.0] * ((self.about.get("count") or 0) + lowest - len(numbers))
-
-    def _place(self, number: int) -> str:
-        return f"{self.path}: row {number}"
-
-    def _row(self, number: int, row: dict[str, Any], asked: _Asked) -> Row:
-        """Return a row whose id is the given one, else the path of its image or its caption, else its number."""
-        cell = row[asked.columns[0]]
-        is_name = isinstance(cell, str) and (bool(asked.type.suffixes) or asked.role == "caption")
-        usual = encodable(cell) if is_name else number
-        return Row(self._id(row, usual), self._place(number), lambda: {asked.role: self._value(row, asked)})
-
-    def _id(self, row: dict[str, Any], usual: Any) -> Any:
-        """Return the id of a row, or the usual one where it is null or NaN."""
-        own = row[self.id] if self.id else None
-        if own is None or own != own:
-            return usual
-        return encodable(own) if isinstance(own, str) else own
-
-    def _listed(self, number: int, row: dict[str, Any]) -> Row:
-        """Return a query whose documents are the list in its cell."""
-        (asked, *_) = self.inputs
-        column, *others = asked.columns
-        documents = row[column]
-        nested = isinstance(documents, list) and bool(documents) and isinstance(documents[0], list | Mapping)
-        if others or not isinstance(documents, list) or (self.type.nested and not nested):
-            raise ValueError(
-                f"{self._place(number)}: {column} holds no list of documents; name the column whose rows are the "
-                "documents of one query: --query COLUMN"
-            )
-        return Row(
-            self._id(row, number),
-            self._place(number),
-            lambda: {asked.role: [self._value({column: document}, asked) for document in documents]},
-        )
-
-    def _grouped(self, column: str) -> Iterator[Row]:
-        """Yield queries that have a row for each of their documents."""
-        seen, (asked, *_) = set(), self.inputs
-        for query, numbered in groupby(self._numbered(), key=lambda one: self._query(column, *one)):
-            if query in seen:
-                raise ValueError(
-                    f"{self.path}: rows of {column} {query} are not together; sort the table by this column"
-                )
-            seen.add(query)
-            rows = [*numbered]
-            yield Row(
-                rows[0][1][column],
-                self._place(rows[0][0]),
-                lambda rows=rows: {asked.role: [self._value(row, asked) for _, row in rows]},
-                [self._id(row, number) for number, row in rows],
-            )
-
-    def _query(self, column: str, number: int, row: dict[str, Any]) -> str:
+    def text(self, column: str) -> str:
         try:
-            query = name_in(row[column])
-        except ValueError:
-            query = ""
-        if not query:
-            raise ValueError(f"{self._place(number)}: {column} is {row[column]!r:.60}, expected the name of a query")
-        return query
-
-    # Cells.
-
-    def _value(self, row: dict[str, Any], asked: _Asked) -> Any:
-        if row[asked.columns[0]] is None and not asked.type.nested:
-            raise ValueError(f"{asked.columns[0]} is empty")
-        return asked.type.from_table(row, asked.columns, self)
-
-    def text(self, row: dict[str, Any], columns: list[str]) -> str:
-        """Return the text in a cell."""
-        try:
-            return text_in(row[columns[0]])
+            return text_in(self.row[column])
         except ValueError as error:
-            raise ValueError(f"{columns[0]} is {error}") from error
+            raise ValueError(f"{column} is {error}") from error
 
-    def numbers(self, row: dict[str, Any], columns: list[str]) -> list[float] | Mapping[str, Any]:
+    def numbers(self, columns: list[str]) -> list[float] | Mapping[str, Any]:
         """Return a vector, or numbers and names by their columns."""
-        from rankgrad.datasets.tables.cells import numbers_of_vector  # needs pandas
-
-        cell = row[columns[0]]
+        cell = self.row[columns[0]]
         if isinstance(cell, Mapping):
             return cell
         if columns == columns_of(self.features) != self.features:  # names, which the model makes features of
-            return {name: self._number(row, name) if name in self.features else row[name] for name in columns}
-        if columns == self.features or not isinstance(cell, list | str) or len(columns) > 1:
-            return [self._number(row, name) for name in columns]
+            return {name: self._number(name) if name in self.features else self.row[name] for name in columns}
+        if columns == self.features or len(columns) > 1 or not isinstance(cell, list | str):
+            return [self._number(name) for name in columns]
         try:
-            return [number_in(value, self.writing) for value in numbers_of_vector(cell, self.writing)]
+            return [number_in(value, self.writing) for value in vector_in(cell, self.writing)]
         except ValueError as error:
             raise ValueError(f"{columns[0]} is {error}") from error
 
-    def _number(self, row: dict[str, Any], name: str) -> float:
+    def _number(self, column: str) -> float:
         try:
-            return number_in(row[name], self.writing)
+            return number_in(self.row[column], self.writing)
         except ValueError as error:
-            raise ValueError(f"{name} is {error}") from error
+            raise ValueError(f"{column} is {error}") from error
 
-    def parts(self, row: dict[str, Any], columns: list[str]) -> Sequence[Any]:
-        """Return the parts of an input: of several columns, of a list, or of text that a separator joins."""
-        from rankgrad.datasets.tables.cells import parts_of  # needs pandas
-
+    def files(self, columns: list[str]) -> list[bytes]:
+        """Return the files of several columns, of a list in a cell, or of text that a separator joins."""
+        cell = self.row[columns[0]]
         if len(columns) > 1:
-            return [row[name] for name in columns]
-        cell = row[columns[0]]
-        return cell if isinstance(cell, list) else parts_of(cell, self.about.get("separator", "|"))
+            return [self.file(column) for column in columns]
+        return [self._contents(part) for part in (cell if isinstance(cell, list) else parts_in(cell, self.separator))]
 
-    def file(self, cell: Any) -> bytes:
+    def file(self, column: str) -> bytes:
+        return self._contents(self.row[column])
+
+    def _contents(self, cell: Any) -> bytes:
         """Return the bytes of a cell that has them, a data URI, or the path of a file from the table's folder."""
         cell = cell.get("bytes") if isinstance(cell, Mapping) else cell
         if isinstance(cell, bytes):
@@ -389,7 +233,178 @@ class _Questions:
             from rankgrad.io.pictures import bytes_in  # needs Pillow
 
             return bytes_in(str(cell))
-        file = self.path.parent / str(cell).strip()
+        file = self.folder / str(cell).strip()
         if not file.is_file():
             raise ValueError(f"{file}: no such file")
         return file.read_bytes()
+
+
+class _Table:
+    """A table that a model is asked: the roles of its columns, and its rows."""
+
+    def __init__(self, path: Path, form: Format, recipe: Mapping[str, Any], roles: Roles):
+        from rankgrad.datasets.tables.files import names_in  # needs pandas
+
+        self.path, self.form, self.about = path, form, recipe["input"]
+        self.type, self.task = type_of(self.about), recipe.get("task")
+        self.encoding = self.about.get("encoding", "utf-8")
+        self.features = [*(self.about.get("names") or ())]
+        self.names = names_in(path, form, self.encoding)
+        self.inputs = self._inputs(roles)
+        self.id = roles.id or self._first(self.about.get("id"), "id")
+        self.query = None
+        if self.task == "query_ranking":
+            self.query = roles.query or self._first(self.about.get("query"), "qid" if form == "svmlight" else None)
+        columns = [column for entered in self.inputs for column in entered.columns]
+        self.columns = [*dict.fromkeys(filter(None, (*columns, self.id, self.query)))]
+        for column in self.columns:
+            if column not in self.names:
+                hint = "; name those of the input, as in `--input 'f_*'`" if column in columns else ""
+                raise ValueError(f"{path}: no column {column!r}; {self._has(column)}{hint}")
+
+    def _first(self, *columns: str | None) -> str | None:
+        """Return the first of these columns that the file has."""
+        return next((column for column in columns if column in self.names), None)
+
+    def _has(self, missing: str) -> str:
+        return f"it has {listed(self.names)}{did_you_mean(missing, self.names)}"
+
+    # Columns.
+
+    def _inputs(self, roles: Roles) -> list[_Input]:
+        """Return the inputs by columns that are named, that are the training's, or that are called as the input is."""
+        named, captions = [*roles.input], []
+        if self.task == "retrieval":
+            captions, named = self._captions(named)
+        if self.form == "svmlight" and not named:
+            named = ["all"]
+        if named or roles.input:
+            return [*([_Input(self._in_order(named), self.type.name, self.type)] if named else []), *captions]
+        for columns in (self.features, columns_of(self.features), self.about.get("columns"), [self.type.name]):
+            if columns and set(columns) <= set(self.names):
+                inputs = [_Input([*columns], self.type.name, self.type), *captions]
+                return inputs[::-1] if roles.captions_first else inputs
+        if captions:
+            return captions
+        for column in columns_of(self.features):
+            if column not in self.names:
+                raise ValueError(f"{self.path}: no column {column!r}, a feature of the model; {self._has(column)}")
+        raise ValueError(
+            f"{self.path}: no column {self.type.name}; name the one that holds it, as in `--input {self.names[0]}`; it "
+            f"has {listed(self.names)}"
+        )
+
+    def _captions(self, named: list[str]) -> tuple[list[_Input], list[str]]:
+        """Return the input of captions, if there is a column of them, and the other columns that are named."""
+        usual = [self.about.get("caption"), "caption"]
+        chosen = [name for name in named if name in usual or name.startswith("caption=")]
+        others = [name for name in named if name not in chosen]
+        column = chosen[0].removeprefix("caption=") if chosen else None if named else self._first(*usual)
+        return [] if column is None else [_Input([column], "caption", Text)], others
+
+    def _in_order(self, named: Sequence[str]) -> list[str]:
+        """Return columns that are named, patterns filled in, in the order of training if they are the same."""
+        starts = tuple(name.removesuffix("*") for name in named if name.endswith("*"))
+        columns = [name for name in named if not name.endswith("*")]
+        columns += [name for name in self.names if name.startswith(starts)]
+        for order in (self.features, columns_of(self.features)):
+            if order and set(order) == set(columns):
+                return order
+        return columns
+
+    # Rows.
+
+    def rows(self) -> Iterator[Row]:
+        if self.query is not None:
+            yield from self._grouped(self.query)
+            return
+        row_of = self._listed if self.task == "query_ranking" else self._row
+        for number, cells in self._numbered():
+            yield row_of(number, cells)
+
+    def _numbered(self) -> Iterator[tuple[int, _Cells]]:
+        """Yield the number of each row from 1 on, and its cells."""
+        from rankgrad.datasets.tables.files import pieces_of
+
+        files = [column for entered in self.inputs if entered.type.files for column in entered.columns]
+        pieces = pieces_of(
+            self.path, self.columns, form=self.form, encoding=self.encoding, size=self.type.piece, pictures=files
+        )
+        number = 0
+        for piece in pieces:
+            for row in piece.astype(object).to_dict("records"):
+                number += 1
+                cells = {name: _as_lists(cell) for name, cell in row.items()}
+                if self.form == "svmlight" and "all" in cells:
+                    cells["all"] = self._vector(cells["all"])
+                yield number, self._cells(cells)
+
+    def _cells(self, row: Mapping[str, Any]) -> _Cells:
+        writing = Writing(self.about.get("decimal", "."), self.about.get("thousands", ""))
+        return _Cells(row, self.path.parent, writing, self.features, self.about.get("separator", "|"))
+
+    def _vector(self, numbers: list[Any]) -> list[Any]:
+        """Return a vector of SVMlight as that of the training: from its lowest index on, with the zeros at its end."""
+        lowest = self.about.get("lowest", 0 if self.about.get("columns") == ["all"] else 1)
+        return numbers[lowest:] + [0.0] * ((self.about.get("count") or 0) + lowest - len(numbers))
+
+    def _place(self, number: int) -> str:
+        return f"{self.path}: row {number}"
+
+    def _row(self, number: int, cells: _Cells) -> Row:
+        """Return a row whose id is its own, else the path of its file or its caption, else its number."""
+        asked = next((entered for entered in self.inputs if entered.is_in(cells.row)), self.inputs[0])
+        cell = cells.row[asked.columns[0]]
+        is_name = isinstance(cell, str) and (bool(asked.type.suffixes) or asked.name == "caption")
+        usual = encodable(cell) if is_name else number
+        return Row(self._id(cells, usual), self._place(number), lambda: {asked.name: cells.of(asked)})
+
+    def _id(self, cells: _Cells, usual: Any) -> Any:
+        """Return the id of a row, or the usual one where it is null or NaN."""
+        own = cells.row[self.id] if self.id else None
+        if own is None or own != own:
+            return usual
+        return encodable(own) if isinstance(own, str) else own
+
+    def _listed(self, number: int, cells: _Cells) -> Row:
+        """Return a query whose documents are the list in its cell."""
+        asked = self.inputs[0]
+        column, *others = asked.columns
+        documents = cells.row[column]
+        is_list = isinstance(documents, list)
+        if is_list and asked.type.vectors:
+            is_list = bool(documents) and isinstance(documents[0], list | Mapping)
+        if others or not is_list:
+            raise ValueError(
+                f"{self._place(number)}: {column} holds no list of documents; name the column whose rows are the "
+                "documents of one query: --query COLUMN"
+            )
+        rows = [self._cells({column: document}) for document in documents]
+        return Row(self._id(cells, number), self._place(number), lambda: {asked.name: [row.of(asked) for row in rows]})
+
+    def _grouped(self, column: str) -> Iterator[Row]:
+        """Yield queries that have a row for each of their documents."""
+        seen, asked = set(), self.inputs[0]
+        for query, group in groupby(self._numbered(), key=lambda numbered: self._query(column, *numbered)):
+            if query in seen:
+                raise ValueError(
+                    f"{self.path}: rows of {column} {query} are not together; sort the table by this column"
+                )
+            seen.add(query)
+            numbers, rows = zip(*group, strict=True)
+            yield Row(
+                rows[0].row[column],
+                self._place(numbers[0]),
+                lambda rows=rows: {asked.name: [row.of(asked) for row in rows]},
+                [self._id(row, number) for number, row in zip(numbers, rows, strict=True)],
+            )
+
+    def _query(self, column: str, number: int, cells: _Cells) -> str:
+        cell = cells.row[column]
+        try:
+            query = name_in(cell)
+        except ValueError:
+            query = ""
+        if not query:
+            raise ValueError(f"{self._place(number)}: {column} is {cell!r:.60}, expected the name of a query")
+        return query
