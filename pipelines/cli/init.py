@@ -112,7 +112,7 @@ def _init(
     raw = _raw(file, key, link=link, dry_run=dry_run)
     blocks = blocks_of(key, raw, found.task, found.options, folder=file.parent)
     typer.echo(f"{file}: {found.task}")
-    table("understood", rows=[[line] for line in [*found.told, *_told(blocks, key)]])
+    table("understood", rows=[[line] for line in [*found.lines, *_told(blocks, key)]])
     if dry_run:
         typer.echo(_as_yaml(blocks))
         return

@@ -16,7 +16,7 @@ import pandas as pd
 from filelock import FileLock
 
 from pipelines.config import Settings, prefixed, resolve
-from pipelines.monitoring.reference import write_reference
+from pipelines.monitoring.reference import TrainingData
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run
 from pipelines.running.history import kept
@@ -135,12 +135,13 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
 
 def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
     measured, runs = results.read("metrics/runs"), []
+    datasets = {name: TrainingData(Path("data") / name) for name in {run.dataset for run in params.runs.values()}}
     for name, options in params.runs.items():
         entries = _entries(f"train@{name}", f"evaluate@{name}")
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, metrics = read_run(folder), measured.of_run(name)
         best, (times, used) = trained["best"], kept("train", name, folder)
-        data, judged = Path("data") / options.dataset, params.gate.judged[options.task].metric
+        judged = params.gate.judged[options.task].metric
         seeds = tuple(
             Run(
                 name=f"{name}-seed{seed}",
@@ -176,11 +177,10 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 version=Version(
                     model=params.model_of(options),
                     weights=folder / f"seed{best}",
-                    data=data,
                     quality=trained["validation"][str(best)],
                     tags={"seed": str(best)},
                     slices=partial(_slices, params, name, best),
-                    reference=partial(write_reference, data),
+                    write=datasets[options.dataset].write,
                 ),
             )
         )

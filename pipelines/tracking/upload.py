@@ -28,7 +28,6 @@ from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
 from pipelines.tracking import live, registry
 from pipelines.tracking.card import NUMBER, card, inputs_of, summary
-from pipelines.tracking.known_rows import write_known
 from pipelines.tracking.requirements import requirements
 from pipelines.tracking.signature import example_of, signature_of
 from pipelines.tracking.slices import Slice
@@ -55,11 +54,10 @@ class Version:
 
     model: str  # registered name, such as `sorter-lstm`
     weights: Path  # its folder
-    data: Path | None = None  # folder of the dataset that it was trained on
     quality: float = 0.0  # on validation, larger is better: decides which of several new versions is the challenger
     tags: Mapping[str, str] = field(default_factory=dict)  # besides those of its run
     slices: Callable[[], list[Slice]] = list  # of its test split; called if it is registered
-    reference: Callable[[Path], None] | None = None  # writes into its folder what `monitor` compares with
+    write: Callable[[Path], None] | None = None  # writes what the gate and `monitor` compare with into its folder
 
 
 @dataclass(frozen=True)
@@ -277,10 +275,8 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
         weights = Path(scratch) / "weights"  # the name by which `rankgrad.sorters.load_sorter` finds it
         shutil.copytree(version.weights, weights)
         (weights / "card.md").write_text(text + "\n")
-        if version.data is not None:
-            write_known(version.data, weights)
-        if version.reference is not None:
-            version.reference(weights)
+        if version.write is not None:
+            version.write(weights)
         recipe = json.loads((weights / "model.json").read_text()) | {"made": _made(run, all_tags, slices)}
         (weights / "model.json").write_text(as_json(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):

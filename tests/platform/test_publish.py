@@ -436,7 +436,8 @@ def test_a_version_answers_its_example_elsewhere_by_its_own_code_and_names_what_
     )
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    environment = {"PATH": os.environ["PATH"], "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
+    environment = {"PATH": os.environ["PATH"], "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db",
+                   "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false"}  # fmt: skip
     shown = done(sys.executable, "-c", code, folder=elsewhere, **environment).splitlines()[-1]
     assert shown.startswith(f"{tmp_path}/mlruns/")
     assert shown.endswith("['scores'] 1")
