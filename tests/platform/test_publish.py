@@ -261,7 +261,8 @@ def made():
     params = load(ROOT / "params.yaml")
     runs = {"memorability-mse": params.runs["memorability-mse"].model_copy(update={"seeds": [1, 2]})}
     sorters = {key: params.sorters[key] for key in ("lstm", "laplace")}
-    return params.model_copy(update={"runs": runs, "sorters": sorters})
+    benchmark = params.benchmark_sorters.model_copy(update={"lengths": dict.fromkeys(sorters, 8)})
+    return params.model_copy(update={"runs": runs, "sorters": sorters, "benchmark_sorters": benchmark})
 
 
 def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
