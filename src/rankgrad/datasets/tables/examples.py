@@ -36,7 +36,7 @@ from rankgrad.datasets.tables.files import Sheet, stored_pictures
 from rankgrad.datasets.tables.roles import ALL_SPLITS, LEARNED, NAMED, NUMERIC, TableOptions
 from rankgrad.inputs._feature_names import LETTER, numbers_of
 from rankgrad.inputs.image import StoredPicture
-from rankgrad.io.images import as_jpeg, as_png, open_photo
+from rankgrad.io.pictures import as_jpeg, as_png, open_photo
 from rankgrad.io.written import as_json
 from rankgrad.lookup import did_you_mean
 from rankgrad.numbers import number_in
