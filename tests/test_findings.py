@@ -7,7 +7,6 @@ S science.
 """
 
 import ast
-import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -28,7 +27,7 @@ from pipelines.expectations import ExpectationsFailed
 from pipelines.flows import monitor as monitoring
 from pipelines.stages import data, validate
 from rankgrad import lookup
-from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 
 from conftest import ROOT, params_of  # isort: skip
@@ -54,11 +53,9 @@ def csv(folder: Path, columns: dict, *, name: str = "a.csv", separator: str = ",
 def stored(folder: Path, **options) -> pd.DataFrame:
     """Return all rows of a dataset with the split of each."""
     table = Table(**options)
-    table.check(folder)
-    fitted = json.loads(json.dumps(table.fit(folder, seed=1)))
-    pieces = []
+    source, pieces = table.opened(folder, Reading()), []
     for split in table.splits:
-        for piece in table.tables(folder, split, Reading(None, 1, 1, fitted, [], 1)):
+        for piece in source.rows(split):
             pieces.append(piece.to_pandas().assign(split=split))
     return pd.concat(pieces)
 

@@ -173,7 +173,7 @@ def _check_dataset(key: str, block: Dataset) -> None:
 
 def _check_drawn(block: Dataset, kind: type[Scenes], place: str) -> None:
     name = block.name
-    if not block.is_drawn:
+    if block.raw != DRAWN_FROM:
         raise _wrong(f"{place}.raw", f"is {block.raw!r}, but {name} is drawn of digits", DRAWN_FROM)
     if block.rows is None:
         raise _wrong(f"{place}.rows", "missing", "how many to draw: {train: .., val: .., test: .., gate: ..}")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 
 SPLITS = ("train", "val", "test", "gate")
@@ -263,10 +263,10 @@ def _array(cells: list[Any], form: Form) -> pa.Array:
 def read(options: dict[str, Any], raw: Path, *, seed: int = 1, snapshot: int = 1) -> dict[str, pa.Table]:
     """Return what stages make of a table, a split each."""
     table = Table(**options)
-    table.check(raw)
-    fitted = json.loads(json.dumps(table.fit(raw, seed=seed), allow_nan=False))
-    reading = Reading(None, seed, 1, fitted, [], snapshot)
-    return {split: pa.concat_tables(table.tables(raw, split, reading)) for split in table.splits}
+    source = table.opened(raw, Reading(seed, snapshot=snapshot))
+    found = {split: pa.concat_tables(source.rows(split)) for split in table.splits}
+    json.dumps(source.manifest(), allow_nan=False)
+    return found
 
 
 def rows_of(table: pa.Table, options: dict[str, Any]) -> list[dict[str, Any]]:

@@ -118,8 +118,7 @@ def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(proj
     compared = settings.comparisons["mine"]
     assert [compared.baseline, *compared.runs] == list(settings.runs)
     dataset = block.built()
-    dataset.check(folder)
-    assert dataset.fit(folder, seed=block.seed)["rows"] > 10
+    assert dataset.opened(folder, Reading(block.seed)).fitted["rows"] > 10
     comments = {line for line in before.splitlines() if line.startswith("#")}
     assert comments <= set((project / "params.yaml").read_text().splitlines())
 

@@ -31,9 +31,10 @@ from pipelines.monitoring.shadow import Agreement, Shadow
 from pipelines.tracking.card import card
 from rankgrad.cli.answers import write
 from rankgrad.cli.predict import lines_of, run
-from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import as_periods
+from rankgrad.datasets.tables.deliveries import delivery_of
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.rows import read as read_rows
 from rankgrad.inputs._feature_names import numbers_of
@@ -145,14 +146,14 @@ def test_bytes_are_text_in_training_and_prediction(tmp_path, kind):
     pq.write_table(rows, tmp_path / "a.parquet")
     options: dict = {"file": "a.parquet", "target": "y", "split": "split"}
     table = Table(**options, features=["x"], categories="c")
-    assert table.fit(tmp_path, seed=1)["features"] == ["x", *(f"c={name}" for name in sorted(names))]
+    assert table.opened(tmp_path, Reading()).fitted["features"] == ["x", *(f"c={name}" for name in sorted(names))]
     features = ["x", *(f"c={name}" for name in names)]
     recipe = {"task": "score_ranking", "input": {"kind": "features", "count": 4, "names": features}}
     for place, row in enumerate(read_rows([tmp_path / "a.parquet"], recipe)):
         expected = [0.5, *(float(place % 3 == one) for one in range(3))]
         assert numbers_of(row.asked()["features"], features) == expected
     table = Table(**options, text="c")
-    stored = next(table.tables(tmp_path, "train", Reading(None, 1, 1, table.fit(tmp_path, seed=1), [])))
+    stored = next(table.opened(tmp_path, Reading()).rows("train"))
     assert stored["text"].to_pylist()[:3] == names
     recipe = {"task": "score_ranking", "input": {"kind": "text", "columns": ["c"]}}
     assert [row.asked()["text"] for row in read_rows([tmp_path / "a.parquet"], recipe)][:3] == names
@@ -164,7 +165,7 @@ def test_numbers_packed_in_bytes_stay_apart(tmp_path, values):
     column = pa.array([one.to_bytes(4, "little") for one in values] * 20)
     pq.write_table(pa.table({"c": column, "x": range(60), "y": range(60)}), tmp_path / "a.parquet")
     table = Table(file="a.parquet", features=["x"], categories="c", target="y")
-    found = table.fit(tmp_path, seed=1)["features"]
+    found = table.opened(tmp_path, Reading()).fitted["features"]
     assert found == ["x", *sorted(f"c={one.to_bytes(4, 'little').hex()}" for one in values)]
 
 
@@ -173,10 +174,10 @@ def test_a_missing_time_is_no_category_in_training_and_prediction(tmp_path, kind
     column = pa.array([1, None, 2] * 20, kind)
     pq.write_table(pa.table({"c": column, "x": range(60), "y": range(60)}), tmp_path / "a.parquet")
     table = Table(file="a.parquet", features=["x"], categories="c", target="y")
-    fitted = table.fit(tmp_path, seed=1)
-    features = fitted["features"]
+    source = table.opened(tmp_path, Reading())
+    features = source.fitted["features"]
     assert len(features) == 3
-    made = next(table.tables(tmp_path, "train", Reading(None, 1, 1, fitted, [])))
+    made = next(source.rows("train"))
     recipe = {"task": "score_ranking", "input": {"kind": "features", "count": 3, "names": features}}
     asked = [numbers_of(row.asked()["features"], features) for row in read_rows([tmp_path / "a.parquet"], recipe)]
     assert made["features"].to_pylist() == [asked[int(name) - 1] for name in made["name"].to_pylist()]
@@ -186,7 +187,7 @@ def test_a_missing_time_is_no_category_in_training_and_prediction(tmp_path, kind
 def test_nan_is_no_label(tmp_path, cells):
     pq.write_table(pa.table({"x": range(60), "c": cells * 30}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"row [12]: c has nan, expected names of labels"):
-        Table(file="a.parquet", features=["x"], labels="c").check(tmp_path)
+        Table(file="a.parquet", features=["x"], labels="c").check_head(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -350,7 +351,7 @@ def test_what_editors_leave_beside_data_is_neither_data_nor_an_error(tmp_path):
     (tmp_path / ".#t.csv").symlink_to("nowhere")
     (tmp_path / "._t.csv").write_bytes(b"\0\5\x16\7")
     table = Table(file="*.csv", features="a", target="b", split={"hash_of": "a"})
-    assert table._paths(tmp_path)[0] == [tmp_path / "t.csv"]
+    assert delivery_of(table, tmp_path, seed=1).examples.sheet.paths == [tmp_path / "t.csv"]
     from dvc.ignore import DvcIgnoreFilter  # which takes a second
     from dvc.repo import Repo
 

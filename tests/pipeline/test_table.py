@@ -13,7 +13,7 @@ from PIL import Image
 
 from pipelines.config import check_shapes
 from pipelines.stages import data
-from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 from rankgrad.io.images import open_photo
 
@@ -31,15 +31,13 @@ def photo(number: int, kind: str = "JPEG") -> bytes:
 def read(options, raw, *, seed=1, size=None, snapshot=1):
     """All tables of a dataset by split, and what was fitted and left out."""
     table = Table(**options)
-    table.check(raw)
-    fitted = json.loads(json.dumps(table.fit(raw, seed=seed)))
-    skipped, found = [], {}
+    source, found = table.opened(raw, Reading(seed, size=size, snapshot=snapshot)), {}
     for split in table.splits:
-        pieces = list(table.tables(raw, split, Reading(size, seed, 1, fitted, skipped, snapshot)))
-        found[split] = pa.concat_tables(pieces)
+        found[split] = pa.concat_tables(source.rows(split))
         assert found[split].schema.names == table.schema.names
         assert found[split]["id"].to_pylist() == list(range(len(found[split])))
-    return found, fitted, skipped
+    manifest = json.loads(json.dumps(source.manifest()))
+    return found, manifest["fitted"], [name for split in manifest["skipped"].values() for name in split["names"]]
 
 
 def lines(raw, name, *rows, encoding="utf-8", newline="\n"):
@@ -322,16 +320,12 @@ def test_options_that_do_not_agree_are_refused(options, told):
         Table(**(PHOTOS | options))
 
 
-def delivered(table, later, first, fitted):
-    table.check_later(later, first=first, seed=1)
-    return list(table.tables(later, "all", Reading(16, 1, 1, fitted, [])))
-
-
 def test_a_later_delivery_has_the_same_columns_classes_and_no_held_out_group(raw, tmp_path_factory):
-    later = tmp_path_factory.mktemp("later")
-    table = Table(**PHOTOS, group="customer")
-    fitted = table.fit(raw, seed=1)
-    held = next(iter(pa.concat_tables(table.tables(raw, "test", Reading(16, 1, 1, fitted, [])))["group"].to_pylist()))
+    table, mine = Table(**PHOTOS, group="customer"), tmp_path_factory.mktemp("mine")
+    held = next(table.opened(raw, Reading(size=16)).rows("test"))["group"][0].as_py()
+    raw.rename(mine / "first")
+    later = mine / "2026-11-30"
+    later.mkdir()
     (later / "q.jpg").write_bytes(photo(77))
     for row, told in {
         f"path,tags,customer\nq.jpg,cat,{held}": f"group {held} is in test",
@@ -340,7 +334,7 @@ def test_a_later_delivery_has_the_same_columns_classes_and_no_held_out_group(raw
     }.items():
         (later / "photos.csv").write_text(row)
         with pytest.raises(ValueError, match=told):
-            delivered(table, later, raw, fitted)
+            list(table.opened(mine, Reading(size=16, snapshot=2)).rows("train"))
 
 
 def settings(options, *, size=None, snapshot=1, **block):
@@ -407,7 +401,7 @@ class TestRowsAndColumns:
         for name, cells in (("a", [None, "x|y", "z"] * 20), ("b", [np.nan, 1.0, 2.0] * 20)):
             pd.DataFrame({"f": range(ROWS), "tags": cells}).to_parquet(tmp_path / f"{name}.parquet")
         fitted = [
-            Table(file=f"{name}.parquet", features=["f"], labels="tags").fit(tmp_path, seed=1)["classes"]
+            Table(file=f"{name}.parquet", features=["f"], labels="tags").opened(tmp_path, Reading()).fitted["classes"]
             for name in "ab"
         ]
         assert fitted == [["x", "y", "z"], ["1", "2"]]
@@ -435,7 +429,7 @@ class TestRowsAndColumns:
         }  # fmt: skip
         pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
         with pytest.raises(ValueError, match=re.escape(told)):
-            Table(file="a.parquet", **options).check(tmp_path)
+            Table(file="a.parquet", **options).check_head(tmp_path)
 
     @pytest.mark.parametrize("group", ["customer", None])
     def test_later_rows_of_what_the_first_delivery_holds_out_are_left_out(self, raw, group):
