@@ -70,7 +70,7 @@ fuzz: .venv/.installed ## the laws of tests/laws on COUNT=1000 examples each, dr
 lint: .venv/.installed ## style, imports, docstrings and types
 	$(RUN) ruff check
 	$(RUN) ruff format --check
-	$(RUN) ty check src pipelines tools
+	$(RUN) ty check src pipelines tools studies
 
 .PHONY: dist
 dist: .venv/.installed # what a release publishes, into dist/: the source distribution, and the wheel that is built from it

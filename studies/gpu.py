@@ -32,41 +32,39 @@ block a piece: here, `python -m studies.gpu --keep .gpu/kept` writes them to stu
 """
 
 import argparse
-import inspect
 import json
-import math
 import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
 from functools import cache, partial
-from importlib import import_module
-from itertools import pairwise, product
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow.parquet as pq
 import torch
+from ruamel.yaml import YAML
 from torch import Tensor, nn
 
 from pipelines.config.schema import typed
+from pipelines.ops.git import git
+from pipelines.stages.pretrain import ImitationPhase
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import layout, mnist
 from rankgrad.datasets.scenes.digits import DIGITS_OF, Digits
 from rankgrad.datasets.scenes.digits import splits as digits_by_split
-from rankgrad.datasets.scenes.rlsep import SCALES, calibration_recipes
+from rankgrad.datasets.scenes.rlsep import calibration_recipes
 from rankgrad.datasets.vectors import score_vectors
 from rankgrad.evaluation import evaluate, interval
 from rankgrad.inputs.image import of_tensor
@@ -79,30 +77,20 @@ from rankgrad.metrics.spearman import spearman
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import derived_seed, generator
 from rankgrad.sorters import _quality as measures
-from rankgrad.sorters import load_sorter
 from rankgrad.tasks.label_ranking import LabelRanking
 from rankgrad.training.device import find_device
 from rankgrad.training.loop import fit, train
 from rankgrad.training.objective import Objective
 from rankgrad.training.options import Component, Imitation
-from rankgrad.training.phase import Batch, Phase
-from studies import kept
-from studies.times.peers import isotonic_ranks, neural_sort, soft_sort
+from studies import calibration, kept
+from studies.times.cuda import LONGEST, OPERATORS, cost, operator
 
-# --- What is done. ---
-
+FILE = Path(__file__).with_suffix(".yaml")
 SPLITS = ("train", "val", "test", "calibration")  # calibration: digits of exactly four scales
-LOSSES: dict[str, dict[str, Any]] = {"rlsep": {"pairs": None}, "lsep": {"pairs": None}, "multilabel_cross_entropy": {}}
-MODEL = {
-    "name": "two_layer",
-    "args": {},
-    "backbone": {"name": "torchvision", "args": {"network": "mobilenet_v3_small"}},
-}
-RESAMPLES, BINS, CURVE = 1000, 60, 25  # of intervals; of histograms; a value of the validation every so many epochs
+RESAMPLES, CURVE = 1000, 25  # of intervals; a value of the validation every so many epochs
 LENGTH, PAPERS_VECTORS = 100, 40_000_000  # SoDeep's
-KERNELS = [2, 3, 5, 7, 10, 7, 5, 68]
-LENGTHS, BATCHES = (100, 1_000, 10_000, 100_000), (1, 64)
-LONGEST = 20.0  # milliseconds after which no longer lists are timed: of all pairs, ten times as long takes 2 seconds
+CODE = ("src", "studies/*.py", "studies/gpu.yaml", "studies/times")
+SUMMARY = 40.0  # seconds kept for intervals, at the end
 
 
 class Job(NamedTuple):
@@ -119,100 +107,62 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of the work: its study below studies/made/, its share of the time, and how it is run on a GPU.
+    """A part of the work.
 
     Attributes:
-        processes: trainings side by side on one GPU: each alone would leave it idle between small operations.
-        seconds: that must be left for a job to be begun, so many being side by side.
+        study: its name below studies/made/.
+        about: what is done.
+        share: of the time.
+        processes: trainings side by side on one GPU.
+        seconds: that must be left for a job to begin.
+        runs, datasets: in the form of params.yaml.
+        seeds: of each run; none if it has none.
     """
 
     study: str
+    about: str
     share: float
     processes: int
     seconds: float
-    about: str
+    runs: dict[str, Any]
+    datasets: dict[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
 
-
-PIECES = {
-    "table_1": Piece("subset_224", 0.45, 6, 90, "RLSEP's Table 1, our recipe: 5,000 images, 30 seeds of three losses"),
-    "own_protocol": Piece("own_protocol_224", 0.2, 3, 60, "RLSEP by its own protocol: SGD, 300 epochs, scenes in turn"),
-    "table_2": Piece("full_224", 0.15, 3, 100, "RLSEP's Table 2: 60,000 images, three seeds of three losses"),
-    "sodeep": Piece("sodeep_gpu", 0.12, 2, 30, "SoDeep's LSTM and CNN on fresh vectors, as long as the share lasts"),
-    "timings": Piece("timings_cuda", 0.08, 1, 5, "milliseconds and memory of sorters and losses, and of others'"),
-}  # fmt: skip
-CODE = ("studies/gpu.py", "studies/times/peers.py", "studies/kept.py", "src/rankgrad/io/results.py")
-SUMMARY = 40.0  # seconds kept for intervals, at the end
-
-
-def phase_of(epochs: int, batch: int, patience: int, optimizer: dict[str, Any], schedule: dict[str, Any]) -> dict:
-    options = {"epochs": epochs, "patience": patience, "batch_size": batch}
-    return options | {"optimizer": optimizer, "schedule": schedule}
-
-
-def adamw(rate: float, **args: float) -> dict[str, Any]:
-    return {"name": "AdamW", "args": {"lr": rate, **args}}
+    def jobs(self, name: str) -> list[Job]:
+        """Return its jobs, all runs of a seed before the next seed."""
+        jobs = []
+        for seed in self.seeds or (None,):
+            jobs += [Job(name, run, seed) for run in self.runs]
+        return jobs
 
 
 @cache
-def params_of(piece: str, *, toy: bool) -> dict[str, Any]:
-    """Return `runs` and `datasets` of a piece, in the form of params.yaml; everything small for a trial."""
-    if piece == "timings":
-        options = {"lengths": (20, 50) if toy else LENGTHS, "batches": (1, 2) if toy else BATCHES}
-        return {"runs": dict.fromkeys(OPERATORS, options)}
-    return {"runs": _sorters(toy=toy)} if piece == "sodeep" else _label_rankers(piece, toy=toy)
+def pieces_of(*, toy: bool) -> dict[str, Piece]:
+    """Return the pieces by name, as gpu.yaml has them; everything small for a trial."""
+    content = YAML(typ="safe").load(FILE)
+    if toy:
+        content = replaced(content, content["toy"])
+    pieces = {}
+    for name, block in content["pieces"].items():
+        seeds = tuple(range(1, block.pop("seeds", 0) + 1))
+        if name == "timings":
+            block["runs"] = dict.fromkeys(OPERATORS, content["timings"])
+        if "run" in block:
+            run, title = block.pop("run") | {"seeds": list(seeds)}, block.pop("losses")
+            losses = {loss: {"name": loss, "args": args} for loss, args in content["losses"].items()}
+            block["runs"] = {title.format(loss): run | {"loss": component} for loss, component in losses.items()}
+        pieces[name] = Piece(**block, seeds=seeds)
+    return pieces
 
 
-def _sorters(*, toy: bool) -> dict[str, Any]:
-    """Return the runs of SoDeep's Table 1."""
-    training = {"batch_size": 512, "epoch_size": 25_600, "schedule": {"name": "cosine", "warm_up_epochs": 1}}
-    training |= {"optimizer": {"name": "Adam", "args": {"lr": 1e-3}}}
-    training |= {"batch_size": 16, "epoch_size": 32} if toy else {}
-    lstm = {"hidden": 8 if toy else 512, "layers": 2, "projection": "full"}
-    cnn = {"channels": 4 if toy else 64, "kernels": KERNELS}
-    return {"lstm": {"args": lstm, "training": training}, "cnn-unpadded": {"args": cnn, "training": training}}
+def replaced(value: Any, options: dict[str, Any]) -> Any:
+    """Return nested options, with other values wherever these names occur."""
+    if isinstance(value, dict):
+        return {key: options.get(key, replaced(inner, options)) for key, inner in value.items()}
+    return value
 
 
-def _label_rankers(piece: str, *, toy: bool) -> dict[str, Any]:
-    """Return the runs and the dataset of one of RLSEP's tables."""
-    cosine = {"name": "cosine"}
-    if piece == "own_protocol":
-        own = {"name": "SGD", "args": {"lr": 1e-3, "momentum": 0.9, "weight_decay": 1e-5}}
-        phase = phase_of(1 if toy else 300, 16 if toy else 64, 20, own, {"name": "constant"})
-        training, name, seeds = {"scorer": phase | {"shift": 0}, "thresholds": phase}, "own_protocol-{}", range(1, 4)
-    else:
-        epochs, batch, rate, warm_up, last = (30, 64, 3e-3, 2, 30) if piece == "table_1" else (25, 256, 4e-3, 1, 10)
-        epochs, last, batch = (1, 1, 16) if toy else (epochs, last, batch)
-        scorer = phase_of(
-            epochs, batch, epochs, adamw(rate, weight_decay=1e-2), cosine | {"warm_up_epochs": min(warm_up, epochs)}
-        )
-        training = {"scorer": scorer | {"shift": 2 if toy else 14}}
-        training |= {"thresholds": phase_of(last, batch, last, adamw(1e-3), cosine)}
-        name, seeds = "label_ranking-{}-shifted", range(1, 31 if piece == "table_1" else 4)
-    training["thresholds"] |= {"hidden": 128}
-    key = "ranked_mnist-in_turn" if piece == "own_protocol" else "ranked_mnist"
-    rows = {"train": 60_000, "val": 2000} if piece == "table_2" else {"train": 5000, "val": 1000}
-    rows = {"train": 32, "val": 16, "test": 24, "gate": 2} if toy else rows | {"test": 10_000, "gate": 2}
-    args = {"canvas": 32 if toy else 224, "digits_per_image": [3, 6], "scale": [1.0, 4.0], "overlap": 0.0}
-    args |= {"arrangement": "in_turn"} if piece == "own_protocol" else {}
-    run = {
-        "task": "label_ranking",
-        "dataset": key,
-        "model": MODEL,
-        "training": training,
-        "seeds": [*seeds][: 1 if toy else None],
-    }
-    runs = {name.format(loss): run | {"loss": {"name": loss, "args": given}} for loss, given in LOSSES.items()}
-    return {"runs": runs, "datasets": {key: {"name": "ranked_mnist", "rows": rows, "seed": 1, "args": args}}}
-
-
-def jobs_of(piece: str, *, toy: bool) -> list[Job]:
-    """Return the jobs of a piece, all losses of a seed before the next seed."""
-    runs = params_of(piece, toy=toy)["runs"]
-    seeds = next(iter(runs.values())).get("seeds", [None])
-    return [Job(piece, run, seed) for seed, run in product(seeds, runs)]
-
-
-# --- How. ---
+PIECES = pieces_of(toy=False)
 
 
 class OutOfTimeError(Exception):
@@ -221,7 +171,7 @@ class OutOfTimeError(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """What all jobs are told."""
+    """What all jobs share."""
 
     out: Path
     scratch: Path
@@ -233,26 +183,26 @@ class Settings:
     def precision(self) -> str:
         return "bf16" if self.device == "cuda" else "no"
 
+    @property
+    def resamples(self) -> int:
+        return 20 if self.toy else RESAMPLES
+
+    def piece(self, name: str) -> Piece:
+        return pieces_of(toy=self.toy)[name]
+
     def run(self, job: Job) -> dict[str, Any]:
-        return params_of(job.piece, toy=self.toy)["runs"][job.run]
+        return self.piece(job.piece).runs[job.run]
 
-    def folder(self, kind: str, job: Job) -> Path:
-        return self.scratch / kind / job.piece / f"{job.run}-{job.seed}"
-
-
-@dataclass(frozen=True)
-class Clock:
-    """When a job must end, and the process that it ends with."""
-
-    until: float
-    parent: int | None = None
-
-    def check(self) -> None:
-        if time.time() > self.until or (self.parent is not None and os.getppid() != self.parent):
-            raise OutOfTimeError
+    def folder(self, use: str, job: Job) -> Path:
+        return self.scratch / use / job.piece / f"{job.run}-{job.seed}"
 
 
-# Scenes: drawn once, where the GPU is, and read by each process to the GPU.
+def check_time(until: float) -> None:
+    if time.time() > until:
+        raise OutOfTimeError
+
+
+# --- Scenes: drawn once, where the GPU is, and read by each process to the GPU. ---
 
 
 def scene_file(settings: Settings, piece: str, split: str) -> Path:
@@ -262,395 +212,272 @@ def scene_file(settings: Settings, piece: str, split: str) -> Path:
 def draw_scenes(settings: Settings, piece: str) -> None:
     """Draw what is missing of a piece's scenes: those of the pipeline's stage, up to rounding."""
     missing = [split for split in SPLITS if not scene_file(settings, piece, split).is_file()]
-    if not missing:
-        return
-    digits = {split: one for split, one in every_digit(settings).items()}
-    device = find_device(settings.device)
-    block = next(iter(params_of(piece, toy=settings.toy)["datasets"].values()))
+    (block,) = settings.piece(piece).datasets.values()
     dataset = RankedMnist(rows=block["rows"], seed=block["seed"], **block["args"])
     for split in missing:
-        own = digits["test" if split == "calibration" else DIGITS_OF[split]]
-        there = Digits(own.glyph.to(device), own.images.to(device), own.labels.to(device))
+        digits = every_digit(settings)["test" if split == "calibration" else DIGITS_OF[split]]
         rows = (16 if settings.toy else 2000) if split == "calibration" else block["rows"][split]
-        draws, parts = generator(block["seed"], dataset.name, split), []
-        for start, count in layout.pieces(rows, pixels=dataset.canvas**2, most=dataset.piece):
-            if split == "calibration":
-                recipe = calibration_recipes(own, count, canvas=dataset.canvas, generator=draws)
-            else:
-                recipe = dataset.draw(own, range(start, start + count), draws)
-            images = dataset.pictures({name: values.to(device) for name, values in recipe.items()}, there).cpu()
-            parts.append({"images": images, "label_ranks": recipe["label_ranks"], "size": recipe["size"]})
+        scenes = drawn_scenes(dataset, digits, split, rows, find_device(settings.device))
         with replaced_file(scene_file(settings, piece, split)) as partial_file:
-            torch.save({name: torch.cat([part[name] for part in parts]) for name in parts[0]}, partial_file)
+            torch.save(scenes, partial_file)
+
+
+def drawn_scenes(
+    dataset: RankedMnist, digits: Digits, split: str, rows: int, device: torch.device
+) -> dict[str, Tensor]:
+    """Return `images`, `label_ranks` and `size` of a split; images are drawn on the device."""
+    on_device = Digits(digits.glyph.to(device), digits.images.to(device), digits.labels.to(device))
+    draws = generator(dataset.seed, dataset.name, split)
+    columns: dict[str, list[Tensor]] = {"images": [], "label_ranks": [], "size": []}
+    for start, count in layout.pieces(rows, pixels=dataset.canvas**2, most=dataset.piece):
+        if split == "calibration":
+            recipe = calibration_recipes(digits, count, canvas=dataset.canvas, generator=draws)
+        else:
+            recipe = dataset.draw(digits, range(start, start + count), draws)
+        moved = {name: values.to(device) for name, values in recipe.items()}
+        columns["images"].append(dataset.pictures(moved, on_device).cpu())
+        columns["label_ranks"].append(recipe["label_ranks"])
+        columns["size"].append(recipe["size"])
+    return {name: torch.cat(values) for name, values in columns.items()}
 
 
 @cache
 def every_digit(settings: Settings) -> dict[str, Digits]:
     if settings.toy:
         return digits_by_split("subset", "data/raw/subset")
-    if not (settings.scratch / "mnist" / next(iter(mnist.FILES))).is_file():
-        mnist.copy(settings.mnist, settings.scratch / "mnist")
-    return digits_by_split("mnist", settings.scratch / "mnist")
+    folder = settings.scratch / "mnist"
+    if not (folder / next(iter(mnist.FILES))).is_file():
+        mnist.copy(settings.mnist, folder)
+    return digits_by_split("mnist", folder)
 
 
 @cache
 def scenes(settings: Settings, piece: str, split: str) -> tuple[Split, Tensor]:
     """Return a split on the device, and the sizes of its digits."""
-    device = find_device(settings.device)
-    kept = torch.load(scene_file(settings, piece, split), weights_only=True)
-    return Split(of_tensor(kept["images"].to(device)), kept["label_ranks"]), kept["size"]
+    stored = torch.load(scene_file(settings, piece, split), weights_only=True)
+    images = of_tensor(stored["images"].to(find_device(settings.device)))
+    return Split(images, stored["label_ranks"]), stored["size"]
 
 
-# Jobs: each yields rows whenever it has some.
+# --- Jobs: each returns its rows, or raises when its time is over. ---
 
 
-def rank(job: Job, settings: Settings, clock: Clock) -> Iterator[list[Row]]:
+def rank(job: Job, settings: Settings, until: float) -> list[Row]:
     """Train a label ranker, test it, and measure its scores by the sizes of digits."""
     if job.seed is None:
-        yield summary(job, settings)
-        return
+        return summary(job, settings)
     run = settings.run(job)
     task_of = lookup.find("tasks", run["task"])
     task = task_of(typed(task_of.Training, run["training"]))
-    (training, _), (val, _), (test, size), (calibration, scales) = (
-        scenes(settings, job.piece, split) for split in SPLITS
-    )
+    (training, _), (val, _), (test, size), (steps, scales) = (scenes(settings, job.piece, split) for split in SPLITS)
     network = task.build(run["model"], training, seed=job.seed)
-    objective = Objective(Component(**run["loss"]), device=find_device(settings.device))
-    row = partial(Row, job.run, seed=job.seed)
-    options = {"device": settings.device, "precision": settings.precision, "checkpoint": settings.folder("epochs", job)}
-    epochs: Counter[str] = Counter()
-    best = -math.inf
-    for phase, epoch in train(
-        task, network, training, val, objective=objective, seed=job.seed, name=job.name, **options
-    ):
-        epochs[phase] += 1
+    epochs = train(
+        task,
+        network,
+        training,
+        val,
+        objective=Objective(Component(**run["loss"]), device=find_device(settings.device)),
+        seed=job.seed,
+        name=job.name,
+        device=settings.device,
+        precision=settings.precision,
+        checkpoint=settings.folder("epochs", job),
+    )
+    counts: Counter[str] = Counter()
+    validation: list[float] = []  # of the scorer
+    for phase, epoch in epochs:
+        counts[phase] += 1
         if phase == "scorer":
-            best = max(best, epoch.value)
-            if not epochs[phase] % CURVE:
-                yield [row(f"validation after {epochs[phase]} epochs", epoch.value)]
-        clock.check()
+            validation.append(epoch.value)
+        check_time(until)
     table = task.predict(network, test)
     with replaced_file(settings.folder("predictions", job)) as partial_file:
         pq.write_table(table, partial_file)
+
     statistic = task.statistic(table)
-    values = dict(zip(statistic.names, statistic.of_rows(np.arange(statistic.examples)), strict=True))
-    values |= {f"epochs.{phase}": count for phase, count in epochs.items()} | {"validation": best}
+    values = dict(zip(statistic.names, statistic.of_all(), strict=True))
+    values |= {f"epochs.{phase}": count for phase, count in counts.items()} | {"validation": max(validation)}
+    for number in range(CURVE, len(validation) + 1, CURVE):
+        values[f"validation after {number} epochs"] = validation[number - 1]
     values |= correlations(matrix(table, "scores", path="predictions"), size)
-    values |= calibrated(task.scores(network, calibration.inputs)[0], scales)
-    yield [row(metric, float(value)) for metric, value in values.items()]
+    values |= calibrated(task.scores(network, steps.inputs)[0], scales)
     remove_folder(settings.folder("epochs", job))
+    return [Row(job.run, metric, float(value), seed=job.seed) for metric, value in values.items()]
 
 
 def correlations(scores: Tensor, size: Tensor) -> dict[str, float]:
-    """Return how scores of present digits go with their sizes (n, K), over all images."""
-    there = size > 0
-    both = torch.stack([scores[there].double(), size[there].double()])
-    return {"size.spearman": spearman(*both).item(), "size.pearson": torch.corrcoef(both)[0, 1].item()}
+    """Return the correlations of scores of present digits with their sizes (n, K), over all images."""
+    pair = torch.stack([scores[size > 0].double(), size[size > 0].double()])
+    return {"size.spearman": spearman(*pair).item(), "size.pearson": torch.corrcoef(pair)[0, 1].item()}
 
 
 def calibrated(scores: Tensor, size: Tensor) -> dict[str, float]:
-    """Return what RLSEP's Fig. 3 shows: scores by true scale, and how much those of neighbors overlap.
-
-    Args:
-        scores, size: (n, K), of scenes of four digits of exactly the four scales; size 0 = absent.
-    """
-    smallest_first = size.argsort(1)
-    by_scale = scores.gather(1, smallest_first).double().numpy()
-    absent = size.shape[1] - len(SCALES)
-    groups = {"absent": by_scale[:, :absent].ravel()}
-    groups |= {f"scale_{scale:g}": by_scale[:, absent + place] for place, scale in enumerate(sorted(SCALES))}
-    edges = np.linspace(by_scale.min(), by_scale.max(), BINS + 1)
-    shares = {name: np.histogram(values, edges)[0] / len(values) for name, values in groups.items()}
-    found = {f"calibration.{name}.mean": values.mean() for name, values in groups.items()}
-    found |= {f"calibration.{name}.deviation": values.std() for name, values in groups.items()}
-    names = list(groups)
-    for lower, upper in pairwise(names):
-        found[f"calibration.overlap of {lower} and {upper}"] = np.minimum(shares[lower], shares[upper]).sum()
-    ordered = (np.diff(by_scale[:, absent:], axis=1) > 0).all(1)
-    return {name: float(value) for name, value in found.items()} | {"calibration.exactly_ordered": ordered.mean()}
+    """Return scores by true scale and how much those of neighbors overlap, see `studies.calibration.groups_of`."""
+    groups = calibration.groups_of(scores, size)
+    measured = {}
+    for name, values in calibration.moments(groups).items():
+        title = name if name == "absent" else f"scale_{name}"
+        measured |= {f"calibration.{title}.{moment}": values[moment] for moment in ("mean", "deviation")}
+    for (lower, upper), overlap in calibration.overlaps(groups).items():
+        measured[f"calibration.overlap of {lower} and {upper}"] = overlap
+    return measured | {"calibration.exactly_ordered": float(calibration.exactly_ordered(groups).mean())}
 
 
 def summary(job: Job, settings: Settings) -> list[Row]:
     """Return the means over all seeds of a run, of test metrics with an interval if all predictions are still here."""
-    rows = [row for row in kept_rows(settings.out, job.piece) if row.run == job.run and row.seed is not None]
-    means: dict[str, list[float]] = {}
-    seeds = sorted({row.seed for row in rows if row.metric == LabelRanking.metrics[0].name})
-    for row in rows:
-        if row.seed in seeds:
-            means.setdefault(row.metric, []).append(row.value)
-    found = {metric: Row(job.run, metric, fmean(some)) for metric, some in means.items() if len(some) == len(seeds)}
+    table = results.Results(job.piece, kept_rows(settings.out, job.piece))
+    seeds = list(table.by_seed(job.run, LabelRanking.metrics[0].name))
+    rows = {}
+    for metric in dict.fromkeys(row.metric for row in table.rows if row.run == job.run):
+        values = table.by_seed(job.run, metric)
+        if len(values) == len(seeds):
+            rows[metric] = Row(job.run, metric, fmean(values.values()))
     tables = {seed: settings.folder("predictions", job._replace(seed=seed)) for seed in seeds}
     if seeds and all(path.is_file() for path in tables.values()):
         statistics = {seed: LabelRanking().statistic(pq.read_table(path)) for seed, path in tables.items()}
-        draws = derived_seed(1, "evaluate")
-        resamples = 20 if settings.toy else RESAMPLES
-        of_run = evaluate(job.run, statistics, resamples=resamples, seed=draws)
-        found |= {row.metric: row for row in of_run if row.seed is None}
-    return list(found.values())
-
-
-class Fresh(Phase):
-    """Score vectors, drawn anew for each batch, whose ranks a sorter learns by its own loss; validated by L1."""
-
-    monitor, lower_is_better = "l1", True
-
-    def __init__(self, sorter: Any, val: Tensor, *, rows: int):
-        self.module, self.val, self.rows = sorter, val, rows
-
-    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
-        scores = score_vectors.draw(len(rows), self.val.shape[1], generator)[0].to(self.val.device)
-        return Batch((scores, exact_ranks(scores)), ())
-
-    def outputs(self, module: Any, *inputs: Tensor) -> Tensor:
-        return module.imitation_loss(*inputs)
-
-    def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
-        return outputs[0]
-
-    def validate(self, module: Any) -> dict[str, float]:
-        return {"l1": errors(module, self.val).mean().item()}
+        bounded = evaluate(job.run, statistics, resamples=settings.resamples, seed=derived_seed(1, "evaluate"))
+        rows |= {row.metric: row for row in bounded if row.seed is None}
+    return list(rows.values())
 
 
 @torch.no_grad()
 def errors(sorter: nn.Module, scores: Tensor) -> Tensor:
     """Return L1 / d of each vector."""
-    found = torch.cat([sorter(part) for part in scores.split(2048)])
-    return (found - exact_ranks(scores)).abs().double().mean(1) / scores.shape[1]
+    ranks = torch.cat([sorter(piece) for piece in scores.split(2048)])
+    return (ranks - exact_ranks(scores)).abs().double().mean(1) / scores.shape[1]
 
 
-def imitate(job: Job, settings: Settings, clock: Clock) -> Iterator[list[Row]]:
-    """Train a sorter for as many epochs as there is time for, and measure it on test vectors every so often."""
+def imitate(job: Job, settings: Settings, until: float) -> list[Row]:
+    """Train a sorter for as many epochs as there is time for, and measure it on test vectors."""
     run, device, seed = settings.run(job), find_device(settings.device), 1
-    training, folder = run["training"], settings.folder("epochs", job)
-    val, test = (
-        score_vectors.draw(rows, LENGTH, generator(1, "score_vectors", split))[0].to(device)
-        for split, rows in (("val", 64 if settings.toy else 2000), ("test", 128 if settings.toy else 10_000))
-    )
+    folder = settings.folder("epochs", job)
+    val = drawn_vectors("val", 64 if settings.toy else 2000, device)
+    test = drawn_vectors("test", 128 if settings.toy else 10_000, device)
 
-    def phase() -> Fresh:
-        sorter = build("sorters", job.run.split("-")[0], run["args"], seed=seed, length=LENGTH)
-        return Fresh(sorter.to(device), val, rows=training["epoch_size"])
+    def phase(epochs: int) -> ImitationPhase:
+        sorter = build("sorters", job.run.split("-")[0], run["args"], seed=seed, length=LENGTH).to(device)
+        vectors = (val, exact_ranks(val))  # those of training are fresh
+        options = typed(Imitation, run["training"] | {"epochs": epochs, "patience": epochs})
+        return ImitationPhase(sorter, vectors, vectors, options)
 
-    def epochs_of(phase: Fresh, count: int, **how: Any) -> Iterator[Any]:
-        values = training | {"vectors": "fresh", "epochs": count, "patience": count}
-        phase.options = typed(Imitation, values)
-        phase.batch_size = phase.options.batch_size
-        return fit(phase, seed=seed, device=settings.device, precision="no", name=job.name, **how)
-
-    plan = folder / "epochs.json"
+    fitted = partial(fit, seed=seed, device=settings.device, precision="no", name=job.name)
+    size, plan = run["training"]["epoch_size"], folder / "epochs.json"
     if not plan.is_file():  # the learning rate falls to 0 at the last epoch, so their number must be known
-        ended = [time.time() for _ in epochs_of(phase(), 2)]
-        seconds, most = ended[1] - ended[0], PAPERS_VECTORS // training["epoch_size"]
-        count = 2 if settings.toy else max(2, min(most, int(0.9 * (clock.until - time.time()) / seconds)))
+        ended = [time.time() for _ in fitted(phase(2))]
+        possible = int(0.9 * (until - time.time()) / (ended[1] - ended[0]))
         with replaced_file(plan) as partial_file:
-            partial_file.write_text(json.dumps(count))
+            partial_file.write_text(json.dumps(2 if settings.toy else max(2, min(PAPERS_VECTORS // size, possible))))
     count = json.loads(plan.read_text())
-    learned = phase()
-    for epoch in epochs_of(learned, count, checkpoint=folder):
+    learned, curve = phase(count), {}
+    for epoch in fitted(learned, checkpoint=folder):
         if epoch.number % max(1, count // 20) == 0:
-            learned.module.eval()
-            vectors = epoch.number * training["epoch_size"]
-            yield [Row(job.run, f"l1 after {vectors:,} vectors", errors(learned.module, test).mean().item())]
-        clock.check()
+            curve[f"validation l1 after {epoch.number * size:,} vectors"] = epoch.value
+        check_time(until)
+    remove_folder(folder)
+
     sorter, of_vector = learned.module, errors(learned.module, test).cpu().numpy()
-    l1 = interval(of_vector, resamples=20 if settings.toy else RESAMPLES, seed=derived_seed(0, "benchmark_sorters"))
+    l1 = interval(of_vector, resamples=settings.resamples, seed=derived_seed(0, "benchmark_sorters"))
     health = measures.gradient_health(sorter, test[: 2 if settings.toy else 40])
-    values = {
+    values = curve | {
         "exact_ranks": measures.accuracy(sorter, test[:2048])["exact_ranks"],
         "gradient.vanishing": health["vanishing"],
         "gradient.wrong_signs_of_others": health["wrong_signs_of_others"],
         "parameters": sum(parameter.numel() for parameter in sorter.parameters()),
-        "vectors": count * training["epoch_size"],
+        "vectors": count * size,
     }
-    yield [Row(job.run, "l1", *l1), *(Row(job.run, name, float(value)) for name, value in values.items())]
-    remove_folder(folder)
+    return [Row(job.run, "l1", *l1), *(Row(job.run, metric, float(value)) for metric, value in values.items())]
 
 
-# Timings: from scores (batch, n) to a tensor, forward and backward.
-
-Call = Callable[[Tensor], Tensor]
-TRUTHS = {  # what a loss compares with: so many grades, or real numbers
-    "spearman": None, "kendall": None, "ranknet": None, "list_mle": None, "listnet": None, "ndcg": 5, "lambdarank": 5,
-    "expected_reciprocal_rank": 5, "average_precision": 2, "rlsep": 5, "lsep": 5, "pairwise_logistic": 5,
-    "plackett_luce": 5,
-}  # fmt: skip
+def drawn_vectors(split: str, rows: int, device: torch.device) -> Tensor:
+    return score_vectors.draw(rows, LENGTH, generator(1, "score_vectors", split))[0].to(device)
 
 
-def our_sorter(name: str, device: torch.device, _: tuple[int, int], **args: float) -> Call:
-    if name == "comparator":
-        return load_sorter(name, device=device)
-    return build("sorters", name, args, seed=0).to(device)
-
-
-def our_loss(name: str, device: torch.device, shape: tuple[int, int]) -> Call:
-    draws, grades, loss = torch.Generator().manual_seed(1), TRUTHS[name], lookup.find("losses", name)
-    drawn = torch.randn(shape, generator=draws) if grades is None else torch.randint(grades, shape, generator=draws)
-    truth = list(inspect.signature(loss).parameters)[1]
-    return partial(loss, **{truth: drawn.to(device)}, check_finite=device.type == "cpu")
-
-
-def of_lapsum(_: torch.device, __: tuple[int, int]) -> Call:
-    ranked = import_module("lapsum.rank").soft_rank
-    return lambda scores: ranked(scores, 0.1)
-
-
-def of_torchsort(_: torch.device, __: tuple[int, int], *, kind: str) -> Call:
-    import_module("torchsort")
-    return partial(isotonic_ranks, kind=kind, strength=0.1)
-
-
-OPERATORS: dict[str, Callable[[torch.device, tuple[int, int]], Call]] = {
-    "laplace 0.2": partial(our_sorter, "laplace", softness=0.2),
-    "LapSum 0.1": of_lapsum,
-    "torchsort l2 0.1": partial(of_torchsort, kind="l2"),
-    "torchsort kl 0.1": partial(of_torchsort, kind="kl"),
-    "straight_through 0.2": partial(our_sorter, "straight_through", gradient_softness=0.2),
-    "comparator": partial(our_sorter, "comparator"),
-    "logistic 1/35": partial(our_sorter, "logistic", softness=1 / 35),
-    "handcrafted 10": partial(our_sorter, "handcrafted", steepness=10.0),
-    **{f"losses.{name}": partial(our_loss, name) for name in TRUTHS},
-    "NeuralSort 0.1": lambda _, __: partial(neural_sort, temperature=0.1),
-    "SoftSort 0.01": lambda _, __: partial(soft_sort, temperature=0.01),
-}
-
-
-def measure(job: Job, settings: Settings, clock: Clock) -> Iterator[list[Row]]:
+def measure(job: Job, settings: Settings, until: float) -> list[Row]:
     """Time an operator; it is left out where it is not installed, and lists where it took too long or too much."""
-    device, row = find_device(settings.device), partial(Row, job.run)
+    device, row, rows = find_device(settings.device), partial(Row, job.run), []
     for batch in settings.run(job)["batches"]:
         for length in settings.run(job)["lengths"]:
-            clock.check()
+            check_time(until)
             shown = f"n = {length:,}, batch {batch}"
+            scores = torch.randn(batch, length, generator=torch.Generator().manual_seed(length)).to(device)
             try:
-                call = OPERATORS[job.run](device, (batch, length))
+                measured = cost(operator(job.run, (batch, length), device), scores)
             except ImportError as error:
                 print(f"{job.run} left out: {error}", flush=True)
-                yield [row("installed", 0.0)]
-                return
-            try:
-                found = cost(
-                    call, torch.randn(batch, length, generator=torch.Generator().manual_seed(length)).to(device)
-                )
-            except (torch.OutOfMemoryError, RuntimeError) as error:
+                return [row("installed", 0.0)]
+            except RuntimeError as error:  # out of memory among them
                 print(f"{job.run}, {shown} left out: {error}", flush=True)
-                yield [row(f"left out, {shown}", 1.0)]
+                rows.append(row(f"left out, {shown}", 1.0))
                 torch.cuda.empty_cache()
                 break
-            yield [row(f"{kind}, {shown}", value) for kind, value in found.items()]
-            if found["ms"] > LONGEST:
+            rows += [row(f"{column}, {shown}", value) for column, value in measured.items()]
+            if measured["ms"] > LONGEST:
                 break
-
-
-def cost(call: Call, scores: Tensor) -> dict[str, float]:
-    """Return medians of forward, and of forward and backward together; and on a GPU the most memory at once."""
-    scores.requires_grad_()
-
-    def step(backward: bool) -> float:
-        scores.grad = None
-        synchronize(scores.device)
-        begun = time.perf_counter()
-        value = call(scores)
-        if backward:
-            (value if value.dim() == 0 else value.square().mean()).backward()
-        synchronize(scores.device)
-        return 1e3 * (time.perf_counter() - begun)
-
-    found = {}
-    for name, backward in (("forward ms", False), ("ms", True)):
-        step(backward)
-        times = [step(backward)]  # the second is warm
-        while len(times) < 30 and sum(times) < 300:
-            times.append(step(backward))
-        found[name] = median(times)
-    if scores.is_cuda:
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        step(True)
-        found["MB"] = (torch.cuda.max_memory_allocated() - before) / 1e6
-    return found
-
-
-def synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+    return rows
 
 
 # --- Jobs side by side, within the time, each result kept as it is made. ---
 
-Said = list[Row] | float | str  # rows; at last the seconds that it took, or why it is not done
-WORK = {"table_1": rank, "own_protocol": rank, "table_2": rank, "sodeep": imitate, "timings": measure}
+WORK: dict[str, Callable[[Job, Settings, float], list[Row]]] = {
+    "table_1": rank, "own_protocol": rank, "table_2": rank, "sodeep": imitate, "timings": measure,
+}  # fmt: skip
 
 
-def done(job: Job, settings: Settings, clock: Clock) -> Iterator[Said]:
+def is_summary(job: Job) -> bool:
+    return job.seed is None and WORK[job.piece] is rank
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a job ended with: its rows and how long it took, or why it is not done."""
+
+    rows: list[Row]
+    seconds: float
+    reason: str = ""
+
+
+def done(job: Job, settings: Settings, until: float) -> Done:
+    """Do a job, if there is time to begin it; whatever happens to it, the others go on."""
     begun = time.time()
+    if begun + (0 if is_summary(job) else settings.piece(job.piece).seconds) > until:
+        return Done([], 0.0, "is not begun: its time is over")
     try:
-        yield from WORK[job.piece](job, settings, clock)
-        yield time.time() - begun
+        rows = WORK[job.piece](job, settings, until)
     except OutOfTimeError:
-        yield "is not over: it goes on in the next call"
-    except Exception as error:  # the others go on
+        return Done([], 0.0, "is not over: it goes on in the next call")
+    except Exception as error:
         traceback.print_exc()
-        yield f"failed: {error}"
+        return Done([], 0.0, f"failed: {error}")
+    return Done(rows, time.time() - begun)
 
 
-def serve(connection: Connection, settings: Settings) -> None:
-    """Do jobs in a process of its own, until there are none or the process that gives them is gone."""
+def start_worker() -> None:
+    """Prepare a process that does jobs; it ends with the one that gives them."""
     torch.set_num_threads(1)
     torch.backends.cudnn.benchmark = True
-    parent = os.getppid()
-    with suppress(EOFError, ConnectionError):
-        while (given := connection.recv()) is not None:
-            job, until = given
-            for said in done(job, settings, Clock(until, parent)):
-                connection.send((job, said))
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def all_done(jobs: list[Job], settings: Settings, until: float, least: float, count: int) -> Iterator[tuple[Job, Said]]:
-    """Yield what jobs say, so many side by side; one at a time on a CPU, in this process.
+def end_with_parent() -> None:
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
-    Args:
-        jobs: in order.
-        until: when they must end.
-        least: seconds that must be left to begin one; what the longest one took, if that is more.
-        count: of processes.
-    """
-    waiting, longest = list(jobs), least
 
-    def following() -> Job | None:
-        return waiting.pop(0) if waiting and time.time() + longest <= until else None
-
-    if settings.device == "cpu" and count == 1:
-        while (job := following()) is not None:
-            yield from ((job, said) for said in done(job, settings, Clock(until)))
+def all_done(jobs: list[Job], settings: Settings, until: float, processes: int) -> Iterator[tuple[Job, Done]]:
+    """Do jobs, so many side by side, and yield what they end with; one at a time in this process."""
+    if processes == 1 and settings.device == "cpu":
+        for job in jobs:
+            yield job, done(job, settings, until)
         return
-    context, workers = multiprocessing.get_context("spawn"), dict[Any, Any]()
-    try:
-        for job in iter(lambda: following() if len(workers) < count else None, None):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=serve, args=(theirs, settings), daemon=True)
-            process.start()
-            theirs.close()
-            ours.send((job, until))
-            workers[ours] = process
-        while workers and time.time() < until + SUMMARY / 2:  # an epoch may be under way
-            for connection in wait(list(workers), timeout=1.0):
-                try:
-                    job, said = connection.recv()
-                except EOFError:
-                    print(f"a process of {workers.pop(connection).name} ended: the machine may lack memory", flush=True)
-                    continue
-                yield job, said
-                if isinstance(said, list):
-                    continue
-                longest = max(longest, said) if isinstance(said, float) else longest
-                following_job = following()
-                connection.send(None if following_job is None else (following_job, until))
-                if following_job is None:
-                    workers.pop(connection).join()
-    finally:
-        for process in workers.values():
-            process.terminate()
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=start_worker) as pool:
+        futures = {pool.submit(done, job, settings, until): job for job in jobs}
+        for future in as_completed(futures):
+            try:
+                yield futures[future], future.result()
+            except BrokenProcessPool:
+                yield futures[future], Done([], 0.0, "failed: its process ended, the machine may lack memory")
 
 
 def kept_rows(out: Path, piece: str) -> list[Row]:
@@ -660,9 +487,9 @@ def kept_rows(out: Path, piece: str) -> list[Row]:
 
 def put(out: Path, piece: str, rows: list[Row]) -> None:
     """Add rows to the table of a piece, in place of those of the same numbers, whole or not at all."""
-    by_place = {(row.run, row.metric, row.seed): row for row in [*kept_rows(out, piece), *rows]}
+    by_key = {row.key: row for row in [*kept_rows(out, piece), *rows]}
     with replaced_file(out / f"{piece}.csv") as partial_file:
-        results.write(partial_file, by_place.values())
+        results.write(partial_file, by_key.values())
 
 
 def read_made_by(out: Path) -> dict[str, Any]:
@@ -675,78 +502,66 @@ def put_made_by(out: Path, made_by: dict[str, Any]) -> None:
         partial_file.write_text(json.dumps(made_by, indent=1) + "\n")
 
 
-def started(settings: Settings, pieces: list[str], commit: str) -> dict[str, Any]:
+def started(settings: Settings, names: list[str], commit: str) -> dict[str, Any]:
     """Return what made_by.json says of all pieces, with those that begin.
 
     Raises:
         ValueError: one was begun by other code or settings.
     """
     made_by = read_made_by(settings.out)
-    machine = kept.machine()
-    for piece in pieces:
-        params = json.loads(json.dumps(params_of(piece, toy=settings.toy)))
-        fixed = {
-            "commit": commit,
-            "params": params | {"compute": {"precision": settings.precision, "device": settings.device}},
-        }
-        about = made_by.setdefault(piece, fixed | {"command": f"python -m studies.gpu --pieces {piece}", "jobs": {}})
-        for key, value in fixed.items():
+    for name in names:
+        piece = settings.piece(name)
+        compute = {"precision": settings.precision, "device": settings.device}
+        params = json.loads(json.dumps({"runs": piece.runs, "datasets": piece.datasets, "compute": compute}))
+        command = f"python -m studies.gpu --pieces {name}"
+        about = made_by.setdefault(name, {"commit": commit, "params": params, "command": command, "jobs": {}})
+        for key, value in (("commit", commit), ("params", params)):
             if about[key] != value:
-                raise ValueError(f"{settings.out}: {piece} was made with another {key}: choose another --out")
-        about |= {"machine": machine, "hashes": {}}
+                raise ValueError(f"{settings.out}: {name} was made with another {key}: choose another --out")
+        about |= {"machine": kept.machine(), "hashes": {}}
     return made_by
 
 
-def at_once(settings: Settings, processes: int | None, on_gpu: int) -> int:
-    """Return how many trainings run side by side: those asked for, else one on a processor, several on a GPU."""
-    return processes or (1 if settings.device == "cpu" else on_gpu)
-
-
-def done_of(
-    piece: str, missing: list[Job], settings: Settings, until: float, processes: int | None
-) -> Iterator[tuple[Job, Said]]:
-    """Do the missing jobs of a piece, and yield what they say; nothing if its time is over."""
-    least = 0.0 if settings.toy else PIECES[piece].seconds
-    if not missing or time.time() + least > until:
-        return
-    if WORK[piece] is rank:
-        draw_scenes(settings, piece)
-    yield from all_done(missing, settings, until, least, at_once(settings, processes, PIECES[piece].processes))
-
-
-def work(settings: Settings, pieces: list[str], deadline: float, commit: str, processes: int | None = None) -> int:
+def work(settings: Settings, names: list[str], deadline: float, commit: str, processes: int | None = None) -> int:
     """Do what is missing of pieces until the deadline, and return how many jobs are not done."""
-    made_by, gpu = started(settings, pieces, commit), kept.machine()["gpu"]
-    summary_time = 0.0 if settings.toy else SUMMARY
-    start, end, shares = time.time(), deadline - summary_time, sum(PIECES[piece].share for piece in pieces)
-    share, ranked = 0.0, []
+    made_by, gpu = started(settings, names, commit), kept.machine()["gpu"]
+    start = time.time()
+    end = deadline if settings.toy else deadline - SUMMARY
+    shares, share = sum(PIECES[name].share for name in names), 0.0
 
-    def record(job: Job, said: Said) -> None:
-        if isinstance(said, list):
-            put(settings.out, job.piece, said)
-        elif isinstance(said, float) and not (job.seed is None and job.piece in ranked):
-            made_by[job.piece]["jobs"][job.name] = {"seconds": round(said, 1), "gpu": gpu}
-            put_made_by(settings.out, made_by)
-        if not isinstance(said, list):
-            shown = f"took {said:.1f} s" if isinstance(said, float) else said
-            print(f"{time.time() - start:6.1f} s  {job.piece}: {job.name} {shown}", flush=True)
+    def report(line: str) -> None:
+        print(f"{time.time() - start:6.1f} s  {line}", flush=True)
 
-    for piece in pieces:
-        share += PIECES[piece].share / shares
-        until = start + share * (end - start)
-        missing = [job for job in jobs_of(piece, toy=settings.toy) if job.name not in made_by[piece]["jobs"]]
-        if WORK[piece] is rank:
-            ranked.append(piece)
-        print(f"{time.time() - start:6.1f} s  {piece}: {len(missing)} jobs, {PIECES[piece].about}", flush=True)
-        for job, said in done_of(piece, missing, settings, until, processes):
-            record(job, said)
-    runs = [
-        (piece, run) for piece in ranked for run in dict.fromkeys(row.run for row in kept_rows(settings.out, piece))
-    ]
-    summaries = [Job(piece, run, None) for piece, run in runs]
-    for job, said in all_done(summaries, settings, deadline, 0.0, at_once(settings, processes, 9)):
-        record(job, said)
-    return sum(job.name not in made_by[piece]["jobs"] for piece in pieces for job in jobs_of(piece, toy=settings.toy))
+    def run_all(jobs: list[Job], until: float, side_by_side: int) -> None:
+        count = processes or (1 if settings.device == "cpu" else side_by_side)
+        for job, result in all_done(jobs, settings, until, count):
+            report(f"{job.piece}: {job.name} {result.reason or f'took {result.seconds:.1f} s'}")
+            if result.rows:
+                put(settings.out, job.piece, result.rows)
+            if not result.reason and not is_summary(job):
+                made_by[job.piece]["jobs"][job.name] = {"seconds": round(result.seconds, 1), "gpu": gpu}
+                put_made_by(settings.out, made_by)
+
+    def missing(name: str) -> list[Job]:
+        return [job for job in settings.piece(name).jobs(name) if job.name not in made_by[name]["jobs"]]
+
+    # Each piece has its share of the time, and what earlier ones left of theirs.
+    for name in names:
+        share += PIECES[name].share / shares
+        jobs = missing(name)
+        report(f"{name}: {len(jobs)} jobs, {PIECES[name].about}")
+        if jobs and WORK[name] is rank:
+            draw_scenes(settings, name)
+        run_all(jobs, start + share * (end - start), PIECES[name].processes)
+
+    # Summaries over seeds, of all rankers that have results.
+    summaries = []
+    for name in names:
+        if WORK[name] is rank:
+            runs = dict.fromkeys(row.run for row in kept_rows(settings.out, name))
+            summaries += [Job(name, run, None) for run in runs]
+    run_all(summaries, deadline, 9)
+    return sum(len(missing(name)) for name in names)
 
 
 def keep(out: Path) -> None:
@@ -756,29 +571,21 @@ def keep(out: Path) -> None:
             print(kept.write(PIECES[piece].study, rows, about))
 
 
-def commit_of(given: str | None, *, toy: bool) -> str:
+def commit_of(*, toy: bool) -> str:
     """Return the commit of the code.
 
     Raises:
-        ValueError: git does not know it and it was not given, or the code is in none.
+        ValueError: git does not know it, or the code is in none.
     """
-    if given or not shutil.which("git"):
-        found = given or ""
-    else:
-        head, changed = ("rev-parse", "HEAD"), ("status", "--porcelain", "--", "src", *CODE)
-        found, changes = (
-            subprocess.run(["git", *words], capture_output=True, text=True, check=False).stdout.strip()
-            for words in (head, changed)
-        )
-        if changes and not toy:
-            raise ValueError(f"not in a commit: {changes}. Commit what makes the results first")
-    if not found:
-        raise ValueError("git knows no commit of the code here: name it, --commit HASH")
-    return found
+    if not shutil.which("git"):
+        raise ValueError("there is no git: name the commit of the code, --commit HASH")
+    changes = git(".", "status", "--porcelain", "--", *CODE)
+    if changes and not toy:
+        raise ValueError(f"not in a commit: {changes}. Commit what makes the results first")
+    return git(".", "rev-parse", "HEAD")
 
 
-def main(arguments: list[str] | None = None) -> None:
-    begun_at = time.time()
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--pieces", nargs="+", choices=PIECES, default=list(PIECES), metavar="PIECE", help=", ".join(PIECES)
@@ -795,24 +602,28 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--toy", action="store_true", help="tiny sizes, a trial")
     parser.add_argument("--list", action="store_true", help="say what there is to do, and what is done")
     parser.add_argument("--keep", type=Path, metavar="OUT", help="write studies/made/ from such a folder")
-    given = parser.parse_args(arguments)
-    if given.keep:
-        keep(given.keep)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    begun, options = time.time(), parsed(arguments)
+    if options.keep:
+        keep(options.keep)
         return
-    pieces = [piece for piece in PIECES if piece in given.pieces]
-    if given.list:
-        made_by = read_made_by(given.out)
-        for piece in pieces:
-            jobs, there = jobs_of(piece, toy=given.toy), made_by.get(piece, {}).get("jobs", {})
-            print(f"{piece}: {len(there)} of {len(jobs)} jobs done; {PIECES[piece].about}")
+    names = [name for name in PIECES if name in options.pieces]
+    if options.list:
+        made_by = read_made_by(options.out)
+        for name in names:
+            jobs = pieces_of(toy=options.toy)[name].jobs(name)
+            finished = made_by.get(name, {}).get("jobs", {})
+            print(f"{name}: {len(finished)} of {len(jobs)} jobs done; {PIECES[name].about}")
         return
-    device = find_device(given.device).type
-    scratch = given.scratch or given.out / "scratch"
-    settings = Settings(given.out.absolute(), scratch.absolute(), Path(given.mnist), device, given.toy)
-    left = work(
-        settings, pieces, begun_at + 60 * given.minutes, commit_of(given.commit, toy=given.toy), given.processes
-    )
-    print(f"{time.time() - begun_at:6.1f} s  {left} jobs are left" if left else "all is done", flush=True)
+    scratch = options.scratch or options.out / "scratch"
+    device = find_device(options.device).type
+    settings = Settings(options.out.absolute(), scratch.absolute(), Path(options.mnist), device, options.toy)
+    commit = options.commit or commit_of(toy=options.toy)
+    left = work(settings, names, begun + 60 * options.minutes, commit, options.processes)
+    print(f"{time.time() - begun:6.1f} s  {left} jobs are left" if left else "all is done", flush=True)
 
 
 if __name__ == "__main__":

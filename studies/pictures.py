@@ -11,9 +11,10 @@ import pandas as pd
 import torch
 
 from rankgrad.sorters import Laplace
-from studies.cells import half_width, of_seeds
+from studies.cells import GB1_SPLITS
+from studies.intervals import half_width, of_seeds
 from studies.kept import Study, read
-from studies.pages import BATCHES, GB1_SPLITS, best_of_batches
+from studies.tables import BATCHES, best_of_batches
 
 __all__ = ["COLUMNS", "PICTURES"]
 

@@ -27,14 +27,12 @@ from pipelines.expectations import ExpectationsFailed
 from pipelines.flows import monitor as monitoring
 from pipelines.stages import data, validate
 from rankgrad import lookup
-from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 
 from conftest import ROOT, params_of  # isort: skip
 
 ROWS = 120
 NUMBERS = np.random.default_rng(7).normal(size=(ROWS, 3)).round(4)
-PRICES = np.exp(np.random.default_rng(8).normal(6.5, 1, ROWS))
 FEATURES = {f"f_{column}": NUMBERS[:, column] for column in range(3)}
 PRICE = {"price": NUMBERS[:, 0] + 10}
 QUERIES = {"query_id": np.arange(ROWS) // 6, "x": NUMBERS[:, 0], "y": NUMBERS[:, 1]}
@@ -48,16 +46,6 @@ def missing(finding: str, *raises: type[BaseException]):
 def csv(folder: Path, columns: dict, *, name: str = "a.csv", separator: str = ",") -> Path:
     pd.DataFrame(columns).to_csv(folder / name, index=False, sep=separator)
     return folder / name
-
-
-def stored(folder: Path, **options) -> pd.DataFrame:
-    """Return all rows of a dataset with the split of each."""
-    table = Table(**options)
-    source, pieces = table.opened(folder, Reading()), []
-    for split in table.splits:
-        for piece in source.rows(split):
-            pieces.append(piece.to_pandas().assign(split=split))
-    return pd.concat(pieces)
 
 
 @pytest.fixture

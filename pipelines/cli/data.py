@@ -55,8 +55,7 @@ def _needed(params: Path) -> list[str]:
     from pipelines.config import load  # takes a second to import
 
     settings = load(params)
-    drawn = any(dataset.is_drawn for dataset in settings.datasets.values())
-    digits = ["mnist"] if drawn and settings.digits.source == "mnist" else []
+    digits = ["mnist"] if any(Path(dataset.raw) == MNIST for dataset in settings.datasets.values()) else []
     starts = [Path(run.start) for run in settings.runs.values()]
     weights = [f"{path.parent.name}/{path.stem}" for path in starts if path.parent.parent == WEIGHTS]
     return digits + [*dict.fromkeys(weights)]

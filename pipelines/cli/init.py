@@ -112,7 +112,7 @@ def _init(
     raw = _raw(file, key, link=link, dry_run=dry_run)
     blocks = blocks_of(key, raw, found.task, found.options, folder=file.parent)
     typer.echo(f"{file}: {found.task}")
-    table("understood", rows=[[line] for line in [*found.told, *_told(blocks, key)]])
+    table("understood", rows=[[line] for line in [*found.lines, *_told(blocks, key)]])
     if dry_run:
         typer.echo(_as_yaml(blocks))
         return
@@ -313,12 +313,12 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
     from pipelines.config.errors import ParamsError, Problem
     from pipelines.config.rules import check_values
     from pipelines.config.scales import round_trip
-    from pipelines.config.schema import DRAWN_FROM, read
+    from pipelines.config.schema import read
     from rankgrad.io.atomic import replaced_file
 
     yaml = round_trip()
-    values = read(params, yaml)
-    gone = {} if keep else _drawn_in(values, DRAWN_FROM)
+    values: Any = read(params, yaml)
+    gone = {} if keep else _drawn_in(values)
     behind = {block: _comment_behind(values[block]) for block in blocks}
     _remove(values, gone)
     for block, entries in _laid_out(blocks).items():
@@ -332,6 +332,11 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
     named = {run["sorter"] for run in values["runs"].values()}
     unused = {} if keep else {"sorters": [name for name in values["sorters"] if name not in named]}
     _remove(values, unused)  # some take minutes to train
+    if not keep and "benchmark_sorters" in values:
+        comment = _comment_behind(values["benchmark_sorters"])
+        del values["benchmark_sorters"]
+        if comment is not None:  # of the next block
+            values.yaml_set_comment_before_after_key("training", before=comment.value.strip().replace("# ", ""))
     with replaced_file(params) as partial:
         with partial.open("w") as written:
             yaml.dump(values, written)
@@ -346,9 +351,9 @@ def _remove(values: dict[str, Any], gone: dict[str, list[str]]) -> None:
             del values[block][name]
 
 
-def _drawn_in(values: dict[str, Any], raw: str) -> dict[str, list[str]]:
+def _drawn_in(values: dict[str, Any]) -> dict[str, list[str]]:
     """Return the datasets that are drawn, with their runs and comparisons, by their block."""
-    drawn = [name for name, one in values["datasets"].items() if one.get("raw") == raw]
+    drawn = [name for name, dataset in values["datasets"].items() if dataset.get("rows")]
     runs = [name for name, run in values["runs"].items() if run["dataset"] in drawn]
     comparisons = [name for name, one in values["comparisons"].items() if {one["baseline"], *one["runs"]} & {*runs}]
     return {"datasets": drawn, "runs": runs, "comparisons": comparisons}

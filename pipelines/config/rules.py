@@ -10,16 +10,17 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from pipelines.config.errors import ParamsError, Problem, unknown
 from pipelines.config.plan import RunPlan, resolve
-from pipelines.config.schema import DRAWN_FROM, NONE, Dataset, Model, Run, Settings, check_shapes, read, typed
+from pipelines.config.schema import DIGITS, NONE, Dataset, Model, Run, Settings, Sorter, check_shapes, read, typed
 from rankgrad import lookup
 from rankgrad.datasets.scenes.base import Scenes
 from rankgrad.io.starts import check_fit, with_files
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.training.objective import JOINTLY
-from rankgrad.training.optimization import OPTIMIZERS, make_optimizer
+from rankgrad.training.optimization import OPTIMIZERS, check_optimizer
 from rankgrad.training.options import Component, PhaseOptions, WholePhase
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
@@ -27,11 +28,11 @@ __all__ = ["SORTER_METRICS", "check", "check_values"]
 SORTER_METRICS = ("negative_l1", "exactly_ordered")  # larger is better
 LABELS, WORDS = 10, ["<padding>", "<unknown>", "a"]  # of networks that are built to see whether they can be
 # Folders and files of the pipeline's own, which no dataset may be called.
-TAKEN = ("raw", "digits", "score_vectors", "params", "code", "incoming")
+TAKEN = ("raw", "params", "code", "incoming")
 
 
 def check(path: str | Path = "params.yaml") -> Settings:
-    """Read the params and check all that they say; every component is built once, without memory.
+    """Read the params and check all that they say; every component is built once, without weights.
 
     Raises:
         ParamsError: its problems have the place of each, what was found, and what is possible.
@@ -65,13 +66,15 @@ def _rules(settings: Settings) -> Iterator[tuple[str, Callable[[], None]]]:
         yield f"datasets.{key}", lambda key=key, dataset=dataset: _check_dataset(key, dataset)
     for key in settings.sorters:
         yield f"sorters.{key}", lambda key=key: _check_sorter(settings, key, parts)
+    for key, length in settings.benchmarked.items():
+        yield f"benchmark_sorters.lengths.{key}", lambda key=key, length=length: _check_benchmark(settings, key, length)
     for task in settings.training:
         yield f"training.{task}", lambda task=task: _check_training(settings, task)
     for name in settings.runs:
         yield f"runs.{name}", lambda name=name: _check_run(settings, name, parts)
     for key in settings.comparisons:
         yield f"comparisons.{key}", lambda key=key: _check_comparison(settings, key)
-    models = [*(["sorter"] if settings.sorters else []), *(run.task for run in settings.runs.values())]
+    models = [*(["sorter"] if settings.benchmarked else []), *(run.task for run in settings.runs.values())]
     for task in dict.fromkeys([*models, *settings.gate.judged]):
         yield f"gate.judged.{task}", lambda task=task: _check_judged(settings, task)
 
@@ -107,8 +110,21 @@ def _at(place: str, *errors: type[Exception]) -> Generator[None]:
         raise _wrong(place, str(error)) from error
 
 
+class _Undrawn(TorchFunctionMode):
+    """Draw no weights: memory that nobody writes is not taken.
+
+    The meta device would do, but to compute anything on it torch imports its compiler, which takes seconds.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        options = kwargs or {}
+        if getattr(func, "__name__", "") in ("kaiming_uniform_", "normal_", "uniform_"):
+            return options["tensor"] if "tensor" in options else args[0]
+        return func(*args, **options)
+
+
 class _Parts:
-    """The components of the params, each built once, without memory, however many runs name it."""
+    """The components of the params, each built once, without weights, however many runs name it."""
 
     def __init__(self, settings: Settings):
         self.settings = settings
@@ -128,7 +144,7 @@ class _Parts:
             make = _checked(folder, component, place)
             asked = inspect.signature(make).parameters
             given = {name: value for name, value in runtime.items() if name in asked}
-            with _at(f"{place}.args", TypeError, RuntimeError, ImportError), torch.device("meta"):
+            with _at(f"{place}.args", TypeError, RuntimeError, ImportError), _Undrawn():
                 return make(**component.args, **given)
 
         return self.once(build, folder, component.name, component.args, runtime)
@@ -173,8 +189,8 @@ def _check_dataset(key: str, block: Dataset) -> None:
 
 def _check_drawn(block: Dataset, kind: type[Scenes], place: str) -> None:
     name = block.name
-    if block.raw != DRAWN_FROM:
-        raise _wrong(f"{place}.raw", f"is {block.raw!r}, but {name} is drawn of digits", DRAWN_FROM)
+    if block.raw not in DIGITS:
+        raise _wrong(f"{place}.raw", f"is {block.raw!r}, but {name} is drawn of digits", " or ".join(DIGITS))
     if block.rows is None:
         raise _wrong(f"{place}.rows", "missing", "how many to draw: {train: .., val: .., test: .., gate: ..}")
     if block.size:
@@ -211,13 +227,29 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
 
 def _check_sorter(settings: Settings, key: str, parts: _Parts) -> None:
     place, sorter = f"sorters.{key}", settings.sorters[key]
-    module = parts.built("sorters", sorter, place, length=settings.score_vectors.length)
+    length = {} if sorter.length is None else {"length": sorter.length}
+    module = parts.built("sorters", sorter, place, **length)
     has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
         expected = "a block of options: it has weights to train" if has_weights else "null: it has no weights"
         raise _wrong(f"{place}.training", f"is that of {sorter.name}", expected)
     if sorter.training is not None:
+        if sorter.length is None:
+            raise _wrong(f"{place}.length", "missing", "the scores in a vector that it learns from, such as 32")
         _check_optimizer(sorter.training.optimizer, f"{place}.training.optimizer")
+
+
+def _check_benchmark(settings: Settings, key: str, length: int) -> None:
+    place = f"benchmark_sorters.lengths.{key}"
+    if key not in settings.sorters:
+        raise ParamsError(unknown(place, key, settings.sorters, what="sorter "))
+    sorter = settings.sorters[key]
+    if _takes_one_length(sorter) and sorter.length != length:
+        raise _wrong(place, f"is {length}, but {key} takes vectors of one length", str(sorter.length))
+
+
+def _takes_one_length(sorter: Sorter) -> bool:
+    return "length" in inspect.signature(lookup.find("sorters", sorter.name)).parameters
 
 
 def _check_optimizer(optimizer: Component, place: str) -> None:
@@ -230,7 +262,7 @@ def _check_optimizer(optimizer: Component, place: str) -> None:
         if is_number and isinstance(value, str | bool):
             raise _wrong(f"{place}.args.{name}", f"is {value!r}", f"a number such as {usual}")
     with _at(f"{place}.args", Exception):  # whatever an optimizer makes of odd options
-        make_optimizer(optimizer, [torch.empty(1, device="meta", requires_grad=True)])
+        check_optimizer(optimizer)
 
 
 def _phases(training: Any) -> dict[str, PhaseOptions]:
@@ -305,7 +337,7 @@ def _check_model(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
 
 
 def _backbones(settings: Settings, plan: RunPlan, parts: _Parts) -> tuple[Any, Any]:
-    """Return the backbone of the inputs, and that of captions or None, built without memory."""
+    """Return the backbone of the inputs, and that of captions or None, built without weights."""
     place, model = f"runs.{plan.name}", plan.model.model_dump(include={"backbone", "text"})
     _checked("models.backbones", plan.model.backbone, f"{place}.model.backbone")
     if plan.model.text is not None:
@@ -328,10 +360,10 @@ def _backbones(settings: Settings, plan: RunPlan, parts: _Parts) -> tuple[Any, A
 
 
 def _check_pictures(plan: RunPlan, backbone: Any, side: int) -> None:
-    """Put one picture of the dataset's size through the backbone, without computing it."""
+    """Put one picture of the dataset's size through the backbone, whatever its weights are."""
     try:
-        with torch.no_grad(), torch.device("meta"):
-            backbone.eval()(torch.empty(1, 3, side, side, dtype=torch.uint8))
+        with torch.inference_mode():
+            backbone.eval()(torch.zeros(1, 3, side, side, dtype=torch.uint8))
     except (ValueError, RuntimeError, AssertionError, IndexError) as error:
         found = f"{plan.model.backbone.name} takes no images of {side} x {side} pixels, {plan.dataset}'s: {error}"
         raise _wrong(f"runs.{plan.name}.model.backbone", found) from error
@@ -356,14 +388,14 @@ def _check_losses(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
         raise ParamsError(unknown(f"{place}.sorter", sorter, [*settings.sorters, NONE]))
     if not takers:
         raise _wrong(f"{place}.sorter", f"{plan.loss.name} takes no sorter", NONE)
-    if "length" not in inspect.signature(lookup.find("sorters", settings.sorters[sorter].name)).parameters:
+    if not _takes_one_length(settings.sorters[sorter]):
         return
-    length, batch_size = settings.score_vectors.length, getattr(plan.training, "batch_size", None)
+    length, batch_size = settings.sorters[sorter].length, getattr(plan.training, "batch_size", None)
     if batch_size is None:
         found = f"{sorter} takes {length} scores and no other number, but {plan.task} ranks others"
         raise _wrong(f"{place}.sorter", found, "a sorter of any length, such as laplace")
     if batch_size % length:
-        found = f"is {batch_size}, but {sorter} ranks groups of score_vectors.length = {length}"
+        found = f"is {batch_size}, but {sorter} ranks groups of its length, {length}"
         raise _wrong(f"{place}.training.batch_size", found, "a multiple of it")
 
 

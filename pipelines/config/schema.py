@@ -29,7 +29,7 @@ __all__ = ["Model", "Run", "Settings", "check_shapes", "load", "prefixed", "read
 
 T = TypeVar("T")
 NONE = "none"  # marks an unused sorter, start or auxiliary loss
-DRAWN_FROM = "data/digits"  # `raw` of datasets that are drawn
+DIGITS = ("data/raw/subset", "data/raw/mnist")  # `raw` of datasets that are drawn
 Count = Annotated[int, Field(gt=0)]
 TwoOrMore = Annotated[int, Field(ge=2)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
@@ -109,36 +109,23 @@ class Data(Block):
     growth: Annotated[float, Field(gt=0, le=10)]
 
 
-class Digits(Block):
-    source: Literal["subset", "mnist"]
-
-
 class Rows(Block):
     train: TwoOrMore
     val: TwoOrMore
     test: TwoOrMore
-
-
-class SceneRows(Rows):
     gate: TwoOrMore
-
-
-class ScoreVectors(Block):
-    length: TwoOrMore
-    rows: Rows
-    seed: Seed
 
 
 class Dataset(Named):
     """A dataset: `name` is a file in rankgrad/datasets, and `raw` what it is made of.
 
-    Of drawn data that are the digits, and `rows` says how many; of data read from disk it is a folder below data/raw,
-    and `size` the pixels on a side of pictures. With `folds` each of its rows, but for the gate's, is tested once.
+    `rows` says how many scenes of digits to draw. Of data that are read from disk, `size` is the pixels on a side of
+    pictures. With `folds` each row, except the gate's, is tested once.
     """
 
     raw: str
     size: Annotated[int, Field(ge=16)] | None = None
-    rows: SceneRows | None = None
+    rows: Rows | None = None
     folds: Annotated[int, Field(ge=3)] | None = None
     seed: Seed
 
@@ -148,7 +135,7 @@ class Dataset(Named):
         old = [key for key in values if key not in cls.model_fields] if isinstance(values, dict) else []
         if old and not {"raw", "args"} & set(values):
             raise ValueError(
-                f"options such as {old[0]} stand in args now: {{name: {values.get('name')}, raw: {DRAWN_FROM}, args: "
+                f"options such as {old[0]} stand in args now: {{name: {values.get('name')}, raw: {DIGITS[0]}, args: "
                 f"{{{', '.join(f'{key}: {values[key]}' for key in old)}}}, rows: ..., seed: ...}}"
             )
         return values
@@ -156,7 +143,7 @@ class Dataset(Named):
     @property
     def is_drawn(self) -> bool:
         """Whether it is drawn from digits, and not read from disk."""
-        return self.raw == DRAWN_FROM
+        return self.rows is not None
 
     def built(self) -> Any:
         """Return the object of its class in rankgrad/datasets."""
@@ -165,6 +152,9 @@ class Dataset(Named):
 
 
 class Sorter(Named):
+    """A sorter; `length` is how many scores a vector has, for one that learns or takes no other number."""
+
+    length: TwoOrMore | None = None
     training: Imitation | None = None
     seed: Seed = 1
 
@@ -202,6 +192,14 @@ class Comparison(Block):
     rivals: list[Name] = []  # no runs: predictions/<name>.parquet is of another program
 
 
+class SorterBenchmark(Block):
+    """How sorters are measured: on how many vectors, and how many scores each has, by key of `sorters`."""
+
+    vectors: TwoOrMore
+    resamples: Count
+    lengths: dict[Name, TwoOrMore]
+
+
 class Resampling(Block):
     resamples: Count
     seed: Seed = 1
@@ -224,16 +222,19 @@ class Settings(Block):
     compute: Compute
     jobs: Jobs
     data: Data
-    digits: Digits
-    score_vectors: ScoreVectors
     datasets: dict[Name, Dataset]
     sorters: dict[Name, Sorter]
-    benchmark_sorters: Resampling
+    benchmark_sorters: SorterBenchmark | None = None
     training: dict[str, dict[str, Any]]
     runs: dict[Name, Run]
     comparisons: dict[Name, Comparison]
     evaluate: Resampling
     gate: Gate
+
+    @property
+    def benchmarked(self) -> dict[str, int]:
+        """The sorters that are measured and published, each with the length of the vectors."""
+        return {} if self.benchmark_sorters is None else self.benchmark_sorters.lengths
 
     def run_before(self, name: str) -> Run | None:
         """Return the run from which a run starts, if it does not start from random weights or a file."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import false_discovery_control, ks_2samp
 
-from pipelines.monitoring.measure import Measured, measure
+from pipelines.monitoring.measure import Answers, Measured, measure, measure_answers
 from pipelines.monitoring.reference import ROWS, Reference, chosen, read_reference
 from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
@@ -87,7 +87,7 @@ def _check_options(alpha: float, least_distance: float, rows: int) -> None:
             raise ValueError(f"{name} is {given}, expected {expected}")
 
 
-def _shadow(challenger: str, answers: Callable[[str], Measured], ours: Measured) -> Shadow:
+def _shadow(challenger: str, answers: Callable[[str], Answers], ours: Answers) -> Shadow:
     """Return in how much a challenger's answers agree with the model's, or why it gives none."""
     try:
         return Shadow(challenger, agreements(ours, answers(challenger)))
@@ -141,14 +141,15 @@ def compare(
     }
     numbers = chosen("fresh", counts["fresh"], rows, seed=seed)
 
-    def answers(network: Any) -> Measured:
-        return measure(fresh_rows(), network, chosen=numbers, known=reference.words)
+    def answers(name: str) -> Answers:
+        network = _network(name, recipe["task"])
+        return measure_answers(fresh_rows(), network, chosen=numbers, known=reference.words)
 
-    ours, shadow = answers(network), None
+    ours, shadow = measure(fresh_rows(), network, chosen=numbers, known=reference.words), None
     if challenger and challenger.startswith("@"):
         challenger = _registry().beside(version, challenger.removeprefix("@")) if version else None
     if challenger is not None:
-        shadow = _shadow(challenger, lambda name: answers(_network(name, recipe["task"])), ours)
+        shadow = _shadow(challenger, answers, ours.answers)
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), reference.dataset, alpha, least_distance,
         rows=counts | {"fresh": len(numbers)}, shadow=shadow,
@@ -186,12 +187,12 @@ def _registry() -> Any:
 
 def quantities(reference: Reference, fresh: Measured, *, alpha: float, least_distance: float) -> list[Quantity]:
     """Return the quantities of fresh rows against those of the reference."""
-    theirs, ours = reference.network, reference.of_network(fresh)
+    theirs, ours = reference.network, reference.of_network(fresh.answers)
     # A list, as a column of a person's may be called as a quantity of the network is, such as `score`.
     tested = []
     for name in reference.inputs:
         shown = f"input {name}" if name in theirs else name
-        tested.append((shown, *_tested(reference.inputs[name].to_numpy(), fresh.inputs[name].to_numpy())))
+        tested.append((shown, *_tested(reference.inputs[name].to_numpy(), fresh.inputs.quantities[name].to_numpy())))
     tested += [(name, *_tested(theirs[name].to_numpy(), ours[name].to_numpy())) for name in theirs]
     adjusted = false_discovery_control([p for *_, p in tested])
     return [

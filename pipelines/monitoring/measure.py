@@ -1,11 +1,14 @@
-"""What inputs are like, as a network takes them, and what it says of them: a number a row for each quantity."""
+"""What inputs are like, as a network takes them, and what it answers: a number per row for each quantity."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 from pipelines.ops.messages import first_line
 from rankgrad import lookup
@@ -13,112 +16,173 @@ from rankgrad.datasets.tables.rows import Row, pieces
 from rankgrad.inputs._base import type_of
 from rankgrad.inputs._vocabulary import Vocabulary
 from rankgrad.models.label_ranker import pooled
+from rankgrad.tasks._predict import check_answer
 
-__all__ = ["Measured", "measure"]
+__all__ = ["Answers", "Inputs", "Measured", "measure", "measure_answers", "measure_inputs"]
 
 
-class Measured(NamedTuple):
-    """Rows, measured.
+class Inputs(NamedTuple):
+    """Inputs, measured without a network.
 
     Attributes:
-        inputs: quantities (n, ...) of what the network takes; of several frames or documents the mean.
-        answers: quantities (n, ...) of what it says.
-        embedding: its last features (n, size); of frames or documents the mean.
+        quantities: (n, ...) of what a network takes; the mean over several frames or documents.
         words: of all texts.
     """
 
-    inputs: pd.DataFrame
-    answers: pd.DataFrame
-    embedding: np.ndarray
+    quantities: pd.DataFrame
     words: set[str]
 
 
-@torch.inference_mode()
+class Answers(NamedTuple):
+    """Answers of a network, measured.
+
+    Attributes:
+        quantities: (n, ...) of what it answers.
+        embedding: its last features (n, size); the mean over frames or documents.
+    """
+
+    quantities: pd.DataFrame
+    embedding: np.ndarray
+
+
+class Measured(NamedTuple):
+    """Rows and a network's answers to them, measured."""
+
+    inputs: Inputs
+    answers: Answers
+
+
+class Piece(NamedTuple):
+    """Rows that go through a network together.
+
+    Attributes:
+        place: of the first row, for messages.
+        rows: the prepared items of each row.
+    """
+
+    place: str
+    rows: list[Any]
+
+
 def measure(
     rows: Iterable[Row], network: Any, *, chosen: Collection[int], known: Collection[str] | None = None
 ) -> Measured:
-    """Measure rows, in pieces, so that memory does not grow with their files.
+    """Measure rows and what a network answers to them, in pieces, so that memory does not grow with their files.
 
     Args:
         rows: from `rankgrad.datasets.tables.rows.read`.
         network: of a task.
-        chosen: numbers of the rows that are looked at, from 0 on.
-        known: words of training texts; where they are given, the fraction of other words is a quantity of the answers:
-            it is 0 of the training texts themselves.
+        chosen: numbers of the rows that are measured, from 0 on.
+        known: words of training texts; if given, the fraction of other words is a quantity of the answers. It is 0 for
+            the training texts themselves.
 
     Raises:
         ValueError: a file or a row is not whole, or the network cannot answer it; the message names it.
     """
-    recipe, numbers = network.recipe, set(chosen)
-    looked_at = pieces((row for number, row in enumerate(rows) if number in numbers), recipe)
-    parts = [_of_piece(piece, network, known) for piece in looked_at]
-    inputs, answers, embeddings, words = zip(*parts, strict=True)
-    return Measured(
-        pd.concat(inputs, ignore_index=True),
-        pd.concat(answers, ignore_index=True),
-        np.concatenate(embeddings),
-        set().union(*words),
-    )
+    inputs, answers = [], []
+    for piece in _prepared(rows, network.recipe, chosen):
+        inputs.append(_inputs(piece, network.recipe))
+        answers.append(_answers(piece, network, known))
+    return Measured(_all_inputs(inputs), _all_answers(answers))
 
 
-def _of_piece(piece: list[Row], network: Any, known: Collection[str] | None) -> Measured:
-    task, about = lookup.find("tasks", network.recipe["task"])(), network.recipe["input"]
+def measure_inputs(rows: Iterable[Row], recipe: Mapping[str, Any], *, chosen: Collection[int]) -> Inputs:
+    """Measure rows as the networks of a recipe take them, see `measure`."""
+    return _all_inputs([_inputs(piece, recipe) for piece in _prepared(rows, recipe, chosen)])
+
+
+def measure_answers(
+    rows: Iterable[Row], network: Any, *, chosen: Collection[int], known: Collection[str] | None = None
+) -> Answers:
+    """Measure what a network answers to rows, see `measure`."""
+    return _all_answers([_answers(piece, network, known) for piece in _prepared(rows, network.recipe, chosen)])
+
+
+def _all_inputs(measured: list[Inputs]) -> Inputs:
+    quantities, words = zip(*measured, strict=True)
+    return Inputs(pd.concat(quantities, ignore_index=True), set().union(*words))
+
+
+def _all_answers(measured: list[Answers]) -> Answers:
+    quantities, embeddings = zip(*measured, strict=True)
+    return Answers(pd.concat(quantities, ignore_index=True), np.concatenate(embeddings))
+
+
+def _prepared(rows: Iterable[Row], recipe: Mapping[str, Any], chosen: Collection[int]) -> Iterator[Piece]:
+    """Yield the chosen rows as networks of a recipe take them."""
+    task, about, numbers = lookup.find("tasks", recipe["task"])(), recipe["input"], set(chosen)
     input_type = type_of(about)
-    rows, prepared = [], []
-    for row in piece:
-        checked = _checked(row, task, network.recipe)
-        cells = checked[input_type.name] if task.reads.lists else [checked[input_type.name]]
-        try:
-            prepared.append(input_type.prepared(cells, about, where=row.place))
-        except (OSError, RuntimeError, ValueError) as error:
-            raise _of_place(row.place, error) from error
-        rows.append(checked)
-    inputs = pd.DataFrame([input_type.quantities(items, about) for items in prepared])
+    for piece in pieces((row for number, row in enumerate(rows) if number in numbers), recipe):
+        items = []
+        for row in piece:
+            try:
+                [checked] = task.checked(recipe, [row.asked()])
+                if input_type.name not in checked:
+                    raise ValueError(f"a caption only; expected {input_type.name}: captions are not compared")
+                cells = checked[input_type.name] if task.reads.lists else [checked[input_type.name]]
+                items.append(input_type.prepared(cells, about, where=row.place))
+            except (OSError, RuntimeError, TypeError, ValueError) as error:
+                message = first_line(error).removeprefix("row 0").lstrip(":, ")
+                raise ValueError(message if message.startswith(row.place) else f"{row.place}: {message}") from error
+        yield Piece(piece[0].place, items)
+
+
+def _inputs(piece: Piece, recipe: Mapping[str, Any]) -> Inputs:
+    about, words = recipe["input"], set[str]()
+    input_type = type_of(about)
+    for items in piece.rows:
+        words |= {*_words(input_type.texts(items))}
+    return Inputs(pd.DataFrame([input_type.quantities(items, about) for items in piece.rows]), words)
+
+
+@torch.inference_mode()
+def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> Answers:
+    """Return what a network answers to a piece, which goes through it once."""
+    task, about = lookup.find("tasks", network.recipe["task"])(), network.recipe["input"]
+    input_type, counts = type_of(about), [len(items) for items in piece.rows]
     try:
-        embedding = _embedded(network, input_type.gathered(prepared, about), [len(items) for items in prepared])
-        answers = task.answered(network, rows)
-    except (RuntimeError, IndexError, ValueError) as error:  # PyTorch's, where pooling leaves nothing
+        with _embedding_of(network) as parts:
+            answers = task.answers(network, input_type.gathered(piece.rows, about), torch.tensor(counts))
+        for number, answer in enumerate(answers):
+            check_answer(answer, number)
+    except (RuntimeError, IndexError, ValueError, FloatingPointError) as error:  # pooling may leave nothing
         raise ValueError(
-            f"{piece[0].place} and the next {len(piece) - 1}: the network cannot answer ({first_line(error)}); name "
+            f"{piece.place} and the next {len(piece.rows) - 1}: the network cannot answer ({first_line(error)}); name "
             "another model"
         ) from error
+    embedding = np.stack([items.mean(0).numpy() for items in torch.cat(parts).split(counts)])
     quantities = pd.DataFrame([_of_answer(answer, task, network.recipe) for answer in answers])
-    words = [_words(input_type.texts(items)) for items in prepared]
     if known is not None:
-        quantities["unknown words"] = [np.mean([word not in known for word in some]) for some in words]
-    return Measured(inputs, quantities, embedding, set().union(*words))
+        texts = [_words(input_type.texts(items)) for items in piece.rows]
+        quantities["unknown words"] = [np.mean([word not in known for word in words]) for words in texts]
+    return Answers(quantities, embedding)
 
 
-def _checked(row: Row, task: Any, recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as the task answers it."""
+@contextmanager
+def _embedding_of(network: Any) -> Generator[list[Tensor]]:
+    """Yield a list of the features (n, size) from which a network scores items; it fills while the network answers."""
+    scorer = getattr(network, "scorer", getattr(network, "items", network))
+    views = (getattr(network, "views", None) or {"count": 1})["count"]
+    parts: list[Tensor] = []
+    batches = count()
+
+    def keep(backbone: Any, inputs: Any, features: Tensor) -> None:
+        if next(batches) % views == 0:  # the first view of each batch shows the items as they are
+            parts.append(pooled(scorer.head.pool(features)).float().flatten(1).cpu())
+
+    handle = network.backbone.register_forward_hook(keep)
     try:
-        [checked] = task.checked(recipe, [row.asked()])
-    except (OSError, RuntimeError, TypeError, ValueError) as error:
-        raise _of_place(row.place, error) from error
-    if (name := type_of(recipe["input"]).name) not in checked:
-        raise ValueError(f"{row.place}: a caption alone; expected {name} in each row: captions are not compared")
-    return checked
-
-
-def _of_place(place: str, error: Exception) -> ValueError:
-    message = first_line(error).removeprefix("row 0").lstrip(":, ")
-    return ValueError(message if message.startswith(place) else f"{place}: {message}")
+        yield parts
+    finally:
+        handle.remove()
 
 
 def _words(texts: list[str]) -> list[str]:
     return [word for text in texts for word in Vocabulary.split(text)]
 
 
-def _embedded(network: Any, inputs: Any, counts: list[int]) -> np.ndarray:
-    """Return the features (n, size) from which a network scores each row, the mean over its items."""
-    scorer, device = getattr(network, "scorer", network), next(network.parameters()).device
-    parts = [pooled(scorer.embed(part.to(device))).float() for part in inputs.ready(scorer).parts()]
-    items = torch.cat(parts).flatten(1).cpu()
-    return np.stack([part.mean(0).numpy() for part in items.split(counts)])
-
-
 def _of_answer(answer: Mapping[str, Any], task: Any, recipe: Mapping[str, Any]) -> dict[str, float]:
-    """Return the quantities of an answer: its score, or that of each class, or of the documents the extremes.
+    """Return the quantities of an answer: its score, or that of each class, or the extremes over documents.
 
     >>> answer = {"labels": ["cat"], "label_ranks": [1, 0], "scores": [2.0, -1.0]}
     >>> _of_answer(answer, lookup.find("tasks", "label_ranking")(), {"classes": ["cat", "dog"]})

@@ -12,6 +12,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,15 @@ import pandas as pd
 import torch
 from sklearn.decomposition import PCA
 
-from pipelines.monitoring.measure import Measured, measure
+from pipelines.monitoring.measure import Answers, Inputs, measure_answers, measure_inputs
+from pipelines.tracking.known_rows import known_rows, write_known
 from rankgrad.datasets.tables.rows import Row, read
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.parquet import parquet_file
 from rankgrad.seeding import generator
 from rankgrad.training.device import find_device
 
-__all__ = ["ROWS", "Reference", "chosen", "directions_of", "read_reference", "reference_of", "write_reference"]
+__all__ = ["ROWS", "Reference", "TrainingData", "chosen", "read_reference", "reference_of"]
 
 FOLDER = "reference"  # in a version's
 ROWS = 1000  # of each split at most: each version is measured when it is published
@@ -75,60 +77,92 @@ class Reference:
     directions: Directions
     words: frozenset[str] | None
 
-    def of_network(self, measured: Measured) -> pd.DataFrame:
-        """Return the quantities of a network as `network` has them."""
-        return _of_network(measured, self.directions)
+    def of_network(self, answers: Answers) -> pd.DataFrame:
+        """Return the quantities of a network's answers as `network` has them."""
+        return _of_network(answers, self.directions)
 
 
-def _of_network(measured: Measured, directions: Directions) -> pd.DataFrame:
-    along = pd.DataFrame(directions.along(measured.embedding))
-    return pd.concat([along, measured.answers.reset_index(drop=True)], axis=1)
+def _of_network(answers: Answers, directions: Directions) -> pd.DataFrame:
+    return pd.concat([pd.DataFrame(directions.along(answers.embedding)), answers.quantities], axis=1)
 
 
 def directions_of(embedding: np.ndarray) -> Directions:
     """Return the directions in which embeddings (n, size) vary most."""
-    found = PCA(min(DIRECTIONS, *embedding.shape), random_state=0).fit(embedding)
-    return Directions(found.mean_, found.components_)
+    analysis = PCA(min(DIRECTIONS, *embedding.shape), random_state=0).fit(embedding)
+    return Directions(analysis.mean_, analysis.components_)
 
 
 def chosen(name: str, count: int, rows: int = ROWS, *, seed: int = 0) -> list[int]:
-    """Return the numbers of the rows that are looked at, of more than `rows` a random sample."""
+    """Return the numbers of the rows that are measured, of more than `rows` a random sample."""
     return torch.randperm(count, generator=generator(seed, "monitor", name))[:rows].tolist()
 
 
-def reference_of(dataset: str, train: Measured, val: Measured, words: frozenset[str] | None = None) -> Reference:
-    """Return the reference that measured splits make."""
-    directions = directions_of(train.embedding)
-    return Reference(dataset, train.inputs, _of_network(val, directions), directions, words)
+def reference_of(dataset: str, inputs: Inputs, embedding: np.ndarray, answers: Answers) -> Reference:
+    """Return a reference.
 
-
-def write_reference(data: Path, folder: Path) -> None:
-    """Write what a model is compared by into its folder, with the rows of a dataset on which it was trained and chosen.
-
-    Raises:
-        FileNotFoundError, ValueError: a split is missing or corrupt, or the network cannot answer a row.
+    Args:
+        dataset: its name.
+        inputs: of training rows.
+        embedding: of training rows (n, size).
+        answers: to validation rows.
     """
-    network = load_model(folder, device=find_device("auto"))
-
-    def measured(split: str, words: frozenset[str] | None = None) -> Measured:
-        path = data / f"{split}.parquet"
-        with parquet_file(path) as file:
-            count = file.metadata.num_rows
-        return measure(_rows(path, network.recipe), network, chosen=chosen(split, count), known=words)
-
-    train = measured("train")
-    words = frozenset(train.words) or None
-    reference = reference_of(data.name, train, measured("val", words), words)
-    (target := folder / FOLDER).mkdir()
-    reference.inputs.to_parquet(target / "inputs.parquet", index=False)
-    reference.network.to_parquet(target / "network.parquet", index=False)
-    np.savez(target / "directions.npz", mean=reference.directions.mean, components=reference.directions.components)
-    about = {"dataset": reference.dataset, "words": None if words is None else sorted(words)}
-    (target / "about.json").write_text(json.dumps(about) + "\n")
+    directions = directions_of(embedding)
+    words = frozenset(inputs.words) or None
+    return Reference(dataset, inputs.quantities, _of_network(answers, directions), directions, words)
 
 
-def _rows(path: Path, recipe: Mapping[str, Any]) -> Iterator[Row]:
-    return read([path], recipe, form="parquet")
+class TrainingData:
+    """The splits on which versions were trained and chosen.
+
+    What a version's folder keeps of them is measured once for all versions that take the same inputs, and each network
+    answers once.
+
+    Args:
+        folder: of the dataset.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._inputs: dict[str, Inputs] = {}  # of training rows, by the task and the input that networks take
+
+    @cached_property
+    def _known(self) -> dict[str, np.ndarray]:
+        return known_rows(self.folder)
+
+    def write(self, version: Path) -> None:
+        """Write what the gate and `rankgrad monitor` compare with into a version's folder.
+
+        Raises:
+            FileNotFoundError, ValueError: a split is missing or corrupt, or the network cannot answer a row.
+        """
+        write_known(self._known, version)
+        network = load_model(version, device=find_device("auto"))
+        recipe = network.recipe
+        taken = json.dumps([recipe["task"], recipe["input"]], sort_keys=True)
+        if taken not in self._inputs:
+            self._inputs[taken] = measure_inputs(self._rows("train", recipe), recipe, chosen=self._chosen("train"))
+        inputs = self._inputs[taken]
+        training = measure_answers(self._rows("train", recipe), network, chosen=self._chosen("train"))
+        answers = measure_answers(
+            self._rows("val", recipe), network, chosen=self._chosen("val"), known=inputs.words or None
+        )
+        _write(reference_of(self.folder.name, inputs, training.embedding, answers), version / FOLDER)
+
+    def _chosen(self, split: str) -> list[int]:
+        with parquet_file(self.folder / f"{split}.parquet") as file:
+            return chosen(split, file.metadata.num_rows)
+
+    def _rows(self, split: str, recipe: Mapping[str, Any]) -> Iterator[Row]:
+        return read([self.folder / f"{split}.parquet"], recipe, form="parquet")
+
+
+def _write(reference: Reference, folder: Path) -> None:
+    folder.mkdir()
+    reference.inputs.to_parquet(folder / "inputs.parquet", index=False)
+    reference.network.to_parquet(folder / "network.parquet", index=False)
+    np.savez(folder / "directions.npz", mean=reference.directions.mean, components=reference.directions.components)
+    about = {"dataset": reference.dataset, "words": None if reference.words is None else sorted(reference.words)}
+    (folder / "about.json").write_text(json.dumps(about) + "\n")
 
 
 def read_reference(folder: Path, *, model: str) -> Reference:

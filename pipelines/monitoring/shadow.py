@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.stats import spearmanr
 
-from pipelines.monitoring.measure import Measured
+from pipelines.monitoring.measure import Answers
 from pipelines.ops.messages import as_line
 
 __all__ = ["Agreement", "Shadow", "agreements"]
@@ -43,13 +43,13 @@ class Shadow:
         return f"{self.model} agrees least in {name}: rank correlation {correlation}, {least.alike:.0%} alike"
 
 
-def agreements(champion: Measured, challenger: Measured) -> list[Agreement]:
+def agreements(champion: Answers, challenger: Answers) -> list[Agreement]:
     """Return the quantities of two models' answers to the same rows, those that agree least first."""
-    shared = [name for name in champion.answers if name in challenger.answers]
-    found = [
-        _agreement(name, champion.answers[name].to_numpy(), challenger.answers[name].to_numpy()) for name in shared
-    ]
-    return sorted(found, key=lambda one: one.alike if one.correlation is None else one.correlation)
+    ours, theirs = champion.quantities, challenger.quantities
+    shared = [_agreement(name, ours[name].to_numpy(), theirs[name].to_numpy()) for name in ours if name in theirs]
+    return sorted(
+        shared, key=lambda agreement: agreement.alike if agreement.correlation is None else agreement.correlation
+    )
 
 
 def _agreement(name: str, ours: np.ndarray, theirs: np.ndarray) -> Agreement:

@@ -19,7 +19,7 @@ from rankgrad.tasks import Metric
 
 __all__ = ["content"]
 
-SOURCES = {"mnist": "all of MNIST", "subset": "the 14,000 digits of MNIST that ship"}
+SOURCES = {"data/raw/mnist": "all of MNIST", "data/raw/subset": "the 14,000 digits of MNIST that ship"}
 SORTER_COLUMNS = {  # with the decimals of each; None for those of every table
     "l1": ("L1", 4),
     "exact_ranks": ("exact ranks", None),
@@ -37,7 +37,7 @@ def content(params: Settings, folder: Path) -> dict[str, Any]:
     # Everything is read before anything is drawn, which takes long.
     runs = results.read("metrics/runs")
     comparisons = [_comparison(params, runs, name) for name in params.comparisons]
-    sorters = _sorters(params) if params.sorters else {}
+    sorters = _sorters(params) if params.benchmarked else {}
     groups: dict[tuple[str, str], list[str]] = {}
     for name, run in params.runs.items():
         groups.setdefault((run.task, run.dataset), []).append(name)
@@ -59,7 +59,8 @@ def _drawn(params: Settings) -> str:
     if not drawn:
         return ""
     which = "" if len(drawn) == len(names) else f"; those of {', '.join(drawn)} are"
-    return f"{which} of pictures drawn from {SOURCES[params.digits.source]}"
+    sources = dict.fromkeys(SOURCES[params.datasets[name].raw] for name in drawn)
+    return f"{which} of pictures drawn from {' and '.join(sources)}"
 
 
 def _title(params: Settings, run: Run) -> str:
@@ -191,7 +192,7 @@ def _sorters(params: Settings) -> Table:
     """Return the cells of each sorter, see `SORTER_COLUMNS`."""
     measured = results.read("metrics/sorters")
     table: Table = {}
-    for name in params.sorters:
+    for name in params.benchmarked:
         table[name] = [
             cell(*measured.row(name, metric).interval, digits=digits) for metric, (_, digits) in SORTER_COLUMNS.items()
         ]

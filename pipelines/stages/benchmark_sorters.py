@@ -17,6 +17,7 @@ from rankgrad.sorters import _quality as measures
 from rankgrad.sorters import load_sorter
 
 VECTORS = 40  # of which the Jacobian is looked at
+SEED = 1  # of the vectors, the same for each sorter
 
 
 def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
@@ -63,7 +64,10 @@ def gradients(sorter: nn.Module, scores: Tensor) -> dict[str, Any]:
 
 
 def main(params: Settings, name: str) -> None:
-    test = score_vectors.load("data/score_vectors", "test")
-    metrics = measure(load_sorter(f"models/sorters/{name}"), test, resamples=params.benchmark_sorters.resamples)
+    options = params.benchmark_sorters
+    if options is None:
+        raise ValueError(f"benchmark_sorters: missing, so {name} is not measured")
+    test = score_vectors.split("test", options.vectors, length=options.lengths[name], seed=SEED)
+    metrics = measure(load_sorter(f"models/sorters/{name}"), test, resamples=options.resamples)
     with replaced_file(f"metrics/sorters/{name}.csv") as partial_file:
         results.write(partial_file, results.rows_of(name, metrics))

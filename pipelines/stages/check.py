@@ -13,12 +13,10 @@ from rankgrad.io.atomic import replaced_file
 
 def main(params: Settings) -> None:
     rules.check()
-    raw = Path("data/raw") / params.digits.source
-    drawn = any(dataset.is_drawn for dataset in params.datasets.values())
-    if drawn and not raw.is_dir() and not raw.with_suffix(".dvc").is_file():  # else DVC says that it is missing
-        raise FileNotFoundError(
-            f"{raw}: no such folder, but digits.source is {params.digits.source}: run `rankgrad fetch mnist`"
-        )
+    for key, dataset in params.datasets.items():
+        raw = Path(dataset.raw)
+        if dataset.is_drawn and not raw.is_dir() and not raw.with_suffix(".dvc").is_file():
+            raise FileNotFoundError(f"{raw}: no such folder, the `raw` of datasets.{key}: run `rankgrad fetch mnist`")
     values = json.dumps(params.model_dump(mode="json"), indent=1)
     for name, text in {"params.json": values, "params.passed": "passed"}.items():
         with replaced_file(Path("checks") / name) as partial:

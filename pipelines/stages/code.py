@@ -1,6 +1,8 @@
 """Write which code each stage uses: checks/code/<stage>@<key>.txt, on which alone the stage depends."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -11,14 +13,21 @@ from rankgrad.io.atomic import replaced_folder
 __all__ = ["main"]
 
 
+def _keys(params: Settings, name: str) -> Iterable[str]:
+    """Return the keys of a block of the params, such as `runs`; none of a block that is left out."""
+    block: Any = params
+    for key in name.split("."):
+        block = getattr(block, key, {})
+    return block
+
+
 def main(params: Settings) -> None:
     declared = YAML(typ="safe").load(Path("dvc.yaml"))["stages"]
     with replaced_folder("checks/code") as folder:
         for stage, block in declared.items():
             if stage == "code":
                 continue
-            # `foreach: ${runs}` is a block of the params.
-            keys = getattr(params, block["foreach"].strip("${}")) if "foreach" in block else [""]
+            keys = _keys(params, block["foreach"].strip("${}")) if "foreach" in block else [""]
             for key in keys:
                 name = f"{stage}@{key}" if key else stage
                 lines = code.lines_of(params, stage, key)

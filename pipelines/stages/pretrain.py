@@ -1,4 +1,4 @@
-"""Makes a sorter: trains one that has weights to imitate sorting, and writes the others down."""
+"""Make a sorter: train one that has weights to imitate sorting, write down the others."""
 
 import time
 from pathlib import Path
@@ -19,7 +19,6 @@ from rankgrad.training.loop import fit
 from rankgrad.training.options import Imitation
 from rankgrad.training.phase import Batch, Phase
 
-DATA = Path("data/score_vectors")
 VALIDATED = 2048  # vectors at once: the paper's LSTM keeps some 2 MB of each
 
 
@@ -29,7 +28,7 @@ class ImitationPhase(Phase):
     Args:
         sorter: that learns.
         train, val: scores (n, d) and ranks of both splits.
-        options: of the training: whether vectors are fresh, and how many of them make an epoch.
+        options: of the training.
     """
 
     monitor, lower_is_better = "l1", True
@@ -42,8 +41,7 @@ class ImitationPhase(Phase):
         options: Imitation,
     ):
         self.module, self.train, self.val, self.options = sorter, train, val, options
-        self.fresh, self.batch_size = options.vectors == "fresh", options.batch_size
-        self.rows = options.epoch_size or len(train[0])
+        self.batch_size, self.rows, self.fresh = options.batch_size, len(train[0]), options.vectors.fresh
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         scores, ranks = self.train
@@ -61,30 +59,32 @@ class ImitationPhase(Phase):
 
     def validate(self, module: Any) -> dict[str, float]:
         scores, ranks = self.val
-        found = torch.cat([module(part) for part in scores.split(VALIDATED)])
-        return {"l1": ((found - ranks).abs().mean() / scores.shape[1]).item()}
+        predicted = torch.cat([module(chunk) for chunk in scores.split(VALIDATED)])
+        return {"l1": ((predicted - ranks).abs().mean() / scores.shape[1]).item()}
 
 
 def main(params: Settings, name: str) -> None:
     options = params.sorters[name]
-    length = params.score_vectors.length
-    sorter = build("sorters", options.name, options.args, seed=options.seed, length=length)
+    length = {} if options.length is None else {"length": options.length}
+    sorter = build("sorters", options.name, options.args, seed=options.seed, **length)
     checkpoint = None
     if options.training is not None:
         compute = params.compute
         device = find_device(compute.device)
-        train, val = (
-            tuple(part.to(device) for part in score_vectors.load(DATA, split)[:2]) for split in ("train", "val")
-        )
+        vectors = options.training.vectors
+        splits = []
+        for split, rows in (("train", vectors.train), ("val", vectors.val)):
+            scores, ranks, _ = score_vectors.split(split, rows, **length, seed=vectors.seed)
+            splits.append((scores.to(device), ranks.to(device)))
         checkpoint = checkpoint_folder(
             params,
             "pretrain",
             name,
             settings=options.model_dump() | {"compute": compute.model_dump()},
-            inputs=[DATA / "train.parquet", DATA / "val.parquet"],
+            inputs=[],
         )
         epochs = fit(
-            ImitationPhase(sorter, train, val, options.training),
+            ImitationPhase(sorter, *splits, options.training),
             seed=options.seed,
             device=compute.device,
             precision=compute.precision,

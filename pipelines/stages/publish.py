@@ -16,7 +16,7 @@ import pandas as pd
 from filelock import FileLock
 
 from pipelines.config import Settings, prefixed, resolve
-from pipelines.monitoring.reference import write_reference
+from pipelines.monitoring.reference import TrainingData
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run
 from pipelines.running.history import kept
@@ -105,8 +105,11 @@ def _plots(*names: str) -> dict[str, list[Path]]:
 
 
 def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
+    if not params.benchmarked:
+        return []
     measured, runs = results.read("metrics/sorters"), []
-    for key, options in params.sorters.items():
+    for key in params.benchmarked:
+        options = params.sorters[key]
         stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.csv")
         entries = _entries(stage)
         (times, used), version, epochs = kept("pretrain", key, folder), None, None
@@ -132,12 +135,13 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
 
 def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
     measured, runs = results.read("metrics/runs"), []
+    datasets = {name: TrainingData(Path("data") / name) for name in {run.dataset for run in params.runs.values()}}
     for name, options in params.runs.items():
         entries = _entries(f"train@{name}", f"evaluate@{name}")
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, metrics = read_run(folder), measured.of_run(name)
         best, (times, used) = trained["best"], kept("train", name, folder)
-        data, judged = Path("data") / options.dataset, params.gate.judged[options.task].metric
+        judged = params.gate.judged[options.task].metric
         seeds = tuple(
             Run(
                 name=f"{name}-seed{seed}",
@@ -154,7 +158,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
         named = {"judged_by": judged, "dataset": options.dataset, "loss": options.loss.name, "sorter": options.sorter}
         named["snapshot"] = str(params.data.snapshot)
         if params.datasets[options.dataset].is_drawn:
-            named["digits_source"] = params.digits.source
+            named["digits"] = params.datasets[options.dataset].raw
         runs.append(
             Run(
                 name=name,
@@ -173,11 +177,10 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 version=Version(
                     model=params.model_of(options),
                     weights=folder / f"seed{best}",
-                    data=data,
                     quality=trained["validation"][str(best)],
                     tags={"seed": str(best)},
                     slices=partial(_slices, params, name, best),
-                    reference=partial(write_reference, data),
+                    write=datasets[options.dataset].write,
                 ),
             )
         )

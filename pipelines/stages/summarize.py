@@ -46,8 +46,8 @@ def main(params: Settings) -> None:
         metrics |= dict.fromkeys((comparison.baseline, *comparison.runs), comparison.metric)
     with replaced_folder("scores") as folder:
         _write_scores(folder, results.read("metrics/runs"), metrics)
-        if params.sorters:
-            _write_scores(folder / "sorters", results.read("metrics/sorters"), dict.fromkeys(params.sorters, "l1"))
+        if params.benchmarked:
+            _write_scores(folder / "sorters", results.read("metrics/sorters"), dict.fromkeys(params.benchmarked, "l1"))
     with replaced_folder("reports/curves") as folder:
         trained = {name: Path("models/sorters") / name for name in params.sorters}
         charts = {"sorters": {name: path for name, path in trained.items() if (path / "history.csv").is_file()}}

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from pipelines.config import Settings
-from pipelines.expectations import Measured, hold, joined
+from pipelines.expectations import Measured, hold
 
 __all__ = ["main"]
 
@@ -18,5 +18,5 @@ def _measured(params: Settings, key: str) -> Measured:
     dataset, rows = block.built(), json.loads((folder / "manifest.json").read_text())["rows"]
     # Where there are folds, the files of training, validation and test are one.
     files = [split for split in dataset.splits if block.folds is None or split in ("train", "gate")]
-    facts = [dataset.facts(folder, file, raw=Path(block.raw), threads=params.compute.threads) for file in files]
-    return dataset.across(joined(facts)), dataset.expected(rows, size=block.size)
+    facts = dataset.facts(folder, files, raw=Path(block.raw), threads=params.compute.threads)
+    return facts, dataset.expected(rows, size=block.size)

@@ -70,8 +70,8 @@ def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
         lines += ["", "## Data"]
         if "dataset" in tags:
             lines += ["", f"Dataset `{tags['dataset']}`, see its block in the params."]
-        if "digits_source" in tags:
-            lines += ["", f"Drawn from MNIST's digits (`digits.source: {tags['digits_source']}`)."]
+        if "digits" in tags:
+            lines += ["", f"Drawn from MNIST's digits (`{tags['digits']}`)."]
         if "from" in tags:
             lines += ["", f"Made from {tags['from']}."]
         lines += ["", markdown(["file", "md5"], inputs.items()).rstrip()]

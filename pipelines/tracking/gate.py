@@ -31,6 +31,7 @@ from rankgrad.seeding import derived_seed, generator
 
 __all__ = ["Decision", "choose", "decide_all", "models_of"]
 
+SORTER_LENGTH = 32  # of vectors, where the params do not measure the sorter
 SORTER_VECTORS = 5000  # fresh ones: no sorter was trained, chosen or reported on them
 KNOWN_SHARE = 0.5  # of what a row holds, from which on it is a row that a version knows
 FEWEST = 30  # rows, or groups of them, to judge on: of fewer, resamples find a difference where there is none
@@ -68,7 +69,7 @@ class Decision:
 
 def models_of(params: Settings) -> list[str]:
     """Return the names of the models that the params train; a team's store may have others."""
-    sorters = [prefixed(f"sorter-{name}") for name, options in params.sorters.items() if options.training is not None]
+    sorters = [prefixed(f"sorter-{name}") for name in params.benchmarked if params.sorters[name].training is not None]
     return sorters + sorted({params.model_of(run) for run in params.runs.values()})
 
 
@@ -229,7 +230,8 @@ def _judge_sorters(name: str, sorters: dict[str, Any], params: Settings) -> Evid
     if len(set(lengths.values())) > 1:
         sorted_by = " and ".join(f"{length} (version {number})" for number, length in lengths.items())
         raise ValueError(f"{name}: its versions sort {sorted_by} scores: choose by hand, {_by_hand(name)}")
-    length = next(iter(lengths.values()), params.score_vectors.length)  # longer vectors are harder
+    usual = params.benchmarked.get(name.removeprefix(prefixed("sorter-")), SORTER_LENGTH)
+    length = next(iter(lengths.values()), usual)  # longer vectors are harder
     vectors, _ = score_vectors.draw(SORTER_VECTORS, length, generator(params.gate.seed, "gate", "sorters"))
     statistics = _each(name, sorters, partial(_of_sorter, vectors))
     return Evidence(statistics, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors")

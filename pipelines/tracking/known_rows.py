@@ -12,7 +12,7 @@ from rankgrad import lookup
 from rankgrad.datasets.files.splits import input_of
 from rankgrad.io.parquet import columns_of, is_list, is_number, parquet_file
 
-__all__ = ["FILE", "learned", "read_known", "write_known"]
+__all__ = ["FILE", "known_rows", "learned", "read_known", "write_known"]
 
 FILE = "known_rows.npz"  # in a version's folder: of each split, digests of what its rows hold
 
@@ -64,10 +64,14 @@ def learned(path: Path, known: Collection[np.ndarray], *, share: float) -> np.nd
     return (hits >= share * counts) & (counts > 0)
 
 
-def write_known(data: Path, folder: Path) -> None:
-    """Write into a version's folder the digests of the rows of a dataset on which it was trained and chosen."""
-    train, val = (np.unique(_digests(data / f"{split}.parquet")[0]) for split in ("train", "val"))
-    np.savez(folder / FILE, train=train, val=val)
+def known_rows(data: Path) -> dict[str, np.ndarray]:
+    """Return the digests of the rows of a dataset on which versions are trained and chosen, by split."""
+    return {split: np.unique(_digests(data / f"{split}.parquet")[0]) for split in ("train", "val")}
+
+
+def write_known(digests: dict[str, np.ndarray], folder: Path) -> None:
+    """Write the digests of known rows into a version's folder."""
+    np.savez(folder / FILE, **digests)  # ty: ignore[invalid-argument-type]
 
 
 def read_known(folder: Path) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,10 @@ def requirements(recipe: Mapping[str, Any], served_by: Path) -> list[str]:
     components = [file for folder in FOLDERS for file in files_of(folder, words_of(recipe))]
     imported = packages(behind([served_by, *components], all_of=True)) - set(sys.stdlib_module_names)
     names = set()
-    for package, distributions in packages_distributions().items():
+    for package, distributions in _distributions().items():
         if package in imported:  # mlflow, which mlflow-skinny has too
             names.add(package if package in distributions else distributions[0])
     return [f"{name}=={version(name).split('+')[0]}" for name in sorted(names, key=str.lower)]
+
+
+_distributions = cache(packages_distributions)  # which takes a second

@@ -21,12 +21,13 @@ def main(params: Settings, digits: int) -> None:
     split = task.load(f"data/ranked_mnist-{digits}_digits", "test", threads=params.compute.threads)
     rows = []
     # The same resamples for every ranker: their differences are paired.
-    draws = {"resamples": params.evaluate.resamples, "seed": derived_seed(params.evaluate.seed, "digits", str(digits))}
+    resamples, seed = params.evaluate.resamples, derived_seed(params.evaluate.seed, "digits", str(digits))
     for run in dict.fromkeys([f"rlsep-{digits}_digits", "rlsep-3_digits", f"lsep-{digits}_digits"]):
         network = load_model(f"models/runs/label_ranking-{run}", device=device)
         scores, _ = task.scores(network, split.inputs)
-        found = interval(label_ranking_scores(scores, split.truth)["accuracy"].numpy(), **draws)
-        rows.append(Row(f"label_ranking-{run}", f"accuracy.{digits}_digits", *found))
+        accuracy = label_ranking_scores(scores, split.truth)["accuracy"].numpy()
+        bounded = interval(accuracy, resamples=resamples, seed=seed)
+        rows.append(Row(f"label_ranking-{run}", f"accuracy.{digits}_digits", *bounded))
     with replaced_file(Path(f"metrics/measured/digits-{digits}.csv")) as partial:
         results.write(partial, rows)
 

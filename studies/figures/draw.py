@@ -1,7 +1,9 @@
 """Draw the papers' figures from what was measured: SoDeep's Figs. 4 to 6, RLSEP's Figs. 1, 3 and 5."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -10,6 +12,7 @@ matplotlib.use("Agg")  # no screen is needed
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 from scipy.stats import norm
@@ -18,22 +21,30 @@ from pipelines.config import Settings, load
 from pipelines.reporting.results import history
 from rankgrad.io import results
 from rankgrad.io.atomic import replaced_folder
-from rankgrad.io.results import Row
 
 METRICS = Path("metrics")
 FIGURES = METRICS / "measured"
 POINTS = ("lstm", "cnn", "handcrafted", "hinge_ap", "multilabel_soft_margin")
 FLIPPED = (0, 10, 20, 30, 40)  # per cent
-LINES = {"RLSEP": "rlsep-{}_digits", "RLSEP, trained on three": "rlsep-3_digits", "LSEP": "lsep-{}_digits"}
+LINES = {
+    "RLSEP": "label_ranking-rlsep-{}_digits",
+    "RLSEP, trained on three": "label_ranking-rlsep-3_digits",
+    "LSEP": "label_ranking-lsep-{}_digits",
+}
+
+
+def error_bars(axis: Axes, x: Sequence[int], intervals: Sequence[tuple[float, float, float]], **style: Any) -> None:
+    """Draw a curve with its 95 % intervals: value, low and high of each point."""
+    value, low, high = np.array(intervals).T
+    axis.errorbar(x, value, [value - low, high - value], capsize=2, **style)
 
 
 def depth(params: Settings) -> Figure:
     """L1 of CNN sorters by their number of layers."""
     layers = {sorter.args["layers"]: name for name, sorter in params.sorters.items() if sorter.name == "cnn"}
     measured, counts = results.read(METRICS / "sorters"), sorted(layers)
-    value, low, high = np.array([measured.leaf(layers[count], "l1") for count in counts]).T
     figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
-    axis.errorbar(counts, value, [value - low, high - value], fmt="o-", capsize=3)
+    error_bars(axis, counts, [measured.leaf(layers[count], "l1") for count in counts], marker="o")
     axis.set(xlabel="layers", ylabel="test L1 / d", xticks=counts)
     return figure
 
@@ -53,12 +64,14 @@ def sweep(params: Settings) -> Figure:
 def average_precision(params: Settings) -> Figure:
     """Average precision of points, of validation by epochs and of test by flipped labels; means over seeds."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
+    tested = results.read(METRICS / "runs")
     for method in POINTS:
-        runs = [f"points-{method}-{share}" for share in FLIPPED]
-        seeds = [history(f"models/runs/{runs[0]}/seed{seed}") for seed in params.runs[runs[0]].seeds]
-        curves = pd.concat([seed.set_index("epoch")["mean_average_precision"] for seed in seeds], axis=1)
-        left.plot(curves.mean(axis=1), label=method)
-        tested = results.read(METRICS / "runs")
+        runs = [f"points-{method}-{flipped}" for flipped in FLIPPED]
+        curves = []
+        for seed in params.runs[runs[0]].seeds:
+            epochs = history(f"models/runs/{runs[0]}/seed{seed}").set_index("epoch")
+            curves.append(epochs["mean_average_precision"])
+        left.plot(pd.concat(curves, axis=1).mean(axis=1), label=method)
         right.plot(FLIPPED, [tested.row(run, "mean_average_precision").value for run in runs], marker="o")
     left.set(xlabel="epochs", ylabel="average precision")
     right.set(xlabel="per cent of flipped training labels")
@@ -82,31 +95,28 @@ def calibration(params: Settings) -> Figure:
     """Scores by true scale, each with the normal distribution of its mean and deviation."""
     counts = json.loads((FIGURES / "sizes/histograms.json").read_text())
     edges = np.array(counts.pop("bin_edges"))
-    found = {row.metric: row.value for row in results.read(FIGURES / "sizes.csv").rows}
-    places = np.linspace(edges[0], edges[-1], 500)
+    measured = {row.metric: row.value for row in results.read(FIGURES / "sizes.csv").rows}
+    scores = np.linspace(edges[0], edges[-1], 500)
     figure, axis = plt.subplots(figsize=(9, 4), layout="constrained")
     for name, histogram in counts.items():
-        count, mean, deviation = (found[f"scale_{name}.{part}"] for part in ("count", "mean", "deviation"))
+        count, mean, deviation = (measured[f"scale_{name}.{moment}"] for moment in ("count", "mean", "deviation"))
         bars = axis.stairs(np.array(histogram) / (count * np.diff(edges)), edges, fill=True, alpha=0.35)
-        label = f"{name if name == 'absent' else f'scale {name}'}: {mean:.2f} ± {deviation:.2f}"
-        axis.plot(places, norm.pdf(places, mean, deviation), color=bars.get_facecolor()[:3], label=label)
-    axis.set(xlabel="score", ylabel="density", title=f"in exact order: {found['exactly_ordered']:.3f}")
+        title = name if name == "absent" else f"scale {name}"
+        density = norm.pdf(scores, mean, deviation)
+        axis.plot(scores, density, color=bars.get_facecolor()[:3], label=f"{title}: {mean:.2f} ± {deviation:.2f}")
+    axis.set(xlabel="score", ylabel="density", title=f"in exact order: {measured['exactly_ordered']:.3f}")
     axis.legend()
     return figure
 
 
 def digits_per_image(params: Settings) -> Figure:
     """Ranked accuracy by number of digits, with 95 % intervals."""
-    rows: dict[tuple[str, str], Row] = {}
-    for path in FIGURES.glob("digits-*.csv"):
-        rows |= {(row.run, row.metric): row for row in results.read(path).rows}
+    counts = range(2, 11)
+    measured = {count: results.read(FIGURES / f"digits-{count}.csv") for count in counts}
     figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
     for name, run in LINES.items():
-        found = [rows[f"label_ranking-{run.format(count)}", f"accuracy.{count}_digits"] for count in range(2, 11)]
-        errors = [[row.value - row.low for row in found], [row.high - row.value for row in found]]
-        axis.errorbar(
-            range(2, 11), [row.value for row in found], errors, marker="o", markersize=4, capsize=2, label=name
-        )
+        accuracy = [measured[count].leaf(run.format(count), f"accuracy.{count}_digits") for count in counts]
+        error_bars(axis, counts, accuracy, marker="o", markersize=4, label=name)
     axis.set(xlabel="digits per image", ylabel="ranked accuracy")
     axis.legend()
     return figure

@@ -19,17 +19,18 @@ EXAMPLES, TILE = 6, 44  # test kanji, and pixels of a component
 def glyphs() -> dict[str, Any]:
     """Return each component as a picture of its own, as few fonts have them."""
     kanji, labels = drawings(Path("data/raw/kanji"))
-    found = {}
-    for place, label in enumerate(labels):
-        seen = sorted((one.components[label] for one in kanji if label in one.components), key=area_of)
-        ink = draw(_filling(seen[len(seen) // 2]), TILE)
-        found[str(place)] = np.dstack([np.zeros((TILE, TILE, 3), np.uint8), ink])
-    return found
+    glyphs = {}
+    for number, label in enumerate(labels):
+        strokes = sorted((drawing.components[label] for drawing in kanji if label in drawing.components), key=area_of)
+        ink = draw(_filling(strokes[len(strokes) // 2]), TILE)
+        glyphs[str(number)] = np.dstack([np.zeros((TILE, TILE, 3), np.uint8), ink])
+    return glyphs
 
 
 def _filling(strokes: list[np.ndarray]) -> list[np.ndarray]:
     """Return strokes in the middle of the canvas, as large as they fit."""
-    low, high = (part(np.concatenate(strokes), axis=0) for part in (np.min, np.max))
+    every = np.concatenate(strokes)
+    low, high = every.min(axis=0), every.max(axis=0)
     scale = 0.86 * CANVAS / (high - low).max()
     return [(points - (low + high) / 2) * scale + CANVAS / 2 for points in strokes]
 

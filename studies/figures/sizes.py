@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,24 +12,26 @@ from torch import Tensor, nn
 from pipelines.config import Settings, load
 from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import digits as digits_of
-from rankgrad.datasets.scenes.rlsep import SCALES, calibration_recipes, frame_recipes
+from rankgrad.datasets.scenes.digits import Digits
+from rankgrad.datasets.scenes.rlsep import calibration_recipes, frame_recipes
 from rankgrad.evaluation import interval
 from rankgrad.inputs.image import of_tensor
 from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file, replaced_folder
 from rankgrad.io.checkpoints import load_model
-from rankgrad.io.results import Row, rows_of
+from rankgrad.io.results import Row
 from rankgrad.metrics.spearman import spearman
 from rankgrad.seeding import derived_seed, generator
 from rankgrad.tasks.label_ranking import LabelRanking
 from rankgrad.training.device import find_device
+from studies import calibration
 
 FOLDER, RUN = Path("metrics/measured"), "label_ranking-rlsep-label_attention"
-FRAMES, ROWS, BINS, SEED = 30, 2000, 60, 1
+FRAMES, ROWS, SEED = 30, 2000, 1
 TASK = LabelRanking()
 
 
-def frames(folder: Path, ranker: nn.Module, scenes: RankedMnist, digits: Any) -> list[Row]:
+def frames(folder: Path, ranker: nn.Module, scenes: RankedMnist, digits: Digits) -> list[Row]:
     """Write Fig. 1, frames.csv and frames.png with the frames from left to right; return its first and last values."""
     recipe = frame_recipes(digits, FRAMES, canvas=scenes.canvas, generator=generator(SEED, "frames"))
     images = scenes.images(recipe, digits)
@@ -40,8 +41,8 @@ def frames(folder: Path, ranker: nn.Module, scenes: RankedMnist, digits: Any) ->
         side, score = recipe["size"][:, label].double(), scores[:, label].double()
         columns |= {f"size_{label}": side.numpy(), f"score_{label}": score.numpy()}
         for name, values in (("side", side), ("score", score)):
-            ends = {"first": values[0].item(), "last": values[-1].item()}
-            rows += [Row(RUN, f"digit_{label}.{name}.{end}", value) for end, value in ends.items()]
+            rows.append(Row(RUN, f"digit_{label}.{name}.first", values[0].item()))
+            rows.append(Row(RUN, f"digit_{label}.{name}.last", values[-1].item()))
         if side[0] != side[-1]:
             rows.append(Row(RUN, f"digit_{label}.spearman", spearman(score, side).item()))
     pd.DataFrame(columns).to_csv(folder / "frames.csv", index_label="frame", float_format="%.6g")
@@ -49,58 +50,37 @@ def frames(folder: Path, ranker: nn.Module, scenes: RankedMnist, digits: Any) ->
     return rows
 
 
-def calibration(scores: Tensor, size: Tensor, *, canvas: int, resamples: int, seed: int) -> dict[str, Any]:
-    """Return Fig. 3, scores by true scale.
+def steps(folder: Path, scores: Tensor, size: Tensor, *, resamples: int, seed: int) -> list[Row]:
+    """Write Fig. 3, histograms.json with `bin_edges` and the counts of each scale; return scores by true scale.
 
     Args:
-        scores: (n, K).
-        size: (n, K) pixels; 0 = absent.
-        canvas: pixels on a side.
-        resamples, seed: of the interval.
-
-    Returns:
-        By scale, and for `absent` labels, `count`, `mean` and `deviation` of the fitted normal distribution; `spearman`
-        of score and size over all digits of all images; and `exactly_ordered`, the share of images whose digits' scores
-        are in the order of their sizes.
+        folder: for the file.
+        scores, size: see `studies.calibration.groups_of`.
+        resamples, seed: of the interval of `exactly_ordered`, the fraction of images in the order of their sizes.
     """
-    mask, found = size > 0, {}
-    for name, chosen in _by_scale(size, canvas).items():
-        values = scores[chosen].double()
-        measured = {"count": len(values), "mean": values.mean().item(), "deviation": values.std(correction=0).item()}
-        found[f"scale_{name}"] = measured
-    largest_first = size.argsort(dim=1, descending=True)[:, : len(SCALES)]
-    ordered = (scores.gather(1, largest_first).diff(dim=1) < 0).all(1)
-    found["spearman"] = spearman(scores[mask], size[mask]).item()
-    return found | {"exactly_ordered": interval(ordered.double().numpy(), resamples=resamples, seed=seed)}
-
-
-def histograms(scores: Tensor, size: Tensor, *, canvas: int) -> dict[str, Any]:
-    """Return `bin_edges`, and how many scores each has by true scale; arguments as of `calibration`."""
-    edges = np.linspace(scores.min().item(), scores.max().item(), BINS + 1)
-    counts = {name: np.histogram(scores[one].numpy(), edges)[0] for name, one in _by_scale(size, canvas).items()}
-    return {"bin_edges": edges.tolist()} | {name: count.tolist() for name, count in counts.items()}
-
-
-def _by_scale(size: Tensor, canvas: int) -> dict[str, Tensor]:
-    # Sizes are products of floats: the nearest scale counts.
-    of_scale = {f"{scale:g}": (size - canvas / 8 * scale).abs() < 1e-3 * canvas for scale in sorted(SCALES)}
-    return of_scale | {"absent": size == 0}
+    groups = calibration.groups_of(scores, size)
+    edges, counts = calibration.histograms(groups)
+    histograms = {"bin_edges": edges.tolist()} | {name: count.tolist() for name, count in counts.items()}
+    (folder / "histograms.json").write_text(json.dumps(histograms) + "\n")
+    rows = []
+    for name, moments in calibration.moments(groups).items():
+        rows += [Row(RUN, f"scale_{name}.{moment}", value) for moment, value in moments.items()]
+    rows.append(Row(RUN, "spearman", spearman(scores[size > 0], size[size > 0]).item()))
+    ordered = calibration.exactly_ordered(groups).astype(float)
+    return [*rows, Row(RUN, "exactly_ordered", *interval(ordered, resamples=resamples, seed=seed))]
 
 
 @torch.inference_mode()
 def main(params: Settings) -> None:
     scenes = params.datasets[params.runs[RUN].dataset].built()
-    digits = digits_of.load("data/digits", digits_of.DIGITS_OF["test"])
+    digits = digits_of.read(params.datasets["ranked_mnist"].raw)[digits_of.DIGITS_OF["test"]]
     ranker = load_model(f"models/runs/{RUN}", device=find_device(params.compute.device))
-    draws = generator(SEED, "calibration")
-    recipe = calibration_recipes(digits, ROWS, canvas=scenes.canvas, generator=draws)
+    recipe = calibration_recipes(digits, ROWS, canvas=scenes.canvas, generator=generator(SEED, "calibration"))
     scores, _ = TASK.scores(ranker, of_tensor(scenes.images(recipe, digits)))
-    resampling = {"resamples": params.evaluate.resamples, "seed": derived_seed(params.evaluate.seed, "calibration")}
+    resamples, seed = params.evaluate.resamples, derived_seed(params.evaluate.seed, "calibration")
     with replaced_folder(FOLDER / "sizes") as folder:
         rows = frames(folder, ranker, scenes, digits)
-        counts = histograms(scores, recipe["size"], canvas=scenes.canvas)
-        (folder / "histograms.json").write_text(json.dumps(counts) + "\n")
-    rows += rows_of(RUN, calibration(scores, recipe["size"], canvas=scenes.canvas, **resampling))
+        rows += steps(folder, scores, recipe["size"], resamples=resamples, seed=seed)
     with replaced_file(FOLDER / "sizes.csv") as partial:
         results.write(partial, rows)
 

@@ -4,19 +4,18 @@ As for the networks, the learning rate is chosen in each fold, by the mean over 
 average precision there.
 """
 
+from importlib import import_module
 from statistics import fmean
 from typing import Any
 
-import lightgbm  # ty: ignore[import-not-found]
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+import pandas as pd
 import pyarrow.parquet as pq
 
 from rankgrad.datasets.files.folds import next_of
-from rankgrad.io.atomic import replaced_file
-from studies.rivals.predictions import of_run, with_column, with_seed
+from studies.rivals.predictions import of_run, with_column, write
 
+lightgbm: Any = import_module("lightgbm")
 NAME, LIKE, DATA = "proteins-lightgbm", "proteins-soft_margin", "data/proteins/test.parquet"  # which has all rows
 RATES = [0.0125, 0.025, 0.035, 0.05, 0.07, 0.1, 0.2, 0.4]
 SEEDS, CHOOSING, ROUNDS = range(1, 11), 3, 300
@@ -30,10 +29,10 @@ OPTIONS: dict[str, Any] = {
 class Lists:
     """Queries: documents (m, k) one after another, their relevance (m,), and how many each query has."""
 
-    def __init__(self, table: pa.Table):
-        self.sizes = pc.list_value_length(table["relevance"]).to_numpy()
-        self.relevance = np.concatenate(table["relevance"].to_numpy())
-        self.features = np.array([one for documents in table["features"].to_pylist() for one in documents], np.float32)
+    def __init__(self, queries: pd.DataFrame):
+        self.sizes = queries["relevance"].map(len).to_numpy()
+        self.relevance = np.concatenate(queries["relevance"].to_list())
+        self.features = np.vstack([np.vstack(documents) for documents in queries["features"]]).astype(np.float32)
 
     def dataset(self, reference: Any = None) -> Any:
         return lightgbm.Dataset(self.features, self.relevance, group=self.sizes, reference=reference)
@@ -52,25 +51,25 @@ def boosted(train: Lists, val: Lists, *, rate: float, seed: int) -> tuple[float,
 
 
 def main() -> None:
-    table = pq.read_table(DATA)
-    fold = table["fold"].to_numpy()
-    scores: dict[int, list[Any]] = {seed: [None] * len(table) for seed in SEEDS}
+    queries = pq.read_table(DATA).to_pandas()
+    fold = queries["fold"].to_numpy()
+    scores: dict[int, list[Any]] = {seed: [None] * len(queries) for seed in SEEDS}
     folds = int(fold.max())
     for tested in range(1, folds + 1):
         validated = next_of(tested, folds=folds)
-        parts = {"train": ~np.isin(fold, [tested, validated]), "val": fold == validated, "test": fold == tested}
-        train, val, test = (Lists(table.filter(pa.array(rows))) for rows in parts.values())
+        train = Lists(queries[~np.isin(fold, [tested, validated])])
+        val, test = Lists(queries[fold == validated]), Lists(queries[fold == tested])
+
+        # Choose the rate by the first seeds, then boost with the others.
         tried = {rate: [boosted(train, val, rate=rate, seed=seed) for seed in SEEDS[:CHOOSING]] for rate in RATES}
         chosen = max(RATES, key=lambda rate: fmean(value for value, _ in tried[rate]))
         trees = tried[chosen] + [boosted(train, val, rate=chosen, seed=seed) for seed in SEEDS[CHOOSING:]]
-        for seed, (_, one) in zip(SEEDS, trees, strict=True):
-            for row, values in zip(np.flatnonzero(parts["test"]), test.scores(one), strict=True):
+        for seed, (_, booster) in zip(SEEDS, trees, strict=True):
+            for row, values in zip(np.flatnonzero(fold == tested), test.scores(booster), strict=True):
                 scores[seed][row] = values.tolist()
         print(f"{NAME}: fold {tested}, rate {chosen}", flush=True)
-    table = of_run(LIKE)
-    parts = [with_seed(with_column(table, "scores", values), seed) for seed, values in scores.items()]
-    with replaced_file(f"predictions/{NAME}.parquet") as partial:
-        pq.write_table(pa.concat_tables(parts), partial, compression="zstd")
+    first = of_run(LIKE)
+    write(NAME, {seed: with_column(first, "scores", values) for seed, values in scores.items()})
 
 
 if __name__ == "__main__":

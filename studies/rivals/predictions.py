@@ -1,10 +1,14 @@
 """Predictions of what is no run, in the form of those of a run on the same data, with which they are compared."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["of_run", "of_seeds", "with_column", "with_seed"]
+from rankgrad.io.atomic import replaced_file
+
+__all__ = ["of_run", "of_seeds", "with_column", "write"]
 
 
 def of_run(run: str) -> pa.Table:
@@ -21,9 +25,12 @@ def of_seeds(run: str) -> dict[int, pa.Table]:
 
 def with_column(table: pa.Table, name: str, values: list) -> pa.Table:
     """Return a table with other values in one of its columns."""
-    place = table.column_names.index(name)
-    return table.set_column(place, name, pa.array(values, table.schema.field(name).type))
+    column = pa.array(values, table.schema.field(name).type)
+    return table.set_column(table.column_names.index(name), name, column)
 
 
-def with_seed(table: pa.Table, seed: int) -> pa.Table:
-    return with_column(table, "seed", [seed] * len(table))
+def write(rival: str, tables: Mapping[int, pa.Table]) -> None:
+    """Write the predictions of a rival, a table for each seed."""
+    seeds = [with_column(table, "seed", [seed] * len(table)) for seed, table in tables.items()]
+    with replaced_file(f"predictions/{rival}.parquet") as partial:
+        pq.write_table(pa.concat_tables(seeds), partial, compression="zstd")

@@ -28,21 +28,29 @@ class Rule(NamedTuple):
     metrics: list[str]
 
 
-def usual_places() -> np.ndarray:
-    """Return the mean place of each component in training (K,), between 0 and 1; larger is more important."""
+def usual_positions() -> np.ndarray:
+    """Return the mean position of each component in training (K,), between 0 and 1; larger is more important."""
     train = np.stack(pq.read_table("data/kanji/train.parquet")["label_ranks"].to_numpy())
     return np.nanmean(np.where(train > 0, (train - 0.5) / train.max(1, keepdims=True), np.nan), axis=0)
 
 
 def usual_order(table: pa.Table) -> list[np.ndarray]:
-    """Return scores of the components that a kanji has, by their usual place."""
-    return list(np.where(np.stack(table["true_label_ranks"].to_numpy()) > 0, usual_places(), -1.0))
+    """Return scores of the components that a kanji has, by their usual position."""
+    return list(np.where(np.stack(table["true_label_ranks"].to_numpy()) > 0, usual_positions(), -1.0))
 
 
 def mean_rating(table: pa.Table) -> list[list[float]]:
     """Return scores of films by their first feature, what others thought of them."""
     users = pq.read_table("data/films/test.parquet", columns=["features"])["features"].to_pylist()
-    return [[film[0] for film in films] for films in users]
+    scores = []
+    for films in users:
+        scores.append([features[0] for features in films])
+    return scores
+
+
+def films_in_order(table: pa.Table) -> list[list[float]]:
+    """Return scores of films in the order of their relevance."""
+    return [order(relevance) for relevance in table["relevance"].to_pylist()]
 
 
 def order(truth: list[float]) -> list[float]:
@@ -55,9 +63,7 @@ RULES = {
     "usual_order": Rule("label_ranking-multilabel_cross_entropy-kanji", "scores", usual_order, ["ranked.exact_match"]),
     "true_order_of_cells": Rule(CELLS, "score", lambda table: order(table["target"].to_numpy()), ["spearman"]),
     "mean_rating": Rule(FILMS, "scores", mean_rating, ["ndcg", "kendall"]),
-    "true_order_of_films": Rule(
-        FILMS, "scores", lambda table: [order(one) for one in table["relevance"].to_pylist()], ["ndcg", "kendall"]
-    ),
+    "true_order_of_films": Rule(FILMS, "scores", films_in_order, ["ndcg", "kendall"]),
 }
 
 
@@ -65,9 +71,8 @@ def main(name: str) -> None:
     """Write what a rule reaches, with an interval over test rows."""
     params, rule = load(), RULES[name]
     table = of_run(rule.run)
-    statistic = lookup.find("tasks", params.runs[rule.run].task)().statistic(
-        with_column(table, rule.column, rule.scores(table))
-    )
+    task = lookup.find("tasks", params.runs[rule.run].task)()
+    statistic = task.statistic(with_column(table, rule.column, rule.scores(table)))
     rows = evaluate(name, {1: statistic}, resamples=params.evaluate.resamples, seed=params.evaluate.seed)
     with replaced_file(f"metrics/measured/{name}.csv") as partial:
         results.write(partial, [row for row in rows if row.metric in rule.metrics and row.seed is None])

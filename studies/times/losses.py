@@ -8,14 +8,16 @@ processor, in which other work does not count. A length is left out where a call
 all pairs more than 6 GB.
 """
 
-import inspect
 import math
 import resource
-import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from multiprocessing import get_context
+from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
@@ -24,13 +26,23 @@ from torch.nn import functional
 
 from rankgrad import lookup
 from rankgrad.sorters import Laplace
+from studies.times.measuring import drawn_truth, median_seconds, truth_of
 from studies.times.results import FOLDER, write
 
 LENGTHS = (100, 1_000, 10_000, 100_000)
 LONGEST, LARGEST = 25.0, 6_000.0  # seconds, and megabytes of all pairs
-GRADES = {"label_ranks": 5, "labels": 2}  # of a truth; a target has them if it is a relevance, and is real otherwise
-RELEVANCE = {"expected_reciprocal_rank", "lambdarank", "ndcg"}
 ALL_PAIRS = ", all pairs"
+
+# Metrics that others have: package, module, function, and which of ours it is.
+OTHERS = (
+    ("scipy", "scipy.stats", "kendalltau", "kendall"),
+    ("scipy", "scipy.stats", "spearmanr", "spearman"),
+    ("torchmetrics", "torchmetrics.functional.regression", "kendall_rank_corrcoef", "kendall"),
+    ("torchmetrics", "torchmetrics.functional.regression", "spearman_corrcoef", "spearman"),
+    ("torchmetrics", "torchmetrics.functional.retrieval", "retrieval_normalized_dcg", "ndcg"),
+    ("torchmetrics", "torchmetrics.functional.retrieval", "retrieval_average_precision", "mean_average_precision"),
+    ("torchmetrics", "torchmetrics.functional.retrieval", "retrieval_reciprocal_rank", "reciprocal_rank"),
+)
 
 Call = Callable[[Tensor, Tensor], Tensor]
 
@@ -120,94 +132,93 @@ PAIRS: dict[str, Call] = {
 
 def others() -> dict[str, tuple[str, Call]]:
     """Return what is installed, by its name: the metric that it computes, and the call."""
-    found: dict[str, tuple[str, Call]] = {}
-    try:
-        from scipy import stats
-
-        for name, theirs in (("kendall", stats.kendalltau), ("spearman", stats.spearmanr)):
-            found[f"scipy.stats.{theirs.__name__}"] = (name, lambda *pair, f=theirs: torch.tensor(f(*pair).statistic))
-    except ImportError as error:
-        print(f"SciPy left out: {error}")
-    try:
-        from torchmetrics.functional import regression, retrieval
-
-        for name, theirs in (
-            ("kendall", regression.kendall_rank_corrcoef),
-            ("spearman", regression.spearman_corrcoef),
-            ("ndcg", retrieval.retrieval_normalized_dcg),
-            ("mean_average_precision", retrieval.retrieval_average_precision),
-            ("reciprocal_rank", retrieval.retrieval_reciprocal_rank),
-        ):
-            found[f"torchmetrics {theirs.__name__}"] = (name, theirs)
-    except ImportError as error:
-        print(f"torchmetrics left out: {error}")
-    return found
+    calls: dict[str, tuple[str, Call]] = {}
+    for package, module, function, metric in OTHERS:
+        title = f"{module}.{function}" if package == "scipy" else f"{package} {function}"
+        try:
+            call = getattr(import_module(module), function)
+        except ImportError as error:
+            print(f"{title} left out: {error}")
+            continue
+        calls[title] = (metric, partial(_statistic, call) if package == "scipy" else call)
+    return calls
 
 
-def truth_of(folder: str, name: str) -> str | None:
-    """Return the name of a function's second argument, if it is one that a list has."""
-    function = getattr(lookup.module(folder, name), name, None)
-    taken = list(inspect.signature(function).parameters) if callable(function) else []
-    return taken[1] if len(taken) > 1 and taken[1] in ("target", *GRADES) else None
+def _statistic(call: Callable[..., Any], scores: Tensor, truth: Tensor) -> Tensor:
+    return torch.tensor(call(scores, truth).statistic)
 
 
-def calls() -> dict[str, tuple[str, str, Call]]:
-    """Return what is measured, by its row: the folder and name that say what it is given, and the call."""
-    found: dict[str, tuple[str, str, Call]] = {}
+@dataclass(frozen=True)
+class Measured:
+    """What a row measures: a call, and the loss or metric whose arguments it takes."""
+
+    folder: str
+    name: str
+    call: Call
+
+
+def calls() -> dict[str, Measured]:
+    """Return what is measured, by row."""
+    rows: dict[str, Measured] = {}
     for folder in ("losses", "metrics"):
-        for name in filter(lambda name: truth_of(folder, name), lookup.names(folder)):
-            options = {"k": 10} if name.endswith("_at_k") else {}
+        for name in lookup.names(folder):
+            if truth_of(folder, name) is None:
+                continue
             ours = lookup.find(folder, name)
-            found[f"{folder}.{name}"] = (folder, name, lambda *pair, f=ours, o=options: f(*pair, **o))
+            rows[f"{folder}.{name}"] = Measured(folder, name, partial(ours, k=10) if name.endswith("_at_k") else ours)
             if folder == "losses" and name in PAIRS:
-                found[f"losses.{name}{ALL_PAIRS}"] = (folder, name, PAIRS[name])
-    truncated = lookup.find("losses", "lambdarank")
-    found["losses.lambdarank, truncation 30"] = ("losses", "lambdarank", lambda *pair: truncated(*pair, truncation=30))
-    found["Laplace, ranks"] = ("losses", "spearman", lambda scores, _: Laplace()(scores).square().mean())
-    return found | {row: ("metrics", name, call) for row, (name, call) in others().items()}
+                rows[f"losses.{name}{ALL_PAIRS}"] = Measured(folder, name, PAIRS[name])
+    truncated = partial(lookup.find("losses", "lambdarank"), truncation=30)
+    rows["losses.lambdarank, truncation 30"] = Measured("losses", "lambdarank", truncated)
+    rows["Laplace, ranks"] = Measured("losses", "spearman", lambda scores, _: Laplace()(scores).square().mean())
+    for row, (name, call) in others().items():
+        rows[row] = Measured("metrics", name, call)
+    return rows
 
 
-def drawn(folder: str, name: str, length: int) -> tuple[Tensor, Tensor]:
-    draws = torch.Generator().manual_seed(length)
-    scores, kind = torch.randn(length, generator=draws), truth_of(folder, name)
-    grades = 5 if name in RELEVANCE else GRADES.get(str(kind))
-    if grades is None:
-        return scores, scores + torch.randn(length, generator=draws)
-    return scores, torch.randint(grades, (length,), generator=draws)
+def drawn(row: Measured, length: int) -> tuple[Tensor, Tensor]:
+    scores = torch.randn(length, generator=torch.Generator().manual_seed(length + 1))
+    return scores, drawn_truth(row.name, truth_of(row.folder, row.name), scores)
 
 
-def measure(row: str) -> dict[str, float]:
+def peak_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def measure(title: str) -> dict[str, float]:
     """Return milliseconds, and megabytes above what the process had after a short list, of each length."""
-    folder, name, call = calls()[row]
-    learned, found = folder == "losses", {}
+    row, figures = calls()[title], {}
 
-    def step(length: int) -> float:
-        scores, truth = drawn(folder, name, length)
-        begun = time.process_time()
-        value = call(scores.requires_grad_(learned), truth)
-        if learned:
-            value.backward()
-        return time.process_time() - begun
+    def seconds(length: int) -> float:
+        scores, truth = drawn(row, length)
+        scores.requires_grad_(row.folder == "losses")
 
-    step(50)
-    before, growth, last = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, {}, {"ms": 0.0, "MB": 0.0}
+        def step() -> None:
+            scores.grad = None
+            value = row.call(scores, truth)
+            if scores.requires_grad:
+                value.backward()
+
+        return median_seconds(step, clock=time.process_time, most=7, limit=1.0)
+
+    seconds(50)
+    before = peak_memory()
+    growth, last = {"ms": 2.0, "MB": 2.0}, {"ms": 0.0, "MB": 0.0}  # the exponents of n
     for length in LENGTHS:
-        longer, larger = (last[kind] * 10 ** growth.get(kind, 2) for kind in ("ms", "MB"))
-        if longer > 1e3 * LONGEST or (row.endswith(ALL_PAIRS) and larger > LARGEST):
+        expected = {unit: last[unit] * 10 ** growth[unit] for unit in last}
+        if expected["ms"] > 1e3 * LONGEST or (title.endswith(ALL_PAIRS) and expected["MB"] > LARGEST):
             break
-        times = [step(length)]
-        while len(times) < 7 and sum(times) < 1:
-            times.append(step(length))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        one = {"ms": 1e3 * statistics.median(times), "MB": peak / 1024}
-        growth = {kind: math.log10(one[kind] / last[kind]) for kind in one if last[kind] > 0}
-        last, found = one, found | {f"{kind}, {length:,}": value for kind, value in one.items()}
-    found |= {f"growth of {kind}": growth[kind] for kind in growth}
-    if row.endswith(ALL_PAIRS):
-        given = drawn(folder, name, 1000)
-        ours = calls()[row.removesuffix(ALL_PAIRS)][2](*given)
-        found["apart"] = float((call(*given) - ours).abs() / ours.abs())
-    return found
+        cost = {"ms": 1e3 * seconds(length), "MB": (peak_memory() - before) / 1024}
+        for unit, value in cost.items():
+            figures[f"{unit}, {length:,}"] = value
+            if last[unit] > 0:
+                growth[unit] = figures[f"growth of {unit}"] = math.log10(value / last[unit])
+        last = cost
+    if title.endswith(ALL_PAIRS):
+        pair = drawn(row, 1000)
+        ours = calls()[title.removesuffix(ALL_PAIRS)].call(*pair)
+        figures["apart"] = float((row.call(*pair) - ours).abs() / ours.abs())
+    return figures
 
 
 def plot(figures: dict[str, dict[str, float]]) -> None:
@@ -215,20 +226,14 @@ def plot(figures: dict[str, dict[str, float]]) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(13, 5))
     names = [name for name in PAIRS if f"losses.{name}" in figures]
     units = {"ms": "milliseconds, forward and backward", "MB": "peak memory, MB"}
-    for axis, (kind, unit) in zip(axes, units.items(), strict=True):
+    for axis, (unit, title) in zip(axes, units.items(), strict=True):
         for number, name in enumerate(names):
-            for row, style in ((f"losses.{name}", "o-"), (f"losses.{name}{ALL_PAIRS}", "s:")):
-                points = {n: figures[row][f"{kind}, {n:,}"] for n in LENGTHS if figures[row].get(f"{kind}, {n:,}")}
-                label = name if style == "o-" else None
-                axis.plot(
-                    points.keys(),
-                    points.values(),
-                    style,
-                    color=plt.colormaps["tab20"](number),
-                    markersize=4,
-                    label=label,
-                )
-        axis.set(xscale="log", yscale="log", xlabel="n, scores in one list", ylabel=unit)
+            color = plt.colormaps["tab20"](number)
+            for row, style, label in ((f"losses.{name}", "o-", name), (f"losses.{name}{ALL_PAIRS}", "s:", None)):
+                costs = {length: figures.get(row, {}).get(f"{unit}, {length:,}") for length in LENGTHS}
+                costs = {length: value for length, value in costs.items() if value}
+                axis.plot(costs.keys(), costs.values(), style, color=color, markersize=4, label=label)
+        axis.set(xscale="log", yscale="log", xlabel="n, scores in one list", ylabel=title)
         axis.grid(alpha=0.3)
     axes[1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), title="dotted: over all pairs")
     figure.tight_layout()
@@ -245,7 +250,7 @@ def main(names: list[str]) -> None:
         for row in names or calls():
             figures[row] = pool.apply(measure, (row,))
             print(row, {name: round(value, 3) for name, value in figures[row].items()}, flush=True)
-    columns = [f"{kind}, {length:,}" for kind in ("ms", "MB") for length in LENGTHS]
+    columns = [f"ms, {length:,}" for length in LENGTHS] + [f"MB, {length:,}" for length in LENGTHS]
     write("losses", figures, (*columns, "growth of ms", "growth of MB", "apart"))
     plot(figures)
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["isotonic_ranks", "missing", "neural_sort", "peers", "soft_sort", "sorting_network"]
+__all__ = ["Ranking", "isotonic_ranks", "missing", "neural_sort", "peers", "soft_sort", "sorting_network"]
 
 Ranking = Callable[[Tensor], Tensor]
 
@@ -54,23 +54,23 @@ def isotonic_ranks(scores: Tensor, *, kind: str, strength: float) -> Tensor:
 
 
 def _ranks(permutation: Ranking) -> Ranking:
-    """Return the mean place of each score, by how much of each place it takes.
+    """Return the mean rank of each score, weighted by a relaxed permutation.
 
-    Divided by what the score takes of all places: the rows of a relaxed permutation add up to 1, its columns need not,
-    and the ranks of NeuralSort and SoftSort are several times less accurate without.
+    Weights are normalized for each score: the rows of a relaxed permutation add up to 1, its columns need not, and
+    without it the ranks of NeuralSort and SoftSort are several times less accurate.
     """
 
     def ranks(scores: Tensor) -> Tensor:
-        shares = permutation(scores)
-        places = torch.arange(1, shares.shape[-1] + 1, device=shares.device, dtype=shares.dtype)
-        return (shares * places.unsqueeze(-1)).sum(-2) / shares.sum(-2).clamp(min=1e-30)
+        weights = permutation(scores)
+        ranks = torch.arange(1, weights.shape[-1] + 1, device=weights.device, dtype=weights.dtype)
+        return (weights * ranks.unsqueeze(-1)).sum(-2) / weights.sum(-2).clamp(min=1e-30)
 
     return ranks
 
 
-def peers() -> tuple[dict[str, Ranking], list[str]]:
-    """The peers that are installed, by the names they have in the table, and a note for each that is not."""
-    found: dict[str, Ranking] = {
+def peers() -> dict[str, Ranking]:
+    """Return the peers that are installed, by the names they have in the table; the others are printed."""
+    every: dict[str, Ranking] = {
         "NeuralSort 0.1": _ranks(partial(neural_sort, temperature=0.1)),
         "SoftSort 0.01": _ranks(partial(soft_sort, temperature=0.01)),
         "torchsort l2 0.1": partial(isotonic_ranks, kind="l2", strength=0.1),
@@ -78,5 +78,7 @@ def peers() -> tuple[dict[str, Ranking], list[str]]:
         "torchsort kl 0.1": partial(isotonic_ranks, kind="kl", strength=0.1),
         "diffsort bitonic 100": _ranks(partial(sorting_network, kind="bitonic", steepness=100.0)),
     }
-    notes = [f"{name} left out: `pip install --no-build-isolation {name}`" for name in missing()]
-    return {name: one for name, one in found.items() if name.split()[0] not in missing()}, notes
+    absent = missing()
+    for name in absent:
+        print(f"{name} left out: `pip install --no-build-isolation {name}`")
+    return {name: ranking for name, ranking in every.items() if name.split()[0] not in absent}

@@ -12,20 +12,19 @@ __all__ = ["FOLDER", "write"]
 FOLDER = Path(__file__).parent / "results"
 
 
-def write(name: str, figures: dict[str, dict[str, float]], shown: tuple[str, ...] = ()) -> None:
-    """Print figures, a row each with its values (or those `shown`); write them to results/<name>.json and .md."""
-    columns = list(shown) or list(dict.fromkeys(column for row in figures.values() for column in row))
-    made_on = machine()
-    rows = [
-        [row, *(f"{values[column]:.4g}" if column in values else "" for column in columns)]
-        for row, values in figures.items()
-    ]
+def write(name: str, figures: dict[str, dict[str, float]], columns: tuple[str, ...]) -> None:
+    """Print some columns of figures, a row each; write all of them to results/<name>.json, and the table to .md."""
+    rows = []
+    for title, values in figures.items():
+        cells = [f"{values[column]:.4g}" if column in values else "" for column in columns]
+        rows.append([title, *cells])
     table(name, *columns, rows=rows)
+    made_on = machine()
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / f"{name}.json").write_text(json.dumps({"machine": made_on, "figures": figures}, indent=2) + "\n")
-    where = f"{made_on['processor']}, {made_on['threads']} thread(s)" + (
-        f", {made_on['gpu']}" if made_on["gpu"] else ""
-    )
-    about = f"**{name}** ({where}; PyTorch {made_on['torch']}, Python {made_on['python']}, {made_on['date']})\n\n"
-    shown_columns = ["", *(column.replace("_", " ") for column in columns)]
-    (FOLDER / f"{name}.md").write_text(f"{about}{markdown(shown_columns, rows)}\n")
+    hardware = f"{made_on['processor']}, {made_on['threads']} thread(s)"
+    if made_on["gpu"]:
+        hardware += f", {made_on['gpu']}"
+    title = f"**{name}** ({hardware}; PyTorch {made_on['torch']}, Python {made_on['python']}, {made_on['date']})"
+    titles = ["", *(column.replace("_", " ") for column in columns)]
+    (FOLDER / f"{name}.md").write_text(f"{title}\n\n{markdown(titles, rows)}\n")

@@ -7,17 +7,15 @@ length are measured at theirs.
 import argparse
 import shutil
 import time
-from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from weakref import WeakValueDictionary, finalize
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.transforms import Bbox
-from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -27,7 +25,8 @@ from rankgrad.io.checkpoints import build
 from rankgrad.sorters import _quality as measures
 from rankgrad.sorters import load_sorter
 from studies import pages
-from studies.times.peers import peers
+from studies.times.measuring import median_seconds
+from studies.times.peers import Ranking, peers
 from studies.times.results import FOLDER, write
 
 PAGE = Path("docs/sorters.md")
@@ -51,42 +50,41 @@ SHOWN = (
 )  # fmt: skip
 
 
-def rankings() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, int], list[str]]:
-    """What is measured, the length of those that have one, and notes on what is left out."""
-    found, lengths = {}, {}
+def rankings() -> dict[str, Ranking]:
+    """Return what is measured, by name; what is left out is printed."""
+    rankings: dict[str, Ranking] = {}
     for name, (sorter, args) in OURS.items():
-        found[name] = load_sorter(sorter) if sorter == "comparator" else build("sorters", sorter, args, seed=0)
-    others, notes = peers()
-    found |= others
+        rankings[name] = load_sorter(sorter) if sorter == "comparator" else build("sorters", sorter, args, seed=0)
+    rankings |= peers()
     for name in ("lstm", "cnn"):
         folder = Path("models/sorters") / name
         if (folder / "model.json").is_file():
             sorter = load_sorter(folder)
-            found[f"{name}, d = {sorter.length}"] = sorter
-            lengths[f"{name}, d = {sorter.length}"] = sorter.length
+            rankings[f"{name}, d = {sorter.length}"] = sorter
         else:
-            notes.append(f"{name} left out: {folder} is not there; `dvc repro pretrain@{name}` makes it")
-    return found, lengths, notes
+            print(f"{name} left out: {folder} is not there; `dvc repro pretrain@{name}` makes it")
+    return rankings
 
 
-def quality(ranking: Callable[[Tensor], Tensor], length: int) -> dict[str, float]:
+def quality(ranking: Ranking, length: int) -> dict[str, float]:
     """Measures 1 to 6, 8 and 9."""
-    draws = lambda seed: torch.Generator().manual_seed(seed)  # noqa: E731
-    scores, _ = draw(ROWS, length, draws(0))
+    scores, _ = draw(ROWS, length, seeded(0))
     few = scores[:VECTORS]
-    return {
-        **measures.accuracy(ranking, scores),
-        **measures.gradient_health(ranking, few),
-        **measures.invariance(ranking, scores, draws(1)),
-        **measures.ties(ranking, few),
-        **measures.out_of_distribution(ranking, 200, length, draws(2)),
-        **measures.fidelity(ranking, few, draws(3)),
-        "spearman_after_a_step": measures.drop_of_spearman(ranking, few, draws(4)),
-        **{
-            f"adam_steps_from_{deviation:g}": measures.adam_steps(ranking, 20, length, draws(5), deviation=deviation)
-            for deviation in (1.0, 0.01)
-        },
-    }
+    figures = measures.accuracy(ranking, scores)
+    figures |= measures.gradient_health(ranking, few)
+    figures |= measures.invariance(ranking, scores, seeded(1))
+    figures |= measures.ties(ranking, few)
+    figures |= measures.out_of_distribution(ranking, 200, length, seeded(2))
+    figures |= measures.fidelity(ranking, few, seeded(3))
+    figures["spearman_after_a_step"] = measures.drop_of_spearman(ranking, few, seeded(4))
+    for deviation in (1.0, 0.01):
+        steps = measures.adam_steps(ranking, 20, length, seeded(5), deviation=deviation)
+        figures[f"adam_steps_from_{deviation:g}"] = steps
+    return figures
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
 class Held(TorchDispatchMode):
@@ -95,54 +93,50 @@ class Held(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.held = self.most = 0
-        self.known = WeakValueDictionary()
+        self.storages = WeakValueDictionary()
 
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        found = function(*args, **(kwargs or {}))
-        for part in tree_leaves(found):
-            if torch.is_tensor(part) and part.untyped_storage()._cdata not in self.known:
-                storage = part.untyped_storage()
-                self.known[storage._cdata] = storage
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if torch.is_tensor(leaf) and leaf.untyped_storage()._cdata not in self.storages:
+                storage = leaf.untyped_storage()
+                self.storages[storage._cdata] = storage
                 self.held += storage.nbytes()
                 self.most = max(self.most, self.held)
                 finalize(storage, self.release, storage.nbytes())
-        return found
+        return result
 
     def release(self, size: int) -> None:
         self.held -= size
 
 
-def seconds_and_bytes(ranking: Callable[[Tensor], Tensor], length: int) -> tuple[float, float]:
+def seconds_and_bytes(ranking: Ranking, length: int) -> tuple[float, int]:
     """Forward and backward of one vector: the median of seven, and the most memory that was held at once."""
-    scores = torch.randn(1, length, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    scores = torch.randn(1, length, generator=seeded(0)).requires_grad_()
 
     def step() -> None:
         ranking(scores).square().sum().backward()
 
     step()
-    times: list[float] = []
-    while len(times) < 7 and sum(times) < 10:
-        begun = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - begun)
+    seconds = median_seconds(step, clock=time.perf_counter, most=7, limit=10.0)
     with Held() as memory:
         step()
-    return float(np.median(times)), float(memory.most)
+    return seconds, memory.most
 
 
-def costs(name: str, ranking: Callable[[Tensor], Tensor], lengths: tuple[int, ...]) -> dict[str, float]:
+def costs(name: str, ranking: Ranking, lengths: tuple[int, ...]) -> dict[str, float]:
     """Measures 7 and 10."""
-    found = {}
+    figures = {}
     for length in lengths:
         if length > LONGEST.get(name.split()[0], length):
             continue
-        scores, _ = draw(200 if length <= 1000 else 5, length, torch.Generator().manual_seed(length))
+        scores, _ = draw(200 if length <= 1000 else 5, length, seeded(length))
         with torch.no_grad():
-            places = torch.cat([ranking(part) for part in scores.split(max(1, MOST_PAIRS // length**2 // 20))])
-        found[f"places_off_at_{length}"] = (places - measures.exact_ranks(scores)).abs().double().mean().item()
+            ranks = torch.cat([ranking(piece) for piece in scores.split(max(1, MOST_PAIRS // length**2 // 20))])
+        figures[f"places_off_at_{length}"] = (ranks - measures.exact_ranks(scores)).abs().double().mean().item()
         seconds, held = seconds_and_bytes(ranking, length)
-        found |= {f"ms_at_{length}": 1000 * seconds, f"mb_at_{length}": held / 1e6}
-    return found
+        figures |= {f"ms_at_{length}": 1000 * seconds, f"mb_at_{length}": held / 1e6}
+    return figures
 
 
 def label(axes: Axes, points: dict[str, tuple[float, float]]) -> None:
@@ -166,17 +160,19 @@ def plots(table: pd.DataFrame) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.2))
     figure.subplots_adjust(left=0.06, right=0.98, bottom=0.1, top=0.93, wspace=0.16)
     spots, ends, colors = {}, {}, {}
+    palette = (f"C{number}" for number in count())
     for name, row in table.iterrows():
         family = str(name).replace(",", "").split()[0]
-        ours = family in [*lookup.names("sorters")]
-        first = family not in colors
-        color = colors.setdefault(family, f"C{sum(one != '0.55' for one in colors.values())}" if ours else "0.55")
+        is_ours = family in lookup.names("sorters")
+        is_first = family not in colors
+        if is_first:
+            colors[family] = next(palette) if is_ours else "0.55"
         spots[name] = max(row["l1"], 1e-6), max(100 * row["vanishing"], 1e-2)
-        left.scatter(*spots[name], s=60, color=color, marker="o" if ours else "s")
-        columns = [f"ms_at_{length}" for length in LENGTHS if pd.notna(row.get(f"ms_at_{length}"))]
-        if first and columns:
-            lengths, times = [int(column.rsplit("_", 1)[1]) for column in columns], row[columns].to_numpy(float)
-            right.plot(lengths, times, "o-" if ours else "s--", color=color, markersize=4)
+        left.scatter(*spots[name], s=60, color=colors[family], marker="o" if is_ours else "s")
+        lengths = [length for length in LENGTHS if pd.notna(row.get(f"ms_at_{length}"))]
+        if is_first and lengths:
+            times = [float(row[f"ms_at_{length}"]) for length in lengths]
+            right.plot(lengths, times, "o-" if is_ours else "s--", color=colors[family], markersize=4)
             ends[family] = (lengths[-1], times[-1])
     left.set(xscale="log", yscale="log", xlabel="L1 / d (1e-6: that or less)", xlim=(5e-7, 5))
     left.set(ylabel="vanishing gradients, % (0.01: that or less)", title=f"accuracy against gradients, d = {LENGTH}")
@@ -193,17 +189,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
     torch.set_num_threads(parser.parse_args().threads)
-    found, fixed, notes = rankings()
     rows = {}
-    for name, ranking in found.items():
+    for name, ranking in rankings().items():
         print(f"{name} ...", flush=True)
-        length = fixed.get(name, LENGTH)
-        rows[name] = quality(ranking, length) | costs(name, ranking, (length,) if name in fixed else LENGTHS)
+        length = getattr(ranking, "length", None)  # of a trained one
+        rows[name] = quality(ranking, length or LENGTH) | costs(name, ranking, (length,) if length else LENGTHS)
         weights = ranking.parameters() if isinstance(ranking, torch.nn.Module) else ()
         rows[name]["parameters"] = sum(weight.numel() for weight in weights)
     write("sorters", rows, SHOWN)
-    for note in notes:
-        print(note)
     table = pd.DataFrame(rows).T
     table.to_parquet(FOLDER / "sorters.parquet")
     plots(table)

@@ -9,9 +9,9 @@ from laws.test_answers import check_doors
 
 from contracts.test_inputs_tasks import LOSSES, test_an_input_and_a_task_are_trained_and_judged_or_say_why_not
 from pipelines.monitoring.drift import compare
-from pipelines.monitoring.reference import write_reference
+from pipelines.monitoring.reference import TrainingData
 from pipelines.tracking.card import card
-from pipelines.tracking.known_rows import read_known, write_known
+from pipelines.tracking.known_rows import read_known
 from pipelines.tracking.signature import example_of, signature_of
 from rankgrad import lookup
 from rankgrad.cli.answers import answers
@@ -116,9 +116,8 @@ def test_it_is_described_published_and_monitored(audio, tmp_path):
     )
     assert json.loads(signature_of(folder).to_dict()["inputs"])[0]["type"] == "binary"
     assert example_of(folder)["audio"].tolist() == [bytes(8)]
-    write_known(tmp_path, folder)
+    TrainingData(tmp_path).write(folder)
     assert {*read_known(folder)} == {"train", "val"}
-    write_reference(tmp_path, folder)
     (tmp_path / "sounds").mkdir()
     for number in range(60):
         (tmp_path / f"sounds/{number}.pcm").write_bytes(bytes([200]) * 9)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from laws.tables import read
 from rankgrad.cli.answers import write
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
@@ -58,13 +59,11 @@ def written(folder: Path, frame: pd.DataFrame, kind: str) -> dict[str, str]:
 
 def stored(options: dict, raw: Path, folder: Path) -> dict[str, pd.DataFrame]:
     """Make the tables of a dataset in a folder, and return them."""
-    table = Table(**options)
-    source = table.opened(raw, Reading())
     folder.mkdir()
-    for split in table.splits:
-        (made,) = source.rows(split)
-        pq.write_table(made, folder / f"{split}.parquet")
-    return {split: pq.read_table(folder / f"{split}.parquet").to_pandas() for split in table.splits}
+    splits = read(options, raw)
+    for split, table in splits.items():
+        pq.write_table(table, folder / f"{split}.parquet")
+    return {split: table.to_pandas() for split, table in splits.items()}
 
 
 ROLES = {
@@ -112,7 +111,7 @@ def test_numbers_that_float64_makes_equal_are_refused_by_two_rows(tmp_path, numb
         pytest.skip("no weight is 0")
     few = ["3", other, "4"]
     with pytest.raises(ValueError, match=r"row 4: [yv](\[0\])? is .* here and .* in row 2"):
-        Table(file=literally(tmp_path, kind, [*few, one]), **ROLES[role]).opened(tmp_path, Reading())
+        Table(file=literally(tmp_path, kind, [*few, one]), **ROLES[role]).check_head(tmp_path)
     Table(file=literally(tmp_path, kind, [*few, apart]), **ROLES[role]).check_head(tmp_path)
 
 
@@ -121,7 +120,7 @@ def test_numbers_of_svmlight_that_float64_makes_equal_are_refused_by_two_rows(tm
     for row, name in (("{} qid:1 1:2", "label"), ("1 qid:1 2:{}", r"all\[2\]")):
         (tmp_path / "a.txt").write_text("\n".join(row.format(cell) for cell in (other, "7", one)))
         with pytest.raises(ValueError, match=f"row 3: {name} is .* here and .* in row 1"):
-            Table(file="a.txt", features="all", relevance="label", group="qid").opened(tmp_path, Reading())
+            Table(file="a.txt", features="all", relevance="label", group="qid").check_head(tmp_path)
 
 
 @pytest.mark.parametrize("cell", ["1", "1.0", "+1", "1e0", "10e-1", "01", "1.", " 1\u00a0", b"1", True, Decimal("1.0")])
@@ -170,7 +169,7 @@ LISTS = {
 def test_times_in_vectors_are_no_numbers(tmp_path, kind):
     pq.write_table(pa.table({"v": LISTS[kind], "y": range(9)}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"v is .*expected a list of numbers"):
-        Table(file="a.parquet", features="v", target="y").opened(tmp_path, Reading())
+        Table(file="a.parquet", features="v", target="y").check_head(tmp_path)
 
 
 def test_scores_that_differ_in_float32_differ_in_a_csv(tmp_path):
@@ -189,13 +188,13 @@ def test_embeddings_stay_as_small_as_they_were_and_a_later_delivery_is_alike(tmp
         frame = pd.DataFrame({"v": list(vectors), "y": STEP})
         frame.to_parquet(raw / "mine.parquet")
 
-    write(tmp_path / "shop", vectors)
-    found = stored(options, tmp_path / "shop", tmp_path / "data")
+    write(tmp_path / "first", vectors)
+    found = stored(options, tmp_path / "first", tmp_path / "data")
     assert {row.dtype for rows in found.values() for row in rows["features"]} == {np.dtype(np.float32)}
-    (tmp_path / "later").mkdir()
-    (tmp_path / "shop").rename(tmp_path / "later/first")
-    write(tmp_path / "later/2026-11-30", vectors.astype(np.float64))
-    source = Table(**options).opened(tmp_path / "later", Reading(snapshot=2))
+    (tmp_path / "grown").mkdir()
+    (tmp_path / "first").rename(tmp_path / "grown/first")
+    write(tmp_path / "grown/2026-11-30", vectors.astype(np.float64))
+    source = Table(**options).opened(tmp_path / "grown", Reading(snapshot=2))
     with pytest.raises(ValueError, match="row 1: features are float64, expected float32 as in the first delivery"):
         list(source.rows("train"))
 

@@ -18,7 +18,7 @@ from pipelines.config.schema import read
 from conftest import ROOT  # isort: skip
 
 VALID = sorted((ROOT / "tests/params/valid").glob("*.yaml"))
-BLOCKS = ("datasets", "sorters", "training", "runs", "gate", "compute", "evaluate", "score_vectors")
+BLOCKS = ("datasets", "sorters", "training", "runs", "gate", "compute", "evaluate", "benchmark_sorters")
 PLACE = r"^params\.yaml: [\w.\[\]'\" -]+"
 
 

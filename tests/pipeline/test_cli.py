@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from pipelines.cli import doctor
 from pipelines.cli.app import app
 from pipelines.config import load
-from pipelines.monitoring.reference import write_reference
+from pipelines.monitoring.reference import TrainingData
 from pipelines.ops.messages import without_credentials
 from rankgrad.io.checkpoints import build, save_model
 from rankgrad.io.parquet import encode_images
@@ -182,9 +182,9 @@ class TestScale:
         tiny = (project / "params.yaml").read_text()
         comments = re.compile(r"#.*")
         assert comments.findall(tiny) == comments.findall(shipped)
-        assert load().score_vectors.length == 8
+        assert load().sorters["lstm"].length == 8
         rankgrad("scale", "paper")
-        assert load().score_vectors.length == 100
+        assert load().sorters["lstm"].length == 100
         rankgrad("scale", "tiny")  # of paper nothing stays
         assert (project / "params.yaml").read_text() == tiny
         (project / "params.yaml").write_text(tiny.replace("length: 8", "length: 9"))
@@ -258,7 +258,7 @@ class TestModels:
         for file, rows in (("data/ranked_mnist/train", images[:70]), ("data/ranked_mnist/val", images[70:140]),
                            ("fresh", images[140:]), ("dark", images[140:] // 4)):  # fmt: skip
             pq.write_table(pa.table({"image": encode_images(rows, threads=1)}), folder / f"{file}.parquet")
-        write_reference(folder / "data/ranked_mnist", folder / "model")
+        TrainingData(folder / "data/ranked_mnist").write(folder / "model")
         for name in ("a.png", "b.png"):
             (folder / name).write_bytes(encoded(Image.fromarray(images[ord(name[0])])))
         return folder

@@ -1,11 +1,10 @@
-"""Digits, score vectors and the tables that all datasets are stored in: read, and every planted fault named."""
+"""Digits, score vectors and the tables that all datasets are stored in."""
 
 import gzip
 import hashlib
 import os
 import shutil
 import struct
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +13,13 @@ import pytest
 from dvc.repo import Repo
 
 from pipelines.cli.data import fetch
-from pipelines.config.schema import check_shapes
-from pipelines.stages import digits as digits_stage
-from pipelines.stages import score_vectors as score_vectors_stage
 from rankgrad.datasets.scenes import digits, mnist
 from rankgrad.datasets.vectors import score_vectors
 from rankgrad.io.parquet import decode_images, encode_images, matrix, read_table
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import derived_seed
 
-from conftest import ROOT, SUBSET, git, params_of, refusal, with_cell  # isort: skip
+from conftest import ROOT, SUBSET, git  # isort: skip
 
 
 class TestMnist:
@@ -152,56 +148,13 @@ def test_a_subset_that_is_not_as_it_ships_is_told_where_to_get_it(tmp_path):
         digits.splits("subset", tmp_path)
 
 
-@pytest.fixture
-def check(tmp_path, monkeypatch):
-    """Writes a dataset and validates it, its training split changed: what is said against it, or None."""
-    monkeypatch.chdir(tmp_path)
-    Path("data/raw").mkdir(parents=True)
-    Path("data/raw/subset").symlink_to(SUBSET)
-    vectors = {"length": 8, "rows": {"train": 120, "val": 60, "test": 60}}
-    params = check_shapes(params_of({"compute": {"threads": 1}, "score_vectors": vectors}))
-
-    def run(name, *changes):
-        {"digits": digits_stage, "score_vectors": score_vectors_stage}[name].main(params)
-        return refusal(params, name, train=changes)
-
-    return run
-
-
-def foreign(table):
-    return pa.concat_tables([digits.table(digits.load(SUBSET, "test")).slice(0, 1), table.slice(1)])
-
-
-# Changes of a training split, and what is said of them.
-FAULTS = {
-    "digits": [
-        (lambda table: with_cell("pixels", 5, lambda _: table["pixels"][8].as_py())(table), "digits: pixels"),
-        (with_cell("label", 3, lambda _: 12), "label = 12"),
-        (foreign, "digits: glyph"),
-        (lambda table: table.filter(pa.compute.not_equal(table["label"], 3)), "rarest_class"),
-    ],
-    "score_vectors": [
-        (with_cell("ranks", 2, lambda ranks: [ranks[0] + 1, *ranks[1:]]), "train, id 2: largest_rank_error = 1.0"),
-        (with_cell("scores", 3, lambda scores: [float("nan"), *scores[1:]]), "train, id 3: finite = False"),
-        (lambda table: table.set_column(1, "kind", pa.array([1] * len(table))), "vectors: kind"),
-    ],
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_faultless_data_pass_and_faults_are_named(check, name):
-    assert check(name) is None
-    message = check(name, *(change for change, _ in FAULTS[name]))
-    for _, part in FAULTS[name]:
-        assert part in message
-    if name == "digits":
-        assert "split test" in message
-        assert "split train" in message
-    else:
-        scores, stored, kinds = score_vectors.load("data/score_vectors", "val")
-        assert scores.shape == (60, 8)
-        assert stored.equal(exact_ranks(scores))
-        assert kinds.min() >= 0
+def test_vectors_that_sorters_learn_from_have_exact_ranks_and_are_drawn_alike_each_time():
+    scores, ranks, kinds = score_vectors.split("val", 60, length=8, seed=1)
+    assert scores.shape == (60, 8)
+    assert ranks.equal(exact_ranks(scores))
+    assert kinds.min() >= 0
+    assert scores.equal(score_vectors.split("val", 60, length=8, seed=1)[0])
+    assert not scores.equal(score_vectors.split("test", 60, length=8, seed=1)[0])
 
 
 class TestTables:

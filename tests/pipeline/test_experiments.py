@@ -55,17 +55,17 @@ def test_a_script_finds_what_it_uses(script):
 class TestFigures:
     """What is measured for them; test_slow draws them all."""
 
-    def test_calibration_measures_scores_by_true_scale(self):
+    def test_calibration_measures_scores_by_true_scale(self, tmp_path):
         size = 8.0 * torch.tensor([[1, 2, 3, 4, 0], [4, 3, 0, 2, 1]])
         scores = torch.tensor([[1.0, 2.0, 3.0, 4.0, -1.0], [4.0, 5.0, -3.0, 2.0, 2.0]])  # the second is out of order
-        result = sizes.calibration(scores, size, canvas=64, resamples=20, seed=1)
-        measured = [result[f"scale_{name}"] for name in (1, 2, 3, 4, "absent")]
-        found = [(one["mean"], one["deviation"]) for one in measured]
-        assert found == [(1.5, 0.5), (2.0, 0.0), (4.0, 1.0), (4.0, 0.0), (-2.0, 1.0)]
-        counts = sizes.histograms(scores, size, canvas=64)
+        rows = sizes.steps(tmp_path, scores, size, resamples=20, seed=1)
+        values = {row.metric: row.value for row in rows}
+        moments = [(values[f"scale_{name}.mean"], values[f"scale_{name}.deviation"]) for name in (1, 2, 3, 4, "absent")]
+        assert moments == [(1.5, 0.5), (2.0, 0.0), (4.0, 1.0), (4.0, 0.0), (-2.0, 1.0)]
+        counts = json.loads((tmp_path / "histograms.json").read_text())
         assert sum(map(sum, counts.values())) == pytest.approx(10 + sum(counts["bin_edges"]))
-        assert result["exactly_ordered"][0] == 0.5
-        assert result["spearman"] == pytest.approx(spearmanr(scores[size > 0], size[size > 0]).statistic)
+        assert values["exactly_ordered"] == 0.5
+        assert values["spearman"] == pytest.approx(spearmanr(scores[size > 0], size[size > 0]).statistic)
 
     def test_points_that_score_highest_are_positive_and_labels_of_training_alone_are_flipped(self):
         table = points.draw({"train": 100, "val": 10, "test": 90}, seed=1)
@@ -105,17 +105,18 @@ class TestGpu:
             loop._Training, "_learn", lambda self, number: learned.append(number) or learn(self, number)
         )
         monkeypatch.setattr(loop, "SECONDS", 0.0)
-        job, rest = gpu.jobs_of("own_protocol", toy=True)[0], gpu.Clock(float("inf"))
+        job, forever = toy.piece("own_protocol").jobs("own_protocol")[0], float("inf")
         gpu.draw_scenes(toy, job.piece)
-        assert [*gpu.done(job, toy, gpu.Clock(0.0))] == ["is not over: it goes on in the next call"]
-        rows, _ = gpu.done(job, toy, rest)
+        with pytest.raises(gpu.OutOfTimeError):
+            gpu.rank(job, toy, 0.0)
+        rows = gpu.done(job, toy, forever).rows
         assert learned == [1, 1]  # an epoch of each phase, none of them twice
         again = gpu.Settings(toy.out, tmp_path / "elsewhere", toy.mnist, "cpu", toy=True)
         gpu.draw_scenes(again, job.piece)
-        assert next(gpu.done(job, again, rest)) == rows
+        assert gpu.done(job, again, forever).rows == rows
         gpu.put(toy.out, job.piece, rows)
         measured = {row.metric: row.value for row in rows}
-        (summed,) = gpu.rank(job._replace(seed=None), toy, rest)
+        summed = gpu.rank(job._replace(seed=None), toy, forever)
         assert {row.metric: row.value for row in summed} == pytest.approx(measured)
         bounded = {row.metric for row in summed if row.low <= row.high}
         assert bounded > {metric.name for metric in gpu.LabelRanking.metrics}

@@ -18,9 +18,9 @@ import torch
 from pipelines.cli.app import app
 from rankgrad import losses
 from studies.kept import read
-from studies.pages import PLACES, text_of
+from studies.pages import PLACES, page_of, text_of
+from studies.papers import Result
 from studies.pictures import COLUMNS, PICTURES
-from studies.reproduced import Result
 from tools import gradients, schema
 
 from conftest import ROOT, done  # isort: skip
@@ -187,12 +187,12 @@ class TestReadme:
 @pytest.mark.parametrize("name", PLACES)
 def test_a_page_shows_what_was_kept(name, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert f"<!-- results: {name} -->\n{text_of(name)}<!-- end of results -->" in Path(PLACES[name][0]).read_text()
+    assert f"<!-- results: {name} -->\n{text_of(name)}<!-- end of results -->" in page_of(name).read_text()
 
 
 def test_a_result_of_a_paper_says_what_differs():
     with pytest.raises(ValueError, match=r"Fig\. 7.*what differs"):
-        Result("Fig. 7", "45.4", [], differs="", command="make repro", time="an hour")
+        Result("Fig. 7", "45.4", differs="", command="make repro", time="an hour")
 
 
 @pytest.mark.parametrize("folder", ["", "studies/"])

@@ -2,7 +2,6 @@
 
 import json
 import os
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,8 +18,8 @@ from prefect.states import Cancelled, Completed, Failed, Scheduled
 
 from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, quantities, report_of, write
-from pipelines.monitoring.measure import Measured, measure
-from pipelines.monitoring.reference import reference_of, write_reference
+from pipelines.monitoring.measure import Answers, Inputs, Measured, measure
+from pipelines.monitoring.reference import Reference, TrainingData, reference_of
 from pipelines.tracking.upload import Run, Version, publish
 from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import digits
@@ -59,7 +58,7 @@ def project(tmp_path_factory, scenes) -> Path:
         pq.write_table(scenes(250, use), folder / f"data/ranked_mnist/{split}.parquet")
     for model in ("ranker", "model"):
         save_model(folder / model, small_ranker())
-    write_reference(folder / "data/ranked_mnist", folder / "model")
+    TrainingData(folder / "data/ranked_mnist").write(folder / "model")
     return folder
 
 
@@ -83,8 +82,14 @@ def measured(images: pa.Table, folder: Path, ranker=None) -> Measured:
     return measure(read([folder / "images.parquet"], ranker.recipe), ranker, chosen=range(len(images)))
 
 
-def rows_of(one: Measured, rows) -> Measured:
-    return Measured(one.inputs.iloc[rows], one.answers.iloc[rows], one.embedding[rows], one.words)
+def rows_of(measured: Measured, rows) -> Measured:
+    (inputs, words), (answers, embedding) = measured
+    answers = answers.iloc[rows].reset_index(drop=True)
+    return Measured(Inputs(inputs.iloc[rows], words), Answers(answers, embedding[rows]))
+
+
+def reference(train: Measured, val: Measured) -> Reference:
+    return reference_of("x", train.inputs, train.answers.embedding, val.answers)
 
 
 def plain(*size: int, mode: str = "L", color=0) -> bytes:
@@ -97,24 +102,23 @@ def images_of(*contents: bytes | None) -> pa.Table:
 
 def test_more_of_the_same_is_called_drift_as_rarely_as_alpha_says(scenes, tmp_path):
     pool = measured(scenes(1200, 7), tmp_path)
-    assert {len(pool.inputs), len(pool.answers), len(pool.embedding)} == {1200}
+    assert {*map(len, (pool.inputs.quantities, *pool.answers))} == {1200}
     drifted = []
     for seed in range(40):  # which scenes come to which side is chance
         rows = np.random.default_rng(seed).permutation(1200)
         trial = [rows_of(pool, part) for part in np.split(rows, [500, 1000])]
-        result = quantities(reference_of("x", *trial[:2]), trial[2], alpha=0.05, least_distance=0.0)
+        result = quantities(reference(*trial[:2]), trial[2], alpha=0.05, least_distance=0.0)
         # The correction can only make p larger, and keeps their order.
         assert all(one.p <= one.adjusted_p <= 1 for one in result)
         drifted.append(any(one.drifted for one in result))
     # By chance, 7 or more of 40 at a rate of 0.05 come in one of 300 such tests.
     assert sum(drifted) < 7
     many = rows_of(pool, np.tile(np.arange(1200), 15))
-    brightness = many.inputs["brightness"]
-    moved = many._replace(inputs=many.inputs.assign(brightness=brightness + 0.1 * brightness.std()))
+    inputs = many.inputs.quantities
+    brightness = inputs["brightness"] + 0.1 * inputs["brightness"].std()
+    moved = many._replace(inputs=Inputs(inputs.assign(brightness=brightness), set()))
     for least, expected in ((0.0, True), (0.1, False)):  # a small distance is no drift however many rows there are
-        result = {
-            one.name: one for one in quantities(reference_of("x", many, many), moved, alpha=0.01, least_distance=least)
-        }
+        result = {one.name: one for one in quantities(reference(many, many), moved, alpha=0.01, least_distance=least)}
         assert result["brightness"].adjusted_p < 1e-6
         assert result["brightness"].drifted is expected
 
@@ -149,18 +153,6 @@ def test_a_change_is_named(compared, scenes, options, change, name):
     assert comparison.verdict.startswith("drift: ")
 
 
-def test_scores_that_moved_alone_are_drift(scenes, tmp_path):
-    """As a class that comes more often would move them: pixels stay, and the score of one label does not."""
-    every = measured(scenes(900, 10), tmp_path)
-    train, val, fresh = (rows_of(every, np.arange(part, 900, 3)) for part in range(3))
-    answers = fresh.answers.assign(**{"score 7": fresh.answers["score 7"] + every.answers["score 7"].std()})
-    fresh = fresh._replace(answers=answers.assign(**{"labels selected": answers["labels selected"] + 1}))
-    result = {one.name: one for one in quantities(reference_of("x", train, val), fresh, alpha=0.01, least_distance=0.1)}
-    assert {name for name, one in result.items() if one.drifted} - {"highest score"} == {"score 7", "labels selected"}
-    counted = result["labels selected"]
-    assert counted.fresh - counted.reference == pytest.approx(1, abs=0.4)
-
-
 GOOD = plain(32, 32)
 
 
@@ -187,8 +179,8 @@ class TestReference:
     @pytest.fixture
     def registered(self, store, project):
         """A version that learned from data that are gone by now."""
-        reference = partial(write_reference, project / "data/ranked_mnist")
-        publish([Run("mine", "tests", "key", version=Version(NAME, project / "ranker", reference=reference))])
+        write = TrainingData(project / "data/ranked_mnist").write
+        publish([Run("mine", "tests", "key", version=Version(NAME, project / "ranker", write=write))])
 
     def compared(self, scenes, **options) -> Comparison:
         pq.write_table(scenes(60, 8), "fresh.parquet")
@@ -223,11 +215,14 @@ def test_what_is_compared_is_what_the_ranker_says_of_the_images(scenes, tmp_path
     result = measured(images, tmp_path, ranker)
     pixels = torch.from_numpy(decode_images(images["image"], path="x", threads=1))
     scores, thresholds = ranker(pixels.unsqueeze(1))
-    assert np.allclose(result.answers[[f"score {label}" for label in range(10)]], scores.detach(), atol=1e-5)
-    assert result.answers["labels selected"].tolist() == (scores > thresholds).sum(1).tolist()
-    assert np.allclose(result.inputs["brightness"], pixels.float().mean((1, 2)) / 255, atol=1e-6)
-    assert np.allclose(result.inputs["ink"], (pixels > 127).float().mean((1, 2)), atol=1e-6)
-    red = measured(images_of(plain(16, 16, mode="RGB", color=(255, 0, 0))), tmp_path, small_ranker(colors=3)).inputs
+    answers, inputs = result.answers.quantities, result.inputs.quantities
+    assert np.allclose(answers[[f"score {label}" for label in range(10)]], scores.detach(), atol=1e-5)
+    assert answers["labels selected"].tolist() == (scores > thresholds).sum(1).tolist()
+    assert np.allclose(inputs["brightness"], pixels.float().mean((1, 2)) / 255, atol=1e-6)
+    assert np.allclose(inputs["ink"], (pixels > 127).float().mean((1, 2)), atol=1e-6)
+    red = measured(
+        images_of(plain(16, 16, mode="RGB", color=(255, 0, 0))), tmp_path, small_ranker(colors=3)
+    ).inputs.quantities
     assert (red["brightness"].tolist(), red["ink"].tolist()) == ([pytest.approx(1 / 3)], [0])
 
 
@@ -236,10 +231,13 @@ def test_inputs_are_compared_with_training_rows_and_the_network_with_validation_
     of_training, of_validation = (np.outer(spread, np.eye(3, dtype=np.float32)[axis]) for axis in (0, 1))
     aside = 2 * of_training + np.array([1, 0, 0], np.float32)
     train, val, fresh = (
-        Measured(pd.DataFrame({"price": spread + level}), pd.DataFrame({"score": np.full(60, score)}), embedding, set())
+        Measured(
+            Inputs(pd.DataFrame({"price": spread + level}), set()),
+            Answers(pd.DataFrame({"score": np.full(60, score)}), embedding),
+        )
         for level, embedding, score in ((2, of_training, 3.0), (5, of_validation, 7.0), (2, aside, 7.0))
     )
-    result = {one.name: one for one in quantities(reference_of("x", train, val), fresh, alpha=0.01, least_distance=0.1)}
+    result = {one.name: one for one in quantities(reference(train, val), fresh, alpha=0.01, least_distance=0.1)}
     assert (result["price"].reference, result["price"].distance) == (pytest.approx(2), 0)
     assert (result["score"].reference, result["score"].distance) == (7, 0)
     # In the direction in which training rows vary, validation rows lie at 0, and fresh ones from -1 to 3.
@@ -259,11 +257,11 @@ COUNTS = [
 @pytest.mark.parametrize(("learned", "fresh", "drifted"), COUNTS)
 def test_counts_drift_however_rare_each_number_is(learned, fresh, drifted):
     def of(counts: np.ndarray) -> Measured:
-        answers = pd.DataFrame({"documents": counts})
-        return Measured(pd.DataFrame({"price": np.ones(len(counts))}), answers, np.eye(len(counts), 3), set())
+        inputs = Inputs(pd.DataFrame({"price": np.ones(len(counts))}), set())
+        return Measured(inputs, Answers(pd.DataFrame({"documents": counts}), np.eye(len(counts), 3)))
 
-    reference = reference_of("x", of(learned), of(learned))
-    result = {one.name: one for one in quantities(reference, of(fresh), alpha=0.01, least_distance=0.1)}
+    before = reference(of(learned), of(learned))
+    result = {one.name: one for one in quantities(before, of(fresh), alpha=0.01, least_distance=0.1)}
     assert result["documents"].drifted == drifted
 
 
@@ -281,7 +279,7 @@ def test_photos_of_another_size_and_format_are_no_drift(scenes, tmp_path, monkey
     for number, photo in enumerate(photos[160:]):
         photo.convert("RGB").save(f"fresh/{number}.webp", lossless=True)
     save_model("model", small_ranker())
-    write_reference(Path("data/photos"), Path("model"))
+    TrainingData(Path("data/photos")).write(Path("model"))
     assert compare("fresh", model="model").drifted == []
 
 
@@ -304,7 +302,7 @@ def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(tmp_path
         numbers, columns = np.array(given["features"]), {"title": given["text"]}
         columns |= {"age": numbers[:, 0], "price": numbers[:, 1]}
         pd.DataFrame(columns).to_csv(f"{name}.csv", index=False)
-    write_reference(Path("data/shop"), Path("model"))
+    TrainingData(Path("data/shop")).write(Path("model"))
     options = {"model": "model", "roles": Roles(["title"] if kind == "text" else [])}
     assert compare("same.csv", **options).drifted == []
     moved = compare("other.csv", **options).drifted

@@ -261,7 +261,8 @@ def made():
     params = load(ROOT / "params.yaml")
     runs = {"memorability-mse": params.runs["memorability-mse"].model_copy(update={"seeds": [1, 2]})}
     sorters = {key: params.sorters[key] for key in ("lstm", "laplace")}
-    return params.model_copy(update={"runs": runs, "sorters": sorters})
+    benchmark = params.benchmark_sorters.model_copy(update={"lengths": dict.fromkeys(sorters, 8)})
+    return params.model_copy(update={"runs": runs, "sorters": sorters, "benchmark_sorters": benchmark})
 
 
 def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
@@ -410,7 +411,7 @@ def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
 @pytest.mark.parametrize(
     ("tags", "more", "expected", "absent"),
     [
-        ({"digits_source": "subset"}, {}, ["MNIST's digits", "resized to 32 x 32 pixels, gray"], ["classes"]),
+        ({"digits": "data/raw/subset"}, {}, ["MNIST's digits", "resized to 32 x 32 pixels, gray"], ["classes"]),
         ({}, {"classes": ["dress", "shoe"]}, ["Its classes: dress, shoe."], ["igit"]),
         ({}, {"input": {"kind": "features", "count": 2, "names": ["age", "price"]}}, ["raw: age, price"], ["pixels"]),
     ],
@@ -436,7 +437,8 @@ def test_a_version_answers_its_example_elsewhere_by_its_own_code_and_names_what_
     )
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    environment = {"PATH": os.environ["PATH"], "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
+    environment = {"PATH": os.environ["PATH"], "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db",
+                   "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false"}  # fmt: skip
     shown = done(sys.executable, "-c", code, folder=elsewhere, **environment).splitlines()[-1]
     assert shown.startswith(f"{tmp_path}/mlruns/")
     assert shown.endswith("['scores'] 1")

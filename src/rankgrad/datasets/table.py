@@ -1,5 +1,6 @@
 """A table of one's own: columns of CSV, TSV, JSON lines, Parquet, or SVMlight files, by their roles."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from rankgrad.datasets.files.dataset import Reading
+from rankgrad.datasets.files.expected import joined
 from rankgrad.datasets.tables.deliveries import Deliveries, delivery_of
 from rankgrad.datasets.tables.facts import compared, expected_of, facts_of
 from rankgrad.datasets.tables.roles import TableOptions
@@ -26,11 +28,10 @@ class Table(TableOptions):
     def opened(self, raw: str | Path, reading: Reading) -> Deliveries:
         return Deliveries(self, Path(raw), reading)
 
-    def facts(self, folder: str | Path, split: str, *, raw: str | Path, threads: int) -> dict[str, pd.DataFrame]:
-        return facts_of(self, Path(folder), split, threads=threads)
-
-    def across(self, facts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-        return compared(self, facts)
+    def facts(
+        self, folder: str | Path, splits: Sequence[str], *, raw: str | Path, threads: int
+    ) -> dict[str, pd.DataFrame]:
+        return compared(joined([facts_of(self, Path(folder), split, threads=threads) for split in splits]))
 
     def expected(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
         return expected_of(self, rows, size=size)

@@ -14,7 +14,7 @@ from rankgrad import lookup
 from rankgrad.checks import check_finite
 from rankgrad.datasets.files.splits import Split, captions_of, padded
 from rankgrad.evaluation import Statistic
-from rankgrad.inputs._base import one_of, type_of
+from rankgrad.inputs._base import Inputs, one_of, type_of
 from rankgrad.inputs._vocabulary import Vocabulary
 from rankgrad.inputs.text import Text
 from rankgrad.io.parquet import as_lists, list_lengths, ragged_lists
@@ -269,6 +269,10 @@ class Retrieval(TwoPhases):
             if (item in row) == ("caption" in row):
                 raise ValueError(f"row {number}: expected either {item} or caption")
         return checked
+
+    def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
+        """Return the `embedding` of each item, of unit length."""
+        return [{"embedding": embedding} for embedding in self.outputs(network, inputs).tolist()]
 
     def answers_to(self, network: Any, rows: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
         """Return the `embedding` of each row's item or `caption`, of unit length."""

@@ -188,21 +188,30 @@ class BatchedPhase(WholePhase):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Vectors:
+    """How many score vectors a sorter learns from in an epoch; `fresh` ones are drawn anew in each."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    train: int
+    val: int
+    fresh: bool = False
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        check_least(self, train=2, val=2, seed=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Imitation(PhaseOptions):
-    """How a sorter learns to sort: from `stored` score vectors, or from `epoch_size` fresh ones in each epoch."""
+    """How a sorter learns to sort: by imitating the exact ranks of score vectors."""
 
     batch_size: int
-    vectors: Literal["stored", "fresh"]
-    epoch_size: int | None = None
+    vectors: Vectors
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(self, epochs=1, batch_size=2)
-        if (self.epoch_size is None) != (self.vectors == "stored"):
-            raise ValueError(
-                f"epoch_size is {self.epoch_size} and vectors {self.vectors}: expected a number with fresh vectors, "
-                "null with stored ones, of which an epoch has all"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

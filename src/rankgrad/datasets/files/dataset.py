@@ -1,6 +1,6 @@
 """The form of a dataset, drawn or read: what stages ask of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -86,16 +86,12 @@ class Dataset(Protocol):
         """
         ...
 
-    def facts(self, folder: Path, split: str, *, raw: Path, threads: int) -> "dict[str, pd.DataFrame]":
-        """Return facts of a stored split, a row an example.
+    def facts(self, folder: Path, splits: Sequence[str], *, raw: Path, threads: int) -> "dict[str, pd.DataFrame]":
+        """Return facts of stored splits, a row an example, by what they are of.
 
         Raises:
-            FileNotFoundError, ValueError: the file is missing or corrupt, or lacks a column.
+            FileNotFoundError, ValueError: a file is missing or corrupt, or lacks a column.
         """
-        ...
-
-    def across(self, facts: "dict[str, pd.DataFrame]") -> "dict[str, pd.DataFrame]":
-        """Return the facts of all splits together, with those that compare them."""
         ...
 
     def expected(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:

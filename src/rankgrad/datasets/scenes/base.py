@@ -1,7 +1,7 @@
 """What all datasets of scenes share: options and their checks, tables in pieces, facts and expectations."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from rankgrad.datasets.files.dataset import Reading
-from rankgrad.datasets.files.expected import between, in_set, rows_of, unique
+from rankgrad.datasets.files.expected import between, in_set, joined, rows_of, unique
 from rankgrad.datasets.scenes import drawing, layout, measures
-from rankgrad.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits, load
+from rankgrad.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits, read
 from rankgrad.inputs._base import InputType
 from rankgrad.inputs.frames import Frames
 from rankgrad.inputs.image import Image
@@ -170,9 +170,6 @@ class Scenes:
     def opened(self, raw: str | Path, reading: Reading) -> "SceneRows":
         return SceneRows(self, Path(raw), reading)
 
-    def across(self, facts: "dict[str, pd.DataFrame]") -> "dict[str, pd.DataFrame]":
-        return facts
-
     @property
     def name(self) -> str:
         """The dataset's file, by which the params name it."""
@@ -215,12 +212,14 @@ class Scenes:
                 yield pa.table([pa.array(numbers, pa.int64()), images, *columns], schema=self.schema)
             first += count
 
-    def facts(self, folder: str | Path, split: str, *, raw: str | Path, threads: int) -> "dict[str, pd.DataFrame]":
+    def facts(
+        self, folder: str | Path, splits: Sequence[str], *, raw: str | Path, threads: int
+    ) -> "dict[str, pd.DataFrame]":
         """Return what the expectations are held against; every scene is drawn again from its recipe.
 
         Args:
             folder: of the stored splits.
-            split: one of them.
+            splits: which of them.
             raw: folder of the digits.
             threads: to decode images with.
 
@@ -228,14 +227,18 @@ class Scenes:
             A row a scene, and for each kind of `boxes` a row a box; the index names it.
 
         Raises:
-            FileNotFoundError, ValueError: the file is missing or corrupt, or an image is.
+            FileNotFoundError, ValueError: a file is missing or corrupt, or an image is.
         """
-        path, digits = Path(folder) / f"{split}.parquet", load(raw, DIGITS_OF[split])
+        digits = read(raw)
+        return joined([self._facts_of(Path(folder), split, digits[DIGITS_OF[split]], threads) for split in splits])
+
+    def _facts_of(self, folder: Path, split: str, digits: Digits, threads: int) -> "dict[str, pd.DataFrame]":
+        path = folder / f"{split}.parquet"
         fields = list(self.schema)[2:]
-        read = read_table(path, ["id", *(field.name for field in fields)])
+        stored = read_table(path, ["id", *(field.name for field in fields)])
         inputs, _ = self.input_type.read(path, lists=False, threads=threads, memory=math.inf)
-        images, ids = inputs.items.view(len(read), *self._shape, *inputs.items.shape[2:]), read["id"].to_numpy()
-        recipe = {field.name: _values(read, field, path) for field in fields}
+        images, ids = inputs.items.view(len(stored), *self._shape, *inputs.items.shape[2:]), stored["id"].to_numpy()
+        recipe = {field.name: _values(stored, field, path) for field in fields}
         scenes = {
             "side": np.full(len(ids), images.shape[-1]),
             "pixels": measures.hashes(images),
@@ -290,13 +293,12 @@ class SceneRows:
     """The rows of scenes, see `rankgrad.datasets.files.dataset.Source`."""
 
     def __init__(self, scenes: Scenes, raw: Path, reading: Reading):
-        self.scenes, self.raw, self.threads = scenes, raw, reading.threads
+        self.scenes, self.digits, self.threads = scenes, read(raw), reading.threads
         self.counts = scenes.deliveries(snapshot=reading.snapshot, growth=reading.growth)
         self.total = sum(map(sum, self.counts.values()))
 
     def rows(self, split: str) -> Iterator[pa.Table]:
-        digits = load(self.raw, DIGITS_OF[split])
-        return self.scenes.tables(digits, split, self.counts[split], threads=self.threads)
+        return self.scenes.tables(self.digits[DIGITS_OF[split]], split, self.counts[split], threads=self.threads)
 
     def manifest(self) -> dict[str, Any]:
         return {}

@@ -3,19 +3,17 @@
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from rankgrad.datasets.files.expected import between, frequencies, in_set, unique
 from rankgrad.datasets.scenes import mnist
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
-__all__ = ["CLASSES", "DIGITS_OF", "Digits", "expectations", "load", "measure", "splits", "table"]
+__all__ = ["CLASSES", "DIGITS_OF", "Digits", "load", "read", "splits", "table"]
 
 # SHA-256 of the tables that ship.
 SUBSET = {
@@ -58,6 +56,11 @@ class Digits:
         """Return the rows that hold these glyphs; any row where none does."""
         order = self.glyph.argsort()
         return order[torch.searchsorted(self.glyph[order], glyph).clamp(max=len(order) - 1)]
+
+
+def read(raw: str | Path) -> dict[str, Digits]:
+    """Return the splits of `data/raw/subset` or `data/raw/mnist`, see `splits`."""
+    return splits(Path(raw).name, raw)
 
 
 def splits(source: str, raw: str | Path) -> dict[str, Digits]:
@@ -113,7 +116,7 @@ def table(digits: Digits) -> "pa.Table":
 
 
 def load(folder: str | Path, split: str) -> Digits:
-    """Read one split of `data/digits`, or of the subset.
+    """Read one split of the subset.
 
     Raises:
         FileNotFoundError, ValueError: the file is missing or corrupt.
@@ -140,41 +143,3 @@ def load(folder: str | Path, split: str) -> Digits:
         pixels.view(-1, SIDE, SIDE),
         torch.from_numpy(read["label"].to_numpy().copy()),
     )
-
-
-def measure(folder: str | Path, split: str) -> "dict[str, pd.DataFrame]":
-    """Return what the expectations are held against, a row a digit."""
-    import pandas as pd  # takes half a second to import; only validation needs it
-
-    digits = load(folder, split)
-    images = digits.images.numpy()
-    facts = {
-        "split": split,
-        "glyph": digits.glyph.numpy(),
-        "label": digits.labels.numpy(),
-        "rarest_class": np.bincount(digits.labels.numpy().clip(0), minlength=CLASSES)[:CLASSES].min() / len(images),
-        "ink": images.reshape(len(images), -1).mean(1),
-        "pixels": [sha256(image.tobytes()).hexdigest() for image in images],
-    }
-    return {"digits": pd.DataFrame(facts).set_index(["split", "glyph"])}
-
-
-def expectations(rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """Return what must hold, see `rankgrad.datasets.files.expected`.
-
-    Args:
-        rows: of each split, as the manifest has them.
-    """
-    return {
-        "digits": [
-            {"type": "expect_table_row_count_to_equal", "value": sum(rows.values())},
-            in_set("split", *rows),
-            in_set("label", *range(CLASSES)),
-            between("rarest_class", 0.8 / CLASSES),  # of each split; about 0.9 in MNIST
-            unique("glyph"),
-            unique("pixels"),
-            between("ink", 1.0, 160.0),
-            # People write some digits more often than others, however many they write.
-            frequencies("label", dict.fromkeys(range(CLASSES), 1 / CLASSES), total=1) | {"threshold": 0.05},
-        ]
-    }

@@ -124,7 +124,7 @@ def _split_facts(table: TableOptions, folder: Path, split: str, read: pa.Table) 
     return pd.DataFrame([facts]).set_index("split")
 
 
-def compared(table: TableOptions, facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def compared(facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return the facts of all splits with what is the same elsewhere: names, pictures, groups."""
     rows, result = facts["rows"], dict(facts)
     same = {"same_name_as": _same_elsewhere(rows["name"])}
