@@ -71,29 +71,11 @@ class TestInit:
         columns = {**FEATURES, "f_0": ["", *NUMBERS[1:, 0]], **PRICE}
         assert guess(csv(tmp_path, columns)).options.get("missing") not in (None, "leave_out")
 
-    @missing("O9: compared by one metric, promoted by another")
-    def test_the_gate_judges_by_the_metric_of_the_comparison(self, tmp_path):
-        found = guess(csv(tmp_path, QUERIES | {"grade": np.arange(ROWS) % 5}))
-        blocks = blocks_of("mine", tmp_path, found.task, found.options, folder=tmp_path)
-        judged = blocks.get("judged", {}).get("query_ranking", {}).get("metric", "mean_average_precision")
-        assert judged == blocks["comparisons"]["mine"]["metric"]
-
-    @missing("R1.7: what the docs advise is not what is compared")
-    def test_relevance_of_0_and_1_is_compared_by_a_loss_of_average_precision(self, tmp_path):
-        found = guess(csv(tmp_path, QUERIES | {"clicked": np.arange(ROWS) % 2}))
-        blocks = blocks_of("mine", tmp_path, found.task, found.options, folder=tmp_path)
-        assert {"mine-hinge_ap", "mine-rlsep"} & set(blocks["runs"])
-
     @missing("O11: no simple rival")
     def test_a_simple_rival_is_compared(self, tmp_path):
         found = guess(csv(tmp_path, {**FEATURES, **PRICE}))
         blocks = blocks_of("mine", tmp_path, found.task, found.options, folder=tmp_path)
         assert blocks["comparisons"]["mine"].get("rivals")
-
-    @missing("O9, O3: what a person names")
-    @pytest.mark.parametrize("option", ["--date", "--metric"])
-    def test_a_person_names_what_a_column_is(self, option):
-        assert option in CliRunner().invoke(app, ["init", "--help"], env={"COLUMNS": "300"}).output
 
 
 class TestSplits:

@@ -21,6 +21,7 @@ DRAWS = np.random.default_rng(0)
 A, B, C = (DRAWS.permutation(1000)[:ROWS] for _ in "abc")  # numbers that order rows each in their own way
 X, Y = DRAWS.normal(size=(2, ROWS)).round(3)
 PLAIN = {"x": X, "price": Y}
+QUERIES = {"query_id": [k // 6 for k in N], "x": X, "y": Y}
 
 
 def write(folder, name, **columns):
@@ -135,6 +136,28 @@ def test_the_log_of_a_skewed_target_is_a_rival(project):
     assert "mine-mse_log" in settings.comparisons["mine"].runs
 
 
+GRADES = {"grades": ([k % 5 for k in N], "ndcg_at_10"), "clicks": ([k % 2 for k in N], "mean_average_precision")}
+
+
+@pytest.mark.parametrize(("grades", "metric"), GRADES.values(), ids=GRADES)
+def test_versions_are_judged_by_the_metric_of_the_comparison(project, grades, metric):
+    write(project / "data/raw/mine", "a.csv", **QUERIES, grade=grades)
+    run("data/raw/mine/a.csv")
+    settings = rules.check("params.yaml")
+    assert settings.comparisons["mine"].metric == settings.gate.judged["query_ranking"].metric == metric
+    assert ("mine-hinge_ap" in settings.runs) == (max(grades) == 1)
+
+
+def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):
+    captions(project / "data/raw/mine")
+    run("data/raw/mine/a.csv", "--metric", "text_to_image.recall_at_1")
+    settings = rules.check("params.yaml")
+    assert settings.comparisons["mine"].metric == "text_to_image.recall_at_1"
+    judged = settings.gate.judged["retrieval"]
+    assert (judged.metric, judged.guarded) == ("text_to_image.recall_at_1", [])
+    assert "did you mean" in run("data/raw/mine/a.csv", "--metric", "text_to_image.recal_at_1", fails=True)
+
+
 def test_what_is_there_is_kept_a_second_table_is_added_and_a_dry_run_writes_nothing(project):
     before = (project / "params.yaml").read_text()
     captions(project / "data/raw/pairs")
@@ -228,7 +251,6 @@ def german(number, digits):
 
 
 PRICES = np.exp(6.5 + Y)
-QUERIES = {"query_id": [k // 6 for k in N], "x": X, "y": Y}
 REFUSED = {  # columns, and what the message names
     "thousands": ({"km": A, "preis": [german(p, 0) for p in PRICES]}, ["preis", "--thousands '.'", "--decimal '.'"]),
     "American thousands": ({"km": A, "price": [f"{p:,.0f}" for p in PRICES]}, ["price", "--thousands ','"]),
