@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from pipelines.cli.app import app
 from pipelines.cli.guess import guess
 from pipelines.config import rules
+from rankgrad.datasets.files.dataset import Reading
 
 from conftest import ROOT, encoded  # isort: skip
 
@@ -119,8 +120,7 @@ def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(proj
     compared = settings.comparisons["mine"]
     assert [compared.baseline, *compared.runs] == list(settings.runs)
     dataset = block.built()
-    dataset.check(folder)
-    assert dataset.fit(folder, seed=block.seed)["rows"] > 10
+    assert dataset.opened(folder, Reading(block.seed)).fitted["rows"] > 10
     lines = before.splitlines()
     removed = lines[lines.index("benchmark_sorters:") - 1]  # the comment of a block of the showcase
     comments = {line for line in lines if line.startswith("#")} - {removed}

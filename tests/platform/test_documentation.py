@@ -154,7 +154,7 @@ def test_pictures_are_those_of_the_code(path, draw, digit):
 def test_of_several_losses_the_one_that_validation_chose_is_drawn():
     (case,) = [case for panel in COLUMNS[1] for case in panel.cases if case.title == "GB1, up to 3 changes"]
     study = read(case.study)
-    shown = {loss: study.leaf(run, case.place)[0] for loss, run in case.other.items()}
+    shown = {loss: study.leaf(run, case.metric)[0] for loss, run in case.runs("other").items()}
     chosen = "MSE of log(1 + x)"  # not the best on the test
     assert f">{chosen}<" in PICTURES[Path("docs/pays.svg")]()
     assert f">{shown[chosen]:.3f}<" in PICTURES[Path("docs/pays.svg")]()
