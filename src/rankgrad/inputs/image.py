@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["Image", "StoredPicture", "of_tensor"]
+__all__ = ["Image", "StoredPicture", "of_tensor", "picture"]
 
 SIDE = 2048  # pixels, of what a model takes
 PIXELS = 2**22  # that go through a network at once, which needs hundreds of bytes for each
