@@ -34,7 +34,7 @@ from rankgrad.datasets.tables.cells import (
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
 from rankgrad.datasets.tables.roles import ALL_SPLITS, LEARNED, NAMED, NUMERIC, TableOptions
-from rankgrad.inputs._feature_names import LETTER, numbers_of
+from rankgrad.feature_names import LETTER, numbers_of
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.images import as_jpeg, as_png, open_photo
 from rankgrad.io.written import as_json
@@ -225,7 +225,7 @@ def _values(sheet: Sheet, numbers: pd.DataFrame, roles: dict[str, list[str]]) ->
 
 
 def named_features(table: TableOptions, examples: Examples, train: pd.DataFrame) -> list[str]:
-    """Return the names of features, see `rankgrad.inputs._feature_names`, of the values that training rows have.
+    """Return the names of features, see `rankgrad.feature_names`, of the values that training rows have.
 
     Raises:
         ValueError: a category has more than `KINDS` names, or no feature differs between rows.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.lookup import did_you_mean
-from rankgrad.models._layers import NumbersOnCpu, PhotoNetwork, missing_extra
+from rankgrad.models.layers import NumbersOnCpu, PhotoNetwork, missing_extra
 
 __all__ = ["Timm"]
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchvision.models import DenseNet, VisionTransformer, get_model, get_model_weights, list_models
 
 from rankgrad.lookup import did_you_mean
-from rankgrad.models._layers import NumbersOnCpu, PhotoNetwork
+from rankgrad.models.layers import NumbersOnCpu, PhotoNetwork
 
 __all__ = ["Torchvision"]
 
