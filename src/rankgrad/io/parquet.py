@@ -39,7 +39,6 @@ __all__ = [
     "matrix",
     "parquet_file",
     "ragged_lists",
-    "read_images",
     "read_table",
     "row_of",
     "said",
@@ -147,14 +146,13 @@ def encoded_images(column: pa.ChunkedArray, *, path: str | Path) -> list[bytes |
     return [image for chunk in column.chunks for image in chunk.field("bytes").to_pylist()]
 
 
-def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, each: int = 1) -> np.ndarray:
+def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int) -> np.ndarray:
     """Decode an `IMAGE` column: (n, height, width) uint8 if its images are gray, (n, 3, height, width) if colored.
 
     Args:
         column: the column, as `read_table` gives it.
         path: of the file, for messages.
         threads: to decode with.
-        each: images of a row, for messages.
 
     Raises:
         ValueError: it is no `IMAGE` column; or an image is corrupt, neither gray nor RGB, or of another size or color
@@ -162,7 +160,7 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, ea
     """
 
     def where(number: int) -> str:
-        return f"{path}: row {number // each}"
+        return f"{path}: row {number}"
 
     def decode(numbered: tuple[int, bytes | None]) -> np.ndarray:
         return decode_image(numbered[1], where=where(numbered[0]))
@@ -173,36 +171,6 @@ def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int, ea
             raise ValueError(f"{where(number)}: image of {image.shape}, expected {decoded[0].shape} as in row 0")
     images = np.stack(decoded) if decoded else np.zeros((0, 0, 0), np.uint8)
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if images.ndim == 4 else images
-
-
-def read_images(read: pa.Table, *, path: Path, threads: int) -> Tensor:
-    """Decode the column `image`, or `frames`, of a table that was read.
-
-    Args:
-        read: with one of the two columns.
-        path: of the file, for messages.
-        threads: to decode images with.
-
-    Returns:
-        Images (n, [frames,] [3,] height, width) uint8.
-
-    Raises:
-        ValueError: an image is corrupt, or rows have different numbers of frames; the message names the row.
-    """
-    if "frames" not in read.column_names:
-        return torch.from_numpy(decode_images(read["image"], path=path, threads=threads))
-    kind = read["frames"].type
-    if not is_list(kind):
-        raise ValueError(f"{path}: frames are a column of {kind}, expected lists of images; make it again")
-    lengths = list_lengths(read["frames"])
-    if len(lengths) and (lengths[0] == 0 or (lengths != lengths[0]).any()):
-        row = int((lengths != max(lengths[0], 1)).argmax())
-        expected = f"{lengths[0]} as in row 0" if lengths[0] else "at least one"
-        raise ValueError(f"{path}: row {row}: {lengths[row]} frames, expected {expected}")
-    frames = pa.chunked_array([chunk.flatten() for chunk in read["frames"].chunks], type=kind.value_type)
-    each = int(lengths[0]) if len(lengths) else 1
-    images = decode_images(frames, path=path, threads=threads, each=each)
-    return torch.from_numpy(images).unflatten(0, (len(lengths), -1))
 
 
 def is_list(kind: pa.DataType) -> bool:
