@@ -22,7 +22,7 @@ PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
 LIBRARY = ["checks", "plain_text", "feature_names", "vocabulary", "augmentation", "io", "ranks", "ragged", "groups",
            "standardize", "laplace_sums", "places", "gains", "evaluation", "metrics", "sorters", "losses", "inputs",
-           "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
+           "layers", "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
 PIPELINE = ["config", "code", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "running",
             "stages", "flows", "cli"]  # fmt: skip
 # Commands, functions that no loss uses, and scenes of figures.

@@ -12,7 +12,7 @@ from torchvision import models as torchvision_models
 from torchvision.models import get_model, get_model_weights, list_models
 
 from rankgrad.io.checkpoints import build, load_model, save_model
-from rankgrad.models.layers import NumbersOnCpu, similarities
+from rankgrad.layers import NumbersOnCpu, similarities
 from rankgrad.models.network import made
 from rankgrad.vocabulary import Vocabulary
 

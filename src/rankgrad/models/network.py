@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from rankgrad import lookup
-from rankgrad.models.layers import Head
+from rankgrad.layers import Head
 
 __all__ = ["Network", "made"]
 

@@ -17,8 +17,8 @@ from rankgrad.evaluation import Statistic
 from rankgrad.inputs import Inputs, one_of, type_of
 from rankgrad.inputs.text import Text
 from rankgrad.io.parquet import as_lists, list_lengths, ragged_lists
+from rankgrad.layers import similarities
 from rankgrad.metrics.median_rank import first_positive_ranks
-from rankgrad.models.layers import similarities
 from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, network_of
 from rankgrad.tasks._phases import GroupPhase, TwoPhases
 from rankgrad.tasks._predict import Column, Id, of_row

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
-from rankgrad.models.layers import Backbone
+from rankgrad.layers import Backbone
 from rankgrad.vocabulary import Vocabulary
 
 __all__ = ["Sru"]

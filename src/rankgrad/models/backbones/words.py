@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rankgrad.models.layers import Backbone
+from rankgrad.layers import Backbone
 from rankgrad.vocabulary import Vocabulary
 
 __all__ = ["Words"]
