@@ -16,7 +16,7 @@ from mlflow.exceptions import MlflowException
 
 from pipelines.ops.messages import first_line, one_line, without_credentials
 from pipelines.tracking.store import ServerUnreachable, answering, connect, is_unreachable
-from rankgrad.sorters._load import download
+from rankgrad.io.registered import download
 
 __all__ = [
     "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "refuse_old", "replace",

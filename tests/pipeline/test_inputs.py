@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rankgrad import lookup
-from rankgrad.inputs._base import one_of
+from rankgrad.inputs import one_of
 from rankgrad.inputs._stored import Stored
 from rankgrad.io.parquet import IMAGE, encode_images
 from rankgrad.metrics.spearman import spearman

@@ -11,10 +11,10 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from rankgrad import lookup
+from rankgrad.augmentation import views
 from rankgrad.datasets.files.splits import Captions, Labels, Split
 from rankgrad.evaluation import evaluate
 from rankgrad.inputs import features, frames, image
-from rankgrad.inputs._augmentation import views
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.io.parquet import IMAGE, encode_images
 from rankgrad.io.starts import start_from

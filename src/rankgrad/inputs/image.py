@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-from rankgrad.inputs._augmentation import warped
+from rankgrad.augmentation import warped
 from rankgrad.inputs._base import AT_ONCE, Inputs, InputType, in_json
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Image(InputType):
 
     @staticmethod
     def moved(items: Tensor, generator: torch.Generator, **moves: Any) -> Tensor:
-        """Return pictures moved at random, see `rankgrad.inputs._augmentation.warped`."""
+        """Return pictures moved at random, see `rankgrad.augmentation.warped`."""
         return warped(items, generator, **moves)
 
     @staticmethod
