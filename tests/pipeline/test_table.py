@@ -15,7 +15,7 @@ from pipelines.config import check_shapes
 from pipelines.stages import data
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
-from rankgrad.io.images import open_photo
+from rankgrad.io.pictures import open_photo
 
 from conftest import encoded, params_of, refusal, with_cell  # isort: skip
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.inputs._base import AT_ONCE, Inputs, InputType, in_json
-from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from rankgrad import lookup
-from rankgrad.inputs._base import Inputs
-from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.inputs import Inputs
 from rankgrad.io.parquet import (
     columns_of,
     flat,
@@ -26,6 +25,7 @@ from rankgrad.io.parquet import (
     said,
 )
 from rankgrad.ragged import pad_groups
+from rankgrad.vocabulary import Vocabulary
 
 __all__ = [
     "Captions",
