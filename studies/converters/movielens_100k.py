@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rankgrad.datasets.public.reading import place_of
+from rankgrad.datasets.files.folds import fraction_of
 from studies.converters.packages import PackagedFile
 from studies.converters.writing import SEED, block_of_lists, convert, lists
 
@@ -46,7 +46,7 @@ def table(raw: Path, *, most: int = RANKED) -> pa.Table:
     users = pd.read_parquet(raw / USERS).set_index("user_id")
     ratings = pd.read_parquet(raw / RATINGS).sort_values(["user_id", "movie_id"], ignore_index=True)
     pairs = zip(ratings["user_id"], ratings["movie_id"], strict=True)
-    draws = ratings.assign(draw=[place_of(f"{user} {film}", seed=SEED) for user, film in pairs])
+    draws = ratings.assign(draw=[fraction_of(f"{user} {film}", seed=SEED) for user, film in pairs])
     of_user = draws.groupby("user_id")["draw"]
     is_ranked = of_user.rank(method="first") <= np.minimum(of_user.transform("size") // 2, most)
     ranked = ratings[is_ranked].reset_index(drop=True)
