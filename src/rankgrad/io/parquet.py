@@ -35,6 +35,7 @@ __all__ = [
     "flat",
     "is_list",
     "is_number",
+    "is_text",
     "list_lengths",
     "matrix",
     "parquet_file",
@@ -171,6 +172,11 @@ def is_list(kind: pa.DataType) -> bool:
 def is_number(kind: pa.DataType) -> bool:
     """Return whether a column's cells are whole or other numbers."""
     return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column's cells are text."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None = None) -> Tensor:
