@@ -71,7 +71,7 @@ def bytes_in(text: str) -> bytes:
 
 
 def without_base64(contents: bytes) -> bytes:
-    """Return the bytes of a picture from bytes or base64, as some servers of MLflow pass it on. No picture is base64."""
+    """Return the bytes of a picture from bytes or base64, which some of MLflow's servers pass on."""
     try:
         return base64.b64decode(contents, validate=True)
     except ValueError:
