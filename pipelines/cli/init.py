@@ -332,17 +332,26 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
     named = {run["sorter"] for run in values["runs"].values()}
     unused = {} if keep else {"sorters": [name for name in values["sorters"] if name not in named]}
     _remove(values, unused)  # some take minutes to train
-    if not keep and "benchmark_sorters" in values:
-        comment = _comment_behind(values["benchmark_sorters"])
-        del values["benchmark_sorters"]
-        if comment is not None:  # of the next block
-            values.yaml_set_comment_before_after_key("training", before=comment.value.strip().replace("# ", ""))
+    if not keep:
+        _empty(values, "benchmark_sorters")
+        used = {sorter["vectors"] for sorter in values["sorters"].values()}
+        if not used & {*values.get("score_vectors", {})}:
+            _empty(values, "score_vectors")
     with replaced_file(params) as partial:
         with partial.open("w") as written:
             yaml.dump(values, written)
         check_values(read(partial), path=params)  # as DVC will read it
     told = {"datasets": "drawn datasets", "sorters": "sorters that no run names"}
     return ", ".join(f"{len(names)} {told.get(block, block)}" for block, names in (gone | unused).items() if names)
+
+
+def _empty(values: Any, block: str) -> None:
+    """Leave nothing in an optional block but the comment behind it, which is about the next block."""
+    if values.get(block):
+        comment = _comment_behind(values[block])
+        values[block] = {}
+        if comment is not None:
+            values.ca.items[block] = [None, None, comment, None]
 
 
 def _remove(values: dict[str, Any], gone: dict[str, list[str]]) -> None:

@@ -65,15 +65,15 @@ def _rules(settings: Settings) -> Iterator[tuple[str, Callable[[], None]]]:
         yield f"datasets.{key}", lambda key=key, dataset=dataset: _check_dataset(key, dataset)
     for key in settings.sorters:
         yield f"sorters.{key}", lambda key=key: _check_sorter(settings, key, parts)
-    for key, length in settings.benchmarked.items():
-        yield f"benchmark_sorters.lengths.{key}", lambda key=key, length=length: _check_benchmark(settings, key, length)
+    for key in settings.benchmark_sorters:
+        yield f"benchmark_sorters.{key}", lambda key=key: _check_benchmark(settings, key)
     for task in settings.training:
         yield f"training.{task}", lambda task=task: _check_training(settings, task)
     for name in settings.runs:
         yield f"runs.{name}", lambda name=name: _check_run(settings, name, parts)
     for key in settings.comparisons:
         yield f"comparisons.{key}", lambda key=key: _check_comparison(settings, key)
-    models = [*(["sorter"] if settings.benchmarked else []), *(run.task for run in settings.runs.values())]
+    models = [*(["sorter"] if settings.benchmark_sorters else []), *(run.task for run in settings.runs.values())]
     for task in dict.fromkeys([*models, *settings.gate.judged]):
         yield f"gate.judged.{task}", lambda task=task: _check_judged(settings, task)
 
@@ -213,25 +213,28 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
 
 def _check_sorter(settings: Settings, key: str, parts: _Parts) -> None:
     place, sorter = f"sorters.{key}", settings.sorters[key]
-    length = {} if sorter.length is None else {"length": sorter.length}
-    module = parts.built("sorters", sorter, place, **length)
+    if sorter.vectors not in (NONE, *settings.score_vectors):
+        raise ParamsError(unknown(f"{place}.vectors", sorter.vectors, [*settings.score_vectors, NONE]))
+    module = parts.built("sorters", sorter, place, **settings.length_of(key))
     has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
         expected = "a block of options: it has weights to train" if has_weights else "null: it has no weights"
         raise _wrong(f"{place}.training", f"is that of {sorter.name}", expected)
     if sorter.training is not None:
-        if sorter.length is None:
-            raise _wrong(f"{place}.length", "missing", "the scores in a vector that it learns from, such as 32")
+        if sorter.vectors == NONE:
+            raise _wrong(f"{place}.vectors", "is none, but it learns", "a key of score_vectors")
         _check_optimizer(sorter.training.optimizer, f"{place}.training.optimizer")
 
 
-def _check_benchmark(settings: Settings, key: str, length: int) -> None:
-    place = f"benchmark_sorters.lengths.{key}"
+def _check_benchmark(settings: Settings, key: str) -> None:
+    place, vectors = f"benchmark_sorters.{key}", settings.benchmark_sorters[key]
     if key not in settings.sorters:
         raise ParamsError(unknown(place, key, settings.sorters, what="sorter "))
-    sorter = settings.sorters[key]
-    if _takes_one_length(sorter) and sorter.length != length:
-        raise _wrong(place, f"is {length}, but {key} takes vectors of one length", str(sorter.length))
+    if vectors not in settings.score_vectors:
+        raise ParamsError(unknown(place, vectors, settings.score_vectors))
+    length, takes = settings.score_vectors[vectors].length, settings.length_of(key).get("length")
+    if _takes_one_length(settings.sorters[key]) and takes != length:
+        raise _wrong(place, f"has vectors of {length} scores, but {key} takes {takes}")
 
 
 def _takes_one_length(sorter: Sorter) -> bool:
@@ -376,7 +379,7 @@ def _check_losses(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
         raise _wrong(f"{place}.sorter", f"{plan.loss.name} takes no sorter", NONE)
     if not _takes_one_length(settings.sorters[sorter]):
         return
-    length, batch_size = settings.sorters[sorter].length, getattr(plan.training, "batch_size", None)
+    length, batch_size = settings.length_of(sorter)["length"], getattr(plan.training, "batch_size", None)
     if batch_size is None:
         found = f"{sorter} takes {length} scores and no other number, but {plan.task} ranks others"
         raise _wrong(f"{place}.sorter", found, "a sorter of any length, such as laplace")

@@ -69,7 +69,8 @@ class Decision:
 
 def models_of(params: Settings) -> list[str]:
     """Return the names of the models that the params train; a team's store may have others."""
-    sorters = [prefixed(f"sorter-{name}") for name in params.benchmarked if params.sorters[name].training is not None]
+    trained = [name for name in params.benchmark_sorters if params.sorters[name].training is not None]
+    sorters = [prefixed(f"sorter-{name}") for name in trained]
     return sorters + sorted({params.model_of(run) for run in params.runs.values()})
 
 
@@ -230,7 +231,8 @@ def _judge_sorters(name: str, sorters: dict[str, Any], params: Settings) -> Evid
     if len(set(lengths.values())) > 1:
         sorted_by = " and ".join(f"{length} (version {number})" for number, length in lengths.items())
         raise ValueError(f"{name}: its versions sort {sorted_by} scores: choose by hand, {_by_hand(name)}")
-    usual = params.benchmarked.get(name.removeprefix(prefixed("sorter-")), SORTER_LENGTH)
+    measured_on = params.benchmark_sorters.get(name.removeprefix(prefixed("sorter-")))
+    usual = SORTER_LENGTH if measured_on is None else params.score_vectors[measured_on].length
     length = next(iter(lengths.values()), usual)  # longer vectors are harder
     vectors, _ = score_vectors.draw(SORTER_VECTORS, length, generator(params.gate.seed, "gate", "sorters"))
     statistics = _each(name, sorters, partial(_of_sorter, vectors))
