@@ -1,140 +1,168 @@
-"""Tables of kept results, and their cells: each takes a study and a run, unless it says otherwise."""
+"""Cells of the tables of kept results: each takes a study, the key of a row, and what pages.yaml says after its name.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+The key is a run, unless a cell says otherwise. A cell is empty where a run lacks the metric.
+"""
 
-import numpy as np
 import pandas as pd
-from scipy.stats import t as student
-from scipy.stats import ttest_1samp
 
-from pipelines.reporting.results import cell, markdown
-from rankgrad.evaluation import holm
-from studies.kept import Study, read
+from pipelines.reporting.results import cell
+from rankgrad.io.results import minus
+from studies import papers
+from studies.intervals import check_seeds, of_seeds, small_p, with_half
+from studies.kept import Study
 
 __all__ = [
-    "Cell", "Computed", "Table", "at_an_end", "check_seeds", "gain", "half_width", "mean", "of_seeds", "p_of", "paired",
-    "small_p", "value", "with_half",
+    "accuracy", "at_an_end", "at_ends_of_splits", "both_ends", "gain", "in_sodeep", "in_the_paper", "mean", "of_both",
+    "of_digit", "of_scale", "of_split", "over_folds", "p_of", "percent", "ranked_apart", "spread", "tau_apart", "value",
 ]  # fmt: skip
 
-Values = Sequence[float] | np.ndarray | pd.Series
-Cell = Callable[[Study, Any], str]  # of a study and the key of a row
+RANKER = "label_ranking-rlsep-label_attention"
+GB1_SPLITS = {"two_vs_rest": "two", "three_vs_rest": "three", "low_vs_high": "low", "sampled": "sampled"}
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table of a study.
-
-    Attributes:
-        study: its folder below studies/made/.
-        first: title of the first column.
-        rows: what the first column shows, and the key that the cells get: a run, a metric.
-        columns: by title, what gives a cell.
-        title: Markdown above the table; `{seeds}` stands for how many there are.
-    """
-
-    study: str
-    first: str
-    rows: Iterable[tuple[str, Any]]
-    columns: Mapping[str, Cell]
-    title: str = ""
-
-    def text(self) -> str:
-        study = read(self.study)
-        rows = [[shown, *(cell(study, key) for cell in self.columns.values())] for shown, key in self.rows]
-        seeds = len({row.seed for row in study.rows} - {None})
-        return self.title.format(seeds=seeds) + markdown([self.first, *self.columns], rows)
+def _decimals(digits: str | None) -> int | None:
+    return int(digits) if digits else None
 
 
-@dataclass(frozen=True)
-class Computed:
-    """Tables that a function makes of a whole study, where their rows depend on its numbers."""
-
-    study: str
-    make: Callable[[Study], str]
-
-    def text(self) -> str:
-        return self.make(read(self.study))
+def value(study: Study, run: str, metric: str, digits: str | None = None) -> str:
+    """Show a metric with its interval, if it has one."""
+    return cell(*study.leaf(run, metric), digits=_decimals(digits)) if study.has(run, metric) else ""
 
 
-def value(metric: str, digits: str | None = None) -> Cell:
-    """Show a metric with its interval, if it has one; nothing where the run has no such metric."""
-    places = int(digits) if digits else None
-    return lambda study, run: cell(*study.leaf(run, metric), digits=places) if study.has(run, metric) else ""
-
-
-def mean(metric: str, form: str = ".3f") -> Cell:
+def mean(study: Study, run: str, metric: str, form: str = ".3f") -> str:
     """Show a metric without its interval."""
-    return lambda study, run: format(study.leaf(run, metric)[0], form) if study.has(run, metric) else ""
+    return format(study.leaf(run, metric)[0], form) if study.has(run, metric) else ""
 
 
-def gain(metric: str, baseline: str, digits: str | None = None) -> Cell:
-    """Show the difference from a baseline with its interval; nothing for the baseline."""
-    name, places = f"{metric} minus {baseline}", int(digits) if digits else None
-    return lambda study, run: cell(*study.leaf(run, name), digits=places, sign=True) if study.has(run, name) else ""
+def gain(study: Study, run: str, metric: str, baseline: str, digits: str | None = None) -> str:
+    """Show the difference from a baseline with its interval."""
+    name = minus(metric, baseline)
+    return cell(*study.leaf(run, name), digits=_decimals(digits), sign=True) if study.has(run, name) else ""
 
 
-def p_of(metric: str, baseline: str) -> Cell:
+def p_of(study: Study, run: str, metric: str, baseline: str) -> str:
     """Show p of the difference from a baseline, paired by seed and test example, adjusted for all runs (Holm)."""
-    name = f"p of {metric} minus {baseline}"
-    return lambda study, run: small_p(study.leaf(run, name)[0]) if study.has(run, name) else ""
-
-
-def small_p(p: float) -> str:
-    """Show a p value; one that would round to 0 as a bound."""
-    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
+    name = f"p of {minus(metric, baseline)}"
+    return small_p(study.leaf(run, name)[0]) if study.has(run, name) else ""
 
 
 def at_an_end(study: Study, run: str) -> str:
     """Show in how many folds the lowest or the highest value of the run's grid was chosen."""
     grids = study.made_by["params"]["runs"].get(run, {}).get("grid", {})
-    chosen = [(one, grid) for place, grid in grids.items() for one in study.by_fold(run, f"setting.{place}").values()]
-    return f"{sum(one in (min(grid), max(grid)) for one, grid in chosen)} of {len(chosen)}" if chosen else ""
+    chosen = at_end = 0
+    for option, grid in grids.items():
+        for setting in study.by_fold(run, f"setting.{option}").values():
+            chosen += 1
+            at_end += setting in (min(grid), max(grid))
+    return f"{at_end} of {chosen}" if chosen else ""
 
 
-def half_width(values: Values) -> float:
-    """Return half the width of the 95 % interval of a mean (Student's t)."""
-    return float(np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1))
+# --- RLSEP's Tables 1 and 2: the key of a row is a metric. ---
 
 
-def paired(pairs: Sequence[tuple[pd.Series, pd.Series]]) -> list[str]:
-    """Return the cells of a table: means over seeds, each with its difference from the usual method's.
-
-    The difference has a 95 % interval, and p of a paired t-test over seeds, adjusted for all pairs (Holm).
-
-    >>> usual = pd.Series([0.4, 0.4, 0.6], [1, 2, 3])
-    >>> paired([(pd.Series([0.5, 0.6, 0.7], [1, 2, 3]), usual), (usual, usual)])
-    ['0.600 (+0.133 ± 0.143, p 0.114)', '0.467 (+0.000 ± 0.000, p 1.000)']
-    """
-    cells, tests = [], []
-    for values, usual in pairs:
-        check_seeds(values, usual)
-        apart = values - usual
-        # Equal values have no t; they do not differ.
-        tests.append(float(ttest_1samp(apart, 0).pvalue) if apart.any() else 1.0)
-        cells.append(f"{values.mean():.3f} ({with_half(apart, '+.3f')}")
-    return [f"{cell}, p {small_p(p)})" for cell, p in zip(cells, holm(tests), strict=True)]
+def spread(study: Study, metric: str, run: str) -> str:
+    """Show a metric in per cent, with its standard deviation over seeds."""
+    values = 100 * of_seeds(study, run, metric)
+    return f"{values.mean():.1f} ± {values.std(ddof=1):.1f}"
 
 
-def check_seeds(*of_each: pd.Series) -> None:
-    """Raise ValueError where methods that are compared have other seeds."""
-    if len(seeds := {tuple(one.index) for one in of_each}) > 1:
-        shown = " and ".join(", ".join(map(str, one)) for one in sorted(seeds))
-        raise ValueError(f"different seeds of methods that are compared, {shown}: expected the same of each")
+def percent(study: Study, metric: str, run: str) -> str:
+    """Show a metric in per cent, with its interval."""
+    number, low, high = study.leaf(run, metric)
+    return cell(100 * number, 100 * low, 100 * high, digits=1)
 
 
-def with_half(values: pd.Series | np.ndarray, form: str = ".3f") -> str:
-    """Return a mean and the half width of its 95 % interval."""
-    return f"{values.mean():{form}} ± {half_width(values):{form.removeprefix('+')}}"
+def in_the_paper(study: Study, metric: str, images: str) -> str:
+    return papers.printed(images, metric, "rlsep").split(" ± ")[0]
 
 
-def of_seeds(study: Study, run: str, metric: str) -> pd.Series:
-    """Return a metric by seed, in the order of the seeds.
+# --- The papers' figures. ---
 
-    Raises:
-        ValueError: the study has none.
-    """
-    if not (found := study.by_seed(run, metric)):
-        raise ValueError(f"{study.name}: no {metric} of {run}; keep the study anew")
-    return pd.Series(found).sort_index()
+
+def in_sodeep(study: Study, run: str) -> str:
+    """Show the L1 that SoDeep prints for a sorter."""
+    return papers.sorter_errors().get(run.split("-")[0], "")
+
+
+def both_ends(study: Study, digit: str, metric: str, digits: str) -> str:
+    """Show a metric of a digit in the first and in the last frame."""
+    first, last = (study.leaf(RANKER, f"digit_{digit}.{metric}.{end}")[0] for end in ("first", "last"))
+    return f"{first:.{digits}f} to {last:.{digits}f}"
+
+
+def of_digit(study: Study, digit: str, metric: str) -> str:
+    """Show a metric of a digit."""
+    return mean(study, RANKER, f"digit_{digit}.{metric}")
+
+
+def of_scale(study: Study, scale: str) -> str:
+    """Show the scores of a scale, mean ± deviation."""
+    if scale == "exactly_ordered":
+        return value(study, RANKER, scale)
+    average, deviation = (study.leaf(RANKER, f"scale_{scale}.{moment}")[0] for moment in ("mean", "deviation"))
+    return f"{average:.1f} ± {deviation:.1f}"
+
+
+def accuracy(study: Study, digits: str, run: str) -> str:
+    """Show the accuracy in images of so many digits, which may be part of the run's name."""
+    return value(study, run.format(digits), f"accuracy.{digits}_digits")
+
+
+# --- RLSEP and GaussianMLR: the key of a row is what decides about ranks. ---
+
+
+def _runs_of_both(key: str) -> tuple[str, str]:
+    return f"label_ranking-rlsep-shaded-{key}", f"label_ranking-gaussian_mlr-shaded-{key}"
+
+
+def of_both(study: Study, key: str, metric: str) -> str:
+    """Show a metric of RLSEP and of GaussianMLR."""
+    return ", ".join(mean(study, run, metric) for run in _runs_of_both(key))
+
+
+def ranked_apart(study: Study, key: str) -> str:
+    """Show by how much ranked 0-1 of GaussianMLR differs from that of RLSEP, by Student's t over seeds."""
+    ours, theirs = (of_seeds(study, run, "ranked.exact_match") for run in _runs_of_both(key))
+    check_seeds(ours, theirs)
+    return with_half(theirs - ours, "+.3f")
+
+
+def tau_apart(study: Study, key: str) -> str:
+    """Show by how much tau of GaussianMLR differs from that of RLSEP."""
+    ours, theirs = _runs_of_both(key)
+    return gain(study, theirs, "answer.kendall", ours)
+
+
+# --- Real data. ---
+
+
+def over_folds(study: Study, run: str, metric: str, best: str) -> str:
+    """Show by how much another run exceeds this one, with Student's t over folds, each a mean over its seeds."""
+    if run == best:
+        return ""
+    return with_half(_of_folds(study, best, metric) - _of_folds(study, run, metric), "+.3f")
+
+
+def _of_folds(study: Study, run: str, metric: str) -> pd.Series:
+    rows = [row for row in study.rows if row.run == run and row.metric == metric and row.fold is not None]
+    return pd.Series([row.value for row in rows], [row.fold for row in rows]).groupby(level=0).mean()
+
+
+def of_split(study: Study, loss: str, network: str, split: str) -> str:
+    """Show Spearman, and by how much it exceeds that of MSE and of MSE of logs; the key of a row is a loss."""
+    run = f"{network}-{loss}-{split}"
+    cells = [mean(study, run, "spearman")]
+    for rival in ("mse", "mse_log"):
+        cells.append(gain(study, run, "spearman", f"{network}-{rival}-{split}"))
+    return "; ".join(filter(None, cells))
+
+
+def at_ends_of_splits(study: Study, loss: str, network: str) -> str:
+    """Name the splits in which the lowest or the highest value of a loss's grid was chosen."""
+    splits = []
+    for split, key in GB1_SPLITS.items():
+        run = f"{network}-{loss}-{key}"
+        for option, grid in study.made_by["params"]["runs"].get(run, {}).get("grid", {}).items():
+            if study.leaf(run, f"setting.{option}")[0] in (min(grid), max(grid)):
+                splits.append(split)
+    return ", ".join(splits)

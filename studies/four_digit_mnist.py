@@ -28,7 +28,7 @@ from rankgrad.metrics import elementwise_match, exact_match
 from rankgrad.seeding import derived_seed
 from rankgrad.sorters import Laplace, Logistic, soft_permutation
 from studies.times.peers import isotonic_ranks, missing, neural_sort, soft_sort, sorting_network
-from studies.vectorized import Jobs, Loss, adam, command
+from studies.vectorized import Jobs, Loss, adam, by_seed, command, uniform
 
 SETTINGS, LENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (5, 3, 9, 15)
 SEEDS, SEEDS_OF_CHOICE, LENGTH_OF_CHOICE = range(1, 11), range(11, 14), 5
@@ -78,16 +78,20 @@ def _of_each_list(name: str, **options: Operator) -> Loss:
     return partial(getattr(losses, name), reduction="none", check_finite=False, **options)
 
 
-# The losses of each method by its setting, None for the one of a method without.
-METHODS: dict[str, dict[float | None, Loss]] = {
-    f"{name}, {title}": {setting: partial(of_permutation, permutation=make(setting), loss=loss) for setting in SETTINGS}
-    for (name, make), (title, loss) in product(PERMUTATIONS.items(), LOSSES.items())
-}
-METHODS |= {
-    f"{name}, {loss}": {setting: _of_each_list(loss, sorter=make(setting)) for setting in SETTINGS}
-    for (name, make), loss in product(RANKS.items(), ("spearman", "softsort_cross_entropy"))
-}
-METHODS |= {name: {None: _of_each_list(name)} for name in ("list_mle", "ranknet")}
+def methods() -> dict[str, dict[float | None, Loss]]:
+    """Return the losses of each method by its setting, None for the one of a method without."""
+    losses_of: dict[str, dict[float | None, Loss]] = {}
+    for (name, make), (title, loss) in product(PERMUTATIONS.items(), LOSSES.items()):
+        bound = partial(of_permutation, loss=loss)
+        losses_of[f"{name}, {title}"] = {setting: partial(bound, permutation=make(setting)) for setting in SETTINGS}
+    for (name, make), loss in product(RANKS.items(), ("spearman", "softsort_cross_entropy")):
+        losses_of[f"{name}, {loss}"] = {setting: _of_each_list(loss, sorter=make(setting)) for setting in SETTINGS}
+    for name in ("list_mle", "ranknet"):
+        losses_of[name] = {None: _of_each_list(name)}
+    return losses_of
+
+
+METHODS = methods()
 
 
 def generators(seeds: range, *use: str) -> list[torch.Generator]:
@@ -96,8 +100,8 @@ def generators(seeds: range, *use: str) -> list[torch.Generator]:
 
 @cache
 def digits(split: str) -> Digits:
-    found = splits(*DIGITS)[split]
-    return found.images.to(DEVICE), found.labels.to(DEVICE)
+    of_split = splits(*DIGITS)[split]
+    return of_split.images.to(DEVICE), of_split.labels.to(DEVICE)
 
 
 def draw(digits: Digits, items: int, draws: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
@@ -107,7 +111,7 @@ def draw(digits: Digits, items: int, draws: Sequence[torch.Generator]) -> tuple[
         Images (B, items, 28, 112) uint8 and values (B, items), 0 to 9999, of B generators.
     """
     images, labels = digits
-    rows = torch.stack([torch.randint(len(images), (items, 4), generator=one, device=one.device) for one in draws])
+    rows = torch.stack([torch.randint(len(images), (items, 4), generator=draw, device=draw.device) for draw in draws])
     tens = torch.tensor([1000, 100, 10, 1], device=labels.device)
     return images[rows].transpose(2, 3).flatten(3), (labels[rows] * tens).sum(-1)
 
@@ -118,8 +122,7 @@ def initial(seeds: range) -> list[Tensor]:
     for shape in LAYERS:
         inputs, bias = (shape[0], (1, shape[1])) if len(shape) == 2 else (math.prod(shape[1:]), (shape[0],))
         for size in (shape, bias):
-            drawn = torch.stack([torch.rand(size, generator=one, device=DEVICE) for one in draws])
-            weights.append((2 * drawn - 1) / inputs**0.5)
+            weights.append(torch.stack([uniform(size, inputs, generator) for generator in draws]))
     return weights
 
 
@@ -143,8 +146,8 @@ def trained(loss: Loss, n: int, seeds: range) -> list[Tensor]:
 
     def value() -> Tensor:
         images, values = draw(digits("train"), SETS * n, draws)
-        found = scores(weights, images, training=True)
-        return loss(found.unflatten(1, (SETS, n)), values.unflatten(1, (SETS, n))).mean(-1)
+        ranked = scores(weights, images, training=True)
+        return loss(ranked.unflatten(1, (SETS, n)), values.unflatten(1, (SETS, n))).mean(-1)
 
     list(adam(weights, value, rates=torch.full((len(seeds),), RATE, device=DEVICE), steps=(STEPS,)))
     return weights
@@ -152,36 +155,42 @@ def trained(loss: Loss, n: int, seeds: range) -> list[Tensor]:
 
 def rows(run: str, loss: Loss, n: int, seeds: range, tested: Sequence[str]) -> list[Row]:
     """Train all seeds, and return EM and EW of each in per cent, on sets that share no item."""
-    weights, found = trained(loss, n, seeds), []
+    weights, rows = trained(loss, n, seeds), []
     for split in tested:
         images, values = draw(digits(split), ITEMS // n * n, generators(seeds, split, str(n)))
         with torch.no_grad():
-            ranked = torch.cat([scores(weights, part) for part in images.split(100, 1)], 1).nan_to_num(0.0)
+            ranked = torch.cat([scores(weights, piece) for piece in images.split(100, 1)], 1).nan_to_num(0.0)
         for name, metric in (("EM", exact_match), ("EW", elementwise_match)):
-            shares = 100 * metric(ranked.unflatten(1, (-1, n)), values.unflatten(1, (-1, n))).mean(-1)
-            found += [
-                Row(run, f"{split}.{name}", one, seed=seed) for seed, one in zip(seeds, shares.tolist(), strict=True)
-            ]
-    return found
+            percent = 100 * metric(ranked.unflatten(1, (-1, n)), values.unflatten(1, (-1, n))).mean(-1)
+            rows += by_seed(run, f"{split}.{name}", percent.tolist(), seeds)
+    return rows
 
 
 def jobs(method: str, done: list[Row]) -> Jobs:
     """Yield the trials of a method's settings, and a run for each length with the best of them."""
-    by_setting, name = METHODS[method], f"{method}, {{}} = {{}}".format
+    by_setting = METHODS[method]
     best = next(iter(by_setting))
     if best is not None:
-        for setting, loss in by_setting.items():
-            trial = name("setting", setting)
-            yield trial, partial(rows, trial, loss, LENGTH_OF_CHOICE, SEEDS_OF_CHOICE, ["val"])
-        em = {one: sum(row.value for row in done if row[:2] == (name("setting", one), "val.EM")) for one in by_setting}
-        best = max(em, key=em.__getitem__)
+        trials = {setting: f"{method}, setting = {setting}" for setting in by_setting}
+        for setting, trial in trials.items():
+            yield trial, partial(rows, trial, by_setting[setting], LENGTH_OF_CHOICE, SEEDS_OF_CHOICE, ["val"])
+        exact_matches = dict.fromkeys(trials.values(), 0.0)
+        for row in done:
+            if row.run in exact_matches and row.metric == "val.EM":
+                exact_matches[row.run] += row.value
+        best = max(trials, key=lambda setting: exact_matches[trials[setting]])
     for n in LENGTHS:
-        run = name("n", n)
-        chosen = [] if best is None else [Row(run, "setting", best)]
-        yield run, lambda run=run, n=n, chosen=chosen: chosen + rows(run, by_setting[best], n, SEEDS, ["val", "test"])
+        run = f"{method}, n = {n}"
+        yield run, partial(tested, run, best, by_setting[best], n)
+
+
+def tested(run: str, setting: float | None, loss: Loss, n: int) -> list[Row]:
+    """Return the rows of a run, with the setting that was chosen."""
+    chosen = [] if setting is None else [Row(run, "setting", setting)]
+    return chosen + rows(run, loss, n, SEEDS, ["val", "test"])
 
 
 if __name__ == "__main__":
     params = {"settings": SETTINGS, "sets": SETS, "steps": STEPS, "rate": RATE, "items": ITEMS}
-    there = [name for name in METHODS if name.split(",")[0] not in missing()]
-    command("four_digit_mnist", {name: partial(jobs, name) for name in there}, params=params, hashes={})
+    installed = [name for name in METHODS if name.split(",")[0] not in missing()]
+    command("four_digit_mnist", {name: partial(jobs, name) for name in installed}, params=params, hashes={})

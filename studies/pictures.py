@@ -1,19 +1,20 @@
 """Draw the pictures `PICTURES` of docs/, for light and dark pages: `python -m studies.pictures`."""
 
 import math
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 import torch
+from ruamel.yaml import YAML
 
+from rankgrad.io.results import minus
 from rankgrad.sorters import Laplace
-from studies.cells import half_width, of_seeds
+from studies.intervals import half_width, of_seeds
 from studies.kept import Study, read
-from studies.pages import BATCHES, GB1_SPLITS, best_of_batches
+from studies.tables import BATCHES, best_of_batches
 
 __all__ = ["COLUMNS", "PICTURES"]
 
@@ -31,42 +32,59 @@ rect { fill: #ffffff } text { font: 16px system-ui, sans-serif; fill: #24292f }
 KINDS = {"usual": "standard loss", "ranking": "ranking loss", "other": "simple alternative"}
 
 
-class Case(NamedTuple):
-    """What `pays` shows of a study: of several runs of a kind the best one on validation is drawn."""
+@dataclass(frozen=True)
+class Case:
+    """What `pays` shows of a study: of several runs of a kind the best one on validation is drawn.
+
+    Attributes:
+        title, shown: of the case and of its metric.
+        study, metric: where its numbers are.
+        usual, ranking, other: runs by what their loss is called, of each kind.
+        run: form of the runs' names.
+        over_sets: whether the study has data sets, over which the metric is a mean.
+    """
 
     title: str
-    metric: str  # its title
+    shown: str
     study: str
-    place: str  # of the metric
-    usual: dict[str, str]  # runs by what their loss is called
+    metric: str
+    usual: dict[str, str]
     ranking: dict[str, str]
-    other: dict[str, str]
+    other: dict[str, str] = field(default_factory=dict)
+    run: str = "{}"
+    over_sets: bool = False
+
+    def runs(self, kind: str) -> dict[str, str]:
+        return {loss: self.run.format(run) for loss, run in getattr(self, kind).items()}
 
 
-class Panel(NamedTuple):
+@dataclass(frozen=True)
+class Panel:
     """Cases on one scale, from the lowest gain to the highest that is drawn."""
 
     title: str
     low: float
     high: float
-    ticks: tuple[float, ...]
-    cases: list[Case]
+    ticks: Sequence[float]
+    cases: Sequence[Case]
+
+    def across(self, left: int, gain: float) -> float:
+        """Return where a gain lies, in a column that begins at `left`."""
+        return left + 170 + 180 * (gain - self.low) / (self.high - self.low)
 
 
-FITNESS = {
-    "usual": {"MSE": "mse"},
-    "ranking": {"RankNet": "ranknet", "Spearman": "spearman"},
-    "other": {
-        "MSE of log(x + 0.01)": "mse_log", "MSE of log(1 + x)": "mse_log1p", "MSE of ranks": "mse_all_ranks",
-        "MSE of batch ranks": "mse_ranks",
-    },
-}  # fmt: skip
-TRAINED = {
-    "two_vs_rest": "trained on up to 2 changes",
-    "three_vs_rest": "up to 3 changes",
-    "low_vs_high": "low to high fitness",
-    "sampled": "random split",
-}
+def columns() -> list[list[Panel]]:
+    """Return the panels of each column, as pictures.yaml has them."""
+    every = []
+    for blocks in YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))["columns"]:
+        panels = []
+        for block in blocks:
+            cases = [Case(**case) for case in block["cases"]]
+            panels.append(Panel(**block | {"cases": cases}))
+        every.append(panels)
+    return every
+
+
 NOTES = (
     "Right of the line: better. The panels' scales differ.",
     "Kanji: over cross-entropy, its labels in usual order.",
@@ -74,75 +92,46 @@ NOTES = (
 )
 
 
-def _of_split(split: str, key: str) -> Case:
-    runs = {name: {loss: f"gb1-{run}-{key}" for loss, run in losses.items()} for name, losses in FITNESS.items()}
-    return Case(f"GB1, {TRAINED[split]}", "Spearman", "flip_gb1", "spearman", **runs)
-
-
-SETS = Case(
-    "ten sets of label ranking", "Kendall", "label_ranking_sets", "kendall",
-    {"MSE of ranks": "mse"}, {"RLSEP": "rlsep"}, {},
-)  # fmt: skip
-COLUMNS = [
-    [
-        Panel("Labels in order", -0.01, 0.15, (0.0, 0.05, 0.1, 0.15), [
-            SETS,
-            Case("kanji, parts by size", "exact order", "kanji", "ranked.exact_match",
-                 {"in usual order": "kanji-usual_order"}, {"RLSEP": "label_ranking-rlsep-kanji"}, {}),
-        ]),
-        Panel("Long lists", -0.01, 0.04, (0.0, 0.02, 0.04), [
-            Case("proteins, by homology", "mean AP", "protein_homology", "mean_average_precision",
-                 {"soft margin": "proteins-soft_margin"},
-                 {"Hinge-AP": "proteins-hinge_ap", "average precision": "proteins-average_precision",
-                  "LambdaRank": "proteins-lambdarank", "ListNet": "proteins-listnet", "RLSEP": "proteins-rlsep"},
-                 {"LightGBM": "proteins-lightgbm"}),
-            Case("films, by their users", "NDCG", "movielens_100k", "ndcg", {"MSE": "films-mse"},
-                 {"NDCG": "films-ndcg", "Spearman": "films-spearman", "Kendall": "films-kendall",
-                  "RankNet": "films-ranknet", "LambdaRank": "films-lambdarank", "ListNet": "films-listnet"},
-                 {"MSE, centered": "films-mse_centered"}),
-        ]),
-    ],
-    [
-        Panel("Numbers", -0.12, 0.2, (-0.1, 0.0, 0.1, 0.2), [
-            *(_of_split(split, key) for split, key in GB1_SPLITS.items()),
-            Case("photographs of solar cells", "Spearman", "solar_cells", "spearman",
-                 {"MSE": "memorability-mse-solar_cells"},
-                 {"RankNet": "memorability-ranknet-solar_cells",
-                  "Spearman": "memorability-spearman-laplace-solar_cells"},
-                 {}),
-        ]),
-    ],
-]  # fmt: skip
-
-
-def _svg(title: str, height: int, parts: Iterable[str], *, width: int = 480) -> str:
+def _svg(title: str, height: int, shapes: Iterable[str], *, width: int = 480) -> str:
     """Return a picture with a background of its own: a page may be dark where the reader's system is not."""
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
-    shown = f'<rect width="{width}" height="{height}" rx="8"/><text class="title" x="8" y="24">{title}</text>'
-    return "\n".join([head, f"<title>{title}</title><style>{STYLE}</style>", shown, *parts, "</svg>\n"])
+    background = f'<rect width="{width}" height="{height}" rx="8"/><text class="title" x="8" y="24">{title}</text>'
+    return "\n".join([head, f"<title>{title}</title><style>{STYLE}</style>", background, *shapes, "</svg>\n"])
 
 
-def _best(case: Case, kind: str) -> tuple[str, float, tuple[float, float, float]] | None:
-    """Return the best loss of a kind on validation: its name, metric, and difference from the usual loss."""
-    study, (usual,) = read(case.study), case.usual.values()
-    losses = getattr(case, kind)
-    if not losses:
+@dataclass(frozen=True)
+class Drawn:
+    """A loss of a case: its metric, and the difference from the standard loss with its interval."""
+
+    kind: str
+    loss: str
+    value: float
+    gain: float
+    low: float
+    high: float
+
+
+def _best(case: Case, kind: str) -> Drawn | None:
+    """Return the best loss of a kind on validation."""
+    study, runs, (usual,) = read(case.study), case.runs(kind), case.runs("usual").values()
+    if not runs:
         return None
-    loss = max(losses, key=lambda loss: _validation(study, losses[loss])) if len(losses) > 1 else next(iter(losses))
-    run = losses[loss]
-    if case is SETS:
-        ours, theirs = (_of_sets(study, method, case.place) for method in (run, usual))
+    loss = next(iter(runs))
+    if len(runs) > 1:
+        loss = max(runs, key=lambda loss: _validation(study, runs[loss]))
+    run = runs[loss]
+    if case.over_sets:
+        ours, theirs = (_of_sets(study, method, case.metric) for method in (run, usual))
         gain, half = (ours - theirs).mean(), half_width(ours - theirs)
-        return loss, ours.mean(), (gain, gain - half, gain + half)
-    if kind == "usual":
-        gains = (0.0, 0.0, 0.0)
-    elif study.has(run, f"{case.place} minus {usual}"):
-        gains = study.leaf(run, f"{case.place} minus {usual}")
-    else:  # kept the other way round
-        gain, low, high = study.leaf(usual, f"{case.place} minus {run}")
-        gains = (-gain, -high, -low)
-    return loss, study.leaf(run, case.place)[0], gains
+        return Drawn(kind, loss, ours.mean(), gain, gain - half, gain + half)
+    value = study.leaf(run, case.metric)[0]
+    if run == usual:
+        return Drawn(kind, loss, value, 0.0, 0.0, 0.0)
+    if study.has(run, minus(case.metric, usual)):
+        return Drawn(kind, loss, value, *study.leaf(run, minus(case.metric, usual)))
+    gain, low, high = study.leaf(usual, minus(case.metric, run))  # kept the other way round
+    return Drawn(kind, loss, value, -gain, -high, -low)
 
 
 def _validation(study: Study, run: str) -> float:
@@ -160,114 +149,120 @@ def _of_sets(study: Study, method: str, metric: str) -> pd.Series:
     return pd.concat([of_seeds(study, f"{name}, {method}", metric) for name in names], axis=1).mean(axis=1)
 
 
-def _across(panel: Panel, left: int, gain: float) -> float:
-    """Return where a gain lies, in a column that begins at `left`."""
-    return left + 170 + 180 * (gain - panel.low) / (panel.high - panel.low)
-
-
-def _rows(case: Case, x: Callable[[float], float], left: int, y: int) -> tuple[list[str], int]:
-    """Return a case, a row a kind of loss, and where the next one begins."""
-    rows = [(kind, best) for kind in KINDS if (best := _best(case, kind))]
-    end = y + 26 + 18 * len(rows)
-    parts = [
+def _rows(case: Case, panel: Panel, left: int, y: int) -> tuple[list[str], int]:
+    """Return a case, a row for each kind of loss, and where the next one begins."""
+    losses = [drawn for kind in KINDS if (drawn := _best(case, kind))]
+    end = y + 26 + 18 * len(losses)
+    shapes = [
         f'<text x="{left + 8}" y="{y + 18}">{case.title}</text>',
-        f'<text class="small" x="{left + 404}" y="{y + 18}" text-anchor="end">{case.metric}</text>',
-        f'<path class="line" d="M{x(0):.1f} {y + 24}V{end}"/>',
+        f'<text class="small" x="{left + 404}" y="{y + 18}" text-anchor="end">{case.shown}</text>',
+        f'<path class="line" d="M{panel.across(left, 0):.1f} {y + 24}V{end}"/>',
     ]
-    for row, (kind, (loss, metric, (gain, least, most))) in enumerate(rows):
+    for row, drawn in enumerate(losses):
         middle = y + 35 + 18 * row
-        value = f'x="{left + 404}" y="{middle + 5}" text-anchor="end">{metric:.3f}'
-        parts += [
-            f'<text class="small" x="{left + 20}" y="{middle + 5}">{loss}</text>',
-            f'<path class="{kind}" stroke-width="3" d="M{x(least):.1f} {middle}H{x(most):.1f}"/>',
-            f'<circle class="{kind}" cx="{x(gain):.1f}" cy="{middle}" r="5"/>',
-            f'<text class="small" {value}</text>',
+        low, gain, high = (panel.across(left, value) for value in (drawn.low, drawn.gain, drawn.high))
+        place = f'x="{left + 404}" y="{middle + 5}" text-anchor="end"'
+        shapes += [
+            f'<text class="small" x="{left + 20}" y="{middle + 5}">{drawn.loss}</text>',
+            f'<path class="{drawn.kind}" stroke-width="3" d="M{low:.1f} {middle}H{high:.1f}"/>',
+            f'<circle class="{drawn.kind}" cx="{gain:.1f}" cy="{middle}" r="5"/>',
+            f'<text class="small" {place}>{drawn.value:.3f}</text>',
         ]
-    return parts, end + 6
+    return shapes, end + 6
+
+
+def _panel(panel: Panel, left: int, y: int) -> tuple[list[str], int]:
+    """Return a panel, and where the next one begins."""
+    shapes = [
+        f'<path class="band" d="M{left} {y + 14}H{left + 408}"/>',
+        f'<text class="title" x="{left + 8}" y="{y + 20}">{panel.title}</text>',
+    ]
+    for tick in panel.ticks:
+        shown = f"{tick:+g}".replace("-", "\N{MINUS SIGN}") if tick else "0"
+        x = panel.across(left, tick)
+        shapes.append(f'<text class="small" x="{x:.0f}" y="{y + 19}" text-anchor="middle">{shown}</text>')
+    y += 32
+    for case in panel.cases:
+        rows, y = _rows(case, panel, left, y)
+        shapes += rows
+    return shapes, y + 4
 
 
 def pays() -> str:
-    """Draw by how much a ranking loss and a simple alternative differ from the usual loss, with 95 % intervals."""
-    parts, bottom = [], 0
-    for place, (kind, name) in enumerate(KINDS.items()):
-        left = 420 + 130 * place
-        parts.append(f'<circle class="{kind}" cx="{left}" cy="19" r="6"/>')
-        parts.append(f'<text class="small" x="{left + 12}" y="24">{name}</text>')
+    """Draw by how much a ranking loss and a simple alternative differ from the standard loss, with 95 % intervals."""
+    shapes, bottom = [], 0
+    for number, (kind, name) in enumerate(KINDS.items()):
+        left = 420 + 130 * number
+        shapes.append(f'<circle class="{kind}" cx="{left}" cy="19" r="6"/>')
+        shapes.append(f'<text class="small" x="{left + 12}" y="24">{name}</text>')
     for column, panels in enumerate(COLUMNS):
         left, y = 8 + 436 * column, 40
         for panel in panels:
-            x = partial(_across, panel, left)
-            parts.append(f'<path class="band" d="M{left} {y + 14}H{left + 408}"/>')
-            parts.append(f'<text class="title" x="{left + 8}" y="{y + 20}">{panel.title}</text>')
-            for tick in panel.ticks:
-                shown = f"{tick:+g}".replace("-", "\N{MINUS SIGN}") if tick else "0"
-                parts.append(f'<text class="small" x="{x(tick):.0f}" y="{y + 19}" text-anchor="middle">{shown}</text>')
-            y += 32
-            for case in panel.cases:
-                drawn, y = _rows(case, x, left, y)
-                parts += drawn
-            y += 4
+            drawn, y = _panel(panel, left, y)
+            shapes += drawn
         for line in () if column else NOTES:
             y += 18
-            parts.append(f'<text class="small" x="16" y="{y + 4}">{line}</text>')
+            shapes.append(f'<text class="small" x="16" y="{y + 4}">{line}</text>')
         bottom = max(bottom, y)
-    return _svg("Gain over the standard loss", bottom + 14, parts, width=860)
+    return _svg("Gain over the standard loss", bottom + 14, shapes, width=860)
 
 
 def soft_ranks() -> str:
     """Draw the rank of a score that moves past four others, exact and by three values of softness."""
     moving = torch.linspace(-3, 3, 241, dtype=torch.float64)
-    others = torch.tensor([-1.5, -0.5, 0.5, 1.5], dtype=torch.float64).expand(len(moving), 4)
-    scores = torch.cat([moving[:, None], others], 1)
-    curves = {"exact": 1.0 + (others > moving[:, None]).sum(1)}
+    fixed = torch.tensor([-1.5, -0.5, 0.5, 1.5], dtype=torch.float64).expand(len(moving), 4)
+    scores = torch.cat([moving[:, None], fixed], 1)
+    curves = {"exact": 1.0 + (fixed > moving[:, None]).sum(1)}
     curves |= {f"softness {softness}": Laplace(softness=softness)(scores)[:, 0] for softness in (0.05, 0.2, 1.0)}
-    x, y, parts = lambda value: 55 + 62 * (float(value) + 3), lambda rank: 20 + 50 * float(rank), []
+    x, y = (lambda value: 55 + 62 * (float(value) + 3)), (lambda rank: 20 + 50 * float(rank))
+    shapes = []
     for rank in range(1, 6):
-        parts.append(f'<path class="line" stroke-opacity="0.4" d="M50 {y(rank)}H430"/>')
-        parts.append(f'<text class="small" x="40" y="{y(rank) + 5}" text-anchor="end">{rank}</text>')
-    parts += [f'<path class="line" stroke-dasharray="3" d="M{x(one)} 70V285"/>' for one in others[0]]
-    for kind, (name, ranks) in zip(("exact", "soft0", "soft1", "soft2"), curves.items(), strict=True):
-        points = " ".join(f"{x(at):.1f},{y(rank):.1f}" for at, rank in zip(moving, ranks, strict=True))
-        parts.append(f'<polyline class="{kind} curve" style="fill: none" points="{points}"/>')
-        row = 90 + 20 * list(curves).index(name)
-        parts.append(f'<text class="{kind} small" x="60" y="{row}">{name}</text>')
-    parts.append(
+        shapes.append(f'<path class="line" stroke-opacity="0.4" d="M50 {y(rank)}H430"/>')
+        shapes.append(f'<text class="small" x="40" y="{y(rank) + 5}" text-anchor="end">{rank}</text>')
+    shapes += [f'<path class="line" stroke-dasharray="3" d="M{x(score)} 70V285"/>' for score in fixed[0]]
+    kinds = ("exact", "soft0", "soft1", "soft2")
+    for number, (kind, (name, ranks)) in enumerate(zip(kinds, curves.items(), strict=True)):
+        points = " ".join(f"{x(score):.1f},{y(rank):.1f}" for score, rank in zip(moving, ranks, strict=True))
+        shapes.append(f'<polyline class="{kind} curve" style="fill: none" points="{points}"/>')
+        shapes.append(f'<text class="{kind} small" x="60" y="{90 + 20 * number}">{name}</text>')
+    shapes.append(
         '<text class="small" x="8" y="48">rank</text><text class="small" x="200" y="300">score that moves</text>'
     )
-    return _svg("Soft ranks: one score moves past four others", 310, parts)
+    return _svg("Soft ranks: one score moves past four others", 310, shapes)
 
 
 def batches() -> str:
     """Draw recall@1 and mAP against the size of the batch, of the best run on validation of each loss."""
-    study, top, parts = read("heads"), 40, []
+    study, top, shapes = read("heads"), 40, []
     for (task, metric), (title, losses) in BATCHES.items():
         best = {key: value for key, value in best_of_batches(study, task, metric).items() if key[0] in losses}
         sizes = sorted({size for _, size in best})
         low, high = min(best.values()), max(best.values())
         x = lambda size, first=sizes[0]: 60 + 40 * math.log2(size / first)  # noqa: E731
         y = lambda value, low=low, high=high, top=top: top + 130 - 100 * (value - low) / (high - low)  # noqa: E731
-        parts.append(f'<path class="line" d="M50 {top + 12}V{top + 142}H{x(sizes[-1]) + 20}"/>')
-        parts.append(f'<text class="small" x="8" y="{top + 2}">{title}</text>')
+        shapes.append(f'<path class="line" d="M50 {top + 12}V{top + 142}H{x(sizes[-1]) + 20}"/>')
+        shapes.append(f'<text class="small" x="8" y="{top + 2}">{title}</text>')
         for value in (low, high):
-            parts.append(f'<text class="small" x="44" y="{y(value) + 5:.1f}" text-anchor="end">{value:.2f}</text>')
+            shapes.append(f'<text class="small" x="44" y="{y(value) + 5:.1f}" text-anchor="end">{value:.2f}</text>')
         for size in sizes:
-            parts.append(f'<text class="small" x="{x(size):.0f}" y="{top + 160}" text-anchor="middle">{size:,}</text>')
+            shapes.append(f'<text class="small" x="{x(size):.0f}" y="{top + 160}" text-anchor="middle">{size:,}</text>')
         ends = []
         for kind, loss in zip(("usual", "ranking", "other", "soft2"), losses, strict=False):
             points = [(x(size), y(best[loss, size])) for size in sizes if (loss, size) in best]
             line = " ".join(f"{across:.1f},{down:.1f}" for across, down in points)
-            parts.append(f'<polyline class="{kind} curve" style="fill: none" points="{line}"/>')
+            shapes.append(f'<polyline class="{kind} curve" style="fill: none" points="{line}"/>')
             ends.append([points[-1][1], kind, loss])
         ends.sort()
         for before, after in pairwise(ends):  # names do not lie upon each other
             after[0] = max(after[0], before[0] + 17)
         for down, kind, loss in ends:
             name = loss.replace("_and_", " + ").replace("_", " ")
-            parts.append(f'<text class="{kind} small" x="{x(sizes[-1]) + 10:.0f}" y="{down + 5:.1f}">{name}</text>')
+            shapes.append(f'<text class="{kind} small" x="{x(sizes[-1]) + 10:.0f}" y="{down + 5:.1f}">{name}</text>')
         top += 185
-    return _svg("Does a larger batch help? Rows in a batch", top - 10, parts)
+    return _svg("Does a larger batch help? Rows in a batch", top - 10, shapes)
 
 
+COLUMNS = columns()
 PICTURES = {Path("docs/pays.svg"): pays, Path("docs/soft_ranks.svg"): soft_ranks, Path("docs/batches.svg"): batches}
 
 if __name__ == "__main__":

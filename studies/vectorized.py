@@ -15,7 +15,7 @@ from rankgrad.io.results import Row
 from rankgrad.losses import mse
 from studies import kept
 
-__all__ = ["Jobs", "Lists", "Loss", "adam", "command", "measured", "squared_errors", "trained"]
+__all__ = ["Jobs", "Lists", "Loss", "adam", "by_seed", "command", "measured", "squared_errors", "trained", "uniform"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
 Jobs = Iterator[tuple[str, Callable[[], list[Row]]]]  # runs, and what makes them
@@ -37,6 +37,16 @@ class Lists:
         return (values * (self.counts / self.counts.sum(-1, keepdim=True))).sum(-1)
 
 
+def by_seed(run: str, metric: str, values: Sequence[float], seeds: Sequence[int]) -> list[Row]:
+    """Return a row for each seed."""
+    return [Row(run, metric, value, seed=seed) for seed, value in zip(seeds, values, strict=True)]
+
+
+def uniform(shape: tuple[int, ...], inputs: int, draws: torch.Generator) -> Tensor:
+    """Draw weights within one over the root of the number of inputs."""
+    return (2 * torch.rand(shape, generator=draws, device=draws.device) - 1) / inputs**0.5
+
+
 def squared_errors(change: Callable[[Tensor], Tensor], over: tuple[int, ...]) -> Loss:
     """Return MSE against changed targets that have a mean of 0 and a variance of 1 over these dimensions."""
 
@@ -52,7 +62,8 @@ def adam(weights: list[Tensor], loss: Callable[[], Tensor], *, rates: Tensor, st
 
     `loss` is asked once a step for the value of each network (B,).
     """
-    first, second = ([torch.zeros_like(one) for one in weights] for _ in range(2))
+    first = [torch.zeros_like(weight) for weight in weights]
+    second = [torch.zeros_like(weight) for weight in weights]
     for weight in weights:
         weight.requires_grad_()
     for step in range(1, steps[-1] + 1):
@@ -68,7 +79,7 @@ def adam(weights: list[Tensor], loss: Callable[[], Tensor], *, rates: Tensor, st
 
 
 def trained(
-    loss: Loss, metric: Loss, learned: Iterator[Lists], asked: Lists, start: list[Tensor],
+    loss: Loss, metric: Loss, learned: Iterator[Lists], tested: Lists, start: list[Tensor],
     activation: Callable[[Tensor], Tensor], *, rates: Tensor, steps: Sequence[int],
 ) -> Tensor:  # fmt: skip
     """Train networks of two layers side by side, and return the mean metric of other lists after each of so many steps.
@@ -77,7 +88,7 @@ def trained(
         loss, metric: see `Loss`; a list without an order has a metric of 0. A metric may return several values of each
             list, with a leading dimension.
         learned: the lists that each step learns from.
-        asked: lists to compute the metric of.
+        tested: lists to compute the metric of.
         start: weights and biases: (B, f, hidden), (B, 1, hidden), (B, hidden, outputs), (B, 1, outputs).
         activation: of the hidden layer.
         rates: learning rates (B,).
@@ -86,7 +97,7 @@ def trained(
     Returns:
         (B, steps), after the dimensions of the metric.
     """
-    weights = [one.clone() for one in start]
+    weights = [layer.clone() for layer in start]
 
     def scores(split: Lists) -> Tensor:
         hidden = activation(torch.baddbmm(weights[1], split.inputs, weights[0]))
@@ -96,11 +107,11 @@ def trained(
         batch = next(learned)
         return batch.mean(loss(scores(batch), batch.truth))
 
-    found = []
+    values = []
     for _ in adam(weights, losses, rates=rates, steps=steps):
         with torch.no_grad():
-            found.append(asked.mean(metric(scores(asked), asked.truth).nan_to_num(0.0)))
-    return torch.stack(found, -1)
+            values.append(tested.mean(metric(scores(tested), tested.truth).nan_to_num(0.0)))
+    return torch.stack(values, -1)
 
 
 def measured(
@@ -118,19 +129,23 @@ def measured(
     Returns:
         `value`, the mean metric of test lists, `rate` and `steps`, of each network.
     """
-    learn, choose, whole, test = splits
+    learn, choose, relearn, test = splits
     train = partial(trained, loss, metric, steps=steps)
-    tried = torch.stack(
-        [train(repeat(learn), choose, start, activation, rates=torch.full((len(start[0]),), rate)) for rate in rates], 1
-    )
+    by_rate = []
+    for rate in rates:
+        by_rate.append(train(repeat(learn), choose, start, activation, rates=torch.full((len(start[0]),), rate)))
+    tried = torch.stack(by_rate, 1)
     if together:
         tried = tried.mean(0, keepdim=True).expand_as(tried)
     middle = (torch.arange(len(rates)) - len(rates) // 2).abs().unsqueeze(-1)  # of equal ones, the middle rate
     best = (tried - 1e-6 * middle).flatten(1).argmax(-1)
-    rate, place = torch.tensor(rates)[best // len(steps)], best % len(steps)
-    values = train(repeat(whole), test, start, activation, rates=rate).gather(1, place.unsqueeze(1)).squeeze(1)
-    chosen = {"rate": [rates[one] for one in best // len(steps)], "steps": [steps[one] for one in place]}
-    return {"value": values.tolist()} | chosen
+    rate, step = best // len(steps), best % len(steps)
+    values = train(repeat(relearn), test, start, activation, rates=torch.tensor(rates)[rate])
+    return {
+        "value": values.gather(1, step.unsqueeze(1)).squeeze(1).tolist(),
+        "rate": [rates[index] for index in rate],
+        "steps": [steps[index] for index in step],
+    }
 
 
 def command(
@@ -144,19 +159,20 @@ def command(
     parser = argparse.ArgumentParser(description=f"Make what is missing of studies/made/{study}.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {names}".replace("%", "%%"))
     parser.add_argument("--commit", help="of the code, on a machine without the repository")
-    given = parser.parse_args()
-    if unknown := {*given.names} - {*groups}:
+    options = parser.parse_args()
+    if unknown := {*options.names} - {*groups}:
         parser.error(f"{', '.join(unknown)}: no such name, expected {names}")
     torch.set_num_threads(1)
-    commit = given.commit or _commit(parser)
+    commit = options.commit or _commit(parser)
     before = kept.read(study) if (kept.FOLDER / study).is_dir() else None
     rows = before.rows if before and before.made_by["commit"] == commit else []
-    for run, job in (each for name in given.names or groups for each in groups[name](rows)):
-        if run not in {row.run for row in rows}:
-            rows += job()
-            about = {"commit": commit, "params": params, "hashes": hashes, "machine": kept.machine()}
-            kept.write(study, rows, about)
-            print(run, flush=True)
+    for name in options.names or groups:
+        for run, job in groups[name](rows):
+            if run not in {row.run for row in rows}:
+                rows += job()
+                made_by = {"commit": commit, "params": params, "hashes": hashes, "machine": kept.machine()}
+                kept.write(study, rows, made_by)
+                print(run, flush=True)
 
 
 def _commit(parser: argparse.ArgumentParser) -> str:

@@ -17,7 +17,7 @@ from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import generator
-from studies.vectorized import Jobs, Lists, Loss, command, measured, squared_errors
+from studies.vectorized import Jobs, Lists, Loss, by_seed, command, measured, squared_errors
 
 FEATURES, HIDDEN, TEST_ROWS = 20, 32, 2000
 SEEDS = range(1, 11)
@@ -109,26 +109,25 @@ ON_LABELS: dict[str, Loss] = {
 }
 
 
-def found(data: Data, loss: Loss, metric: Loss) -> dict[str, list[float]]:
+def measured_on(data: Data, loss: Loss, metric: Loss) -> dict[str, list[float]]:
     """Return the metric on test lists of each seed, with the rate and steps that validation chose."""
     splits = {}
     for split in ("train", "val", "test"):
-        rows, truth = map(torch.stack, zip(*(data.drawn(seed, split) for seed in SEEDS), strict=True))
+        drawn = [data.drawn(seed, split) for seed in SEEDS]
+        rows, truth = map(torch.stack, zip(*drawn, strict=True))
         splits[split] = Lists(rows, truth, torch.ones(truth.shape[:2]))
-    draws = [generator(seed, "when_ranks_win", "weights") for seed in SEEDS]
-    first, second = (
-        torch.stack([torch.randn(inputs, outputs, generator=one) / inputs**0.5 for one in draws])
-        for inputs, outputs in ((FEATURES, HIDDEN), (HIDDEN, 1))
-    )
-    start = [first, torch.zeros_like(first[:, :1]), second, torch.zeros_like(second[:, :1])]
+    draws, start = [generator(seed, "when_ranks_win", "weights") for seed in SEEDS], []
+    for inputs, outputs in ((FEATURES, HIDDEN), (HIDDEN, 1)):
+        weights = [torch.randn(inputs, outputs, generator=draw) / inputs**0.5 for draw in draws]
+        start += [torch.stack(weights), torch.zeros(len(draws), 1, outputs)]
     lists = [splits[split] for split in ("train", "val", "train", "test")]
     return measured(loss, metric, lists, start, torch.tanh, rates=RATES, steps=STEPS, together=True)
 
 
 def rows(run: str, metric: str, data: Data, loss: Loss) -> list[Row]:
-    values = found(data, loss, getattr(metrics, metric))
+    values = measured_on(data, loss, getattr(metrics, metric))
     chosen = [Row(run, f"setting.{key}", values[key][0]) for key in ("rate", "steps")]
-    return [Row(run, metric, value, seed=seed) for seed, value in zip(SEEDS, values["value"], strict=True)] + chosen
+    return by_seed(run, metric, values["value"], SEEDS) + chosen
 
 
 def jobs(kind: str, _: list[Row]) -> Jobs:

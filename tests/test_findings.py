@@ -7,7 +7,6 @@ S science.
 """
 
 import ast
-import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -28,14 +27,12 @@ from pipelines.expectations import ExpectationsFailed
 from pipelines.flows import monitor as monitoring
 from pipelines.stages import data, validate
 from rankgrad import lookup
-from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.table import Table
 
 from conftest import ROOT, params_of  # isort: skip
 
 ROWS = 120
 NUMBERS = np.random.default_rng(7).normal(size=(ROWS, 3)).round(4)
-PRICES = np.exp(np.random.default_rng(8).normal(6.5, 1, ROWS))
 FEATURES = {f"f_{column}": NUMBERS[:, column] for column in range(3)}
 PRICE = {"price": NUMBERS[:, 0] + 10}
 QUERIES = {"query_id": np.arange(ROWS) // 6, "x": NUMBERS[:, 0], "y": NUMBERS[:, 1]}
@@ -49,18 +46,6 @@ def missing(finding: str, *raises: type[BaseException]):
 def csv(folder: Path, columns: dict, *, name: str = "a.csv", separator: str = ",") -> Path:
     pd.DataFrame(columns).to_csv(folder / name, index=False, sep=separator)
     return folder / name
-
-
-def stored(folder: Path, **options) -> pd.DataFrame:
-    """Return all rows of a dataset with the split of each."""
-    table = Table(**options)
-    table.check(folder)
-    fitted = json.loads(json.dumps(table.fit(folder, seed=1)))
-    pieces = []
-    for split in table.splits:
-        for piece in table.tables(folder, split, Reading(None, 1, 1, fitted, [], 1)):
-            pieces.append(piece.to_pandas().assign(split=split))
-    return pd.concat(pieces)
 
 
 @pytest.fixture
@@ -86,29 +71,11 @@ class TestInit:
         columns = {**FEATURES, "f_0": ["", *NUMBERS[1:, 0]], **PRICE}
         assert guess(csv(tmp_path, columns)).options.get("missing") not in (None, "leave_out")
 
-    @missing("O9: compared by one metric, promoted by another")
-    def test_the_gate_judges_by_the_metric_of_the_comparison(self, tmp_path):
-        found = guess(csv(tmp_path, QUERIES | {"grade": np.arange(ROWS) % 5}))
-        blocks = blocks_of("mine", tmp_path, found.task, found.options, folder=tmp_path)
-        judged = blocks.get("judged", {}).get("query_ranking", {}).get("metric", "mean_average_precision")
-        assert judged == blocks["comparisons"]["mine"]["metric"]
-
-    @missing("R1.7: what the docs advise is not what is compared")
-    def test_relevance_of_0_and_1_is_compared_by_a_loss_of_average_precision(self, tmp_path):
-        found = guess(csv(tmp_path, QUERIES | {"clicked": np.arange(ROWS) % 2}))
-        blocks = blocks_of("mine", tmp_path, found.task, found.options, folder=tmp_path)
-        assert {"mine-hinge_ap", "mine-rlsep"} & set(blocks["runs"])
-
     @missing("O11: no simple rival")
     def test_a_simple_rival_is_compared(self, tmp_path):
         found = guess(csv(tmp_path, {**FEATURES, **PRICE}))
         blocks = blocks_of("mine", tmp_path, found.task, found.options, folder=tmp_path)
         assert blocks["comparisons"]["mine"].get("rivals")
-
-    @missing("O9, O3: what a person names")
-    @pytest.mark.parametrize("option", ["--date", "--metric"])
-    def test_a_person_names_what_a_column_is(self, option):
-        assert option in CliRunner().invoke(app, ["init", "--help"], env={"COLUMNS": "300"}).output
 
 
 class TestSplits:

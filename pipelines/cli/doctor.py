@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from pipelines.cli.params import PARAMS, problems
+from pipelines.cli.params import PARAMS, examined
 from pipelines.ops.messages import first_line, without_credentials
 
 __all__ = ["doctor"]
@@ -83,7 +83,7 @@ def _dvc() -> str:
 
 
 def _params() -> str:
-    if wrong := problems(PARAMS):
+    if wrong := examined(PARAMS)[1]:
         raise ValueError("\n".join(wrong))
     return "valid"
 

@@ -1,237 +1,134 @@
-"""What the columns of a table seem to be: the roles of `rankgrad.datasets.table`, for a person to look over.
+"""Guess the roles of a table's columns, see `rankgrad.datasets.table`, for a person to look over.
 
-What may be read in two ways, or not at all, is refused with what to write; nothing takes the place of a column that is
-called like what is to be learned.
+What a person names is used or refused. What may be read in two ways, or not at all, is refused with what to write;
+nothing takes the place of a column that is called like what is to be learned.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from pipelines.cli.columns import CALLED, Column, check_cells, in_one_order, plain, same_order, split_labels
 from rankgrad import lookup
 from rankgrad.datasets.table import Table
-from rankgrad.datasets.tables.cells import missing_in
+from rankgrad.datasets.tables.cells import as_periods, missing_in
 from rankgrad.datasets.tables.examples import missing_cells
-from rankgrad.datasets.tables.files import columns_like, names_in, read_sheet
+from rankgrad.datasets.tables.files import Sheet, columns_like, names_in, read_sheet
 from rankgrad.datasets.tables.formats import format_of
-from rankgrad.datasets.tables.roles import NAMED, SHARES, TRUTHS
+from rankgrad.datasets.tables.roles import NAMED, SHARES
 from rankgrad.inputs._feature_names import LETTER
 from rankgrad.inputs.image import StoredPicture
-from rankgrad.numbers import PLAIN, Writing, number_in, writings_of
+from rankgrad.numbers import PLAIN, Writing, number_in
 
-__all__ = ["TASKS", "Guess", "guess"]
+__all__ = ["ROLES", "Guess", "guess"]
 
 HEAD = 1000  # rows that are looked at
-SAME_ORDER = 0.99  # Spearman's correlation of a target with a number that gives it away
-MOSTLY = 0.5  # of cells
-SECONDS = 1e8  # beyond it a number called a time is one since 1970
+MOSTLY = 0.5  # of groups
 SPLITS = {"train", "val", "test", "gate"}
-TASKS = ("label_ranking", "multilabel", "score_ranking", "query_ranking", "retrieval")
-# What columns of a role are often called.
-NAMES = {
-    "labels": r"(tags?|labels?|categor|class|genres?|topics?)",
-    "target": r"(target|score|price|value|rating|grade|y$|ctr|rate|label$|views?|likes?)",
-    "relevance": r"(relevance|grade|rel$|label$|click|judg|prefer|better)",
-    "captions": r"(captions?|description|sentence|text|title)",
-    "text": r"(text|document|doc$|passage|answer|response|body|content|review)",
-    "query": r"(qid|query|pair|prompt)(_?id)?$",
-    "group": r"(group|user|customer|session|product|owner|patient|subject|author|shop|store)s?"
-    r"(_?(id|key|name|number|code))?$",
-    "id": r"(id|key|name|sku|index|idx|no|nr|number|code|uuid|isbn|ean|unnamed: 0)\.?$",
-    "date": r"(date|day$|time|added|created|month)",
-    "split": r"(split|fold|subset|partition)",
-}  # fmt: skip
-ALIGNED = re.compile(r"[A-Z*.-]{8,}|[acgtun*.-]{8,}")  # proteins and genes
-UNIT = re.compile(r"[^\w\s]{0,2}\s?[+-]?\d[\d.,' ]*\s?[^\d\s|;,]{0,4}")  # 4,5 kg and $7
-DAY = re.compile(r"\d{4}-\d\d(-\d\d.*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?|\d{1,2}:\d\d(:\d\d.*)?")  # and times
-CODE = re.compile(r"0\d+")  # of a place or an article
+ROLES = ("target", "text", "group", "query", "id", "date")  # that a person may name
 STANDS_IN = re.compile(r"-?9{2,}(\.0)?")  # for a missing value, as -999 does
-WEIGHT = re.compile(r"((sample|row|example|case)_?)?weights?", re.IGNORECASE)  # not of a body or a parcel
-PRINTED = re.compile(r"\s*(tensor\(|array\()?\s*(\[|\{|\(.*[, ])")  # a list, or an array of NumPy, as text
 
 
 class Guess(NamedTuple):
-    """A task, the options of the table that it learns from, and why, a line each."""
+    """A task, the options of the table that it learns from, and what was decided, a line each."""
 
     task: str
     options: dict[str, Any]
-    told: list[str]
+    lines: list[str]
 
 
-@dataclass(frozen=True)
-class _Column:
-    """The cells of a column that are there, in the first rows of a file.
+class Truth(NamedTuple):
+    """What is learned: its task, the options of the table, a line about it, and its column if it is a single one."""
+
+    task: str
+    options: dict[str, Any]
+    line: str
+    column: Column | None = None
+
+
+class Columns:
+    """The first rows of a file by columns, and which columns have no role yet.
 
     Attributes:
-        kind: picture, vector, labels (a list of names), time, number, text (sentences) or name.
-        numbers: of the cells; None if they are none.
-        hindrance: the first cell that is no number, of a column of numbers but for some cells or their unit.
+        path, form, encoding, sheet: the file, its format and encoding, and its first rows.
+        all: columns by name; those without any cell are left out.
+        free: columns without a role.
+        named: columns that a person names, by role; they are free for no other one.
+        reasons: why columns are not used.
     """
 
-    name: str
-    cells: pd.Series
-    kind: str
-    numbers: np.ndarray | None = None
-    hindrance: str | None = None
-
-    def is_called(self, role: str) -> bool:
-        return _called(self.name, role)
-
-    def are(self, test: Callable[[np.ndarray], np.ndarray]) -> bool:
-        """Whether the cells are numbers that pass a test."""
-        return self.numbers is not None and bool(test(self.numbers).all())
-
-    @property
-    def names(self) -> pd.Series:
-        return self.cells.map(str)
-
-    @property
-    def is_unique(self) -> bool:
-        return self.kind in ("number", "name", "text", "picture") and self.names.is_unique
-
-    @property
-    def is_category(self) -> bool:
-        """Whether cells are names of few kinds."""
-        if self.kind not in ("name", "text") or self.hindrance is not None:
-            return False
-        kinds = self.names.nunique()
-        return 2 <= kinds <= max(2, len(self.cells) // 10) and 2 * kinds <= len(self.cells)
-
-    @property
-    def is_aligned(self) -> bool:
-        """Whether cells are words of capitals, all of one length, as aligned proteins and genes are."""
-        if self.kind != "name" or not all(isinstance(cell, str) and ALIGNED.fullmatch(cell) for cell in self.cells):
-            return False
-        return self.cells.map(len).nunique() == 1 and not self.is_category
-
-    @property
-    def separator(self) -> str | None:
-        """What joins the labels of a cell, if several have it and labels come again."""
-        if self.kind not in ("name", "text") or self.hindrance is not None:
-            return None
-        for separator in "|;,":
-            parts = [part.strip() for cell in self.names for part in cell.split(separator)]
-            often = self.names.str.contains(separator, regex=False).mean() > 0.1
-            if often and len(set(parts)) <= max(2, len(parts) // 3):
-                return separator
-        return None
-
-
-def _column(name: str, cells: pd.Series, place: Callable[[Any], str], writing: Writing | None) -> _Column:
-    """Return what a column is by its cells."""
-    first = cells.iloc[0]
-    if isinstance(first, StoredPicture):
-        return _Column(name, cells, "picture")
-    if isinstance(first, list | np.ndarray):
-        return _Column(name, cells, "labels" if len(first) and isinstance(first[0], str) else "vector")
-    if cells.dtype.kind in "mM" or isinstance(first, date):
-        return _Column(name, cells, "time")
-    texts = cells[cells.map(lambda cell: isinstance(cell, str))]
-    if len(texts) and np.mean([text.lower().endswith(lookup.find("inputs", "image").suffixes) for text in texts]) > 0.8:
-        return _Column(name, cells, "picture")
-    printed = [row for row, text in texts.items() if PRINTED.match(text)]
-    if len(printed) > MOSTLY * len(cells):
-        raise ValueError(
-            f"{place(printed[0])}: {name} is {texts[printed[0]][:60]!r}, a list that was written as text; store "
-            "lists in Parquet or JSON lines, or labels as a|b and numbers in a column each"
-        )
-    numbers = cells.map(lambda cell: _number(cell, writing or PLAIN))
-    if len(texts) and writing is None and not _called(name, "labels"):
-        _refuse_two_readings(name, texts, place)
-    if len(texts) and all(DAY.fullmatch(text) for text in texts):
-        return _Column(name, cells, "time")
-    if not numbers.isna().any() and not any(CODE.fullmatch(text) for text in texts):
-        is_time = _called(name, "date") and (numbers > SECONDS).all()
-        return _Column(name, cells, "time" if is_time else "number", numbers.to_numpy(np.float64))
-    others = cells[numbers.isna()].map(str)
-    if not len(others):
-        return _Column(name, cells, "name")
-    mostly = 1 - len(others) / len(cells) > MOSTLY or np.mean([bool(UNIT.fullmatch(cell)) for cell in others]) > MOSTLY
-    hindrance = others.iloc[0] if mostly and not _called(name, "labels") else None
-    is_text = np.mean([len(cell.split()) for cell in cells.map(str)]) >= 3
-    return _Column(name, cells, "text" if is_text else "name", None, hindrance)
-
-
-def _number(cell: Any, writing: Writing) -> float:
-    try:
-        return number_in(cell, writing)
-    except ValueError:
-        return np.nan
-
-
-def _refuse_two_readings(name: str, texts: pd.Series, place: Callable[[Any], str]) -> None:
-    """Refuse numbers that are not as programs write them, or that may be others: 1.306 is 1306 in German."""
-    readings = writings_of(texts)
-    if not readings or readings == [PLAIN]:
-        return
-    row, shown = next((row, text) for row, text in texts.items() if writings_of([text]) != [PLAIN])
-    options = []
-    for reading in readings:
-        thousands = f" --thousands {reading.thousands!r}" if reading.thousands else ""
-        options.append(f"--decimal {reading.decimal!r}{thousands}")
-    raise ValueError(
-        f"{place(row)}: {name} has numbers such as {shown!r}; say how they are written: " + " or ".join(options)
-    )
-
-
-class _Columns:
-    """The first rows of a file, and which of its columns are taken by a role."""
-
-    def __init__(self, path: Path, encoding: str, writing: Writing | None):
-        self.path, self.form = path, format_of(path)
+    def __init__(self, path: Path, encoding: str, writing: Writing | None, named: Mapping[str, str]):
+        self.path, self.form, self.encoding = path, format_of(path), encoding
         names = names_in(path, self.form, encoding)
-        self.sheet = read_sheet(
-            [path], lambda _: names, kind=self.form, encoding=encoding, writing=writing or PLAIN, head=HEAD
-        )
-        if self.form in ("csv", "tsv") and all(_number(name, PLAIN) == _number(name, PLAIN) for name in names):
-            raise ValueError(f"{path}: the first line is {', '.join(names[:5])}, expected the names of the columns")
-        self.left_out: dict[str, str] = {}  # columns that nothing is learned from, and why
-        self.all: dict[str, _Column] = {}
+        self.sheet = self.read(names, writing=writing or PLAIN, head=HEAD)
+        self.all: dict[str, Column] = {}
         for name in names:
             cells = self.sheet.frame[name]
             cells = cells[~missing_in(cells, numeric=False)]
             if name and len(cells):
-                self.all[name] = _column(name, cells, self.sheet.place, writing)
-        self.free = list(self.all.values())
+                self.all[name] = Column(name, cells, self.sheet)
+        self.named = self._named(named)
+        self.free = [column for column in self.all.values() if column not in self.named.values()]
+        self.reasons: dict[str, str] = {}
 
-    def take(self, test: Callable[[_Column], bool], role: str | None = None) -> _Column | None:
-        """Take the first free column that passes a test, those that are called like the role before others."""
+    def _named(self, named: Mapping[str, str]) -> dict[str, Column]:
+        for role, name in named.items():
+            if name not in self.all:
+                raise self.refusal(f"--{role}: no column {name!r}; it has {', '.join(self.all)}")
+        for role, name in named.items():
+            others = [other for other in named if other != role and named[other] == name]
+            if others:
+                raise self.refusal(f"--{role} and --{others[0]} are both {name}; name a column once")
+        if "group" in named and "query" in named:
+            raise self.refusal("--group and --query: rows of a query stay in one split already; name one of them")
+        return {role: self.all[name] for role, name in named.items()}
+
+    def read(self, names: list[str], *, writing: Writing, head: int | None = None) -> Sheet:
+        """Read columns of the file, by default whole."""
+        return read_sheet(
+            [self.path], lambda _: names, kind=self.form, encoding=self.encoding, writing=writing, head=head
+        )
+
+    def whole(self, column: Column) -> Column:
+        """Return a column with all cells of the file that are not empty."""
+        sheet = self.read([column.name], writing=self.sheet.writing)
+        cells = sheet.frame[column.name]
+        return Column(column.name, cells[~missing_in(cells, numeric=False)], sheet)
+
+    def refusal(self, text: str) -> ValueError:
+        return ValueError(f"{self.path}: {text}")
+
+    def of_content(self, *contents: str) -> list[Column]:
+        return [column for column in self.free if column.content in contents]
+
+    def take(self, test: Callable[[Column], bool], role: str | None = None) -> Column | None:
+        """Take the first free column that passes a test, first of all one that is called like the role."""
         fitting = [column for column in self.free if test(column)]
-        called = [column for column in fitting if role and column.is_called(role)]
-        chosen = next(iter(called or fitting), None)
-        if chosen is not None:
-            self.free.remove(chosen)
-        return chosen
+        if role is not None:
+            fitting.sort(key=lambda column: not column.is_called(role))
+        if not fitting:
+            return None
+        self.free.remove(fitting[0])
+        return fitting[0]
 
-    def leave_out(self, columns: Sequence[_Column], why: str) -> None:
-        for column in columns:
-            self.left_out[column.name] = why.format(column=column)
-            self.free.remove(column)
+    def take_truth(self, test: Callable[[Column], bool], role: str) -> Column | None:
+        """Take the column that a person names as the target, if it passes a test; if none is named, see `take`."""
+        if "target" in self.named:
+            return self.named["target"] if test(self.named["target"]) else None
+        return self.take(test, role)
 
-    def within(self, group: str, column: _Column) -> float:
-        """Return in which fraction of groups a column has several values."""
-        both = pd.DataFrame({"group": self.all[group].names, "cell": column.names}).dropna()
-        return float(np.mean(both.groupby("group")["cell"].nunique().to_numpy() > 1))
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()  # PassengerId
-
-
-def _called(name: str, role: str) -> bool:
-    return re.search(rf"(^|[^a-z]){NAMES[role]}", _plain(name)) is not None
-
-
-def _is_of_one_value(name: str) -> bool:
-    """Whether a column is called as features of names are, which would be taken for one."""
-    return "=" in name or LETTER.fullmatch(name) is not None
+    def leave_out(self, reasons: Sequence[Callable[[Column, Truth | None], str | None]], truth: Truth | None) -> None:
+        """Leave out each free column for which there is a reason."""
+        for column in list(self.free):
+            for reason_of in reasons:
+                if reason := reason_of(column, truth):
+                    self.reasons[column.name] = reason
+                    self.free.remove(column)
+                    break
 
 
 def guess(
@@ -242,413 +139,609 @@ def guess(
     writing: Writing | None = None,
     named: Mapping[str, str] | None = None,
 ) -> Guess:
-    """Look at the first rows of a file, and say what its columns seem to be.
+    """Look at the first rows of a file, and return which roles its columns seem to have.
 
     Args:
         path: of a CSV, TSV, JSON lines, Parquet or SVMlight file.
         task: where it is known.
         encoding: of text.
         writing: of numbers that are text, where a person says it.
-        named: the columns that a person names, by their role: `target`, `text`, `group`, `query`, `id`.
+        named: the columns that a person names, by their role, one of `ROLES`.
 
     Raises:
-        FileNotFoundError, ValueError: the file cannot be read, or nothing in it fits a task.
+        FileNotFoundError, ValueError: the file cannot be read, nothing in it fits a task, or a column that a person
+            names does not fit its role.
     """
-    columns, named = _Columns(path, encoding, writing), dict(named or {})
-    for role, name in named.items():
-        if name not in columns.all:
-            raise ValueError(f"{path}: --{role}: no column {name!r}; it has {', '.join(columns.all)}")
+    columns = Columns(path, encoding, writing, named or {})
     if columns.form == "svmlight":
-        found = _svmlight(task)
-    else:
-        structure = _structure(columns, named)
-        found = _truth(columns, structure, task, named)
-        found = found._replace(options=found.options | structure)
-    files, told = _split_files(path)
-    options: dict[str, Any] = {"file": files} | found.options
-    if encoding != "utf-8":
-        options["encoding"] = encoding
-    if writing not in (None, PLAIN):
-        options |= {"decimal": writing.decimal} | ({"thousands": writing.thousands} if writing.thousands else {})
+        return _svmlight(columns, task)
+    _check_header(columns)
+    for column in columns.all.values():
+        check_cells(column, is_writing_known=writing is not None)
+
+    structure = _structure(columns)
+    columns.leave_out(NEVER_LEARNED, None)
+    truth = _truth(columns, structure, task)
+    columns.leave_out(LEFT_OUT, truth)
+    inputs = _input(columns, structure, truth)
+    _require_unique_ids(columns, truth)
+    files = _files(path)
+    options: dict[str, Any] = {"file": files, **inputs, **truth.options, **structure, **_reading(encoding, writing)}
     if "split" not in options and isinstance(files, str):
-        key = options.get("group") or options.get("id") or options.get("image")
-        if isinstance(key, str) and not isinstance(columns.sheet.frame[key].iloc[0], StoredPicture):
-            options["split"] = {"hash_of": key, **SHARES}
-    told += _of_the_rest(columns, options)
+        options |= _split_by_key(columns, options)
+
+    lines = [f"input: {', '.join(f'{role} from {_listed(names)}' for role, names in inputs.items())}", truth.line]
+    lines += _lines_on_files(files) + _lines_on_unused(columns, options)
     if incomplete := _incomplete(columns, Table(**options)):
         options["missing"] = "leave_out"
         rows = len(columns.sheet.frame)
-        told.append(f"{incomplete} of the first {rows} rows miss a value: such rows are left out, and counted")
-    return found._replace(options=options, told=[*found.told, *told])
+        lines.append(f"{incomplete} of the first {rows} rows miss a value: such rows are left out, and counted")
+    return Guess(truth.task, options, lines)
 
 
-def _of_the_rest(columns: _Columns, options: dict[str, Any]) -> list[str]:
-    """Return lines on the columns that are not used, those that may be groups first."""
-    if columns.form == "svmlight":
-        return []
-    used = [options.get(role, []) for role in ("features", *NAMED)]
-    patterns = [pattern for given in used for pattern in ([given] if isinstance(given, str) else given)]
-    names = [column.name for column in columns.free]
-    taken = {name for pattern in patterns for name in columns_like(pattern, names)}
-    rest = [column for column in columns.free if column.name not in taken]
-    groups = [] if "group" in options else [column for column in rest if column.kind in ("name", "number")]
-    told = []
-    for column in groups:
-        if (kinds := column.names.nunique()) < len(column.cells):
-            told.append(
-                f"not used: {column.name}: {kinds} values in {len(column.cells)} rows; if rows of one belong together, "
-                f"`--group {column.name}` keeps them in one split"
-            )
-        rest.remove(column)
-    for column in columns.free:
-        if column.numbers is None:
-            continue
-        for value in (column.numbers.min(), column.numbers.max()):
-            if STANDS_IN.fullmatch(f"{value:g}") and (count := int((column.numbers == value).sum())) > 2:
-                told.append(f"{column.name}: {value:g} in {count} rows; if it stands for a missing value, empty these")
-    told += [f"not used: {name}: {why}" for name, why in columns.left_out.items()]
-    return told + ([f"not used: {', '.join(column.name for column in rest[:20])}"] if rest else [])
+def _check_header(columns: Columns) -> None:
+    """Refuse a file whose first line is a row of numbers."""
+    names = list(columns.sheet.frame)
+    try:
+        [number_in(name) for name in names]
+    except ValueError:
+        return
+    raise columns.refusal(f"the first line is {', '.join(names[:5])}, expected the names of the columns")
 
 
-def _incomplete(columns: _Columns, table: Table) -> int:
-    """Return how many of the rows that were looked at miss a value in a column that has a role."""
-    frame, missing = columns.sheet.frame, np.zeros(len(columns.sheet.frame), bool)
-    for _, _, empty in missing_cells(table, frame, table.roles(list(frame))):
-        missing |= empty
-    return int(missing.sum())
+def _listed(names: str | Sequence[str]) -> str:
+    names = [names] if isinstance(names, str) else names
+    return ", ".join(names[:10]) + (f", ... ({len(names)} columns)" if len(names) > 10 else "")
 
 
-def _split_files(path: Path) -> tuple[str | dict[str, str], list[str]]:
-    """Return a file's name, or those of a training, a validation and a test file that lie side by side."""
-    if path.stem != "train":
-        return path.name, []
+# Files.
+
+
+def _svmlight(columns: Columns, task: str | None) -> Guess:
+    """Return the roles in an SVMlight file: it has a label, perhaps a query, and the features."""
+    if columns.named:
+        raise columns.refusal(f"--{next(iter(columns.named))}: SVMlight has a label, a qid and features; name none")
+    if task not in (None, "query_ranking", "score_ranking"):
+        raise columns.refusal(f"SVMlight has a number in each row, no {task}; expected query_ranking or score_ranking")
+    files = _files(columns.path)
+    options: dict[str, Any] = {"file": files, "features": "all"}
+    if task == "score_ranking":
+        line = "SVMlight: label and all features"
+        return Guess(task, options | {"target": "label"}, [line, *_lines_on_files(files)])
+    options |= {"relevance": "label", "group": "qid", "without_relevant": "drop"}
+    options |= {} if isinstance(files, dict) else {"split": {"hash_of": "qid", **SHARES}}
+    return Guess(
+        "query_ranking", options, [f"SVMlight: label, qid and all features; {DROPPED}", *_lines_on_files(files)]
+    )
+
+
+def _files(path: Path) -> str | dict[str, str]:
+    """Return a file's name, or the names of the training, validation and test files that lie side by side."""
     files = {"train": path.name}
     for split, names in (("val", ("val", "vali", "valid", "validation", "dev")), ("test", ("test",))):
         present = [name for name in names if path.with_stem(name).is_file()]
-        if not present:
-            return path.name, []
+        if path.stem != "train" or not present:
+            return path.name
         files[split] = path.with_stem(present[0]).name
-    return files, [f"files: {', '.join(f'{split} {name}' for split, name in files.items())}"]
+    return files
 
 
-def _svmlight(task: str | None) -> Guess:
-    if task in (None, "query_ranking"):
-        options = {"features": "all", "relevance": "label", "group": "qid"}
-        return _queries(options, "SVMlight: label, qid and all features")
-    if task != "score_ranking":
-        raise ValueError(f"an SVMlight file has a number a row, no {task}; expected query_ranking or score_ranking")
-    return Guess("score_ranking", {"features": "all", "target": "label"}, ["SVMlight: label and all features"])
+def _lines_on_files(files: str | dict[str, str]) -> list[str]:
+    return [f"files: {', '.join(map(' '.join, files.items()))}"] if isinstance(files, dict) else []
 
 
-# Structure.
+def _reading(encoding: str, writing: Writing | None) -> dict[str, str]:
+    """Return the options by which the file is read, where they are not as usual."""
+    options = {} if encoding == "utf-8" else {"encoding": encoding}
+    if writing not in (None, PLAIN):
+        options["decimal"] = writing.decimal
+        if writing.thousands:
+            options["thousands"] = writing.thousands
+    return options
 
 
-def _structure(columns: _Columns, named: Mapping[str, str]) -> dict[str, Any]:
-    """Take the columns of structure: those that are named, or by what they are called and hold."""
-    kept = {name for role, name in named.items() if role in ("target", "text")}
-
-    def take(test: Callable[[_Column], bool], *roles: str) -> str | None:
-        for name in [named[role] for role in roles if role in named]:
-            columns.free.remove(columns.all[name])
-            return name
-        chosen = columns.take(lambda column: column.name not in kept and test(column))
-        return None if chosen is None else chosen.name
-
-    def shared(role: str) -> Callable[[_Column], bool]:
-        return lambda column: (
-            column.kind in ("name", "text", "number") and column.is_called(role) and not column.is_unique
-        )
-
-    split = take(lambda column: _is_split(columns, column))
-    weight = take(lambda column: bool(WEIGHT.fullmatch(column.name)) and column.are(lambda values: values > 0))
-    group = take(shared("query"), "query", "group") or take(shared("group"))
-    columns.leave_out([column for column in columns.free if column.kind == "time"], "days or times")
-    own = take(lambda column: column.is_called("id") and column.is_unique and column.kind != "picture", "id")
-    own = own or take(_is_code)
-    # A number that names a shop is none to learn from.
-    keys = [column for column in columns.free if column.kind == "number" and re.search("(^|_)id$", _plain(column.name))]
-    keys = [column for column in keys if column.name not in kept]
-    columns.leave_out(keys, "a number that names something; if rows of one belong together, `--group {column.name}`")
-    roles = {"split": split, "weight": weight, "group": group, "id": own}
-    return {role: name for role, name in roles.items() if name is not None}
+# Structure: each function recognizes the column of one role.
 
 
-def _is_split(columns: _Columns, column: _Column) -> bool:
-    values = set(column.names) if column.is_called("split") and column.kind in ("name", "text") else set()
+def is_split(column: Column) -> bool:
+    """Recognize the names of splits: train, val, test and gate."""
+    values = set(column.names) if column.is_called("split") and column.has_names else set()
     if {"train", "test"} <= values and not values <= SPLITS:
+        wrong = column.names[~column.names.isin(SPLITS)]
         raise ValueError(
-            f"{columns.path}: {column.name} has {', '.join(sorted(values - SPLITS)[:5])}, expected train, val, test or "
-            "gate: call its splits so, or rename the column if it is none"
+            f"{column.place(wrong.index[0])} is {wrong.iloc[0]}, expected train, val, test or gate: call its splits "
+            "so, or rename the column if it has none"
         )
     return set() < values <= SPLITS
 
 
-def _is_code(column: _Column) -> bool:
-    """Whether cells are words, each once, or whole numbers in their order: an id, whatever it is called."""
-    if column.numbers is not None and len(column.cells) > 2 and not column.is_called("target"):
-        return bool((np.diff(column.numbers) > 0).all() and column.are(lambda values: values == np.round(values)))
-    if column.kind != "name" or column.hindrance is not None or column.is_aligned or not column.is_unique:
+def is_weight(column: Column) -> bool:
+    """Recognize the weight of a row, not of a body or a parcel: numbers above 0 in a column called just so."""
+    return column.is_exactly_called("weight") and column.content == "number" and bool((column.numbers > 0).all())
+
+
+def is_query(column: Column) -> bool:
+    """Recognize queries: names or numbers that come again, called like one."""
+    return column.is_called("query") and column.content in ("name", "text", "number") and not column.is_unique
+
+
+def is_group(column: Column) -> bool:
+    """Recognize what several rows share, such as a customer: names or numbers that come again, called like one."""
+    return column.is_called("group") and column.content in ("name", "text", "number") and not column.is_unique
+
+
+def is_id(column: Column) -> bool:
+    """Recognize ids: names or whole numbers that are called like one, each once."""
+    return column.is_called("id") and column.is_unique and (column.content == "name" or column.is_whole)
+
+
+def is_code(column: Column) -> bool:
+    """Recognize ids of any name: words, each once, or row numbers."""
+    if column.content == "number":
+        return is_row_number(column) and not column.is_called("target")
+    has_words = column.content == "name" and column.hindrance is None and not column.is_aligned
+    return has_words and column.is_unique and len(column.cells) > 2 and not column.names.str.contains(r"\s").any()
+
+
+def is_row_number(column: Column) -> bool:
+    """Recognize row numbers: whole numbers in their order, or all from the smallest to the largest, each once."""
+    if not column.is_whole or len(column.cells) < 3 or not column.is_unique:
         return False
-    return len(column.cells) > 2 and not column.names.str.contains(r"\s").any()
+    steps = column.numbers.diff().iloc[1:]
+    extent = column.numbers.max() - column.numbers.min()
+    return bool((steps > 0).all() or (steps == -1).all() or (extent == len(column.cells) - 1 > 20))
 
 
-# The truth, and the input.
-
-
-def _truth(columns: _Columns, structure: dict[str, Any], task: str | None, named: Mapping[str, str]) -> Guess:
-    """Take the truth, by the task if it is known; then the input, from what is left."""
-    entered = columns.take(lambda column: column.kind == "picture") or columns.take(lambda one: one.kind == "vector")
-    text = columns.take(lambda column: column.name == named.get("text"))
-    attempts = {
-        "retrieval": lambda: _captions(columns, entered),
-        "label_ranking": lambda: _labels(columns, task),
-        "multilabel": lambda: _labels(columns, task),
-        "query_ranking": lambda: _relevance(columns, structure),
-        "score_ranking": lambda: _target(columns, named.get("target")),
+def _structure(columns: Columns) -> dict[str, Any]:
+    """Take the columns of structure: the ones that are named, or by what they are called and hold."""
+    named = columns.named
+    roles = {
+        "split": columns.take(is_split),
+        "weight": columns.take(is_weight),
+        "group": named.get("query") or named.get("group") or columns.take(is_query) or columns.take(is_group),
+        "id": named.get("id") or columns.take(is_id) or columns.take(is_code),
     }
-    order = ["label_ranking", "query_ranking", "retrieval", "score_ranking"]
-    for name in [task] if task else ["score_ranking"] if "target" in named else order:
-        if (found := attempts[name]()) is None:
-            continue
-        truth = next(str(found.options[role]) for role in TRUTHS if role in found.options)
-        _leave_out_names(columns, truth)
-        if entered is not None:
-            inputs = {"image" if entered.kind == "picture" else "features": entered.name}
-        elif text is not None:
-            inputs = {"text": text.name}
-        else:
-            inputs = _rest(columns, structure.get("group"))
-        told = "input: " + ", ".join(f"{role} from {column}" for role, column in inputs.items())
-        return Guess(found.task, inputs | found.options, [told, *found.told])
-    names = ", ".join([*columns.all][:20])
-    wanted = f"{task} learns from" if task else "a task could learn from, such as labels, a number or captions"
-    raise ValueError(f"{columns.path}: no column of what {wanted}; it has {names}; write the block by hand")
+    structure: dict[str, Any] = {role: column.name for role, column in roles.items() if column is not None}
+    if "date" in named:
+        structure["date"] = {"column": named["date"].name, "first": _last_day(columns, named["date"]), "every": "month"}
+    return structure
 
 
-def _leave_out_names(columns: _Columns, truth: str) -> None:
-    """Leave out numbers but for some cells, days, and names that are called like the truth, as price_band is."""
-    called = re.compile(rf"(^|[^a-z]){re.escape(_plain(truth).rstrip('s'))}s?([^a-z]|$)")
-    columns.leave_out(
-        [column for column in columns.free if column.hindrance is not None],
-        "numbers, but for cells such as {column.hindrance!r}: empty these, or write the unit into the header",
-    )
-    names = [column for column in columns.free if column.is_category]
-    columns.leave_out(
-        [column for column in names if called.search(_plain(column.name))],
-        f"called like {truth}; it may be one of `categories` if it is known beforehand",
-    )
-    names = [column for column in names if column in columns.free]
-    columns.leave_out([column for column in names if _is_of_one_value(column.name)], "rename it to use it")
+def _last_day(columns: Columns, column: Column) -> str:
+    """Return the last day in a column, as in 2026-11-30."""
+    column = columns.whole(column)
+    as_periods(column.sheet, column.cells, "1900-01-01", "day")  # it refuses what is no day
+    return max(cell.isoformat() if hasattr(cell, "isoformat") else cell for cell in column.cells)[:10]
 
 
-def _captions(columns: _Columns, entered: _Column | None) -> Guess | None:
-    if entered is None or (column := columns.take(lambda one: one.kind == "text", "captions")) is None:
-        return None
-    return Guess("retrieval", {"captions": column.name}, [f"truth: captions from {column.name}, a sentence or more"])
+def _split_by_key(columns: Columns, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the option that splits by a hash of the group, else the id, else the path of a picture."""
+    key = options.get("group") or options.get("id") or options.get("image")
+    if key is None or isinstance(columns.all[key].cells.iloc[0], StoredPicture):
+        return {}
+    return {"split": {"hash_of": key, **SHARES}}
 
 
-def _labels(columns: _Columns, task: str | None) -> Guess | None:
-    column = columns.take(
-        lambda one: one.kind == "labels" or (one.separator is not None and one.kind != "text"), "labels"
-    )
-    if column is None and task is not None:
-        column = columns.take(lambda one: one.is_category, "labels")
-    if column is None:
-        return _flags(columns)
-    separator = column.separator or "|"
-    cells = [cell if isinstance(cell, list | np.ndarray) else str(cell).split(separator) for cell in column.cells]
-    rows = [[part.strip() for part in cell if part.strip()] for cell in cells]
-    ordered = task == "label_ranking" if task else not _in_one_order(rows)
-    options = {"labels": column.name, "ordered": ordered, "label_separator": separator}
-    if ordered:
-        told = f"truth: labels from {column.name}, the most important first; else: --task multilabel"
-    else:
-        told = f"truth: labels from {column.name}, in no order; if the most important is first: --task label_ranking"
-    return Guess("label_ranking" if ordered else "multilabel", options, [told])
+def _require_unique_ids(columns: Columns, truth: Truth) -> None:
+    """Refuse a named column of ids that come again: captions alone are gathered by them."""
+    column = columns.named.get("id")
+    if column is not None and truth.task != "retrieval" and (twice := column.names.duplicated()).any():
+        row = twice.idxmax()
+        raise ValueError(
+            f"{column.place(row)} is {column.names[row]!r:.60} here and in an earlier row, expected each id once; name "
+            f"another column, or `--group {column.name}` if rows of one belong together"
+        )
 
 
-def _in_one_order(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether labels stand in the same order in almost all rows, as where somebody ticked boxes."""
-    pairs = [pair for row in rows for pair in pairwise(row)]
-    surplus = {frozenset(pair): 0 for pair in pairs}
-    for first, second in pairs:
-        surplus[frozenset((first, second))] += 1 if first < second else -1
-    return not pairs or sum(map(abs, surplus.values())) > 0.9 * len(pairs)
+# What nothing is learned from: each function returns the reason, or None.
 
 
-def _flags(columns: _Columns) -> Guess | None:
-    """Take columns of 0 and 1, or of small ranks, that begin alike."""
-    small = [column for column in columns.free if column.are(lambda v: (v >= 0) & (v == np.round(v)) & (v < 100))]
-    targets = any(column.is_called("target") and column.kind == "number" for column in columns.free)
-    begin = r"(label|tag|class|rank)_" if targets else r"(label|tag|is|has|class|rank)_"
-    for start, names in _alike([column.name for column in small], least=2).items():
-        if re.match(begin, start):
-            chosen = [column for column in small if column.name in names]
-            columns.free = [column for column in columns.free if column not in chosen]
-            ranks = not all(column.are(lambda values: values <= 1) for column in chosen)
-            task, role = ("label_ranking", "label_ranks") if ranks else ("multilabel", "labels")
-            return Guess(task, {role: f"{start}*"}, [f"truth: {role} from {start}*"])
+def day(column: Column, truth: Truth | None) -> str | None:
+    """Days and times."""
+    return "days or times" if column.content == "time" else None
+
+
+def row_number(column: Column, truth: Truth | None) -> str | None:
+    """Row numbers beside the id."""
+    return "it counts rows" if is_row_number(column) and not column.is_called("target") else None
+
+
+def key(column: Column, truth: Truth | None) -> str | None:
+    """Numbers that name something, such as a shop or a place."""
+    if column.is_whole and column.is_called("key"):
+        return f"a number that names something; if rows of one belong together, `--group {column.name}`"
     return None
 
 
-def _relevance(columns: _Columns, structure: dict[str, Any]) -> Guess | None:
-    group = structure.get("group")
-    if group is None or not _called(group, "query"):
+def json_object(column: Column, truth: Truth | None) -> str | None:
+    """Objects of JSON."""
+    return "it holds objects; write each of their values into a column" if column.content == "object" else None
+
+
+def hindered_number(column: Column, truth: Truth | None) -> str | None:
+    """Numbers but for some cells, or with their unit."""
+    if column.hindrance is None:
         return None
-    column = columns.take(lambda one: one.is_called("relevance"), "relevance")
+    return f"numbers, but for cells such as {column.hindrance!r:.60}: empty these, or write the unit into the header"
+
+
+def copy_of_truth(column: Column, truth: Truth | None) -> str | None:
+    """Numbers that order rows as the truth does."""
+    if truth is None or truth.column is None or {column.content, truth.column.content} != {"number"}:
+        return None
+    if not same_order(column, truth.column):
+        return None
+    return (
+        f"orders rows as {truth.column.name} does; it may be a `train_target`, or, if it is known beforehand, one of "
+        "`features`"
+    )
+
+
+def called_like_truth(column: Column, truth: Truth | None) -> str | None:
+    """Names in a column that is called like the truth, as price_band is."""
+    if truth is None or truth.column is None or not column.is_category:
+        return None
+    called = re.compile(rf"(^|[^a-z]){re.escape(plain(truth.column.name).rstrip('s'))}s?([^a-z]|$)")
+    if not called.search(plain(column.name)):
+        return None
+    return f"called like {truth.column.name}; it may be one of `categories` if it is known beforehand"
+
+
+def called_like_a_letter(column: Column, truth: Truth | None) -> str | None:
+    """Names in a column that is called like a feature of one value."""
+    return "rename it to use it" if column.is_category and _is_of_one_value(column.name) else None
+
+
+NEVER_LEARNED = (day, row_number, key, json_object)
+LEFT_OUT = (hindered_number, copy_of_truth, called_like_truth, called_like_a_letter)
+
+
+# The truth: each function recognizes that of one task, and takes its column.
+
+DROPPED = "queries with one document, or without a relevant one, are left out (`without_relevant`)"
+
+
+def labels(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
+    """Recognize labels: lists of names, or several in a cell; where they are asked for, also one."""
+
+    def has_labels(column: Column) -> bool:
+        return column.content == "labels" or (column.content == "name" and column.separator is not None)
+
+    column = columns.take_truth(has_labels, "labels")
+    if column is None and (task is not None or "target" in columns.named):
+        column = columns.take_truth(lambda column: column.is_category, "labels")
+    if column is None:
+        return None if "target" in columns.named else _flags(columns)
+    separator = column.separator or "|"
+    rows = split_labels(column.cells, separator)
+    ordered = task == "label_ranking" if task else not in_one_order(rows)
+    options = {"labels": column.name, "ordered": ordered, "label_separator": separator}
+    order, other = ("the most important first", "multilabel") if ordered else ("in no order", "label_ranking")
+    line = f"truth: labels from {column.name}, {order}; else: --task {other}"
+    return Truth("label_ranking" if ordered else "multilabel", options, line, column)
+
+
+def _flags(columns: Columns) -> Truth | None:
+    """Take columns of 0 and 1, or of small ranks, that begin with the same word."""
+    small = [column for column in columns.free if column.is_whole and column.numbers.between(0, 99).all()]
+    has_target = any(column.is_called("target") for column in columns.of_content("number"))
+    begin = r"(label|tag|class|rank)_" if has_target else r"(label|tag|is|has|class|rank)_"
+    for start, names in _families([column.name for column in small], least=2).items():
+        if re.match(begin, start):
+            family = [column for column in small if column.name in names]
+            columns.free = [column for column in columns.free if column not in family]
+            is_ranks = any((column.numbers > 1).any() for column in family)
+            task, role = ("label_ranking", "label_ranks") if is_ranks else ("multilabel", "labels")
+            return Truth(task, {role: f"{start}*"}, f"truth: {role} from {start}*; else: --target COLUMN")
+    return None
+
+
+def relevance(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
+    """Recognize the grades of a query's documents: numbers of at least 0 beside a column of queries."""
+    group = structure.get("group")
+    if group is None or not ("query" in columns.named or columns.all[group].is_called("query")):
+        return None
+    column = columns.named.get("target") or columns.take(lambda column: column.is_called("relevance"), "relevance")
     if column is None:
         return None
-    if not column.are(lambda values: values >= 0):
-        wrong = column.cells[~(column.numbers >= 0)] if column.numbers is not None else column.cells
+    _refuse_several(columns, [column, *columns.free], "relevance")
+    wrong = column.cells[~(column.numbers >= 0)]
+    if len(wrong):
         raise ValueError(
-            f"{columns.sheet.place(wrong.index[0])}: {column.name} is called like grades, but is {wrong.iloc[0]!r}; "
-            "expected numbers of at least 0: correct or take out such rows, or rename the column"
+            f"{column.place(wrong.index[0])} is {wrong.iloc[0]!r:.60}, expected grades, numbers of at least 0: correct "
+            "or take out such rows, or say `--target` with another column"
         )
-    return _queries({"relevance": column.name}, f"truth: relevance from {column.name}, of each {group}")
+    _refuse_constant(columns, column)
+    options = {"relevance": column.name, "without_relevant": "drop"}
+    return Truth("query_ranking", options, f"truth: relevance from {column.name}, of each {group}; {DROPPED}", column)
 
 
-def _queries(options: dict[str, Any], told: str) -> Guess:
-    """Leave out queries that say nothing of an order, which logs of searches often have."""
-    left_out = "queries with one document, or none that is relevant, are left out (`without_relevant`)"
-    return Guess("query_ranking", {**options, "without_relevant": "drop"}, [told, left_out])
-
-
-def _target(columns: _Columns, named: str | None) -> Guess | None:
-    numbers = [column for column in columns.free if column.kind == "number"]
-    alike = {name for names in _alike([column.name for column in numbers], least=4).values() for name in names}
-    alone = [column for column in numbers if column.name not in alike]  # others are features, also one called site_y
-    called = [column for column in alone if column.is_called("target")]
-    called.sort(key=lambda column: re.fullmatch(NAMES["target"], column.name.lower()) is None)  # price before price_log
-    if named is not None:
-        called = [columns.all[named]]
-    elif not (numbers and called):
-        _refuse_empty(columns)
-    _refuse_names(columns, called)
-    target = next(iter([*called, *reversed(alone), *reversed(numbers)]), None)
-    if target is None:
+def captions(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
+    """Recognize captions: sentences beside pictures or vectors."""
+    if not any(map(is_whole_input, columns.free)) or "text" in columns.named:
         return None
-    if named is None:
-        _refuse_several(columns, called)
-    others = [column for column in numbers if column is not target]
-    copies = [column for column in others if _order(columns, column, target) > SAME_ORDER]
-    plain = [column for column in copies if _plain(column.name) in _plain(target.name)]
-    if plain and named is None:  # price, where the last column is price_log
-        copies.append(target)
-        target = min(plain, key=lambda column: len(column.name))
-        copies.remove(target)
-    columns.free.remove(target)
-    told = [f"truth: target from {target.name}, a number to rank by"]
-    if copies:
-        names = ", ".join(column.name for column in copies)
-        columns.free = [column for column in columns.free if column not in copies]
-        told.append(
-            f"not used: {names}: orders rows as {target.name} does; it may be a `train_target`, or, if it is known "
-            "beforehand, one of `features`"
+    column = columns.take_truth(lambda column: column.content == "text", "captions")
+    if column is None:
+        return None
+    return Truth(
+        "retrieval", {"captions": column.name}, f"truth: captions from {column.name}, a sentence or more", column
+    )
+
+
+def target(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
+    """Recognize a number to rank by: the one that is named, called like a target, or the last one."""
+    column, reason = columns.named.get("target"), ""
+    if column is None:
+        column, reason = _called_target(columns, task), "; else: --target COLUMN"
+    if column is None:
+        column, reason = _last_number(columns), ", the last number; else: --target COLUMN"
+    if column is None or column.content != "number":
+        return None
+    if task is None and "group" in structure and columns.all[structure["group"]].is_called("query"):
+        raise columns.refusal(
+            f"{structure['group']} is called like a query, but no column like grades: `--target {column.name}` ranks "
+            "the rows of each by it, `--task score_ranking` all rows"
         )
-    return Guess("score_ranking", {"target": target.name}, told)
+    _refuse_constant(columns, column)
+    columns.free = [other for other in columns.free if other is not column]
+    line = f"truth: target from {column.name}, a number to rank by{reason}"
+    return Truth("score_ranking", {"target": column.name}, line, column)
 
 
-def _refuse_empty(columns: _Columns) -> None:
-    for name in columns.sheet.frame:
-        if name and name not in columns.all and _called(str(name), "target"):
-            raise ValueError(f"{columns.path}: {name} is called like what is to be learned, but is empty in all rows")
+TRUTHS = {
+    "label_ranking": labels,
+    "multilabel": labels,
+    "query_ranking": relevance,
+    "retrieval": captions,
+    "score_ranking": target,
+}
 
 
-def _refuse_several(columns: _Columns, called: Sequence[_Column]) -> None:
-    """Refuse to choose among numbers that are called like a target, if none of them alone has such a name by itself."""
-    exact = [column for column in called if re.fullmatch(NAMES["target"], column.name.lower())] or called
-    apart = [column for column in exact if _order(columns, column, exact[0]) <= SAME_ORDER]
+def _truth(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth:
+    """Take the truth of the task if it is known, else of the first task that one is recognized for."""
+    if task is None and "query" in columns.named:
+        task = "query_ranking"
+    for name in [task] if task else TRUTHS:
+        if (truth := TRUTHS[name](columns, structure, task)) is not None:
+            return truth
+    if "target" in columns.named:
+        raise _no_target(columns.named["target"], f"{task or 'any task'} cannot learn it")
+    wanted = f"{task} learns from" if task else "a task could learn from, such as labels, a number or captions"
+    raise columns.refusal(
+        f"no column of what {wanted}; it has {_listed([*columns.all])}{_reasons(columns)}; say `--target` with a "
+        "column, or write the block by hand"
+    )
+
+
+def _reasons(columns: Columns) -> str:
+    return "".join(f"; {name}: {reason}" for name, reason in columns.reasons.items())
+
+
+def _called_target(columns: Columns, task: str | None) -> Column | None:
+    """Return the number that is called like a target; of price and price_log the first."""
+    numbers = [column for column in columns.of_content("number") if column not in _members(columns)]
+    called = [column for column in numbers if column.is_called("target")]
+    if task is None:
+        _refuse_labels(columns, called)
+    if not called:
+        _refuse_empty(columns)
+        _refuse_unread_target(columns)
+        return None
+    _refuse_several(columns, called, "target")
+    called.sort(key=lambda column: not column.is_exactly_called("target"))
+    return called[0]
+
+
+def _last_number(columns: Columns) -> Column | None:
+    """Return the last number; the shorter name of two that order rows alike, as fitness and fitness_log do."""
+    numbers = columns.of_content("number")
+    single = [column for column in numbers if column not in _members(columns)]
+    if not numbers:
+        return None
+    last = (single or numbers)[-1]
+    shorter = [column for column in single if plain(column.name) in plain(last.name) and same_order(column, last)]
+    return min(shorter or [last], key=lambda column: len(column.name))
+
+
+def _members(columns: Columns) -> list[Column]:
+    """Return the numbers that are called as four or more are, such as site_y beside site_x: they are features."""
+    families = _families([column.name for column in columns.of_content("number")], least=4)
+    names = set().union(*families.values())
+    return [column for column in columns.free if column.name in names]
+
+
+def _refuse_constant(columns: Columns, column: Column) -> None:
+    if column.numbers.nunique() == 1 and columns.whole(column).numbers.nunique() == 1:
+        raise columns.refusal(
+            f"{column.name} is {column.cells.iloc[0]} in all rows, so no order can be learned; say `--target` with "
+            "another column"
+        )
+
+
+def _refuse_empty(columns: Columns) -> None:
+    """Refuse to learn another number where a column that is called like a target is empty."""
+    for name, cells in columns.sheet.frame.items():
+        is_empty = name and name not in columns.all
+        if is_empty and Column(str(name), cells, columns.sheet).is_called("target"):
+            raise columns.refusal(f"{name} is called like what is to be learned, but is empty in all rows")
+
+
+def _refuse_several(columns: Columns, candidates: Sequence[Column], role: str) -> None:
+    """Refuse to choose among numbers that are called like a role, unless one of them has exactly this name."""
+    if "target" in columns.named:
+        return
+    called = [column for column in candidates if column.is_called(role) and column.content == "number"]
+    exact = [column for column in called if column.is_exactly_called(role)] or called
+    apart = [column for column in exact if not same_order(column, exact[0]) and column is not exact[0]]
     if apart:
-        names = " and ".join(column.name for column in (exact[0], apart[0]))
-        raise ValueError(
-            f"{columns.path}: {names} are called like what is to be learned; say which is, as in "
+        raise columns.refusal(
+            f"{exact[0].name} and {apart[0].name} are called like what is to be learned; say which is, as in "
             f"`--target {apart[0].name}`"
         )
 
 
-def _order(columns: _Columns, column: _Column, target: _Column) -> float:
-    """Return in how far two columns order rows alike, whichever way."""
-    one, other = (pd.Series(either.numbers, either.cells.index) for either in (column, target))
-    ranked = pd.DataFrame({"one": one, "other": other}).dropna().rank()
-    if len(ranked) < 10 or (ranked.std() == 0).any():
-        return 0.0
-    return abs(float(ranked.corr().to_numpy()[0, 1]))
-
-
-def _refuse_names(columns: _Columns, called: Sequence[_Column]) -> None:
-    """Refuse to rank by any number where a column that is called like the truth, or is last, holds something else."""
-    free = [column for column in columns.free if column.kind != "number"]
-    for column in called:
-        if column.kind != "number":
-            raise _no_target(columns, column)
-    if called:
-        return
+def _refuse_unread_target(columns: Columns) -> None:
+    """Refuse to rank by any number where a column that is called like a target, or is the last, has other cells."""
     last = [*columns.all.values()][-1]
-    for column in free:
-        if column.is_called("labels") and column.is_category:
+    for column in columns.free:
+        ends_like_target = re.search(rf"(^|[^a-z]){CALLED['target']}$", plain(column.name))  # not price_range
+        if (column.content == "name" and ends_like_target) or (column is last and column.hindrance is not None):
+            raise _no_target(column, "it is called like what is to be learned, or is the last column")
+
+
+def _refuse_labels(columns: Columns, called: Sequence[Column]) -> None:
+    """Refuse to rank by a number where a column that is called label, or is the last, holds names."""
+    last = [*columns.all.values()][-1]
+    number = f"--target {called[0].name}" if called else "--task score_ranking"
+    for column in columns.free:
+        is_candidate = column.is_exactly_called("labels") or (column is last and not called)
+        if column.is_category and is_candidate:
             raise ValueError(
-                f"{columns.path}: {column.name} holds names: `--task multilabel` learns them, another name lets them be"
+                f"{column.place(column.cells.index[0])} is {column.names.iloc[0]!r:.60}, a name, and may be what is to "
+                f"be learned: `--task multilabel --target {column.name}` learns these names, `{number}` a number"
             )
-        is_last = column is last and column.hindrance is not None
-        ends_so = re.search(rf"(^|[^a-z]){NAMES['target']}$", _plain(column.name))  # unit_price, not price_range
-        if is_last or (ends_so and column.kind != "text"):
-            raise _no_target(columns, column)
 
 
-def _no_target(columns: _Columns, column: _Column) -> ValueError:
-    numbers = column.cells.map(lambda cell: _number(cell, columns.sheet.writing))
-    wrong = column.cells[numbers.isna()]
-    place = columns.sheet.place(wrong.index[0])
+def _no_target(column: Column, reason: str) -> ValueError:
+    wrong = column.cells[column.numbers.isna()]
+    row = wrong.index[0] if len(wrong) else column.cells.index[0]
     return ValueError(
-        f"{place}: {column.name} is called like what is to be learned, or is the last column, but is "
-        f"{column.hindrance or wrong.iloc[0]!r:.60}; make numbers of its cells and empty those that are none, or say "
-        "`--target` with another column"
+        f"{column.place(row)} is {column.hindrance or column.cells[row]!r:.60}; {reason}; make numbers of its cells "
+        "and empty the others, or say `--target` with another column"
     )
 
 
-def _rest(columns: _Columns, group: str | None) -> dict[str, Any]:
-    """Take the input from what is left: sentences, or all numbers, names of few kinds, and letters in places."""
+# The input.
 
-    def is_text(column: _Column) -> bool:
-        return column.kind == "text" and not column.is_category and column.hindrance is None
 
-    def varies(column: _Column) -> bool:
-        return is_text(column) and (group is None or columns.within(group, column) > MOSTLY)
+def is_whole_input(column: Column) -> bool:
+    """Recognize an input in each cell: files of an input type, or vectors."""
+    return column.content != "text" and column.content in lookup.names("inputs")
 
-    if (text := columns.take(varies, "text") or columns.take(is_text, "text")) is not None:
-        return {"text": text.name}
-    numbers = [column.name for column in columns.free if column.kind == "number"]
-    names = {
-        "categories": [column.name for column in columns.free if column.is_category],
-        "letters": [column.name for column in columns.free if column.is_aligned and not _is_of_one_value(column.name)],
-    }
-    if any(names.values()):
-        numbers = [name for name in numbers if not _is_of_one_value(name)]
-    inputs: dict[str, Any] = {"features": _in_patterns(columns, numbers)} if numbers else {}
-    inputs |= {role: chosen for role, chosen in names.items() if chosen}
-    if not inputs:
-        reasons = "".join(f"; {name}: {why}" for name, why in columns.left_out.items())
-        raise ValueError(
-            f"{columns.path}: no column of pictures, numbers or text is left to learn from{reasons}; write the block "
-            "by hand"
+
+def is_text(column: Column) -> bool:
+    """Recognize a text to read: sentences that do not come again and again."""
+    return column.content == "text" and not column.is_category and column.hindrance is None
+
+
+def _input(columns: Columns, structure: dict[str, Any], truth: Truth) -> dict[str, Any]:
+    """Take the input: the named text, pictures or vectors, a column called like text, numbers and names, or a text."""
+    if "text" in columns.named:
+        return {"text": _named_text(columns, structure, truth).name}
+    if (column := columns.take(is_whole_input)) is not None:
+        return {column.content: column.name}
+    texts = [column for column in columns.free if is_text(column)]
+    if truth.task == "query_ranking":
+        texts = [column for column in texts if _differs_within(columns, structure["group"], column)] or texts
+    texts.sort(key=lambda column: not column.is_called("text"))
+    features = _features(columns)
+    is_read = texts and (not features or texts[0].is_called("text") or texts[0].is_called("captions"))
+    if is_read:
+        columns.free.remove(texts[0])
+        return {"text": texts[0].name}
+    for column in texts:
+        columns.reasons[column.name] = f"a text; `--text {column.name}` reads it in place of numbers and names"
+        columns.free.remove(column)
+    if not features:
+        raise columns.refusal(
+            f"no column of pictures, numbers or text is left to learn from{_reasons(columns)}; write the block by hand"
         )
-    return inputs
+    return features
 
 
-def _in_patterns(columns: _Columns, numbers: list[str]) -> str | list[str]:
-    """Return the columns of features, by a pattern those that begin alike."""
+def _named_text(columns: Columns, structure: dict[str, Any], truth: Truth) -> Column:
+    column = columns.named["text"]
+    if column.content not in ("text", "name"):
+        raise columns.refusal(f"--text: {column.name} holds {column.content}s, expected text")
+    if truth.task == "query_ranking" and not _differs_within(columns, structure["group"], column):
+        raise columns.refusal(
+            f"--text: {column.name} is the same for all documents of a {structure['group']}, so nothing can order "
+            "them; name the column of the documents"
+        )
+    return column
+
+
+def _differs_within(columns: Columns, group: str, column: Column) -> bool:
+    """Return whether a column has several values in most groups."""
+    cells = pd.DataFrame({"group": columns.all[group].names, "cell": column.names}).dropna()
+    return float(np.mean(cells.groupby("group")["cell"].nunique() > 1)) > MOSTLY
+
+
+def _features(columns: Columns) -> dict[str, Any]:
+    """Return the columns of numbers, of names that come again, and of letters in places."""
+    numbers = [column.name for column in columns.of_content("number")]
+    categories = [column.name for column in columns.free if column.is_category]
+    letters = [column.name for column in columns.free if column.is_aligned and not _is_of_one_value(column.name)]
+    if categories or letters:
+        numbers = [name for name in numbers if not _is_of_one_value(name)]
+    inputs = {"features": _in_patterns(columns, numbers), "categories": categories, "letters": letters}
+    return {role: names for role, names in inputs.items() if names}
+
+
+def _is_of_one_value(name: str) -> bool:
+    """Return whether a column is called as features of names are, which would be taken for one."""
+    return "=" in name or LETTER.fullmatch(name) is not None
+
+
+def _in_patterns(columns: Columns, numbers: list[str]) -> str | list[str]:
+    """Return the columns of features, with one pattern for those that begin with the same word."""
     features = numbers
-    for start, names in _alike(numbers, least=4).items():
-        if not [name for name in columns.sheet.frame if name.startswith(start) and name not in names]:
+    for start, names in _families(numbers, least=4).items():
+        if columns_like(f"{start}*", list(columns.sheet.frame)) == names:
             features = [f"{start}*" if name == names[0] else name for name in features if name not in names[1:]]
     return features[0] if len(features) == 1 and len(numbers) > 1 else features
 
 
-def _alike(names: Sequence[str], *, least: int) -> dict[str, list[str]]:
-    """Return names that begin alike, up to their first `_`, where there are enough of them."""
+def _families(names: Sequence[str], *, least: int) -> dict[str, list[str]]:
+    """Return names that are the same up to their first `_`, where there are enough of them."""
     starts: dict[str, list[str]] = {}
     for name in names:
         start, separator, _ = name.partition("_")
         if separator:
             starts.setdefault(f"{start}_", []).append(name)
-    return {start: several for start, several in starts.items() if len(several) >= least}
+    return {start: family for start, family in starts.items() if len(family) >= least}
+
+
+# What a person should know.
+
+
+def _lines_on_unused(columns: Columns, options: dict[str, Any]) -> list[str]:
+    """Return lines on columns that are not used, first on those that may be groups, and on values that stand in."""
+    used: list[str] = []
+    for role in ("features", *NAMED):
+        patterns = options.get(role, [])
+        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            used += columns_like(pattern, [*columns.all])
+    unused = [column for column in columns.free if column.name not in used]
+    lines, others = [], []
+    for column in unused:
+        kinds = column.names.nunique()
+        if "group" not in options and column.content in ("name", "number") and kinds < len(column.cells):
+            lines.append(
+                f"not used: {column.name}: {kinds} values in {len(column.cells)} rows; if rows of one belong together, "
+                f"`--group {column.name}` keeps them in one split"
+            )
+        else:
+            others.append(column.name)
+    lines += [line for column in columns.of_content("number") for line in _lines_on_stand_ins(column)]
+    lines += [f"not used: {name}: {reason}" for name, reason in columns.reasons.items()]
+    return lines + ([f"not used: {_listed(others)}"] if others else [])
+
+
+def _lines_on_stand_ins(column: Column) -> list[str]:
+    """Return a line on each extreme number that may stand for a missing value."""
+    lines = []
+    for value in {column.numbers.min(), column.numbers.max()}:
+        count = int((column.numbers == value).sum())
+        if STANDS_IN.fullmatch(f"{value:g}") and count > 2:
+            lines.append(f"{column.name}: {value:g} in {count} rows; if it stands for a missing value, empty these")
+    return lines
+
+
+def _incomplete(columns: Columns, table: Table) -> int:
+    """Return how many of the first rows miss a value in a column that has a role."""
+    frame = columns.sheet.frame
+    missing = np.zeros(len(frame), bool)
+    for _, _, is_empty in missing_cells(table, frame, table.roles(list(frame))):
+        missing |= is_empty
+    return int(missing.sum())

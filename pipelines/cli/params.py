@@ -1,13 +1,16 @@
 """Commands on params.yaml."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipelines.cli.shared import AsJson, errors_in_a_line, print_json, typed_here
 
-__all__ = ["check", "problems", "scale"]
+if TYPE_CHECKING:
+    from pipelines.config import Settings
+
+__all__ = ["check", "examined", "scale"]
 
 PARAMS = Path("params.yaml")
 
@@ -20,44 +23,44 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check params: keys, values, names of components and their options."""
-    problems_of = {str(file): problems(file) for file in files or [PARAMS]}
+    problems_of, valid = dict[str, list[str]](), dict[str, str]()
+    for file in files or [PARAMS]:
+        settings, problems_of[str(file)] = examined(file)
+        if settings is not None:
+            valid[str(file)] = f"{file}: valid{_looked_at(settings)}"
     if as_json:
         print_json({file: {"valid": not lines, "problems": lines} for file, lines in problems_of.items()})
     else:
         for file, lines in problems_of.items():
-            typer.secho(
-                "\n".join(lines) or f"{file}: valid{_looked_at(Path(file))}",
-                fg="red" if lines else None,
-                err=bool(lines),
-            )
+            typer.secho("\n".join(lines) or valid[file], fg="red" if lines else None, err=bool(lines))
     if any(problems_of.values()):
         raise typer.Exit(1)
 
 
-def _looked_at(file: Path) -> str:
-    """Return how much of the tables of a valid params file was looked at; nothing if there are none."""
-    from pipelines.config import load
+def _looked_at(settings: "Settings") -> str:
+    """Return how much of the tables of valid params was looked at; nothing if there are none."""
     from rankgrad.datasets.table import HEAD
 
-    tables = [key for key, block in load(file).datasets.items() if block.name == "table"]
+    tables = [key for key, block in settings.datasets.items() if block.name == "table"]
     reads = f"`dvc repro {' '.join(f'validate@{key}' for key in tables)}` reads all"
     return f"; of tables the first {HEAD} rows were looked at, and no picture: {reads}" if tables else ""
 
 
-def problems(file: Path) -> list[str]:
-    """Return what is wrong with a params file, a line each."""
+def examined(file: Path) -> "tuple[Settings | None, list[str]]":
+    """Return the settings of a params file, or None and what is wrong with it, a line each."""
     from pipelines.config import ParamsError, rules
     from pipelines.config.schema import refuse_old_variables
     from rankgrad.training.device import find_device
 
     try:
         refuse_old_variables()
-        find_device(rules.check(file).compute.device)  # raises before hours go into data for it
+        settings = rules.check(file)
+        find_device(settings.compute.device)  # raises before hours go into data for it
     except ParamsError as error:
-        return str(error).splitlines()
+        return None, str(error).splitlines()
     except ValueError as error:
-        return [f"{file}: {error}"]
-    return []
+        return None, [f"{file}: {error}"]
+    return settings, []
 
 
 def scale(

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from pipelines.config.errors import ParamsError, Problem, unknown
 from pipelines.config.plan import RunPlan, resolve
@@ -19,7 +20,7 @@ from rankgrad.datasets.scenes.base import Scenes
 from rankgrad.io.starts import check_fit, with_files
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.training.objective import JOINTLY
-from rankgrad.training.optimization import OPTIMIZERS, make_optimizer
+from rankgrad.training.optimization import OPTIMIZERS, check_optimizer
 from rankgrad.training.options import Component, PhaseOptions, WholePhase
 
 __all__ = ["SORTER_METRICS", "check", "check_values"]
@@ -31,7 +32,7 @@ TAKEN = ("raw", "params", "code", "incoming")
 
 
 def check(path: str | Path = "params.yaml") -> Settings:
-    """Read the params and check all that they say; every component is built once, without memory.
+    """Read the params and check all that they say; every component is built once, without weights.
 
     Raises:
         ParamsError: its problems have the place of each, what was found, and what is possible.
@@ -109,8 +110,21 @@ def _at(place: str, *errors: type[Exception]) -> Generator[None]:
         raise _wrong(place, str(error)) from error
 
 
+class _Undrawn(TorchFunctionMode):
+    """Draw no weights: memory that nobody writes is not taken.
+
+    The meta device would do, but to compute anything on it torch imports its compiler, which takes seconds.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        options = kwargs or {}
+        if getattr(func, "__name__", "") in ("kaiming_uniform_", "normal_", "uniform_"):
+            return options["tensor"] if "tensor" in options else args[0]
+        return func(*args, **options)
+
+
 class _Parts:
-    """The components of the params, each built once, without memory, however many runs name it."""
+    """The components of the params, each built once, without weights, however many runs name it."""
 
     def __init__(self, settings: Settings):
         self.settings = settings
@@ -130,7 +144,7 @@ class _Parts:
             make = _checked(folder, component, place)
             asked = inspect.signature(make).parameters
             given = {name: value for name, value in runtime.items() if name in asked}
-            with _at(f"{place}.args", TypeError, RuntimeError, ImportError), torch.device("meta"):
+            with _at(f"{place}.args", TypeError, RuntimeError, ImportError), _Undrawn():
                 return make(**component.args, **given)
 
         return self.once(build, folder, component.name, component.args, runtime)
@@ -251,7 +265,7 @@ def _check_optimizer(optimizer: Component, place: str) -> None:
         if is_number and isinstance(value, str | bool):
             raise _wrong(f"{place}.args.{name}", f"is {value!r}", f"a number such as {usual}")
     with _at(f"{place}.args", Exception):  # whatever an optimizer makes of odd options
-        make_optimizer(optimizer, [torch.empty(1, device="meta", requires_grad=True)])
+        check_optimizer(optimizer)
 
 
 def _phases(training: Any) -> dict[str, PhaseOptions]:
@@ -326,7 +340,7 @@ def _check_model(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
 
 
 def _backbones(settings: Settings, plan: RunPlan, parts: _Parts) -> tuple[Any, Any]:
-    """Return the backbone of the inputs, and that of captions or None, built without memory."""
+    """Return the backbone of the inputs, and that of captions or None, built without weights."""
     place, model = f"runs.{plan.name}", plan.model.model_dump(include={"backbone", "text"})
     _checked("models.backbones", plan.model.backbone, f"{place}.model.backbone")
     if plan.model.text is not None:
@@ -349,10 +363,10 @@ def _backbones(settings: Settings, plan: RunPlan, parts: _Parts) -> tuple[Any, A
 
 
 def _check_pictures(plan: RunPlan, backbone: Any, side: int) -> None:
-    """Put one picture of the dataset's size through the backbone, without computing it."""
+    """Put one picture of the dataset's size through the backbone, whatever its weights are."""
     try:
-        with torch.no_grad(), torch.device("meta"):
-            backbone.eval()(torch.empty(1, 3, side, side, dtype=torch.uint8))
+        with torch.inference_mode():
+            backbone.eval()(torch.zeros(1, 3, side, side, dtype=torch.uint8))
     except (ValueError, RuntimeError, AssertionError, IndexError) as error:
         found = f"{plan.model.backbone.name} takes no images of {side} x {side} pixels, {plan.dataset}'s: {error}"
         raise _wrong(f"runs.{plan.name}.model.backbone", found) from error

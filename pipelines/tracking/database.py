@@ -1,13 +1,12 @@
 """The SQLite file of a store: made whole or not at all, and refused where it was copied or moved.
 
-MLflow makes its tables in dozens of steps, in the file itself, and cannot go on with what a killed process left of
-them. It also keeps the absolute address of every run's and every version's files.
+MLflow makes its tables in dozens of steps, and crashes if a second process starts meanwhile. It keeps the absolute
+address of the files of every run and version.
 """
 
 import re
 import sqlite3
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -15,23 +14,23 @@ from filelock import FileLock, Timeout
 
 from rankgrad.io.atomic import replaced_file
 
-__all__ = ["file_of", "has_contents", "make", "refuse_moved"]
+__all__ = ["FILES", "file_of", "has_contents", "make", "refuse_moved"]
 
-FILES = "mlruns"  # a store's files are in this folder beside its database
+FILES = "mlruns"  # the folder of a store's files, next to its database
 PATIENCE = 20.0  # seconds, as long as MLflow waits for a lock
 MAKING = 120.0  # seconds that another process may take to make a store
 
 
 def file_of(address: str, folder: Path = Path()) -> Path | None:
-    """Return the absolute path of an SQLite store; None of any other store.
+    """Return the absolute path of an SQLite store; None for any other store.
 
     Args:
         address: of a store, such as sqlite:///mlflow.db.
         folder: what a relative path starts from.
 
     Raises:
-        ValueError: the path cannot be part of an address, or the address names no file alone: a store in memory is
-            gone with the process, and one with options would be another store in each copy of the checkout.
+        ValueError: the address does not name a plain file: a store in memory is gone with the process, and one with
+            options would be another store in each copy of the checkout.
     """
     if not (named := re.fullmatch(r"sqlite(?:\+pysqlite)?:///([^:?][^?]*)", address)):
         if re.match("sqlite", address, re.IGNORECASE):
@@ -40,33 +39,18 @@ def file_of(address: str, folder: Path = Path()) -> Path | None:
             )
         return None
     file = (folder / named[1]).resolve()
-    if "?" in str(file):  # the rest would be taken for options, and another file for the store
+    if "?" in str(file):  # MLflow would take the rest for options, and open another file
         raise ValueError(f"{file}: an SQLite store cannot be in a folder with a ? in its path: rename the folder")
     return file
 
 
-@contextmanager
-def _opened(file: Path) -> Generator[sqlite3.Connection]:
-    with closing(sqlite3.connect(file, timeout=PATIENCE, isolation_level=None)) as database:
-        yield database
-
-
 def has_contents(file: Path) -> bool:
-    """Whether a store is there that holds anything; MLflow ends the making of one with its first experiment.
-
-    Raises:
-        sqlite3.Error: it is a folder, or no database, or another process has locked it.
-    """
-    if not file.exists():
-        return False
-    with _opened(file) as database:
-        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        named = tables & {"experiments", "registered_models"}
-        return any(database.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in named)
+    """Whether there is a store; a program that opened one that did not exist leaves an empty file."""
+    return file.exists() and file.stat().st_size > 0
 
 
 def make(file: Path) -> None:
-    """Make a store, unless there is one that holds anything. A killed process leaves none under that name.
+    """Make a store, unless there is one.
 
     Raises:
         TimeoutError: another process makes it and does not end.
@@ -78,9 +62,6 @@ def make(file: Path) -> None:
         with FileLock(f"{file}.lock", timeout=MAKING):
             if has_contents(file):
                 return
-            if file.is_file():
-                with _opened(file) as database:  # which takes back what a killed process had not committed: its journal
-                    database.execute("BEGIN EXCLUSIVE")  # would be taken for the new file's
             with replaced_file(file) as partial:
                 SqlAlchemyStore(f"sqlite:///{partial}", (file.parent / FILES).as_uri()).engine.dispose()
     except Timeout as error:
@@ -88,19 +69,18 @@ def make(file: Path) -> None:
 
 
 def refuse_moved(file: Path) -> None:
-    """Raise if a store was moved or copied: MLflow keeps the absolute address of every run's files.
+    """Raise if a store was moved or copied without its files.
 
-    A store may be kept apart from its files, which then are still there, beside no other store of the same name.
+    A store may be kept apart from its files: then these still exist, without a store of the same name next to them.
 
     Raises:
         FileNotFoundError: its files are elsewhere.
-        sqlite3.Error: the file cannot be read.
+        sqlite3.Error: the file cannot be read, or is locked.
     """
-    with _opened(file) as database:
+    with closing(sqlite3.connect(file, timeout=PATIENCE)) as database:
         addresses = database.execute("SELECT artifact_location FROM experiments WHERE experiment_id != 0").fetchall()
     for (address,) in addresses:
-        path = unquote((address or "").removeprefix("file://"))
-        folder, separator, _ = path.rpartition(f"/{FILES}/")
+        folder, separator, _ = unquote((address or "").removeprefix("file://")).rpartition(f"/{FILES}/")
         before = Path(folder)
         if not separator or not before.is_absolute() or before == file.parent:
             continue

@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,10 +78,9 @@ def connect(*, create: bool = False) -> mlflow.MlflowClient:
     """
     address = address_of_store()
     file = file_of(address)
-    # Every migration of a table, every model without an input example; every retry, with the address and its token.
+    # They log every migration of a table, and every retry, with the address and its token.
     for name in ("mlflow", "alembic", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", message=".*input example was not provided.*")
     try:
         if file is not None:
             _prepare(file, create=create)

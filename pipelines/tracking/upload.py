@@ -4,9 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from getpass import getuser
 from graphlib import TopologicalSorter
 from hashlib import sha256
 from math import isnan
@@ -21,7 +19,8 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput, M
 from mlflow.entities import Run as Sent
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
-from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT, MLFLOW_RUN_NOTE
+from mlflow.tracking.context.registry import resolve_tags
+from mlflow.utils import mlflow_tags
 
 from pipelines.config import prefixed
 from pipelines.ops.git import git
@@ -41,7 +40,7 @@ __all__ = ["Run", "Version", "key_of", "page", "publish", "sent_runs"]
 KEY = "ranking.key"  # on runs and versions: a hash of what made them
 TOOK = "training.seconds"  # on a run: from its first beginning to its end
 COMPARED = "ranking.compared"  # on a model: among which versions its challenger was chosen
-PARENT = "mlflow.parentRunId"  # MLflow's own: its UI shows a run with this tag below its parent
+PARENT = mlflow_tags.MLFLOW_PARENT_RUN_ID  # MLflow's UI shows a run with this tag below its parent
 FROM = "from"  # on runs and versions: the versions that they were started from, or sort by
 OF_VERSION = ("dataset", "loss", "sorter", "snapshot", FROM)  # of a run's tags: in the registry's table each has a line
 LAYOUT = "?workflowType=machine_learning"  # else MLflow's UI opens on traces and prompts
@@ -89,56 +88,74 @@ def key_of(*values: Any) -> str:
 def publish(runs: list[Run]) -> list[str]:
     """Send what the store lacks or has lost, and register versions. Killed at any point, it can be run again.
 
-    Of the versions of one model, the best on validation gets the alias `challenger`, once for each new set of versions,
-    so that a person's later choice stays. It also gets `champion` if the model never had one.
+    A model's best version on validation gets the alias `challenger`, once for each new set of versions, so that a
+    person's later choice stays. It also gets `champion` if the model never had one.
 
     Returns:
         Names of the runs that were sent or completed.
     """
-    client, sent, made, commit = connect(create=True), [], {}, _commit()
+    client, origin, sent = connect(create=True), _origin(), []
     versions: dict[str, ModelVersion] = {}  # by the folder of their weights
-    for planned in _parents_first(runs):
-        parents = [versions[path] for path in inputs_of(planned.tags) if path in versions]
-        run = _told(planned, commit, parents)
+    candidates: dict[str, list[tuple[float, int, str]]] = {}  # quality, number and key of each version of a model
+    for run in _parents_first(runs):
+        parents = [versions[path] for path in inputs_of(run.tags) if path in versions]
+        run = _with_origin(run, origin, parents)
         with answering(f"while {run.name} was published ({len(sent)} runs were sent); run `make repro` again"):
             experiment = experiment_of(client, run.experiment)
             run_id, changed = _sent(client, experiment, run, parents)
             for seed in run.seeds:
                 changed |= _sent(client, experiment, seed, below=run_id)[1]
             if run.version is not None:
-                number, registered = _registered(client, run_id, run, run.version)
-                changed |= registered
-                made.setdefault(run.version.model, []).append((run.version.quality, int(number), run.key))
+                number, is_new = _registered(client, run_id, run, run.version)
+                changed |= is_new
+                candidates.setdefault(run.version.model, []).append((run.version.quality, int(number), run.key))
                 versions |= dict.fromkeys(_folders(run), client.get_model_version(run.version.model, number))
-            # Only now: a run that was killed is sent again. Registering has ended it, at the time of that.
+            # Only now, so that a run that was killed is sent again. Registering has ended it, at the time of that.
             if changed or client.get_run(run_id).info.status != "FINISHED":
                 _end(client, run_id, run)
             live.discard(client, run.name)
-            sent += [run.name] if changed else []
-    for model, candidates in made.items():
+        if changed:
+            sent.append(run.name)
+    for model, versions_of_model in candidates.items():
         with answering(f"while aliases of {model} were set; run `make repro` again"):
-            _set_aliases(client, model, candidates)
+            _set_aliases(client, model, versions_of_model)
     return sent
 
 
-def _told(run: Run, commit: Mapping[str, str], parents: Sequence[ModelVersion]) -> Run:
-    """Return a run whose tags, and those of its seeds, also say at which commit it was published, and its parents."""
-    names = ", ".join(f"models:/{parent.name}/{parent.version}" for parent in parents)
-    tags = {**run.tags, **commit, **({FROM: names} if names else {})}
-    return replace(run, tags=tags, seeds=tuple(_told(seed, commit, ()) for seed in run.seeds))
+def _origin() -> dict[str, str]:
+    """Return tags of who publishes, and at which commit."""
+    tags = resolve_tags()
+    try:
+        tags["git_dirty"] = str(
+            git(".", "status", "--porcelain", "--untracked-files=no", "--", ":!dvc.lock") != ""
+        ).lower()
+        tags["git_commit"] = tags[mlflow_tags.MLFLOW_GIT_COMMIT] = git(".", "rev-parse", "HEAD")
+    except ValueError:
+        tags["git_commit"] = "unknown"
+    return tags
+
+
+def _with_origin(run: Run, origin: Mapping[str, str], parents: Sequence[ModelVersion]) -> Run:
+    """Return a run, and its seeds, with tags of who published it, of what made it and of the versions behind it."""
+    tags = {**origin, mlflow_tags.MLFLOW_SOURCE_NAME: run.tags.get("stage", run.name), **run.tags}
+    if parents:
+        tags[FROM] = ", ".join(f"models:/{parent.name}/{parent.version}" for parent in parents)
+    return replace(run, tags=tags, seeds=tuple(_with_origin(seed, origin, ()) for seed in run.seeds))
 
 
 def _folders(run: Run) -> list[str]:
-    """Return how other runs name the model of a run: the folder of its weights, or that of all its seeds."""
+    """Return how other runs name the model of a run: the folder of its weights, or of all its seeds."""
     weights = run.version.weights if run.version else None
     return [] if weights is None else [weights.as_posix(), weights.parent.as_posix()]
 
 
 def _parents_first(runs: list[Run]) -> list[Run]:
     """Return the runs, each after those whose models went into it."""
+    made_by: dict[str, str] = {}
+    for run in runs:
+        made_by |= dict.fromkeys(_folders(run), run.name)
+    graph = {run.name: [made_by[path] for path in inputs_of(run.tags) if path in made_by] for run in runs}
     by_name = {run.name: run for run in runs}
-    made = {folder: run.name for run in runs for folder in _folders(run)}
-    graph = {run.name: [made[path] for path in inputs_of(run.tags) if path in made] for run in runs}
     return [by_name[name] for name in TopologicalSorter(graph).static_order()]
 
 
@@ -149,7 +166,7 @@ def _sent(
     parents: Sequence[ModelVersion] = (),
     below: str | None = None,
 ) -> tuple[str, bool]:
-    """Return the id of a run that the store now has, and whether it was sent: anew if it lacks its end or files.
+    """Return the id of a run in the store, and whether it had to be sent: it was missing, unfinished or lacked files.
 
     A new run is left unfinished, unless it is `below` another.
     """
@@ -174,7 +191,7 @@ def _has_files(run_id: str, run: Run) -> bool:
 
 
 def _end(client: mlflow.MlflowClient, run_id: str, run: Run) -> None:
-    """Mark a run as finished; one whose times nobody knows lasts no time, rather than as long as it was sent."""
+    """Mark a run as finished; if its times are unknown it lasts no time, rather than as long as it was sent."""
     end = run.times[1] if run.times else client.get_run(run_id).info.start_time
     client.set_terminated(run_id, "FINISHED", end_time=end)
 
@@ -185,16 +202,21 @@ def _create(
     now = int(time.time() * 1000)
     begin, end = run.times or (now, now)
     took = f"{(end - begin) / 1000:.1f}" if run.times else "unknown: it was not trained here, or before this was kept"
-    tags = {**run.tags, TOOK: took, KEY: run.key, **_source(run)}
-    tags |= {MLFLOW_RUN_NOTE: summary(metrics=run.metrics, tags=tags)} if below is None else {PARENT: below}
+    tags = {**run.tags, TOOK: took, KEY: run.key}
+    tags |= {mlflow_tags.MLFLOW_RUN_NOTE: summary(metrics=run.metrics, tags=tags)} if below is None else {PARENT: below}
     run_id = client.create_run(experiment, start_time=begin, run_name=run.name, tags=tags).info.run_id
-    values = {row.metric: row.value for row in run.metrics if not isnan(row.value)}
-    values |= {f"system/{name}": value for name, value in run.used.items()}  # which MLflow's UI shows apart
-    metrics = [Metric(name, float(value), now, 0) for name, value in values.items()]
+
+    # Numbers.
+    metrics = [Metric(row.metric, float(row.value), now, 0) for row in run.metrics if not isnan(row.value)]
+    metrics += [
+        Metric(f"system/{name}", value, now, 0) for name, value in run.used.items()
+    ]  # shown apart in MLflow's UI
     metrics += [] if run.history is None else live.epoch_metrics(run.history)
     params = [Param(name, str(value)) for name, value in run.params.items()]
     for start in range(0, max(len(metrics), len(params)), 100):  # as many params as one call may hold
         client.log_batch(run_id, metrics[start : start + 100], params[start : start + 100], [])
+
+    # Files: those that went into it, and those that it made.
     models = [LoggedModelInput(str(parent.source).removeprefix("models:/")) for parent in parents]
     if (datasets := _datasets(run)) or models:
         client.log_inputs(run_id, datasets, models)
@@ -205,33 +227,14 @@ def _create(
 
 
 def _datasets(run: Run) -> list[DatasetInput]:
-    """Return the files of data that went into a run, as MLflow's datasets, each with its use: train, val or test."""
-    files = {Path(path): md5 for path, md5 in inputs_of(run.tags).items() if path.startswith("data/")}
-    return [
-        DatasetInput(
-            Dataset(path.parent.name, md5[:8], "local", json.dumps({"uri": path.as_posix()})),
-            [InputTag(MLFLOW_DATASET_CONTEXT, path.stem)],
-        )
-        for path, md5 in files.items()
-    ]
-
-
-def _commit() -> dict[str, str]:
-    try:
-        dirty = git(".", "status", "--porcelain", "--untracked-files=no", "--", ":!dvc.lock") != ""
-        return {"git_commit": git(".", "rev-parse", "HEAD"), "git_dirty": str(dirty).lower()}
-    except ValueError:
-        return {"git_commit": "unknown"}
-
-
-def _source(run: Run) -> dict[str, str]:
-    """Return who made a run, and of what, where MLflow's UI looks for it."""
-    result = {"mlflow.source.name": run.tags.get("stage", run.name), "mlflow.source.type": "LOCAL"}
-    if (commit := run.tags["git_commit"]) != "unknown":
-        result["mlflow.source.git.commit"] = commit
-    with suppress(KeyError, OSError):  # a container's user may have no name
-        result["mlflow.user"] = getuser()
-    return result
+    """Return the data files that went into a run as MLflow's datasets, each with its use: train, val or test."""
+    datasets = []
+    for name, md5 in inputs_of(run.tags).items():
+        path = Path(name)
+        if path.parts[0] == "data":
+            dataset = Dataset(path.parent.name, md5[:8], "local", json.dumps({"uri": name}))
+            datasets.append(DatasetInput(dataset, [InputTag(mlflow_tags.MLFLOW_DATASET_CONTEXT, path.stem)]))
+    return datasets
 
 
 def _registered(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> tuple[str, bool]:
@@ -248,22 +251,17 @@ def _registered(client: mlflow.MlflowClient, run_id: str, run: Run, version: Ver
 
 
 def _made(run: Run, tags: Mapping[str, str], slices: list[Slice]) -> dict[str, Any]:
-    """Return what a version's model.json says besides how it is rebuilt: what made it, and how good it is."""
-    metrics = {row.metric: _interval(row) for row in run.metrics if not isnan(row.value)}
+    """Return what a version's model.json says about what made it, and how good it is."""
+    metrics = {}
+    for row in run.metrics:
+        if not isnan(row.value):
+            bounds = {} if isnan(row.low) else {"low": row.low, "high": row.high}
+            metrics[row.metric] = {"value": row.value, **bounds}
     return {
         "rankgrad": __version__, "commit": tags["git_commit"], "uncommitted_changes": tags.get("git_dirty") == "true",
         "inputs": inputs_of(tags), "from": tags.get(FROM, ""), "metrics": metrics,
-        "slices": [asdict(one) for one in slices],
+        "slices": [asdict(part) for part in slices],
     }  # fmt: skip
-
-
-def _interval(row: Row) -> dict[str, float]:
-    """Return value, low and high of a metric, if they are defined.
-
-    >>> _interval(Row("mse", "spearman", 0.5))
-    {'value': 0.5}
-    """
-    return {name: getattr(row, name) for name in ("value", "low", "high") if not isnan(getattr(row, name))}
 
 
 def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Version) -> str:
@@ -287,7 +285,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
                 code_paths=["src/rankgrad"],  # the model runs where rankgrad is not installed
                 signature=signature_of(version.weights),
                 input_example=example_of(version.weights),
-                # Asking MLflow to find them takes ten seconds, and finds those of one request.
+                # MLflow takes ten seconds to infer them, and sees only what one request imports.
                 pip_requirements=requirements(recipe, SERVED_BY),
             )
     try:
@@ -296,24 +294,24 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
         registry.refuse_old(client.get_registered_model(version.model))
-    made = client.create_model_version(
+    created = client.create_model_version(
         version.model, logged.model_uri, run_id, tags=version_tags, model_id=logged.model_id, description=text
     )
-    # Again, with the number: a process that is killed in between leaves a card without it, and not none.
-    client.update_model_version(version.model, made.version, description=text.replace(NUMBER, str(made.version)))
-    return str(made.version)
+    # Again, with the number: a process that is killed in between leaves a card without it, rather than no card.
+    client.update_model_version(version.model, created.version, description=text.replace(NUMBER, str(created.version)))
+    return str(created.version)
 
 
 def _set_aliases(client: mlflow.MlflowClient, name: str, candidates: list[tuple[float, int, str]]) -> None:
     """Set a model's aliases among the versions of dvc.lock, each with its quality, number and key."""
     model = registry.model_of(client, name)
-    best = str(max(candidates)[1])
+    _, best, _ = max(candidates)
     # As long as the same versions are compared, the alias is a person's to move.
-    compared = sha256(json.dumps(sorted(key for _, _, key in candidates)).encode()).hexdigest()[:16]
+    compared = sha256(json.dumps(sorted(key for *_, key in candidates)).encode()).hexdigest()[:16]
     if model.tags.get(COMPARED) != compared:
-        client.set_registered_model_alias(name, "challenger", best)
+        client.set_registered_model_alias(name, "challenger", str(best))
     if registry.holder(model) is None and not registry.champions(client, model):
-        registry.set_champion(client, name, best, by="first")
+        registry.set_champion(client, name, str(best), by="first")
     client.set_registered_model_tag(name, COMPARED, compared)
 
 
@@ -326,8 +324,8 @@ def sent_runs(keys: Mapping[str, str]) -> dict[str, Sent]:
     client, result = connect(create=True), {}
     if mlflow.get_tracking_uri().startswith("http"):
         with answering():
-            found = client.search_experiments(filter_string=f"name LIKE '{prefixed('')}%'")
-            experiments = [experiment.experiment_id for experiment in found]
+            own = client.search_experiments(filter_string=f"name LIKE '{prefixed('')}%'")
+            experiments = [experiment.experiment_id for experiment in own]
             for name, key in keys.items():
                 for run in client.search_runs(experiments, f"tags.`{KEY}` = '{key}'", max_results=1):
                     result[name] = run

@@ -12,7 +12,6 @@ from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import stdtr, stdtrit
 
 from rankgrad.io.parquet import FOLD
 from rankgrad.io.results import Row
@@ -241,6 +240,8 @@ def _bounds(value: float, of_seeds: np.ndarray, resampled: np.ndarray, confidenc
         return value, value, float(value == 0)
     freedom = (seeds - 1) * (variance / by_seeds) ** 2 if by_seeds else math.inf
     error = math.sqrt(variance)
+    from scipy.special import stdtr, stdtrit  # takes a third of a second to import; training needs none of it
+
     margin = float(stdtrit(freedom, (1 + confidence) / 2)) * error
     return value - margin, value + margin, float(2 * stdtr(freedom, -abs(value) / error))
 

@@ -62,10 +62,11 @@ class Drawn:
         queries: dict[str, list[int]] = {}
         for row in rows:
             queries.setdefault(self.groups[row], []).append(row)
-        return [
-            {"name": query, "input": [self._expected(row)["input"] for row in some],
-             "truth": [self.truths[row] for row in some]} for query, some in queries.items()
-        ]  # fmt: skip
+        result = []
+        for query, documents in queries.items():
+            truth = [self.truths[row] for row in documents]
+            result.append({"name": query, "input": [*map(self.vector, documents)], "truth": truth})
+        return result
 
     def _expected(self, row: int) -> dict[str, Any]:
         told = {"name": self.names[row], "truth": self.truths[row], "input": self.vector(row)}
@@ -84,9 +85,9 @@ class Drawn:
                 vector.append(value)
                 continue
             for place, part in enumerate(value):
-                known = sorted({one[column][place] for one in train}, key=lambda name: name or "")
-                several = len(known) > 1
-                vector += [float(part == name) for name in known if name is not None and several]
+                names = sorted({one[column][place] for one in train}, key=lambda name: name or "")
+                if len(names) > 1:
+                    vector += [float(part == name) for name in names if name is not None]
         return vector
 
 
@@ -134,6 +135,8 @@ def _draw_truth(draw: Callable, each: Callable, table: Drawn, kind: str) -> None
     if kind == "target":
         table.truths = table.columns["y"] = each(NUMBERS)
         table.options["target"] = "y"
+        if draw(st.booleans()):
+            _give_training_a_target_of_its_own(table, each(NUMBERS))
     elif kind in ("labels", "ordered"):
         several = each(st.lists(st.sampled_from(LABELS), min_size=int(kind == "ordered"), unique=True))
         several[0] = [*LABELS]
@@ -154,6 +157,18 @@ def _draw_truth(draw: Callable, each: Callable, table: Drawn, kind: str) -> None
         table.columns |= {f"is_{name}": [row[at] for row in table.truths] for at, name in enumerate("abc")}
         role = "label_ranks" if kind == "label_ranks" else "labels"
         table.options[role] = draw(st.sampled_from(["is_*", ["is_a", "is_b", "is_c"]]))
+
+
+def _give_training_a_target_of_its_own(table: Drawn, clicks: list[Any]) -> None:
+    """Let training rows learn from a column of clicks: each row has the one number that its split needs."""
+    numbers = table.truths
+    table.options["train_target"] = "clicks"
+    table.columns["y"], table.columns["clicks"], table.truths = [], [], []
+    for split, number, click in zip(table.splits, numbers, clicks, strict=True):
+        is_training = split == "train"
+        table.columns["y"].append(None if is_training else number)
+        table.columns["clicks"].append(click if is_training else None)
+        table.truths.append(click if is_training else number)
 
 
 def _draw_input(draw: Callable, each: Callable, table: Drawn, kind: str) -> None:
@@ -254,19 +269,32 @@ def _cell(cell: Any, form: Form) -> Any:
 
 def _array(cells: list[Any], form: Form) -> pa.Array:
     if any(isinstance(cell, float) for cell in cells):
-        return pa.array([_text(cell, form) for cell in cells]) if form.as_text else pa.array(map(float, cells))
+        write = (lambda cell: _text(cell, form)) if form.as_text else float
+        return pa.array([None if cell is None else write(cell) for cell in cells])
     if any(isinstance(cell, list) for cell in cells):
-        return pa.array([[float(one) for one in cell] for cell in cells])
+        return pa.array([[*map(float, cell)] for cell in cells])
     return pa.array(cells)
 
 
-def read(options: dict[str, Any], raw: Path, *, seed: int = 1, snapshot: int = 1) -> dict[str, pa.Table]:
-    """Return what stages make of a table, a split each."""
+def made(
+    options: dict[str, Any], raw: Path, *, seed: int = 1, snapshot: int = 1, size: int | None = None
+) -> tuple[dict[str, pa.Table], dict[str, Any], list[str]]:
+    """Return what stages make of a table: a table a split, what was fitted, and the names of broken pictures."""
     table = Table(**options)
     table.check(raw)
     fitted = json.loads(json.dumps(table.fit(raw, seed=seed), allow_nan=False))
-    reading = Reading(None, seed, 1, fitted, [], snapshot)
-    return {split: pa.concat_tables(table.tables(raw, split, reading)) for split in table.splits}
+    skipped: list[str] = []
+    reading, splits = Reading(size, seed, 1, fitted, skipped, snapshot), {}
+    for split in table.splits:
+        splits[split] = pa.concat_tables(table.tables(raw, split, reading))
+        assert splits[split].schema.names == table.schema.names
+        assert splits[split]["id"].to_pylist() == [*range(len(splits[split]))]
+    return splits, fitted, skipped
+
+
+def read(options: dict[str, Any], raw: Path, **how: Any) -> dict[str, pa.Table]:
+    """Return what stages make of a table, a split each."""
+    return made(options, raw, **how)[0]
 
 
 def rows_of(table: pa.Table, options: dict[str, Any]) -> list[dict[str, Any]]:

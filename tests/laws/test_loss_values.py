@@ -7,8 +7,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import norm
 
 from laws.formulas import LOSSES, Row
@@ -117,24 +115,6 @@ def test_more_pairs_than_32_bits_count(generator):
 # Limits.
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("kendall", {"top_heavy": True}), ("ndcg", {"k": 3}), ("precision_at_k", {"k": 2}), ("average_precision", {}),
-     ("reciprocal_rank", {}), ("expected_reciprocal_rank", {"k": 2}), ("spearman", {})],
-)  # fmt: skip
-@settings(max_examples=10)
-@given(seed=st.integers(0, 10_000))
-def test_with_exact_ranks_it_is_one_minus_its_metric(name, options, seed):
-    generator = torch.Generator().manual_seed(seed)
-    scores, truth = torch.randn(5, 7, generator=generator).double(), torch.rand(5, 7, generator=generator)
-    if name in ("average_precision", "precision_at_k", "reciprocal_rank"):
-        truth = (truth > 0.6) | (torch.arange(7) < 2)  # at least k positives
-    soft = {} if name in ("average_precision", "reciprocal_rank", "spearman") else {"temperature": 1e-3}
-    value = getattr(losses, name)(scores, truth, sorter=EXACT, reduction="none", **options, **soft)
-    metric = getattr(metrics, name)(scores, truth, **options)
-    assert value.tolist() == pytest.approx((1 - metric).nan_to_num().tolist(), abs=1e-6)
-
-
 @pytest.mark.parametrize("name", ["l1", "mse"])
 def test_a_sigmoid_is_taken_before_the_error(name, generator):
     scores, target = torch.randn(2, 5, generator=generator), torch.rand(2, 5, generator=generator)
@@ -199,15 +179,6 @@ def test_the_variances_of_gaussian_mlr_have_a_gradient(generator):
 def test_losses_have_a_shape_without_values():
     scores = torch.empty(3, 5, device="meta")
     assert losses.spearman(scores, torch.empty(3, 5, device="meta"), reduction="none").shape == (3,)
-
-
-def test_list_mle_has_a_second_derivative_also_by_a_weight_of_the_loss(generator):
-    scores = torch.randn(2, 6, generator=generator, dtype=torch.float64).requires_grad_()
-    target = torch.randint(0, 3, (2, 6), generator=generator)
-    mask = torch.tensor([[True, True, False, True, True, True]] * 2)
-    for weight in (1.0, 0.0, -2.0):
-        loss = lambda scores, weight: weight * losses.list_mle(scores, target, mask=mask)  # noqa: E731
-        assert torch.autograd.gradgradcheck(loss, (scores, torch.tensor(weight).double().requires_grad_()))
 
 
 # Options and values that are refused.

@@ -2,7 +2,6 @@
 
 import csv
 import datetime
-import json
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from laws.tables import read
 from rankgrad.cli.answers import write
 from rankgrad.datasets.public.reading import Reading
 from rankgrad.datasets.table import Table
@@ -59,14 +59,11 @@ def written(folder: Path, frame: pd.DataFrame, kind: str) -> dict[str, str]:
 
 def stored(options: dict, raw: Path, folder: Path) -> dict[str, pd.DataFrame]:
     """Make the tables of a dataset in a folder, and return them."""
-    table = Table(**options)
-    table.check(raw)
-    fitted = json.loads(json.dumps(table.fit(raw, seed=1)))
     folder.mkdir()
-    for split in table.splits:
-        (made,) = table.tables(raw, split, Reading(None, 1, 1, fitted, []))
-        pq.write_table(made, folder / f"{split}.parquet")
-    return {split: pq.read_table(folder / f"{split}.parquet").to_pandas() for split in table.splits}
+    splits = read(options, raw)
+    for split, table in splits.items():
+        pq.write_table(table, folder / f"{split}.parquet")
+    return {split: table.to_pandas() for split, table in splits.items()}
 
 
 ROLES = {

@@ -106,23 +106,6 @@ def test_the_permutation_is_doubly_stochastic_and_the_difference_of_two_shares(k
     assert torch.allclose(matrix[0, 1, :, 0], second_place)
 
 
-@pytest.mark.parametrize("softness", [0.001, 0.2])
-def test_long_vectors_have_the_gradients_of_all_pairs(softness, generator):
-    scores = normal(generator, 300).round(decimals=2).requires_grad_()  # with ties
-    weights = normal(generator, 300)
-    sorter, q = Laplace(softness=softness, standardize=False), torch.rand(150, generator=generator)
-
-    def gradient(result, **options):
-        return torch.autograd.grad(result, scores, weights[: len(result)], **options)[0]
-
-    levels = soft_sort(scores, sorter=sorter)
-    pairs = torch.softmax(-(scores - levels.unsqueeze(1)).abs() / softness, 1).T @ weights
-    assert torch.allclose(gradient(levels, retain_graph=True), pairs)
-    assert torch.allclose(gradient(levels, create_graph=True), pairs)
-    one_by_one = torch.cat([soft_quantile(scores, each.reshape(1), sorter=sorter) for each in q])
-    assert torch.allclose(gradient(soft_quantile(scores, q, sorter=sorter)), gradient(one_by_one))
-
-
 def test_many_short_vectors_have_the_gradients_of_each_alone(generator):
     """They are summed in another way."""
     scores, mask = normal(generator, 50, 30), torch.rand(50, 30, generator=generator) < 0.8

@@ -1,7 +1,5 @@
 """Padding of lists: sizes and queries of any kind give the lists they name, or an error that says what to pass."""
 
-from collections import Counter
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,16 +14,11 @@ SIZES = {
     "list": [2, 3],
     "tensor": torch.tensor([2, 3], dtype=torch.uint8),
     "groupby": TABLE.groupby("query", sort=False).size(),
-    "series with another index": pd.Series([2, 3], index=["b", "a"]),
     "nullable": pd.Series([2, 3], dtype="Int64"),
-    "column called count": pd.DataFrame({"count": [2, 3]})["count"],
     "map": lambda: map(int, ["2", "3"]),
-    "values of a dictionary": {"a": 2, "b": 3}.values(),
     "reversed": np.array([3, 2])[::-1],
     "big-endian": np.array([2, 3], dtype=">i4"),
-    "unsigned": np.array([2, 3], dtype=np.uint64),
     "objects": np.array([2, 3], dtype=object),
-    "integers of numpy": [np.int64(2), np.int32(3)],
 }
 
 
@@ -39,7 +32,6 @@ def test_sizes_are_read_in_their_order(sizes):
 QUERIES = {
     "index": pd.Series([7, 7, 3, 3, 3], index=[9, 8, 7, 6, 5]),
     "arrow": pd.Series([7, 7, 3, 3, 3], dtype="int64[pyarrow]"),
-    "objects": np.array([7, 7, 3, 3, 3], dtype=object),
     "uint64": np.array([2**63 + 1] * 2 + [3] * 3, dtype=np.uint64),
 }
 
@@ -83,22 +75,17 @@ def test_the_gradient_reaches_the_values():
 REFUSED = [
     ({"sizes": TABLE["query"].value_counts()}, "value_counts.*pass the list of each row as query"),
     ({"sizes": {2, 3}}, "sizes is a set, .* in order"),
-    ({"sizes": Counter([7, 7, 3, 3, 3])}, "sizes is a Counter"),
     ({"sizes": "23"}, "sizes is a str"),
     ({"sizes": ["2", "3"]}, "pass the length of each list"),
-    ({"sizes": np.array([2.0, 3.0], dtype=object)}, "sizes holds object"),
     ({"sizes": pd.Series([2, 3, None], dtype="Int64")}, "expected whole numbers"),
-    ({"sizes": 5}, "sizes is a int"),
     ({"sizes": [2, 2]}, "sizes adds up to 4, expected 5"),
     ({"sizes": [6, -1]}, r"sizes\[1\] is -1"),
     ({"sizes": [2.0, 3.0]}, "torch.float64"),
-    ({"sizes": []}, r"\(0,\)"),
     ({"sizes": [2**62] * 4 + [5]}, "sizes adds up to 18446744073709551621"),
     ({"query": [1, 2]}, "2 numbers, expected 5"),
     ({"query": [1.0] * 5}, "query is torch.float64"),
     ({"query": list("aabbb")}, "query holds .*numpy.unique"),
     ({}, "none of sizes"),
-    ({"query": [0] * 5, "sizes": [5]}, "both of sizes"),
 ]
 
 

@@ -33,7 +33,7 @@ from rows import folder_of  # isort: skip
 
 MOST = 3.0  # times as long, of twice the input
 NOTHING = 0.005  # seconds, of which no ratio says anything
-ACUTE, CEDILLA, TIBETAN = "\u0301", "\u0327", "\u0f73"  # the last is two marks, and says that it is none
+ACUTE, CEDILLA = "\u0301", "\u0327"
 EMOJI, HALF = "\U0001f600", "\ud83d"
 
 
@@ -69,12 +69,9 @@ def refused(ready: Callable[[], object]) -> Callable[[], object]:
 
 TEXTS = {
     "marks": marks,
-    "marks that say they are none": lambda count: TIBETAN * count,
     "marks in threes": lambda count: (count // 4) * ("b" + 3 * ACUTE),
-    "emoji": lambda count: EMOJI * count,
     "a word": lambda count: "word" * (count // 4),
     "words": lambda count: "a red dress " * (count // 12),
-    "capital sigma": lambda count: "\u03a3." * (count // 2),
 }
 
 
@@ -135,19 +132,13 @@ def row(**cells: object) -> dict:
 # Of each: which server, a request of a size, and how large. All but the texts are refused.
 REQUESTS = {
     "marks in a text": ("text", lambda size: row(text=marks(size)), 9000),
-    "a long text": ("text", lambda size: row(text="a red " * (size // 6)), 9000),
     "many texts": ("text", lambda size: {"dataframe_records": [{"text": "a red dress"}] * size}, 400),
     "marks in a category": ("features", lambda size: row(features={"km": 1, "brand": marks(size)}), 300_000),
-    "a long category": ("features", lambda size: row(features={"km": 1, "brand": "b" * size}), 300_000),
-    "a long key": ("features", lambda size: row(features={"k" * size: 1}), 300_000),
     "many keys": ("features", lambda size: row(features={f"k{k}": k for k in range(size)}), 5000),
-    "a long column": ("features", lambda size: row(**{"k" * size: 1}), 300_000),
     "many columns": ("features", lambda size: row(**{f"k{k}": k for k in range(size)}), 20_000),
-    "many features": ("features", lambda size: row(features=[0.5] * size), 50_000),
     "a long id": ("text", lambda size: row(text="red", id="i" * size), 300_000),
     "long digits": ("features", lambda size: row(features=[10**400] * (size // 400)), 200_000),
     "brackets": ("features", lambda size: row(features=json.loads("[" * size + "]" * size)), 300),
-    "half emoji": ("text", lambda size: row(text=HALF * size), 9000),
 }  # fmt: skip
 
 
@@ -211,9 +202,7 @@ class TestFolders:
             ({"input": {"kind": "features", "count": 2, "names": ["age", "a" * 9999]}}, r"names\[1\]"),
             ({"input": {"kind": "features", "count": 2, "names": ["age", "age"]}}, "twice"),
             ({"input": {"kind": "features", "count": 2, "names": ["age"]}}, "expected 2"),
-            ({"input": {"kind": "features", "count": 2, "names": "ab"}}, "names"),
             ({"classes": ["cat", None]}, r"classes\[1\] is None"),
-            ({"classes": {"cat": 1}}, "classes"),
         ],
     )
     def test_with_other_names_than_text_are_refused(self, folder, keys, told):
@@ -232,7 +221,6 @@ def csv_of(names: list[str], cells: Callable[[int], list[str]]) -> str:
 # Tables, by their suffixes, of a size.
 TABLES = {
     "marks.csv": (lambda size: csv_of(["price", "brand"], lambda n: [str(n), marks(size)]), 20_000),
-    "a long cell.csv": (lambda size: csv_of(["price", "brand"], lambda n: [str(n), "b" * size]), 20_000),
     "long digits.jsonl": (lambda size: "\n".join(['{"price": ' + "9" * size + "}"] * ROWS), 20_000),
     "indices.svm": (lambda size: "\n".join(f"{n % 3} qid:{n // 5} {size}:1" for n in range(ROWS)), 1000),
 }  # fmt: skip
@@ -284,11 +272,6 @@ class TestTables:
         file.write_text("".join([*many, "1 qid:1001 1000000:1\n"]))
         with pytest.raises(ValueError, match=r"a\.svm: row 2001 has the index 1000000"):
             read_sheet([file], lambda names: names, kind=None, encoding="utf-8", head=None)
-
-    def test_a_small_file_takes_no_gigabytes(self, tmp_path):
-        (tmp_path / "a.svm").write_text("1 qid:1 1000000:1\n" * 60)
-        with pytest.raises(ValueError, match=r"a\.svm: row 1 has the index 1000000; expected .* 16,777,216 numbers"):
-            read_sheet([tmp_path / "a.svm"], lambda names: names, kind=None, encoding="utf-8", head=None)
 
     def test_memory_that_is_not_there_is_told_in_a_line(self, tmp_path, monkeypatch):
         (tmp_path / "a.jsonl").write_text('{"text": "a red dress"}\n')

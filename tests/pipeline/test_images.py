@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 from PIL import Image, ImageFile
 from torchvision.transforms.v2 import functional
 
@@ -63,18 +62,6 @@ def test_a_photo_of_any_opaque_mode_becomes_rgb(mode, kind, color, expected):
     assert photo.getpixel((SIZE // 2, SIZE // 2)) == pytest.approx(expected, abs=3)
 
 
-def test_a_picture_is_gray_or_colored_as_the_network_takes_it_and_upright(generator):
-    colors = Image.fromarray(torch.randint(0, 256, (5, 7, 3), generator=generator, dtype=torch.uint8).numpy())
-    found, gray = (images.picture(encoded(colors), colors=count, where="")[0].numpy() for count in (3, 1))
-    assert found.tolist() == np.asarray(colors).transpose(2, 0, 1).tolist()
-    assert gray.tolist() == np.asarray(colors.convert("L")).tolist()
-    opaque = colors.convert("L").convert("RGBA")
-    assert images.picture(encoded(opaque), colors=1, where="")[0].tolist() == gray.tolist()
-    sideways = Image.Exif()
-    sideways[0x0112] = 6  # the camera was turned
-    assert images.picture(encoded(colors, "JPEG", exif=sideways), colors=3, where="").shape == (1, 3, 7, 5)
-
-
 @pytest.mark.parametrize(
     ("contents", "found"),
     [
@@ -111,20 +98,6 @@ def test_others_are_refused_in_a_table(contents):
 def test_tags_of_a_tiff_decide_as_pillow_takes_planes_of_16_bits_for_ones_of_8():
     with pytest.raises(ValueError, match="more than 8 bits"):
         check_plain(SimpleNamespace(mode="RGB", tile=[], tag_v2={258: (16, 16, 16)}))
-
-
-def test_every_damage_to_a_file_ends_in_an_image_or_in_the_same_error():
-    draws, whole = np.random.default_rng(0), [encoded(smooth(1, (12, 12)), kind) for kind in ("PNG", "JPEG")]
-    endings = []
-    for _ in range(400):
-        damaged = bytearray(whole[draws.integers(2)])
-        for place in draws.integers(len(damaged), size=draws.integers(1, 6)):
-            damaged[place] = draws.integers(256)
-        try:
-            endings.append(str(images.picture(bytes(damaged), colors=1, where="x").dtype))
-        except ValueError as error:
-            endings.append(str(error)[:19])
-    assert set(endings) == {"torch.uint8", "x: unusable image ("}
 
 
 def test_what_is_stored_as_a_jpeg_is_read_as_training_pictures_were():

@@ -20,6 +20,7 @@ DRAWS = np.random.default_rng(0)
 A, B, C = (DRAWS.permutation(1000)[:ROWS] for _ in "abc")  # numbers that order rows each in their own way
 X, Y = DRAWS.normal(size=(2, ROWS)).round(3)
 PLAIN = {"x": X, "price": Y}
+QUERIES = {"query_id": [k // 6 for k in N], "x": X, "y": Y}
 
 
 def write(folder, name, **columns):
@@ -120,7 +121,9 @@ def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(proj
     dataset = block.built()
     dataset.check(folder)
     assert dataset.fit(folder, seed=block.seed)["rows"] > 10
-    comments = {line for line in before.splitlines() if line.startswith("#")}
+    lines = before.splitlines()
+    removed = lines[lines.index("benchmark_sorters:") - 1]  # the comment of a block of the showcase
+    comments = {line for line in lines if line.startswith("#")} - {removed}
     assert comments <= set((project / "params.yaml").read_text().splitlines())
 
 
@@ -131,6 +134,28 @@ def test_the_log_of_a_skewed_target_is_a_rival(project):
     assert list(settings.runs) == ["mine-mse", "mine-spearman", "mine-ranknet", "mine-mse_log"]
     assert settings.runs["mine-mse_log"].training["log_plus"] == 10_000
     assert "mine-mse_log" in settings.comparisons["mine"].runs
+
+
+GRADES = {"grades": ([k % 5 for k in N], "ndcg_at_10"), "clicks": ([k % 2 for k in N], "mean_average_precision")}
+
+
+@pytest.mark.parametrize(("grades", "metric"), GRADES.values(), ids=GRADES)
+def test_versions_are_judged_by_the_metric_of_the_comparison(project, grades, metric):
+    write(project / "data/raw/mine", "a.csv", **QUERIES, grade=grades)
+    run("data/raw/mine/a.csv")
+    settings = rules.check("params.yaml")
+    assert settings.comparisons["mine"].metric == settings.gate.judged["query_ranking"].metric == metric
+    assert ("mine-hinge_ap" in settings.runs) == (max(grades) == 1)
+
+
+def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):
+    captions(project / "data/raw/mine")
+    run("data/raw/mine/a.csv", "--metric", "text_to_image.recall_at_1")
+    settings = rules.check("params.yaml")
+    assert settings.comparisons["mine"].metric == "text_to_image.recall_at_1"
+    judged = settings.gate.judged["retrieval"]
+    assert (judged.metric, judged.guarded) == ("text_to_image.recall_at_1", [])
+    assert "did you mean" in run("data/raw/mine/a.csv", "--metric", "text_to_image.recal_at_1", fails=True)
 
 
 def test_what_is_there_is_kept_a_second_table_is_added_and_a_dry_run_writes_nothing(project):
@@ -226,7 +251,6 @@ def german(number, digits):
 
 
 PRICES = np.exp(6.5 + Y)
-QUERIES = {"query_id": [k // 6 for k in N], "x": X, "y": Y}
 REFUSED = {  # columns, and what the message names
     "thousands": ({"km": A, "preis": [german(p, 0) for p in PRICES]}, ["preis", "--thousands '.'", "--decimal '.'"]),
     "American thousands": ({"km": A, "price": [f"{p:,.0f}" for p in PRICES]}, ["price", "--thousands ','"]),
@@ -246,7 +270,15 @@ REFUSED = {  # columns, and what the message names
     "two targets": ({"x": X, "y": A, "price": Y}, ["y and price", "--target"]),
     "an empty target": ({"x": X, "a": A, "price": [None] * ROWS}, ["price", "empty"]),
     "no header": ({"-1.56": X, "3": A, "112.58": Y}, ["first line", "-1.56"]),
-    "splits of other names": (PLAIN | {"split": ["train", "valid", "test"] * 20}, ["split has valid"]),
+    "a constant target": (PLAIN | {"price": 3}, ["price is 3", "--target"]),
+    "constant grades": (QUERIES | {"relevance": 1}, ["relevance is 1", "--target"]),
+    "a label of names beside a number": (PLAIN | {"label": ["yes", "no"] * 30},
+                                         ["label", "'yes'", "--target label", "--target price"]),
+    "names in the last column": ({"x": X, "y1": A, "Churn": ["Yes", "No"] * 30}, ["Churn", "--target Churn"]),
+    "queries without grades": (QUERIES, ["query_id", "--target y"]),
+    "addresses of pictures": (PLAIN | {"photo": [f"https://shop.example/{k}.jpg" for k in N]}, ["photo", "download"]),
+    "paths of Windows": (PLAIN | {"photo": [rf"img\{k}.jpg" for k in N]}, ["photo", "/"]),
+    "splits of other names": (PLAIN | {"split": ["train", "valid", "test"] * 20}, ["row 2: split is valid"]),
 }  # fmt: skip
 
 
@@ -266,6 +298,11 @@ REPORTED = {
     "a number of shops": ({"branch_id": [k // 4 for k in N], **PLAIN}, ["branch_id", "--group branch_id"]),
     "a value that stands in": ({"x": [-999.0] * 9 + [*X[9:]], "price": Y}, ["x:", "-999 in 9 rows"]),
     "days as people write them": ({"at": [f"{1 + k % 28}.01.2026" for k in N], **PLAIN}, ["at: days"]),
+    "row numbers beside an id": ({"id": [f"k{k}" for k in N], "no": N, **PLAIN}, ["no: it counts rows"]),
+    "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a number that names", "--group zip"]),
+    "days in digits": ({"made": [20260101 + k % 28 for k in N], **PLAIN}, ["made: days"]),
+    "a comment": ({**PLAIN, "note": [f"sold to somebody {k}" for k in N]}, ["note: a text", "--text note"]),
+    "objects": ({**PLAIN, "more": [{"a": 1}] * ROWS}, ["more: it holds objects"]),
     "days": ({"bought": pd.date_range("2026-01-01", periods=ROWS), **PLAIN}, ["bought: days"]),
 }
 
@@ -275,7 +312,7 @@ def test_a_column_that_is_not_learned_from_is_reported_with_the_reason(tmp_path,
     pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
     found = guess(tmp_path / "a.parquet")
     assert words[0] == "x:" or words[0].split(":")[0] not in found.options["features"]
-    assert any(all(word in line for word in words) for line in found.told), found.told
+    assert any(all(word in line for word in words) for line in found.lines), found.lines
 
 
 def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):
@@ -288,6 +325,48 @@ def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):
         "target": "number", "group": "lab", "decimal": ",", "thousands": ".",
     }  # fmt: skip
     assert "no column 'labs'" in run("data/raw/mine/a.csv", *words, "--text", "labs", fails=True)
+
+
+TEXTS = {"prompt": [f"tell me about number {k // 6}" for k in N], "answer": [f"the answer of number {k}" for k in N]}
+NAMED_BY_A_PERSON = {  # columns, what a person names, and the options that follow
+    "a target of names": (PLAIN | {"label": ["yes", "no"] * 30}, {"target": "label"}, {"labels": "label"}),
+    "a target among others": ({"price": Y, "score": A, "x": X}, {"target": "score"}, {"target": "score"}),
+    "grades": (QUERIES | {"usefulness": [k % 3 for k in N]}, {"target": "usefulness"}, {"relevance": "usefulness"}),
+    "queries of any name": (PLAIN | {"basket": [k // 6 for k in N], "clicks": [k % 2 for k in N]},
+                            {"query": "basket"}, {"group": "basket", "relevance": "clicks"}),
+    "an id": ({"no": N, "Kunde": [f"c{k}" for k in N], **PLAIN}, {"id": "Kunde"}, {"id": "Kunde"}),
+    "a text beside numbers": ({**PLAIN, "note": [f"sold to somebody {k}" for k in N]}, {"text": "note"},
+                              {"text": "note", "features": None}),
+    "days": ({**PLAIN, "sold": pd.date_range("2026-01-01", periods=ROWS).astype(str)}, {"date": "sold"},
+             {"date": {"column": "sold", "first": "2026-03-01", "every": "month"}}),
+}  # fmt: skip
+NAMED_IN_VAIN = {  # columns, what a person names, and what the refusal says
+    "a target that is text": ({**PLAIN, **TEXTS}, {"target": "answer"}, ["answer", "--target"]),
+    "a target with units": (PLAIN | {"cost": ["3 EUR", "4 EUR"] * 30}, {"target": "cost"}, ["cost", "3 EUR"]),
+    "one column twice": (PLAIN, {"target": "x", "text": "x"}, ["--text", "--target"]),
+    "group and query": (PLAIN | {"lab": A, "qid": B}, {"group": "lab", "query": "qid"}, ["--group", "--query"]),
+    "queries without grades": (PLAIN | {"lab": [k // 6 for k in N]}, {"query": "lab"}, ["--target"]),
+    "an id that comes again": (PLAIN | {"lab": [k // 6 for k in N]}, {"id": "lab"}, ["lab", "row 2", "--group lab"]),
+    "a text of numbers": (PLAIN | {"z": A}, {"text": "z"}, ["--text", "z"]),
+    "the same text for each document": (QUERIES | TEXTS | {"grade": [k % 3 for k in N]}, {"text": "prompt"},
+                                        ["--text", "prompt"]),
+    "days that are none": (PLAIN | {"sold": ["1.2.2026", "2.2.2026"] * 30}, {"date": "sold"}, ["row 1", "2026-11-30"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("columns", "named", "expected"), NAMED_BY_A_PERSON.values(), ids=NAMED_BY_A_PERSON)
+def test_a_column_that_a_person_names_has_the_role(tmp_path, columns, named, expected):
+    write(tmp_path, "a.csv", **columns)
+    options = guess(tmp_path / "a.csv", named=named).options
+    assert {role: options.get(role) for role in expected} == expected
+
+
+@pytest.mark.parametrize(("columns", "named", "words"), NAMED_IN_VAIN.values(), ids=NAMED_IN_VAIN)
+def test_a_column_that_does_not_fit_the_role_that_a_person_names_is_refused(tmp_path, columns, named, words):
+    write(tmp_path, "a.csv", **columns)
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 - what it must name is asked below
+        guess(tmp_path / "a.csv", named=named)
+    assert not [word for word in words if word not in str(refused.value)], refused.value
 
 
 @pytest.mark.parametrize("first", ["sep=;\n", "# exported on a day\n"])
@@ -306,4 +385,4 @@ def test_rows_with_missing_cells_are_left_out_and_it_says_how_many(tmp_path):
     write(folder, "a.csv", f_1=[None, *A[1:]], f_2=X, price=[*Y[1:], None])
     found = guess(folder / "a.csv")
     assert found.options["missing"] == "leave_out"
-    assert any("2 of the first 60 rows" in line for line in found.told)
+    assert any("2 of the first 60 rows" in line for line in found.lines)

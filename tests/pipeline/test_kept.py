@@ -3,7 +3,7 @@
 import pytest
 
 from rankgrad.io.results import Row
-from studies import kept, pages
+from studies import cells, kept, pages, tables
 
 MADE_BY = {"commit": "0123", "params": {}, "hashes": {}, "machine": {}}
 
@@ -47,14 +47,14 @@ class TestPages:
         def tested() -> dict[tuple[str, str], list[str]]:
             rows = []
             for loss, seeds in found.items():
-                for metric in pages.METRICS.values():
+                for metric in tables.METRICS:
                     run = f"label_ranking-{loss}-x"
                     rows += [
                         Row(run, metric, 0.0),
                         *(Row(run, metric, value, seed=key) for key, value in seeds.items()),
                     ]
             kept.write("mine", rows, MADE_BY)
-            return pages.margins(kept.read("mine"))
+            return tables.margins(kept.read("mine"))
 
         margins = tested()
         assert [margins["ranked.exact_match", loss][0] for loss in ("multilabel_cross_entropy", "lsep")] == [
@@ -64,7 +64,7 @@ class TestPages:
         ps = [float(margins["ranked.exact_match", loss][1]) for loss in ("multilabel_cross_entropy", "lsep")]
         assert ps[0] < 0.05 < ps[1]
         assert 0.001 <= float(margins["ranked.exact_match", "multilabel_cross_entropy"][2]) < 1
-        assert pages.spread("label_ranking-rlsep-x")(kept.read("mine"), "ranked.exact_match") == "60.0 ± 10.0"
+        assert cells.spread(kept.read("mine"), "ranked.exact_match", "label_ranking-rlsep-x") == "60.0 ± 10.0"
         found["lsep"] = {1: 0.5}
         with pytest.raises(ValueError, match="different seeds"):
             tested()

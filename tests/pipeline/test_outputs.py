@@ -3,13 +3,11 @@
 import csv
 import datetime
 import decimal
-import io
 import json
 import math
 import os
 import re
 import runpy
-import struct
 import subprocess
 import sys
 import uuid
@@ -20,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image, ImageOps
+from PIL import Image
 from pydantic import TypeAdapter, ValidationError
 
 from pipelines.flows.retrain import Reason
@@ -38,9 +36,7 @@ from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.rows import read as read_rows
 from rankgrad.inputs._feature_names import numbers_of
 from rankgrad.io.checkpoints import save_model
-from rankgrad.io.images import picture
 from rankgrad.io.written import without_formula
-from rankgrad.plain_text import name_in
 
 from conftest import ROOT, encoded, listening, small_network, small_ranker  # isort: skip
 
@@ -112,12 +108,6 @@ def test_ids_whose_kind_changes_late_are_refused_by_name_and_no_file_is_left(tmp
     assert not list(tmp_path.iterdir())
 
 
-def test_ids_of_decimals_grow(tmp_path):
-    ids = [decimal.Decimal(one) / 100 for one in (*range(100, 8292), 10**15)]
-    write(tmp_path / "o.parquet", [[{"id": own, "score": 0.5}] for own in ids])
-    assert pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == ids
-
-
 def test_days_that_python_has_not_are_an_error_of_the_file(model, tmp_path):
     columns = {"id": pa.array([10**7], pa.date32()), "features": [[0.5] * count_of(model)]}
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
@@ -125,61 +115,34 @@ def test_days_that_python_has_not_are_an_error_of_the_file(model, tmp_path):
         run(model, [tmp_path / "rows.parquet"])
 
 
-BYTES = {
-    "bytes": (pa.binary(), [b"ab", b"cd", "é".encode()]),
-    "many bytes": (pa.large_binary(), [b"ab", b"cd", "é".encode()]),
-    "bytes of one length": (pa.binary(2), [b"ab", b"cd", "é".encode()]),
-    "UUIDs": (pa.uuid(), [uuid.UUID(int=one).bytes for one in range(3)]),
+CATEGORIES = {
+    "bytes": (pa.binary(), [b"ab", "\u00e9".encode(), None]),
+    "bytes of one length": (pa.binary(2), [b"ab", b"cd", None]),
+    "numbers packed in bytes": (pa.binary(), [number.to_bytes(4, "little") for number in (9, 10, 32)]),
+    "UUIDs": (pa.uuid(), [uuid.UUID(int=number).bytes for number in range(3)]),
+    "times": (pa.timestamp("us"), [1, None, 2]),
+    "nanoseconds of a zone": (pa.timestamp("ns", "UTC"), [1, None, 2]),
+    "durations": (pa.duration("s"), [1, -86_400, 10**6]),
+    "days": (pa.date32(), [1, None, 2]),
 }
 
 
-@pytest.mark.parametrize("kind", BYTES)
-def test_bytes_are_text_in_training_and_prediction(tmp_path, kind):
-    """Some programs write text so; what holds pictures is the column that is named for them."""
-    arrow, cells = BYTES[kind]
-    names = [str(uuid.UUID(bytes=one)) if kind == "UUIDs" else one.decode() for one in cells]
-    column = pa.array(cells * 20, arrow if kind != "UUIDs" else pa.binary(16))
-    column = pa.ExtensionArray.from_storage(arrow, column) if kind == "UUIDs" else column
-    splits = [*(["train"] * 30), *(["val"] * 10), *(["test"] * 10), *(["gate"] * 10)]
-    rows = pa.table({"c": column, "x": [0.5] * 60, "y": range(60), "split": splits})
-    pq.write_table(rows, tmp_path / "a.parquet")
-    options: dict = {"file": "a.parquet", "target": "y", "split": "split"}
-    table = Table(**options, features=["x"], categories="c")
-    assert table.fit(tmp_path, seed=1)["features"] == ["x", *(f"c={name}" for name in sorted(names))]
-    features = ["x", *(f"c={name}" for name in names)]
-    recipe = {"task": "score_ranking", "input": {"kind": "features", "count": 4, "names": features}}
-    for place, row in enumerate(read_rows([tmp_path / "a.parquet"], recipe)):
-        expected = [0.5, *(float(place % 3 == one) for one in range(3))]
-        assert numbers_of(row.asked()["features"], features) == expected
-    table = Table(**options, text="c")
-    stored = next(table.tables(tmp_path, "train", Reading(None, 1, 1, table.fit(tmp_path, seed=1), [])))
-    assert stored["text"].to_pylist()[:3] == names
-    recipe = {"task": "score_ranking", "input": {"kind": "text", "columns": ["c"]}}
-    assert [row.asked()["text"] for row in read_rows([tmp_path / "a.parquet"], recipe)][:3] == names
-
-
-@pytest.mark.parametrize("values", [[9, 10, 11], [32, 13, 1]])
-def test_numbers_packed_in_bytes_stay_apart(tmp_path, values):
-    """Bytes such as 9, 10 and 32 are white space, which is no part of a name."""
-    column = pa.array([one.to_bytes(4, "little") for one in values] * 20)
-    pq.write_table(pa.table({"c": column, "x": range(60), "y": range(60)}), tmp_path / "a.parquet")
-    table = Table(file="a.parquet", features=["x"], categories="c", target="y")
-    found = table.fit(tmp_path, seed=1)["features"]
-    assert found == ["x", *sorted(f"c={one.to_bytes(4, 'little').hex()}" for one in values)]
-
-
-@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("ns", "UTC"), pa.duration("ns"), pa.date32()])
-def test_a_missing_time_is_no_category_in_training_and_prediction(tmp_path, kind):
-    column = pa.array([1, None, 2] * 20, kind)
-    pq.write_table(pa.table({"c": column, "x": range(60), "y": range(60)}), tmp_path / "a.parquet")
-    table = Table(file="a.parquet", features=["x"], categories="c", target="y")
+@pytest.mark.parametrize("kind", CATEGORIES)
+def test_a_category_of_any_type_is_the_same_in_training_and_prediction(tmp_path, kind):
+    arrow, cells = CATEGORIES[kind]
+    storage = pa.array(cells * 20, pa.binary(16) if kind == "UUIDs" else arrow)
+    column = pa.ExtensionArray.from_storage(arrow, storage) if kind == "UUIDs" else storage
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"c": column, "x": range(60), "y": range(60)}), file)
+    table = Table(file=file.name, features=["x"], categories="c", target="y")
     fitted = table.fit(tmp_path, seed=1)
-    features = fitted["features"]
-    assert len(features) == 3
-    made = next(table.tables(tmp_path, "train", Reading(None, 1, 1, fitted, [])))
-    recipe = {"task": "score_ranking", "input": {"kind": "features", "count": 3, "names": features}}
-    asked = [numbers_of(row.asked()["features"], features) for row in read_rows([tmp_path / "a.parquet"], recipe)]
-    assert made["features"].to_pylist() == [asked[int(name) - 1] for name in made["name"].to_pylist()]
+    names = fitted["features"]
+    assert len(names) == 1 + sum(cell is not None for cell in cells)
+    recipe = {"task": "score_ranking", "input": {"kind": "features", "count": len(names), "names": names}}
+    asked = [numbers_of(row.asked()["features"], names) for row in read_rows([file], recipe)]
+    stored = next(table.tables(tmp_path, "train", Reading(None, 1, 1, fitted, [])))
+    for name, features in zip(stored["name"].to_pylist(), stored["features"].to_pylist(), strict=True):
+        assert features == asked[int(name) - 1]
 
 
 @pytest.mark.parametrize("cells", [[[1.0, float("nan")], [2.0]], [[1.0], [float("nan")]]])
@@ -248,18 +211,6 @@ def test_file_names_that_are_no_utf_8_are_answered_everywhere(tmp_path):
             assert [row["id"] for row in csv.DictReader((tmp_path / "o.csv").open(encoding="utf-8"))] == found
 
 
-def test_durations_have_one_name_in_training_and_prediction():
-    draws = np.random.default_rng(0)
-    spans = [0, 1, -1, 999_999, 86_400_000_000, *draws.integers(-(10**12), 10**12, 50).tolist()]
-    for unit in ("us", "ms", "s"):
-        column = pa.array([span // {"us": 1, "ms": 1000, "s": 10**6}[unit] for span in spans], pa.duration(unit))
-        learned = [name_in(cell) for _, cell in column.to_pandas().items()]
-        assert [name_in(cell) for cell in column.to_pylist()] == learned
-        assert learned[1:] == [str(pd.Timedelta(cell)) for cell in column.to_pandas()][1:]
-    nanoseconds = pd.Timedelta(nanoseconds=5)
-    assert name_in(nanoseconds) == str(nanoseconds)
-
-
 def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:
     draws = np.random.default_rng(len(name))
 
@@ -288,54 +239,6 @@ def test_a_column_that_is_called_as_a_quantity_of_the_network_is_one_of_its_own(
     assert sum(one.name == name for one in found) == 1
 
 
-def exif(*fields: bytes) -> bytes:
-    """EXIF data of entries of 12 bytes."""
-    return b"Exif\0\0II*\0\x08\0\0\0" + struct.pack("<H", len(fields)) + b"".join(fields) + bytes(4)
-
-
-SIX = struct.pack("<HHIHH", 0x0112, 3, 1, 6, 0)
-BROKEN = {  # with the orientation that is left
-    "a signed rational below 0": (exif(SIX, struct.pack("<HHII", 0x9201, 10, 1, 38)) + struct.pack("<ii", -1, 0), 6),
-    "another tag's type": (exif(SIX, struct.pack("<HHII", 0x8769, 99, 1, 7)), 6),
-    "garbage": (b"Exif\0\0garbage", None),
-    "cut off": (exif(SIX)[:15], None),
-    "whole": (exif(SIX), 6),
-    "none": (b"", None),
-}
-
-
-@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
-@pytest.mark.parametrize("fault", BROKEN)
-def test_pictures_with_odd_exif_are_read_and_turned_if_they_say_how(form, fault):
-    data, orientation = BROKEN[fault]
-    photo = Image.fromarray(np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8))
-    photo.save(
-        buffer := io.BytesIO(),
-        form,
-        **({"exif": data} if data else {}),
-        **({"lossless": True} if form == "WEBP" else {}),
-    )
-    plain_buffer = io.BytesIO()
-    photo.save(plain_buffer, form, **({"lossless": True} if form == "WEBP" else {}))
-    expected = Image.open(plain_buffer)
-    expected = expected.transpose(Image.Transpose.ROTATE_270) if orientation else expected
-    found = picture(buffer.getvalue(), colors=3, where="row 1").squeeze(0).permute(1, 2, 0).numpy()
-    assert (found == np.array(expected.convert("RGB"))).all()
-    again = picture(buffer.getvalue(), colors=3, where="row 1", stored="JPEG")
-    assert again.shape[2:] == found.shape[:2]  # stored upright, and not turned once more
-
-
-@pytest.mark.parametrize("orientation", range(10))
-@pytest.mark.parametrize("form", ["JPEG", "PNG", "TIFF"])
-def test_orientations_are_those_of_pillow(form, orientation):
-    photo = Image.fromarray(np.random.default_rng(0).integers(0, 256, (6, 9), dtype=np.uint8))
-    meta = Image.Exif()
-    meta[0x0112] = orientation
-    photo.save(buffer := io.BytesIO(), form, exif=meta)
-    expected = np.array(ImageOps.exif_transpose(Image.open(buffer)))
-    assert (picture(buffer.getvalue(), colors=1, where="row 1").numpy()[0] == expected).all()
-
-
 @pytest.mark.parametrize(
     "first",
     ["01/11/2026", "1.11.2026", "", "NaT", "now", "2026-10-31T00:00:00Z", "20261031", "2026-W44-6", "2026-02-30"],
@@ -345,25 +248,6 @@ def test_the_first_delivery_ends_with_a_day_as_cells_have_it(first):
     with pytest.raises(ValueError, match="date.first is .*expected a day such as"):
         Table(**args | {"date": args["date"] | {"first": first}})
     Table(**args | {"date": args["date"] | {"first": "2026-10-31"}})
-
-
-def test_what_editors_leave_beside_data_is_neither_data_nor_an_error(tmp_path):
-    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
-    (tmp_path / ".#t.csv").symlink_to("nowhere")
-    (tmp_path / "._t.csv").write_bytes(b"\0\5\x16\7")
-    table = Table(file="*.csv", features="a", target="b", split={"hash_of": "a"})
-    assert table._paths(tmp_path)[0] == [tmp_path / "t.csv"]
-    from dvc.ignore import DvcIgnoreFilter  # which takes a second
-    from dvc.repo import Repo
-
-    Repo.init(tmp_path, no_scm=True).close()
-    (tmp_path / ".dvcignore").write_text((ROOT / ".dvcignore").read_text())
-    with Repo(tmp_path) as repo:
-        ignored: DvcIgnoreFilter = repo.dvcignore
-        for name in (".#t.csv", "._t.csv", ".~lock.t.csv#", ".DS_Store", "~$t.xlsx", ".t.csv.swp"):
-            assert ignored.is_ignored_file(str(tmp_path / name)), name
-        assert ignored.is_ignored_dir(str(tmp_path / ".ipynb_checkpoints"))
-        assert not ignored.is_ignored_file(str(tmp_path / "t.csv"))
 
 
 def test_markup_in_names_is_text_in_a_card(tmp_path):

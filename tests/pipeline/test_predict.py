@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -182,14 +181,8 @@ class TestBroken:
         ("rows.csv", "age,prize\n1,2\n", "no column 'price', a feature of the model; .*did you mean prize"),
         ("rows.csv", "age,price\n1,\n", "row 1: price is empty, expected a number"),
         ("rows.csv", "age,price\n1,2\n1,cheap\n", "row 2: price is 'cheap', expected a number"),
-        ("rows.csv", "age,price\n1,2,3\n", "row 1 .*has 3 cells, expected 2"),
         ("rows.csv", 'age,price\n1,"2\n', "row 1 .*expected quotes that are closed"),
-        ("rows.csv", "age,price\n1,nan\n", "row 1: price is 'nan', expected a number"),
-        ("rows.csv", "age,age\n1,2\n", "'age' is there twice"),
-        ("rows.csv", "age,price\n", "no rows"),
-        ("rows.csv", b"age,price\n1,\xff\n", "rows.csv"),
         ("rows.jsonl", '{"features": [1, 2, 3]}\n', "row 1: .*3 features, expected 2"),
-        ("rows.jsonl", '{"features": "x"\n', "row 1: not JSON"),
         ("rows.parquet", "PAR1", "not a whole Parquet file"),
         ("rows.png", "", "the model takes features; expected a table"),
         ("rows.csv", None, "rows.csv: no such file"),
@@ -198,7 +191,7 @@ class TestBroken:
 def test_what_cannot_be_read_is_named(here, file, contents, message):
     model = trained(here / "model", "score_ranking", "features")
     if contents is not None:
-        Path(file).write_bytes(contents.encode() if isinstance(contents, str) else contents)
+        Path(file).write_text(contents)
     with pytest.raises(SystemExit, match=f"(?s){message}"):
         main([str(model), file])
 
@@ -271,19 +264,6 @@ def test_memory_does_not_grow_with_the_file(here, monkeypatch):
     assert np.isfinite(pq.read_table("out.parquet")["scores"].to_pylist()).all()
 
 
-def test_half_an_emoji_and_a_number_too_large_end_no_run(here, capsys):
-    model = trained(here / "text", "score_ranking", "text")
-    Path("rows.jsonl").write_text('{"text": "a red \\ud83d hat", "id": "\\ud83d"}\n{"text": "a hat"}\n')
-    told(model, "rows.jsonl", "--skip-broken", "-o", "out.csv", capsys=capsys)
-    assert pd.read_csv("out.csv")["id"].tolist() == ["\ufffd", "2"]
-    model = trained(here / "features", "score_ranking", "features", names=["price", "age"])
-    Path("rows.jsonl").write_text(f'{{"price": {10**400}, "age": 1}}\n{{"price": 1, "age": 1}}\n')
-    first, second = (
-        json.loads(line) for line in told(model, "rows.jsonl", "--json", "--skip-broken", code=3, capsys=capsys)
-    )
-    assert ("price is 1000000" in first["error"], "score" in second) == (True, True)
-
-
 @pytest.mark.parametrize("query", [None, "", float("nan"), [1], {"a": 1}])
 def test_what_names_no_query_is_told_with_its_row(here, query, capsys):
     model = trained(here / "model", "query_ranking", "features")
@@ -303,24 +283,3 @@ def test_a_file_is_read_by_the_format_and_the_columns_that_the_model_learned_fro
     assert answered("plain", "rows.jsonl", capsys=capsys)[0]["score"] == pytest.approx(
         answered(model, "rows.data", capsys=capsys)[0]["score"]
     )
-
-
-def test_ids_come_back_with_all_of_their_digits_and_times_are_some(here, capsys):
-    model = trained(here / "model", "score_ranking", "features")
-    Path("rows.jsonl").write_text('{"id": 1764288000.123456701, "features": [1, 2]}\n')
-    assert answered(model, "rows.jsonl", capsys=capsys)[0]["id"] == "1764288000.123456701"
-    times = pa.array([1, 10**9 + 1], pa.time64("ns"))
-    pq.write_table(pa.table({"id": times, "features": [[1.0, 2.0]] * 2}), "rows.parquet")
-    assert [one["id"] for one in answered(model, "rows.parquet", capsys=capsys)] == [
-        "00:00:00.000000001", "00:00:01.000000001",
-    ]  # fmt: skip
-
-
-def test_names_of_a_query_that_look_the_same_are_one(here, capsys):
-    model = trained(here / "model", "query_ranking", "features", query="q")
-    Path("rows.jsonl").write_text(
-        "\n".join(
-            f'{{"q": {query}, "age": 1, "price": {row}}}' for row, query in enumerate(['"A"', '"A "', "7", "7.0"])
-        )
-    )
-    assert [one["query"] for one in answered(model, "rows.jsonl", capsys=capsys)] == ["A", "A", 7, 7]

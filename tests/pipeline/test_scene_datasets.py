@@ -14,7 +14,7 @@ from scipy.stats import skew, spearmanr
 
 from pipelines.config.plan import merged
 from pipelines.config.schema import check_shapes, read
-from pipelines.stages import data, validate
+from pipelines.stages import data
 from rankgrad import lookup
 from rankgrad.datasets import captions, long_tailed_mnist
 from rankgrad.datasets.scenes import digits, layout, measures, rlsep
@@ -119,7 +119,6 @@ FAULTS = {
     ],
     "clips": [
         (with_cell("target", 30, lambda _: 1.25), "score_is_a_share_of_viewers", "id 30"),
-        (with_cell("target", 32, lambda _: None), "score_is_a_share_of_viewers", "id 32"),
         (with_cell("target", 33, lambda _: 0.0), "score_is_believable", "id 33"),
         (with_cell("probability", 34, lambda p: p - 0.01), "probability_follows_content", "id 34"),
         (with_cell("drift", 37, lambda _: [0.0, 3.0]), "scenes: drift", "id 37: drift = 3.0"),
@@ -136,12 +135,10 @@ FAULTS = {
     "shaded_mnist": [
         (with_item("label_ranks", 11, present, lambda rank: rank + 1), "scenes: ranks_follow_brightness", "id 11"),
         (with_item("brightness", 12, lambda cell: cell.index(0.0), lambda _: 0.5), "brightness_is_of_its", "id 12"),
-        (with_item("brightness", 13, present, lambda _: 1.5), "brightness_is_of_its_range", "id 13"),
         (with_item("brightness", 4, present, other), "difference_from_recipe", "id 4"),
     ],
     "captions": [
         (with_item("captions", 20, 2, lambda _: "a purple digit above a seven"), "captions_name_its_digits", "id 20"),
-        (with_item("captions", 23, 2, lambda _: None), "captions_name_its_digits", "id 23"),
         (with_cell("captions", 24, lambda several: [several[0]] * 5), "different_captions", "id 24"),
         (with_cell("family", 26, lambda _: 30), "twins_stand_together", "id 26"),
         (lambda table: table.take([*range(28), 28, 30, 29, 31, *range(32, 80)]), "twins_stand_together", "id 29"),
@@ -270,22 +267,6 @@ def test_scenes_that_cannot_be_drawn_are_told(known, monkeypatch, name, module, 
         list(build(name, **changed).tables(known["train"], "train", [20], threads=1))
 
 
-def test_digits_that_cover_each_other_and_too_many_are_named(check, project):
-    table = pq.read_table(project / "data/ranked_mnist/train.parquet")
-    counts = [sum(size > 0 for size in sizes) for sizes in table["size"].to_pylist()]
-    many, covered = counts.index(max(counts)), counts.index(min(counts))
-    first, second, *_ = (place for place, size in enumerate(table["size"][covered].as_py()) if size > 0)
-
-    def over_the_first(cell):
-        return [cell[first] if place == second else value for place, value in enumerate(cell)]
-
-    changes = [with_cell(column, covered, over_the_first) for column in ("top", "left")]
-    changes.append(with_item("size", many, lambda cell: cell.index(0.0), lambda _: 9.0))
-    message = check("ranked_mnist", train=changes)
-    assert f"id {covered}: overlap = " in message
-    assert f"id {many}: digits = {max(counts) + 1}" in message
-
-
 def test_labels_that_are_too_frequent_are_named(check):
     often = with_column("labels", lambda cells: [[1] * 3 + [0] * 7] * len(cells))
     assert "label_2: expect_column_mean_to_be_between" in check("long_tailed_mnist", train=[often])
@@ -308,22 +289,15 @@ def test_numbers_and_sizes_are_as_asked_for_and_scenes_in_memory_those_of_the_re
 
 
 @pytest.mark.parametrize("ranked_by", ["size", "brightness"])
-def test_shaded_digits_look_as_bright_as_they_are_and_are_ranked_by_one_of_both(known, ranked_by):
-    dataset = build("shaded_mnist", canvas=64, scale=(2.0, 3.0), ranked_by=ranked_by)
-    recipe = dataset.draw(known["train"], range(300), generator(1, "test"))
-    images, seen = dataset.pictures(recipe, known["train"]), []
-    for row in range(300):
-        boxes = boxes_of(recipe, row)
-        for place, (size, top, left, _) in boxes.items():
-            box = images[row, int(top) : int(top + size) + 1, int(left) : int(left + size) + 1]
-            light = ((box.max().item() / 255 + 0.055) / 1.055) ** 2.4  # sRGB's, and CIE's lightness of it
-            seen.append((116 * light ** (1 / 3) - 16) / 100 - recipe["brightness"][row, place].item())
-        order = sorted(boxes, key=lambda place: recipe[ranked_by][row, place])
-        assert order == sorted(boxes, key=lambda place: recipe["label_ranks"][row, place])
-    assert np.abs(np.median(seen)) < 0.02
-    assert np.quantile(seen, 0.9) < 0.03
+def test_shaded_digits_are_ranked_by_size_or_brightness_of_which_one_says_nothing_of_the_other(known, ranked_by):
+    recipe = build("shaded_mnist", canvas=64, ranked_by=ranked_by).draw(
+        known["train"], range(300), generator(1, "test")
+    )
     there = recipe["size"] > 0
-    assert abs(spearmanr(recipe["size"][there], recipe["brightness"][there])[0]) < 0.1  # one says nothing of the other
+    for row, labels in enumerate(there):
+        ranks, values = recipe["label_ranks"][row, labels], recipe[ranked_by][row, labels]
+        assert values[ranks.argsort()].diff().min() > 0
+    assert abs(spearmanr(recipe["size"][there], recipe["brightness"][there])[0]) < 0.1
 
 
 class TestClips:
@@ -362,28 +336,23 @@ class TestClips:
         assert set(np.round(after["target"].to_numpy() * 3, 4).tolist()) == {0, 1, 2, 3}
         assert spearmanr(after["probability"], after["target"])[0] < 0.7
 
-    @pytest.mark.parametrize("options", [{"sessions": 8, "scale_use": 2.0}, {"later": 0.6}])
-    def test_scores_of_training_clips_are_relative_to_their_group(self, options, known, project, monkeypatch):
-        dataset = build("clips", **options)
-        plain, val = (pa.concat_tables(dataset.tables(known["val"], "val", [40], threads=1)) for _ in range(2))
-        assert plain["target"].equals(plain["share"])
-        assert len(set(val["group"].to_pylist())) == 40
+    def test_scores_of_training_clips_are_relative_to_their_session(self, known):
+        dataset = build("clips", sessions=8, scale_use=2.0)
+        val = pa.concat_tables(dataset.tables(known["val"], "val", [40], threads=1))
+        assert val["target"].equals(val["share"])
+        groups = pa.concat_tables(dataset.tables(known["train"], "train", [600, 20], threads=1)).to_pandas()
+        groups = groups.groupby("group")
+        assert sorted(set(groups.size())) == [4, 8]  # the last of a delivery may be shorter
+        assert groups["target"].mean().abs().max() < 1e-6
+        factor = groups["target"].std() / groups["share"].std()
+        assert 0.5 < factor.min() < 0.8 < 1.25 < factor.max() < 2
+
+    def test_clips_of_a_later_time_score_lower(self, known):
+        dataset = build("clips", later=0.6)
         table = pa.concat_tables(dataset.tables(known["train"], "train", [600, 20], threads=1)).to_pandas()
         groups = table.groupby("group")
-        if "later" in options:
-            share, mean = groups.size() / len(table), groups["target"].mean()
-            assert share[1] == pytest.approx(0.6, abs=0.06)
-            assert mean[0] - mean[1] > 0.3
-        else:
-            assert sorted(set(groups.size())) == [4, 8]  # the last of a delivery may be shorter
-            assert groups["target"].mean().abs().max() < 1e-6
-            factor = groups["target"].std() / groups["share"].std()
-            assert 0.5 < factor.min() < 0.8 < 1.25 < factor.max() < 2
-            spread = groups["probability"].std().mean() / table["probability"].std()
-            assert spread < 0.7  # clips of a session are alike
-        monkeypatch.chdir(project)
-        for stage in (data, validate):
-            stage.main(settings(relative=block("clips", **options)), "relative")
+        assert groups.size()[1] / len(table) == pytest.approx(0.6, abs=0.06)
+        assert groups["target"].mean()[0] - groups["target"].mean()[1] > 0.3
 
 
 class TestLongTailedMnist:
@@ -399,28 +368,8 @@ class TestLongTailedMnist:
         free = 0.5 * (0.02 / 0.5) ** (torch.arange(10, dtype=torch.float64) / 9)
         assert kept == pytest.approx(1 - (1 - free).prod().item(), abs=0.01)
 
-    def test_distractors_are_no_digits_and_drawn_from_their_recipe(self, known):
-        dataset = build("long_tailed_mnist")
-        assert [[place, 0, 0] for place in range(4)] not in long_tailed_mnist.SHUFFLES.tolist()
-        recipe = dataset.draw(known["val"], range(10), generator(1, "test"))
-        images = dataset.pictures(recipe, known["val"])
-        glyphs = {number: image for number, image in zip(known["val"].glyph.tolist(), known["val"].images, strict=True)}
-        for row in range(10):
-            boxes = list(boxes_of(recipe, row).values())
-            pictures = [glyphs[glyph] for *_, glyph in boxes]
-            for place, box in boxes_of(recipe, row, "distractor_").items():
-                source, picture = glyphs[box[3]], torch.zeros(28, 28, dtype=torch.uint8)
-                way = long_tailed_mnist.SHUFFLES[recipe["distractor_shuffle"][row, place]].tolist()
-                for target, (origin, down, across) in enumerate(way):
-                    (t, l), (r, c) = divmod(target, 2), divmod(origin, 2)  # noqa: E741
-                    quadrant = source[14 * r : 14 * r + 14, 14 * c : 14 * c + 14]
-                    quadrant = quadrant.flip(0) if down else quadrant
-                    picture[14 * t : 14 * t + 14, 14 * l : 14 * l + 14] = quadrant.flip(1) if across else quadrant
-                pictures.append(picture)
-                boxes.append(box)
-            places = torch.tensor([box[:3] for box in boxes]).T[:, None]
-            drawn = draw(torch.stack(pictures)[None], *places, canvas=64)[0]
-            assert (drawn.int() - images[row].int()).abs().max() <= 1
+    def test_a_distractor_is_no_digit(self):
+        assert [[quarter, 0, 0] for quarter in range(4)] not in long_tailed_mnist.SHUFFLES.tolist()
 
 
 class TestCaptions:
@@ -451,19 +400,11 @@ class TestCaptions:
 
 
 def test_scenes_of_the_figures_have_exact_scales_and_frames_in_which_one_digit_grows_and_one_shrinks(generator):
-    images = torch.full((20, 28, 28), 200, dtype=torch.uint8)  # so that ink shows where boxes are
-    glyphs = digits.Digits(torch.arange(100, 120), images, torch.arange(20) % 10)
+    glyphs = digits.Digits(torch.arange(20), torch.full((20, 28, 28), 200, dtype=torch.uint8), torch.arange(20) % 10)
     recipe = rlsep.calibration_recipes(glyphs, 200, canvas=64, generator=generator)
-    size, top, left = (recipe[name] for name in ("size", "top", "left"))
+    size = recipe["size"]
     assert size.sort(1).values.equal(torch.tensor([0.0] * 6 + [8.0, 16.0, 24.0, 32.0]).expand(200, 10))
     assert recipe["label_ranks"].equal((size / 8).long())
-    assert measures.largest_overlap(size, top, left).max() == 0
-    row, label = (size > 0).nonzero(as_tuple=True)
-    assert (glyphs.labels[glyphs.rows_of(recipe["glyph"][row, label])] == label).all()
-    recipe = rlsep.frame_recipes(glyphs, 7, canvas=64, generator=generator)
-    size, top, left = (recipe[name][:, 1:4] for name in ("size", "top", "left"))
-    assert recipe["size"].sum() == size.sum()
-    assert size.diff(dim=0).equal(torch.tensor([4.0, 0.0, -4.0]).expand(6, 3))  # from 8 to 32 and back
-    assert size[0].tolist() == [8.0, 20.0, 32.0]
-    centers = torch.stack([top + size / 2, left + size / 2])
-    assert centers.equal(torch.tensor([[16.0, 16.0, 48.0], [16.0, 48.0, 48.0]]).unsqueeze(1).expand(2, 7, 3))
+    assert measures.largest_overlap(size, recipe["top"], recipe["left"]).max() == 0
+    size = rlsep.frame_recipes(glyphs, 7, canvas=64, generator=generator)["size"][:, 1:4]
+    assert size.diff(dim=0).equal(torch.tensor([4.0, 0.0, -4.0]).expand(6, 3))

@@ -77,13 +77,8 @@ def test_weights_of_another_network_are_told_by_names(resnet, tmp_path):
             check_fit(network.backbone.to("meta"), None, path)
         return str(error.value)
 
-    deeper = refused({"name": "torchvision", "args": {"network": "resnet34"}}, resnet)
-    assert "80 missing (layer1.2.conv1.weight, layer1.2.bn1.weight, layer1.2.bn1.bias, ...)" in deeper
     other = refused({"name": "torchvision", "args": {"network": "resnet50"}}, resnet)
     assert "layer1.0.conv1.weight: found (64, 64, 3, 3), expected (64, 64, 1, 1)" in other
-    weights = load_file(resnet) | {"layer5.weight": torch.zeros(1)}
-    save_file(weights, tmp_path / "more.safetensors")
-    assert "network: 1 unexpected (layer5.weight); give" in refused(RESNET, tmp_path / "more.safetensors")
     save_model(tmp_path / "wider", network_of({"name": "convnet", "args": {"channels": [4, 8]}}))
     wider = refused(CONVNET, tmp_path / "wider")
     assert "backbone.7.weight: found (8, 4, 3, 3), expected (6, 4, 3, 3)" in wider

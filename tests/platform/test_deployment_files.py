@@ -259,14 +259,3 @@ def test_what_would_be_another_line_of_a_unit_is_refused_and_nothing_is_written(
     )
     assert ended.returncode == 1
     assert not (tmp_path / "to").exists()
-
-
-def test_an_address_with_spaces_is_one_word_to_what_make_starts(tmp_path):
-    """It was several: make ran `b`, or said that there is none."""
-    (tmp_path / "prefect").write_text('#!/bin/sh\necho "found $MLFLOW_TRACKING_URI and $PREFECT_API_URL"\nexit 1\n')
-    (tmp_path / "prefect").chmod(0o755)
-    ended = subprocess.run(
-        ["make", "-o", ".venv/.installed", f"BIN={tmp_path}", "deploy"], cwd=ROOT, capture_output=True, text=True,
-        env=os.environ | {"MLFLOW_TRACKING_URI": "sqlite:////a b/c.db", "PREFECT_API_URL": "http://u:p w@127.0.0.1:9"},
-    )  # fmt: skip
-    assert "found sqlite:////a b/c.db and http://u:p w@127.0.0.1:9" in ended.stdout

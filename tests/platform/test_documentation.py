@@ -18,9 +18,9 @@ import torch
 from pipelines.cli.app import app
 from rankgrad import losses
 from studies.kept import read
-from studies.pages import PLACES, text_of
+from studies.pages import PLACES, page_of, text_of
+from studies.papers import Result
 from studies.pictures import COLUMNS, PICTURES
-from studies.reproduced import Result
 from tools import gradients, schema
 
 from conftest import ROOT, done  # isort: skip
@@ -154,7 +154,7 @@ def test_pictures_are_those_of_the_code(path, draw, digit):
 def test_of_several_losses_the_one_that_validation_chose_is_drawn():
     (case,) = [case for panel in COLUMNS[1] for case in panel.cases if case.title == "GB1, up to 3 changes"]
     study = read(case.study)
-    shown = {loss: study.leaf(run, case.place)[0] for loss, run in case.other.items()}
+    shown = {loss: study.leaf(run, case.metric)[0] for loss, run in case.runs("other").items()}
     chosen = "MSE of log(1 + x)"  # not the best on the test
     assert f">{chosen}<" in PICTURES[Path("docs/pays.svg")]()
     assert f">{shown[chosen]:.3f}<" in PICTURES[Path("docs/pays.svg")]()
@@ -187,12 +187,12 @@ class TestReadme:
 @pytest.mark.parametrize("name", PLACES)
 def test_a_page_shows_what_was_kept(name, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert f"<!-- results: {name} -->\n{text_of(name)}<!-- end of results -->" in Path(PLACES[name][0]).read_text()
+    assert f"<!-- results: {name} -->\n{text_of(name)}<!-- end of results -->" in page_of(name).read_text()
 
 
 def test_a_result_of_a_paper_says_what_differs():
     with pytest.raises(ValueError, match=r"Fig\. 7.*what differs"):
-        Result("Fig. 7", "45.4", [], differs="", command="make repro", time="an hour")
+        Result("Fig. 7", "45.4", differs="", command="make repro", time="an hour")
 
 
 @pytest.mark.parametrize("folder", ["", "studies/"])

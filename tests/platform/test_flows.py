@@ -5,7 +5,6 @@ import importlib
 import inspect
 import os
 import re
-import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -135,19 +134,6 @@ class TestCommands:
         with pytest.raises(CommandFailed, match="not started"):
             self.run("open('late', 'w')", tmp_path, commands)
         assert not (tmp_path / "late").exists()
-
-    def test_a_command_ends_with_the_process_that_ran_it(self, tmp_path):
-        code = (
-            "import sys; from pathlib import Path; from pipelines.flows.processes import Commands\n"
-            'command = \'import time; open("child", "w"); time.sleep(60)\'\n'
-            "Commands().run(sys.executable, '-c', command, folder=Path('.'))"
-        )
-        environment = os.environ | {"PYTHONPATH": f"{ROOT}/src:{ROOT}"}
-        parent = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=environment)
-        wait_for((tmp_path / "child").exists, patience=120)
-        parent.send_signal(signal.SIGKILL)
-        parent.wait()
-        wait_for(lambda: not processes_in(tmp_path), patience=5.0)
 
 
 def sh(folder: Path, command: str) -> str:

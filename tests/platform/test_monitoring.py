@@ -153,19 +153,6 @@ def test_a_change_is_named(compared, scenes, options, change, name):
     assert comparison.verdict.startswith("drift: ")
 
 
-def test_scores_that_moved_alone_are_drift(scenes, tmp_path):
-    """As a class that comes more often would move them: pixels stay, and the score of one label does not."""
-    every = measured(scenes(900, 10), tmp_path)
-    train, val, fresh = (rows_of(every, np.arange(part, 900, 3)) for part in range(3))
-    answers, embedding = fresh.answers
-    score, count = answers["score 7"] + answers["score 7"].std(), answers["labels selected"] + 1
-    fresh = fresh._replace(answers=Answers(answers.assign(**{"score 7": score, "labels selected": count}), embedding))
-    result = {one.name: one for one in quantities(reference(train, val), fresh, alpha=0.01, least_distance=0.1)}
-    assert {name for name, one in result.items() if one.drifted} - {"highest score"} == {"score 7", "labels selected"}
-    counted = result["labels selected"]
-    assert counted.fresh - counted.reference == pytest.approx(1, abs=0.4)
-
-
 GOOD = plain(32, 32)
 
 

@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
-import mlflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,22 +33,15 @@ from pipelines.serving.request_log import RequestLog
 from pipelines.serving.served_model import BODY, Model
 from pipelines.tracking.upload import Run, Version, publish
 from rankgrad import lookup
-from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.tables.rows import read
-from rankgrad.inputs import frames as clips
-from rankgrad.inputs import image as base
-from rankgrad.inputs.image import PIXELS, of_tensor
 from rankgrad.inputs.image import Image as Photo
-from rankgrad.io.checkpoints import build, load_model, save_model
-from rankgrad.io.images import open_photo
+from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.tasks.label_ranking import LabelRanking
 
 from conftest import ROOT, encoded, free_port, small_ranker, wait_for  # isort: skip
 from rows import SIDE, SORTERS, by_name, cells, of_json  # isort: skip
 from rows import folder_of as folder_of_pair  # isort: skip
 
-IMAGE = {"kind": "image", "colors": 1, "height": SIDE, "width": SIDE}
-COLORED = IMAGE | {"colors": 3}
 WORDS = "a large three"
 TYPES = {"score_ranking": "frames", "query_ranking": "features"}  # of tasks in this file; the others take images
 
@@ -68,29 +60,6 @@ def noise(generator: torch.Generator, *size: int) -> Image.Image:
 
 
 class TestImagesOfARequest:
-    def test_keep_their_order_however_many_go_together(self, generator, monkeypatch):
-        network, task = network_of("label_ranking"), LabelRanking()
-        images = torch.randint(0, 256, (11, SIDE, SIDE), generator=generator, dtype=torch.uint8)
-        alone = [task.predict(network, Split(of_tensor(images[[row]]))).to_pylist()[0] for row in range(11)]
-        for pixels in (PIXELS, 4 * SIDE**2, 1):
-            monkeypatch.setattr(base, "PIXELS", pixels)
-            together = task.predict(network, Split(of_tensor(images))).to_pylist()
-            for row, (one, expected) in enumerate(zip(together, alone, strict=True)):
-                assert one["id"] == row
-                assert one["scores"] == pytest.approx(expected["scores"], abs=1e-5)
-                assert (one["label_ranks"], one["selected"]) == (expected["label_ranks"], expected["selected"])
-
-    def test_are_prepared_as_photos_of_a_dataset_are(self, generator):
-        wide, sideways = noise(generator, 30, 50, 3), Image.Exif()
-        sideways[0x0112] = 6
-        for kind, more in (("PNG", {}), ("JPEG", {}), ("BMP", {}), ("WEBP", {}), ("JPEG", {"exif": sideways})):
-            contents = encoded(wide, kind, **more)
-            (found,) = Photo.prepared([contents], COLORED, where="")
-            assert found.permute(1, 2, 0).numpy().tolist() == np.asarray(open_photo(contents, SIDE)).tolist()
-        for colors in (1, 3):
-            about = {"kind": "image", "colors": colors, "height": 12, "width": 20}
-            assert Photo.prepared([encoded(wide)], about, where="").shape == (1, colors, 12, 20)
-
     def test_are_the_same_in_any_writing_of_base64(self, generator):
         good = encoded(noise(generator, 17, 19))
         plain = base64.b64encode(good).decode()
@@ -100,13 +69,6 @@ class TestImagesOfARequest:
             "\n".join(plain[:76]) + plain[76:], f"data:image/png;base64,{plain}", f"data:;base64,{plain}",
         ):  # fmt: skip
             assert Photo.checked(form, "row 1: image") == good
-
-    def test_of_a_clip_are_few(self, generator, monkeypatch):
-        monkeypatch.setattr(clips, "PIXELS", 2 * SIDE**2)
-        frames, about = [encoded(noise(generator, SIDE, SIDE))] * 3, network_of("score_ranking").recipe["input"]
-        assert len(clips.Frames.prepared([frames[:2]], about, where="")) == 2
-        with pytest.raises(ValueError, match="row 3: frames of more than 512 pixels"):
-            clips.Frames.prepared([frames], about, where="row 3")
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +91,6 @@ def sent(value):
 
 
 GOOD = (SIDE, SIDE)
-FEATURES = {"price": 0.1, "brand": "red", "age": 2}
 REFUSED = [
     ("label_ranking", [{"image": GOOD}, {"image": b"GIF89a"}], "row 2"),
     ("multilabel", [{"image": GOOD}, {"image": encoded(Image.new("1", (9000, 9000)))}], "row 2"),
@@ -138,31 +99,22 @@ REFUSED = [
     ("label_ranking", [{"image": GOOD, "id": True}], "row 1: id is a truth value"),
     ("retrieval", [{"caption": "?!"}], "row 1: .*at least one word"),
     ("retrieval", [{"image": GOOD, "caption": WORDS}], "row 1: expected either image or caption"),
-    ("label_ranking", [{"image": "%%% no base64"}], "row 1: image: '%%% no base64' is no base64"),
-    ("label_ranking", [{"image": "photos/cat.jpg"}], "row 1: image: 'photos/cat.jpg' is no base64.*not its path"),
     ("label_ranking", [{"image": "89504e470d0a1a0a"}], "row 1: image: '89504e470d0a1a0a' is hexadecimal"),
     ("label_ranking", [{"image": "data:image/png,%89PNG"}], "row 1: image: .*data URI without base64"),
-    ("score_ranking", [{"frames": [GOOD, "no/frame"]}], "row 1, frame 1: unusable image|row 1: frames 1: "),
     ("label_ranking", [{"picture": "aGk="}], "image"),
     ("query_ranking", [{"features": [[10**400, 1, 0, 1]]}], "row 1: features 0 has a number of 401 digits"),
-    ("query_ranking", [{"features": [{"price": 10**400, "age": 1}]}], "row 1: features 0.price has a number of 401"),
-    ("handcrafted", {"inputs": [[0.5, 10**400]]}, "row 1 has a number of 401 digits"),
     ("label_ranking", [{"image": GOOD, "id": "i" * 2000}], "row 1: id: .*2,000 characters"),
     ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": []}}, "no rows"),
-    ("label_ranking", {"inputs": {"image": ["aGFsbG8="]}}, "row 1: unusable image"),
     # Not the row of the turn in which it is answered.
     ("label_ranking", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 41: unusable image"),
     ("label_ranking", [{"image": b""}] * 1025, "1025 rows, expected 1 to 1024"),
     ("score_ranking", [{"frames": [b""] * 70_000}], "17920000 pixels"),
     ("retrieval", [{"caption": "a"}, {"caption": "a " * 10_001}], "row 2: a text of 20002 characters"),
-    ("query_ranking", [{"features": [[1e300, 0, 0, 0.5]]}], "row 1: .*not finite"),
     ("handcrafted", {"inputs": [[0.5] * 4097]}, "16785409 pairs of scores"),
     ("handcrafted", {"inputs": [[0.5, 1.0], [1e39, 1.0]]}, "row 2: .*not finite"),
     ("handcrafted", {"inputs": {"a": [0.5]}}, r"\[\[0.1, 0.7, 0.3\]\]"),
     # What NumPy would make a number of.
     ("handcrafted", {"inputs": [[0.5, 1.0], ["1", "2"]]}, "row 2 has text"),
-    ("handcrafted", {"dataframe_records": [{"a": 0.5, "b": 2}]}, "row 1 is an object"),
-    ("handcrafted", {"inputs": [[True, 2]]}, "row 1 has a truth value"),
     ("handcrafted", {"inputs": [[0.5, 2], [0.5]]}, "row 2 has 1 scores, expected 2"),
     ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 1: features 0 has text"),
     ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], "row 1: 3 features, expected 4"),
@@ -172,20 +124,10 @@ REFUSED = [
         [{"features": [{"price": 0.1, "brand": "red", "age": 2, "prize": 3}]}],
         "row 1: unknown feature 'prize'",
     ),
-    ("query_ranking", [{"features": [{"price": [1], "age": 2}]}], "row 1: features 0.price is a list"),
     ("query_ranking", [{"features": [{"price": None, "brand": "red", "age": 2}]}], "row 1: price is empty"),
-    (
-        "query_ranking",
-        [{"features": [{"price": "cheap", "brand": "red", "age": 2}]}],
-        "row 1: price is 'cheap', expected a number",
-    ),
     ("query_ranking", [{"features": []}], "row 1: features is empty"),
     ("label_ranking", [{"image": GOOD}, {"image": None}], "row 2: no image"),
     ("label_ranking", [{"image": 7}], "row 1: image is a number"),
-    ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": [[None]]}}, "row 1: no image"),
-    ("label_ranking", {"inputs": {"image": ["aGFsbG8=", None]}}, "row 2: no image"),
-    ("score_ranking", [{"frames": [GOOD, None]}], "row 1: frames 1 is null"),
-    ("score_ranking", [{"frames": None}], "row 1: no frames"),
     # What MLflow would leave out, or fill up.
     ("retrieval", [{}], "row 1: expected either"),
     ("retrieval", [{"caption": WORDS, "captoin": WORDS}], "'captoin'.*did you mean caption"),
@@ -253,16 +195,6 @@ class TestServed:
         assert len(waiting[0].result()) == 1
         assert answered == [32, 1, 32, 1]
 
-    def test_a_sorter_ranks_scores_of_any_length_without_a_pickle(self, store, monkeypatch):
-        monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
-        sorter = build("sorters", "handcrafted", {"steepness": 5.0}, seed=0)
-        save_model("made", sorter)
-        publish([Run("x", "sorters", "x", version=Version("sorter-x", Path("made")))])
-        model = mlflow.pyfunc.load_model("models:/sorter-x@champion")
-        for shape in ((1, 8), (5, 3)):
-            scores = torch.randn(shape)
-            assert np.allclose(model.predict(scores.numpy()), sorter(scores), atol=1e-5)
-
 
 @pytest.fixture
 def run(tmp_path) -> Path:
@@ -314,16 +246,12 @@ class TestModelFolder:
         [
             ({"folder": "tasks"}, "folder is 'tasks', expected models or sorters"),
             ({"input": None}, "input.kind: no 'None'"),
-            ({"input": {"kind": ["image"], "colors": 1}}, "input.kind: no "),
             (
                 {"input": {"kind": "image", "colors": 1, "height": 16, "width": 10**6}},
                 "input.width is 1000000, expected 1 to 2048",
             ),
-            ({"input": {"kind": "image", "colors": 2, "height": 16, "width": 16}}, "1 or 3"),
             ({"input": {"kind": "image", "colors": 3, "height": 16, "width": 16}}, "args.colors is 1, input.colors 3"),
             ({"outputs": 10**9}, "more weights than the file"),
-            ({"outputs": 5}, "size mismatch"),
-            ({"head": 3}, "not a whole model"),
         ],
         ids=str,
     )
@@ -331,17 +259,11 @@ class TestModelFolder:
         save_model(tmp_path, network_of("label_ranking"))
         file = tmp_path / "model.json"
         recipe = json.loads(file.read_text())
-        if change.keys() <= {"outputs", "head"}:
+        if "outputs" in change:
             recipe["args"] |= change
         file.write_text(json.dumps(recipe | change))
         with pytest.raises(ValueError, match=f"^{tmp_path}.*{message}"):
             load_model(tmp_path)
-
-    def test_a_run_names_its_best_seed_by_number(self, run):
-        for best in ('"../seed1"', "null", "[" * 100_000):
-            (run / "run.json").write_text(f'{{"best": {best}}}')
-            with pytest.raises(ValueError, match=r"run\.json: not the record of a run"):
-                load_model(run)
 
 
 class TestRequests:

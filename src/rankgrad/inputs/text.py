@@ -1,5 +1,6 @@
 """Texts, which a network's backbone tokenizes."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Text", "of_strings"]
 
 WORDS = 2**20  # that go through a network together where nothing is learned
+WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]{2}|\S+")  # two letters of a script without spaces
 CHARACTERS = 20_000  # of a text in a request
 
 
@@ -35,7 +37,7 @@ class Text(InputType):
     @staticmethod
     def fits(cells: list[Any]) -> bool:
         """Return whether cells are sentences, of three words or more on average."""
-        return sum(len(str(cell).split()) for cell in cells) >= 3 * len(cells)
+        return sum(len(WORD.findall(str(cell))) for cell in cells) >= 3 * len(cells)
 
     @staticmethod
     def from_table(columns: list[str], cells: Any) -> Any:

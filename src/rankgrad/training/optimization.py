@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from rankgrad.training.options import Component, PhaseOptions, Schedule
 
-__all__ = ["OPTIMIZERS", "make_optimizer", "optimizer_of", "rates_of"]
+__all__ = ["OPTIMIZERS", "check_optimizer", "make_optimizer", "optimizer_of", "rates_of"]
 
 OPTIMIZERS = [name for name in torch.optim.__all__ if name[0].isupper() and name != "Optimizer"]
 
@@ -24,6 +24,20 @@ def make_optimizer(optimizer: Component, parameters: Any) -> Any:
     if optimizer.name not in OPTIMIZERS:
         raise ValueError(f"optimizer.name: no {optimizer.name!r} in torch.optim; try AdamW or SGD")
     return getattr(torch.optim, optimizer.name)(parameters, **optimizer.args)
+
+
+def check_optimizer(optimizer: Component) -> None:
+    """Raise what a class of `torch.optim` has against its options.
+
+    Its constructor runs, but takes a weight without torch's own method: that imports the compiler, which takes seconds.
+    """
+
+    def add_param_group(made: Any, group: dict[str, Any]) -> None:
+        made.param_groups.append(made.defaults | group)
+
+    known = getattr(torch.optim, optimizer.name)
+    trial = type(optimizer.name, (known,), {"add_param_group": add_param_group})
+    trial([{"params": [torch.empty(1, device="meta", requires_grad=True)]}], **optimizer.args)
 
 
 def optimizer_of(module: Any, also: Iterable[Tensor], options: PhaseOptions) -> torch.optim.Optimizer:

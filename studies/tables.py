@@ -1,0 +1,317 @@
+"""Tables whose rows depend on the numbers of a study: each function takes a study and returns Markdown."""
+
+import re
+
+import numpy as np
+import pandas as pd
+from scipy.stats import friedmanchisquare, rankdata, ttest_ind, ttest_rel, wilcoxon
+
+from pipelines.reporting.results import cell, markdown
+from rankgrad.tasks.label_ranking import LabelRanking
+from studies import papers
+from studies.cells import mean
+from studies.intervals import adjusted, check_seeds, of_seeds, over_splits, p_of_zero, paired, small_p, with_half
+from studies.kept import Study
+
+__all__ = [
+    "by_batch", "compared_runs", "four_digits", "human_orders", "label_ranking_sets", "made_data", "of_points",
+    "over_rivals",
+]  # fmt: skip
+
+# --- RLSEP's Table 1. ---
+
+METRICS = {
+    metric.name: metric.title for metric in LabelRanking.metrics if metric.name in papers.content()["printed"]["5,000"]
+}
+MARGINS = "RLSEP's margins, in points; p by t-tests over seeds, paired and Welch's, adjusted for all rows (Holm)."
+
+
+def margins(study: Study) -> dict[tuple[str, str], list[str]]:
+    """Return RLSEP's margin over each rival in each metric, with p of two t-tests over seeds, and the paper's margin.
+
+    Raises:
+        ValueError: the losses have different seeds.
+    """
+    runs = {}
+    for loss in papers.LOSSES:
+        runs[loss] = next(run for run in study.runs if run.startswith(f"label_ranking-{loss}-"))
+    cells, by_seed, welch = {}, {}, {}
+    for metric in METRICS:
+        ours = of_seeds(study, runs["rlsep"], metric)
+        printed = _of_paper(metric, "rlsep")
+        for rival in ("multilabel_cross_entropy", "lsep"):
+            theirs = of_seeds(study, runs[rival], metric)
+            check_seeds(ours, theirs)
+            by_seed[metric, rival] = float(ttest_rel(ours, theirs).pvalue)
+            welch[metric, rival] = float(ttest_ind(ours, theirs, equal_var=False).pvalue)
+            cells[metric, rival] = [100 * (ours - theirs).mean(), printed - _of_paper(metric, rival)]
+    by_seed, welch = adjusted(by_seed), adjusted(welch)
+    rows = {}
+    for key, (margin, of_paper) in cells.items():
+        rows[key] = [f"{margin:+.1f}", small_p(by_seed[key]), small_p(welch[key]), f"{of_paper:+.1f}"]
+    return rows
+
+
+def _of_paper(metric: str, loss: str) -> float:
+    return float(papers.printed("5,000", metric, loss).split(" ± ")[0])
+
+
+def over_rivals(study: Study) -> str:
+    """Show RLSEP's margins over each rival, in each metric."""
+    rows = [[METRICS[metric], papers.LOSSES[rival], *cells] for (metric, rival), cells in margins(study).items()]
+    columns = ["metric", "over", "margin", "p, paired by seed", "p, Welch", "the paper's margin"]
+    return f"{MARGINS}\n\n{markdown(columns, rows)}"
+
+
+# --- SoDeep's Fig. 6. ---
+
+POINTS = {
+    "hinge_ap": (
+        "SoDeep's Fig. 6: average precision by the fraction of flipped labels, compared with Hinge-AP; lists of 32",
+        {
+            "Eq. 7, LSTM": "lstm",
+            "Eq. 7, CNN": "cnn",
+            "Eq. 7, handcrafted sorter": "handcrafted",
+            "Hinge-AP": "hinge_ap",
+            "cross-entropy": "multilabel_soft_margin",
+        },
+    ),
+    "multilabel_soft_margin-256": (
+        "The same in batches of 256, compared with cross-entropy",
+        {
+            "AP, Laplace": "average_precision-256",
+            "Hinge-AP": "hinge_ap-256",
+            "generalized cross-entropy": "generalized_cross_entropy-256",
+            "cross-entropy": "multilabel_soft_margin-256",
+        },
+    ),
+}
+FLIPPED = (0, 10, 20, 30, 40)  # per cent
+
+
+def of_points(study: Study) -> str:
+    """Show the mean over seeds of each method and fraction of flipped labels, compared within a table."""
+    tables = []
+    for usual, (title, methods) in POINTS.items():
+        values = {name: _by_flipped(study, method) for name, method in methods.items()}
+        of_usual = _by_flipped(study, usual)
+        pairs = []
+        for name, method in methods.items():
+            if method != usual:
+                pairs += zip(values[name], of_usual, strict=True)
+        compared = iter(paired(pairs))
+        rows = []
+        for name, method in methods.items():
+            cells = [f"{seeds.mean():.3f}" if method == usual else next(compared) for seeds in values[name]]
+            rows.append([name, *cells])
+        columns = ["method", *(f"{flipped} %" for flipped in FLIPPED)]
+        tables.append(f"**{title}.**\n\n{markdown(columns, rows)}")
+    return "\n".join(tables)
+
+
+def _by_flipped(study: Study, method: str) -> list[pd.Series]:
+    return [of_seeds(study, f"points-{method}-{flipped}", "mean_average_precision") for flipped in FLIPPED]
+
+
+# --- Many networks at once: runs `<what>, <method>`, with Student's t over seeds. ---
+
+MADE_DATA = {
+    "spearman": ("Spearman", ("MSE", "MSE, each list standardized", "MSE of ranks", "Spearman")),
+    "average_precision": ("mean AP", ("cross-entropy", "softmax of each list", "AP")),
+}
+USUAL_ORDER, USUAL_DIGITS = "mse", "SoftSort, binary cross-entropy"
+
+
+def made_data(study: Study) -> str:
+    """Show the mean over seeds of each kind of data and loss, each compared with the first loss."""
+    tables = []
+    for metric, (title, losses) in MADE_DATA.items():
+        suffix = f", {losses[0]}"
+        values, pairs = {}, []
+        for data in (run.removesuffix(suffix) for run in study.runs if run.endswith(suffix)):
+            usual, *others = (of_seeds(study, f"{data}, {loss}", metric) for loss in losses)
+            values[data] = [usual, *others]
+            pairs += [(seeds, usual) for seeds in others]
+        compared = iter(paired(pairs))
+        rows = []
+        for data, (usual, *others) in values.items():
+            cells = [next(compared) for _ in others]
+            rows.append([data, f"{usual.mean():.3f}", *cells, with_half(others[-1] - others[-2], "+.3f")])
+        tables.append(markdown([f"made data, by {title}", *losses, f"{losses[-1]} minus {losses[-2]}"], rows))
+    return "\n".join(tables)
+
+
+def label_ranking_sets(study: Study) -> str:
+    """Show tau of each set and method, and what a method does over all sets: Wilcoxon's and Friedman's tests."""
+    sets = [run for run in study.runs if study.has(run, "rows")]
+    prefix = f"{sets[0]}, "
+    methods = [run.removeprefix(prefix) for run in study.runs if run.startswith(prefix)]
+    shape = ("rows", "features", "labels")
+    means, rows = pd.DataFrame(index=methods, columns=sets, dtype=float), []
+    for name in sets:
+        cells = {}
+        for method in methods:
+            tau = of_seeds(study, f"{name}, {method}", "kendall")
+            means.loc[method, name] = tau.mean()
+            cells[method] = with_half(tau)
+        best = means[name].idxmax()
+        cells[best] = f"**{cells[best]}**"
+        rows.append([name, *(mean(study, name, number, ".0f") for number in shape), *cells.values()])
+    return f"{markdown(['set', *shape, *methods], rows)}\n{_over_sets(study, means)}"
+
+
+def _over_sets(study: Study, means: pd.DataFrame) -> str:
+    """Show what each method does over all sets, from its mean tau on each (methods, sets)."""
+    gains = means - means.loc[USUAL_ORDER]
+    ranks = pd.Series(rankdata(-means.to_numpy(), axis=0).mean(1), means.index)
+    p_values = adjusted({method: float(wilcoxon(gains.loc[method]).pvalue) for method in means.index.drop(USUAL_ORDER)})
+    rates, steps = (study.made_by["params"][key] for key in ("rate", "steps"))
+    rows = []
+    for method in ranks.sort_values(kind="stable").index:
+        gain, against = gains.loc[method], ["", "", ""]
+        if method in p_values:
+            above = f"{(gain > 0).sum()} of {len(gain)}"
+            against = [with_half(gain.to_numpy(), "+.3f"), above, small_p(p_values[method])]
+        ends = [
+            _chosen(study, method, "rate", [rates[0], rates[-1]]),
+            _chosen(study, method, "steps", [steps[-1]]),
+        ]
+        rows.append([method, f"{means.loc[method].mean():.3f}", f"{ranks[method]:.1f}", *against, *ends])
+    columns = ["method", "mean tau", "mean rank", f"minus {USUAL_ORDER}'s", f"sets above {USUAL_ORDER}", "p (Holm)"]
+    table = markdown([*columns, "rates at an end", "most steps"], rows)
+    return f"Over sets (Friedman's test: p = {friedmanchisquare(*means.to_numpy()).pvalue:.1e}):\n\n{table}"
+
+
+def _chosen(study: Study, method: str, key: str, settings: list[float]) -> str:
+    """Return how often one of some settings was chosen, over all sets."""
+    suffix = f", {method}"
+    values = [row.value for row in study.rows if row.metric == f"setting.{key}" and row.run.endswith(suffix)]
+    return f"{np.isin(values, settings).mean():.0%}"
+
+
+# --- Orders that people's votes make: folds are random splits, which share rows. ---
+
+VOTERS = {
+    "SBU_3DFE": "SBU_3DFE, emotions in faces",
+    "emotion6": "Emotion6, emotions about photographs",
+    "Movie": "Movie, stars",
+}
+HUMAN_METRICS = {"ranked accuracy": "accuracy", "tau-b": "kendall", "ranked 0-1": "exact_match"}
+
+
+def human_orders(study: Study) -> str:
+    """Show each method on each set, and by how much RLSEP is better: p is adjusted for all sets and methods (Holm)."""
+    methods = [run.removeprefix("Movie, ") for run in study.runs if run.startswith("Movie, ")]
+    gains, halves, p_values = {}, {}, {}
+    for name in VOTERS:
+        ours = _by_split(study, f"{name}, rlsep", "accuracy")
+        for method in methods:
+            if method != "rlsep":
+                run = f"{name}, {method}"
+                gains[run] = ours - _by_split(study, run, "accuracy")
+                halves[run], p_values[run] = over_splits(gains[run])
+    p_values = adjusted(p_values)
+
+    tables = []
+    for name, title in VOTERS.items():
+        rows = []
+        for method in methods:
+            run = f"{name}, {method}"
+            means = [_by_split(study, run, metric).mean() for metric in HUMAN_METRICS.values()]
+            against = ["", ""]
+            if run in gains:
+                against = [f"{gains[run].mean():+.3f} ± {halves[run]:.3f}", small_p(p_values[run])]
+            ends = [_at_ends(study, run, key) for key in ("rate", "steps")]
+            rows.append((means[0], [method, *(f"{value:.3f}" for value in means), *against, *ends]))
+        rows.sort(key=lambda row: -row[0])
+        columns = ["method", *HUMAN_METRICS, "RLSEP minus this", "p (Holm)", "rates at an end", "steps at an end"]
+        shape = [study.leaf(name, metric)[0] for metric in ("rows", "features", "labels", "rows with ties")]
+        about = "{:,.0f} rows, {:,.0f} features, {:.0f} labels; {:.0%} of the rows have ties".format(*shape)
+        tables.append(f"**{title}: {about}.**\n\n{markdown(columns, [cells for _, cells in rows])}")
+    return "\n".join(tables)
+
+
+def _by_split(study: Study, run: str, metric: str) -> pd.Series:
+    return pd.Series(study.by_fold(run, metric))
+
+
+def _at_ends(study: Study, run: str, key: str) -> str:
+    """Return in how many splits the first or the last value of a grid was chosen."""
+    grid = study.made_by["params"][key]
+    chosen = study.by_fold(run, f"setting.{key}").values()
+    return f"{sum(value in (grid[0], grid[-1]) for value in chosen)} of {len(chosen)}"
+
+
+def four_digits(study: Study) -> str:
+    """Show for each n EM and EW on test, and EM minus the standard method's with paired t-tests, the best first."""
+    lengths = {int(run.rpartition(", n = ")[2]) for run in study.runs if ", n = " in run}
+    return "\n".join(f"**n = {n}**\n\n{_of_length(study, f', n = {n}')}" for n in sorted(lengths))
+
+
+def _of_length(study: Study, suffix: str) -> str:
+    names = [run.removesuffix(suffix) for run in study.runs if run.endswith(suffix)]
+    em = {name: of_seeds(study, name + suffix, "test.EM") for name in names}
+    gains = {name: (em[name] - em[USUAL_DIGITS]).dropna() for name in names if name != USUAL_DIGITS}
+    p_values = adjusted({name: p_of_zero(gain) for name, gain in gains.items()})
+    rows = []
+    for name in sorted(names, key=lambda name: -em[name].mean()):
+        ew = of_seeds(study, name + suffix, "test.EW")
+        against = ["", ""]
+        if name in gains:
+            against = [with_half(gains[name].to_numpy(), "+.1f"), small_p(p_values[name])]
+        setting = mean(study, name + suffix, "setting", "g")
+        rows.append([name, setting, str(len(ew)), with_half(em[name], ".1f"), with_half(ew, ".1f"), *against])
+    columns = ["method", "setting", "seeds", "EM", "EW", f"EM minus that of {USUAL_DIGITS}", "p (Holm)"]
+    return markdown(columns, rows)
+
+
+# --- The default run with all of MNIST. ---
+
+
+def compared_runs(study: Study) -> str:
+    """Show each difference that was kept, with its interval."""
+    rows = []
+    for row in study.rows:
+        metric, _, baseline = row.metric.partition(" minus ")
+        if baseline and not metric.startswith("p of "):
+            values = [f"{run}: {mean(study, run, metric)}" for run in (baseline, row.run)]
+            rows.append([metric, *values, cell(*row.interval, sign=True)])
+    return markdown(["metric", "baseline", "run", "difference"], rows)
+
+
+# --- What each loss makes of larger batches: heads like those of the default run. ---
+
+HEAD = re.compile(r"heads-(?P<task>\w+)-(?P<loss>\w+)(-\d+)?-batch(?P<batch>\d+)")
+BATCHES = {
+    ("captions", "image_to_text.recall_at_1"): ("caption R@1", ("triplet", "info_nce", "mean_log_rank")),
+    ("captions", "text_to_image.recall_at_1"): ("image R@1", ("triplet", "info_nce", "mean_log_rank")),
+    ("scenes", "mean_average_precision"): (
+        "mAP",
+        ("soft_margin", "average_precision_and_soft_margin", "average_precision", "generalized_cross_entropy"),
+    ),
+}
+
+
+def best_of_batches(study: Study, task: str, metric: str) -> dict[tuple[str, int], float]:
+    """Return a metric by loss and batch, of the run that is best on validation, a mean over seeds."""
+    best: dict[tuple[str, int], tuple[float, float]] = {}  # validation and metric
+    for run in study.runs:
+        head = HEAD.fullmatch(run)
+        if head and head["task"] == task:
+            reached = (of_seeds(study, run, "validation").mean(), of_seeds(study, run, metric).mean())
+            key = head["loss"], int(head["batch"])
+            best[key] = max(best.get(key, reached), reached)
+    return {key: measured for key, (_, measured) in best.items()}
+
+
+def by_batch(study: Study) -> str:
+    """Show for each batch and loss the run that is best on validation, means over seeds."""
+    tables = []
+    for (task, metric), (title, losses) in BATCHES.items():
+        best = best_of_batches(study, task, metric)
+        rows = []
+        for batch in sorted({batch for loss, batch in best if loss in losses}):
+            cells = [f"{best[loss, batch]:.3f}" if (loss, batch) in best else "" for loss in losses]
+            rows.append([f"{batch:,}", *cells])
+        tables.append(markdown([f"{title}, rows in a batch", *losses], rows))
+    return "\n".join(tables)
