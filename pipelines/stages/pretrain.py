@@ -42,12 +42,12 @@ class ImitationPhase(Phase):
         options: Imitation,
     ):
         self.module, self.train, self.val, self.options = sorter, train, val, options
-        self.batch_size = options.batch_size
+        self.batch_size, self.fresh = options.batch_size, options.epoch_size is not None
         self.rows = options.epoch_size or len(train[0])
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         scores, ranks = self.train
-        if self.options.epoch_size:
+        if self.fresh:
             drawn = score_vectors.draw(len(rows), scores.shape[1], generator)[0].to(scores.device)
             return Batch((drawn, exact_ranks(drawn)), ())
         rows = rows.to(scores.device)
