@@ -32,8 +32,8 @@ def on_config(config: MkDocsConfig) -> None:
     version = re.search(r'__version__ = "(.+)"', Path("src/rankgrad/__init__.py").read_text())
     config.copyright = f"RankGrad {version[1]}"
     section = next(each["Library"] for each in config.nav if "Library" in each)
-    place = next(place for place, page in enumerate(section) if LOSSES in page.values())
-    section[place] = {"Losses": [LOSSES, *({name: f"api/losses/{name}.md"} for name in _losses())]}
+    index = next(index for index, page in enumerate(section) if LOSSES in page.values())
+    section[index] = {"Losses": [LOSSES, *({name: f"api/losses/{name}.md"} for name in _losses())]}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
@@ -57,13 +57,13 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 @cache
 def _losses() -> dict[str, tuple[str, str]]:
     """Return the kind of truth and the first line of each public loss by name, losses of a kind together."""
-    found = {}
+    losses = {}
     for name in _exported(Path("src/rankgrad/losses")):
         short = name.rpartition(".")[2]
         module = ast.parse(Path("src/rankgrad/losses", f"{short}.py").read_text())
-        function = next(one for one in module.body if isinstance(one, ast.FunctionDef) and one.name == short)
-        found[short] = (function.args.args[1].arg, (ast.get_docstring(function) or "").partition("\n")[0])
-    return dict(sorted(found.items(), key=lambda one: (TRUTHS.index(one[1][0]), one[0])))
+        function = next(node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == short)
+        losses[short] = (function.args.args[1].arg, (ast.get_docstring(function) or "").partition("\n")[0])
+    return dict(sorted(losses.items(), key=lambda loss: (TRUTHS.index(loss[1][0]), loss[0])))
 
 
 def _exported(folder: Path) -> list[str]:
@@ -140,15 +140,15 @@ def _gradient(loss: str) -> str:
         raise ValueError(f"{GRADIENTS}: no row of {loss}; run `python -m tools.gradients`")
     rows = sorted(_gradients()[loss], key=lambda row: -float(row["truth"]))
     largest = max(abs(float(row["gradient"])) for row in rows) or 1.0
-    kind, value, parts = rows[0]["kind"], rows[0]["value"], []
-    for place, row in enumerate(rows):
-        x, y, step = 145 + 72 * float(row["score"]), 50 + 30 * place, -60 * float(row["gradient"]) / largest
-        parts.append(f'<text x="5" y="{y + 5}">{row["truth"]}</text><circle cx="{x:.0f}" cy="{y}" r="5"/>')
-        parts.append(f'<text x="395" y="{y + 5}" text-anchor="end">{row["gradient"]}</text>')
+    kind, value, shapes = rows[0]["kind"], rows[0]["value"], []
+    for number, row in enumerate(rows):
+        x, y, step = 145 + 72 * float(row["score"]), 50 + 30 * number, -60 * float(row["gradient"]) / largest
+        shapes.append(f'<text x="5" y="{y + 5}">{row["truth"]}</text><circle cx="{x:.0f}" cy="{y}" r="5"/>')
+        shapes.append(f'<text x="395" y="{y + 5}" text-anchor="end">{row["gradient"]}</text>')
         if abs(step) > 2:
             end, head = x + step, 7 if step > 0 else -7
-            parts.append(f'<path class="arrow" d="M{x:.0f} {y}H{end - head:.0f}"/>')
-            parts.append(f'<path class="head" d="M{end:.0f} {y}l{-head} -5v10z"/>')
+            shapes.append(f'<path class="arrow" d="M{x:.0f} {y}H{end - head:.0f}"/>')
+            shapes.append(f'<path class="head" d="M{end:.0f} {y}l{-head} -5v10z"/>')
     titles = f'<text x="5" y="20">{kind}</text><text x="180" y="20">score</text>'
     titles += '<text x="395" y="20" text-anchor="end">gradient</text><path class="line" d="M5 30H395"/>'
     caption = (
@@ -156,5 +156,5 @@ def _gradient(loss: str) -> str:
         "gradient moves them."
     )
     label = f"{loss}: gradients of five scores"
-    picture = f'<svg viewBox="0 0 400 190" role="img" aria-label="{label}">{titles}{"".join(parts)}</svg>'
+    picture = f'<svg viewBox="0 0 400 190" role="img" aria-label="{label}">{titles}{"".join(shapes)}</svg>'
     return f'\n\n<figure class="gradient">{picture}<figcaption>{caption}</figcaption></figure>'

@@ -33,7 +33,7 @@ class Network(torch.nn.Module):
 torch.manual_seed(0)
 x = torch.randn(2000, 20)
 y = (3 * x @ torch.randn(20) / 20**0.5 + torch.randn(2000)).exp()
-examples = [{"x": one, "labels": value} for one, value in zip(x[:1000], y[:1000], strict=True)]
+examples = [{"x": row, "labels": value} for row, value in zip(x[:1000], y[:1000], strict=True)]
 with TemporaryDirectory() as folder:
     arguments = TrainingArguments(
         folder, num_train_epochs=100, per_device_train_batch_size=250, learning_rate=0.01, use_cpu=True,

@@ -11,9 +11,9 @@ taste = torch.randn(12)
 sizes = torch.randint(5, 31, (400,)).tolist()
 documents, relevance = [], []
 for size in sizes:
-    some = torch.randn(size, 12) + 3 * torch.randn(1)  # each query has an offset of its own
-    documents.append(some)
-    relevance.append(((some - some.mean(0)) @ taste / 2 + 0.5 * torch.randn(size)).clamp(0, 4).round())
+    features = torch.randn(size, 12) + 3 * torch.randn(1)  # each query has an offset of its own
+    documents.append(features)
+    relevance.append(((features - features.mean(0)) @ taste / 2 + 0.5 * torch.randn(size)).clamp(0, 4).round())
 documents, mask = pad_groups(torch.cat(documents), sizes=sizes)  # (400, 30, 12) and (400, 30)
 relevance, _ = pad_groups(torch.cat(relevance), sizes=sizes)  # (400, 30)
 train, test = slice(300), slice(300, None)

@@ -110,13 +110,13 @@ def compare(digits: dict[str, Digits], *, seed: int) -> tuple[Results, Tensor, l
         loss, see `rankgrad.tasks.label_ranking.places`.
     """
     torch.set_num_threads(2)  # the same bits for the same number only
-    scenes = {split: _scenes(some, CANVAS, ROWS[split], seed, split) for split, some in digits.items()}
+    scenes = {split: _scenes(of_split, CANVAS, ROWS[split], seed, split) for split, of_split in digits.items()}
     data = {split: Split(of_tensor(images), label_ranks) for split, (images, label_ranks) in scenes.items()}
     training = Training(
         scorer=ScorerOptions(**_phase("scorer", rate=8e-3, warm_up=1), shift=3, zoom=1.1, rotation=5.0),
         thresholds=ThresholdOptions(**_phase("thresholds", rate=3e-3)),
     )
-    rows, found = [], {}
+    rows, predictions = [], {}
     with TemporaryDirectory() as scratch:
         for loss in LOSSES:
             task = LabelRanking(training)
@@ -135,12 +135,14 @@ def compare(digits: dict[str, Digits], *, seed: int) -> tuple[Results, Tensor, l
             with torch.no_grad():
                 predicted = task.predict(network, data["test"])
             rows += evaluate(loss, {seed: task.statistic(predicted)}, resamples=1000, seed=seed)
-            found[loss] = matrix(predicted[:EXAMPLES], "label_ranks", path=SHEET).numpy()
+            predictions[loss] = matrix(predicted[:EXAMPLES], "label_ranks", path=SHEET).numpy()
     truth = scenes["test"][1][:EXAMPLES].numpy()
-    orders = [
-        {"true": places(one, one)} | {loss: places(one, ranks[row]) for loss, ranks in found.items()}
-        for row, one in enumerate(truth)
-    ]
+    orders = []
+    for row, true in enumerate(truth):
+        order = {"true": places(true, true)}
+        for loss, ranks in predictions.items():
+            order[loss] = places(true, ranks[row])
+        orders.append(order)
     return Results("quickstart", rows), scenes["test"][0][:EXAMPLES], orders
 
 

@@ -18,7 +18,7 @@ import great_expectations as gx
 from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations.registry import get_expectation_impl
 
-__all__ = ["ExpectationsFailed", "Measured", "hold", "joined", "validate"]
+__all__ = ["ExpectationsFailed", "Measured", "hold", "validate"]
 
 # Facts about a dataset, by table, and what must hold for the tables.
 Measured = tuple[dict[str, pd.DataFrame], dict[str, list[dict[str, Any]]]]
@@ -150,11 +150,6 @@ def hold(key: str, measured: Callable[[], Measured]) -> None:
     validate(key, facts, expectations, page=page, understood=_understood(Path("data") / key))
     with replaced_file(passed) as partial:
         partial.write_text("passed\n")
-
-
-def joined(parts: list[dict[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """Put the facts of all splits one below another, table by table."""
-    return {name: pd.concat([part[name] for part in parts]) for name in parts[0]}
 
 
 def _understood(folder: Path) -> dict[str, str]:

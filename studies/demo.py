@@ -47,8 +47,8 @@ def film(address: str, path: Path) -> None:
                 times.append(MOVING)
             times[-1] = STILL
     colors = frames[0].quantize(48)
-    first, *others = (frame.quantize(48, palette=colors, dither=Image.Dither.NONE) for frame in frames)
-    first.save(path, save_all=True, append_images=others, duration=times, loop=0, optimize=True)
+    first, *later = (frame.quantize(48, palette=colors, dither=Image.Dither.NONE) for frame in frames)
+    first.save(path, save_all=True, append_images=later, duration=times, loop=0, optimize=True)
 
 
 def main() -> None:

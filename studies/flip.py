@@ -40,8 +40,8 @@ def archive(path: str | None = None) -> bytes:
                 content = answer.read()
         except OSError as error:
             raise OSError(f"{ARCHIVE}: {error}; get it elsewhere, and name the file: splits.zip") from error
-    if (found := hashlib.sha256(content).hexdigest()) != SHA256:
-        raise ValueError(f"{path or ARCHIVE}: its SHA-256 is {found}, expected {SHA256}: get it again")
+    if (digest := hashlib.sha256(content).hexdigest()) != SHA256:
+        raise ValueError(f"{path or ARCHIVE}: its SHA-256 is {digest}, expected {SHA256}: get it again")
     return content
 
 
@@ -52,9 +52,10 @@ def as_table(published: pd.DataFrame) -> pd.DataFrame:
         published: `sequence`, `target`, `set` (train or test) and `validation` (True in some rows of train).
     """
     letters = np.array(published["sequence"].map(list).tolist())
-    sites = np.flatnonzero((letters != letters[0]).any(0))
-    at_sites = {site: letters[:, site] for site in sites}
-    columns = {f"site{site + 1}_{one}": there == one for site, there in at_sites.items() for one in np.unique(there)}
+    columns = {}
+    for site in np.flatnonzero((letters != letters[0]).any(0)):
+        for letter in np.unique(letters[:, site]):
+            columns[f"site{site + 1}_{letter}"] = letters[:, site] == letter
     held_out = published["validation"].fillna(False).astype(bool) & (published["set"] == "train")
     split = published["set"].mask(held_out, "val")
     fitness = published["target"]

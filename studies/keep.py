@@ -55,7 +55,9 @@ class Files:
         Raises:
             FileNotFoundError: none matches one of them.
         """
-        every = {use: {path.stem: path for path in sorted(folder.glob(files))} for use, files in FILES.items()}
+        every: dict[str, dict[str, Path]] = {}
+        for use, files in FILES.items():
+            every[use] = {path.stem: path for path in sorted(folder.glob(files))}
         kept: set[str] = set()
         for pattern in patterns:
             matching = fnmatch.filter(chain.from_iterable(every.values()), pattern)
@@ -196,8 +198,8 @@ def _refuse_changed(folder: Path, stages: list[str], outputs: list[Path]) -> Non
                 if file.def_path.startswith(ELSEWHERE) and not file.exists:
                     continue
                 for path, state in file.status().items():
-                    shown = json.dumps(state).strip('"')
-                    raise ValueError(f"{name}: {path} is not that of the lock ({shown}); run `dvc repro {name}`")
+                    difference = json.dumps(state).strip('"')
+                    raise ValueError(f"{name}: {path} is not that of the lock ({difference}); run `dvc repro {name}`")
 
 
 def _hashes(folder: Path, stages: list[str]) -> dict[str, str]:

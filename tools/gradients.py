@@ -39,8 +39,8 @@ def text() -> str:
         value = loss(scores, torch.tensor([TRUTHS[kind]]))
         (gradient,) = torch.autograd.grad(value, scores)
         for row in zip(SCORES, TRUTHS[kind], gradient[0].tolist(), strict=True):
-            score, truth, one = row
-            writer.writerow([name, f"{value.item():.3f}", kind, score, truth, round(one, 3) + 0.0])
+            score, truth, slope = row
+            writer.writerow([name, f"{value.item():.3f}", kind, score, truth, round(slope, 3) + 0.0])
     return file.getvalue()
 
 

@@ -53,7 +53,7 @@ def pen_digits(width: float = 3.2) -> Tensor:
     glyphs = []
     for strokes in STROKES:
         corners = [torch.tensor(stroke, dtype=torch.float32) for stroke in strokes]
-        ink = torch.cat([one[:-1].lerp(one[1:], share).view(-1, 2) for one in corners])
+        ink = torch.cat([stroke[:-1].lerp(stroke[1:], share).view(-1, 2) for stroke in corners])
         distance = torch.cdist(pixels, ink).amin(1)
         glyphs.append((width / 2 + 0.5 - distance).clamp(0, 1).view(GLYPH, GLYPH))
     return (torch.stack(glyphs) * 255).round().to(torch.uint8)

@@ -47,6 +47,14 @@ TOGETHER = (
 )
 
 
+def trained_together() -> dict[str, Path]:
+    """Return the first rankers of `TOGETHER` whose folders exist, or else the ranker that ships."""
+    for rankers in TOGETHER:
+        if all(folder.is_dir() for folder in rankers.values()):
+            return rankers
+    return {"RLSEP": SHIPPED}
+
+
 def load_rankers(folders: Sequence[Path] = ()) -> dict[str, Any]:
     """Load label rankers by name.
 
@@ -56,8 +64,7 @@ def load_rankers(folders: Sequence[Path] = ()) -> dict[str, Any]:
     Raises:
         FileNotFoundError, ValueError: no model, or one of other images or labels.
     """
-    here = (rankers for rankers in TOGETHER if all(folder.is_dir() for folder in rankers.values()))
-    named = {str(folder): folder for folder in folders} or next(here, {"RLSEP": SHIPPED})
+    named = {str(folder): folder for folder in folders} or trained_together()
     for folder in named.values():
         try:
             image, labels = image_of_ranker(folder), recipe_of(folder)["args"].get("outputs")
@@ -126,8 +133,8 @@ def answer(scene: Any, rankers: Mapping[str, Any]) -> dict[str, Any]:
     models, sides = [], [ranker.recipe["input"]["width"] for ranker in rankers.values()]
     for (name, ranker), side in zip(rankers.items(), sides, strict=True):
         scores, thresholds = (values[0].tolist() for values in ranker(picture(side)[:, None]))
-        found = [label for label in range(LABELS) if scores[label] > thresholds[label]]
-        models.append({"name": name, "scores": scores, "order": sorted(found, key=lambda label: -scores[label])})
+        selected = [label for label in range(LABELS) if scores[label] > thresholds[label]]
+        models.append({"name": name, "scores": scores, "order": sorted(selected, key=lambda label: -scores[label])})
     return {
         "side": sides[0],
         "pixels": base64.b64encode(picture(sides[0]).numpy().tobytes()).decode(),

@@ -27,18 +27,19 @@ CALLED = {
     "relevance": r"(relevance|grade|rel$|label$|click|judg|prefer|better)",
     "captions": r"(captions?|description|sentence|text|title)",
     "text": r"(text|document|doc$|passage|answer|response|body|content|review)",
-    "query": r"(qid|query|pair|prompt)(_?id)?$",
+    "query": r"(qid|query|pair|prompt|search|request)(_?id)?$",
     "group": r"(group|user|customer|session|product|owner|patient|subject|author|shop|store)s?"
     r"(_?(id|key|name|number|code))?$",
     "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed: 0)\.?$",
     "key": r"(id|key|sku|nr|code|uuid|isbn|ean|zip|zip_?code|post_?code|plz|phone|telephone)\.?$",
     "date": r"(date|day$|time|added|created|month)",
     "split": r"(split|fold|subset|partition)",
-    "weight": r"((sample|row|example|case)_?)?weights?$",
+    "weight": r"(sample|row|example|case)_?weights?$",
+    "rank": r"(rank|ranking|position|place)$",
 }  # fmt: skip
 ALIGNED = re.compile(r"[A-Z*.-]{8,}|[acgtun*.-]{8,}")  # proteins and genes
-UNIT = re.compile(r"[^\w\s]{0,2}\s?[+-]?\d[\d.,' ]*\s?[^\d\s|;,]{0,4}")  # 4,5 kg and $7
-MONTHS = "(jan|feb|mar|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
+UNIT = re.compile(r"([^\w\s]{0,2}|[A-Za-z]{2,4}\.? )\s?[+-]?\d[\d.,' ]*\s?[^\d\s|;,]{0,8}")  # 4,5 kg, $7 and USD 7
+MONTHS = "(jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
 DAY = re.compile(
     r"\d{4}[-/]\d{1,2}([-/]\d{1,2}.*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?|\d{1,2}:\d\d(:\d\d.*)?|"
     rf"(\d{{1,2}}[. -]+)?{MONTHS}[. ,-]+(\d{{1,2}},? )?\d{{2,4}}|\d{{4}}-?[wq]\d+|[wq]\d{{1,2}}[ /-]\d{{4}}",
@@ -57,11 +58,13 @@ class Column:
         name: of the column.
         cells: by the numbers of their rows.
         sheet: the rows.
+        is_last: whether it is the last column that has cells.
     """
 
     name: str
     cells: pd.Series
     sheet: Sheet
+    is_last: bool = False
 
     @cached_property
     def texts(self) -> pd.Series:
@@ -192,8 +195,11 @@ def same_order(column: Column, other: Column) -> bool:
 
 
 def labels(column: Column) -> str | None:
-    """Recognize lists of names."""
-    return "labels" if column.all_lists and column.firsts.map(lambda item: isinstance(item, str)).all() else None
+    """Recognize lists of names, or of whole numbers if the lists differ in length."""
+    if not column.all_lists:
+        return None
+    differ = column.cells.map(len).nunique() > 1 and column.firsts.map(lambda item: isinstance(item, int)).all()
+    return "labels" if differ or column.firsts.map(lambda item: isinstance(item, str)).all() else None
 
 
 def objects(column: Column) -> str | None:

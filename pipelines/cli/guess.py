@@ -19,8 +19,8 @@ from rankgrad.datasets.tables.cells import as_periods, missing_in
 from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.files import Sheet, columns_like, names_in, read_sheet
 from rankgrad.datasets.tables.formats import format_of
-from rankgrad.datasets.tables.roles import NAMED, SHARES
-from rankgrad.inputs._feature_names import LETTER
+from rankgrad.datasets.tables.roles import SHARES
+from rankgrad.feature_names import LETTER
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.numbers import PLAIN, Writing, number_in
 
@@ -29,7 +29,7 @@ __all__ = ["ROLES", "Guess", "guess"]
 HEAD = 1000  # rows that are looked at
 MOSTLY = 0.5  # of groups
 SPLITS = {"train", "val", "test", "gate"}
-ROLES = ("target", "text", "group", "query", "id", "date")  # that a person may name
+ROLES = ("target", "text", "group", "query", "id", "date", "weight")  # that a person may name
 STANDS_IN = re.compile(r"-?9{2,}(\.0)?")  # for a missing value, as -999 does
 
 
@@ -66,11 +66,10 @@ class Columns:
         names = names_in(path, self.form, encoding)
         self.sheet = self.read(names, writing=writing or PLAIN, head=HEAD)
         self.all: dict[str, Column] = {}
-        for name in names:
-            cells = self.sheet.frame[name]
-            cells = cells[~missing_in(cells, numeric=False)]
-            if name and len(cells):
-                self.all[name] = Column(name, cells, self.sheet)
+        cells = {name: self.sheet.frame[name][~missing_in(self.sheet.frame[name], numeric=False)] for name in names}
+        filled = [name for name in names if name and len(cells[name])]
+        for name in filled:
+            self.all[name] = Column(name, cells[name], self.sheet, is_last=name == filled[-1])
         self.named = self._named(named)
         self.free = [column for column in self.all.values() if column not in self.named.values()]
         self.reasons: dict[str, str] = {}
@@ -163,7 +162,8 @@ def guess(
     columns.leave_out(NEVER_LEARNED, None)
     truth = _truth(columns, structure, task)
     columns.leave_out(LEFT_OUT, truth)
-    inputs = _input(columns, structure, truth)
+    inputs, input_columns = _input(columns, structure, truth)
+    _refuse_useless_input(columns, input_columns)
     _require_unique_ids(columns, truth)
     files = _files(path)
     options: dict[str, Any] = {"file": files, **inputs, **truth.options, **structure, **_reading(encoding, writing)}
@@ -171,7 +171,7 @@ def guess(
         options |= _split_by_key(columns, options)
 
     lines = [f"input: {', '.join(f'{role} from {_listed(names)}' for role, names in inputs.items())}", truth.line]
-    lines += _lines_on_files(files) + _lines_on_unused(columns, options)
+    lines += _lines_on_files(files) + _lines_on_stand_ins(input_columns) + _lines_on_unused(columns, structure)
     if incomplete := _incomplete(columns, Table(**options)):
         options["missing"] = "leave_out"
         rows = len(columns.sheet.frame)
@@ -256,7 +256,7 @@ def is_split(column: Column) -> bool:
 
 
 def is_weight(column: Column) -> bool:
-    """Recognize the weight of a row, not of a body or a parcel: numbers above 0 in a column called just so."""
+    """Recognize the weight of a row, not of a body or a parcel: numbers above 0 in a column such as sample_weight."""
     return column.is_exactly_called("weight") and column.content == "number" and bool((column.numbers > 0).all())
 
 
@@ -288,6 +288,8 @@ def is_row_number(column: Column) -> bool:
     if not column.is_whole or len(column.cells) < 3 or not column.is_unique:
         return False
     steps = column.numbers.diff().iloc[1:]
+    if column.is_last:  # which may be a target by which rows are sorted
+        return bool((steps == 1).all())
     extent = column.numbers.max() - column.numbers.min()
     return bool((steps > 0).all() or (steps == -1).all() or (extent == len(column.cells) - 1 > 20))
 
@@ -297,7 +299,7 @@ def _structure(columns: Columns) -> dict[str, Any]:
     named = columns.named
     roles = {
         "split": columns.take(is_split),
-        "weight": columns.take(is_weight),
+        "weight": named.get("weight") or columns.take(is_weight),
         "group": named.get("query") or named.get("group") or columns.take(is_query) or columns.take(is_group),
         "id": named.get("id") or columns.take(is_id) or columns.take(is_code),
     }
@@ -451,7 +453,7 @@ def relevance(columns: Columns, structure: dict[str, Any], task: str | None) -> 
             f"{column.place(wrong.index[0])} is {wrong.iloc[0]!r:.60}, expected grades, numbers of at least 0: correct "
             "or take out such rows, or say `--target` with another column"
         )
-    _refuse_constant(columns, column)
+    _refuse_wrong_order(columns, column)
     options = {"relevance": column.name, "without_relevant": "drop"}
     return Truth("query_ranking", options, f"truth: relevance from {column.name}, of each {group}; {DROPPED}", column)
 
@@ -469,12 +471,16 @@ def captions(columns: Columns, structure: dict[str, Any], task: str | None) -> T
 
 
 def target(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
-    """Recognize a number to rank by: the one that is named, called like a target, or the last one."""
+    """Recognize a number to rank by: the one that is named, called like a target, or the last column."""
     column, reason = columns.named.get("target"), ""
     if column is None:
-        column, reason = _called_target(columns, task), "; else: --target COLUMN"
-    if column is None:
-        column, reason = _last_number(columns), ", the last number; else: --target COLUMN"
+        numbers = [column for column in columns.of_content("number") if column not in _members(columns)]
+        called = [column for column in numbers if column.is_called("target")]
+        _refuse_other_candidates(columns, structure, called, task)
+        _refuse_several(columns, called, "target")
+        called.sort(key=lambda column: not column.is_exactly_called("target"))
+        column = called[0] if called else _last_number(columns, numbers)
+        reason = f"{'' if called else ', the last column'}; else: --target COLUMN"
     if column is None or column.content != "number":
         return None
     if task is None and "group" in structure and columns.all[structure["group"]].is_called("query"):
@@ -482,9 +488,9 @@ def target(columns: Columns, structure: dict[str, Any], task: str | None) -> Tru
             f"{structure['group']} is called like a query, but no column like grades: `--target {column.name}` ranks "
             "the rows of each by it, `--task score_ranking` all rows"
         )
-    _refuse_constant(columns, column)
+    _refuse_wrong_order(columns, column)
     columns.free = [other for other in columns.free if other is not column]
-    line = f"truth: target from {column.name}, a number to rank by{reason}"
+    line = f"truth: target from {column.name}, a number to rank by, the largest first{reason}"
     return Truth("score_ranking", {"target": column.name}, line, column)
 
 
@@ -505,7 +511,7 @@ def _truth(columns: Columns, structure: dict[str, Any], task: str | None) -> Tru
         if (truth := TRUTHS[name](columns, structure, task)) is not None:
             return truth
     if "target" in columns.named:
-        raise _no_target(columns.named["target"], f"{task or 'any task'} cannot learn it")
+        raise _no_target(columns.named["target"], "COLUMN")
     wanted = f"{task} learns from" if task else "a task could learn from, such as labels, a number or captions"
     raise columns.refusal(
         f"no column of what {wanted}; it has {_listed([*columns.all])}{_reasons(columns)}; say `--target` with a "
@@ -517,29 +523,13 @@ def _reasons(columns: Columns) -> str:
     return "".join(f"; {name}: {reason}" for name, reason in columns.reasons.items())
 
 
-def _called_target(columns: Columns, task: str | None) -> Column | None:
-    """Return the number that is called like a target; of price and price_log the first."""
-    numbers = [column for column in columns.of_content("number") if column not in _members(columns)]
-    called = [column for column in numbers if column.is_called("target")]
-    if task is None:
-        _refuse_labels(columns, called)
-    if not called:
-        _refuse_empty(columns)
-        _refuse_unread_target(columns)
-        return None
-    _refuse_several(columns, called, "target")
-    called.sort(key=lambda column: not column.is_exactly_called("target"))
-    return called[0]
-
-
-def _last_number(columns: Columns) -> Column | None:
+def _last_number(columns: Columns, numbers: Sequence[Column]) -> Column | None:
     """Return the last number; the shorter name of two that order rows alike, as fitness and fitness_log do."""
-    numbers = columns.of_content("number")
-    single = [column for column in numbers if column not in _members(columns)]
+    numbers = numbers or columns.of_content("number")
     if not numbers:
         return None
-    last = (single or numbers)[-1]
-    shorter = [column for column in single if plain(column.name) in plain(last.name) and same_order(column, last)]
+    last = numbers[-1]
+    shorter = [column for column in numbers if plain(column.name) in plain(last.name) and same_order(column, last)]
     return min(shorter or [last], key=lambda column: len(column.name))
 
 
@@ -550,20 +540,18 @@ def _members(columns: Columns) -> list[Column]:
     return [column for column in columns.free if column.name in names]
 
 
-def _refuse_constant(columns: Columns, column: Column) -> None:
+def _refuse_wrong_order(columns: Columns, column: Column) -> None:
+    """Refuse a truth that is the same in all rows, or of which the smallest number may be the best."""
     if column.numbers.nunique() == 1 and columns.whole(column).numbers.nunique() == 1:
         raise columns.refusal(
             f"{column.name} is {column.cells.iloc[0]} in all rows, so no order can be learned; say `--target` with "
             "another column"
         )
-
-
-def _refuse_empty(columns: Columns) -> None:
-    """Refuse to learn another number where a column that is called like a target is empty."""
-    for name, cells in columns.sheet.frame.items():
-        is_empty = name and name not in columns.all
-        if is_empty and Column(str(name), cells, columns.sheet).is_called("target"):
-            raise columns.refusal(f"{name} is called like what is to be learned, but is empty in all rows")
+    if column.is_called("rank"):
+        raise columns.refusal(
+            f"{column.name}: the largest number is first, and 1 may be the best rank; write a column in which larger "
+            "is better, and say `--target` with it"
+        )
 
 
 def _refuse_several(columns: Columns, candidates: Sequence[Column], role: str) -> None:
@@ -580,34 +568,35 @@ def _refuse_several(columns: Columns, candidates: Sequence[Column], role: str) -
         )
 
 
-def _refuse_unread_target(columns: Columns) -> None:
-    """Refuse to rank by any number where a column that is called like a target, or is the last, has other cells."""
-    last = [*columns.all.values()][-1]
-    for column in columns.free:
-        ends_like_target = re.search(rf"(^|[^a-z]){CALLED['target']}$", plain(column.name))  # not price_range
-        if (column.content == "name" and ends_like_target) or (column is last and column.hindrance is not None):
-            raise _no_target(column, "it is called like what is to be learned, or is the last column")
+def _refuse_other_candidates(
+    columns: Columns, structure: dict[str, Any], called: Sequence[Column], task: str | None
+) -> None:
+    """Refuse to rank by any number where a column that is called like the truth, or is the last, holds no numbers."""
+    for name, cells in columns.sheet.frame.items():
+        is_empty = name and name not in columns.all
+        if is_empty and not called and Column(str(name), cells, columns.sheet).is_called("target"):
+            raise columns.refusal(f"{name} is called like what is to be learned, but is empty in all rows")
+    candidates = [column for column in columns.all.values() if column.name not in structure.values()]
+    for column in candidates:
+        if column.content == "number" or is_whole_input(column) or (task is not None and column.is_category):
+            continue
+        is_label = column.is_category and column.is_exactly_called("labels")
+        # unit_price, not price_range
+        ends_so = column.content == "name" and re.search(rf"(^|[^a-z]){CALLED['target']}$", plain(column.name))
+        if is_label or (not called and (ends_so or column is candidates[-1])):
+            number = called[0].name if called else "COLUMN"
+            raise _no_target(column, number)
 
 
-def _refuse_labels(columns: Columns, called: Sequence[Column]) -> None:
-    """Refuse to rank by a number where a column that is called label, or is the last, holds names."""
-    last = [*columns.all.values()][-1]
-    number = f"--target {called[0].name}" if called else "--task score_ranking"
-    for column in columns.free:
-        is_candidate = column.is_exactly_called("labels") or (column is last and not called)
-        if column.is_category and is_candidate:
-            raise ValueError(
-                f"{column.place(column.cells.index[0])} is {column.names.iloc[0]!r:.60}, a name, and may be what is to "
-                f"be learned: `--task multilabel --target {column.name}` learns these names, `{number}` a number"
-            )
-
-
-def _no_target(column: Column, reason: str) -> ValueError:
-    wrong = column.cells[column.numbers.isna()]
-    row = wrong.index[0] if len(wrong) else column.cells.index[0]
+def _no_target(column: Column, other: str) -> ValueError:
+    """Return the refusal of a column that may be meant, but cannot be learned as it is."""
+    wrong = column.cells if column.content == "number" else column.cells[column.numbers.isna()]
+    advice = "make numbers of its cells and empty the others"
+    if column.is_category:
+        advice = f"`--target {column.name}` learns these names"
     return ValueError(
-        f"{column.place(row)} is {column.hindrance or column.cells[row]!r:.60}; {reason}; make numbers of its cells "
-        "and empty the others, or say `--target` with another column"
+        f"{column.place(wrong.index[0])} is {str(wrong.iloc[0])!r:.60}; if it is what is to be learned, {advice}; else "
+        f"say `--target {other}`"
     )
 
 
@@ -624,29 +613,48 @@ def is_text(column: Column) -> bool:
     return column.content == "text" and not column.is_category and column.hindrance is None
 
 
-def _input(columns: Columns, structure: dict[str, Any], truth: Truth) -> dict[str, Any]:
-    """Take the input: the named text, pictures or vectors, a column called like text, numbers and names, or a text."""
+def _input(columns: Columns, structure: dict[str, Any], truth: Truth) -> tuple[dict[str, Any], list[Column]]:
+    """Take the input: the named text, pictures or vectors, a column called like text, numbers and names, or a text.
+
+    Returns:
+        The options of the table, and the columns.
+    """
     if "text" in columns.named:
-        return {"text": _named_text(columns, structure, truth).name}
+        text = _named_text(columns, structure, truth)
+        return {"text": text.name}, [text]
     if (column := columns.take(is_whole_input)) is not None:
-        return {column.content: column.name}
+        return {column.content: column.name}, [column]
     texts = [column for column in columns.free if is_text(column)]
     if truth.task == "query_ranking":
         texts = [column for column in texts if _differs_within(columns, structure["group"], column)] or texts
     texts.sort(key=lambda column: not column.is_called("text"))
-    features = _features(columns)
-    is_read = texts and (not features or texts[0].is_called("text") or texts[0].is_called("captions"))
-    if is_read:
+    names = [column for column in columns.free if column.is_category or column.is_aligned]
+    names = [column for column in names if not _is_of_one_value(column.name)]
+    numbers = [column for column in columns.of_content("number") if not names or not _is_of_one_value(column.name)]
+    if texts and (not numbers + names or texts[0].is_called("text") or texts[0].is_called("captions")):
         columns.free.remove(texts[0])
-        return {"text": texts[0].name}
+        return {"text": texts[0].name}, texts[:1]
+    columns.free = [column for column in columns.free if column not in numbers + names]
     for column in texts:
         columns.reasons[column.name] = f"a text; `--text {column.name}` reads it in place of numbers and names"
         columns.free.remove(column)
-    if not features:
+    options = {
+        "features": _in_patterns(columns, [column.name for column in numbers]),
+        "categories": [column.name for column in names if column.is_category],
+        "letters": [column.name for column in names if column.is_aligned],
+    }
+    return {role: used for role, used in options.items() if used}, numbers + names
+
+
+def _refuse_useless_input(columns: Columns, inputs: Sequence[Column]) -> None:
+    """Refuse a table without an input, or with one that is the same in all of the first rows."""
+    if not inputs:
         raise columns.refusal(
             f"no column of pictures, numbers or text is left to learn from{_reasons(columns)}; write the block by hand"
         )
-    return features
+    if all(column.names.nunique() == 1 for column in inputs):
+        names = _listed([column.name for column in inputs])
+        raise columns.refusal(f"{names}: the same in all rows, so nothing can be learned from it; name another input")
 
 
 def _named_text(columns: Columns, structure: dict[str, Any], truth: Truth) -> Column:
@@ -665,17 +673,6 @@ def _differs_within(columns: Columns, group: str, column: Column) -> bool:
     """Return whether a column has several values in most groups."""
     cells = pd.DataFrame({"group": columns.all[group].names, "cell": column.names}).dropna()
     return float(np.mean(cells.groupby("group")["cell"].nunique() > 1)) > MOSTLY
-
-
-def _features(columns: Columns) -> dict[str, Any]:
-    """Return the columns of numbers, of names that come again, and of letters in places."""
-    numbers = [column.name for column in columns.of_content("number")]
-    categories = [column.name for column in columns.free if column.is_category]
-    letters = [column.name for column in columns.free if column.is_aligned and not _is_of_one_value(column.name)]
-    if categories or letters:
-        numbers = [name for name in numbers if not _is_of_one_value(name)]
-    inputs = {"features": _in_patterns(columns, numbers), "categories": categories, "letters": letters}
-    return {role: names for role, names in inputs.items() if names}
 
 
 def _is_of_one_value(name: str) -> bool:
@@ -705,36 +702,34 @@ def _families(names: Sequence[str], *, least: int) -> dict[str, list[str]]:
 # What a person should know.
 
 
-def _lines_on_unused(columns: Columns, options: dict[str, Any]) -> list[str]:
-    """Return lines on columns that are not used, first on those that may be groups, and on values that stand in."""
-    used: list[str] = []
-    for role in ("features", *NAMED):
-        patterns = options.get(role, [])
-        for pattern in [patterns] if isinstance(patterns, str) else patterns:
-            used += columns_like(pattern, [*columns.all])
-    unused = [column for column in columns.free if column.name not in used]
+def _lines_on_unused(columns: Columns, structure: dict[str, Any]) -> list[str]:
+    """Return lines on columns that are not used, first on those that may be groups."""
     lines, others = [], []
-    for column in unused:
+    for column in columns.free:
         kinds = column.names.nunique()
-        if "group" not in options and column.content in ("name", "number") and kinds < len(column.cells):
+        if "group" not in structure and column.content in ("name", "number") and kinds < len(column.cells):
             lines.append(
                 f"not used: {column.name}: {kinds} values in {len(column.cells)} rows; if rows of one belong together, "
                 f"`--group {column.name}` keeps them in one split"
             )
         else:
             others.append(column.name)
-    lines += [line for column in columns.of_content("number") for line in _lines_on_stand_ins(column)]
     lines += [f"not used: {name}: {reason}" for name, reason in columns.reasons.items()]
     return lines + ([f"not used: {_listed(others)}"] if others else [])
 
 
-def _lines_on_stand_ins(column: Column) -> list[str]:
-    """Return a line on each extreme number that may stand for a missing value."""
+def _lines_on_stand_ins(inputs: Sequence[Column]) -> list[str]:
+    """Return a line on each extreme number that may stand for a missing value, and on what may be a weight."""
     lines = []
-    for value in {column.numbers.min(), column.numbers.max()}:
-        count = int((column.numbers == value).sum())
-        if STANDS_IN.fullmatch(f"{value:g}") and count > 2:
-            lines.append(f"{column.name}: {value:g} in {count} rows; if it stands for a missing value, empty these")
+    for column in inputs:
+        if column.content != "number":
+            continue
+        for value in {column.numbers.min(), column.numbers.max()}:
+            count = int((column.numbers == value).sum())
+            if STANDS_IN.fullmatch(f"{value:g}") and count > 2:
+                lines.append(f"{column.name}: {value:g} in {count} rows; if it stands for a missing value, empty these")
+        if plain(column.name) in ("weight", "weights"):
+            lines.append(f"{column.name}: a feature; if it says how much a row counts, `--weight {column.name}`")
     return lines
 
 

@@ -44,6 +44,7 @@ def init(
     date: Annotated[
         str | None, typer.Option(help="Column of days: rows of later months than the file's are deliveries.")
     ] = None,
+    weight: Annotated[str | None, typer.Option(help="Column of how much a row counts.")] = None,
     metric: Annotated[str | None, typer.Option(help="Metric by which runs are compared and versions judged.")] = None,
     encoding: Annotated[str, typer.Option(help="Of text.")] = "utf-8",
     decimal: Annotated[str | None, typer.Option(help="The point or comma in numbers that are text.")] = None,
@@ -61,7 +62,9 @@ def init(
     """
     from pipelines.cli.guess import guess
 
-    roles = {"target": target, "text": text, "group": group, "query": query, "id": row_id, "date": date}
+    roles = {
+        "target": target, "text": text, "group": group, "query": query, "id": row_id, "date": date, "weight": weight
+    }  # fmt: skip
     named = {role: name for role, name in roles.items() if name is not None}
     with errors_in_a_line():
         _check_name("--task", task, _starting())
@@ -209,9 +212,9 @@ def _fitting(runs: dict[str, Any], task: str, truth: Any) -> dict[str, Any]:
         del runs["hinge_ap"]
     if task == "score_ranking":
         runs["mse"]["loss"]["args"]["sigmoid"] = bool(truth.between(0, 1).all())
-        has_tail = truth.nunique() > GRADES and truth.skew() > SKEWED and truth.min() >= 0
-        if has_tail:
-            runs["mse_log"]["training"]["log_plus"] = 10.0 ** floor(log10(truth.mean())) / 100
+        usual = truth.clip(upper=truth.quantile(0.99))  # a row of totals makes no tail
+        if truth.nunique() > GRADES and usual.skew() > SKEWED and truth.min() >= 0:
+            runs["mse_log"]["training"]["log_plus"] = 10.0 ** floor(log10(usual.mean())) / 100
         else:
             del runs["mse_log"]
     return runs

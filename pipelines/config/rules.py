@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import date
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,12 +15,24 @@ from torch.overrides import TorchFunctionMode
 
 from pipelines.config.errors import ParamsError, Problem, unknown
 from pipelines.config.plan import RunPlan, resolve
-from pipelines.config.schema import DIGITS, NONE, Dataset, Model, Run, Settings, Sorter, check_shapes, read, typed
+from pipelines.config.schema import (
+    DIGITS,
+    NONE,
+    Comparison,
+    Dataset,
+    Model,
+    Run,
+    Settings,
+    Sorter,
+    check_shapes,
+    read,
+    typed,
+)
 from rankgrad import lookup
 from rankgrad.datasets.scenes.base import Scenes
 from rankgrad.io.starts import check_fit, with_files
 from rankgrad.sorters.laplace import Laplace
-from rankgrad.training.objective import JOINTLY
+from rankgrad.training.objective import JOINTLY, Objective
 from rankgrad.training.optimization import OPTIMIZERS, check_optimizer
 from rankgrad.training.options import Component, PhaseOptions, WholePhase
 
@@ -43,40 +56,34 @@ def check(path: str | Path = "params.yaml") -> Settings:
 def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     """Check plain values as `check` does those of a file."""
     settings = check_shapes(values, path=path)
-    problems, wrong = [*_unread(values)], set[str]()
-    for place, rule in _rules(settings):
-        block, _, key = place.partition(".")
-        run = settings.runs.get(key) if block == "runs" else None
-        if run is not None and wrong & {f"training.{run.task}", f"datasets.{run.dataset}"}:
-            continue  # it would have the same problems
+    parts, problems, wrong = _Parts(settings), [*_unread(values)], set[str]()
+
+    def ask(place: str, rule: Callable[..., None], *arguments: Any) -> None:
         try:
-            rule()
+            rule(place, *arguments)
         except ParamsError as error:
-            problems += error.problems
+            problems.extend(error.problems)
             wrong.add(place)
+
+    for key, dataset in settings.datasets.items():
+        ask(f"datasets.{key}", _check_dataset, key, dataset)
+    for key in settings.sorters:
+        ask(f"sorters.{key}", _check_sorter, settings, key, parts)
+    for key, vectors in settings.benchmark_sorters.items():
+        ask(f"benchmark_sorters.{key}", _check_benchmark, settings, key, vectors)
+    for task in settings.training:
+        ask(f"training.{task}", _check_training, settings, task)
+    for name, run in settings.runs.items():
+        if not wrong & {f"training.{run.task}", f"datasets.{run.dataset}"}:  # it would have the same problems
+            ask(f"runs.{name}", _check_run, settings, name, parts)
+    for key, comparison in settings.comparisons.items():
+        ask(f"comparisons.{key}", _check_comparison, settings, comparison)
+    models = [*(["sorter"] if settings.benchmark_sorters else []), *(run.task for run in settings.runs.values())]
+    for task in dict.fromkeys([*models, *settings.gate.judged]):
+        ask(f"gate.judged.{task}", _check_judged, settings, task)
     if problems:
         raise ParamsError(*problems, path=path)
     return settings
-
-
-def _rules(settings: Settings) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield what is to be checked at each place, in an order in which a place's problems are those of what follows."""
-    parts = _Parts(settings)
-    for key, dataset in settings.datasets.items():
-        yield f"datasets.{key}", lambda key=key, dataset=dataset: _check_dataset(key, dataset)
-    for key in settings.sorters:
-        yield f"sorters.{key}", lambda key=key: _check_sorter(settings, key, parts)
-    for key in settings.benchmark_sorters:
-        yield f"benchmark_sorters.{key}", lambda key=key: _check_benchmark(settings, key)
-    for task in settings.training:
-        yield f"training.{task}", lambda task=task: _check_training(settings, task)
-    for name in settings.runs:
-        yield f"runs.{name}", lambda name=name: _check_run(settings, name, parts)
-    for key in settings.comparisons:
-        yield f"comparisons.{key}", lambda key=key: _check_comparison(settings, key)
-    models = [*(["sorter"] if settings.benchmark_sorters else []), *(run.task for run in settings.runs.values())]
-    for task in dict.fromkeys([*models, *settings.gate.judged]):
-        yield f"gate.judged.{task}", lambda task=task: _check_judged(settings, task)
 
 
 def _unread(values: Any, place: str = "") -> Iterator[Problem]:
@@ -149,6 +156,13 @@ class _Parts:
 
         return self.once(build, folder, component.name, component.args, runtime)
 
+    def sorter(self, key: str) -> torch.nn.Module:
+        """Return a sorter of the params, for vectors of its length if it takes no others."""
+        place, sorter = f"sorters.{key}", self.settings.sorters[key]
+        if sorter.vectors not in (NONE, *self.settings.score_vectors):
+            raise ParamsError(unknown(f"{place}.vectors", sorter.vectors, [*self.settings.score_vectors, NONE]))
+        return self.built("sorters", sorter, place, **self.settings.length_of(key))
+
     def columns(self, dataset: str) -> list[str]:
         """Return the columns of a dataset's tables."""
         return self.once(lambda: self.settings.datasets[dataset].built().schema.names, "columns", dataset)
@@ -175,8 +189,7 @@ def _checked(folder: str, component: Any, place: str) -> Callable[..., Any]:
     return make
 
 
-def _check_dataset(key: str, block: Dataset) -> None:
-    place = f"datasets.{key}"
+def _check_dataset(place: str, key: str, block: Dataset) -> None:
     if key in TAKEN:
         raise _wrong(place, f"the pipeline has data/{key} or checks/{key} for itself", advice="choose another name")
     with _at(place):
@@ -225,11 +238,8 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
             dataset.check_head(raw)
 
 
-def _check_sorter(settings: Settings, key: str, parts: _Parts) -> None:
-    place, sorter = f"sorters.{key}", settings.sorters[key]
-    if sorter.vectors not in (NONE, *settings.score_vectors):
-        raise ParamsError(unknown(f"{place}.vectors", sorter.vectors, [*settings.score_vectors, NONE]))
-    module = parts.built("sorters", sorter, place, **settings.length_of(key))
+def _check_sorter(place: str, settings: Settings, key: str, parts: _Parts) -> None:
+    module, sorter = parts.sorter(key), settings.sorters[key]
     has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
         expected = "a block of options: it has weights to train" if has_weights else "null: it has no weights"
@@ -240,8 +250,7 @@ def _check_sorter(settings: Settings, key: str, parts: _Parts) -> None:
         _check_optimizer(sorter.training.optimizer, f"{place}.training.optimizer")
 
 
-def _check_benchmark(settings: Settings, key: str) -> None:
-    place, vectors = f"benchmark_sorters.{key}", settings.benchmark_sorters[key]
+def _check_benchmark(place: str, settings: Settings, key: str, vectors: str) -> None:
     if key not in settings.sorters:
         raise ParamsError(unknown(place, key, settings.sorters, what="sorter "))
     if vectors not in settings.score_vectors:
@@ -272,8 +281,7 @@ def _phases(training: Any) -> dict[str, PhaseOptions]:
     return {name: options for name, options in vars(training).items() if isinstance(options, PhaseOptions)}
 
 
-def _check_training(settings: Settings, name: str) -> None:
-    place = f"training.{name}"
+def _check_training(place: str, settings: Settings, name: str) -> None:
     with _at(place):
         task = lookup.find("tasks", name, where=place)
     training = typed(task.Training, settings.training[name], place)
@@ -281,8 +289,7 @@ def _check_training(settings: Settings, name: str) -> None:
         _check_optimizer(options.optimizer, f"{place}.{phase}.optimizer")
 
 
-def _check_run(settings: Settings, name: str, parts: _Parts) -> None:
-    place = f"runs.{name}"
+def _check_run(place: str, settings: Settings, name: str, parts: _Parts) -> None:
     if name in {f"sorter-{sorter}" for sorter in settings.sorters}:  # in MLflow one of them would be lost
         raise _wrong(place, "a sorter is called so in MLflow and in reports", advice="choose another name")
     for setting in settings.runs[name].settings:
@@ -291,8 +298,7 @@ def _check_run(settings: Settings, name: str, parts: _Parts) -> None:
         for phase, options in _phases(plan.training).items():
             _check_optimizer(options.optimizer, f"{place}.training.{phase}.optimizer")
         _check_model(settings, plan, parts)
-        _check_losses(settings, plan, parts)
-        _check_sorter_optimizer(settings, plan)
+        _check_objective(settings, plan, parts)
         _check_start(settings, plan, parts)
 
 
@@ -372,68 +378,52 @@ def _check_pictures(plan: RunPlan, backbone: Any, side: int) -> None:
         raise _wrong(f"runs.{plan.name}.model.backbone", found) from error
 
 
-def _check_losses(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
-    """Check that the losses are the task's, and that there is a sorter for those that take one, and for none else."""
-    place, sorter = f"runs.{plan.name}", plan.sorter
-    takers = []
+def _check_objective(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
+    """Check that the losses are the task's, by building them with their sorter."""
+    place, key = f"runs.{plan.name}", plan.sorter
     for part, loss in (("loss", plan.loss), ("auxiliary", plan.auxiliary)):
         if loss is not None:
-            logs = getattr(plan.training, "log_plus", None) is not None
-            learns = lookup.find("tasks", plan.task)(plan.training).learns()
-            key = (loss.name, loss.args, learns, logs)
-            takes = parts.once(lambda: _check_loss(plan, loss, learns, logs, f"{place}.{part}"), "loss", *key)  # noqa: B023
-            takers += [loss.name] if takes else []
-    if sorter is None:
-        if takers:
-            raise _wrong(f"{place}.sorter", f"is {NONE}, but {takers[0]} needs one", ", ".join(settings.sorters))
+            _check_loss(plan, loss, parts, f"{place}.{part}")
+    if key is not None and key not in settings.sorters:
+        raise ParamsError(unknown(f"{place}.sorter", key, [*settings.sorters, NONE]))
+    sorter = None if key is None else parts.sorter(key)
+    if plan.sorter_optimizer is not None and plan.sorter_optimizer.name != JOINTLY:
+        _check_optimizer(plan.sorter_optimizer, f"{place}.sorter_optimizer")
+    try:
+        Objective(plan.loss, sorter=sorter, sorter_optimizer=plan.sorter_optimizer, auxiliary=plan.auxiliary)
+    except lookup.ComponentError as error:
+        raise _wrong(f"{place}.{error.place}", error.reason) from error
+    if key is None or not _takes_one_length(settings.sorters[key]):
         return
-    if sorter not in settings.sorters:
-        raise ParamsError(unknown(f"{place}.sorter", sorter, [*settings.sorters, NONE]))
-    if not takers:
-        raise _wrong(f"{place}.sorter", f"{plan.loss.name} takes no sorter", NONE)
-    if not _takes_one_length(settings.sorters[sorter]):
-        return
-    length, batch_size = settings.length_of(sorter)["length"], getattr(plan.training, "batch_size", None)
+    length, batch_size = settings.length_of(key).get("length"), getattr(plan.training, "batch_size", None)
     if batch_size is None:
-        found = f"{sorter} takes {length} scores and no other number, but {plan.task} ranks others"
+        found = f"{key} takes {length} scores and no other number, but {plan.task} ranks others"
         raise _wrong(f"{place}.sorter", found, "a sorter of any length, such as laplace")
     if batch_size % length:
-        found = f"is {batch_size}, but {sorter} ranks groups of its length, {length}"
+        found = f"is {batch_size}, but {key} ranks groups of its length, {length}"
         raise _wrong(f"{place}.training.batch_size", found, "a multiple of it")
 
 
-def _check_sorter_optimizer(settings: Settings, plan: RunPlan) -> None:
-    place, optimizer = f"runs.{plan.name}.sorter_optimizer", plan.sorter_optimizer
-    if optimizer is None:
-        return
-    has_weights = plan.sorter is not None and settings.sorters[plan.sorter].training is not None
-    if not has_weights or "sorter" not in _parameters(plan.loss.name):
-        raise _wrong(place, f"{plan.sorter} in {plan.loss.name} has nothing to learn", advice="leave it out")
-    if optimizer.name != JOINTLY:
-        _check_optimizer(optimizer, place)
-    elif optimizer.args:
-        found = f"{JOINTLY} is the network's own optimizer, which has options"
-        raise _wrong(f"{place}.args", found, advice="leave them out")
-
-
-def _check_loss(plan: RunPlan, loss: Component, learns: tuple[str, ...], logs: bool, place: str) -> bool:
-    """Return whether a loss of this task, with these options, takes a sorter."""
+def _check_loss(plan: RunPlan, loss: Component, parts: _Parts, place: str) -> None:
+    """Check that a loss is one of the task, and call it once with its options."""
+    logs = getattr(plan.training, "log_plus", None) is not None
+    learns = lookup.find("tasks", plan.task)(plan.training).learns()
     function = _checked("losses", loss, place)
     parameters = _parameters(loss.name)
     if parameters[1] not in learns:
         fitting = [name for name in lookup.names("losses") if _parameters(name)[1] in learns]
         raise _wrong(f"{place}.name", f"{loss.name} is no loss of {plan.task}", f"one of {', '.join(fitting)}")
-    # One call on two rows, whose targets are in 0 to 1, or beyond where logs are standardized.
+    # Two rows, whose targets are in 0 to 1, or beyond where logs are standardized.
     scores = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     truth = {"label_ranks": torch.tensor([[2, 1], [0, 1]]), "target": 2 * scores - 1 if logs else scores}
     runtime = {"sorter": Laplace(), "generator": torch.Generator()}
-    given = {name: value for name, value in runtime.items() if name in parameters}
+    taken = {name: value for name, value in runtime.items() if name in parameters}
+    called = partial(function, scores, truth.get(parameters[1], scores.bool()), **loss.args, **taken)
     try:
-        function(scores, truth.get(parameters[1], scores.bool()), **loss.args, **given)
+        parts.once(called, "loss", loss.name, loss.args, learns, logs)
     except (TypeError, ValueError) as error:
         advice = "log_plus is set, and logs are standardized" if logs else ""
         raise _wrong(f"{place}.args", str(error), advice=advice) from error
-    return "sorter" in parameters
 
 
 def _parameters(loss: str) -> list[str]:
@@ -459,15 +449,15 @@ def _check_start(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
         folders = ["", *(f"seed{seed}" for seed in settings.runs[start].seeds)]
         if (folder := "/".join(plan.start.parts[3:])) not in folders:
             raise ParamsError(unknown(place, folder, folders[1:], what="model "))
-        _check_start_run(settings, plan.name, start, place, is_shared=bool(folder))
+        _check_start_run(settings, plan.name, start, parts, is_shared=bool(folder))
     elif plan.start.exists():
         with _at(place, OSError):
             check_fit(*_backbones(settings, plan, parts), plan.start)
 
 
-def _check_start_run(settings: Settings, name: str, start_name: str, place: str, *, is_shared: bool) -> None:
+def _check_start_run(settings: Settings, name: str, start_name: str, parts: _Parts, *, is_shared: bool) -> None:
     """Check that a run can start from another one, which goes back to random weights or to a file."""
-    run, start = settings.runs[name], settings.runs[start_name]
+    place, run, start = f"runs.{name}.start", settings.runs[name], settings.runs[start_name]
     chain = [name, start_name]
     while chain[-1] in settings.runs and chain[-1] not in chain[:-1]:
         chain.append(settings.runs[chain[-1]].start.removeprefix("models/runs/").partition("/")[0])
@@ -483,26 +473,21 @@ def _check_start_run(settings: Settings, name: str, start_name: str, place: str,
     if start.dataset in drawn and run.dataset not in drawn:
         found = f"{start_name} learned on {start.dataset}, gray digits, which are no start for {run.dataset}"
         raise _wrong(place, found, advice="give it a safetensors file of weights (docs/real_data.md)")
-    with _at(f"runs.{start_name}.model.backbone.name"):
-        ours, theirs = _backbone(run.model), _backbone(start.model)
-    if ours != theirs:
-        found = f"{ours}, but it starts from {start_name}, which is {theirs}"
+    ours, theirs = (_backbones(settings, resolve(settings, run), parts)[0] for run in (name, start_name))
+    if _shapes(ours) != _shapes(theirs):
+        found = f"{_said(run.model)}, but it starts from {start_name}, which is {_said(start.model)}"
         raise _wrong(f"runs.{name}.model", found, "the same")
 
 
-def _backbone(model: Model) -> str:
-    """Say which network gives the features, with its options."""
-    make = lookup.find("models.backbones", model.backbone.name)
-    parameters, options = inspect.signature(make).parameters, {}
-    for name in lookup.options(make):
-        value = model.backbone.args.get(name, parameters[name].default)
-        if value is not inspect.Parameter.empty:
-            options[name] = list(value) if isinstance(value, tuple) else value
-    return f"{model.backbone.name} with {options}"
+def _shapes(module: torch.nn.Module) -> dict[str, torch.Size]:
+    return {name: weight.shape for name, weight in module.state_dict().items()}
 
 
-def _check_comparison(settings: Settings, key: str) -> None:
-    place, comparison = f"comparisons.{key}", settings.comparisons[key]
+def _said(model: Model) -> str:
+    return f"{model.backbone.name} with {dict(model.backbone.args)}"
+
+
+def _check_comparison(place: str, settings: Settings, comparison: Comparison) -> None:
     for name in (comparison.baseline, *comparison.runs):
         if name not in settings.runs:
             raise ParamsError(unknown(place, name, settings.runs, what="run "))
@@ -542,8 +527,8 @@ def _check_metric(name: str, known: list[str] | tuple[str, ...], place: str, *, 
         raise ParamsError(unknown(place, name, known, what=what))
 
 
-def _check_judged(settings: Settings, task: str) -> None:
-    place, tasks = f"gate.judged.{task}", ["sorter", *lookup.names("tasks")]
+def _check_judged(place: str, settings: Settings, task: str) -> None:
+    tasks = ["sorter", *lookup.names("tasks")]
     if task not in tasks:
         raise ParamsError(unknown(place, task, tasks, what="task "))
     if task not in settings.gate.judged:

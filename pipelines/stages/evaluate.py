@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from pipelines.config import Settings
+from pipelines.config import RunPlan, Settings, resolve
 from pipelines.ops.progress_bar import counted
 from pipelines.running.runner import FEATURES
 from rankgrad import lookup
@@ -28,17 +28,17 @@ from rankgrad.training.device import find_device
 
 
 def main(params: Settings, name: str) -> None:
-    log, run = logging.getLogger(__name__), params.runs[name]
-    task = lookup.find("tasks", run.task)(cache=FEATURES)
+    log, plan = logging.getLogger(__name__), resolve(params, name)
+    task = lookup.find("tasks", plan.task)(cache=FEATURES)
     tables, statistics = [], {}
-    with _test_splits(params, name, task) as splits, counted(name, "seeds") as show:
-        for number, seed in enumerate(run.seeds, 1):
-            table = _predictions(params, name, task, splits, seed)
+    with _test_splits(params, plan, task) as splits, counted(name, "seeds") as show:
+        for number, seed in enumerate(plan.seeds, 1):
+            table = _predictions(params, plan, task, splits, seed)
             statistics[seed] = task.statistic(table)
             for undefined in describe_undefined(statistics[seed]):
                 log.warning("%s, seed %d: %s is not defined for the test split", name, seed, undefined)
             tables.append(table.add_column(1, "seed", pa.array([seed] * len(table), pa.int64())))
-            show(number, len(run.seeds))
+            show(number, len(plan.seeds))
     # The same resamples for every run: their differences are paired.
     draws = derived_seed(params.evaluate.seed, "evaluate")
     with counted(name, "resamples") as show:
@@ -51,24 +51,24 @@ def main(params: Settings, name: str) -> None:
         results.write(target, rows)
 
 
-def _predictions(params: Settings, name: str, task: Any, splits: dict[int | None, Any], seed: int) -> pa.Table:
+def _predictions(params: Settings, plan: RunPlan, task: Any, splits: dict[int | None, Any], seed: int) -> pa.Table:
     """Return what the networks of a seed predict, one network per fold, in the order of the test split."""
-    run, device, tables = params.runs[name], find_device(params.compute.device), []
+    device, tables = find_device(params.compute.device), []
     for fold, split in splits.items():
         with torch.no_grad():
-            network = load_model(Path("models/runs") / name / name_of(seed, fold), device=device)
+            network = load_model(Path("models/runs") / plan.name / name_of(seed, fold), device=device)
             table = task.predict(network, split)
         if fold is not None:
-            rows = np.flatnonzero(folds_of(f"data/{run.dataset}/test.parquet") == fold)
+            rows = np.flatnonzero(folds_of(f"data/{plan.dataset}/test.parquet") == fold)
             table = _numbered(table, rows, fold)
         tables.append(table)
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables).sort_by("id")
 
 
 @contextmanager
-def _test_splits(params: Settings, name: str, task: Any) -> Generator[dict[int | None, Any]]:
+def _test_splits(params: Settings, plan: RunPlan, task: Any) -> Generator[dict[int | None, Any]]:
     """Give the test split as the task reads it, or that of each fold."""
-    folds, data = params.folds_of(name), Path("data") / params.runs[name].dataset
+    folds, data = params.folds_of(plan.name), Path("data") / plan.dataset
     options = {"threads": params.compute.threads, "memory": params.compute.memory}
     if folds == [None]:
         yield {None: task.load(data, "test", **options)}

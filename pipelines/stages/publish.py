@@ -5,6 +5,7 @@ Run by hand as `python -m pipelines.stages publish`, it restores what an emptied
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from math import isnan
@@ -15,7 +16,8 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
-from pipelines.config import Settings, prefixed, resolve
+from pipelines.config import RunPlan, Settings, prefixed, resolve
+from pipelines.config.schema import NONE
 from pipelines.monitoring.reference import TrainingData
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run
@@ -48,27 +50,28 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in pd.json_normalize(values).to_dict("records")[0].items() if value is not None}
 
 
-def _component(block: dict[str, Any]) -> str:
+def _component(name: str, args: Mapping[str, Any], **options: Any) -> str:
     """Return a component with its options as one value: what runs are compared by is a column by itself.
 
-    >>> _component({"name": "rlsep", "args": {"pairs": 4, "mode": None}, "weight": 0.5})
+    >>> _component("rlsep", {"pairs": 4, "mode": None}, weight=0.5)
     'rlsep(pairs=4, weight=0.5)'
     """
-    options = {**block.get("args", {}), **{name: block[name] for name in block if name not in ("name", "args")}}
-    told = ", ".join(f"{name}={value}" for name, value in options.items() if value is not None)
-    return f"{block['name']}({told})" if told else block["name"]
+    shown = [f"{option}={value}" for option, value in {**args, **options}.items() if value is not None]
+    return f"{name}({', '.join(shown)})" if shown else name
 
 
 def _params(params: Settings, name: str, chosen: dict[str, Any]) -> dict[str, Any]:
     """Return the params of a run as MLflow's tables compare them: those that differ between runs come first by name."""
-    plan, run = resolve(params, name), params.runs[name]
-    model = plan.model.model_dump()
-    parts = {"backbone": model.pop("backbone"), "text": model.pop("text"), "model": model, "loss": asdict(plan.loss)}
+    plan = resolve(params, name)
+    values: dict[str, Any] = {"backbone": _component(**asdict(plan.model.backbone))}
+    if plan.model.text is not None:
+        values["text"] = _component(**asdict(plan.model.text))
+    values |= {"model": _component(plan.model.name, plan.model.args), "loss": _component(**asdict(plan.loss))}
     if plan.auxiliary is not None:
-        parts["auxiliary"] = asdict(plan.auxiliary)
-    values: dict[str, Any] = {part: _component(block) for part, block in parts.items() if block}
-    values |= {"task": plan.task, "dataset": plan.dataset, "start": Path(run.start).name, "sorter": run.sorter}
-    values |= {"seeds": run.seeds, "tried": run.grid, "training": asdict(plan.training)}
+        values["auxiliary"] = _component(**asdict(plan.auxiliary))
+    start = NONE if plan.start is None else plan.start.name
+    values |= {"task": plan.task, "dataset": plan.dataset, "start": start, "sorter": plan.sorter or NONE}
+    values |= {"seeds": [*plan.seeds], "tried": params.runs[name].grid, "training": asdict(plan.training)}
     values |= {"sorter_optimizer": plan.sorter_optimizer and asdict(plan.sorter_optimizer)}
     return _flat(values | {"compute": params.compute.model_dump()} | params.data.model_dump()) | _flat(chosen)
 
@@ -136,16 +139,17 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
 def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
     measured, runs = results.read("metrics/runs"), []
     datasets = {name: TrainingData(Path("data") / name) for name in {run.dataset for run in params.runs.values()}}
-    for name, options in params.runs.items():
+    for name, run in params.runs.items():
+        plan = resolve(params, name)
         entries = _entries(f"train@{name}", f"evaluate@{name}")
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, metrics = read_run(folder), measured.of_run(name)
         best, (times, used) = trained["best"], kept("train", name, folder)
-        judged = params.gate.judged[options.task].metric
+        judged = params.gate.judged[plan.task].metric
         seeds = tuple(
             Run(
                 name=f"{name}-seed{seed}",
-                experiment=options.task,
+                experiment=plan.task,
                 key=key_of(key, seed),
                 params={"seed": seed},
                 metrics=_with_judged(measured.of_run(name, seed), judged),
@@ -155,44 +159,43 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
             )
             for seed in trained["seeds"]
         )
-        named = {"judged_by": judged, "dataset": options.dataset, "loss": options.loss.name, "sorter": options.sorter}
+        named = {"judged_by": judged, "dataset": plan.dataset, "loss": plan.loss.name, "sorter": plan.sorter or NONE}
         named["snapshot"] = str(params.data.snapshot)
-        if params.datasets[options.dataset].is_drawn:
-            named["digits"] = params.datasets[options.dataset].raw
+        if params.datasets[plan.dataset].is_drawn:
+            named["digits"] = params.datasets[plan.dataset].raw
         runs.append(
             Run(
                 name=name,
-                experiment=options.task,
+                experiment=plan.task,
                 key=key,
                 params=_params(params, name, trained["setting"]),
                 metrics=_with_judged(metrics, judged),
                 tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries) | _undefined(metrics),
                 files={"results": [Path(f"metrics/runs/{name}.csv"), folder / "run.json"]}
                 | _plots(f"{name}-examples")
-                | {"data": [PAGES / f"{options.dataset}.html"]},
+                | {"data": [PAGES / f"{plan.dataset}.html"]},
                 history=_mean([seed.history for seed in seeds if seed.history is not None]),
                 seeds=seeds,
                 times=times.get("all"),
                 used=used,
                 version=Version(
-                    model=params.model_of(options),
+                    model=params.model_of(run),
                     weights=folder / f"seed{best}",
                     quality=trained["validation"][str(best)],
                     tags={"seed": str(best)},
-                    slices=partial(_slices, params, name, best),
-                    write=datasets[options.dataset].write,
+                    slices=partial(_slices, params, plan, best),
+                    write=datasets[plan.dataset].write,
                 ),
             )
         )
     return runs
 
 
-def _slices(params: Settings, name: str, seed: int) -> list[Slice]:
-    predictions, run = Path(f"predictions/{name}.parquet"), params.runs[name]
-    test = Path(f"data/{run.dataset}/test.parquet")
+def _slices(params: Settings, plan: RunPlan, seed: int) -> list[Slice]:
+    predictions, test = Path(f"predictions/{plan.name}.parquet"), Path(f"data/{plan.dataset}/test.parquet")
     if not predictions.is_file() or not test.is_file():  # a checkout that pulled the models alone
         return []
-    return slices(run.task, params.gate.judged[run.task].metric, predictions, test, seed=seed)
+    return slices(plan.task, params.gate.judged[plan.task].metric, predictions, test, seed=seed)
 
 
 def _of_experiment(run: Run, name: str) -> Run:

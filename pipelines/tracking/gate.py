@@ -1,8 +1,8 @@
 """The gate: whether a challenger becomes champion, decided on the gate split and written down in the registry."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import shorten
@@ -41,13 +41,24 @@ CARD = "\n\n<!-- card -->\n\n"  # in a version's description: what stands above 
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What versions are judged by: those of each are by its number, the challenger's first."""
+class SlicePair:
+    """The judged metric on one slice, of both versions."""
 
-    statistics: dict[str, Statistic]
+    name: str
+    rows: int
+    challenger: Statistic
+    champion: Statistic
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The metrics of a challenger and its champion on the same examples."""
+
+    challenger: Statistic
+    champion: Statistic
     lower_is_better: dict[str, bool]  # of each metric
     examples: str  # their name
-    slices: dict[str, dict[str, tuple[int, Statistic]]] = field(default_factory=dict)  # where they are guarded
+    slices: list[SlicePair] = field(default_factory=list)  # if the task guards them
 
 
 @dataclass(frozen=True)
@@ -69,8 +80,9 @@ class Decision:
 
 def models_of(params: Settings) -> list[str]:
     """Return the names of the models that the params train; a team's store may have others."""
-    trained = [name for name in params.benchmark_sorters if params.sorters[name].training is not None]
-    sorters = [prefixed(f"sorter-{name}") for name in trained]
+    sorters = [
+        prefixed(f"sorter-{name}") for name in params.benchmark_sorters if params.sorters[name].training is not None
+    ]
     return sorters + sorted({params.model_of(run) for run in params.runs.values()})
 
 
@@ -80,9 +92,9 @@ def decide_all(
     """Decide for each model whether its challenger becomes champion; a model that cannot be judged stops no other.
 
     Both are compared on the same examples. The challenger is better if the judged metric is better by `minimum_gain`
-    and the paired bootstrap interval of the difference does not hold 0, while no guarded metric is worse by more than
-    `tolerance`, nor any slice, where these are guarded, by more than `slice_tolerance` and beyond chance. Decision and
-    evidence are written to the challenger's tags and description. A champion that a person chose stays, unless
+    and the paired bootstrap interval of the difference excludes 0, while no guarded metric is worse by more than
+    `tolerance`. If slices are guarded, none may be significantly worse by more than `slice_tolerance`. The decision and
+    its evidence are written to the challenger's tags and description. A champion that a person chose stays, unless
     `over_person`. Run again, it decides the same and changes nothing.
 
     Args:
@@ -104,23 +116,34 @@ def decide_all(
 
 
 def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Path, over_person: bool) -> Decision:
+    # Who stands against whom.
     model, gate, task = registry.model_of(client, name), params.gate, _task_of(name, params)
     champion, challenger = registry.holder(model, "champion"), registry.holder(model, "challenger")
     if champion is None:
-        there = ", ".join(registry.versions(client, name)) or "none"
-        raise ValueError(f"{name} has no champion: it was deleted. Choose one: {_by_hand(name)} (versions: {there})")
-    if challenger in (None, champion):
+        numbers = ", ".join(registry.versions(client, name)) or "none"
+        raise ValueError(f"{name} has no champion: it was deleted. Choose one: {_by_hand(name)} (versions: {numbers})")
+    if challenger is None or challenger == champion:
         reason = "the challenger is the champion already" if challenger else "there is no challenger"
         return Decision(name, challenger, champion, False, reason)
-    numbers = (challenger, champion)
-    data = None if task == "sorter" else folder / "data" / _dataset(client, name, numbers)
-    judged, evidence = gate.judged[task], _judge(name, numbers, task, data, params)
-    ours, theirs = evidence.statistics.values()
-    gaps = _differences(ours, theirs, gate, "gate", name)
-    better, reason = _judgement(gaps, judged, gate, evidence)
-    objection = ""
-    if better and ours.examples < FEWEST:
-        objection = f"these are {ours.examples} rows, or groups of them, expected {FEWEST} to tell: {_by_hand(name)}"
+
+    # What the numbers say.
+    judged = gate.judged[task]
+    if task == "sorter":
+        evidence = _judge_sorters(name, (challenger, champion), params)
+    else:
+        data = folder / "data" / _dataset(client, name, challenger, champion)
+        evidence = _judge(name, (challenger, champion), task, data, params)
+    gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name)
+    better, reason = verdict(gaps, judged, gate, evidence.lower_is_better)
+    if better and judged.slice_tolerance is not None:
+        better, of_slices = guarded_slices(evidence, judged, gate)
+        reason += of_slices
+    reason += f"; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
+
+    # What keeps a better challenger from being promoted.
+    count, objection = evidence.challenger.examples, ""
+    if better and count < FEWEST:
+        objection = f"these are {count} rows, or groups of them, expected {FEWEST} to tell: {_by_hand(name)}"
     elif better and not over_person and registry.chosen_by_person(client, model):
         objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
     if objection:
@@ -143,15 +166,6 @@ def _differences(ours: Statistic, theirs: Statistic, gate: Any, *use: str, tests
     return {row.metric: row for row in rows if row.metric in ours.names and row.seed is None}
 
 
-def _judgement(gaps: Mapping[str, Row], judged: Any, gate: Any, evidence: Evidence) -> tuple[bool, str]:
-    """Return whether a challenger is better by all that is judged and guarded, and why."""
-    better, reason = verdict(gaps, judged, gate, evidence.lower_is_better)
-    if better and judged.slice_tolerance is not None:
-        better, of_slices = guarded_slices(evidence, judged, gate)
-        reason += of_slices
-    return better, f"{reason}; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
-
-
 def _task_of(name: str, params: Settings) -> str:
     """Return the task of a registered model, or `sorter`, from its name."""
     for task in params.gate.judged:
@@ -167,49 +181,49 @@ def _by_hand(name: str) -> str:
     return f"`rankgrad promote {name} --version N`"
 
 
-def _dataset(client: mlflow.MlflowClient, name: str, numbers: tuple[str, str]) -> str:
+def _dataset(client: mlflow.MlflowClient, name: str, challenger: str, champion: str) -> str:
     """Return the dataset that both versions were trained on."""
-    challenger, champion = (client.get_model_version(name, number).tags.get("dataset") for number in numbers)
-    if challenger is None or champion not in (None, challenger):
+    ours, theirs = (client.get_model_version(name, number).tags.get("dataset") for number in (challenger, champion))
+    if ours is None or theirs not in (None, ours):
         raise ValueError(
-            f"{name}: by their tags, version {numbers[0]} was trained on dataset {challenger} and its champion, "
-            f"{numbers[1]}, on {champion}: choose by hand, {_by_hand(name)}"
+            f"{name}: by their tags, version {challenger} was trained on dataset {ours} and its champion, "
+            f"{champion}, on {theirs}: choose by hand, {_by_hand(name)}"
         )
-    return challenger
+    return ours
 
 
-def _each(name: str, things: dict[str, Any], function: Callable[[Any], Any]) -> dict[str, Any]:
-    """Apply a function to something of each version; an error names the version."""
-    result = {}
-    for number, thing in things.items():
-        try:
-            result[number] = function(thing)
-        except (MemoryError, ServerUnreachable, CredentialsRefused):
-            raise
-        except Exception as error:  # code that did not make a version fails on it in any way
-            raise ValueError(
-                f"{name} version {number} cannot be judged here: its files are lost, or this checkout's code is not "
-                f"that which made it ({one_line(error)}). To decide without the gate: {_by_hand(name)}"
-            ) from error
-    return result
-
-
-def _load(address: str) -> tuple[nn.Module, dict[str, np.ndarray]]:
-    """Return the network of a version, and the digests of the rows that it knows, by split."""
-    with TemporaryDirectory() as scratch:
-        folder = registry.weights_of(address, Path(scratch))
-        return load_model(folder), read_known(folder)
-
-
-def _judge(name: str, numbers: tuple[str, str], task: str, data: Path | None, params: Settings) -> Evidence:
-    loaded = _each(name, {number: f"models:/{name}/{number}" for number in numbers}, _load)
-    networks = {number: network for number, (network, _) in loaded.items()}
-    if data is None:
-        return _judge_sorters(name, networks, params)
-    # Where a dataset read from disk is told to have no gate; the decision says so.
-    judge, split = lookup.find("tasks", task)(), "gate" if (data / "gate.parquet").is_file() else "val"
+@contextmanager
+def _judging(name: str, number: str) -> Generator[None]:
+    """Name the version in whatever error this checkout's code has with a version that other code made."""
     try:
-        if split == "val" and FOLD in columns_of(data / "val.parquet"):
+        yield
+    except (MemoryError, ServerUnreachable, CredentialsRefused):
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{name} version {number} cannot be judged here: its files are lost, or this checkout's code is not "
+            f"that which made it ({one_line(error)}). To decide without the gate: {_by_hand(name)}"
+        ) from error
+
+
+def _load(name: str, numbers: tuple[str, str]) -> tuple[list[Any], list[dict[str, np.ndarray]]]:
+    """Return the networks of both versions, and the digests of the rows that each knows, by split."""
+    networks, known = [], []
+    for number in numbers:
+        with _judging(name, number), TemporaryDirectory() as scratch:
+            folder = registry.weights_of(f"models:/{name}/{number}", Path(scratch))
+            networks.append(load_model(folder))
+            known.append(read_known(folder))
+    return networks, known
+
+
+def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: Settings) -> Evidence:
+    networks, known = _load(name, numbers)
+    # A dataset read from disk may have no gate split; the decision then says so.
+    judge, split = lookup.find("tasks", task)(), "gate" if (data / "gate.parquet").is_file() else "val"
+    file = data / f"{split}.parquet"
+    try:
+        if split == "val" and FOLD in columns_of(file):
             raise ValueError("it is cut into folds and has no gate split: give it a gate_share above 0")
         examples = judge.load(data, split, threads=params.compute.threads, memory=params.compute.memory)
     except (OSError, ValueError) as error:
@@ -217,61 +231,73 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path | None, pa
             f"{name} cannot be judged on {data.name}, on which its challenger was trained ({error}). To decide without "
             f"the gate: {_by_hand(name)}"
         ) from error
-    new, told = _unknown(name, {number: digests for number, (_, digests) in loaded.items()}, data, split)
-    predicted = _each(name, networks, lambda network: judge.predict(network, examples).filter(new))
-    parts, judged, file = {}, params.gate.judged[task], data / f"{split}.parquet"
+    is_fair, described = _fair_rows(name, dict(zip(numbers, known, strict=True)), data, split)
+    tables = []
+    for number, network in zip(numbers, networks, strict=True):
+        with _judging(name, number):
+            tables.append(judge.predict(network, examples).filter(is_fair))
+    judged, pairs = params.gate.judged[task], []
     if judged.slice_tolerance is not None:
-        parts = {number: slices.statistics(judge, judged.metric, table, file) for number, table in predicted.items()}
-    statistics = {number: judge.statistic(table) for number, table in predicted.items()}
-    return Evidence(statistics, {metric.name: metric.lower_is_better for metric in judge.metrics}, told, parts)
+        ours, theirs = (slices.statistics(judge, judged.metric, table, file) for table in tables)
+        for name_of_slice in ours.keys() & theirs.keys():
+            rows, statistic = ours[name_of_slice]
+            pairs.append(SlicePair(name_of_slice, rows, statistic, theirs[name_of_slice][1]))
+    lower_is_better = {metric.name: metric.lower_is_better for metric in judge.metrics}
+    return Evidence(
+        *map(judge.statistic, tables), lower_is_better, described, sorted(pairs, key=lambda pair: pair.name)
+    )
 
 
-def _judge_sorters(name: str, sorters: dict[str, Any], params: Settings) -> Evidence:
-    lengths = {number: sorter.length for number, sorter in sorters.items() if sorter.length is not None}
-    if len(set(lengths.values())) > 1:
-        sorted_by = " and ".join(f"{length} (version {number})" for number, length in lengths.items())
-        raise ValueError(f"{name}: its versions sort {sorted_by} scores: choose by hand, {_by_hand(name)}")
+def _judge_sorters(name: str, numbers: tuple[str, str], params: Settings) -> Evidence:
+    sorters, _ = _load(name, numbers)
+    # Longer vectors are harder: both sort vectors of the length that they are made for, or of the usual one.
+    lengths = {sorter.length for sorter in sorters} - {None}
+    if len(lengths) > 1:
+        found = " and ".join(f"{sorter.length} (version {n})" for n, sorter in zip(numbers, sorters, strict=True))
+        raise ValueError(f"{name}: its versions sort {found} scores: choose by hand, {_by_hand(name)}")
     measured_on = params.benchmark_sorters.get(name.removeprefix(prefixed("sorter-")))
     usual = SORTER_LENGTH if measured_on is None else params.score_vectors[measured_on].length
-    length = next(iter(lengths.values()), usual)  # longer vectors are harder
+    length = lengths.pop() if lengths else usual
     vectors, _ = score_vectors.draw(SORTER_VECTORS, length, generator(params.gate.seed, "gate", "sorters"))
-    statistics = _each(name, sorters, partial(_of_sorter, vectors))
-    return Evidence(statistics, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors")
+    statistics = []
+    for number, sorter in zip(numbers, sorters, strict=True):
+        with _judging(name, number):
+            statistics.append(_of_sorter(vectors, sorter))
+    ours, theirs = statistics
+    return Evidence(ours, theirs, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors")
 
 
-def _unknown(name: str, digests: dict[str, dict[str, np.ndarray]], data: Path, split: str) -> tuple[np.ndarray, str]:
-    """Return which rows of a split both versions know or neither (n,), and the name of these examples.
+def _fair_rows(name: str, known: dict[str, dict[str, np.ndarray]], data: Path, split: str) -> tuple[np.ndarray, str]:
+    """Return which rows of a split are known to both versions or to none of them (n,), and the name of these examples.
 
-    Splits that were drawn anew since (another seed or share) would have a version judged on rows that it learned. What
-    both know repeats by nature, such as four yes and no features. Every version was chosen on validation.
+    If splits were drawn again since (with another seed or fraction), a version would be judged on rows that it learned.
+    Rows that both know repeat by nature, such as four yes-or-no features. Every version was chosen on validation.
 
     Raises:
         ValueError: too few rows are left to judge on.
     """
-    told = f"{data.name}/{split}"
-    of = ("train",) if split == "val" else ("train", "val")
-    learned_by = {
-        number: learned(data / f"{split}.parquet", [by_split[one] for one in of if one in by_split], share=KNOWN_SHARE)
-        for number, by_split in digests.items()
-    }
+    examples, learned_by = f"{data.name}/{split}", {}
+    for number, digests in known.items():
+        splits = [digests[used] for used in ("train", "val") if used in digests and used != split]
+        learned_by[number] = learned(data / f"{split}.parquet", splits, share=KNOWN_SHARE)
     ours, theirs = learned_by.values()
-    new = ours == theirs
-    if new.all():
-        return new, told
-    alone = {number: (rows & ~new).sum() for number, rows in learned_by.items()}
-    counts = ", ".join(f"version {number} was trained on {count}" for number, count in alone.items() if count)
-    if new.sum() < min(FEWEST, len(new)):
+    is_fair = ours == theirs
+    if is_fair.all():
+        return is_fair, examples
+    unfair = {number: (rows & ~is_fair).sum() for number, rows in learned_by.items()}
+    counts = ", ".join(f"version {number} was trained on {count}" for number, count in unfair.items() if count)
+    if is_fair.sum() < min(FEWEST, len(is_fair)):
         raise ValueError(
-            f"{name}: of the {len(new)} rows of {told} {counts}, which leaves {new.sum()}, expected {FEWEST}: "
-            f"its splits were drawn anew since. To decide without the gate: {_by_hand(name)}"
+            f"{name}: of the {len(is_fair)} rows of {examples} {counts}, which leaves {is_fair.sum()}, expected "
+            f"{FEWEST}: its splits were drawn again since. To decide without the gate: {_by_hand(name)}"
         )
-    return new, f"{new.sum()} of the {len(new)} rows of {told}, the others left out: {counts}"
+    return is_fair, f"{is_fair.sum()} of the {len(is_fair)} rows of {examples}, the others left out: {counts}"
 
 
 @torch.no_grad()
 def _of_sorter(vectors: torch.Tensor, sorter: nn.Module) -> Statistic:
-    """Return `SORTER_METRICS`: minus the L1 of normalized ranks, and the share of vectors that are ordered exactly."""
-    exact, soft = exact_ranks(vectors), torch.cat([sorter(part) for part in vectors.split(1000)])
+    """Return `SORTER_METRICS`: minus the L1 of normalized ranks, and the fraction of vectors in exact order."""
+    exact, soft = exact_ranks(vectors), torch.cat([sorter(batch) for batch in vectors.split(1000)])
     error = (soft - exact).abs().mean(1) / vectors.shape[1]
     ordered = (exact_ranks(-soft) == exact).all(1)  # the smallest rank is the largest score's
     columns = torch.stack([-error.double(), ordered.double()]).numpy()
@@ -283,86 +309,86 @@ def _interval(gap: Row) -> str:
 
 
 def _gain(gap: Row, *, lower_is_better: bool) -> Row:
-    """Return a difference of which more is better."""
+    """Return a difference that is positive if the challenger is better."""
     return gap._replace(value=-gap.value, low=-gap.high, high=-gap.low) if lower_is_better else gap
 
 
 def verdict(gaps: Mapping[str, Row], judged: Any, gate: Any, lower_is_better: Mapping[str, bool]) -> tuple[bool, str]:
-    """Return whether a challenger is better and nothing guarded is worse, and why; what is undefined is neither."""
-    deciding = [name for name in (judged.metric, *judged.guarded) if name in gaps]
-    gains = {name: _gain(gaps[name], lower_is_better=lower_is_better[name]) for name in deciding}
-    gain, text = gains[judged.metric], f"{judged.metric} {_interval(gaps[judged.metric])}"
+    """Return whether a challenger is better and nothing guarded is worse, and why; what is undefined holds it back."""
+    gap = gaps[judged.metric]
+    gain, text = _gain(gap, lower_is_better=lower_is_better[judged.metric]), f"{judged.metric} {_interval(gap)}"
     if np.isnan(gain.value):
         return False, f"{judged.metric} is {UNDEFINED} for one of the versions, or for both"
     if not gain.low > 0:  # NaN is not
-        return False, f"{text}: not better beyond chance"
+        return False, f"{text}: not significantly better"
     if gain.value < gate.minimum_gain:
         return False, f"{text}: less than the minimum gain of {gate.minimum_gain:g}"
     for name in judged.guarded:
-        # A class that none of the rows has is no metric of theirs.
-        if name not in gains or np.isnan(gains[name].value):
+        if name not in gaps or np.isnan(gaps[name].value):  # no row may have a class that is guarded
             return False, f"{text}, but {name} is {UNDEFINED} for one of the versions, or for both"
-        if gains[name].value < -gate.tolerance:
-            return False, f"{text}, but {name} is worse by {-gains[name].value:.4f}, more than {gate.tolerance:g}"
-    return True, f"{text}: better beyond chance"
+        loss = -_gain(gaps[name], lower_is_better=lower_is_better[name]).value
+        if loss > gate.tolerance:
+            return False, f"{text}, but {name} is worse by {loss:.4f}, more than {gate.tolerance:g}"
+    return True, f"{text}: significantly better"
 
 
 def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, str]:
-    """Return whether no slice is worse by more than its tolerance and beyond chance, and what to say of it.
+    """Return whether no slice is significantly worse by more than its tolerance, and what the reason says about it.
 
-    Of a dozen slices some differ by chance: the intervals are as wide as so many need (Bonferroni).
+    Of a dozen slices some differ by chance: the intervals are as wide as so many tests need (Bonferroni).
     """
     metric, lower = judged.metric, evidence.lower_is_better[judged.metric]
-    ours, theirs = evidence.slices.values()
-    worse: dict[str, float] = {}
-    undefined = []
-    for name, (rows, statistic) in ours.items():
-        if name not in theirs or statistic.examples < FEWEST:
+    measured, undefined = [], []
+    for pair in evidence.slices:
+        if pair.challenger.examples < FEWEST:
             continue
-        [new], [old] = statistic.of_all(), theirs[name][1].of_all()
-        if np.isnan(new) and not np.isnan(old):
-            return False, f", but on the slice `{name}` of {rows} rows its {metric} is {UNDEFINED}"
-        if np.isnan(new - old):  # as of targets that are all equal, by which no model can be judged
-            undefined.append(name)
+        [ours], [theirs] = pair.challenger.of_all(), pair.champion.of_all()
+        if np.isnan(ours) and not np.isnan(theirs):
+            return False, f", but on the slice `{pair.name}` of {pair.rows} rows its {metric} is {UNDEFINED}"
+        if np.isnan(ours - theirs):  # targets that are all equal judge no model
+            undefined.append(f"`{pair.name}`")
         else:
-            worse[name] = float(new - old if lower else old - new)
-    for name in sorted(worse, key=worse.__getitem__, reverse=True):
-        if worse[name] <= judged.slice_tolerance:
+            measured.append((float(ours - theirs if lower else theirs - ours), pair))
+    for loss, pair in sorted(measured, key=lambda entry: -entry[0]):
+        if loss <= judged.slice_tolerance:
             break
-        rows, statistic = ours[name]
-        gap = _differences(statistic, theirs[name][1], gate, name, tests=len(worse))[metric]
+        gap = _differences(pair.challenger, pair.champion, gate, pair.name, tests=len(measured))[metric]
         if _gain(gap, lower_is_better=lower).high < 0:  # NaN is not
             by = f"{metric} {_interval(gap)}, worse by more than {judged.slice_tolerance:g}"
-            return False, f", but on the slice `{name}` of {rows} rows {by}"
-    text = f", and on none of {len(worse)} slices worse by more than {judged.slice_tolerance:g} beyond chance"
+            return False, f", but on the slice `{pair.name}` of {pair.rows} rows {by}"
+    text = f", and on none of {len(measured)} slices significantly worse by more than {judged.slice_tolerance:g}"
     if undefined:
-        text += f"; on {len(undefined)} it is {UNDEFINED}: " + ", ".join(f"`{name}`" for name in undefined)
+        text += f"; on {len(undefined)} it is {UNDEFINED}: {', '.join(undefined)}"
     return True, shorten(text, LONGEST_REASON, placeholder=", ...")
 
 
 def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: Any, evidence: Evidence) -> None:
     """Write a decision into the challenger's tags and, with all metrics, its description, in place of the last."""
-    number, gaps = next(iter(evidence.statistics)), decision.differences  # the challenger's
+    model, challenger, gaps = decision.model, str(decision.challenger), decision.differences
     word = "promoted" if decision.promoted else "rejected"
-    tags = {"decision": word, "reason": decision.reason, "against": decision.champion, "examples": evidence.examples}
     deciding = [metric for metric in (judged.metric, *judged.guarded) if metric in gaps]
+    tags = {"decision": word, "reason": decision.reason, "against": decision.champion, "examples": evidence.examples}
     tags |= {metric: _interval(gaps[metric]) for metric in deciding}
     for tag, value in tags.items():
-        client.set_model_version_tag(decision.model, number, f"gate.{tag}", value)
-    values = [dict(zip(one.names, one.of_all(), strict=True)) for one in evidence.statistics.values()]
+        client.set_model_version_tag(model, challenger, f"gate.{tag}", value)
+
+    # The table: a metric per row, those that decide first.
+    statistics = (evidence.challenger, evidence.champion)
+    ours, theirs = (dict(zip(statistic.names, statistic.of_all(), strict=True)) for statistic in statistics)
     rows = []
     for metric in dict.fromkeys([*deciding, *gaps]):
         title = f"**{metric}**" if metric == judged.metric else metric
         title += " (guarded)" if metric in judged.guarded else ""
-        rows.append([title, *(cell(own[metric], digits=4) for own in values), _interval(gaps[metric])])
-    table = markdown(["metric", *(f"version {version}" for version in evidence.statistics), "difference"], rows)
-    card = (client.get_model_version(decision.model, number).description or "").rpartition(CARD)[2]
-    head = f"## Gate: {word}\n\n{as_markdown(decision.reason)}.\n\nOn {evidence.examples}:\n\n{table.rstrip()}"
-    client.update_model_version(decision.model, number, description=f"{head}{CARD}{card}")
+        rows.append([title, cell(ours[metric], digits=4), cell(theirs[metric], digits=4), _interval(gaps[metric])])
+    columns = ["metric", f"version {challenger}", f"version {decision.champion}", "difference"]
+    head = f"## Gate: {word}\n\n{as_markdown(decision.reason)}.\n\nOn {evidence.examples}:\n\n"
+    card = (client.get_model_version(model, challenger).description or "").rpartition(CARD)[2]
+    description = f"{head}{markdown(columns, rows).rstrip()}{CARD}{card}"
+    client.update_model_version(model, challenger, description=description)
 
 
 def choose(name: str, version: str | None = None) -> tuple[str | None, str]:
-    """Make a version champion because a person says so; return the champion before, and the one now.
+    """Make a version champion because a person says so; return the champion before, and the present one.
 
     Args:
         name: registered.
@@ -376,7 +402,7 @@ def choose(name: str, version: str | None = None) -> tuple[str | None, str]:
         model, every = registry.model_of(client, name), registry.versions(client, name)
         before, now, by = registry.holder(model), version, "person"
         if now is None:
-            earlier = [one for one in registry.champions(client, model) if one != before and one in every]
+            earlier = [number for number in registry.champions(client, model) if number != before and number in every]
             if not earlier:
                 raise ValueError(f"{name}: no earlier champion is known; choose one with {_by_hand(name)}")
             now, by = earlier[-1], "rollback"

@@ -110,15 +110,15 @@ def _drawing(name: str, svg: bytes) -> Drawing:
     tree = ElementTree.fromstring(svg)
     strokes = {element: _points(element.attrib["d"]) for element in tree.iter("{http://www.w3.org/2000/svg}path")}
     named = [element for element in tree.iter() if f"{ATTRIBUTE}element" in element.attrib]
-    found: dict[Any, list[np.ndarray]] = defaultdict(list)
-    for place, group in enumerate(named[1:]):  # the first is all of it
-        label, part, number = (group.get(f"{ATTRIBUTE}{key}") for key in ("element", "part", "number"))
-        # Strokes between those of a component split it into parts, which belong together.
-        found[label, number if part else place] += [strokes[one] for one in group.iter() if one in strokes]
+    groups: dict[Any, list[np.ndarray]] = defaultdict(list)
+    for index, group in enumerate(named[1:]):  # the first is all of it
+        label, piece, number = (group.get(f"{ATTRIBUTE}{key}") for key in ("element", "part", "number"))
+        # Strokes between those of a component split it into pieces, which belong together.
+        groups[label, number if piece else index] += [strokes[child] for child in group.iter() if child in strokes]
     components: dict[str, list[np.ndarray]] = {}
-    for (label, _), several in found.items():
-        if len(several) > 1 and label != name:
-            components[label] = max(several, components.get(label, several), key=area_of)
+    for (label, _), lines in groups.items():
+        if len(lines) > 1 and label != name:
+            components[label] = max(lines, components.get(label, lines), key=area_of)
     return Drawing(name, list(strokes.values()), components)
 
 
@@ -127,12 +127,12 @@ def _points(path: str) -> np.ndarray:
     points, end, control = [], np.zeros(2), np.zeros(2)
     for command, numbers in re.findall(r"([A-Za-z])([^A-Za-z]*)", path):
         values = np.array(re.findall(r"-?\d*\.?\d+", numbers), float)
-        for given in values.reshape(-1, POINTS[command.upper()], 2):
-            given = given + end * command.islower()
+        for corners in values.reshape(-1, POINTS[command.upper()], 2):
+            corners = corners + end * command.islower()
             if command in "Ss":  # goes on in the direction of the last curve
-                given = np.vstack([2 * end - control, given])
-            points.append(BERNSTEIN @ np.vstack([end, given]) if command not in "Mm" else given)
-            control, end = given[-2:][0], given[-1]
+                corners = np.vstack([2 * end - control, corners])
+            points.append(BERNSTEIN @ np.vstack([end, corners]) if command not in "Mm" else corners)
+            control, end = corners[-2:][0], corners[-1]
     return np.concatenate(points)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rankgrad.datasets.public.reading import place_of
+from rankgrad.datasets.files.folds import fraction_of
 from studies.converters.packages import PackagedFile
 from studies.converters.writing import SEED, block_of_lists, convert, lists
 
@@ -20,7 +20,7 @@ FILE = PackagedFile(
     "commercial use and no redistribution without permission of GroupLens, University of Minnesota; acknowledge the "
     "dataset in publications, and do not suggest that GroupLens endorses them",
 )
-RATINGS, FILMS, USERS = (f"MovieLens100k_{part}.parquet.brotli" for part in ("data", "items", "users"))
+RATINGS, FILMS, USERS = (f"MovieLens100k_{table}.parquet.brotli" for table in ("data", "items", "users"))
 GENRES = (
     "unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama", "Fantasy",
     "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western",
@@ -46,15 +46,15 @@ def table(raw: Path, *, most: int = RANKED) -> pa.Table:
     users = pd.read_parquet(raw / USERS).set_index("user_id")
     ratings = pd.read_parquet(raw / RATINGS).sort_values(["user_id", "movie_id"], ignore_index=True)
     pairs = zip(ratings["user_id"], ratings["movie_id"], strict=True)
-    draws = ratings.assign(draw=[place_of(f"{user} {film}", seed=SEED) for user, film in pairs])
+    draws = ratings.assign(draw=[fraction_of(f"{user} {film}", seed=SEED) for user, film in pairs])
     of_user = draws.groupby("user_id")["draw"]
-    held = of_user.rank(method="first") <= np.minimum(of_user.transform("size") // 2, most)
-    ranked = ratings[held].reset_index(drop=True)
-    return lists(ranked["user_id"], features(ratings[~held], ranked, films, users), ranked["rating"] - 1)
+    is_ranked = of_user.rank(method="first") <= np.minimum(of_user.transform("size") // 2, most)
+    ranked = ratings[is_ranked].reset_index(drop=True)
+    return lists(ranked["user_id"], features(ratings[~is_ranked], ranked, films, users), ranked["rating"] - 1)
 
 
-def features(known: pd.DataFrame, asked: pd.DataFrame, films: pd.DataFrame, users: pd.DataFrame) -> np.ndarray:
-    """Return the features (n, k) of users and films that are asked for, from ratings that are known."""
+def features(rated: pd.DataFrame, ranked: pd.DataFrame, films: pd.DataFrame, users: pd.DataFrame) -> np.ndarray:
+    """Return the features (n, k) of users and films that are ranked, from other ratings."""
     films = films.assign(year=pd.to_numeric(films["release_date"].astype(str).str[-4:], errors="coerce"))
     films["year"] = films["year"].fillna(films["year"].mean())
     users = users.assign(decade=users["age"] // 10)
@@ -63,24 +63,24 @@ def features(known: pd.DataFrame, asked: pd.DataFrame, films: pd.DataFrame, user
     def places(ratings: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         return users.index.get_indexer(ratings["user_id"]), films.index.get_indexer(ratings["movie_id"])
 
-    row, column = places(known)
-    seen, rest = np.zeros(shape), np.zeros(shape)
-    seen[row, column], rest[row, column] = 1, known["rating"] - known["rating"].mean()
-    of_film = rest.sum(0) / (seen.sum(0) + PRIOR)
-    rest -= seen * of_film
-    of_user = rest.sum(1) / (seen.sum(1) + PRIOR)
-    rest -= seen * of_user[:, None]
+    row, column = places(rated)
+    seen, residual = np.zeros(shape), np.zeros(shape)
+    seen[row, column], residual[row, column] = 1, rated["rating"] - rated["rating"].mean()
+    of_film = residual.sum(0) / (seen.sum(0) + PRIOR)
+    residual -= seen * of_film
+    of_user = residual.sum(1) / (seen.sum(1) + PRIOR)
+    residual -= seen * of_user[:, None]
     of_groups = []
     for group in GROUPS:
         same = pd.get_dummies(users[group]).to_numpy(float)
-        of_groups.append(same @ ((same.T @ rest) / (same.T @ seen + PRIOR)))
+        of_groups.append(same @ ((same.T @ residual) / (same.T @ seen + PRIOR)))
     genres = films[list(GENRES)].to_numpy(float)
-    taste = (rest @ genres) / (seen @ genres + PRIOR) @ (genres / genres.sum(1, keepdims=True)).T
-    left, sizes, right = np.linalg.svd(rest, full_matrices=False)
-    row, column = places(asked)
-    own, film = users.iloc[row], films.iloc[column]
+    taste = (residual @ genres) / (seen @ genres + PRIOR) @ (genres / genres.sum(1, keepdims=True)).T
+    left, sizes, right = np.linalg.svd(residual, full_matrices=False)
+    row, column = places(ranked)
+    person, film = users.iloc[row], films.iloc[column]
     columns = [of_film[column], np.log1p(seen.sum(0))[column], film["year"], *genres[column].T]
-    columns += [of_user[row], own["age"], own["gender"] == "F", *(values[row, column] for values in of_groups)]
+    columns += [of_user[row], person["age"], person["gender"] == "F", *(values[row, column] for values in of_groups)]
     columns += [taste[row, column], *(left[row, :FACTORS] * sizes[:FACTORS] * right[:FACTORS, column].T).T]
     return np.stack(columns, axis=1).astype(np.float64)
 

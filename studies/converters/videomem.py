@@ -8,7 +8,7 @@ import pandas as pd
 from PIL import Image
 
 from rankgrad.io.atomic import replaced_file
-from rankgrad.io.images import PHOTO_PIXELS, as_jpeg
+from rankgrad.io.pictures import PHOTO_PIXELS, as_jpeg
 from studies.converters.writing import convert, drawn_splits
 
 FRAMES = 7  # of a video of 7 seconds; the paper averages the scores of these
@@ -92,8 +92,8 @@ def _decoded(path: Path, count: int) -> tuple[list[Image.Image], int, float, flo
 
     Only these are kept: all frames of a video would be half a gigabyte.
     """
-    chosen = {(2 * part + 1) * count // (2 * FRAMES) for part in range(FRAMES)}
-    frames, found, end = [], 0, 0.0
+    chosen = {(2 * number + 1) * count // (2 * FRAMES) for number in range(FRAMES)}
+    frames, decoded, end = [], 0, 0.0
     with _opened(path) as container:
         stream = _stream(container)
         # A container's duration is that of its longest stream, which may be the sound.
@@ -102,12 +102,12 @@ def _decoded(path: Path, count: int) -> tuple[list[Image.Image], int, float, flo
         begin = (container.start_time or 0) / 1_000_000
         step = float(1 / stream.average_rate) if stream.average_rate else 0.0
         for frame in container.decode(stream):
-            if found in chosen:
+            if decoded in chosen:
                 frames.append(frame.to_image())
-            found += 1
+            decoded += 1
             if frame.time is not None:
                 end = max(end, frame.time - begin + step)
-    return frames, found, end, declared
+    return frames, decoded, end, declared
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from ruamel.yaml import YAML
 
-from rankgrad.datasets.public.reading import place_of, split_at
+from rankgrad.datasets.files.folds import fraction_of, split_at
 from rankgrad.io.atomic import replaced_file
 from studies.converters.packages import PackagedFile
 
@@ -43,7 +43,7 @@ def convert(
 
 def drawn_splits(names: Iterable[Any], **shares: float) -> list[str]:
     """Return a split for each name by a hash of it, so that no row moves another; train gets what shares leave."""
-    return [split_at(place_of(posixpath.normpath(str(name)), seed=SEED), shares) for name in names]
+    return [split_at(fraction_of(posixpath.normpath(str(name)), seed=SEED), shares) for name in names]
 
 
 def block_of_lists(name: str, *, folds: int) -> dict[str, Any]:

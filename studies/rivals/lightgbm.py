@@ -61,7 +61,9 @@ def main() -> None:
         val, test = Lists(queries[fold == validated]), Lists(queries[fold == tested])
 
         # Choose the rate by the first seeds, then boost with the others.
-        tried = {rate: [boosted(train, val, rate=rate, seed=seed) for seed in SEEDS[:CHOOSING]] for rate in RATES}
+        tried = {}
+        for rate in RATES:
+            tried[rate] = [boosted(train, val, rate=rate, seed=seed) for seed in SEEDS[:CHOOSING]]
         chosen = max(RATES, key=lambda rate: fmean(value for value, _ in tried[rate]))
         trees = tried[chosen] + [boosted(train, val, rate=chosen, seed=seed) for seed in SEEDS[CHOOSING:]]
         for seed, (_, booster) in zip(SEEDS, trees, strict=True):

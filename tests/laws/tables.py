@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 
 SPLITS = ("train", "val", "test", "gate")
@@ -280,16 +280,14 @@ def made(
     options: dict[str, Any], raw: Path, *, seed: int = 1, snapshot: int = 1, size: int | None = None
 ) -> tuple[dict[str, pa.Table], dict[str, Any], list[str]]:
     """Return what stages make of a table: a table a split, what was fitted, and the names of broken pictures."""
-    table = Table(**options)
-    table.check(raw)
-    fitted = json.loads(json.dumps(table.fit(raw, seed=seed), allow_nan=False))
-    skipped: list[str] = []
-    reading, splits = Reading(size, seed, 1, fitted, skipped, snapshot), {}
+    table, splits = Table(**options), {}
+    source = table.opened(raw, Reading(seed, size=size, snapshot=snapshot))
     for split in table.splits:
-        splits[split] = pa.concat_tables(table.tables(raw, split, reading))
+        splits[split] = pa.concat_tables(source.rows(split))
         assert splits[split].schema.names == table.schema.names
         assert splits[split]["id"].to_pylist() == [*range(len(splits[split]))]
-    return splits, fitted, skipped
+    manifest = json.loads(json.dumps(source.manifest(), allow_nan=False))
+    return splits, manifest["fitted"], [name for split in manifest["skipped"].values() for name in split["names"]]
 
 
 def read(options: dict[str, Any], raw: Path, **how: Any) -> dict[str, pa.Table]:

@@ -16,7 +16,7 @@ import torch
 
 from laws.tables import read
 from rankgrad.cli.answers import write
-from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.files import read_sheet
 from rankgrad.evaluation import evaluate
@@ -111,8 +111,8 @@ def test_numbers_that_float64_makes_equal_are_refused_by_two_rows(tmp_path, numb
         pytest.skip("no weight is 0")
     few = ["3", other, "4"]
     with pytest.raises(ValueError, match=r"row 4: [yv](\[0\])? is .* here and .* in row 2"):
-        Table(file=literally(tmp_path, kind, [*few, one]), **ROLES[role]).check(tmp_path)
-    Table(file=literally(tmp_path, kind, [*few, apart]), **ROLES[role]).check(tmp_path)
+        Table(file=literally(tmp_path, kind, [*few, one]), **ROLES[role]).check_head(tmp_path)
+    Table(file=literally(tmp_path, kind, [*few, apart]), **ROLES[role]).check_head(tmp_path)
 
 
 def test_numbers_of_svmlight_that_float64_makes_equal_are_refused_by_two_rows(tmp_path):
@@ -120,7 +120,7 @@ def test_numbers_of_svmlight_that_float64_makes_equal_are_refused_by_two_rows(tm
     for row, name in (("{} qid:1 1:2", "label"), ("1 qid:1 2:{}", r"all\[2\]")):
         (tmp_path / "a.txt").write_text("\n".join(row.format(cell) for cell in (other, "7", one)))
         with pytest.raises(ValueError, match=f"row 3: {name} is .* here and .* in row 1"):
-            Table(file="a.txt", features="all", relevance="label", group="qid").check(tmp_path)
+            Table(file="a.txt", features="all", relevance="label", group="qid").check_head(tmp_path)
 
 
 @pytest.mark.parametrize("cell", ["1", "1.0", "+1", "1e0", "10e-1", "01", "1.", " 1\u00a0", b"1", True, Decimal("1.0")])
@@ -169,7 +169,7 @@ LISTS = {
 def test_times_in_vectors_are_no_numbers(tmp_path, kind):
     pq.write_table(pa.table({"v": LISTS[kind], "y": range(9)}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"v is .*expected a list of numbers"):
-        Table(file="a.parquet", features="v", target="y").check(tmp_path)
+        Table(file="a.parquet", features="v", target="y").check_head(tmp_path)
 
 
 def test_scores_that_differ_in_float32_differ_in_a_csv(tmp_path):
@@ -191,11 +191,12 @@ def test_embeddings_stay_as_small_as_they_were_and_a_later_delivery_is_alike(tmp
     write(tmp_path / "first", vectors)
     found = stored(options, tmp_path / "first", tmp_path / "data")
     assert {row.dtype for rows in found.values() for row in rows["features"]} == {np.dtype(np.float32)}
-    write(tmp_path / "later", vectors.astype(np.float64))
-    table = Table(**options)
-    fitted = table.fit(tmp_path / "first", seed=1)
+    (tmp_path / "grown").mkdir()
+    (tmp_path / "first").rename(tmp_path / "grown/first")
+    write(tmp_path / "grown/2026-11-30", vectors.astype(np.float64))
+    source = Table(**options).opened(tmp_path / "grown", Reading(snapshot=2))
     with pytest.raises(ValueError, match="row 1: features are float64, expected float32 as in the first delivery"):
-        list(table.tables(tmp_path / "later", "all", Reading(None, 1, 1, fitted, [])))
+        list(source.rows("train"))
 
 
 def test_a_column_of_which_float32_joins_many_is_told_of_by_its_counts(tmp_path, caplog):
@@ -203,7 +204,7 @@ def test_a_column_of_which_float32_joins_many_is_told_of_by_its_counts(tmp_path,
     frame = pd.DataFrame({"km": draws.random(20_000), "views": np.arange(20_000.0), "y": draws.random(20_000)})
     frame.loc[0, "views"] = 1e15
     options = written(tmp_path, frame, "csv") | {"target": "y", "features": ["km", "views"]}
-    told = Table(**options).fit(tmp_path, seed=1)["understood"]["joined"]
+    told = Table(**options).opened(tmp_path, Reading()).fitted["understood"]["joined"]
     assert re.fullmatch(r"views has 8000 different values, of which standardized ones in float32 keep \d", told)
     assert [told in record.message for record in caplog.records if record.levelname == "WARNING"] == [True]
 

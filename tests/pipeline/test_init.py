@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from pipelines.cli.app import app
 from pipelines.cli.guess import guess
 from pipelines.config import rules
+from rankgrad.datasets.files.dataset import Reading
 
 from conftest import ROOT, encoded  # isort: skip
 
@@ -119,8 +120,7 @@ def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(proj
     compared = settings.comparisons["mine"]
     assert [compared.baseline, *compared.runs] == list(settings.runs)
     dataset = block.built()
-    dataset.check(folder)
-    assert dataset.fit(folder, seed=block.seed)["rows"] > 10
+    assert dataset.opened(folder, Reading(block.seed)).fitted["rows"] > 10
     lines = before.splitlines()
     removed = lines[lines.index("benchmark_sorters:") - 1]  # the comment of a block of the showcase
     comments = {line for line in lines if line.startswith("#")} - {removed}
@@ -208,7 +208,7 @@ NAMED = [
     ({"PassengerId": N, "age": A, "score": Y}, {"features": ["age"], "id": "PassengerId", "target": "score"}),
     ({"weight_kg": [2] * ROWS, "size": A, "price": Y}, {"features": ["weight_kg", "size"], "weight": None}),
     ({"user_age": [3, 4] * 30, "size": A, "price": Y}, {"features": ["user_age", "size"], "group": None}),
-    ({"title": ["a good hat"] * ROWS, "my_rating": [1, 5] * 30}, {"text": "title", "target": "my_rating"}),
+    ({"title": [f"a good hat {k}" for k in N], "my_rating": [1, 5] * 30}, {"text": "title", "target": "my_rating"}),
     ({"price_log": np.exp(Y), "size": A, "price": Y}, {"features": ["size"], "target": "price"}),
     ({"size": A, "fitness": Y, "fitness_log": np.exp(Y)}, {"features": ["size"], "target": "fitness"}),
     ({"x": A, "Price": Y, "neg_price": -Y, "betrag": 2 * Y}, {"features": ["x"], "target": "Price"}),
@@ -259,7 +259,7 @@ REFUSED = {  # columns, and what the message names
     "a unit": ({"x": X, "Umsatz": [f"{german(p, 2)} €" for p in PRICES]}, ["Umsatz", "€", "row 1", "--target"]),
     "one cell": ({"Alter": A, "Umsatz": ["#NV", *PRICES[1:]]}, ["Umsatz", "#NV", "row 1", "--target"]),
     "words for a target": ({"km": A, "x": X, "price": ["12 EUR", "9 EUR"] * 30}, ["price", "12 EUR"]),
-    "a label of names": ({"x": X, "label": ["yes", "no"] * 30}, ["label", "--task multilabel"]),
+    "a label of names": ({"x": X, "label": ["yes", "no"] * 30}, ["label", "'yes'", "--target label"]),
     "negative grades": (QUERIES | {"relevance": [k % 4 - 1 for k in N]}, ["relevance", "-1", "row 1"]),
     "grades in words": (QUERIES | {"relevance": ["bad", "fair", "good"] * 20}, ["relevance", "bad", "row 1"]),
     "grades in letters": ({"km": X, "grade": [*"ABCDEF"] * 10}, ["grade", "'A'"]),
@@ -275,6 +275,11 @@ REFUSED = {  # columns, and what the message names
     "a label of names beside a number": (PLAIN | {"label": ["yes", "no"] * 30},
                                          ["label", "'yes'", "--target label", "--target price"]),
     "names in the last column": ({"x": X, "y1": A, "Churn": ["Yes", "No"] * 30}, ["Churn", "--target Churn"]),
+    "days in the last column": ({"x": X, "z": A, "sent": ["2026-01-01", "2026-02-01"] * 30}, ["sent", "2026-01-01"]),
+    "amounts in the last column": ({"x": X, "z": A, "cost": [f"USD {k}" for k in N]}, ["cost", "USD 0", "--target"]),
+    "features without a difference": (PLAIN | {"x": 1}, ["x: the same"]),
+    "a text without a difference": ({"text": "one of many words", "price": Y}, ["text: the same"]),
+    "ranks": ({"query_id": [k // 6 for k in N], "x": X, "rank": [k % 6 for k in N]}, ["query_id", "--target rank"]),
     "queries without grades": (QUERIES, ["query_id", "--target y"]),
     "addresses of pictures": (PLAIN | {"photo": [f"https://shop.example/{k}.jpg" for k in N]}, ["photo", "download"]),
     "paths of Windows": (PLAIN | {"photo": [rf"img\{k}.jpg" for k in N]}, ["photo", "/"]),
@@ -337,6 +342,7 @@ NAMED_BY_A_PERSON = {  # columns, what a person names, and the options that foll
     "an id": ({"no": N, "Kunde": [f"c{k}" for k in N], **PLAIN}, {"id": "Kunde"}, {"id": "Kunde"}),
     "a text beside numbers": ({**PLAIN, "note": [f"sold to somebody {k}" for k in N]}, {"text": "note"},
                               {"text": "note", "features": None}),
+    "a weight": (PLAIN | {"weight": [1, 2] * 30}, {"weight": "weight"}, {"weight": "weight", "features": ["x"]}),
     "days": ({**PLAIN, "sold": pd.date_range("2026-01-01", periods=ROWS).astype(str)}, {"date": "sold"},
              {"date": {"column": "sold", "first": "2026-03-01", "every": "month"}}),
 }  # fmt: skip
@@ -350,6 +356,7 @@ NAMED_IN_VAIN = {  # columns, what a person names, and what the refusal says
     "a text of numbers": (PLAIN | {"z": A}, {"text": "z"}, ["--text", "z"]),
     "the same text for each document": (QUERIES | TEXTS | {"grade": [k % 3 for k in N]}, {"text": "prompt"},
                                         ["--text", "prompt"]),
+    "ranks": (QUERIES | {"rank": [k % 6 for k in N]}, {"target": "rank"}, ["rank", "largest"]),
     "days that are none": (PLAIN | {"sold": ["1.2.2026", "2.2.2026"] * 30}, {"date": "sold"}, ["row 1", "2026-11-30"]),
 }  # fmt: skip
 

@@ -29,12 +29,12 @@ from pipelines.monitoring.shadow import Agreement, Shadow
 from pipelines.tracking.card import card
 from rankgrad.cli.answers import write
 from rankgrad.cli.predict import lines_of, run
-from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import as_periods
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.rows import read as read_rows
-from rankgrad.inputs._feature_names import numbers_of
+from rankgrad.feature_names import numbers_of
 from rankgrad.io.checkpoints import save_model
 from rankgrad.io.written import without_formula
 
@@ -135,12 +135,12 @@ def test_a_category_of_any_type_is_the_same_in_training_and_prediction(tmp_path,
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"c": column, "x": range(60), "y": range(60)}), file)
     table = Table(file=file.name, features=["x"], categories="c", target="y")
-    fitted = table.fit(tmp_path, seed=1)
-    names = fitted["features"]
+    source = table.opened(tmp_path, Reading())
+    names = source.fitted["features"]
     assert len(names) == 1 + sum(cell is not None for cell in cells)
     recipe = {"task": "score_ranking", "input": {"kind": "features", "count": len(names), "names": names}}
     asked = [numbers_of(row.asked()["features"], names) for row in read_rows([file], recipe)]
-    stored = next(table.tables(tmp_path, "train", Reading(None, 1, 1, fitted, [])))
+    stored = next(source.rows("train"))
     for name, features in zip(stored["name"].to_pylist(), stored["features"].to_pylist(), strict=True):
         assert features == asked[int(name) - 1]
 
@@ -149,7 +149,7 @@ def test_a_category_of_any_type_is_the_same_in_training_and_prediction(tmp_path,
 def test_nan_is_no_label(tmp_path, cells):
     pq.write_table(pa.table({"x": range(60), "c": cells * 30}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"row [12]: c has nan, expected names of labels"):
-        Table(file="a.parquet", features=["x"], labels="c").check(tmp_path)
+        Table(file="a.parquet", features=["x"], labels="c").check_head(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from PIL import Image
 
 from pipelines.config import check_shapes
 from pipelines.stages import data
-from rankgrad.datasets.public.reading import Reading
+from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
-from rankgrad.io.images import open_photo
+from rankgrad.io.pictures import open_photo
 
 from conftest import encoded, params_of, refusal, with_cell  # isort: skip
 
@@ -130,6 +130,17 @@ class TestRoles:
         captions = {row["name"]: row["captions"] for row in pa.concat_tables(found.values()).to_pylist()}
         assert len(captions) == 40
         assert captions["p7.jpg"] == ["a picture 7", "again 7", "thrice 7"]
+
+    def test_items_are_searched_in_the_gallery_that_a_column_names(self, raw):
+        rows = ["path,caption,part", *[f"p{k}.jpg,a picture {k},part {k % 3}" for k in range(40)]]
+        lines(raw, "captions.csv", *rows)
+        options = {"file": "captions.csv", "image": "path", "captions": "caption", "gallery": "part"}
+        found, _, _ = read(options, raw, size=16)
+        galleries = {row["name"]: row["gallery"] for row in pa.concat_tables(found.values()).to_pylist()}
+        assert galleries == {f"p{k}.jpg": k % 3 for k in range(40)}
+        lines(raw, "captions.csv", *rows, "p7.jpg,another one,part 2")
+        with pytest.raises(ValueError, match="row 41: item p7.jpg has the gallery 2 here and 1 in row 8"):
+            read(options, raw, size=16)
 
     def test_frames_and_pictures_of_queries(self, raw):
         rows = [f"p{k}.jpg|p{k + 1}.jpg,{k}" for k in range(0, 60, 2)]
@@ -267,16 +278,12 @@ def test_options_that_do_not_agree_are_refused(options, told):
         Table(**(PHOTOS | options))
 
 
-def delivered(table, later, first, fitted):
-    table.check_later(later, first=first, seed=1)
-    return list(table.tables(later, "all", Reading(16, 1, 1, fitted, [])))
-
-
 def test_a_later_delivery_has_the_same_columns_classes_and_no_held_out_group(raw, tmp_path_factory):
-    later = tmp_path_factory.mktemp("later")
-    table = Table(**PHOTOS, group="customer")
-    fitted = table.fit(raw, seed=1)
-    held = next(iter(pa.concat_tables(table.tables(raw, "test", Reading(16, 1, 1, fitted, [])))["group"].to_pylist()))
+    table, mine = Table(**PHOTOS, group="customer"), tmp_path_factory.mktemp("mine")
+    held = next(table.opened(raw, Reading(size=16)).rows("test"))["group"][0].as_py()
+    raw.rename(mine / "first")
+    later = mine / "2026-11-30"
+    later.mkdir()
     (later / "q.jpg").write_bytes(photo(77))
     for row, told in {
         f"path,tags,customer\nq.jpg,cat,{held}": f"group {held} is in test",
@@ -285,7 +292,7 @@ def test_a_later_delivery_has_the_same_columns_classes_and_no_held_out_group(raw
     }.items():
         (later / "photos.csv").write_text(row)
         with pytest.raises(ValueError, match=told):
-            delivered(table, later, raw, fitted)
+            list(table.opened(mine, Reading(size=16, snapshot=2)).rows("train"))
 
 
 def settings(options, *, size=None, snapshot=1, **block):
@@ -371,7 +378,7 @@ class TestRowsAndColumns:
         }  # fmt: skip
         pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
         with pytest.raises(ValueError, match=re.escape(told)):
-            Table(file="a.parquet", **options).check(tmp_path)
+            Table(file="a.parquet", **options).check_head(tmp_path)
 
     @pytest.mark.parametrize("group", ["customer", None])
     def test_later_rows_of_what_the_first_delivery_holds_out_are_left_out(self, raw, group):

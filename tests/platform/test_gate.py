@@ -98,7 +98,7 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
     assert decision.differences["negative_l1"].low > 0.1
     version = store.get_model_version_by_alias(MODEL, "champion")
     assert (str(version.version), version.tags["gate.decision"], version.tags["gate.against"]) == ("2", "promoted", "1")
-    assert "better beyond chance" in version.tags["gate.reason"]
+    assert "significantly better" in version.tags["gate.reason"]
     assert version.description.startswith("## Gate: promoted")
     assert "| **negative_l1** | -0.0" in version.description
     assert not decide().promoted
@@ -107,11 +107,11 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
     for _ in range(2):
         decision = decide()
         assert not decision.promoted
-        assert "not better beyond chance" in decision.reason
+        assert "not significantly better" in decision.reason
     version = store.get_model_version(MODEL, "3")
     assert version.tags["gate.decision"] == "rejected"
     assert version.description.startswith("## Gate: rejected")
-    assert version.description.count("not better beyond chance") == 1
+    assert version.description.count("not significantly better") == 1
     assert champion(store) == "2"
 
 
@@ -170,14 +170,12 @@ class TestVerdict:
     def test_a_slice_on_which_the_challenger_is_much_worse_or_undefined_holds_it(self, challenger, champion, held):
         target = np.random.default_rng(0).normal(size=40)
         scores = {"right": target, "reversed": -target, "constant": np.ones(40)}
-        slices = {}
-        for name, answer in (("challenger", challenger), ("champion", champion)):
-            slices[name] = {}
-            for shop, score in (("shop: a", target), ("shop: b", scores[answer])):
-                table = pa.table({"id": range(40), "score": score, "target": target})
-                slices[name][shop] = 40, ScoreRanking().statistic(table)
+        slices = []
+        for shop, ours, theirs in (("a", target, target), ("b", scores[challenger], scores[champion])):
+            tables = [pa.table({"id": range(40), "score": score, "target": target}) for score in (ours, theirs)]
+            slices.append(gate.SlicePair(f"shop: {shop}", 40, *map(ScoreRanking().statistic, tables)))
         judged = SimpleNamespace(metric="spearman", guarded=[], slice_tolerance=0.05)
-        evidence = gate.Evidence({}, {"spearman": False}, "rows", slices)
+        evidence = gate.Evidence(None, None, {"spearman": False}, "rows", slices)
         better, reason = gate.guarded_slices(evidence, judged, PARAMS.gate)
         assert better != held
         assert ("`shop: b`" in reason) == (challenger != champion)

@@ -31,8 +31,8 @@ def draw(folder: Path, rows: int = 600, *, seed: int = 0) -> None:
             words: list[str] = []
             for side in (0, 1):
                 color, shape = draws.choice(list(COLORS)), draws.choice(SHAPES)
-                place = (side * 64 + draws.integers(2, 14), draws.integers(4, 44), draws.integers(30, 48))
-                paint(ImageDraw.Draw(image), shape, COLORS[color], *map(int, place))
+                box = (side * 64 + draws.integers(2, 14), draws.integers(4, 44), draws.integers(30, 48))
+                paint(ImageDraw.Draw(image), shape, COLORS[color], *map(int, box))
                 words += [color, shape]
             image.save(folder / "images" / f"{row:04d}.png")
             for form in draws.permutation(FORMS)[: draws.integers(1, 4)]:

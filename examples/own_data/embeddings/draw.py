@@ -17,10 +17,10 @@ def draw(folder: Path, rows: int = 3000, *, seed: int = 0) -> None:
     """Write `embeddings.parquet` with `X`, vectors of 64 numbers, and `price`."""
     draws = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
-    found = draws.normal(size=(rows, SIZE)).astype(np.float32)
-    quality = np.tanh(found @ draws.normal(size=(SIZE, 4)) / 4) @ np.array([1.0, -0.7, 0.5, 0.3])
+    embeddings = draws.normal(size=(rows, SIZE)).astype(np.float32)
+    quality = np.tanh(embeddings @ draws.normal(size=(SIZE, 4)) / 4) @ np.array([1.0, -0.7, 0.5, 0.3])
     price = np.exp(3 * quality + draws.normal(size=rows)) * 20
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(found.ravel()), SIZE)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(embeddings.ravel()), SIZE)
     pq.write_table(pa.table({"X": vectors, "price": price.astype(np.float32)}), folder / "embeddings.parquet")
 
 

@@ -21,8 +21,8 @@ def draw(folder: Path, rows: int = 600, *, seed: int = 0) -> None:
             chosen = draws.permutation(TAGS)[: draws.integers(2, 5)]
             sizes = np.sort(draws.choice(np.arange(10, 40), len(chosen), replace=False))[::-1]
             image = Image.new("RGB", (160, 120), tuple(draws.integers(150, 256, 3).tolist()))
-            for tag, size, place in zip(chosen, sizes, draws.permutation(6), strict=False):
-                shape(ImageDraw.Draw(image), tag, 27 + 53 * (place % 3), 30 + 60 * (place // 3), size / 2, draws)
+            for tag, size, cell in zip(chosen, sizes, draws.permutation(6), strict=False):
+                shape(ImageDraw.Draw(image), tag, 27 + 53 * (cell % 3), 30 + 60 * (cell // 3), size / 2, draws)
             image.save(folder / "images" / f"{row:04d}.jpg", quality=90)
             table.writerow([f"images/{row:04d}.jpg", "|".join(chosen), f"shop {row // 4}"])
 

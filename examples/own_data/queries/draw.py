@@ -17,10 +17,10 @@ def draw(folder: Path, queries: int = 200, *, seed: int = 0) -> None:
         for query in range(1, queries + 1):
             documents = draws.normal(size=(draws.integers(5, 31), FEATURES)) * np.geomspace(0.1, 100, FEATURES)
             plain = documents / np.geomspace(0.1, 100, FEATURES)
-            value = np.tanh(plain) @ weights + plain[:, 0] * plain[:, 1] + draws.normal(size=len(plain))
-            grades = np.digitize(value, np.quantile(value, [0.6, 0.8, 0.9, 0.97]))
+            quality = np.tanh(plain) @ weights + plain[:, 0] * plain[:, 1] + draws.normal(size=len(plain))
+            grades = np.digitize(quality, np.quantile(quality, [0.6, 0.8, 0.9, 0.97]))
             for grade, document in zip(grades, documents, strict=True):
-                values = " ".join(f"{number}:{one:.5g}" for number, one in enumerate(document, 1))
+                values = " ".join(f"{number}:{value:.5g}" for number, value in enumerate(document, 1))
                 file.write(f"{grade} qid:{query} {values}\n")
 
 

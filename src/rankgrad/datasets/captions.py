@@ -114,7 +114,7 @@ class Captions(RankedMnist):
         twins = {name: values if name == "glyph" else values.gather(1, order) for name, values in first.items()}
         return {name: torch.stack([first[name], twins[name]], dim=1).flatten(0, 1) for name in first}
 
-    def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
+    def recipe_facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
         """The rest of what captions say is checked by tests: that they are true, and false of the twin."""
         rows = torch.arange(len(recipe["family"]))
         twin = (rows ^ 1).clamp(max=len(rows) - 1)
@@ -124,7 +124,7 @@ class Captions(RankedMnist):
         exchanged = (moved.sum(1) == 2) & (boxes[rows, one] == boxes[twin, two]).all(1)
         exchanged &= (boxes[rows, two] == boxes[twin, one]).all(1)
         scenes = list(zip(recipe["captions"], recipe["glyph"].tolist(), strict=True))
-        return super().facts(recipe, split) | {
+        return super().recipe_facts(recipe, split) | {
             "twins_stand_together": (recipe["family"] == rows // FAMILY).numpy(),
             "two_digits_are_exchanged": exchanged.numpy(),
             "twin_has_the_same_glyphs": (recipe["glyph"] == recipe["glyph"][twin]).all(1).numpy(),
@@ -134,8 +134,8 @@ class Captions(RankedMnist):
             ],
         }
 
-    def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
-        expected = super().expectations(rows)
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
+        expected = super().expected(rows)
         expected["scenes"] += [
             in_set("twins_stand_together", True),
             in_set("two_digits_are_exchanged", True),

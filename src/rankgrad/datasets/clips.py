@@ -18,6 +18,8 @@ from rankgrad.datasets.ranked_mnist import RECIPE, RankedMnist
 from rankgrad.datasets.scenes import layout
 from rankgrad.datasets.scenes.base import Recipe, schema_of
 from rankgrad.datasets.scenes.digits import CLASSES, Digits
+from rankgrad.inputs import InputType
+from rankgrad.inputs.frames import Frames
 from rankgrad.seeding import generator as seeded
 
 __all__ = ["Clips", "SCHEMA", "probabilities"]  # noqa: RUF022 - the dataset comes first
@@ -95,6 +97,7 @@ class Clips(RankedMnist):
     later: float | None = None
     lag: float = 2.0
 
+    input_type: ClassVar[type[InputType]] = Frames
     frames: ClassVar[int] = FRAMES
     piece: ClassVar[int] = 500
 
@@ -200,7 +203,7 @@ class Clips(RankedMnist):
         frames = super().pictures({name: values.flatten(0, 1) for name, values in scene.items()}, digits)
         return frames.unflatten(0, (-1, FRAMES))
 
-    def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
+    def recipe_facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
         from scipy.stats import binom  # takes a second to import; only validation needs it
 
         viewers = self.viewers if split != "train" or self.train_viewers is None else self.train_viewers
@@ -215,7 +218,7 @@ class Clips(RankedMnist):
             relative["target_follows_share"] = self._follows(target, score, recipe["group"], split)
         remembered = np.round(score * viewers)
         chance = np.minimum(binom.cdf(remembered, viewers, hidden), binom.sf(remembered - 1, viewers, hidden))
-        return super().facts(recipe, split) | {
+        return super().recipe_facts(recipe, split) | {
             "drift": recipe["drift"].abs().amax(1).numpy(),
             "zoom": recipe["zoom"].numpy(),
             "probability_follows_content": known,
@@ -238,8 +241,8 @@ class Clips(RankedMnist):
         bounded = (factor >= 1 / self.scale_use - 1e-4) & (factor <= self.scale_use + 1e-4) | (squares == 0)
         return bounded[number] & (np.abs(target - factor[number] * apart) < 1e-5)
 
-    def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
-        expected, total = super().expectations(rows), sum(rows.values())
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
+        expected, total = super().expected(rows), sum(rows.values())
         expected["scenes"] += [
             *([] if self.schema is SCHEMA else [in_set("target_follows_share", True)]),
             between("drift", high=self.drift * (1 + 1e-6)),

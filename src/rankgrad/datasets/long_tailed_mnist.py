@@ -167,7 +167,7 @@ class LongTailedMnist(Scenes):
         glyphs[row, CLASSES + slot] = shuffled(glyphs[row, CLASSES + slot], ways)
         return drawing.draw(glyphs, size, top, left, canvas=self.canvas)
 
-    def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
+    def recipe_facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
         labels, shuffle, there = recipe["labels"], recipe["distractor_shuffle"], recipe["distractor_size"] > 0
         return {
             "distractors": there.sum(1).numpy(),
@@ -177,10 +177,10 @@ class LongTailedMnist(Scenes):
             **{f"label_{label}": labels[:, label].numpy() for label in range(CLASSES)},
         }
 
-    def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
         from scipy.stats import binom  # takes a second to import; only validation needs it
 
-        expected, total = super().expectations(rows), sum(rows.values())
+        expected, total = super().expected(rows), sum(rows.values())
         (least, most), (few, many) = self.digits_per_image, self.distractors
         classes, numbers, _ = self.distribution()
         expected["scenes"] += [

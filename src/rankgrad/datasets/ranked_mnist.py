@@ -73,12 +73,12 @@ class RankedMnist(Scenes):
         recipe = self.draw(digits, range(rows), generator)
         return self.images(recipe, digits), recipe["label_ranks"]
 
-    def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
+    def recipe_facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
         follow = measures.ranks_follow(recipe["label_ranks"], recipe[self.importance])
         return {f"ranks_follow_{self.importance}": follow.numpy()}
 
-    def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
-        expected, total = super().expectations(rows), sum(rows.values()) // self.family
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
+        expected, total = super().expected(rows), sum(rows.values()) // self.family
         (few, many), (small, large) = self.digits_per_image, (self.canvas / 8 * scale for scale in self.scale)
         expected["scenes"] += [
             in_set(f"ranks_follow_{self.importance}", True),

@@ -67,15 +67,15 @@ class ShadedMnist(RankedMnist):
         shaded = (digits.images[digits.rows_of(glyph)] * gray).round().to(torch.uint8)
         return drawing.draw(shaded, size, top, left, canvas=self.canvas)
 
-    def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
+    def recipe_facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
         brightness, there = recipe["brightness"], recipe["size"] > 0
         (dark, bright), rounding = self.brightness, 1e-6
         between = (brightness >= dark - rounding) & (brightness <= bright + rounding)
         known = torch.where(there, between, brightness == 0).all(1)
-        return super().facts(recipe, split) | {"brightness_is_of_its_range": known.numpy()}
+        return super().recipe_facts(recipe, split) | {"brightness_is_of_its_range": known.numpy()}
 
-    def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
-        expected = super().expectations(rows)
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
+        expected = super().expected(rows)
         expected["scenes"].append(in_set("brightness_is_of_its_range", True))
         return expected
 

@@ -2,14 +2,14 @@
 
 import inspect
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from rankgrad import lookup
 from rankgrad.ranks import exact_ranks
-from rankgrad.sorters._base import Sorter
+from rankgrad.sorters import Sorter
 from rankgrad.training.optimization import make_optimizer
 from rankgrad.training.options import Auxiliary, Component
 
@@ -56,7 +56,7 @@ class Objective:
         learned: the sorter's weights if they are learned jointly with the network's, which are frozen otherwise.
 
     Raises:
-        ValueError: a loss that needs a sorter has none, or the other way round; nothing to fine-tune.
+        ComponentError: a loss that needs a sorter has none, or the other way round; nothing to fine-tune.
 
     >>> mse = Objective(Component("mse"))
     >>> mse(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
@@ -78,20 +78,22 @@ class Objective:
             sorter.requires_grad_(False).eval().to(device)  # before its optimizer is told of its weights
         self._loss, takes_sorter = self._bound(loss)
         if sorter_optimizer is not None and not takes_sorter:
-            raise ValueError(f"sorter_optimizer: {loss.name} hands the sorter nothing to learn from: leave it out")
+            _refuse("sorter_optimizer", f"{loss.name} hands the sorter nothing to learn from: leave it out")
         self._auxiliary: partial | None = None
         self._added = auxiliary
         if auxiliary is not None:
             self._auxiliary, auxiliary_takes_sorter = self._bound(auxiliary)
             takes_sorter = takes_sorter or auxiliary_takes_sorter
         if sorter is not None and not takes_sorter:
-            raise ValueError(f"{loss.name} takes no sorter: leave it out, or choose a loss that does")
+            _refuse("sorter", f"{loss.name} takes no sorter, expected none")
         self._optimizer: Any = None
         self.learned: list[Tensor] = []
         if sorter_optimizer is not None:
             if sorter is None or not list(sorter.parameters()):
-                raise ValueError(f"sorter_optimizer: {type(sorter).__name__} has no weights to fine-tune: leave it out")
+                _refuse("sorter_optimizer", f"{type(sorter).__name__} has no weights to fine-tune: leave it out")
             if sorter_optimizer.name == JOINTLY:
+                if sorter_optimizer.args:
+                    _refuse("sorter_optimizer.args", f"{JOINTLY} is the network's own optimizer: leave them out")
                 self.learned = list(sorter.requires_grad_(True).parameters())
             else:
                 self._optimizer = make_optimizer(sorter_optimizer, sorter.parameters())
@@ -102,7 +104,7 @@ class Objective:
         if "sorter" not in inspect.signature(function).parameters:
             return partial(function, **loss.args), False
         if self._sorter is None:
-            raise ValueError(f"{loss.name} needs a sorter: name one in the run, such as laplace")
+            _refuse("sorter", f"{loss.name} needs one, such as laplace")
         return partial(function, **loss.args, sorter=self._sorter), True
 
     @property
@@ -178,6 +180,10 @@ class Objective:
         self._optimizer.step()
         self._optimizer.zero_grad()
         self._sorter.requires_grad_(False)
+
+
+def _refuse(place: str, reason: str) -> NoReturn:
+    raise lookup.ComponentError(place, reason)
 
 
 class _Recorder(Sorter):

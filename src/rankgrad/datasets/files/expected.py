@@ -3,10 +3,20 @@
 None of them need say that a value is there: a missing one fails in any column of facts, expected or not.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["between", "frequencies", "in_set", "mean", "rows_of", "unique"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["between", "frequencies", "in_set", "joined", "mean", "rows_of", "unique"]
+
+
+def joined(parts: "Sequence[dict[str, pd.DataFrame]]") -> "dict[str, pd.DataFrame]":
+    """Put the facts of all splits one below another, table by table."""
+    import pandas as pd  # takes half a second to import; only validation needs it
+
+    return {name: pd.concat([part[name] for part in parts]) for name in parts[0]}
 
 
 def _bounds(low: float | None, high: float | None) -> dict[str, float]:

@@ -1,15 +1,50 @@
-"""Folds: each row is in one, and is tested by a model that learned from others."""
+"""Splits and folds: by a hash of a key, so that no row moves another, and one fold cut from a table of all rows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from math import floor
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rankgrad.io.parquet import FOLD, parquet_file, read_table
 
-__all__ = ["FOLD", "cut", "folds_of", "next_of"]
+__all__ = ["FOLD", "cut", "fold_of", "folds_of", "fraction_of", "next_of", "split_at"]
+
+
+def fraction_of(key: str, *, seed: int) -> float:
+    """Return a number in [0, 1) for a key.
+
+    >>> fraction_of("a.jpg", seed=1) == fraction_of("a.jpg", seed=1) != fraction_of("a.jpg", seed=2)
+    True
+    """
+    digest = sha256(f"{seed}/{key}".encode(errors="surrogatepass")).digest()
+    return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
+
+
+def split_at(fraction: float, shares: Mapping[str, float]) -> str:
+    """Return the split of a fraction, if shares stand one after another from 0 on; train gets what is behind them.
+
+    >>> split_at(0.1, {"test": 0.2, "val": 0.1}), split_at(0.25, {"test": 0.2, "val": 0.1})
+    ('test', 'val')
+    """
+    for split, share in shares.items():
+        if fraction < share:
+            return split
+        fraction -= share
+    return "train"
+
+
+def fold_of(key: str, *, folds: int, seed: int) -> int:
+    """Return the fold of a key, from 1.
+
+    >>> [fold_of(key, folds=3, seed=1) for key in "abcde"]
+    [2, 1, 1, 1, 3]
+    """
+    return 1 + floor(folds * fraction_of(f"fold of {key}", seed=seed))  # no other draw is of this text
 
 
 def next_of(fold: int, *, folds: int) -> int:
@@ -32,19 +67,18 @@ def cut(data: str | Path, folder: Path, splits: Sequence[str], *, fold: int, fol
         fold: which rows are for test; those of the next one are for validation, all others for training.
         folds: how many there are.
     """
-    parts = {"test": fold, "val": next_of(fold, folds=folds)}
+    validated = next_of(fold, folds=folds)
+    rows = {
+        "test": pc.field(FOLD) == fold,
+        "val": pc.field(FOLD) == validated,
+        "train": ~pc.field(FOLD).isin([fold, validated]),
+    }
     folder.mkdir(parents=True, exist_ok=True)
     for split in splits:
-        source, target = Path(data) / f"{split}.parquet", folder / f"{split}.parquet"
-        with parquet_file(source) as file:
-            schema = file.schema_arrow
-        with pq.ParquetWriter(target, schema, compression="zstd") as writer:
-            for batch in _batches(source):
-                own = batch.column(FOLD).to_numpy()
-                chosen = own == parts[split] if split in parts else ~np.isin(own, list(parts.values()))
-                writer.write_table(pa.Table.from_batches([batch.filter(pa.array(chosen))], schema))
-
-
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    with parquet_file(path) as file:
-        yield from file.iter_batches(batch_size=1024)
+        name = f"{split}.parquet"
+        with (
+            parquet_file(Path(data) / name) as file,
+            pq.ParquetWriter(folder / name, file.schema_arrow, compression="zstd") as writer,
+        ):
+            for batch in file.iter_batches(batch_size=1024):
+                writer.write_table(pa.Table.from_batches([batch]).filter(rows[split]))

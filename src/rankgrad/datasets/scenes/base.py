@@ -1,6 +1,7 @@
 """What all datasets of scenes share: options and their checks, tables in pieces, facts and expectations."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,12 +11,14 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.datasets.files.expected import between, in_set, rows_of, unique
+from rankgrad.datasets.files.dataset import Reading
+from rankgrad.datasets.files.expected import between, in_set, joined, rows_of, unique
 from rankgrad.datasets.scenes import drawing, layout, measures
-from rankgrad.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits
+from rankgrad.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits, read
+from rankgrad.inputs import InputType
 from rankgrad.inputs.frames import Frames
 from rankgrad.inputs.image import Image
-from rankgrad.io.parquet import as_fixed_lists, encode_images, matrix, read_images, read_table
+from rankgrad.io.parquet import as_fixed_lists, encode_images, matrix, read_table
 from rankgrad.seeding import generator
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recipe", "Scenes", "schema_of"]
 
+BOX = ("size", "top", "left", "glyph")  # columns of a box
 # All columns of a dataset's table but `id` and the images, a row a scene: tensors (n,) or (n, 10), or lists.
 Recipe = dict[str, Any]
 
@@ -37,7 +41,7 @@ def schema_of(columns: dict[str, pa.DataType], *, frames: int | None = None) -> 
 class Scenes:
     """Scenes of digits on a canvas. A dataset is a subclass in a file of its own; its fields are its options.
 
-    A subclass has `schema` and `draw`, and adds what it needs to `pictures`, `facts`, `expectations` and
+    A subclass has `schema` and `draw`, and adds what it needs to `pictures`, `recipe_facts`, `expected` and
     `__post_init__`, the check of its options.
 
     Attributes:
@@ -58,6 +62,9 @@ class Scenes:
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # unknown options are errors where the params are checked
     schema: ClassVar[pa.Schema]
+    input_type: ClassVar[type[InputType]] = Image
+    foldable: ClassVar[bool] = False
+    splits: ClassVar[tuple[str, ...]] = tuple(DIGITS_OF)
     frames: ClassVar[int] = 1
     family: ClassVar[int] = 1  # scenes that are drawn together
     piece: ClassVar[int] = 2000  # scenes that are drawn at once, at most
@@ -120,15 +127,16 @@ class Scenes:
         size, top, left, glyph = self.places(recipe)
         return drawing.draw(digits.images[digits.rows_of(glyph)], size, top, left, canvas=self.canvas)
 
-    def facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
+    def recipe_facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
         """Return what else is to be checked, a row a scene."""
         return {}
 
-    def expectations(self, rows: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return what must hold for scenes and for boxes, see `rankgrad.datasets.files.expected`.
 
         Args:
             rows: of each split, all deliveries together.
+            size: of photos; drawn scenes have their canvas.
         """
         small, large = (self.canvas / 8 * scale for scale in self.scale)
         scenes = [
@@ -155,6 +163,12 @@ class Scenes:
         return 1.0
 
     # What stages call.
+
+    def check_head(self, raw: str | Path) -> None:
+        """Nothing is read from disk but digits, which a stage of their own checks."""
+
+    def opened(self, raw: str | Path, reading: Reading) -> "SceneRows":
+        return SceneRows(self, Path(raw), reading)
 
     @property
     def name(self) -> str:
@@ -198,44 +212,58 @@ class Scenes:
                 yield pa.table([pa.array(numbers, pa.int64()), images, *columns], schema=self.schema)
             first += count
 
-    def measure(self, folder: str | Path, digits: Digits, split: str, *, threads: int) -> "dict[str, pd.DataFrame]":
+    def facts(
+        self, folder: str | Path, splits: Sequence[str], *, raw: str | Path, threads: int
+    ) -> "dict[str, pd.DataFrame]":
         """Return what the expectations are held against; every scene is drawn again from its recipe.
+
+        Args:
+            folder: of the stored splits.
+            splits: which of them.
+            raw: folder of the digits.
+            threads: to decode images with.
 
         Returns:
             A row a scene, and for each kind of `boxes` a row a box; the index names it.
 
         Raises:
-            FileNotFoundError, ValueError: the file is missing or corrupt, or an image is.
+            FileNotFoundError, ValueError: a file is missing or corrupt, or an image is.
         """
-        path = Path(folder) / f"{split}.parquet"
-        read = read_table(path, self.schema.names)
-        images, ids = read_images(read, path=path, threads=threads), read["id"].to_numpy()
-        recipe = {field.name: _values(read, field, path) for field in list(self.schema)[2:]}
-        there = recipe["size"] > 0
+        digits = read(raw)
+        return joined([self._facts_of(Path(folder), split, digits[DIGITS_OF[split]], threads) for split in splits])
+
+    def _facts_of(self, folder: Path, split: str, digits: Digits, threads: int) -> "dict[str, pd.DataFrame]":
+        path = folder / f"{split}.parquet"
+        fields = list(self.schema)[2:]
+        stored = read_table(path, ["id", *(field.name for field in fields)])
+        inputs, _ = self.input_type.read(path, lists=False, threads=threads, memory=math.inf)
+        images, ids = inputs.items.view(len(stored), *self._shape, *inputs.items.shape[2:]), stored["id"].to_numpy()
+        recipe = {field.name: _values(stored, field, path) for field in fields}
         scenes = {
             "side": np.full(len(ids), images.shape[-1]),
             "pixels": measures.hashes(images),
             "difference_from_recipe": self._differences(recipe, digits, images),
-            "digits": there.sum(1).numpy(),
+            "digits": (recipe["size"] > 0).sum(1).numpy(),
             "overlap": measures.largest_overlap(*self.places(recipe)[:3]).numpy(),
         }
-        tables = {"scenes": _indexed(scenes | self.facts(recipe, split), split=split, id=ids)}
+        tables = {"scenes": _indexed(scenes | self.recipe_facts(recipe, split), split=split, id=ids)}
         still = images if self.frames == 1 else images[:, self.frames // 2]
         for name, (number, prefix) in self.boxes.items():
-            boxes = tuple(recipe[prefix + part] for part in ("size", "top", "left", "glyph"))
-            row, place, columns = measures.box_facts(still, digits, boxes)
+            row, slot, columns = measures.box_facts(still, digits, [recipe[prefix + column] for column in BOX])
             if name == "digits":
-                columns["glyph_has_this_label"] = columns["glyph_class"] == place.numpy()
-            tables[name] = _indexed(columns, split=split, id=ids[row.numpy()], **{number: place.numpy()})
+                columns["glyph_has_this_label"] = columns["glyph_class"] == slot.numpy()
+            tables[name] = _indexed(columns, split=split, id=ids[row.numpy()], **{number: slot.numpy()})
         return tables
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """Of the images of a scene: none of one, (frames,) of several."""
+        return () if self.frames == 1 else (self.frames,)
 
     def places(self, recipe: Recipe) -> tuple[Tensor, ...]:
         """Return sizes, tops, lefts and glyphs of all boxes, (n, 10) of each kind side by side."""
         prefixes = [prefix for _, prefix in self.boxes.values()]
-        return tuple(
-            torch.cat([recipe[prefix + part] for prefix in prefixes], dim=1)
-            for part in ("size", "top", "left", "glyph")
-        )
+        return tuple(torch.cat([recipe[f"{prefix}{column}"] for prefix in prefixes], dim=1) for column in BOX)
 
     def images(self, recipe: Recipe, digits: Digits) -> Tensor:
         """Return the images of any number of recipes, see `pictures`."""
@@ -259,6 +287,21 @@ class Scenes:
             result.append((drawn.short() - stored.short()).abs().flatten(1).amax(1))
             start += len(drawn)
         return torch.cat(result).numpy()
+
+
+class SceneRows:
+    """The rows of scenes, see `rankgrad.datasets.files.dataset.Source`."""
+
+    def __init__(self, scenes: Scenes, raw: Path, reading: Reading):
+        self.scenes, self.digits, self.threads = scenes, read(raw), reading.threads
+        self.counts = scenes.deliveries(snapshot=reading.snapshot, growth=reading.growth)
+        self.total = sum(map(sum, self.counts.values()))
+
+    def rows(self, split: str) -> Iterator[pa.Table]:
+        return self.scenes.tables(self.digits[DIGITS_OF[split]], split, self.counts[split], threads=self.threads)
+
+    def manifest(self) -> dict[str, Any]:
+        return {}
 
 
 def _indexed(columns: dict[str, Any], **index: Any) -> "pd.DataFrame":

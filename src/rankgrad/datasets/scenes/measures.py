@@ -1,5 +1,6 @@
 """Facts of scenes that validation checks."""
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -44,7 +45,7 @@ def ranks_follow(label_ranks: Tensor, importance: Tensor) -> Tensor:
     return follow & ((label_ranks > 0) == (importance > 0)).all(1)
 
 
-def box_facts(images: Tensor, digits: Digits, boxes: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, dict[str, Any]]:
+def box_facts(images: Tensor, digits: Digits, boxes: Sequence[Tensor]) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Measure the boxes that are on the scenes: whose glyph, whether inside, and how much ink.
 
     Args:

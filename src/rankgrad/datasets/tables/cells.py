@@ -3,6 +3,7 @@
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "has_word",
     "is_single",
     "missing_in",
+    "require_alike",
     "require_same",
     "series",
     "split_into",
@@ -62,15 +64,29 @@ def missing_in(cells: pd.Series, *, numeric: bool) -> np.ndarray:
     """Return which cells (n,) hold nothing: an empty one, a null, an empty list; where numbers are meant, NaN too."""
     if cells.dtype != object:
         return cells.isna().to_numpy()
+    return np.array([_is_empty(cell, numeric=numeric) for cell in cells], bool)
 
-    def empty(cell: Any) -> bool:
-        if isinstance(cell, str):
-            return not cell or (numeric and cell.lower() == "nan")
-        if isinstance(cell, list | np.ndarray):
-            return len(cell) == 0
-        return cell is None or cell is pd.NaT or (isinstance(cell, float) and bool(np.isnan(cell)))
 
-    return np.array([empty(cell) for cell in cells], bool)
+def _is_empty(cell: Any, *, numeric: bool) -> bool:
+    if isinstance(cell, str):
+        return not cell or (numeric and cell.lower() == "nan")
+    if isinstance(cell, list | np.ndarray):
+        return len(cell) == 0
+    return cell is None or cell is pd.NaT or (isinstance(cell, float) and cell != cell)
+
+
+def _converted(sheet: Sheet, cells: pd.Series, convert: Callable[[Any], Any], verb: str = "is ") -> pd.Series:
+    """Return what is made of each cell; one that cannot be read is refused by its row."""
+    values = []
+    for number, cell in cells.items():
+        try:
+            values.append(convert(cell))
+        except ValueError as error:
+            raise ValueError(f"{sheet.place(number)}: {cells.name} {verb}{error}") from error
+    return series(values, cells.index).rename(cells.name)
+
+
+# Numbers.
 
 
 def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what: str = "a finite number") -> np.ndarray:
@@ -88,24 +104,25 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
     if cells.dtype.kind in "iufb":
         values = cells.to_numpy(np.float64)
     else:
-        values = np.array([_number(sheet, number, cell, cells.name) for number, cell in cells.items()], np.float64)
+        values = _converted(sheet, cells, partial(_number, sheet.writing)).to_numpy(np.float64)
     wrong = ~((values >= least) & (values <= LARGEST))
     if wrong.any():
         position, place = first_place(sheet, cells.index, wrong)
         raise ValueError(
             f"{place}: {cells.name} is {_shown(cells.iloc[position])}, expected {what}; correct or remove the row"
         )
-    _require_apart(sheet, cells.index, values, cells.to_numpy(), str(cells.name))
+    if cells.dtype.kind != "f":  # else what float64 joins was joined before
+        _require_apart(sheet, cells, values)
     return values
 
 
-def _number(sheet: Sheet, number: Any, cell: Any, name: Any) -> float:
+def _number(writing: Writing, cell: Any) -> float:
     try:
-        return number_in(cell, sheet.writing)
+        return number_in(cell, writing)
     except ValueError as error:
         readable = writings_of([cell]) if isinstance(cell, str) else []
         advice = f"say {' or '.join(map(as_options, readable))}" if readable else "correct or remove the row"
-        raise ValueError(f"{sheet.place(number)}: {name} is {error}; {advice}") from error
+        raise ValueError(f"{error}; {advice}") from error
 
 
 def as_options(writing: Writing) -> str:
@@ -120,20 +137,17 @@ def is_single(cells: pd.Series) -> bool:
     return kinds <= {np.dtype(np.float16), np.dtype(np.float32)}
 
 
-def _require_apart(sheet: Sheet, rows: pd.Index, values: np.ndarray, cells: Any, name: str) -> None:
-    """Raise ValueError if values are equal in float64 whose cells say different numbers: an order would be lost."""
-    kind = getattr(cells, "dtype", np.dtype(object)).kind
-    if kind == "f":
-        return  # it was lost before, if it was
-    first: dict[float, tuple[Any, int]] = {}
-    for position in np.flatnonzero((np.abs(values) >= EXACT) | (kind == "O")).tolist():
-        cell = cells[position]
-        known, other = first.setdefault(values[position], (cell, position))
-        if known != cell and exact(known, sheet.writing) != exact(cell, sheet.writing):
+def _require_apart(sheet: Sheet, cells: pd.Series, values: np.ndarray) -> None:
+    """Raise ValueError if numbers (n,) are equal in float64 whose cells differ: an order would be lost."""
+    first: dict[float, int] = {}
+    for position in np.flatnonzero((np.abs(values) >= EXACT) | (cells.dtype == object)).tolist():
+        other = first.setdefault(values[position], position)
+        cell, earlier = cells.iloc[position], cells.iloc[other]
+        if earlier != cell and exact(earlier, sheet.writing) != exact(cell, sheet.writing):
             raise ValueError(
-                f"{sheet.place(int(rows[position]))}: {name} is {str(cell)[:60]} here and {str(known)[:60]} in row "
-                f"{sheet.row[int(rows[other])]}, which float64 makes equal, expected numbers that stay apart: subtract "
-                "the smallest from all, or round them"
+                f"{sheet.place(int(cells.index[position]))}: {cells.name} is {str(cell)[:60]} here and "
+                f"{str(earlier)[:60]} in row {sheet.row[int(cells.index[other])]}, which float64 makes equal, expected "
+                "numbers that stay apart: subtract the smallest from all, or round them"
             )
 
 
@@ -145,34 +159,58 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
             float64 would make two numbers of a place equal that differ; the message names both rows.
     """
     if all(isinstance(cell, np.ndarray) for cell in cells) and len({cell.shape for cell in cells}) == 1:
-        whole = np.stack(list(cells))
-        if whole.dtype.kind == "f" and whole.ndim == 2 and (np.abs(whole) <= LARGEST).all():
-            return whole.astype(np.float32 if is_single(cells) else np.float64)
-    vectors, written = [], []
-    for number, cell in cells.items():
-        try:
-            numbers = vector_in(cell, sheet.writing)
-            vector = [number_in(value, sheet.writing) for value in numbers]
-        except ValueError as error:
-            raise ValueError(f"{sheet.place(number)}: {cells.name} is {error}, as a list of numbers") from error
-        if vectors and len(vector) != len(vectors[0]):
-            raise ValueError(
-                f"{sheet.place(number)}: {cells.name} has {len(vector)} numbers, expected {len(vectors[0])} as in the "
-                "first row"
-            )
-        for place, value in enumerate(vector):
-            if not abs(value) <= LARGEST:
-                raise ValueError(
-                    f"{sheet.place(number)}: {cells.name}[{place + (sheet.lowest or 0)}] is {value}, expected a finite "
-                    "number; correct or remove the row"
-                )
-        vectors.append(vector)
-        written.append(numbers)
-    values = np.array(vectors, np.float64).reshape(len(vectors), -1)
-    for place in range(values.shape[1]):
+        vectors = np.stack(list(cells))
+        if vectors.dtype.kind == "f" and vectors.ndim == 2 and (np.abs(vectors) <= LARGEST).all():
+            return vectors.astype(np.float32 if is_single(cells) else np.float64)
+    rows = _converted(sheet, cells, partial(vector_in, writing=sheet.writing))
+    lengths = rows.map(len)
+    require_alike(sheet, lengths, "numbers")
+    columns = []
+    for place, numbers in enumerate(zip(*rows, strict=True)):
         name = f"{cells.name}[{place + (sheet.lowest or 0)}]"
-        _require_apart(sheet, cells.index, values[:, place], [numbers[place] for numbers in written], name)
-    return values
+        columns.append(as_numbers(sheet, pd.Series(numbers, cells.index, object, name)))
+    return np.column_stack(columns)
+
+
+def require_alike(sheet: Sheet, lengths: pd.Series, what: str, advice: str = "") -> None:
+    """Raise ValueError if a row of a column has another number of letters or numbers than the first one."""
+    if (wrong := lengths != lengths.iloc[0]).any():
+        position, place = first_place(sheet, lengths.index, wrong)
+        raise ValueError(
+            f"{place}: {lengths.name} has {lengths.iloc[position]} {what}, expected {lengths.iloc[0]} as in the first "
+            f"row{advice}"
+        )
+
+
+def as_flags(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
+    """Return columns of 0 and 1 as (n, K), int64; raise ValueError for anything else, which names row and column."""
+    values = np.column_stack([as_numbers(sheet, cells[name], what="0 or 1") for name in cells])
+    if (wrong := (values != 0) & (values != 1)).any():
+        position, place = first_place(sheet, cells.index, wrong.any(1))
+        column = int(wrong[position].argmax())
+        raise ValueError(f"{place}: {cells.columns[column]} is {values[position, column]:g}, expected 0 or 1")
+    return values.astype(np.int64)
+
+
+def as_ranks(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
+    """Return columns of label ranks as (n, K), int64: 0 for absent, others 1 upwards without a gap.
+
+    Raises:
+        ValueError: a rank is no whole number of at least 0, a row has gaps, or no label; the message names the row.
+    """
+    values = np.column_stack([as_numbers(sheet, cells[name], least=0, what="0, 1, 2, ...") for name in cells])
+    for number, row in zip(cells.index, values, strict=True):
+        present = sorted({rank for rank in row if rank})
+        if not present or present != list(range(1, len(present) + 1)):
+            ranks = ", ".join(f"{rank:g}" for rank in row)
+            raise ValueError(
+                f"{sheet.place(int(number))}: label ranks are {ranks}; expected 0 for absent labels and 1, 2, 3, ... "
+                "without a gap for the others, the most important with the largest, at least one"
+            )
+    return values.astype(np.int64)
+
+
+# Text.
 
 
 def has_word(caption: str) -> bool:
@@ -198,14 +236,9 @@ def as_texts(sheet: Sheet, cells: pd.Series) -> pd.Series:
     return _converted(sheet, cells, text_in)
 
 
-def _converted(sheet: Sheet, cells: pd.Series, convert: Callable[[Any], Any]) -> pd.Series:
-    texts = []
-    for number, cell in cells.items():
-        try:
-            texts.append(convert(cell))
-        except ValueError as error:
-            raise ValueError(f"{sheet.place(number)}: {cells.name} is {error}") from error
-    return series(texts, cells.index)
+def split_into(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
+    """Return the parts of each cell, see `rankgrad.plain_text.parts_in`; an error names the row."""
+    return _converted(sheet, cells, partial(parts_in, separator=separator))
 
 
 def as_paths(sheet: Sheet, cells: pd.Series) -> pd.Series:
@@ -214,18 +247,18 @@ def as_paths(sheet: Sheet, cells: pd.Series) -> pd.Series:
     Raises:
         ValueError: one leads elsewhere; the message names its row.
     """
-    plain = []
-    for number, cell in cells.items():
-        if isinstance(cell, StoredPicture):
-            plain.append(cell)
-            continue
-        if not isinstance(cell, str) or cell.startswith("/") or ".." in cell.split("/") or "\0" in cell:
-            raise ValueError(
-                f"{sheet.place(number)}: {cells.name} is {_shown(cell)}, expected the path of a file below the folder "
-                "of the table, without `..`; move the file there and correct the cell"
-            )
-        plain.append(posixpath.normpath(cell))
-    return pd.Series(plain, cells.index, dtype=object)
+    return _converted(sheet, cells, _path)
+
+
+def _path(cell: Any) -> Any:
+    if isinstance(cell, StoredPicture):
+        return cell
+    if not isinstance(cell, str) or cell.startswith("/") or ".." in cell.split("/") or "\0" in cell:
+        raise ValueError(
+            f"{_shown(cell)}, expected the path of a file below the folder of the table, without `..`; move the "
+            "file there and correct the cell"
+        )
+    return posixpath.normpath(cell)
 
 
 def as_labels(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
@@ -234,25 +267,18 @@ def as_labels(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
     Raises:
         ValueError: a label is there twice in a cell; the message names its row.
     """
-    rows = []
-    for number, cell in cells.items():
-        try:
-            labels = _labels_of(cell, separator)
-        except ValueError as error:
-            raise ValueError(f"{sheet.place(number)}: {cells.name} {error}") from error
-        rows.append(labels)
-    return pd.Series(rows, cells.index, dtype=object)
+    return _converted(sheet, cells, partial(_labels, separator), verb="")
 
 
-def _labels_of(cell: Any, separator: str) -> list[str]:
+def _labels(separator: str, cell: Any) -> list[str]:
     if isinstance(cell, str) and cell[:1] in tuple("[({"):
         raise ValueError(
             f"is {cell[:60]!r}, a list that was written as text, expected names with {separator!r} between them, or a "
             "list in Parquet or JSON lines"
         )
-    parts = cell.split(separator) if isinstance(cell, str) else cell
-    parts = list(parts) if isinstance(parts, list | np.ndarray) else [parts]
-    if isinstance(cell, list | np.ndarray) and any(part is None or part != part for part in parts):
+    is_list = isinstance(cell, list | np.ndarray)
+    parts = cell if is_list else cell.split(separator) if isinstance(cell, str) else [cell]
+    if is_list and any(part is None or part != part for part in parts):
         raise ValueError("has nan, expected names of labels")
     labels = [name for name in map(name_in, parts) if name]
     for name, count in Counter(labels).items():
@@ -261,32 +287,7 @@ def _labels_of(cell: Any, separator: str) -> list[str]:
     return labels
 
 
-def as_flags(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
-    """Return columns of 0 and 1 as (n, K), int64; raise ValueError for anything else, which names row and column."""
-    values = np.column_stack([as_numbers(sheet, cells[name], what="0 or 1") for name in cells])
-    if (wrong := (values != 0) & (values != 1)).any():
-        position, place = first_place(sheet, cells.index, wrong.any(1))
-        column = int(wrong[position].argmax())
-        raise ValueError(f"{place}: {cells.columns[column]} is {values[position, column]:g}, expected 0 or 1")
-    return values.astype(np.int64)
-
-
-def as_ranks(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
-    """Return columns of label ranks as (n, K), int64: 0 for absent, others 1 upwards without a gap.
-
-    Raises:
-        ValueError: a rank is no whole number of at least 0, a row has gaps, or no label; the message names the row.
-    """
-    values = np.column_stack([as_numbers(sheet, cells[name], least=0, what="0, 1, 2, ...") for name in cells])
-    for position, row in enumerate(values):
-        present = sorted({rank for rank in row if rank})
-        if not present or present != list(range(1, len(present) + 1)):
-            found = ", ".join(f"{rank:g}" for rank in row)
-            raise ValueError(
-                f"{sheet.place(int(cells.index[position]))}: label ranks are {found}; expected 0 for absent labels and "
-                "1, 2, 3, ... without a gap for the others, the most important with the largest, at least one"
-            )
-    return values.astype(np.int64)
+# Days, and rows that belong together.
 
 
 def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.ndarray:
@@ -301,15 +302,8 @@ def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.nda
     if (wrong := days.isna() | ~text.str.match(r"\d")).any():
         position, place = first_place(sheet, cells.index, wrong)
         raise ValueError(f"{place}: {cells.name} is {_shown(cells.iloc[position])}, expected a day such as 2026-11-30")
-    later = days.dt.normalize() > pd.Timestamp(first)
-    periods = days.dt.to_period(PERIODS[every])
-    order = {period: number for number, period in enumerate(sorted(periods[later].unique()), 1)}
-    return np.array([order[period] if after else 0 for period, after in zip(periods, later, strict=True)], np.int64)
-
-
-def split_into(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
-    """Return the parts of each cell, see `parts_in`; an error names the row."""
-    return _converted(sheet, cells, lambda cell: parts_in(cell, separator))
+    periods = days.dt.to_period(PERIODS[every]).where(days.dt.normalize() > pd.Timestamp(first))
+    return pd.factorize(periods, sort=True)[0] + 1  # none, of the first delivery, is -1
 
 
 def require_same(sheet: Sheet, frame: pd.DataFrame, by: str, columns: Sequence[str], what: str) -> None:

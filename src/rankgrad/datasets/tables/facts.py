@@ -1,6 +1,7 @@
 """What must hold for the tables that are made of a person's own: facts of each row and class, and expectations."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from math import isfinite
 from pathlib import Path
@@ -10,16 +11,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rankgrad.datasets.files.expected import between, in_set, mean, unique
-from rankgrad.datasets.public.reading import row_facts, rows_expected, same_elsewhere
+from rankgrad.datasets.files.expected import between, in_set, mean, rows_of, unique
+from rankgrad.datasets.files.folds import FOLD
 from rankgrad.datasets.tables.cells import has_word
 from rankgrad.datasets.tables.roles import TableOptions
 from rankgrad.io.parquet import columns_of, documents_of, list_lengths, read_table
 
-__all__ = ["compared", "expected_of", "facts_of", "joined_in_float32"]
+__all__ = ["compared", "expected_of", "facts_of"]
 
 DRIFT = 0.1  # of a class's share, and of deviations of a target's mean: beyond it, a later delivery is another
-JOINED = 0.01  # of a column's different values: of 20,000 uniform ones ten join, which is nothing to tell
 LEFT_OUT = 0.5  # of the rows, beyond which what is left is hardly the data
 
 
@@ -30,11 +30,15 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
         FileNotFoundError, ValueError: the file is missing or corrupt, or lacks a column.
     """
     path, lists = folder / f"{split}.parquet", table.relevance is not None
-    read = read_table(path, [name for name in table.schema.names if name != table.input])
-    if table.input not in columns_of(path):
+    stored = columns_of(path)
+    if table.input not in stored:
         raise ValueError(f"{path}: no column {table.input}")
-    facts: dict[str, Any] = row_facts(split, read)
-    facts |= {name: read[name].to_pylist() for name in ("group", "weight") if name in read.column_names}
+    columns = [name for name in table.schema.names if name != table.input]
+    read = read_table(path, columns + ([FOLD] if FOLD in stored else []))
+    splits = [f"fold {fold}" for fold in read[FOLD].to_pylist()] if FOLD in stored else [split] * len(read)
+    counts = Counter(splits)
+    facts: dict[str, Any] = {"split": splits, "split_rows": [f"{own}: {counts[own]}" for own in splits]}
+    facts |= {name: read[name].to_pylist() for name in ("id", "name", "group", "weight") if name in columns}
     facts |= pd.DataFrame(map(TRUTH_FACTS[table.truth], read[table.truth].to_pylist())).to_dict("list")
     facts |= table.input_type.facts(path, lists=lists, threads=threads).to_dict("list")
     if lists:
@@ -45,24 +49,6 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
         result["classes"] = _class_facts(table, folder, split, read)
     result["splits"] = _split_facts(table, folder, split, read)
     return result
-
-
-def joined_in_float32(columns: Mapping[str, np.ndarray]) -> list[str]:
-    """Return a line for each column of numbers of which many become equal when they are standardized and cast.
-
-    >>> joined_in_float32({"km": np.arange(100.0), "views": np.append(np.arange(99.0), 1e15)})
-    ['views has 100 different values, of which standardized ones in float32 keep 2']
-    """
-    lines = []
-    for name, values in columns.items():
-        values = values.astype(np.float64)
-        different = np.unique(values)
-        kept = len(np.unique(((different - values.mean()) / (values.std() or 1.0)).astype(np.float32)))
-        if kept < (1 - JOINED) * len(different):
-            lines.append(
-                f"{name} has {len(different)} different values, of which standardized ones in float32 keep {kept}"
-            )
-    return lines
 
 
 def _grades(row: list[float | None] | None) -> dict[str, Any]:
@@ -138,17 +124,16 @@ def _split_facts(table: TableOptions, folder: Path, split: str, read: pa.Table) 
     return pd.DataFrame([facts]).set_index("split")
 
 
-def compared(table: TableOptions, facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def compared(facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return the facts of all splits with what is the same elsewhere: names, pictures, groups."""
     rows, result = facts["rows"], dict(facts)
-    told = {"same_name_as": same_elsewhere(rows["name"])}
+    same = {"same_name_as": _same_elsewhere(rows["name"])}
     if "pixels" in rows:
-        told["same_picture_as"] = same_elsewhere(rows["pixels"])
+        same["same_picture_as"] = _same_elsewhere(rows["pixels"])
     if "group" in rows:
-        elsewhere = same_elsewhere(rows["group"])
-        named = [place and f"{group} in {place}" for group, place in zip(rows["group"], elsewhere, strict=True)]
-        told["same_group_as"] = pd.Series(named, rows.index)
-    result["rows"] = rows.assign(**told)
+        elsewhere = _same_elsewhere(rows["group"])
+        same["same_group_as"] = elsewhere.where(elsewhere == "", rows["group"] + " in " + elsewhere)
+    result["rows"] = rows.assign(**same)
     if "classes" in facts:
         classes = facts["classes"]
         seen = classes.xs("train")["rows"]
@@ -156,10 +141,34 @@ def compared(table: TableOptions, facts: Mapping[str, pd.DataFrame]) -> dict[str
     return result
 
 
+def _same_elsewhere(values: pd.Series) -> pd.Series:
+    """Return for each row the split and id of the first row of another split that has the same value, or "".
+
+    Args:
+        values: by `split` and `id`.
+
+    >>> rows = pd.MultiIndex.from_tuples([("train", 0), ("train", 1), ("test", 0)], names=["split", "id"])
+    >>> _same_elsewhere(pd.Series(["a", "b", "a"], rows)).tolist()
+    ['test 0', '', 'train 0']
+    """
+    places = values.index.to_frame(index=False).assign(value=values.to_numpy())
+    firsts = places.drop_duplicates(["value", "split"])  # most rows are the only ones of their value
+    firsts = firsts[firsts["value"].duplicated(keep=False)]
+    rows_of_value: dict[Any, dict[str, int]] = {}
+    for split, row, value in firsts.itertuples(index=False):
+        rows_of_value.setdefault(value, {})[split] = row
+    same = []
+    for own, _, value in places.itertuples(index=False):
+        others = (f"{split} {row}" for split, row in rows_of_value.get(value, {}).items() if split != own)
+        same.append(next(others, ""))
+    return pd.Series(same, values.index)
+
+
 def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
     """Return what must hold, see `rankgrad.datasets.files.expected`; a `severity` of warning fails nothing."""
     expected = [
-        *rows_expected(rows),
+        *rows_of(rows),
+        in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),
         in_set("same_name_as", ""),
         {"type": "expect_column_value_lengths_to_be_between", "column": "name", "min_value": 1},
     ]

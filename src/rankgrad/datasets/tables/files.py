@@ -34,9 +34,9 @@ __all__ = [
 
 SVMLIGHT = ["label", "qid", "all"]  # what its columns are called here
 PIECE = 64  # rows of a Parquet file of pictures that are read together
-PAIR = re.compile(r"(\d{1,18}):(\S+)")
 COLUMNS = 2**16
 INDEX = 2**20 - 1  # of SVMlight, as many features as a model may have: a vector has a number for each below it
+EXACT = 2**53  # up to which float64 holds every whole number
 DENSE, SMALL = 2**30, 2**24  # numbers of all vectors of a file, and so many of any file, however small
 SPARSE = 64  # numbers of vectors for each byte of a file
 
@@ -280,7 +280,7 @@ def _numbered(path: Path, column: str) -> Iterator[tuple[int, Any]]:
 
 
 def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFrame:
-    """Labels, queries and vectors; index k is place k, whichever other rows there are."""
+    """Read labels, queries and vectors; index k is place k, whichever other rows there are."""
     from sklearn.datasets import load_svmlight_file
 
     contents = path.read_bytes().removeprefix(BOM_UTF8)
@@ -290,35 +290,81 @@ def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.D
         values, label, query = load_svmlight_file(BytesIO(contents), query_id=True, zero_based=True)
         if len(query) not in (0, len(label)):
             raise ValueError("some rows have a qid")
-    except (ValueError, OverflowError) as error:  # names no row
-        raise _fault_of_svmlight(path, contents, error) from error
+    except (ValueError, OverflowError) as error:
+        _svmlight_as_written(path, contents)  # names the row
+        raise ValueError(f"{path}: not SVMlight ({error}); expected rows such as `2 qid:7 1:0.5 2:0.1`") from error
     if "qid" in columns and not len(query):
         raise ValueError(f"{path}: row 1: no qid, expected one in each row, as `2 qid:7 1:0.5 2:0.1`")
+    count, width = values.shape
     most = min(DENSE, max(SMALL, SPARSE * len(contents)))  # a file of a kilobyte takes no gigabytes
-    if values.shape[1] > INDEX or values.shape[0] * values.shape[1] > most:
+    if width > INDEX or count * width > most:
         row = int(np.searchsorted(values.indptr, values.indices.argmax(), side="right"))
         raise ValueError(
             f"{path}: row {row} has the index {values.indices.max()}; expected below {INDEX:,}, and {most:,} numbers "
-            f"at most in {values.shape[0]:,} rows, as each has a number for each index: number the features from 1 on"
+            f"at most in {count:,} rows, as each has a number for each index: number the features from 1 on"
         )
-    if ((np.abs(label) >= 2**53) | (label % 1 != 0)).any():  # which float64 may make equal: their own text does not
-        lines = (line.partition(b"#")[0].split() for line in contents.splitlines())
-        label = cells_of(cells[0].decode() for cells in lines if cells)
-    large = (np.abs(values.data) >= 2**53).any()
-    vectors = _as_written(contents, values.shape[1]) if large else [*values.astype(np.float64).toarray()]
+    vectors = [*values.astype(np.float64).toarray()]
+    large = bool((np.abs(values.data) >= EXACT).any())
+    if large or ((np.abs(label) >= EXACT) | (label % 1 != 0)).any():  # which float64 may make equal: text does not
+        label, numbers = _svmlight_as_written(path, contents)
+        if large:
+            vectors = [[row.get(index, Decimal(0)) for index in range(width)] for row in numbers]
     found = {"label": label, "qid": query if len(query) else None, "all": vectors}
-    return pd.DataFrame({name: found[name] for name in columns}, index=range(len(label)))
+    return pd.DataFrame({name: found[name] for name in columns}, index=range(count))
 
 
-def _as_written(contents: bytes, width: int) -> list[list[Decimal]]:
-    """Return vectors of SVMlight as their text has them, which float64 may not."""
-    vectors = []
-    for line in contents.splitlines():
-        if cells := line.partition(b"#")[0].decode().split():
-            vectors.append([Decimal(0)] * width)
-            for index, _, value in (cell.partition(":") for cell in cells[1:] if not cell.startswith("qid:")):
-                vectors[-1][int(index)] = Decimal(value, Context(traps=[]))
-    return vectors
+def _svmlight_as_written(path: Path, contents: bytes) -> tuple[list[str], list[dict[int, Decimal]]]:
+    """Return the label of each row, and its numbers by their index, as their text has them.
+
+    Raises:
+        ValueError: a row is not as SVMlight has it; the message names it.
+    """
+    labels, numbers = [], []
+    in_queries = re.search(rb"^[^#\n]*\sqid:", contents, re.MULTILINE) is not None
+    for line in contents.decode(errors="replace").splitlines():
+        cells = line.partition("#")[0].split()
+        if not cells:
+            continue
+        if fault := _fault_of_svmlight(cells, in_queries=in_queries):
+            raise ValueError(
+                f"{path}: row {len(labels) + 1} has {fault}: {line[:80]!r}; expected `2 qid:7 1:0.5 2:0.1`"
+            )
+        labels.append(cells[0])
+        pairs = (cell.partition(":") for cell in cells[1 + in_queries :])
+        numbers.append({int(index): Decimal(value, Context(traps=[])) for index, _, value in pairs})
+    return labels, numbers
+
+
+def _fault_of_svmlight(cells: list[str], *, in_queries: bool) -> str | None:
+    """Return what is wrong with the cells of a row, if anything is."""
+    label, *pairs = cells
+    if not _is_number(label):
+        return "no number as its label"
+    if in_queries:
+        query = pairs.pop(0).removeprefix("qid:") if pairs and pairs[0].startswith("qid:") else None
+        if query is None:
+            return "no qid"
+        if not re.fullmatch(r"[+-]?\d{1,19}", query, re.ASCII) or abs(int(query)) >= 2**63:
+            return f"the qid {query!r:.40}, which is no whole number below 2^63"
+    indices = []
+    for pair in pairs:
+        index, _, value = pair.partition(":")
+        if not re.fullmatch(r"\d{1,18}", index, re.ASCII) or not _is_number(value):
+            return f"{pair!r:.40}, which is no `index:number`"
+        indices.append(int(index))
+    if max(indices, default=0) >= INDEX:
+        return f"an index of {INDEX:,} or more"
+    if indices != sorted(indices):
+        return "indices that are not sorted"
+    return "an index twice" if len(set(indices)) < len(indices) else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _lengthen(frames: list[pd.DataFrame]) -> int:
@@ -330,50 +376,13 @@ def _lengthen(frames: list[pd.DataFrame]) -> int:
     widest = max(map(len, vectors))
     lowest = 0 if any(len(vector) and vector[0] for vector in vectors) else 1
     for frame in frames:
-        cells = [[*vector, *[0.0] * (widest - len(vector))][lowest:] for vector in frame["all"]]
-        frame["all"] = [cell if any(map(_is_exact, cell)) else np.array(cell) for cell in cells]
+        frame["all"] = [_widened(vector, widest)[lowest:] for vector in frame["all"]]
     return lowest
 
 
-def _is_exact(value: Any) -> bool:
-    return isinstance(value, Decimal)
-
-
-def _fault_of_svmlight(path: Path, contents: bytes, error: Exception) -> ValueError:
-    """Say which row of a file is not as SVMlight has it."""
-    number = 0
-    for line in contents.decode(errors="replace").splitlines():
-        cells = line.partition("#")[0].split()
-        number += bool(cells)
-        query = cells[1].removeprefix("qid:") if len(cells) > 1 and cells[1].startswith("qid:") else None
-        pairs = [PAIR.fullmatch(cell) for cell in cells[2:]]
-        indices = [int(pair[1]) for pair in pairs if pair]
-        unread = [cell for cell, pair in zip(cells[2:], pairs, strict=True) if not pair or not _is_number(pair[2])]
-        faults = {
-            "no number as its label": cells and not _is_number(cells[0]),
-            "no qid": cells and query is None,
-            f"the qid {query!r:.40}, which is no whole number below 2^63": query is not None and not _is_qid(query),
-            f"{(unread or [''])[0]!r:.40}, which is no `index:number`": unread,
-            f"an index of {INDEX:,} or more": max(indices, default=0) >= INDEX,
-            "indices that are not sorted": indices != sorted(indices),
-            "an index twice": len(set(indices)) < len(indices),
-        }
-        for fault, found in faults.items():
-            if found:
-                return ValueError(f"{path}: row {number} has {fault}: {line[:80]!r}; expected `2 qid:7 1:0.5 2:0.1`")
-    return ValueError(f"{path}: not SVMlight ({error}); expected rows such as `2 qid:7 1:0.5 2:0.1`")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_qid(text: str) -> bool:
-    return re.fullmatch(r"[+-]?\d{1,19}", text, re.ASCII) is not None and abs(int(text)) < 2**63
+def _widened(vector: Any, width: int) -> Any:
+    zeros = [0.0] * (width - len(vector))
+    return vector + zeros if isinstance(vector, list) else np.append(vector, zeros)
 
 
 def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from rankgrad import lookup
-from rankgrad.datasets.public.reading import SPLITS, DiskDataset, check_shares
+from rankgrad.datasets.files.dataset import SPLITS
 from rankgrad.datasets.tables.files import columns_like, require_columns
 from rankgrad.datasets.tables.formats import Format
-from rankgrad.inputs._base import InputType
+from rankgrad.inputs import InputType
 from rankgrad.inputs.features import Features
 from rankgrad.lookup import did_you_mean
 from rankgrad.numbers import Writing
@@ -26,7 +26,7 @@ INPUTS = tuple(lookup.names("inputs"))
 NAMED = Features.roles  # which become features too
 LEARNED = (Features.name, *NAMED)
 TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
-STRUCTURE = ("train_target", "ignore", "group", "weight", "id", "date", "split", "key")
+STRUCTURE = ("train_target", "ignore", "gallery", "group", "weight", "id", "date", "split", "key")
 NUMERIC = (Features.name, "label_ranks", "target", "train_target", "relevance", "weight")
 
 Columns = str | list[str] | None
@@ -52,7 +52,7 @@ def input_type_of(options: Mapping[str, Any]) -> type[InputType]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions(DiskDataset):
+class TableOptions:
     """A table of one's own. Options say which columns have which role; everything that a role implies is checked.
 
     Attributes:
@@ -80,6 +80,7 @@ class TableOptions(DiskDataset):
             truth; they need no `target`. Validation, test and gate are judged by `target`, and need no `train_target`.
         relevance: column of grades; the rows of one `group` are the documents of a query.
         captions: columns of text; rows of one image (or of one `id`) are gathered.
+        gallery: column; retrieval searches each item among those of its own gallery, by default among all of a split.
         label_separator, frame_separator: between the names in a cell.
         group: column; rows of one group stay in one split, and are drawn together by the bootstrap.
         weight: column of numbers above 0.
@@ -94,6 +95,8 @@ class TableOptions(DiskDataset):
         gray: store pictures gray and without loss, in place of RGB as JPEG; networks then have one channel.
         skip_broken: leave out rows of pictures that cannot be decoded.
         allow_repeated: accept that a picture is in several splits.
+        gate_share: of the validation rows, if a column or files say the splits and have no gate: on these versions are
+            compared before one is promoted; 0 for none.
         without_relevant: whether queries with nothing to order, without a relevant document or with one in all, are
             kept or dropped. Kept ones must have two documents.
     """
@@ -117,6 +120,7 @@ class TableOptions(DiskDataset):
     train_target: str | None = None
     relevance: str | None = None
     captions: Columns = None
+    gallery: str | None = None
     label_separator: str = "|"
     frame_separator: str = "|"
     group: str | None = None
@@ -131,18 +135,20 @@ class TableOptions(DiskDataset):
     skip_broken: bool = False
     allow_repeated: bool = False
     without_relevant: Literal["keep", "drop"] = "keep"
+    gate_share: float = 0.5
 
-    layout: ClassVar[str] = "a folder with the files that `file` names, and the pictures that their cells name\n"
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # unknown options are errors where the params are checked
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        for given, roles, what in (
-            (self._given(INPUTS) or [input_type_of(vars(self)).name], INPUTS, "input"),
-            (self._given(TRUTHS), TRUTHS, "truth"),
-        ):
-            if len(given) != 1:
-                found = " and ".join(given) or "none"
-                raise ValueError(f"the {what} is {found}, expected exactly one of {', '.join(roles)}")
+        if not 0 <= self.gate_share < 1:
+            raise ValueError(f"gate_share is {self.gate_share}, expected from 0 (no gate) to below 1")
+        inputs, truths = self._given(INPUTS), self._given(TRUTHS)
+        if len(inputs) > 1:
+            raise ValueError(f"the input is {' and '.join(inputs)}, expected exactly one of {', '.join(INPUTS)}")
+        if len(truths) != 1:
+            found = " and ".join(truths) or "none"
+            raise ValueError(f"the truth is {found}, expected exactly one of {', '.join(TRUTHS)}")
+        self._check_input()
         self._check_truth()
         self._check_split()
         if self.group is None and isinstance(self.split, dict) and self.split["hash_of"] not in (self.id, self.image):
@@ -152,8 +158,7 @@ class TableOptions(DiskDataset):
             self._check_date(self.date)
         if self.decimal == self.thousands:
             raise ValueError(f"decimal and thousands are both {self.decimal!r}, expected two signs")
-        names = self.file.values() if isinstance(self.file, dict) else [self.file]
-        for name in names:
+        for name in self.files.values():
             if name.startswith("/") or ".." in name.split("/") or not name:
                 raise ValueError(f"file is {name!r}, expected a name below the dataset's raw folder, without `..`")
 
@@ -168,30 +173,30 @@ class TableOptions(DiskDataset):
         if day != date["first"]:  # 01/11/2026 is another day elsewhere, and 20261031 a number
             raise ValueError(f"date.first is {date['first']!r}, expected a day such as '2026-10-31'")
 
+    def _check_input(self) -> None:
+        if self.has_names and not self.input_type.vectors:
+            names = " and ".join(self._given(NAMED))
+            raise ValueError(f"{names}: expected beside `features` or alone, not beside {self.input}")
+        if self.relevance is not None and self.input_type.sampled:
+            raise ValueError(f"relevance: documents may be image, features or text, not {self.input}")
+        if self.captions is not None and self.text is not None:
+            raise ValueError("captions describe an image, frames or features, not text")
+        if self.gallery is not None and self.captions is None:
+            raise ValueError("gallery: expected with `captions`, which are searched")
+
     def _check_truth(self) -> None:
         if self.classes is not None and (len(set(self.classes)) < max(2, len(self.classes)) or not all(self.classes)):
             raise ValueError(f"classes is {self.classes}, expected two or more names, each once, none empty")
-        cells = self.has_label_cells
-        refused = {
-            f"{' and '.join(self._given(NAMED))}: expected beside `features` or alone, not beside {self.input}":
-                self.has_names and not self.input_type.vectors,
-            "classes: expected with `labels` in one column alone; other classes are columns' names":
-                self.classes is not None and not cells,
-            "ordered: expected with `labels` in one column alone; for columns there is label_ranks":
-                self.ordered and not cells,
-            "ignore: expected with `labels` in columns of 0 and 1":
-                self.ignore is not None and (self.labels is None or cells),
-            "train_target: expected with `target` alone":
-                self.train_target is not None and self.target is None,
-            "relevance needs `group`: the column that says to which query a row belongs":
-                self.relevance is not None and self.group is None,
-            "relevance: documents may be image, features or text, not frames":
-                self.relevance is not None and self.frames is not None,
-            "captions describe an image, frames or features, not text":
-                self.captions is not None and self.text is not None,
-        }  # fmt: skip
-        if wrong := [message for message, is_so in refused.items() if is_so]:
-            raise ValueError(wrong[0])
+        if self.classes is not None and not self.has_label_cells:
+            raise ValueError("classes: expected with `labels` in one column; other classes are columns' names")
+        if self.ordered and not self.has_label_cells:
+            raise ValueError("ordered: expected with `labels` in one column; for columns there is label_ranks")
+        if self.ignore is not None and (self.labels is None or self.has_label_cells):
+            raise ValueError("ignore: expected with `labels` in columns of 0 and 1")
+        if self.train_target is not None and self.target is None:
+            raise ValueError("train_target: expected with `target` alone")
+        if self.relevance is not None and self.group is None:
+            raise ValueError("relevance needs `group`: the column that says to which query a row belongs")
 
     def _check_split(self) -> None:
         if isinstance(self.file, dict):
@@ -208,10 +213,19 @@ class TableOptions(DiskDataset):
             shares = self.shares
             if not 0 <= shares["gate"] < 1:
                 raise ValueError(f"split.gate is {shares['gate']}, expected from 0 (no gate) to below 1")
-            check_shares(val_share=shares["val"], test_share=shares["test"], gate_share=shares["gate"])
+            for name in ("val", "test"):
+                if not 0 < shares[name] < 1:
+                    raise ValueError(f"split.{name} is {shares[name]}, expected above 0 and below 1")
+            if (total := sum(shares.values())) >= 1:
+                raise ValueError(f"split.val, test and gate are {total:g}, expected below 1: train gets the rest")
 
     @property
-    def foldable(self) -> bool:  # ty: ignore[incompatible-property-override]
+    def files(self) -> dict[str, str]:
+        """Names of files or patterns by their split; by "" where no split is said."""
+        return self.file if isinstance(self.file, dict) else {"": self.file}
+
+    @property
+    def foldable(self) -> bool:
         return self.train_target is None  # else rows for training have another truth
 
     @property
@@ -282,7 +296,7 @@ class TableOptions(DiskDataset):
         return "label_ranks" if self.ordered else self.truth_role
 
     @property
-    def schema(self) -> pa.Schema:  # ty: ignore[incompatible-property-override] - it depends on the options
+    def schema(self) -> pa.Schema:
         return self.schema_for({})
 
     def schema_for(self, fitted: Mapping[str, Any]) -> pa.Schema:
@@ -307,6 +321,8 @@ class TableOptions(DiskDataset):
             fields["group"] = pa.string()
         if self.weight is not None:
             fields["weight"] = pa.float64()
+        if self.gallery is not None:
+            fields["gallery"] = pa.int64()
         told = {"classes": classes, "features": fitted.get("features"), "input": told_input}
         metadata = {name: json.dumps(value) for name, value in told.items() if value}
         return pa.schema(fields, metadata or None)

@@ -1,1 +1,0 @@
-"""What datasets that are read from disk share."""

@@ -1,0 +1,267 @@
+"""The rows of a person's own table: a first delivery, which is split, and later ones, which are for training."""
+
+import logging
+import posixpath
+import re
+from collections.abc import Iterator
+from datetime import date
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+
+from rankgrad.datasets.files.dataset import Reading
+from rankgrad.datasets.files.folds import fraction_of, split_at
+from rankgrad.datasets.tables.examples import Examples, by_query, examples_of, gathered, with_truth
+from rankgrad.datasets.tables.files import read_sheet
+from rankgrad.datasets.tables.fitting import encoded, fitted_to
+from rankgrad.datasets.tables.formats import FORMATS
+from rankgrad.datasets.tables.pictures import decoded, require_files
+from rankgrad.datasets.tables.roles import TableOptions
+from rankgrad.lookup import did_you_mean
+
+__all__ = ["Deliveries", "Delivery", "delivery_of"]
+
+DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
+DECODED = 512  # pictures that are decoded, written and forgotten together
+PIECE = 2**14  # rows of anything else
+
+
+class Delivery(NamedTuple):
+    """A folder, and the examples of its files with their splits."""
+
+    raw: Path
+    examples: Examples
+
+
+def folders_of(raw: Path, snapshot: int) -> list[Path]:
+    """Return the folders to read: the dataset's own, or, where it comes in over time, its first and dated ones.
+
+    Args:
+        raw: of the dataset: with its files, or with a folder `first` and others named for a day, such as 2026-11-30,
+            each with files of these names.
+        snapshot: how many of these folders count, `first` and then the oldest; if there are fewer, all do.
+
+    Raises:
+        ValueError: dated folders without a `first`, anything else beside them, or a date that is none.
+    """
+    inside = sorted(path for path in raw.iterdir() if not path.name.startswith(".")) if raw.is_dir() else []
+    dated, first = [path for path in inside if path.is_dir() and DATED.fullmatch(path.name)], raw / "first"
+    if not dated and first not in inside:
+        return [raw]
+    if not first.is_dir():
+        raise ValueError(f"{raw}: {dated[0].name}, but no folder first, from which validation and test come")
+    folders = [first, *dated]
+    if others := [path.name for path in inside if path not in folders]:
+        raise ValueError(
+            f"{raw}: {others[0]} beside the folder first; expected that, and one for each later delivery, named for "
+            "its day, and nothing else: move it into one of them"
+        )
+    for path in dated:
+        try:
+            date.fromisoformat(path.name)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}; expected a folder named for its day, such as 2026-11-30") from error
+    if snapshot > len(folders):
+        logging.info("%s: %d deliveries, all are used; data.snapshot is %d", raw, len(folders), snapshot)
+    return folders[:snapshot]
+
+
+def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None = None) -> Delivery:
+    """Read the files of a delivery, and say of each example its split.
+
+    Args:
+        table: the options.
+        raw: its folder.
+        seed: of splits by a hash.
+        head: rows of each file that are read; None for all.
+
+    Raises:
+        FileNotFoundError, ValueError: a file is missing, or a cell is not as its role says; the message names its row.
+    """
+    paths = {split: _matching(raw, pattern) for split, pattern in table.files.items()}
+    files = [*chain.from_iterable(paths.values())]
+    sheet = read_sheet(
+        files,
+        lambda names: [*dict.fromkeys(chain.from_iterable(table.roles(names).values()))],
+        kind=table.format, encoding=table.encoding, writing=table.writing, head=head,
+        pictures=table.input_columns if table.input_type.files else [],
+    )  # fmt: skip
+    examples = examples_of(table, sheet)
+    frame = examples.frame
+    if table.drawn:
+        frame = frame.assign(split=_drawn(table, frame["key"], seed))
+    elif isinstance(table.file, dict):
+        splits = [split for split, several in paths.items() for _ in several]
+        frame = frame.assign(split=[splits[file] for file in sheet.file[frame.index]])
+    gather = by_query if table.relevance else gathered
+    examples = gather(table, examples._replace(frame=frame))
+    if not table.drawn:
+        examples = examples._replace(frame=_with_gate(table, examples.frame, raw, seed))
+    return Delivery(raw, examples)
+
+
+def _matching(raw: Path, pattern: str) -> list[Path]:
+    """Return the files of a name or a pattern, without those that editors and systems hide there, such as `.#t.csv`."""
+    files, is_hidden = [raw / pattern], Path(pattern).name.startswith(".")
+    if set(pattern) & set("*?["):
+        files = sorted(file for file in raw.glob(pattern) if not file.name.startswith(".") or is_hidden)
+    if files and files[0].is_file():
+        return files
+    inside = sorted(path.name for path in raw.iterdir()) if raw.is_dir() else []
+    near = [name for name in inside if Path(name).suffix.lower() in FORMATS][:10] or inside[:10]
+    there = f"it has {', '.join(near)}{did_you_mean(pattern, near)}" if near else "it is empty or missing"
+    raise FileNotFoundError(f"{raw / pattern}: no such file in {raw}; {there}")
+
+
+def _drawn(table: TableOptions, keys: pd.Series, seed: int) -> list[str]:
+    """Return the split of each key by its hash.
+
+    From both ends, so that another fraction of validation moves no row of the test or the gate.
+    """
+    shares = {name: table.shares[name] for name in ("test", "val")}
+    gate, splits = 1 - table.shares["gate"], {}
+    for key in keys.unique():
+        fraction = fraction_of(posixpath.normpath(key), seed=seed)
+        splits[key] = "gate" if fraction >= gate else split_at(fraction, shares)
+    return [splits[key] for key in keys]
+
+
+def _with_gate(table: TableOptions, frame: pd.DataFrame, raw: Path, seed: int) -> pd.DataFrame:
+    """Return examples whose splits have a gate: their own, or a fraction of validation."""
+    if (frame["split"] == "gate").any():
+        if "gate" not in table.splits:
+            raise ValueError(f"{raw}: it has a split gate, but gate_share is 0; expected a share above 0 to use it")
+        return frame
+    fractions = frame["key"].map(lambda key: fraction_of(posixpath.normpath(key), seed=seed))
+    moved = (frame["split"] == "val") & (fractions < table.gate_share)
+    return frame.assign(split=frame["split"].where(~moved, "gate"))
+
+
+class Deliveries:
+    """The rows of a table, see `rankgrad.datasets.files.dataset.Source`.
+
+    Attributes:
+        fitted: what is known of the training rows of the first delivery, see `fitted_to`.
+        skipped: names of the rows that were left out while they were written, by split.
+    """
+
+    total = None
+
+    def __init__(self, table: TableOptions, raw: Path, reading: Reading):
+        self.table, self.raw, self.reading = table, raw, reading
+        folders = folders_of(raw, reading.snapshot)
+        self.first, *self.later = [delivery_of(table, folder, seed=reading.seed) for folder in folders]
+        for later in self.later if reading.folds is None else ():
+            self._require_others(later)
+        frame = self._of_first
+        parts = {}
+        for split in table.splits:
+            rows = frame[frame["split"] == split]
+            parts[split] = with_truth(table, self.first.examples, rows, learned=split == "train")
+        self.fitted = fitted_to(table, self.first.raw, self.first.examples, parts)
+        self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
+
+    @property
+    def _of_first(self) -> pd.DataFrame:
+        """The examples of the first delivery, where a column of days tells them apart."""
+        frame = self.first.examples.frame
+        return frame[frame["delivery"] == 0]
+
+    def _require_others(self, later: Delivery) -> None:
+        """Raise ValueError if a later delivery has rows that belong to those which the first holds out."""
+        first, frame = self.first.examples.frame, later.examples.frame
+        named = {
+            "group": self.table.group is not None,
+            "name": bool(self.table.id or self.table.image),
+            "key": isinstance(self.table.split, dict),
+        }
+        for column in [column for column, is_named in named.items() if is_named]:
+            held = first[first["split"] != "train"].drop_duplicates(column).set_index(column)["split"]
+            both = frame[frame[column].isin(held.index)]
+            if len(both):
+                value = both[column].iloc[0]
+                raise ValueError(
+                    f"{later.examples.sheet.place(both.index[0])}: {column} {value} is in {held[value]} of "
+                    f"{self.first.raw}, and later deliveries are for training; remove its rows ({len(both)} rows of "
+                    "this delivery are such)"
+                )
+
+    def manifest(self) -> dict[str, Any]:
+        folders = [self.first.raw, *(delivery.raw for delivery in self.later)]
+        skipped = {split: {"files": len(names), "names": names} for split, names in self.skipped.items()}
+        deliveries = {} if folders[0] == self.raw else {"deliveries": [folder.name for folder in folders]}
+        return deliveries | {"skipped": skipped, "fitted": self.fitted}
+
+    def rows(self, split: str) -> Iterator[pa.Table]:
+        """Yield the rows of a split; to those of training, later deliveries are added, whole."""
+        yield from self._tables(self.first, self._of_split(split), split)
+        for later in self.later if split == "train" else ():
+            frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
+            self.skipped[split] += later.examples.left_out
+            if not (self.table.id or self.table.image or self.table.relevance):  # numbers of rows, in their own file
+                frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
+            yield from self._tables(later, frame, split)
+
+    def _of_split(self, split: str) -> pd.DataFrame:
+        first, learned = self._of_first, split == "train"
+        rows = with_truth(self.table, self.first.examples, first[first["split"] == split], learned=learned)
+        if not len(rows):
+            raise ValueError(
+                f"{self.first.raw}: none of its {len(first)} rows is in {split}; give it some, or choose a larger share"
+            )
+        return pd.concat([rows, self._dated(split)]) if learned and self.table.date else rows
+
+    def _dated(self, split: str) -> pd.DataFrame:
+        """Return the rows of later days, without those that belong to what the first delivery holds out."""
+        examples, first = self.first.examples, self._of_first
+        delivery = examples.frame["delivery"]
+        later = examples.frame[(delivery > 0) & (delivery < self.reading.snapshot)]
+        later = with_truth(self.table, examples, later, learned=True)
+        self.skipped[split] += [name for name, number in examples.left_out.items() if number]
+        held, belongs = first[first["split"] != "train"], pd.Series(False, later.index)
+        for column in ("group", "name", "key"):
+            belongs |= later[column].isin(held[column])
+        if belongs.any():
+            logging.warning(
+                "%s: %d of %d rows of later deliveries belong to groups that the first one holds out: left out",
+                self.first.raw, belongs.sum(), len(later),
+            )  # fmt: skip
+            self.skipped[split] += later["name"][belongs].tolist()
+        return later[~belongs]
+
+    def _tables(self, delivery: Delivery, frame: pd.DataFrame, split: str) -> Iterator[pa.Table]:
+        table, sheet = self.table, delivery.examples.sheet
+        frame, first = encoded(table, sheet, frame, self.fitted), 0
+        schema = table.schema_for(self.fitted)
+        for piece in self._pieces(delivery, frame, split):
+            columns = {"id": range(first, first + len(piece)), table.input: piece["input"], table.truth: piece["truth"]}
+            arrays = [pa.array([*columns.get(field.name, piece.get(field.name, []))], field.type) for field in schema]
+            yield pa.table(arrays, schema=schema)
+            first += len(piece)
+
+    def _pieces(self, delivery: Delivery, frame: pd.DataFrame, split: str) -> Iterator[pd.DataFrame]:
+        """Yield examples in pieces, their pictures decoded; names of rows that are left out are skipped."""
+        if not self.table.input_type.pictures:
+            yield from _cut(frame, PIECE)
+            return
+        sheet, size = delivery.examples.sheet, self.reading.size
+        assert size is not None  # as the params are checked
+        require_files(delivery.raw, sheet, frame["input"])
+        pictures = frame["input"].map(lambda cell: len(cell) if isinstance(cell, list) else 1).sum()
+        pieces, names = _cut(frame, max(1, DECODED * len(frame) // pictures)), []
+        for piece, broken in decoded(
+            self.table, delivery.raw, sheet, pieces, size=size, threads=self.reading.threads
+        ):  # fmt: skip
+            names += broken
+            yield piece
+        if names:
+            logging.warning("%d of %d rows left out, pictures are broken: %s", len(names), len(frame), ", ".join(names))
+            self.skipped[split] += names
+
+
+def _cut(frame: pd.DataFrame, rows: int) -> Iterator[pd.DataFrame]:
+    for start in range(0, len(frame), rows):
+        yield frame.iloc[start : start + rows]

@@ -1,0 +1,293 @@
+"""What tables need to know of training rows: classes, features of names, widths; and examples in their terms."""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rankgrad.datasets.tables.cells import first_place, series
+from rankgrad.datasets.tables.examples import Examples
+from rankgrad.datasets.tables.files import Sheet
+from rankgrad.datasets.tables.roles import TableOptions
+from rankgrad.feature_names import numbers_of
+from rankgrad.lookup import did_you_mean
+from rankgrad.plain_text import near_names
+
+__all__ = ["encoded", "fitted_to"]
+
+KINDS = 1000  # names of a category
+NAMED = 20  # classes that a line names
+CLASSES = 10_000  # each row has a number for each
+JOINED = 0.01  # of a column's different values: of 20,000 uniform ones ten join, which is nothing to tell
+
+
+def fitted_to(table: TableOptions, raw: Path, examples: Examples, parts: dict[str, pd.DataFrame]) -> dict[str, Any]:
+    """Return what is known of the first delivery, as JSON can hold it.
+
+    It is applied to all deliveries, so that a shift of a later one stays to be seen.
+
+    Args:
+        table: the options.
+        raw: folder of the delivery, for messages.
+        examples: of it.
+        parts: its rows by split, with the truth that they have there.
+    """
+    frame, train = pd.concat(parts.values()), parts["train"]
+    if not len(train):
+        raise ValueError(f"{raw}: none of its {len(frame)} rows is for training; see `split`")
+    fitted: dict[str, Any] = {"rows": len(train), "left_out": len(examples.left_out)}
+    if table.has_label_cells:
+        fitted |= _classes_of(table, raw, examples.sheet, train)
+    elif table.truth in ("labels", "label_ranks"):
+        present = np.stack(train["truth"].tolist()) != 0
+        fitted |= {"classes": _names_of_columns(table, examples.roles), "counts": present.sum(0).tolist()}
+    elif table.truth == "target":
+        fitted |= {"mean": float(train["truth"].mean()), "deviation": float(train["truth"].std(ddof=0))}
+    elif table.relevance:
+        fitted["whole"] = all(float(grade).is_integer() for grade in frame["truth"].explode())
+    if table.has_names:
+        names = _named_features(table, examples, train)
+        fitted |= {"width": len(names), "features": names, "single": table.features is None}
+    elif table.input_type.vectors:
+        vector = _first_vector(table, train)
+        names = _feature_names(table, examples.roles)
+        fitted |= {"width": len(vector), "features": names, "single": vector.dtype == np.float32}
+        if examples.sheet.lowest is not None:
+            fitted["lowest"] = examples.sheet.lowest
+    fitted["understood"] = _understood(table, examples, parts, fitted)
+    if joined := _joined_in_float32(_numbers_learned(table, examples, train)):
+        fitted["understood"]["joined"] = "; ".join(joined)
+        for line in joined:
+            logging.warning("%s: %s: a network cannot tell these apart; see whether an outlier is right", raw, line)
+    logging.info("%s", "; ".join(f"{key} {value}" for key, value in fitted["understood"].items()))
+    return fitted
+
+
+def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
+    """Return examples with vectors in place of names, and numbers of classes in place of labels.
+
+    Raises:
+        ValueError: a vector is not as those of training, or a label is no class; the message names its row.
+    """
+    if table.has_names:
+        chosen = _with_vectors(table, sheet, chosen, fitted["features"])
+    elif "width" in fitted:
+        _require_vectors(table, sheet, chosen, fitted)
+    return _with_numbers(table, sheet, chosen, fitted["classes"]) if table.has_label_cells else chosen
+
+
+# Classes.
+
+
+def _classes_of(table: TableOptions, raw: Path, sheet: Sheet, train: pd.DataFrame) -> dict[str, Any]:
+    counts = Counter(train["truth"].explode().dropna())
+    if table.classes is None and (near := near_names(counts)):
+        rarer, other = sorted(near[0], key=counts.__getitem__)
+        number = next(number for number, labels in train["truth"].items() if rarer in labels)
+        raise ValueError(
+            f"{sheet.place(number)}: {table.labels} has {rarer!r} ({counts[rarer]} rows), and other rows have "
+            f"{other!r} ({counts[other]} rows): correct one of them, or name both in `classes`"
+        )
+    classes = table.classes or sorted(counts)
+    if not 2 <= len(classes) <= min(len(train), CLASSES):
+        found = (
+            f"the {len(train)} training rows have {len(classes)} classes, expected two or more"
+            if len(classes) < 2
+            else f"{len(classes)} classes in {len(train)} training rows, expected at most as many and {CLASSES:,}"
+        )
+        raise ValueError(
+            f"{raw}: {found}; is {table.labels} the column of labels, and {table.label_separator!r} the "
+            "label_separator?"
+        )
+    return {"classes": list(classes), "counts": [counts[name] for name in classes]}
+
+
+def _names_of_columns(table: TableOptions, roles: dict[str, list[str]]) -> list[str]:
+    """Return the classes by their columns: without what they all begin with, where a pattern says so."""
+    option = table.labels or table.label_ranks
+    start = option.removesuffix("*") if isinstance(option, str) else ""
+    columns = roles.get("labels") or roles.get("label_ranks") or []
+    return [column.removeprefix(start) or column for column in columns]
+
+
+def _with_numbers(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, classes: list[str]) -> pd.DataFrame:
+    """Return examples with a number for each class; without those that have no order."""
+    index_of = {name: index for index, name in enumerate(classes)}
+    labels = chosen["truth"].explode().dropna()
+    unknown = labels[~labels.isin(classes)]
+    if len(unknown) and table.unknown_labels == "refuse":
+        label = unknown.iloc[0]
+        raise ValueError(
+            f"{sheet.place(unknown.index[0])}: label {label!r} is none of the {len(classes)} classes of the training "
+            f"rows{did_you_mean(label, classes)}; correct it, name all in `classes:`, or set unknown_labels: leave_out"
+        )
+    if len(unknown):
+        logging.warning("%s: %d labels that are no class left out", sheet.paths[0], len(unknown))
+    rows = np.zeros((len(chosen), len(classes)), np.int64)
+    for row, names in zip(rows, chosen["truth"], strict=True):
+        indices = [index_of[name] for name in names if name in index_of]
+        row[indices] = range(len(indices), 0, -1) if table.ordered else 1
+    chosen = chosen.assign(truth=series(rows, chosen.index))
+    return chosen[rows.any(1)] if table.ordered else chosen
+
+
+# Features.
+
+
+def _feature_names(table: TableOptions, roles: dict[str, list[str]]) -> list[str] | None:
+    """Return the names of features in columns of their own; None for those of a vector."""
+    columns = roles["features"]
+    return columns if len(columns) > 1 or isinstance(table.features, list) else None
+
+
+def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame) -> list[str]:
+    """Return the names of features, see `rankgrad.feature_names`, of the values that training rows have.
+
+    Raises:
+        ValueError: a category has more than `KINDS` names, or no feature differs between rows.
+    """
+    file = examples.sheet.paths[0]
+    values, names = pd.DataFrame(_inputs(table, train).tolist()), []
+    for column in values:
+        if pd.api.types.is_numeric_dtype(values[column]):
+            names.append(column)
+        elif column not in examples.roles.get("letters", []):
+            names += _names_in(values[column], column, file)
+        else:
+            count = len(values[column][0])
+            for place in range(count):
+                names += _names_in(values[column].str[place], f"{column}[{place + 1}/{count}]", file)
+    if not names:
+        raise ValueError(f"{file}: no feature differs between training rows; name other columns")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"{file}: two features are called {min(twice)!r}; rename a column")
+    return names
+
+
+def _inputs(table: TableOptions, rows: pd.DataFrame) -> pd.Series:
+    """Return the inputs of all rows, or of all documents of queries, by the number of their row."""
+    return rows["input"].explode() if table.relevance else rows["input"]
+
+
+def _names_in(texts: pd.Series, called: str, file: Path) -> list[str]:
+    """Return a feature for each name of a column, if rows differ in it."""
+    names = sorted(filter(None, texts.unique()))
+    if len(names) > KINDS:
+        raise ValueError(
+            f"{file}: {called} has {len(names)} names in {len(texts)} training rows, expected at most {KINDS}, which "
+            "come again: leave it out of `categories`"
+        )
+    return [f"{called}={name}" for name in names] if texts.nunique() > 1 else []
+
+
+def _with_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Return examples with vectors in place of values by their columns."""
+    values, unknown = _inputs(table, chosen), defaultdict[str, list[str]](list)
+    vectors = []
+    for number, row in values.items():
+        try:
+            vectors.append(numbers_of(row, names, unknown=lambda column, value: unknown[column].append(value)))
+        except ValueError as error:
+            raise ValueError(f"{sheet.place(number)}: {error}") from error
+    for column, several in unknown.items():
+        logging.warning(
+            "%s: %d values in %d rows are none that training rows have, such as %r",
+            column, len(several), len(values), several[0],
+        )  # fmt: skip
+    entered = series(vectors, values.index)
+    return chosen.assign(input=entered.groupby(level=0).agg(list) if table.relevance else entered)
+
+
+def _first_vector(table: TableOptions, rows: pd.DataFrame) -> np.ndarray:
+    cell = rows["input"].iloc[0]
+    return cell[0] if table.relevance else cell
+
+
+def _require_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> None:
+    """Raise ValueError if vectors are not as those of the first delivery."""
+    widths = chosen["input"].map(lambda cell: len(cell[0] if table.relevance else cell))
+    if (wrong := widths != fitted["width"]).any():
+        position, place = first_place(sheet, chosen.index, wrong)
+        raise ValueError(
+            f"{place}: {widths.iloc[position]} features, expected {fitted['width']} as in the first delivery; give it "
+            "the same columns"
+        )
+    vector = _first_vector(table, chosen)
+    if fitted.get("single") and vector.dtype != np.float32:
+        raise ValueError(
+            f"{sheet.place(chosen.index[0])}: features are {vector.dtype}, expected float32 as in the first delivery; "
+            "store them alike"
+        )
+
+
+# What a person is told.
+
+
+def _understood(
+    table: TableOptions, examples: Examples, parts: dict[str, pd.DataFrame], fitted: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what was understood of a delivery, a value or a line each."""
+    frame = pd.concat(parts.values())
+    counts = ", ".join(f"{len(part)} {split}" for split, part in parts.items())
+    lines: dict[str, Any] = {
+        "rows": f"{len(frame)}: {counts}",
+        "input": f"{table.input} from {_listed(table.input_columns)}",
+        "truth": f"{table.truth} from {_listed(getattr(table, table.truth_role))}",
+    }
+    if table.train_target:
+        lines["truth"] += f", in training rows from {table.train_target}"
+    if classes := fitted.get("classes"):
+        counted = [f"{name} {count}" for name, count in zip(classes, fitted["counts"], strict=True)]
+        more = ", ..." if len(counted) > NAMED else ""
+        lines["classes"] = f"{len(classes)} in the training rows: {', '.join(counted[:NAMED])}{more}"
+    if table.group:
+        sizes = frame["truth"].map(len) if table.relevance else frame["group"].value_counts()
+        lines["groups"] = f"{len(sizes)} of {table.group}, with {sizes.min()} to {sizes.max()} rows"
+    near = near_names(frame["group"].unique()) if table.group else []
+    near += near_names(fitted["features"]) if table.has_names else []
+    if near:
+        lines["near"] = ", ".join(f"{name!r} beside {other!r}" for name, other in near[:NAMED])
+        logging.warning("%s: names that may be one: %s", examples.sheet.paths[0], lines["near"])
+    lines["missing"] = f"{len(examples.left_out)} rows left out" if examples.left_out else "none"
+    return lines
+
+
+def _listed(columns: str | list[str]) -> str:
+    columns = [columns] if isinstance(columns, str) else columns
+    return ", ".join(columns[:5]) + (f", ... ({len(columns)} columns)" if len(columns) > 5 else "")
+
+
+def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Return the numbers of training rows that a network learns from, by column: features, and the target."""
+    numbers = {table.train_target or table.target or "": train["truth"].to_numpy()} if table.target else {}
+    if not table.input_type.vectors:
+        return numbers
+    if table.has_names:
+        values = pd.DataFrame(_inputs(table, train).tolist())
+        return numbers | {name: values[name].to_numpy() for name in values if values[name].dtype.kind == "f"}
+    vectors = np.stack(_inputs(table, train).tolist())
+    called = table.features if isinstance(table.features, str) else table.input
+    names = _feature_names(table, examples.roles) or [f"{called}[{place}]" for place in range(vectors.shape[1])]
+    return numbers | dict(zip(names, vectors.T, strict=True))
+
+
+def _joined_in_float32(columns: Mapping[str, np.ndarray]) -> list[str]:
+    """Return a line for each column of numbers of which many become equal when they are standardized and cast.
+
+    >>> _joined_in_float32({"km": np.arange(100.0), "views": np.append(np.arange(99.0), 1e15)})
+    ['views has 100 different values, of which standardized ones in float32 keep 2']
+    """
+    lines = []
+    for name, values in columns.items():
+        values = values.astype(np.float64)
+        different = np.unique(values)
+        kept = len(np.unique(((different - values.mean()) / (values.std() or 1.0)).astype(np.float32)))
+        if kept < (1 - JOINED) * len(different):
+            lines.append(
+                f"{name} has {len(different)} different values, of which standardized ones in float32 keep {kept}"
+            )
+    return lines
