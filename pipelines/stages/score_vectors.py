@@ -5,7 +5,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from pipelines.config import Settings
-from pipelines.expectations import Measured, hold, joined
+from pipelines.expectations import Measured, hold
+from rankgrad.datasets.files.expected import joined
 from rankgrad.datasets.vectors.score_vectors import expectations, measure, table
 from rankgrad.io.atomic import replaced_folder
 from rankgrad.seeding import generator
@@ -30,7 +31,6 @@ def check(params: Settings, key: str) -> None:
     rows = options.rows.model_dump()
 
     def measured() -> Measured:
-        parts = [measure(FOLDER / key, split) for split in rows]
-        return joined(parts), expectations(rows, length=options.length)
+        return joined([measure(FOLDER / key, split) for split in rows]), expectations(rows, length=options.length)
 
     hold(f"score_vectors/{key}", measured)
