@@ -157,7 +157,7 @@ PARAMS = load(ROOT / "params.yaml")
 def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(copy):
     before, source = lines_in(copy), copy / "src/rankgrad"
     for file, changes, expected in (
-        ("io/images.py", ("QUALITY = 95", "QUALITY = 5"), {"train", "evaluate"}),
+        ("io/pictures.py", ("QUALITY = 95", "QUALITY = 5"), {"train", "evaluate"}),
         ("io/starts.py", ("import", "import os, "), {"train"}),
         ("losses/rlsep.py", ("return", "assert True; return"), {"train"}),
         ("training/options.py", ("epochs: int | None = None", "epochs: int | None = 3"), {"train", "pretrain"}),

@@ -25,8 +25,8 @@ from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import digits
 from rankgrad.datasets.tables.rows import Roles, read
 from rankgrad.io.checkpoints import save_model
-from rankgrad.io.images import squared
 from rankgrad.io.parquet import decode_images, encode_images
+from rankgrad.io.pictures import squared
 
 from conftest import SUBSET, encoded, small_network, small_ranker  # isort: skip
 
