@@ -30,7 +30,7 @@ from rankgrad.datasets.tables.cells import (
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
 from rankgrad.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, TableOptions
-from rankgrad.inputs._feature_names import LETTER
+from rankgrad.inputs._feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
 from rankgrad.numbers import number_in
@@ -110,6 +110,8 @@ def missing_cells(
     may_be_empty = {"categories"}  # an empty cell is none of the names
     if table.has_label_cells and not table.ordered:
         may_be_empty.add("labels")  # a row without a label is one of none of the classes
+    if table.missing == "impute":
+        may_be_empty.add(table.input)
     if table.train_target:
         may_be_empty |= {"target", "train_target"}  # the split says which one a row must have
     numeric = {*NUMERIC} if table.has_label_cells else {*NUMERIC, "labels"}
@@ -126,7 +128,7 @@ def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) ->
             _, place = first_place(sheet, sheet.frame.index, missing)
             raise ValueError(
                 f"{place}: {column} is empty ({missing.sum()} of {len(missing)} rows), but it is the column of "
-                f"{role}; fill it, or set missing: leave_out"
+                f"{role}; fill it, or set missing: leave_out{' or impute' if role == 'features' else ''}"
             )
         complete &= ~missing
     if not complete.all():
@@ -195,9 +197,10 @@ class _Reader(NamedTuple):
             )
         for role in (self.table.input, *NAMED):
             for name in self.roles.get(role, []):
-                if "=" in name or LETTER.fullmatch(name):
+                if is_feature_name(name):
                     raise ValueError(f"{role}: column {name!r} is called like a feature of one value: rename it")
-        values: dict[str, Any] = {name: as_numbers(self.sheet, self.cells[name]) for name in columns}
+        read = _numbers_where_given if self.table.missing == "impute" else as_numbers
+        values: dict[str, Any] = {name: read(self.sheet, self.cells[name]) for name in columns}
         for name in self.roles.get("categories", []):
             values[name] = as_names(self.sheet, self.cells[name])
         for name in self.roles.get("letters", []):
