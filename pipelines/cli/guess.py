@@ -20,7 +20,7 @@ from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.files import Sheet, columns_like, names_in, read_sheet
 from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.roles import SHARES
-from rankgrad.inputs._feature_names import is_feature_name
+from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.numbers import PLAIN, Writing, number_in
 

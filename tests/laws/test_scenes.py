@@ -1,13 +1,9 @@
 """Drawing, and what validation measures of it, against their formulas."""
 
-import math
-
 import pytest
 import torch
 
-from rankgrad.datasets.scenes.digits import Digits
 from rankgrad.datasets.scenes.drawing import draw
-from rankgrad.datasets.scenes.measures import box_facts
 
 
 @pytest.fixture
@@ -40,15 +36,3 @@ def test_a_scene_is_the_clipped_sum_of_its_glyphs_at_any_place_whatever_the_othe
                 down, across = (weights(starts[row, slot], float(sizes[row, slot]), 48) for starts in (tops, lefts))
                 total += down @ glyphs[slot].float() @ across.T
         assert (images[row].float() - total.clamp(0, 255)).abs().max() < 0.51  # rounded to the nearest
-
-
-def test_ink_is_counted_in_each_box_of_any_number_of_images(generator):
-    images = torch.randint(256, (600, 9, 9), generator=generator, dtype=torch.uint8)
-    size, top, left = torch.rand(3, 600, 2, generator=generator) * 8 - torch.tensor([2.0, 1.0, 1.0]).view(3, 1, 1)
-    digits = Digits(torch.arange(1), images[:1], torch.arange(1))
-    rows, places, facts = box_facts(images, digits, (size, top, left, torch.zeros(600, 2, dtype=torch.int64)))
-    assert list(zip(rows.tolist(), places.tolist(), strict=True)) == [tuple(at) for at in (size > 0).nonzero().tolist()]
-    for row, place, ink in zip(rows.tolist(), places.tolist(), facts["ink_in_box"], strict=True):
-        side, first, second = (float(values[row, place]) for values in (size, top, left))
-        down, across = (slice(max(0, math.floor(at)), max(0, math.ceil(at + side))) for at in (first, second))
-        assert ink == pytest.approx(images[row, down, across].sum().item() / side**2, rel=1e-4)

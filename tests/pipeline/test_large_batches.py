@@ -33,18 +33,6 @@ def gradients(network, scores, target):
     return [weights.grad for weights in network.parameters()]
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 64, 100, 1000])
-def test_chunks_have_the_gradient_of_the_whole_batch(chunk, generator):
-    inputs, scale = (torch.randn(100, 6, generator=generator, dtype=torch.float64) for _ in range(2))
-    target, plain, chunked = torch.randn(100, generator=generator), Network(), Network()
-    chunked.load_state_dict(plain.state_dict())
-    leaf, other = inputs.clone().requires_grad_(), inputs.clone().requires_grad_()
-    expected = gradients(plain, plain(leaf, scale), target)
-    found = gradients(chunked, in_chunks(chunked, other, scale, chunk=chunk), target)
-    for one, whole in zip([*found, other.grad], [*expected, leaf.grad], strict=True):
-        assert torch.allclose(one, whole, rtol=1e-9, atol=1e-12)
-
-
 def test_dropout_and_batch_normalization_are_those_of_chunks(generator):
     inputs = torch.randn(60, 6, generator=generator, dtype=torch.float64)
     target = torch.randn(60, generator=generator)

@@ -1,7 +1,5 @@
 """Lists of documents of any length: fetched and read, trained with masks, scored by query."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +11,6 @@ from sklearn.metrics import average_precision_score, ndcg_score
 from rankgrad import metrics
 from rankgrad.datasets.files.splits import Split, padded
 from rankgrad.inputs.features import of_tensor
-from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.sorters import Laplace
 from rankgrad.tasks.query_ranking import QueryRanking, metrics_of
 from rankgrad.training.loop import train
@@ -45,56 +42,50 @@ def trained(split, loss, **options):
     return task, network, [epoch for _, epoch in history]
 
 
-def test_raw_features_are_standardized_over_training_and_within_their_query(generator):
+@pytest.mark.parametrize("within", [False, True])
+def test_raw_features_are_standardized_over_training_and_within_their_query(within, generator):
     split = lists(generator)
     task = task_of("query_ranking", {"ranker": OPTIONS})
-    shifted = split.inputs.items * torch.tensor([1.0, 100.0, 1e-4, 0.0]) + torch.tensor([0.0, 1e3, 7.0, 5.0])
-    raw = Split(of_tensor(shifted), split.truth, split.sizes)
-    for within in (False, True):
-        model = MODEL | {"backbone": {"name": "perceptron", "args": {"hidden": [], "within_group": within}}}
-        networks = [task.build(model, one, seed=0) for one in (split, raw)]
-        both = [
-            network.backbone(one.inputs.items, one.sizes) for network, one in zip(networks, (split, raw), strict=True)
-        ]
-        varying = [place for place in range(both[0].shape[1]) if place % 4 != 3]
-        assert torch.allclose(both[0][:, varying], both[1][:, varying], atol=1e-2)
-        assert not both[1][:, 3::4].any()  # a constant
-        overall = both[0][:, -4:]
-        assert torch.allclose(overall.mean(0), torch.zeros(4), atol=1e-5)
-        assert both[0].abs().max() <= 6
-    parts = both[0][:, :4].split(split.sizes.tolist())
-    assert all(torch.allclose(part.mean(0), torch.zeros(4), atol=1e-5) for part in parts)
-    assert not parts[1].any()  # a query of one document
-    scores = task.scores(networks[1], raw.inputs, raw.sizes)
-    alone = Split(of_tensor(shifted[6:14]), None, raw.sizes[2:3])
-    assert torch.allclose(scores[6:14], task.scores(networks[1], alone.inputs, alone.sizes), atol=1e-5)
+    model = MODEL | {"backbone": {"name": "perceptron", "args": {"hidden": [], "within_group": within}}}
+    plain = split.inputs.items
+    scaled = plain * torch.tensor([1.0, 100.0, 1e-4, 0.0]) + torch.tensor([0.0, 1e3, 7.0, 5.0])
+    standardized = []
+    for features in (plain, scaled):
+        network = task.build(model, Split(of_tensor(features), split.truth, split.sizes), seed=0)
+        standardized.append(network.backbone(features, split.sizes))
+    first, second = standardized
+    constant = torch.arange(first.shape[1]) % 4 == 3
+    assert torch.allclose(first[:, ~constant], second[:, ~constant], atol=1e-2)
+    assert not second[:, constant].any()
+    assert torch.allclose(first[:, -4:].mean(0), torch.zeros(4), atol=1e-5)  # over training
+    if within:
+        for query in first[:, :4].split(split.sizes.tolist()):
+            assert torch.allclose(query.mean(0), torch.zeros(4), atol=1e-5)
 
 
-def test_metrics_are_means_over_queries_that_have_a_relevant_document(generator, tmp_path):
-    split = lists(generator)
-    task, network, epochs = trained(split, "rlsep", epochs=1)
-    save_model(tmp_path, network)
-    table = task.predict(load_model(tmp_path), split)
+def test_metrics_are_means_over_queries_that_have_a_relevant_document(generator):
+    task, network, epochs = trained(lists(generator), "rlsep", epochs=1)
+    table = task.predict(network, lists(torch.Generator().manual_seed(0)))
     rows = [row for row in table.to_pylist() if any(row["relevance"])]
     assert len(rows) == len(table) - 1
-    expected = {
-        "mean_average_precision": [average_precision_score(row["relevance"], row["scores"]) for row in rows],
-        "ndcg": [ndcg_score([row["relevance"]], [row["scores"]]) for row in rows],
-        "top_1": [row["relevance"][int(np.argmax(row["scores"]))] for row in rows],
-        "rank_of_last": [1 + sum(score > row["scores"][0] for score in row["scores"]) for row in rows],
-        "ndcg_at_5": [ndcg_score([row["relevance"]], [row["scores"]], k=5) for row in rows],
-        "ndcg_at_10": [ndcg_score([row["relevance"]], [row["scores"]], k=10) for row in rows],
-        "kendall": [np.nan_to_num(kendalltau(row["relevance"], row["scores"]).statistic) for row in rows],
-    }
+    measured: dict[str, list[float]] = {}
+    for row in rows:
+        relevance, scores = row["relevance"], row["scores"]
+        for name, value in {
+            "mean_average_precision": average_precision_score(relevance, scores),
+            "ndcg": ndcg_score([relevance], [scores]),
+            "top_1": relevance[int(np.argmax(scores))],
+            "rank_of_last": 1 + (np.array(scores) > scores[0]).sum(),
+            "ndcg_at_5": ndcg_score([relevance], [scores], k=5),
+            "ndcg_at_10": ndcg_score([relevance], [scores], k=10),
+            "kendall": np.nan_to_num(kendalltau(relevance, scores).statistic),
+        }.items():
+            measured.setdefault(name, []).append(value)
     statistic = task.statistic(table)
-    found = dict(zip(statistic.names, statistic.of_rows(np.arange(len(table))), strict=True))
-    assert found == pytest.approx({name: np.mean(values) for name, values in expected.items()})
-    assert epochs[-1].validation == pytest.approx(found, abs=1e-6)
+    values = dict(zip(statistic.names, statistic.of_all(), strict=True))
+    assert values == pytest.approx({name: np.mean(of_queries) for name, of_queries in measured.items()})
+    assert epochs[-1].validation == pytest.approx(values, abs=1e-6)
     assert np.isnan(statistic.of_rows(np.array([[1, 1]]))).all()
-    answers = task.respond(network, [{"features": split.inputs.items[6:14].tolist()}])
-    assert json.loads(json.dumps(answers))[0]["scores"] == pytest.approx(table["scores"][2].as_py(), abs=1e-6)
-    with pytest.raises(ValueError, match=r"row 0: 3 features, expected 4"):
-        task.respond(network, [{"features": [[0.0] * 3] * 2}])
 
 
 def test_queries_without_a_relevant_document_are_counted_when_they_are_loaded(generator, tmp_path, caplog):

@@ -15,7 +15,7 @@ from pipelines.config import check_shapes
 from pipelines.stages import data
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
-from rankgrad.io.images import open_photo
+from rankgrad.io.pictures import open_photo
 
 from conftest import encoded, params_of, refusal, with_cell  # isort: skip
 
@@ -130,6 +130,17 @@ class TestRoles:
         captions = {row["name"]: row["captions"] for row in pa.concat_tables(found.values()).to_pylist()}
         assert len(captions) == 40
         assert captions["p7.jpg"] == ["a picture 7", "again 7", "thrice 7"]
+
+    def test_items_are_searched_in_the_gallery_that_a_column_names(self, raw):
+        rows = ["path,caption,part", *[f"p{k}.jpg,a picture {k},part {k % 3}" for k in range(40)]]
+        lines(raw, "captions.csv", *rows)
+        options = {"file": "captions.csv", "image": "path", "captions": "caption", "gallery": "part"}
+        found, _, _ = read(options, raw, size=16)
+        galleries = {row["name"]: row["gallery"] for row in pa.concat_tables(found.values()).to_pylist()}
+        assert galleries == {f"p{k}.jpg": k % 3 for k in range(40)}
+        lines(raw, "captions.csv", *rows, "p7.jpg,another one,part 2")
+        with pytest.raises(ValueError, match="row 41: item p7.jpg has the gallery 2 here and 1 in row 8"):
+            read(options, raw, size=16)
 
     def test_frames_and_pictures_of_queries(self, raw):
         rows = [f"p{k}.jpg|p{k + 1}.jpg,{k}" for k in range(0, 60, 2)]

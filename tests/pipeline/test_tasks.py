@@ -1,7 +1,6 @@
 """Tasks: their phases, batches, objectives and metrics; what each gives and takes is in contracts/."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +11,15 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from rankgrad import lookup
+from rankgrad.augmentation import views
 from rankgrad.datasets.files.splits import Captions, Labels, Split
 from rankgrad.evaluation import evaluate
 from rankgrad.inputs import features, frames, image
-from rankgrad.inputs._augmentation import views
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.io.parquet import IMAGE, encode_images
 from rankgrad.io.starts import start_from
 from rankgrad.ranks import exact_ranks
 from rankgrad.sorters import Handcrafted, Sorter
-from rankgrad.tasks.label_ranking import label_ranks_of
 from rankgrad.training.batches import in_lists
 from rankgrad.training.device import make_accelerator
 from rankgrad.training.loop import train
@@ -69,7 +67,7 @@ def split_of(task: str, generator: torch.Generator, rows: int = 20):
         return Split(image.of_tensor(images), Labels(labels, torch.zeros(rows, 3, dtype=torch.bool)))
     return Split(
         image.of_tensor(images),
-        captions([[f"a {row} above {word}" for word in ("this", "that")] for row in range(rows)]),
+        captions([[f"a {row} above this", f"a {row} above that"] for row in range(rows)]),
     )
 
 
@@ -221,7 +219,9 @@ def test_the_backbone_learns_at_a_part_of_the_heads_rate_or_its_last_blocks_alon
         moved[name] = {key: (value - before[key]).norm().item() for key, value in network.named_parameters()}
         assert all(weights.requires_grad for weights in network.parameters())
     first, last, head = "backbone.0.weight", "backbone.10.weight", "head.score.1.weight"
-    ratios = {name: [some[key] / moved["whole"][key] for key in (first, last, head)] for name, some in moved.items()}
+    ratios = {}
+    for name, steps in moved.items():
+        ratios[name] = [steps[key] / moved["whole"][key] for key in (first, last, head)]
     assert ratios["slowly"] == pytest.approx([0.1, 0.1, 1], rel=1e-3)
     assert [ratio > 0 for ratio in ratios["last"]] == [False, True, True]
     assert [ratio > 0 for ratio in ratios["head"]] == [False, False, True]
@@ -301,11 +301,6 @@ class TestMetrics:
         ranks = [1, 3, 1, 1, 3, 3]  # of each caption: its item among three, ties at their worst
         assert statistic.of_rows(np.array([0, 1]))[place + 3] == np.median(ranks)
 
-    def test_selected_labels_are_ranked_among_themselves(self):
-        scores = torch.tensor([[9.0, -5.0, 0.5, 0.5], [1.0, 2.0, 3.0, 4.0]])
-        selected = torch.tensor([[False, True, True, True], [False] * 4])
-        assert label_ranks_of(scores, selected).tolist() == [[0, 1, 2, 2], [0, 0, 0, 0]]
-
 
 def pictures(*counts: int) -> pa.Array:
     """Lists of so many images."""
@@ -332,13 +327,13 @@ FAULTS = [
     ("score_ranking", vectors([[1.0], [1.0, 2.0]]), "column features: lists of different lengths"),
     ("score_ranking", TEXTS, r"row 1: a text is '\?!'"),
     ("score_ranking", {"frames": pictures(), "target": pa.array([], pa.float32())}, "no rows"),
-    ("multilabel", {"labels": [[1, 0], [0, 3]], "difficult": EASY}, "row 1: label 1 is 3"),
+    ("multilabel", {"labels": [[1, 0], [0, 3]], "difficult": EASY}, r"row 1: labels\[1\] is 3"),
     ("multilabel", {"labels": [[1, 0]] * 2, "difficult": [[False]] * 2}, "column difficult: .*expected 2 values"),
-    ("label_ranking", {"label_ranks": [[1, 0], [-1, 2]]}, "row 1: the label rank of label 0 is -1"),
-    ("retrieval", {"captions": [["a", "b"], []]}, "row 1: no captions"),
+    ("label_ranking", {"label_ranks": [[1, 0], [-1, 2]]}, r"row 1: label_ranks\[0\] is -1"),
+    ("retrieval", {"captions": [["a", "b"], []]}, "row 1: the number of captions is 0"),
     ("retrieval", {"captions": [["a"], ["b"]], "family": [0, None]}, "column family: int64, 1 missing"),
     ("query_ranking", documents([[]], [[]]), "row 0: relevance is empty"),
-    ("query_ranking", documents([[[1.0], [2.0]]], [[1]]), "row 0 has another number"),
+    ("query_ranking", documents([[[1.0], [2.0]]], [[1]]), "row 0: documents is 2"),
     ("query_ranking", documents([[[1.0]]], [[-1]]), "row 0 has a relevance"),
     ("query_ranking", vectors([[1.0, 2.0]] * 2) | {"relevance": [[0, 1]] * 2}, "expected a list of vectors"),
 ]
@@ -364,30 +359,39 @@ class TestBatches:
 
     def test_each_clip_is_seen_by_any_of_its_frames_with_its_own_score(self):
         clips = frames.of_tensor(torch.arange(18, dtype=torch.uint8).view(6, 3, 1, 1).expand(6, 3, 16, 16))
-        split = Split(clips, torch.arange(6.0))
-        batches, _ = self.batch("score_ranking", split, "finetune", finetune=phase(shift=0))
+        batches, _ = self.batch("score_ranking", Split(clips, torch.arange(6.0)), "finetune", finetune=phase(shift=0))
         assert all(batch.truth[0].tolist() == [4, 0, 2] for batch in batches)
-        seen = [{int(batch.inputs[0][place, 0, 0, 0]) for batch in batches} for place in range(3)]
-        assert seen == [{12, 13, 14}, {0, 1, 2}, {6, 7, 8}]
+        pixels = torch.stack([batch.inputs[0][:, 0, 0, 0] for batch in batches])
+        assert [column.unique().tolist() for column in pixels.T] == [[12, 13, 14], [0, 1, 2], [6, 7, 8]]
 
-    def test_lists_are_of_one_group_and_only_they_are_compared(self, generator):
+    @pytest.mark.parametrize("length", [4, 9])
+    def test_lists_are_of_one_group_and_only_they_are_compared(self, length, generator):
         about = pa.table({"group": ["a", "b", "c"] * 9})
-        vectors = features.of_tensor(torch.randn(27, 2, generator=generator))
-        split = Split(vectors, torch.arange(27.0), about=about)
+        split = Split(features.of_tensor(torch.randn(27, 2, generator=generator)), torch.arange(27.0), about=about)
         case = ("score_ranking", VECTORS, "spearman", "handcrafted", None)
-        for length in (4, 9):
-            options = options_of("score_ranking") | {"list_length": length, "batch_size": 2 * length}
-            one = Training(case, split, training=options).phase("finetune")
-            rows = one.order(generator)
-            assert (one.rows, one.group, one.length) == (27 // 3 // length * length * 3, length, length)
-            assert len(rows) == len(set(rows.tolist())) == one.rows
-            assert (rows.view(-1, length) % 3 == rows[::length].unsqueeze(1) % 3).all()
+        options = options_of("score_ranking") | {"list_length": length, "batch_size": 2 * length}
+        finetune = Training(case, split, training=options).phase("finetune")
+        rows = finetune.order(generator)
+        assert len(rows) == len(set(rows.tolist())) == finetune.rows == 9 // length * length * 3
+        assert (rows.view(-1, length) % 3 == rows[::length].unsqueeze(1) % 3).all()
         target = rows % 3 * 100.0 + rows  # the order of groups is nothing to be learned
-        assert one.loss((rows.float().unsqueeze(1),), (target, None), generator).item() == pytest.approx(0, abs=1e-6)
-        for wrong, about_, message in ((10, about, "no group has more than 9 rows"), (9, None, "no column group")):
-            bad = Split(vectors, split.truth, about=about_)
-            with pytest.raises(ValueError, match=message):
-                Training(case, bad, training=options | {"list_length": wrong, "batch_size": wrong}).phase("finetune")
+        loss = finetune.loss((rows.float().unsqueeze(1),), (target, None), generator)
+        assert loss.item() == pytest.approx(0, abs=1e-6)
+
+    @pytest.mark.parametrize(
+        ("groups", "length", "message"),
+        [
+            (["a", "b", "c"] * 3, 4, "no group has more than 3 rows"),
+            (None, 4, "no column group"),
+            (["a"] * 8 + [None], 4, "1 rows of the training table have no group"),
+        ],
+    )
+    def test_groups_that_fill_no_list_are_refused(self, groups, length, message, generator):
+        about = None if groups is None else pa.table({"group": groups})
+        split = Split(features.of_tensor(torch.randn(9, 2, generator=generator)), torch.rand(9), about=about)
+        options = options_of("score_ranking") | {"list_length": length, "batch_size": length}
+        with pytest.raises(ValueError, match=message):
+            Training(("score_ranking", VECTORS, "mse", None, None), split, training=options).phase("finetune")
 
     def test_losses_may_learn_the_log_of_targets(self, generator):
         target = torch.tensor([0.0, 0.9, 9.9, 99.9])
@@ -417,16 +421,11 @@ class TestBatches:
         torch.testing.assert_close(value(torch.arange(6), weight), value(thrice, None))
         torch.testing.assert_close(value(torch.arange(6), torch.ones(6)), value(torch.arange(6), None))
 
-    def test_rows_that_fill_no_list_and_weights_that_are_not_used_are_told_of(self, generator):
-        groups, inputs = ["a"] * 4 + ["b", "c", None], features.of_tensor(torch.randn(7, 2, generator=generator))
-        split = Split(inputs, torch.rand(7), about=pa.table({"group": groups}))
+    def test_rows_that_fill_no_list_are_reported_and_weights_that_a_loss_does_not_use_are_refused(self, generator):
+        inputs, groups = features.of_tensor(torch.randn(7, 2, generator=generator)), ["a"] * 4 + ["b", "c", "c"]
         options = options_of("score_ranking") | {"list_length": 4, "batch_size": 4}
-        case = ("score_ranking", VECTORS, "mse", None, None)
-        with pytest.raises(ValueError, match="1 rows of the training table have no group"):
-            Training(case, split, training=options).phase("finetune")
-        training = Training(
-            case, replace(split, about=pa.table({"group": ["a"] * 4 + ["b", "c", "c"]})), training=options
-        )
+        split = Split(inputs, torch.rand(7), about=pa.table({"group": groups}))
+        training = Training(("score_ranking", VECTORS, "mse", None, None), split, training=options)
         with pytest.warns(UserWarning, match="3 of 7 training rows are in smaller groups"):
             training.phase("finetune")
         labels = Split(inputs, Labels(torch.ones(7, 2).bool(), torch.zeros(7, 2).bool()), weight=torch.ones(7))
@@ -449,18 +448,16 @@ class TestBatches:
                 assert (pictures[:, 0, 8, 8] // 20).tolist() == [4, 0, 2]
                 assert truth.equal(label_ranks[[4, 0, 2]])
 
-    def test_each_image_is_seen_with_any_of_its_own_captions_in_frequent_words(self):
-        several = [[f"picture{row} {which}" for which in ("one", "two", "three")] for row in range(6)]
-        split = Split(image.of_tensor(torch.zeros(6, 16, 16, dtype=torch.uint8)), captions(several))
-        batches, training = self.batch("retrieval", split, "finetune")
+    @pytest.mark.parametrize(("least", "frequent"), [(1, True), (4, False)])
+    def test_each_image_is_seen_with_any_of_its_own_captions_in_frequent_words(self, least, frequent):
+        own = [[f"picture{row} first", f"picture{row} second"] for row in range(6)]
+        split = Split(image.of_tensor(torch.zeros(6, 16, 16, dtype=torch.uint8)), captions(own))
+        batches, training = self.batch("retrieval", split, "finetune", least_count=least)
         words = training.network.captions.backbone.vocabulary.words
-        for place, row in enumerate((4, 0, 2)):
-            seen = {" ".join(words[word] for word in batch.inputs[1][place].tolist()) for batch in batches}
-            assert seen == set(several[row])
-        rows = [f"picture{row}" for row in range(6)]
-        for least, known in ((3, ["one", *rows, "three", "two"]), (4, ["one", "three", "two"])):
-            _, training = self.batch("retrieval", split, "finetune", least_count=least)
-            assert training.network.captions.backbone.vocabulary.words[2:] == known
+        assert ("picture0" in words) == frequent  # which is in two captions, and each other word in six
+        texts = {tuple(batch.inputs[1][0].tolist()) for batch in batches}
+        unknown = words.index("picture4") if frequent else 1
+        assert texts == {(unknown, words.index("first")), (unknown, words.index("second"))}
 
     def test_thresholds_learn_to_lie_below_the_scores_of_labels_that_are_there(self, generator):
         split = split_of("label_ranking", generator, rows=8)

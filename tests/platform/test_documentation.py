@@ -17,10 +17,9 @@ import torch
 
 from pipelines.cli.app import app
 from rankgrad import losses
-from studies.kept import read
 from studies.pages import PLACES, page_of, text_of
 from studies.papers import Result
-from studies.pictures import COLUMNS, PICTURES
+from studies.pictures import PICTURES
 from tools import gradients, schema
 
 from conftest import ROOT, done  # isort: skip
@@ -149,16 +148,6 @@ def test_pictures_are_those_of_the_code(path, draw, digit):
     assert list(map(float, SIGNED.findall(shown))) == pytest.approx(
         list(map(float, SIGNED.findall(expected))), abs=digit
     )
-
-
-def test_of_several_losses_the_one_that_validation_chose_is_drawn():
-    (case,) = [case for panel in COLUMNS[1] for case in panel.cases if case.title == "GB1, up to 3 changes"]
-    study = read(case.study)
-    shown = {loss: study.leaf(run, case.metric)[0] for loss, run in case.runs("other").items()}
-    chosen = "MSE of log(1 + x)"  # not the best on the test
-    assert f">{chosen}<" in PICTURES[Path("docs/pays.svg")]()
-    assert f">{shown[chosen]:.3f}<" in PICTURES[Path("docs/pays.svg")]()
-    assert shown[chosen] < max(shown.values())
 
 
 LOSSES = ("rlsep", "mse")  # of the README's first numbers, in their order

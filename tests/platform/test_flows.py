@@ -399,34 +399,37 @@ def test_a_worker_that_is_told_no_checkout_says_on_the_runs_page_what_to_type(tm
     assert change["prefect.deployments.steps.set_working_directory"] == {"directory": "{{ $RANKGRAD_PROJECT }}"}
 
 
-def test_one_stage_at_a_time_computes_on_each_gpu_and_others_run_beside_it(monkeypatch):
-    params = load(ROOT / "params.yaml")
+@pytest.mark.parametrize(
+    ("visible", "device", "threads", "gpus", "beside"),
+    [("2,3", "cuda", 2, ["2", "3"], 3), ("GPU-5c2e", "auto", 8, ["GPU-5c2e"], 1), ("2,3", "cpu", 3, [], 2),
+     ("", "auto", 6, [], 1)],
+)  # fmt: skip
+def test_each_gpu_is_a_slot_and_processors_are_slots_of_so_many_threads(
+    monkeypatch, visible, device, threads, gpus, beside
+):
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    for visible, device, threads, gpus, beside in (
-        ("2,3", "cuda", 2, ["2", "3"], 3), ("GPU-5c2e", "auto", 8, ["GPU-5c2e"], 1), ("2,3", "cpu", 3, [], 2),
-        ("", "auto", 6, [], 1),
-    ):  # fmt: skip
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        compute = params.compute.model_copy(update={"device": device, "threads": threads})
-        slots = slots_of(params.model_copy(update={"compute": compute}))
-        assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots["gpu"]] == gpus
-        assert slots["cpu"] == [{"CUDA_VISIBLE_DEVICES": ""} if gpus else {}] * beside
-    graph = {name: Stage([], computes=True) for name in ("a", "b", "c")} | {
-        "beside": Stage([], computes=False), "last": Stage(["a", "c"], computes=False)
-    }  # fmt: skip
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    params = load(ROOT / "params.yaml")
+    compute = params.compute.model_copy(update={"device": device, "threads": threads})
+    slots = slots_of(params.model_copy(update={"compute": compute}))
+    assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots["gpu"]] == gpus
+    assert slots["cpu"] == [{"CUDA_VISIBLE_DEVICES": ""} if gpus else {}] * beside
+
+
+def test_one_stage_at_a_time_computes_on_each_gpu_and_others_run_beside_it():
+    graph = {name: Stage([], computes=True) for name in ("a", "b", "c")}
+    graph |= {"beside": Stage([], computes=False), "last": Stage(["a", "c"], computes=False)}
     plan = Plan(graph, {"gpu": [{"GPU": "0"}, {"GPU": "1"}], "cpu": [{}]})
-    begun = {name: slot for name, _, slot in plan.begin()}
-    assert begun == {"a": {"GPU": "1"}, "b": {"GPU": "0"}, "beside": {}}
+    assert {name: slot for name, _, slot in plan.begin()} == {"a": {"GPU": "1"}, "b": {"GPU": "0"}, "beside": {}}
     plan.end("beside", done=True)
     assert not plan.begin()  # a GPU is no place for two
     plan.end("b", done=False)
     assert [(name, slot) for name, _, slot in plan.begin()] == [("c", {"GPU": "0"})]
-    plan.end("a", done=True)
-    assert not plan.begin()
-    plan.end("c", done=True)
+    for name in ("a", "c"):
+        assert not plan.begin()
+        plan.end(name, done=True)
     assert [name for name, _, _ in plan.begin()] == ["last"]
-    without = Plan(graph, {"gpu": [], "cpu": [{}]})
-    assert [name for name, _, _ in without.begin()] == ["a"]
+    assert [name for name, _, _ in Plan(graph, {"gpu": [], "cpu": [{}]}).begin()] == ["a"]
 
 
 @pytest.mark.parametrize(

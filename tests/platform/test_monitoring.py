@@ -25,8 +25,8 @@ from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import digits
 from rankgrad.datasets.tables.rows import Roles, read
 from rankgrad.io.checkpoints import save_model
-from rankgrad.io.images import squared
 from rankgrad.io.parquet import decode_images, encode_images
+from rankgrad.io.pictures import squared
 
 from conftest import SUBSET, encoded, small_network, small_ranker  # isort: skip
 
@@ -226,26 +226,6 @@ def test_what_is_compared_is_what_the_ranker_says_of_the_images(scenes, tmp_path
     assert (red["brightness"].tolist(), red["ink"].tolist()) == ([pytest.approx(1 / 3)], [0])
 
 
-def test_inputs_are_compared_with_training_rows_and_the_network_with_validation_rows():
-    spread = np.linspace(-1, 1, 60, dtype=np.float32)
-    of_training, of_validation = (np.outer(spread, np.eye(3, dtype=np.float32)[axis]) for axis in (0, 1))
-    aside = 2 * of_training + np.array([1, 0, 0], np.float32)
-    train, val, fresh = (
-        Measured(
-            Inputs(pd.DataFrame({"price": spread + level}), set()),
-            Answers(pd.DataFrame({"score": np.full(60, score)}), embedding),
-        )
-        for level, embedding, score in ((2, of_training, 3.0), (5, of_validation, 7.0), (2, aside, 7.0))
-    )
-    result = {one.name: one for one in quantities(reference(train, val), fresh, alpha=0.01, least_distance=0.1)}
-    assert (result["price"].reference, result["price"].distance) == (pytest.approx(2), 0)
-    assert (result["score"].reference, result["score"].distance) == (7, 0)
-    # In the direction in which training rows vary, validation rows lie at 0, and fresh ones from -1 to 3.
-    direction = result["embedding 1"]
-    assert (direction.reference, abs(direction.fresh)) == (pytest.approx(0, abs=1e-6), pytest.approx(1, abs=1e-6))
-    assert direction.distance == pytest.approx(0.75)
-
-
 COUNTS = [
     (np.arange(60), np.arange(60) + 100, True),  # of each length one list, so that no number is frequent
     (np.arange(60), np.arange(60), False),
@@ -364,22 +344,18 @@ class TestFlow:
         assert len(asked) == 1
 
     def test_of_the_files_of_a_day_the_one_written_last_is_the_newest(self, tmp_path):
-        names = ("2026-11-22", "2026-11-21-a", "2026-11-22-evening", "2026-11-22-10", "2026-11-22-9")
-        latest = ""
+        names = ("2026-11-21-a.parquet", "2026-11-22-evening.parquet", "2026-11-22-10.parquet", "2026-11-22-9.parquet")
         for second, name in enumerate(names):
-            file = tmp_path / f"{name}.parquet"
-            file.touch()
-            os.utime(file, (second, second))
-            assert flow.newest(tmp_path).stem == (latest := name if "22" in name else latest)
-        (tmp_path / "2026-11-23.parquet").mkdir()
-        (tmp_path / "2026-11-23.partial-1.parquet").touch()
-        (tmp_path / "2026-11-23.xyz").touch()
-        assert flow.newest(tmp_path).stem == latest
-        for version in ("1.2", "1.3"):  # of pictures, each with a report of its own
-            (folder := tmp_path / f"2026-11-23-v{version}").mkdir()
-            os.utime(folder, (9, float(version)))
-            assert flow.newest(tmp_path) == folder
-            assert report_of(folder).name == f"2026-11-23-v{version}.json"
+            (tmp_path / name).touch()
+            os.utime(tmp_path / name, (second, second))
+            assert flow.newest(tmp_path) == tmp_path / name
+        for other in ("2026-11-23.partial-1.parquet", "2026-11-23.xyz"):
+            (tmp_path / other).touch()
+        assert flow.newest(tmp_path).name == names[-1]
+        pictures = tmp_path / "2026-11-23-v1.2"
+        pictures.mkdir()
+        assert flow.newest(tmp_path) == pictures
+        assert report_of(pictures).name == "2026-11-23-v1.2.json"
         (tmp_path / "2026-99-99.parquet").touch()
         with pytest.raises(ValueError, match="2026-99-99"):
             flow.newest(tmp_path)

@@ -18,7 +18,7 @@ from rankgrad.datasets.ranked_mnist import RECIPE, RankedMnist
 from rankgrad.datasets.scenes import layout
 from rankgrad.datasets.scenes.base import Recipe, schema_of
 from rankgrad.datasets.scenes.digits import CLASSES, Digits
-from rankgrad.inputs._base import InputType
+from rankgrad.inputs import InputType
 from rankgrad.inputs.frames import Frames
 from rankgrad.seeding import generator as seeded
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rankgrad.feature_names import columns_of, numbers_of
 from rankgrad.inputs._base import Inputs, InputType, as_list, check_numbers, check_range, in_json
-from rankgrad.inputs._feature_names import columns_of, numbers_of
 from rankgrad.lookup import listed
 
 if TYPE_CHECKING:

@@ -10,22 +10,25 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
-from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 
 __all__ = [
     "BROKEN",
-    "FORMATS",
     "PHOTO_PIXELS",
+    "as_jpeg",
+    "as_png",
     "bytes_in",
     "check_plain",
+    "open_photo",
     "opened",
-    "reason",
+    "squared",
     "turned",
     "without_base64",
 ]
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP")  # others start programs, or have faults of their own
+QUALITY = 95  # of the stored JPEG
 PHOTO_PIXELS = 2**26  # of a photo, before it is resized: 67 million take half a gigabyte
 
 # What Pillow raises for contents that are no whole image; which of them depends on the format.
@@ -73,11 +76,6 @@ def without_base64(contents: bytes) -> bytes:
         return base64.b64decode(contents, validate=True)
     except ValueError:
         return contents
-
-
-def reason(error: Exception, expected: str) -> str:
-    """Return what is wrong with contents that are no whole image; Pillow's own words would name a place in memory."""
-    return f"no {expected}" if isinstance(error, UnidentifiedImageError) else str(error)
 
 
 def check_plain(image: ImageFile) -> None:
@@ -128,8 +126,8 @@ def turned(image: Image.Image) -> Image.Image:
 
 
 @contextmanager
-def opened(encoded: bytes | Path | None, *, where: str) -> Generator[Image.Image]:
-    """Open a picture, of which only the header is read; errors of what is done with it are of the same form.
+def opened(encoded: bytes | Path | None, *, where: str = "") -> Generator[Image.Image]:
+    """Open a picture, of which only the header is read; whatever is wrong with it is a ValueError of one form.
 
     Args:
         encoded: bytes of one of `FORMATS`, or a file of them.
@@ -146,8 +144,55 @@ def opened(encoded: bytes | Path | None, *, where: str) -> Generator[Image.Image
                 raise ValueError(f"{image.width} x {image.height} pixels")
             check_plain(image)
             yield image
-    except (*BROKEN, TypeError) as error:  # that is text instead of bytes
+    except (*BROKEN, TypeError) as error:  # text instead of bytes is a TypeError
+        # Pillow's own words for what is no picture would name a place in memory.
+        found = f"no {', '.join(FORMATS)}" if isinstance(error, UnidentifiedImageError) else error
         raise ValueError(
-            f"{where}: unusable image ({reason(error, ', '.join(FORMATS))}); expected a whole picture of at most "
+            f"{where}{': ' if where else ''}unusable image ({found}); expected a whole picture of at most "
             f"{PHOTO_PIXELS:,} pixels, 8 bits a color, not transparent, one frame"
         ) from error
+
+
+def open_photo(
+    encoded: bytes | Path | None, size: tuple[int, int] | int | None, mode: str = "RGB", *, where: str = ""
+) -> Image.Image:
+    """Decode a picture as RGB or as gray (`L`), upright, its largest middle part resized (bilinear, antialiased).
+
+    Args:
+        encoded: see `opened`.
+        size: width and height, or the side of a square; None leaves the size as it is.
+        mode: `RGB` or `L`.
+        where: what the error message begins with.
+
+    Raises:
+        ValueError: see `opened`; or it is transparent in places.
+    """
+    with opened(encoded, where=where) as image:
+        upright = turned(image)
+        if upright.has_transparency_data and any(upright.convert("RGBA").getchannel("A").histogram()[:255]):
+            raise ValueError("transparent in places")
+        converted = upright.convert(mode)
+        return converted if size is None else squared(converted, size)
+
+
+def squared(image: Image.Image, size: tuple[int, int] | int) -> Image.Image:
+    """Return the largest middle part of an image that has the proportions of a size, at that size.
+
+    >>> squared(Image.new("L", (40, 20), 200), 8).getpixel((0, 7))
+    200
+    """
+    return ImageOps.fit(image, (size, size) if isinstance(size, int) else size, Image.Resampling.BILINEAR)
+
+
+def as_jpeg(image: Image.Image) -> bytes:
+    """Return the JPEG bytes of an RGB image."""
+    buffer = BytesIO()
+    image.save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
+
+
+def as_png(image: Image.Image) -> bytes:
+    """Return the PNG bytes of an image, which lose nothing."""
+    buffer = BytesIO()
+    image.save(buffer, "PNG", compress_level=1)  # mostly black images are small at any level
+    return buffer.getvalue()

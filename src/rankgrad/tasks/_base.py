@@ -14,7 +14,7 @@ from torch import Tensor
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import MEMORY, Split, read_split
 from rankgrad.evaluation import Statistic, by_fold, by_group
-from rankgrad.inputs._base import Inputs, type_of
+from rankgrad.inputs import Inputs, type_of
 from rankgrad.io.checkpoints import build
 from rankgrad.tasks._predict import Column, Id, check_answer, checked_row, of_row
 from rankgrad.training.objective import Objective

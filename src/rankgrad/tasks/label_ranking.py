@@ -14,7 +14,7 @@ from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files import splits
 from rankgrad.datasets.files.splits import Split
 from rankgrad.evaluation import Statistic
-from rankgrad.inputs._base import Inputs
+from rankgrad.inputs import Inputs
 from rankgrad.io.parquet import as_lists, matrix
 from rankgrad.metrics.kendall import kendall
 from rankgrad.metrics.label_ranking import label_ranking_scores, label_set_scores

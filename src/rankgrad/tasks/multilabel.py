@@ -12,7 +12,7 @@ from torch import Tensor
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import Split, labels_of
 from rankgrad.evaluation import Statistic
-from rankgrad.inputs._base import Inputs
+from rankgrad.inputs import Inputs
 from rankgrad.io.parquet import as_lists, matrix
 from rankgrad.metrics.mean_average_precision import mean_average_precision
 from rankgrad.tasks._base import Examples, Metric, Reads, network_of

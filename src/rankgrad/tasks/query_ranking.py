@@ -15,12 +15,12 @@ from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import MEMORY, Split, lists_of, padded, relevance_of
 from rankgrad.evaluation import Statistic
 from rankgrad.groups import among_first, groups
-from rankgrad.inputs._base import Inputs
+from rankgrad.inputs import Inputs
 from rankgrad.io.parquet import ragged_lists
+from rankgrad.layers import ScoreLayer
 from rankgrad.metrics.kendall import kendall
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.ndcg import ndcg
-from rankgrad.models._layers import ScoreLayer
 from rankgrad.ragged import pad_groups
 from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, Task, network_of
 from rankgrad.tasks._phases import SplitPhase

@@ -14,18 +14,18 @@ from rankgrad import lookup
 from rankgrad.checks import check_finite
 from rankgrad.datasets.files.splits import Split, captions_of, padded
 from rankgrad.evaluation import Statistic
-from rankgrad.inputs._base import Inputs, one_of, type_of
-from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.inputs import Inputs, one_of, type_of
 from rankgrad.inputs.text import Text
 from rankgrad.io.parquet import as_lists, list_lengths, ragged_lists
+from rankgrad.layers import similarities
 from rankgrad.metrics.median_rank import first_positive_ranks
-from rankgrad.models._layers import similarities
 from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, network_of
 from rankgrad.tasks._phases import GroupPhase, TwoPhases
 from rankgrad.tasks._predict import Column, Id, of_row
 from rankgrad.training.objective import Objective, grouped
 from rankgrad.training.options import Component, Training, check_least, check_lists
 from rankgrad.training.phase import Batch, Phase
+from rankgrad.vocabulary import Vocabulary
 
 __all__ = ["Retrieval", "first_ranks"]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import Split, target_of
 from rankgrad.evaluation import Statistic
-from rankgrad.inputs._base import Inputs
+from rankgrad.inputs import Inputs
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.spearman import spearman
 from rankgrad.tasks._base import Examples, Metric, Reads, network_of

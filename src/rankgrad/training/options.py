@@ -132,7 +132,7 @@ class PhaseOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Moves:
-    """By how much images are moved, zoomed and turned, see `rankgrad.inputs._augmentation.warped`."""
+    """By how much images are moved, zoomed and turned, see `rankgrad.augmentation.warped`."""
 
     __pydantic_config__: ClassVar = STRICT
 

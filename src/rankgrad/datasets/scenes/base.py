@@ -15,7 +15,7 @@ from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.files.expected import between, in_set, joined, rows_of, unique
 from rankgrad.datasets.scenes import drawing, layout, measures
 from rankgrad.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits, read
-from rankgrad.inputs._base import InputType
+from rankgrad.inputs import InputType
 from rankgrad.inputs.frames import Frames
 from rankgrad.inputs.image import Image
 from rankgrad.io.parquet import as_fixed_lists, encode_images, matrix, read_table

@@ -30,7 +30,7 @@ from rankgrad.datasets.tables.cells import (
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
 from rankgrad.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, TableOptions
-from rankgrad.inputs._feature_names import is_feature_name
+from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
 from rankgrad.numbers import number_in
@@ -48,8 +48,9 @@ class Examples(NamedTuple):
         sheet: what was read.
         roles: columns by their roles.
         frame: a row an example, by the number of its (first) row in the sheet: `name`, `split`, `delivery`, `group`,
-            `weight`, `key` (of the split), `input`, `truth`, and `train_target` and `difficult` where they are given.
-            Labels in cells are lists of names. Features are vectors, or values by their columns where some are names.
+            `weight`, `key` (of the split), `input`, `truth`, and where they are given `train_target`, `difficult` and
+            `gallery`. Labels in cells are lists of names. Features are vectors, or values by their columns where some
+            are names.
         left_out: names of rows with missing values that are left out, and their delivery where it is known, else 0.
     """
 
@@ -82,6 +83,8 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
     frame["key"] = _keys(table, sheet, first, frame)
     if "weight" in first:
         frame["weight"] = _weights(sheet, first["weight"])
+    if "gallery" in first:
+        frame["gallery"] = pd.factorize(as_names(sheet, first["gallery"]))[0]
     if table.date:
         frame["delivery"] = as_periods(sheet, first["date"], table.date["first"], table.date["every"])
     if "split" in first:
@@ -316,7 +319,8 @@ def gathered(table: TableOptions, examples: Examples) -> Examples:
     """
     sheet, frame = examples.sheet, examples.frame
     if table.captions is not None:
-        require_same(sheet, frame, "name", ["split", "group", "weight", "delivery"], "item")
+        columns = ["split", "group", "weight", "delivery", *(["gallery"] if table.gallery else [])]
+        require_same(sheet, frame, "name", columns, "item")
         captions = frame.groupby("name", sort=False)["truth"].sum()
         firsts = frame.drop_duplicates("name")
         frame = firsts.assign(truth=series(captions[firsts["name"]], firsts.index))

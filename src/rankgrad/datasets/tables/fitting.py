@@ -13,7 +13,7 @@ from rankgrad.datasets.tables.cells import first_place, series
 from rankgrad.datasets.tables.examples import Examples
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.roles import TableOptions
-from rankgrad.inputs._feature_names import filled_names, numbers_of
+from rankgrad.feature_names import filled_names, numbers_of
 from rankgrad.lookup import did_you_mean
 from rankgrad.plain_text import near_names
 
@@ -145,7 +145,7 @@ def _feature_names(table: TableOptions, roles: dict[str, list[str]]) -> list[str
 
 
 def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame) -> list[str]:
-    """Return the names of features, see `rankgrad.inputs._feature_names`, of the values that training rows have.
+    """Return the names of features, see `rankgrad.feature_names`, of the values that training rows have.
 
     Raises:
         ValueError: a category has more than `KINDS` names, or no feature differs between rows.

@@ -13,7 +13,7 @@ from rankgrad.datasets.tables.cells import first_place
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
 from rankgrad.datasets.tables.roles import TableOptions
 from rankgrad.inputs.image import StoredPicture
-from rankgrad.io.images import as_jpeg, as_png, open_photo
+from rankgrad.io.pictures import as_jpeg, as_png, open_photo
 
 __all__ = ["decoded", "require_files"]
 

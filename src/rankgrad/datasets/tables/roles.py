@@ -13,7 +13,7 @@ from rankgrad import lookup
 from rankgrad.datasets.files.dataset import SPLITS
 from rankgrad.datasets.tables.files import columns_like, require_columns
 from rankgrad.datasets.tables.formats import Format
-from rankgrad.inputs._base import InputType
+from rankgrad.inputs import InputType
 from rankgrad.inputs.features import Features
 from rankgrad.lookup import did_you_mean
 from rankgrad.numbers import Writing
@@ -26,7 +26,7 @@ INPUTS = tuple(lookup.names("inputs"))
 NAMED = Features.roles  # which become features too
 LEARNED = (Features.name, *NAMED)
 TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
-STRUCTURE = ("train_target", "ignore", "group", "weight", "id", "date", "split", "key")
+STRUCTURE = ("train_target", "ignore", "gallery", "group", "weight", "id", "date", "split", "key")
 NUMERIC = (Features.name, "label_ranks", "target", "train_target", "relevance", "weight")
 
 Columns = str | list[str] | None
@@ -80,6 +80,7 @@ class TableOptions:
             truth; they need no `target`. Validation, test and gate are judged by `target`, and need no `train_target`.
         relevance: column of grades; the rows of one `group` are the documents of a query.
         captions: columns of text; rows of one image (or of one `id`) are gathered.
+        gallery: column; retrieval searches each item among those of its own gallery, by default among all of a split.
         label_separator, frame_separator: between the names in a cell.
         group: column; rows of one group stay in one split, and are drawn together by the bootstrap.
         weight: column of numbers above 0.
@@ -120,6 +121,7 @@ class TableOptions:
     train_target: str | None = None
     relevance: str | None = None
     captions: Columns = None
+    gallery: str | None = None
     label_separator: str = "|"
     frame_separator: str = "|"
     group: str | None = None
@@ -182,6 +184,8 @@ class TableOptions:
             raise ValueError(f"relevance: documents may be image, features or text, not {self.input}")
         if self.captions is not None and self.text is not None:
             raise ValueError("captions describe an image, frames or features, not text")
+        if self.gallery is not None and self.captions is None:
+            raise ValueError("gallery: expected with `captions`, which are searched")
 
     def _check_truth(self) -> None:
         if self.classes is not None and (len(set(self.classes)) < max(2, len(self.classes)) or not all(self.classes)):
@@ -320,6 +324,8 @@ class TableOptions:
             fields["group"] = pa.string()
         if self.weight is not None:
             fields["weight"] = pa.float64()
+        if self.gallery is not None:
+            fields["gallery"] = pa.int64()
         told = {"classes": classes, "features": fitted.get("features"), "input": told_input}
         metadata = {name: json.dumps(value) for name, value in told.items() if value}
         return pa.schema(fields, metadata or None)

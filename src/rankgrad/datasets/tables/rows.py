@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from rankgrad import lookup
 from rankgrad.datasets.tables.formats import FORMATS, Format, format_of
-from rankgrad.inputs._base import InputType, type_of
-from rankgrad.inputs._feature_names import columns_of, fills_of
+from rankgrad.feature_names import columns_of, fills_of
+from rankgrad.inputs import InputType, type_of
 from rankgrad.inputs.text import Text
 from rankgrad.io.written import encodable
 from rankgrad.lookup import did_you_mean, listed
