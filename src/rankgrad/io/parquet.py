@@ -75,8 +75,8 @@ def columns_of(path: str | Path) -> list[str]:
 def said(path: str | Path, key: str) -> Any:
     """Return what a Parquet file's metadata say of its columns: `classes` or `features`, names in order; else None."""
     with parquet_file(path) as file:
-        found = (file.schema_arrow.metadata or {}).get(key.encode())
-    return None if found is None else json.loads(found)
+        value = (file.schema_arrow.metadata or {}).get(key.encode())
+    return None if value is None else json.loads(value)
 
 
 def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
@@ -130,8 +130,8 @@ def encoded_images(column: pa.ChunkedArray, *, path: str | Path) -> list[bytes |
     Raises:
         ValueError: it is no `IMAGE` column.
     """
-    place = column.type.get_field_index("bytes") if pa.types.is_struct(column.type) else -1
-    if place < 0 or not (pa.types.is_binary(kind := column.type[place].type) or pa.types.is_large_binary(kind)):
+    field = column.type.get_field_index("bytes") if pa.types.is_struct(column.type) else -1
+    if field < 0 or not (pa.types.is_binary(kind := column.type[field].type) or pa.types.is_large_binary(kind)):
         raise ValueError(f"{path}: images are a column of {column.type}, expected {IMAGE}; make it again")
     # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
     return [image for chunk in column.chunks for image in chunk.field("bytes").to_pylist()]
@@ -191,14 +191,16 @@ def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None =
     if not is_list(kind) or not (is_number(kind.value_type) or pa.types.is_boolean(kind.value_type)):
         raise ValueError(f"{path}: column {name}: {kind}, expected lists of numbers; make it again")
     # Chunk by chunk: in one, the values of a large split exceed what an offset of Arrow's can say.
-    parts = [chunk.flatten() for chunk in column.chunks]
+    chunks = [chunk.flatten() for chunk in column.chunks]
     if length is None:
-        length = sum(map(len, parts)) // max(len(column), 1)
-    if column.null_count or any(part.null_count for part in parts) or (list_lengths(column) != length).any():
+        length = sum(map(len, chunks)) // max(len(column), 1)
+    if column.null_count or any(chunk.null_count for chunk in chunks) or (list_lengths(column) != length).any():
         raise ValueError(
             f"{path}: column {name}: lists of different lengths or missing values, expected {length} values in each row"
         )
-    flat = [part.to_numpy(zero_copy_only=False) for part in parts] or [np.zeros(0, kind.value_type.to_pandas_dtype())]
+    flat = [chunk.to_numpy(zero_copy_only=False) for chunk in chunks] or [
+        np.zeros(0, kind.value_type.to_pandas_dtype())
+    ]
     return torch.from_numpy(np.concatenate(flat).reshape(len(column), length))
 
 
@@ -225,7 +227,7 @@ def documents_of(path: Path, column: str) -> list[int]:
 
 
 def row_of(number: int, counts: Tensor | None) -> int:
-    """Return the row that has an input, by its number among those of all rows."""
+    """Return the row that has an input, by the input's number among all."""
     return number if counts is None else int(torch.searchsorted(counts.cumsum(0), number, right=True))
 
 
