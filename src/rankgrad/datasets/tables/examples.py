@@ -127,9 +127,10 @@ def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) ->
     complete = np.ones(len(sheet.frame), bool)
     for role, column, missing in missing_cells(table, sheet.frame, roles):
         if missing.any() and table.missing == "refuse":
+            advice = "missing: impute, or leave_out" if role == "features" else "missing: leave_out"
             raise ValueError(
                 f"{sheet.place(missing.argmax())}: {column} is empty ({missing.sum()} of {len(missing)} rows), but it "
-                f"is the column of {role}; fill it, or set missing: leave_out{' or impute' if role == 'features' else ''}"
+                f"is the column of {role}; fill it, or set {advice}"
             )
         complete &= ~missing
     if not complete.all():
