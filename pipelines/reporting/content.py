@@ -37,7 +37,7 @@ def content(params: Settings, folder: Path) -> dict[str, Any]:
     # Everything is read before anything is drawn, which takes long.
     runs = results.read("metrics/runs")
     comparisons = [_comparison(params, runs, name) for name in params.comparisons]
-    sorters = _sorters(params) if params.benchmarked else {}
+    sorters = _sorters(params) if params.benchmark_sorters else {}
     groups: dict[tuple[str, str], list[str]] = {}
     for name, run in params.runs.items():
         groups.setdefault((run.task, run.dataset), []).append(name)
@@ -192,7 +192,7 @@ def _sorters(params: Settings) -> Table:
     """Return the cells of each sorter, see `SORTER_COLUMNS`."""
     measured = results.read("metrics/sorters")
     table: Table = {}
-    for name in params.benchmarked:
+    for name in params.benchmark_sorters:
         table[name] = [
             cell(*measured.row(name, metric).interval, digits=digits) for metric, (_, digits) in SORTER_COLUMNS.items()
         ]

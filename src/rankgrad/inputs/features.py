@@ -95,11 +95,11 @@ class Features(InputType):
 
         column = read_table(path, ["features"])["features"]
         vectors = flat(column)[0] if lists else column
-        parts = np.split(flat(vectors)[0].to_numpy(), np.cumsum(list_lengths(vectors))[:-1])
+        rows = np.split(flat(vectors)[0].to_numpy(), np.cumsum(list_lengths(vectors))[:-1])
         facts = {
-            "features": np.array([len(part) for part in parts]),
-            "finite_features": np.array([np.isfinite(part).all() for part in parts]),
-            "largest_feature": np.array([np.abs(part).max(initial=0.0) for part in parts]),
+            "features": np.array([len(row) for row in rows]),
+            "finite_features": np.array([np.isfinite(row).all() for row in rows]),
+            "largest_feature": np.array([np.abs(row).max(initial=0.0) for row in rows]),
         }
         if lists:
             sizes = list_lengths(column)
@@ -210,7 +210,8 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
     columns = columns_of(names)
     if unknown := cell.keys() - set(columns) - set(names):
         raise ValueError(f"{where}: unknown feature {listed([min(unknown)])!r}; the model takes {listed(columns)}")
-    if missing := [name for name in columns_of([one for one in names if one not in cell]) if name not in cell]:
+    features = [name for name in names if name not in cell]
+    if missing := [column for column in columns_of(features) if column not in cell]:
         raise ValueError(f"{where}: no feature {listed(missing)}, expected a value")
     return numbers_of(cell, names, unknown=_tell_unknown)
 

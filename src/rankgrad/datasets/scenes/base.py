@@ -263,7 +263,10 @@ class Scenes:
     def places(self, recipe: Recipe) -> tuple[Tensor, ...]:
         """Return sizes, tops, lefts and glyphs of all boxes, (n, 10) of each kind side by side."""
         prefixes = [prefix for _, prefix in self.boxes.values()]
-        return tuple(torch.cat([recipe[f"{prefix}{column}"] for prefix in prefixes], dim=1) for column in BOX)
+        columns = []
+        for name in BOX:
+            columns.append(torch.cat([recipe[prefix + name] for prefix in prefixes], dim=1))
+        return tuple(columns)
 
     def images(self, recipe: Recipe, digits: Digits) -> Tensor:
         """Return the images of any number of recipes, see `pictures`."""

@@ -93,16 +93,16 @@ def read(
     """
     kind = kind_of(recipe, where="the model")
     suffixes = () if recipe.get("task") == "query_ranking" else type_of(recipe["input"]).suffixes
-    known = recipe["input"].get("format")
-    if known is not None and known not in FORMATS.values():
-        raise ValueError(f"model.json: input.format is {known!r:.60}, expected one of {', '.join({*FORMATS.values()})}")
-    of_known_format = known is not None and sources[0].suffix.lower() not in suffixes and not sources[0].is_dir()
+    usual = recipe["input"].get("format")
+    if usual is not None and usual not in FORMATS.values():
+        raise ValueError(f"model.json: input.format is {usual!r:.60}, expected one of {', '.join({*FORMATS.values()})}")
+    of_known_format = usual is not None and sources[0].suffix.lower() not in suffixes and not sources[0].is_dir()
     if form or of_known_format or any(table_of(source) for source in sources):
         if len(sources) > 1:
             raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or pictures alone")
         (path,) = sources
-        own = form or (known if known and (table_of(path) in (None, "svmlight")) else None)
-        yield from _Table(path, format_of(path, own), recipe, roles).rows()
+        form_of_path = form or (usual if usual and (table_of(path) in (None, "svmlight")) else None)
+        yield from _Table(path, format_of(path, form_of_path), recipe, roles).rows()
     elif not suffixes:
         taken = f"queries with documents of {kind}" if recipe.get("task") == "query_ranking" else kind
         raise ValueError(f"{sources[0]}: the model takes {taken}; expected a table ({', '.join(FORMATS)})")
