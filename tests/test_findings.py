@@ -62,11 +62,6 @@ class TestInit:
         }
         assert guess(csv(tmp_path, texts)).task == "query_ranking"
 
-    @missing("O7: rows with an empty cell have no score")
-    def test_empty_cells_of_features_leave_no_row_out(self, tmp_path):
-        columns = {**FEATURES, "f_0": ["", *NUMBERS[1:, 0]], **PRICE}
-        assert guess(csv(tmp_path, columns)).options.get("missing") not in (None, "leave_out")
-
     @missing("O11: no simple rival")
     def test_a_simple_rival_is_compared(self, tmp_path):
         found = guess(csv(tmp_path, {**FEATURES, **PRICE}))
