@@ -350,8 +350,8 @@ def errors(sorter: nn.Module, scores: Tensor) -> Tensor:
 def imitate(job: Job, settings: Settings, until: float) -> list[Row]:
     """Train a sorter for as many epochs as there is time for, and measure it on test vectors."""
     run, device, seed = settings.run(job), find_device(settings.device), 1
-    folder, size = settings.folder("epochs", job), run["training"]["vectors"]["train"]
-    splits = [drawn_vectors(split, run["training"]["vectors"][split], device) for split in ("train", "val")]
+    folder, size = settings.folder("epochs", job), run["training"]["epoch_size"]
+    splits = [drawn_vectors(split, run["vectors"][split], device) for split in ("train", "val")]
     test, _ = drawn_vectors("test", 128 if settings.toy else 10_000, device)
 
     def phase(epochs: int) -> ImitationPhase:
@@ -389,8 +389,8 @@ def imitate(job: Job, settings: Settings, until: float) -> list[Row]:
 
 def drawn_vectors(split: str, rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the score vectors of a split, and their exact ranks."""
-    scores, ranks, _ = score_vectors.split(split, rows, length=LENGTH, seed=1)
-    return scores.to(device), ranks.to(device)
+    scores = score_vectors.draw(rows, LENGTH, generator(1, "score_vectors", split))[0].to(device)
+    return scores, exact_ranks(scores)
 
 
 def measure(job: Job, settings: Settings, until: float) -> list[Row]:

@@ -338,7 +338,9 @@ class TestFlow:
         assert "model agrees least in" in shown["challenger"]["description"]
         assert {row["alike"] for row in shown["challenger"]["table"]} == {1.0}
         assert next(iter(asked.values())).parameters == {"reason": state.message}
-        assert Path("reports/monitoring/2026-11-21.json").is_file()
+        assert state.name == "Completed"  # it was reported, and no alert comes twice
+        Path("reports/monitoring/2026-11-21.json").unlink()
+        assert flow.monitor.fn(**options, retrain_on_drift=False).name == flow.DRIFTED
         Path("incoming/2026-11-21.parquet").unlink()
         assert flow.monitor.fn(**options).message.startswith("no drift")
         assert len(asked) == 1

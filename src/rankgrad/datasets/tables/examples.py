@@ -29,7 +29,7 @@ from rankgrad.datasets.tables.cells import (
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
 from rankgrad.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, TableOptions
-from rankgrad.feature_names import LETTER
+from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
 from rankgrad.numbers import number_in
@@ -112,6 +112,8 @@ def missing_cells(
     may_be_empty = {"categories"}  # an empty cell is none of the names
     if table.has_label_cells and not table.ordered:
         may_be_empty.add("labels")  # a row without a label is one of none of the classes
+    if table.missing == "impute":
+        may_be_empty.add(table.input)
     if table.train_target:
         may_be_empty |= {"target", "train_target"}  # the split says which one a row must have
     numeric = {*NUMERIC} if table.has_label_cells else {*NUMERIC, "labels"}
@@ -125,9 +127,10 @@ def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) ->
     complete = np.ones(len(sheet.frame), bool)
     for role, column, missing in missing_cells(table, sheet.frame, roles):
         if missing.any() and table.missing == "refuse":
+            advice = "missing: impute, or leave_out" if role == "features" else "missing: leave_out"
             raise ValueError(
                 f"{sheet.place(missing.argmax())}: {column} is empty ({missing.sum()} of {len(missing)} rows), but it "
-                f"is the column of {role}; fill it, or set missing: leave_out"
+                f"is the column of {role}; fill it, or set {advice}"
             )
         complete &= ~missing
     if not complete.all():
@@ -196,9 +199,10 @@ class _Reader(NamedTuple):
             )
         for role in (self.table.input, *NAMED):
             for name in self.roles.get(role, []):
-                if "=" in name or LETTER.fullmatch(name):
+                if is_feature_name(name):
                     raise ValueError(f"{role}: column {name!r} is called like a feature of one value: rename it")
-        values: dict[str, Any] = {name: as_numbers(self.sheet, self.cells[name]) for name in columns}
+        read = _numbers_where_given if self.table.missing == "impute" else as_numbers
+        values: dict[str, Any] = {name: read(self.sheet, self.cells[name]) for name in columns}
         for name in self.roles.get("categories", []):
             values[name] = as_names(self.sheet, self.cells[name])
         for name in self.roles.get("letters", []):

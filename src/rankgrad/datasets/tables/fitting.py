@@ -13,7 +13,7 @@ from rankgrad.datasets.tables.cells import series
 from rankgrad.datasets.tables.examples import Examples
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.roles import TableOptions
-from rankgrad.feature_names import numbers_of
+from rankgrad.feature_names import filled_names, numbers_of
 from rankgrad.lookup import did_you_mean
 from rankgrad.plain_text import near_names
 
@@ -154,7 +154,7 @@ def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame
     values, names = pd.DataFrame(_inputs(table, train).tolist()), []
     for column in values:
         if pd.api.types.is_numeric_dtype(values[column]):
-            names.append(column)
+            names += filled_names(column, values[column]) if table.missing == "impute" else [column]
         elif column not in examples.roles.get("letters", []):
             names += _names_in(values[column], column, file)
         else:
@@ -267,7 +267,7 @@ def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFram
         return numbers
     if table.has_names:
         values = pd.DataFrame(_inputs(table, train).tolist())
-        return numbers | {name: values[name].to_numpy() for name in values if values[name].dtype.kind == "f"}
+        return numbers | {name: values[name].dropna().to_numpy() for name in values if values[name].dtype.kind == "f"}
     vectors = np.stack(_inputs(table, train).tolist())
     called = table.features if isinstance(table.features, str) else table.input
     names = _feature_names(table, examples.roles) or [f"{called}[{index}]" for index in range(vectors.shape[1])]

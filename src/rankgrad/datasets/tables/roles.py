@@ -91,7 +91,8 @@ class TableOptions:
             a hash of the group, or of the id. Where a column or files have no gate, it is `gate_share` of validation.
         classes: names of the labels, in the order of the scores; None for those of the training rows, sorted.
         unknown_labels: whether a label that is none of the classes is refused, or left out of its row.
-        missing: whether a row with a missing value is refused, or left out.
+        missing: whether a row with a missing value is refused, or left out; or whether an empty feature gets the median
+            of training rows, with a feature that says so (`impute`): then other missing values leave a row out.
         gray: store pictures gray and without loss, in place of RGB as JPEG; networks then have one channel.
         skip_broken: leave out rows of pictures that cannot be decoded.
         allow_repeated: accept that a picture is in several splits.
@@ -130,7 +131,7 @@ class TableOptions:
     split: str | dict[str, str | float] | None = None
     classes: list[str] | None = None
     unknown_labels: Literal["refuse", "leave_out"] = "refuse"
-    missing: Literal["refuse", "leave_out"] = "refuse"
+    missing: Literal["refuse", "leave_out", "impute"] = "refuse"
     gray: bool = False
     skip_broken: bool = False
     allow_repeated: bool = False
@@ -174,6 +175,8 @@ class TableOptions:
             raise ValueError(f"date.first is {date['first']!r}, expected a day such as '2026-10-31'")
 
     def _check_input(self) -> None:
+        if self.missing == "impute" and not self.input_type.vectors:
+            raise ValueError(f"missing: impute fills numbers of `features`; expected leave_out beside {self.input}")
         if self.has_names and not self.input_type.vectors:
             names = " and ".join(self._given(NAMED))
             raise ValueError(f"{names}: expected beside `features` or alone, not beside {self.input}")
@@ -232,7 +235,7 @@ class TableOptions:
     @property
     def has_names(self) -> bool:
         """Whether features follow from names."""
-        return bool(self._given(NAMED))
+        return bool(self._given(NAMED)) or self.missing == "impute"
 
     @property
     def drawn(self) -> bool:
