@@ -143,11 +143,10 @@ def _inputs(params: Settings, name: str) -> list[Path]:
     plan = resolve(params, name)
     inputs = [Path("data") / plan.dataset / f"{split}.parquet" for split in ("train", "val")]
     if plan.start is not None:
-        starts = set()
         for seed, fold in product(plan.seeds, params.folds_of(name)):
-            starts.add(_start(params, name, Job(0, seed, fold)))  # no setting of the grid changes the start
-        for start in sorted(starts - {None}):
+            start = _start(params, name, Job(0, seed, fold)) or plan.start  # no setting of the grid changes it
             inputs.append(start if start.suffix == ".safetensors" else start / "model.safetensors")
+        inputs = list(dict.fromkeys(inputs))  # seeds may share a start
     if plan.sorter is not None:
         inputs += [Path("models/sorters") / plan.sorter / file for file in ("model.json", "model.safetensors")]
     if missing := [path for path in inputs if not path.is_file()]:
