@@ -384,9 +384,9 @@ def _widened(vector: Any, width: int) -> Any:
     return vector + zeros if isinstance(vector, list) else np.append(vector, zeros)
 
 
-def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
+def require_columns(columns: Sequence[str], names: Sequence[str]) -> None:
     """Raise ValueError if a column is not among the names that a file has."""
-    known = set(names)
-    for name in wanted:
-        if name not in known:
+    present = set(names)
+    for name in columns:
+        if name not in present:
             raise ValueError(f"no column {name!r}; it has {listed(map(repr, names))}{did_you_mean(name, names)}")
