@@ -69,7 +69,7 @@ def make(file: Path) -> None:
                 store.engine.dispose()  # closes the file before it is moved
     except Timeout as error:
         raise TimeoutError(
-            f"{file}: waited {MAKING_TIMEOUT:.0f} s for another process that creates this store: stop it and try again"
+            f"{file}: waited {MAKING_TIMEOUT:.0f} s for another process that creates this store: stop it"
         ) from error
 
 
