@@ -33,6 +33,16 @@ def gradients(network, scores, target):
     return [weights.grad for weights in network.parameters()]
 
 
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_inputs_have_the_gradient_of_the_whole_batch(chunk, generator):
+    inputs = torch.randn(2, 100, 6, generator=generator, dtype=torch.float64).requires_grad_()
+    network, target = Network(), torch.randn(100, generator=generator)
+    slopes = []
+    for scores in (network(*inputs), in_chunks(network, *inputs, chunk=chunk)):
+        slopes += torch.autograd.grad(spearman(scores, target), inputs)
+    assert torch.allclose(*slopes, rtol=1e-9, atol=1e-12)
+
+
 def test_dropout_and_batch_normalization_are_those_of_chunks(generator):
     inputs = torch.randn(60, 6, generator=generator, dtype=torch.float64)
     target = torch.randn(60, generator=generator)
