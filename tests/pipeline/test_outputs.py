@@ -215,7 +215,9 @@ def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:
     draws = np.random.default_rng(len(name))
 
     def side(shift: float) -> Measured:
-        columns = [pd.DataFrame({one: draws.normal(size=60) + shift for one in some}) for some in (inputs, answers)]
+        columns = [
+            pd.DataFrame(draws.normal(shift, size=(60, len(names))), columns=names) for names in (inputs, answers)
+        ]
         return Measured(Inputs(columns[0], set()), Answers(columns[1], draws.normal(size=(60, 2)) + shift))
 
     before = side(0)
