@@ -13,9 +13,9 @@ RUN python -m venv .venv \
     && .venv/bin/pip install --no-cache-dir --require-hashes -r requirements-uv.lock \
     && .venv/bin/uv pip install --no-cache --compile-bytecode --python .venv/bin/python --require-hashes -r requirements.lock
 COPY . .
-# The cache is a volume of the worker's, which begins with this folder's owner.
+# The cache and the retrainings are volumes of the worker's, which begin with these folders' owner.
 RUN .venv/bin/uv pip install --no-cache --python .venv/bin/python --no-deps --no-build-isolation --editable . \
-    && mkdir --parents .dvc/cache
+    && mkdir --parents .dvc/cache .retrain
 
 FROM python:3.11-slim-bookworm
 # DVC asks git for the state of the code. Debian keeps no old version that could be named here.

@@ -108,7 +108,7 @@ ui: .venv/.installed ## MLflow on http://127.0.0.1:5000 (PORT=...)
 # Where flows report to and publish: a team's servers if the environment names them, else those of `make up`.
 SERVERS := PREFECT_API_URL="$${PREFECT_API_URL:-http://127.0.0.1:$(PREFECT_PORT)/api}" \
 	MLFLOW_TRACKING_URI="$${MLFLOW_TRACKING_URI:-http://127.0.0.1:$(MLFLOW_PORT)}" \
-	PREFECT_HOME="$(CURDIR)/.servers/prefect" PREFECT_SERVER_ANALYTICS_ENABLED=false PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30 \
+	PREFECT_HOME="$(CURDIR)/.servers/prefect" PREFECT_SERVER_ANALYTICS_ENABLED=false PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30 PREFECT_SERVER_DATABASE_TIMEOUT=60 \
 	PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem \
 	MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false DO_NOT_TRACK=1
 

@@ -350,18 +350,17 @@ def errors(sorter: nn.Module, scores: Tensor) -> Tensor:
 def imitate(job: Job, settings: Settings, until: float) -> list[Row]:
     """Train a sorter for as many epochs as there is time for, and measure it on test vectors."""
     run, device, seed = settings.run(job), find_device(settings.device), 1
-    folder = settings.folder("epochs", job)
-    val = drawn_vectors("val", 64 if settings.toy else 2000, device)
-    test = drawn_vectors("test", 128 if settings.toy else 10_000, device)
+    folder, size = settings.folder("epochs", job), run["training"]["epoch_size"]
+    splits = [drawn_vectors(split, run["vectors"][split], device) for split in ("train", "val")]
+    test, _ = drawn_vectors("test", 128 if settings.toy else 10_000, device)
 
     def phase(epochs: int) -> ImitationPhase:
         sorter = build("sorters", job.run.split("-")[0], run["args"], seed=seed, length=LENGTH).to(device)
-        vectors = (val, exact_ranks(val))  # those of training are fresh
         options = typed(Imitation, run["training"] | {"epochs": epochs, "patience": epochs})
-        return ImitationPhase(sorter, vectors, vectors, options)
+        return ImitationPhase(sorter, *splits, options)
 
     fitted = partial(fit, seed=seed, device=settings.device, precision="no", name=job.name)
-    size, plan = run["training"]["epoch_size"], folder / "epochs.json"
+    plan = folder / "epochs.json"
     if not plan.is_file():  # the learning rate falls to 0 at the last epoch, so their number must be known
         ended = [time.time() for _ in fitted(phase(2))]
         possible = int(0.9 * (until - time.time()) / (ended[1] - ended[0]))
@@ -388,8 +387,10 @@ def imitate(job: Job, settings: Settings, until: float) -> list[Row]:
     return [Row(job.run, "l1", *l1), *(Row(job.run, metric, float(value)) for metric, value in values.items())]
 
 
-def drawn_vectors(split: str, rows: int, device: torch.device) -> Tensor:
-    return score_vectors.draw(rows, LENGTH, generator(1, "score_vectors", split))[0].to(device)
+def drawn_vectors(split: str, rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the score vectors of a split, and their exact ranks."""
+    scores = score_vectors.draw(rows, LENGTH, generator(1, "score_vectors", split))[0].to(device)
+    return scores, exact_ranks(scores)
 
 
 def measure(job: Job, settings: Settings, until: float) -> list[Row]:

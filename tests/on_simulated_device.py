@@ -72,8 +72,8 @@ def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, genera
      ("lstm", {"hidden": 4, "layers": 1}, False)],
 )  # fmt: skip
 def test_a_sorter_is_pretrained(name, args, fresh, there):
-    vectors = {"vectors": "fresh", "epoch_size": 32} if fresh else {"vectors": "stored"}
-    options = vectors | {
+    options = {
+        "epoch_size": 32 if fresh else None,
         "batch_size": 8,
         "epochs": 2,
         "patience": 2,
@@ -86,7 +86,7 @@ def test_a_sorter_is_pretrained(name, args, fresh, there):
         place = make_accelerator(device=device, precision="no").device
         data = scores.to(place), exact_ranks(scores).to(place)
         sorter = build("sorters", name, args, seed=0, length=8)
-        running = fit(ImitationPhase(sorter, data, data, typed(Imitation, options | vectors)), seed=0, device=device)
+        running = fit(ImitationPhase(sorter, data, data, typed(Imitation, options)), seed=0, device=device)
         losses.append([epoch.loss for epoch in running])
         check_place(sorter, device)
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)

@@ -6,16 +6,13 @@ Letters are those of the reviews: A security, F architecture, G public bug repor
 S science.
 """
 
-import ast
 import re
 from dataclasses import fields
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from prefect.logging import disable_run_logger
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
@@ -24,7 +21,6 @@ from pipelines.cli.guess import guess
 from pipelines.cli.init import blocks_of
 from pipelines.config import check_shapes
 from pipelines.expectations import ExpectationsFailed
-from pipelines.flows import monitor as monitoring
 from pipelines.stages import data, validate
 from rankgrad import lookup
 from rankgrad.datasets.table import Table
@@ -65,11 +61,6 @@ class TestInit:
         columns = {name: f"{name} " + texts for name in ("prompt", "chosen", "rejected")}
         assert guess(csv(tmp_path, columns)).task == "query_ranking"
 
-    @missing("O7: rows with an empty cell have no score")
-    def test_empty_cells_of_features_leave_no_row_out(self, tmp_path):
-        columns = {**FEATURES, "f_0": ["", *NUMBERS[1:, 0]], **PRICE}
-        assert guess(csv(tmp_path, columns)).options.get("missing") not in (None, "leave_out")
-
     @missing("O11: no simple rival")
     def test_a_simple_rival_is_compared(self, tmp_path):
         found = guess(csv(tmp_path, {**FEATURES, **PRICE}))
@@ -101,18 +92,6 @@ class TestSplits:
 
 
 class TestCode:
-    @missing("F5: private files of another package")
-    def test_private_modules_are_imported_by_their_own_package(self):
-        foreign = []
-        for path in sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "pipelines").rglob("*.py")]):
-            package = ".".join(path.relative_to(ROOT / "src" if "src" in path.parts else ROOT).parent.parts)
-            for node in ast.walk(ast.parse(path.read_text())):
-                module = node.module if isinstance(node, ast.ImportFrom) and node.module else ""
-                owner, _, name = module.rpartition(".")
-                if name.startswith("_") and owner != package:
-                    foreign.append(f"{path.name}: {module}")
-        assert foreign == []
-
     @missing("R2.6: a loss of one's own has no way into a run", ValueError)
     def test_a_loss_of_ones_own_is_found(self, tmp_path, monkeypatch):
         (tmp_path / "own/losses").mkdir(parents=True)
@@ -150,7 +129,6 @@ class TestPlatform:
         texts = [path.read_text()] if path.is_file() else [manifest.read_text() for manifest in path.rglob("*.yaml")]
         assert any(re.search(r"rankgrad.{0,20}serve", text) for text in texts)
 
-    @missing("N6: time-outs beside trainings")
     def test_the_prefect_server_waits_for_its_database(self):
         assert "PREFECT_SERVER_DATABASE_TIMEOUT" in (ROOT / "Makefile").read_text()
 
@@ -158,7 +136,6 @@ class TestPlatform:
     def test_plots_are_drawn_without_the_internet(self):
         assert "html_template" in (ROOT / ".dvc/config").read_text()
 
-    @missing("N4: snapshots in git refs of a container")
     def test_a_worker_keeps_its_retrainings(self):
         assert ".retrain" in (ROOT / "compose.yaml").read_text()
 
@@ -171,23 +148,8 @@ class TestPlatform:
         YAML().dump(params_of({}), Path("params.yaml"))
         assert "old" in CliRunner().invoke(app, ["check", "params.yaml"]).output
 
-    @missing("N14: what a team shares")
     def test_the_docs_say_how_a_team_shares_experiments(self):
         assert "default_permission" in (ROOT / "docs/fleet.md").read_text()
-
-    @missing("N15: one drift, an alert a day")
-    def test_a_file_that_was_looked_at_is_no_news(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        Path("data/incoming").mkdir(parents=True)
-        Path("data/incoming/2026-11-21.csv").write_text("x\n1\n")
-        found = SimpleNamespace(quantities=[], verdict="drift", model="m", version="1", dataset="d", reference="r",
-                                rows=1, shadow=None, drifted=["x"])  # fmt: skip
-        monkeypatch.setattr(monitoring.drift, "compare", lambda *_, **__: found)
-        monkeypatch.setattr(monitoring.drift, "write", lambda comparison, path: None)
-        monkeypatch.setattr(monitoring, "create_table_artifact", lambda **_: None)
-        with disable_run_logger():
-            states = [monitoring.monitor.fn(model="m", retrain_on_drift=False).name for _ in range(2)]
-        assert states == [monitoring.DRIFTED, "Completed"]
 
     @missing("O16: what was trained cannot be served before it is published")
     def test_a_folder_of_a_run_is_served(self):

@@ -20,7 +20,7 @@ from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.files import Sheet, columns_like, names_in, read_sheet
 from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.roles import SHARES
-from rankgrad.inputs._feature_names import LETTER
+from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.numbers import PLAIN, Writing, number_in
 
@@ -172,10 +172,8 @@ def guess(
 
     lines = [f"input: {', '.join(f'{role} from {_listed(names)}' for role, names in inputs.items())}", truth.line]
     lines += _lines_on_files(files) + _lines_on_stand_ins(input_columns) + _lines_on_unused(columns, structure)
-    if incomplete := _incomplete(columns, Table(**options)):
-        options["missing"] = "leave_out"
-        rows = len(columns.sheet.frame)
-        lines.append(f"{incomplete} of the first {rows} rows miss a value: such rows are left out, and counted")
+    missing, missing_lines = _missing(columns, options, input_columns)
+    options, lines = options | missing, lines + missing_lines
     return Guess(truth.task, options, lines)
 
 
@@ -391,7 +389,7 @@ def called_like_truth(column: Column, truth: Truth | None) -> str | None:
 
 def called_like_a_letter(column: Column, truth: Truth | None) -> str | None:
     """Names in a column that is called like a feature of one value."""
-    return "rename it to use it" if column.is_category and _is_of_one_value(column.name) else None
+    return "rename it to use it" if column.is_category and is_feature_name(column.name) else None
 
 
 NEVER_LEARNED = (day, row_number, key, json_object)
@@ -629,8 +627,8 @@ def _input(columns: Columns, structure: dict[str, Any], truth: Truth) -> tuple[d
         texts = [column for column in texts if _differs_within(columns, structure["group"], column)] or texts
     texts.sort(key=lambda column: not column.is_called("text"))
     names = [column for column in columns.free if column.is_category or column.is_aligned]
-    names = [column for column in names if not _is_of_one_value(column.name)]
-    numbers = [column for column in columns.of_content("number") if not names or not _is_of_one_value(column.name)]
+    names = [column for column in names if not is_feature_name(column.name)]
+    numbers = [column for column in columns.of_content("number") if not names or not is_feature_name(column.name)]
     if texts and (not numbers + names or texts[0].is_called("text") or texts[0].is_called("captions")):
         columns.free.remove(texts[0])
         return {"text": texts[0].name}, texts[:1]
@@ -673,11 +671,6 @@ def _differs_within(columns: Columns, group: str, column: Column) -> bool:
     """Return whether a column has several values in most groups."""
     cells = pd.DataFrame({"group": columns.all[group].names, "cell": column.names}).dropna()
     return float(np.mean(cells.groupby("group")["cell"].nunique() > 1)) > MOSTLY
-
-
-def _is_of_one_value(name: str) -> bool:
-    """Return whether a column is called as features of names are, which would be taken for one."""
-    return "=" in name or LETTER.fullmatch(name) is not None
 
 
 def _in_patterns(columns: Columns, numbers: list[str]) -> str | list[str]:
@@ -733,10 +726,21 @@ def _lines_on_stand_ins(inputs: Sequence[Column]) -> list[str]:
     return lines
 
 
-def _incomplete(columns: Columns, table: Table) -> int:
-    """Return how many of the first rows miss a value in a column that has a role."""
-    frame = columns.sheet.frame
-    missing = np.zeros(len(frame), bool)
-    for _, _, is_empty in missing_cells(table, frame, table.roles(list(frame))):
-        missing |= is_empty
-    return int(missing.sum())
+def _missing(columns: Columns, options: dict[str, Any], inputs: Sequence[Column]) -> tuple[dict[str, Any], list[str]]:
+    """Return the option for rows that miss a value, and lines on how many of the first rows do."""
+    table, frame = Table(**options), columns.sheet.frame
+    no_feature, no_other = np.zeros(len(frame), bool), np.zeros(len(frame), bool)
+    for role, _, is_empty in missing_cells(table, frame, table.roles(list(frame))):
+        is_filled = role == "features" and inputs[0].content == "number"
+        (no_feature if is_filled else no_other)[is_empty] = True
+    lines = []
+    if no_feature.any():
+        lines.append(
+            f"{no_feature.sum()} of the first {len(frame)} rows miss a feature: it gets the median of training "
+            "rows, and another feature says that it was empty; else: `missing: leave_out`"
+        )
+    if no_other.any():
+        lines.append(f"{no_other.sum()} of the first {len(frame)} rows miss a value: they are left out, and counted")
+    if no_feature.any():
+        return {"missing": "impute"}, lines
+    return {"missing": "leave_out"} if lines else {}, lines

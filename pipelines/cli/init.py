@@ -376,10 +376,12 @@ def _remove_showcase(values: Any) -> dict[str, int]:
 
 
 def _remove_sorters(values: Any) -> int:
-    """Remove the sorters that no run names, since they take minutes to train, and their measurement."""
+    """Remove the sorters that no run names, since they take minutes to train, with their vectors and measurement."""
     named = {run["sorter"] for run in values["runs"].values()}
     unused = [name for name in values["sorters"] if name not in named]
     for name in unused:
         del values["sorters"][name]
     values.pop("benchmark_sorters", None)
+    if not any(sorter["vectors"] in values.get("score_vectors", {}) for sorter in values["sorters"].values()):
+        values.pop("score_vectors", None)
     return len(unused)

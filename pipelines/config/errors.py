@@ -16,10 +16,9 @@ SHORT.maxstring = SHORT.maxother = 200
 RENAMED = {
     "transfer_runs": "runs, each with `start: models/runs/<run>`",
     "sorter_runs": "runs, each with `sorter: <key of sorters>`",
-    "synthetic_ranks": "sorters.<key>.training.vectors",
-    "score_vectors": "sorters.<key>, each with `length: 32` and `training: {vectors: {train: 100000, val: 2000}, ...}`",
+    "synthetic_ranks": "score_vectors",
     "digits": "datasets.<key>, each drawn one with `raw: data/raw/subset` or `raw: data/raw/mnist`",
-    "epoch_size": "vectors: {train: <epoch_size>, val: ..., fresh: true}",
+    "vectors": "sorters.<key>.vectors, a key of score_vectors; `epoch_size` alone draws them anew",
     "train_processes": "compute.processes",
     "optimiser": "optimizer",
     "beside": "auxiliary",

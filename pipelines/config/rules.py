@@ -67,10 +67,10 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
 
     for key, dataset in settings.datasets.items():
         ask(f"datasets.{key}", _check_dataset, key, dataset)
-    for key, sorter in settings.sorters.items():
-        ask(f"sorters.{key}", _check_sorter, sorter, parts)
-    for key, length in settings.benchmarked.items():
-        ask(f"benchmark_sorters.lengths.{key}", _check_benchmark, settings, key, length)
+    for key in settings.sorters:
+        ask(f"sorters.{key}", _check_sorter, settings, key, parts)
+    for key, vectors in settings.benchmark_sorters.items():
+        ask(f"benchmark_sorters.{key}", _check_benchmark, settings, key, vectors)
     for task in settings.training:
         ask(f"training.{task}", _check_training, settings, task)
     for name, run in settings.runs.items():
@@ -78,7 +78,7 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
             ask(f"runs.{name}", _check_run, settings, name, parts)
     for key, comparison in settings.comparisons.items():
         ask(f"comparisons.{key}", _check_comparison, settings, comparison)
-    models = [*(["sorter"] if settings.benchmarked else []), *(run.task for run in settings.runs.values())]
+    models = [*(["sorter"] if settings.benchmark_sorters else []), *(run.task for run in settings.runs.values())]
     for task in dict.fromkeys([*models, *settings.gate.judged]):
         ask(f"gate.judged.{task}", _check_judged, settings, task)
     if problems:
@@ -156,10 +156,12 @@ class _Parts:
 
         return self.once(build, folder, component.name, component.args, runtime)
 
-    def sorter(self, sorter: Sorter, place: str) -> torch.nn.Module:
-        """Return a sorter, with its length if it has one."""
-        length = {} if sorter.length is None else {"length": sorter.length}
-        return self.built("sorters", sorter, place, **length)
+    def sorter(self, key: str) -> torch.nn.Module:
+        """Return a sorter of the params, for vectors of its length if it takes no others."""
+        place, sorter = f"sorters.{key}", self.settings.sorters[key]
+        if sorter.vectors not in (NONE, *self.settings.score_vectors):
+            raise ParamsError(unknown(f"{place}.vectors", sorter.vectors, [*self.settings.score_vectors, NONE]))
+        return self.built("sorters", sorter, place, **self.settings.length_of(key))
 
     def columns(self, dataset: str) -> list[str]:
         """Return the columns of a dataset's tables."""
@@ -236,24 +238,26 @@ def _check_read(block: Dataset, kind: type[Any], place: str) -> None:
             dataset.check_head(raw)
 
 
-def _check_sorter(place: str, sorter: Sorter, parts: _Parts) -> None:
-    module = parts.sorter(sorter, place)
+def _check_sorter(place: str, settings: Settings, key: str, parts: _Parts) -> None:
+    module, sorter = parts.sorter(key), settings.sorters[key]
     has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
         expected = "a block of options: it has weights to train" if has_weights else "null: it has no weights"
         raise _wrong(f"{place}.training", f"is that of {sorter.name}", expected)
     if sorter.training is not None:
-        if sorter.length is None:
-            raise _wrong(f"{place}.length", "missing", "the scores in a vector that it learns from, such as 32")
+        if sorter.vectors == NONE:
+            raise _wrong(f"{place}.vectors", "is none, but it learns", "a key of score_vectors")
         _check_optimizer(sorter.training.optimizer, f"{place}.training.optimizer")
 
 
-def _check_benchmark(place: str, settings: Settings, key: str, length: int) -> None:
+def _check_benchmark(place: str, settings: Settings, key: str, vectors: str) -> None:
     if key not in settings.sorters:
         raise ParamsError(unknown(place, key, settings.sorters, what="sorter "))
-    sorter = settings.sorters[key]
-    if _takes_one_length(sorter) and sorter.length != length:
-        raise _wrong(place, f"is {length}, but {key} takes vectors of one length", str(sorter.length))
+    if vectors not in settings.score_vectors:
+        raise ParamsError(unknown(place, vectors, settings.score_vectors))
+    length, takes = settings.score_vectors[vectors].length, settings.length_of(key).get("length")
+    if _takes_one_length(settings.sorters[key]) and takes != length:
+        raise _wrong(place, f"has vectors of {length} scores, but {key} takes {takes}")
 
 
 def _takes_one_length(sorter: Sorter) -> bool:
@@ -382,7 +386,7 @@ def _check_objective(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
             _check_loss(plan, loss, parts, f"{place}.{part}")
     if key is not None and key not in settings.sorters:
         raise ParamsError(unknown(f"{place}.sorter", key, [*settings.sorters, NONE]))
-    sorter = None if key is None else parts.sorter(settings.sorters[key], f"sorters.{key}")
+    sorter = None if key is None else parts.sorter(key)
     if plan.sorter_optimizer is not None and plan.sorter_optimizer.name != JOINTLY:
         _check_optimizer(plan.sorter_optimizer, f"{place}.sorter_optimizer")
     try:
@@ -391,7 +395,7 @@ def _check_objective(settings: Settings, plan: RunPlan, parts: _Parts) -> None:
         raise _wrong(f"{place}.{error.place}", error.reason) from error
     if key is None or not _takes_one_length(settings.sorters[key]):
         return
-    length, batch_size = settings.sorters[key].length, getattr(plan.training, "batch_size", None)
+    length, batch_size = settings.length_of(key).get("length"), getattr(plan.training, "batch_size", None)
     if batch_size is None:
         found = f"{key} takes {length} scores and no other number, but {plan.task} ranks others"
         raise _wrong(f"{place}.sorter", found, "a sorter of any length, such as laplace")

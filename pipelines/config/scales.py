@@ -20,7 +20,7 @@ __all__ = ["apply", "names", "round_trip"]
 
 DEFAULT = "laptop"  # what params.yaml has by itself
 # Blocks whose keys the user chooses: a scale may name a run that somebody has deleted.
-OWN_KEYS = ("datasets", "sorters", "benchmark_sorters.lengths", "runs", "comparisons")
+OWN_KEYS = ("datasets", "sorters", "score_vectors", "benchmark_sorters", "runs", "comparisons")
 
 
 def names(folder: Path = Path()) -> list[str]:

@@ -113,7 +113,16 @@ class Rows(Block):
     train: TwoOrMore
     val: TwoOrMore
     test: TwoOrMore
+
+
+class SceneRows(Rows):
     gate: TwoOrMore
+
+
+class ScoreVectors(Block):
+    length: TwoOrMore
+    rows: Rows
+    seed: Seed
 
 
 class Dataset(Named):
@@ -125,7 +134,7 @@ class Dataset(Named):
 
     raw: str
     size: Annotated[int, Field(ge=16)] | None = None
-    rows: Rows | None = None
+    rows: SceneRows | None = None
     folds: Annotated[int, Field(ge=3)] | None = None
     seed: Seed
 
@@ -152,9 +161,9 @@ class Dataset(Named):
 
 
 class Sorter(Named):
-    """A sorter; `length` is how many scores a vector has, for one that learns or takes no other number."""
+    """A sorter; `vectors` is a key of `score_vectors`, of one that learns or takes vectors of one length, else none."""
 
-    length: TwoOrMore | None = None
+    vectors: str
     training: Imitation | None = None
     seed: Seed = 1
 
@@ -192,14 +201,6 @@ class Comparison(Block):
     rivals: list[Name] = []  # no runs: predictions/<name>.parquet is of another program
 
 
-class SorterBenchmark(Block):
-    """How sorters are measured: on how many vectors, and how many scores each has, by key of `sorters`."""
-
-    vectors: TwoOrMore
-    resamples: Count
-    lengths: dict[Name, TwoOrMore]
-
-
 class Resampling(Block):
     resamples: Count
     seed: Seed = 1
@@ -223,18 +224,19 @@ class Settings(Block):
     jobs: Jobs
     data: Data
     datasets: dict[Name, Dataset]
+    score_vectors: dict[Name, ScoreVectors] = {}
     sorters: dict[Name, Sorter]
-    benchmark_sorters: SorterBenchmark | None = None
+    benchmark_sorters: dict[Name, Name] = {}
     training: dict[str, dict[str, Any]]
     runs: dict[Name, Run]
     comparisons: dict[Name, Comparison]
     evaluate: Resampling
     gate: Gate
 
-    @property
-    def benchmarked(self) -> dict[str, int]:
-        """The sorters that are measured and published, each with the length of the vectors."""
-        return {} if self.benchmark_sorters is None else self.benchmark_sorters.lengths
+    def length_of(self, sorter: str) -> dict[str, int]:
+        """Return the `length` of the vectors that a sorter takes; empty for one that takes any."""
+        vectors = self.sorters[sorter].vectors
+        return {} if vectors == NONE else {"length": self.score_vectors[vectors].length}
 
     def run_before(self, name: str) -> Run | None:
         """Return the run from which a run starts, if it does not start from random weights or a file."""

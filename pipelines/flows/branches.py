@@ -20,9 +20,9 @@ COMMIT = "mlflow.source.git.commit"  # MLflow's own tag
 
 
 def is_new(project: Path, folder: Path) -> bool:
-    """Whether the clone's commit differs from the project's and from those of earlier retrainings.
+    """Whether the clone's commit differs from the project's and from earlier retrainings.
 
-    What was recorded of the code that ran is nothing new: each commit of code changes it.
+    The record of the code that ran is nothing new: each commit of code changes it.
     """
     earlier = git(project, "for-each-ref", "--format=%(objectname)", *BRANCHES).split()
     made = _made(folder, git(folder, "rev-parse", "HEAD"))
@@ -30,7 +30,7 @@ def is_new(project: Path, folder: Path) -> bool:
 
 
 def _made(folder: Path, commit: str) -> tuple[str, dict[str, Any]]:
-    """Return what a commit has: its files but the lock, and the lock's stages but that of the code."""
+    """Return the contents of a commit: its files except the lock, and the lock's stages except `code`."""
     listed = git(folder, "ls-tree", "-r", commit).splitlines()
     files = "\n".join(line for line in listed if not line.endswith("\tdvc.lock"))
     lock = YAML(typ="safe").load(file_at(folder, commit, "dvc.lock") or b"{}") or {}
@@ -56,8 +56,8 @@ def share(project: Path, folder: Path, *, remote: str | None = None) -> str:
 def remove_old(project: Path, days: int, in_use: Collection[str], *, remote: str | None = None) -> list[str]:
     """Delete the branches of retrainings that are older than so many days, of a git remote too; return their names.
 
-    The newest stays, for it says which snapshot comes next; and one that somebody has checked out, or that alone has a
-    commit in use.
+    The newest stays, as it says which snapshot comes next. So does one that somebody has checked out, and the only one
+    that has a commit in use.
 
     Raises:
         ValueError: git refuses.

@@ -13,7 +13,7 @@ from pipelines.ops.messages import one_line
 
 __all__ = ["Change", "planned", "put"]
 
-# No aliases, a few of which can stand for more values than there is memory, and no depth that ends Python.
+# No aliases: a few can stand for more values than there is memory. No depth that ends Python.
 Change = Annotated[str, Field(max_length=200, pattern=r"^[\w-]+(\.[\w-]+)+=[^&*\x00-\x1f\x7f]+$")]
 # Whoever may start a run may change how a model is trained, and not which files of the machine are read, or where work
 # is sent.
@@ -39,7 +39,7 @@ def planned(values: Any, only: Collection[str], changes: Iterable[str]) -> Setti
 
 
 def put(values: Any, changes: Iterable[str]) -> None:
-    """Put changes into the values of params.yaml; a block that others share (`*name`) changes in one place alone.
+    """Put changes into the values of params.yaml; a block that others share (`*name`) changes only here.
 
     Args:
         values: plain ones, or such as keep comments.
@@ -49,17 +49,17 @@ def put(values: Any, changes: Iterable[str]) -> None:
         ParamsError: no such place may be changed, or a value is not YAML.
     """
     for change in changes:
-        place, _, text = change.partition("=")
-        top, name, *rest = place.split(".")
-        if top not in OPEN or name not in values[top] or not rest:
-            known = ", ".join(values[top]) if top in OPEN else ", ".join(f"{one}.<name>..." for one in OPEN)
-            raise ParamsError(Problem(f"set: {change}", "no such place of a model", f"one of {known}"))
+        path, _, text = change.partition("=")
+        top, name, *keys = path.split(".")
+        if top not in OPEN or name not in values[top] or not keys:
+            names = values[top] if top in OPEN else [f"{block}.<name>..." for block in OPEN]
+            raise ParamsError(Problem(f"set: {change}", "no such place of a model", f"one of {', '.join(names)}"))
         block = values
-        for part in (top, name, *rest[:-1]):
-            inner = block.get(part)
-            block[part] = copy(inner) if isinstance(inner, dict) else {}
-            block = block[part]
+        for key in (top, name, *keys[:-1]):
+            inner = block.get(key)
+            block[key] = copy(inner) if isinstance(inner, dict) else {}
+            block = block[key]
         try:
-            block[rest[-1]] = YAML(typ="safe").load(text)
+            block[keys[-1]] = YAML(typ="safe").load(text)
         except (YAMLError, ValueError) as error:
             raise ParamsError(Problem(f"set: {change}", f"the value is not YAML: {one_line(error)}")) from error

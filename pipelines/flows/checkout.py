@@ -94,7 +94,7 @@ def _fetch(project: Path, remote: str) -> None:
 
 
 def _share_dvc(project: Path, folder: Path) -> None:
-    """Give the clone the project's DVC cache and settings, with those that git ignores (credentials)."""
+    """Give the clone the project's DVC cache and settings, including local ones (credentials)."""
     settings, link = Config(str(project / ".dvc")), folder / ".dvc/cache"
     cache = Path(settings["cache"].get("dir") or project / ".dvc/cache")
     cache.mkdir(parents=True, exist_ok=True)
@@ -103,11 +103,11 @@ def _share_dvc(project: Path, folder: Path) -> None:
         with Config(str(folder / ".dvc")).edit("local") as config:
             for level in ("repo", "local"):  # the former too: its relative addresses are the project's
                 merge(config, settings.load_one(level))
-            config["cache"]["dir"] = RelPath(link)  # no path of the machine's: DVC writes ASCII alone
+            config["cache"]["dir"] = RelPath(link)  # relative: DVC writes only ASCII
     except UnicodeEncodeError as error:
         raise ValueError(
             f"{project}: the way to one of DVC's remotes has the letter {error.object[error.start]!r}, and DVC writes "
-            "ASCII alone: give the remotes in .dvc/config and .dvc/config.local paths without it"
+            "only ASCII: give the remotes in .dvc/config and .dvc/config.local paths without it"
         ) from error
 
 

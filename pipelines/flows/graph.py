@@ -27,16 +27,16 @@ class Stage:
 
 
 def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage]:
-    """Return the targets and the stages behind them, in an order in which they can run; without targets all stages."""
+    """Return the targets and the stages behind them, each after those that it needs; without targets all stages."""
     with Repo(str(folder)) as repo:
         graph = repo.index.graph  # from a stage to what it needs
         # Without data that DVC keeps, such as data/raw/mnist.dvc, which have no command.
         graph = graph.subgraph([node for node in graph if isinstance(node, PipelineStage)])
         if targets:
-            target_stages = [stage for stage in graph if stage.name in targets]
-            graph = graph.subgraph(
-                [*target_stages, *(need for target in target_stages for need in networkx.descendants(graph, target))]
-            )
+            behind = {stage for stage in graph if stage.name in targets}
+            for stage in [*behind]:
+                behind |= networkx.descendants(graph, stage)
+            graph = graph.subgraph(behind)
         ordered = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: stage.name)
         return {
             stage.name: Stage(sorted(need.name for need in graph.successors(stage)), stage.name.startswith(COMPUTING))

@@ -1,5 +1,6 @@
 """The flow that watches what comes in: the newest file against the training data; drift starts a retraining."""
 
+import json
 import logging
 from dataclasses import asdict
 from datetime import date
@@ -17,6 +18,8 @@ from prefect.states import Completed, State
 
 from pipelines.flows.promote import NOT_JUDGED
 from pipelines.monitoring import drift
+from pipelines.monitoring.drift import Comparison, Quantity
+from pipelines.monitoring.shadow import Agreement
 from pipelines.ops.messages import as_markdown, first_line, without_credentials
 from pipelines.serving.named_model import the_model
 from rankgrad.datasets.tables.rows import table_of
@@ -40,14 +43,12 @@ def retrain(reason: str, *, once: str | None = None) -> str:
     """
     address = get_current_settings().api.url
     if not address:  # Prefect would start a server of its own, which has no deployment
-        raise ConnectionError(
-            "no retraining: PREFECT_API_URL is not set; that of `make up` is http://127.0.0.1:4200/api"
-        )
+        raise ConnectionError("no retraining: PREFECT_API_URL is not set; `make up` serves http://127.0.0.1:4200/api")
     try:
         while True:
             run: Any = run_deployment(DEPLOYMENT, parameters={"reason": reason}, timeout=0, idempotency_key=once)
             failed = run.state is not None and run.state.is_final() and not run.state.is_completed()
-            # What was trained is not trained again because the gate could not judge it.
+            # A training is not repeated because the gate could not judge it.
             if once is None or not failed or run.state.name == NOT_JUDGED:
                 return run.name
             once = f"{once}; after {run.id}"
@@ -61,8 +62,7 @@ def retrain(reason: str, *, once: str | None = None) -> str:
 def newest(folder: str | Path) -> Path:
     """Return the newest table or folder of pictures whose name begins with a date, such as `2026-11-21.csv`.
 
-    That of the latest day; of several of a day the one that was written last. What is still being copied (`.partial-`)
-    does not count.
+    Of the latest day, the one that was written last. Files that are still being copied (`.partial-`) do not count.
 
     Raises:
         FileNotFoundError: there is none.
@@ -82,9 +82,19 @@ def newest(folder: str | Path) -> Path:
     return max(dated)[-1]
 
 
-def _row(one: Any) -> dict[str, Any]:
+def _row(measured: Quantity | Agreement) -> dict[str, Any]:
     """Return a row of a table; numbers of 17 digits would push its last column off the page."""
-    return {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in asdict(one).items()}
+    row = asdict(measured)
+    return row | {name: float(f"{value:.4g}") for name, value in row.items() if isinstance(value, float)}
+
+
+def _is_news(comparison: Comparison, fresh: Path, report: Path) -> bool:
+    """Return whether the file, the version or the verdict has changed since the last report: else alerts repeat."""
+    if not report.is_file() or report.stat().st_mtime < fresh.stat().st_mtime:
+        return True
+    last = json.loads(report.read_text())
+    now = (comparison.model, comparison.version, comparison.drifted)
+    return (last["model"], last["version"], last["drifted"]) != now
 
 
 @flow(name="monitor", flow_run_name="monitor: {folder}")
@@ -103,17 +113,19 @@ def monitor(
         model: a registered version or a folder; None for the champion of the only model that the params train.
         alpha, least_distance: see `pipelines.monitoring.drift.compare`.
         retrain_on_drift: schedule a retraining if there is drift.
-        challenger: answers the same rows beside the model: by default the version that would be the next champion, if
-            there is one; a registered version or a folder; None for none. It changes neither verdict nor state.
+        challenger: a second model that answers the same rows: by default the version that would be the next champion,
+            if there is one; a registered version or a folder; None for none. It does not change verdict or state.
 
     Returns:
-        Completed, or Drifted, which is a kind of it, with the verdict.
+        Completed, or Drifted, which is a kind of it, with the verdict. Drift that was reported before is Completed.
     """
     if not Path(folder).exists():
         return Completed(message=f"nothing to compare: there is no folder {folder}")
     model, fresh = the_model(model, "the parameter model: MODEL"), newest(folder)
     comparison = drift.compare(fresh, model=model, alpha=alpha, least_distance=least_distance, challenger=challenger)
-    drift.write(comparison, drift.report_of(fresh))
+    report = drift.report_of(fresh)
+    is_news = _is_news(comparison, fresh, report)
+    drift.write(comparison, report)
     create_table_artifact(
         key="monitored",
         table=[*map(_row, comparison.quantities)],
@@ -130,4 +142,4 @@ def monitor(
         # The same file against the same version is one reason, however often it is looked at.
         once = f"{comparison.verdict}; {comparison.model}, version {comparison.version}"
         get_run_logger().info("scheduled %s as %s", DEPLOYMENT, retrain(comparison.verdict, once=once))
-    return Completed(name=DRIFTED if comparison.drifted else None, message=comparison.verdict)
+    return Completed(name=DRIFTED if comparison.drifted and is_news else None, message=comparison.verdict)

@@ -46,7 +46,7 @@ def _is_transient(task: Any, run: Any, state: Any) -> bool:
     return False
 
 
-# Prefect's `task`, retried after a `TransientFailure` alone.
+# Prefect's `task`, retried only after a `TransientFailure`.
 retried: Any = partial(
     task, cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2.0, 10.0, 60.0], retry_condition_fn=_is_transient
 )
@@ -76,7 +76,7 @@ class Commands:
         Args:
             command: program and arguments; programs of this Python environment come first.
             folder: where it runs.
-            environment: variables in addition to those of this process.
+            environment: variables besides this process's own.
 
         Raises:
             TransientFailure: it failed, and a retry may succeed.

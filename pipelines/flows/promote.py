@@ -51,7 +51,7 @@ def outcome(decisions: list[Decision], *done: str) -> State:
 def show(decisions: list[Decision]) -> None:
     """Show decisions as a table on the page of the flow run that calls this (called in a task, that shows nothing)."""
     columns = ["model", "challenger", "champion", "promoted", "reason"]  # in Markdown: a table's long cells are cut
-    table = markdown(
-        columns, [[as_markdown(str(getattr(decision, name))) for name in columns] for decision in decisions]
-    )
-    create_markdown_artifact(key="gate", markdown=table, description="What the gate decided")
+    rows = []
+    for decision in decisions:
+        rows.append([as_markdown(str(getattr(decision, name))) for name in columns])
+    create_markdown_artifact(key="gate", markdown=markdown(columns, rows), description="What the gate decided")

@@ -40,7 +40,7 @@ Reason = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 @retried(task_run_name="publish")
 def publish(folder: Path, commands: Commands, only: list[str]) -> None:
-    """Send runs that were trained alone: the stage `publish` needs all."""
+    """Send the runs that were trained: the stage `publish` needs all runs."""
     command = (sys.executable, "-m", "pipelines.stages", "publish", *only)
     commands.run_stage(*command, stage="@".join(["publish", *only]), folder=folder)
 
@@ -60,7 +60,7 @@ def retrain(
     """Retrain what the data, the params or the code of the present commit of this folder have changed.
 
     In a clone, whose params and `dvc.lock` become a branch `retrain/<time>`: the project's checkout stays as it is.
-    What a killed retraining finished is in DVC's run cache, and its checkpoints are resumed. One at a time.
+    The results of a killed retraining are in DVC's run cache, and its checkpoints are resumed. One at a time.
 
     Stages run side by side: on the CPU as many as there are cores for `compute.threads` each; if there are GPUs,
     trainings and evaluations run on these, one on each.
@@ -69,7 +69,7 @@ def retrain(
         reason: why, for the run's name and the commit.
         advance: take the next snapshot of the data.
         only: runs of params.yaml to train, publish and judge, such as label_ranking-rlsep; None for all.
-        set: changed params of this retraining alone, such as runs.label_ranking-rlsep.loss.args.pairs=10.
+        set: changed params of this retraining only, such as runs.label_ranking-rlsep.loss.args.pairs=10.
         push: a git remote that gets the branch, after DVC's default remote has got data and models; None for neither.
 
     Returns:
@@ -104,7 +104,7 @@ def retrain(
 
 
 def _kept(root: Path, folder: Path, commands: Commands, push: str | None) -> str:
-    """Make what is new a branch, whose name is returned, and delete old ones."""
+    """Make a branch if there is anything new, return its name, and delete old ones."""
     branch = "nothing new"
     if is_new(root, folder):
         if push is not None:  # first: a branch whose data nobody has helps nobody
@@ -121,11 +121,11 @@ def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None
     measured, rows = results.read(folder / "metrics/runs"), []
     for name in measured.runs:
         run_options = params.runs[name]
-        metric, shown, data = params.gate.judged[run_options.task].metric, name, run_options.dataset
+        metric, title, data = params.gate.judged[run_options.task].metric, name, run_options.dataset
         if run := sent.get(name):
-            shown = f"[{name}]({page(run)})"
+            title = f"[{name}]({page(run)})"
             data = f"[{data}]({page(run, f'data/{data}.html')})"  # what was expected of the data, and found
-        rows.append([shown, metric, cell(*measured.row(name, metric).interval, digits=4), data])
+        rows.append([title, metric, cell(*measured.row(name, metric).interval, digits=4), data])
     table_of_results = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
     create_markdown_artifact(key="results", markdown=table_of_results, description="Results of all runs")
     changed = {stage for stage, cost in took.items() if cost.how != "unchanged"}

@@ -1,8 +1,9 @@
-"""The stages of DVC's graph as tasks: each begins as soon as those that it needs are done and a slot is free."""
+"""The stages of DVC's graph as tasks: each begins as soon as its needs are done and a slot is free."""
 
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -27,7 +28,7 @@ Slot = dict[str, str]  # variables of a stage's environment
 
 @dataclass(frozen=True)
 class Took:
-    """What a stage took; the names are the columns of the table on the run's page."""
+    """The cost of a stage, by the columns of the table on the run's page."""
 
     stage: str
     how: str  # ran, cached, unchanged or failed
@@ -45,7 +46,7 @@ def slots_of(params: Settings) -> dict[str, list[Slot]]:
 
 
 class Plan:
-    """Which stages may begin. Those that compute take a GPU, if there are any; the others run beside them."""
+    """Which stages may begin. Stages that compute take a GPU, if there is one; the others run at the same time."""
 
     def __init__(self, graph: dict[str, Stage], slots: dict[str, list[Slot]]):
         self.waiting, self.free = dict(graph), {kind: list(of_kind) for kind, of_kind in slots.items()}
@@ -130,13 +131,13 @@ def _took(name: str, future: PrefectFuture, slot: Slot, seconds: float) -> Took:
 
 def _show(took: list[Took], clock: float) -> None:
     """Show what each stage took, the longest first, and above the table what all took together."""
-    rows = sorted(took, key=lambda one: -one.seconds)
-    on_gpus = sum(one.seconds for one in rows if one.gpu)
-    counts = ", ".join(f"{how} {sum(one.how == how for one in rows)}" for how in dict.fromkeys(one.how for one in rows))
-    cost = sum(one.cpu_seconds for one in rows)
+    rows = sorted(took, key=lambda stage: -stage.seconds)
+    on_gpus = sum(stage.seconds for stage in rows if stage.gpu)
+    counts = ", ".join(f"{how} {count}" for how, count in Counter(stage.how for stage in rows).items())
+    cost = sum(stage.cpu_seconds for stage in rows)
     create_table_artifact(
         key="stages",
-        table=[asdict(one) for one in rows],
+        table=[asdict(stage) for stage in rows],
         description=f"What each stage took, with the start of its processes ({counts}): {clock:.0f} seconds by the "
         f"clock, {cost:.0f} of processors, {on_gpus:.0f} of GPUs. The gate comes after these.",
     )

@@ -13,10 +13,10 @@ from torch import Tensor
 from pipelines.ops.messages import first_line
 from rankgrad import lookup
 from rankgrad.datasets.tables.rows import Row, pieces
-from rankgrad.inputs._base import type_of
-from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.inputs import type_of
 from rankgrad.models.label_ranker import pooled
-from rankgrad.tasks._predict import check_answer
+from rankgrad.tasks import check_answer
+from rankgrad.vocabulary import Vocabulary
 
 __all__ = ["Answers", "Inputs", "Measured", "measure", "measure_answers", "measure_inputs"]
 

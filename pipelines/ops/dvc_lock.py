@@ -1,5 +1,6 @@
 """Read dvc.lock: the stages, what they were made of, and which data went in."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,21 +40,17 @@ def made_by(entries: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
 def inputs(entries: list[dict[str, Any]]) -> dict[str, str]:
     """Return the hash of each file of data and of each model that went into stages, by its path after `INPUT`.
 
-    What one of the stages made for another is none, nor is the empty folder that stands for no model.
+    Files that one of the stages made for another do not count, nor does the empty folder that stands for no model.
 
     >>> deps = [{"path": path, "md5": "1f"} for path in ("data/clips", "models/runs/start", "models/runs/none", "src")]
     >>> inputs([{"deps": deps, "outs": []}])
     {'input.data/clips': '1f', 'input.models/runs/start': '1f'}
     """
-    made = {out["path"] for entry in entries for out in entry["outs"]}
-    dependencies = [
-        dependency
-        for entry in entries
-        for dependency in entry["deps"]
-        if dependency["path"].startswith(("data/", "models/"))
-    ]
-    return {
-        f"{INPUT}{dependency['path']}": dependency["md5"]
-        for dependency in dependencies
-        if dependency["path"] not in made and not dependency["path"].endswith("/none")
-    }
+    hashes: dict[str, str] = {}
+    for entry in entries:
+        hashes |= {dependency["path"]: dependency.get("md5", "") for dependency in entry["deps"]}
+    for entry in entries:
+        for out in entry["outs"]:
+            hashes.pop(out["path"], None)
+    is_input = re.compile(r"(data|models)/(?!.*/none$)")
+    return {f"{INPUT}{path}": md5 for path, md5 in hashes.items() if is_input.match(path)}

@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 __all__ = ["counted"]
 
-PATIENCE = 2.0  # seconds of which nothing is shown
+PATIENCE = 2.0  # seconds before anything is shown
 EVERY = 5.0  # seconds between lines where there is no terminal
 
 
@@ -22,7 +22,7 @@ def counted(name: str, unit: str) -> Generator[Callable[[int, int], None]]:
         unit: what is counted.
 
     Yields:
-        A function that is told how many are done, and of how many.
+        A function to call with how many are done, and the total.
     """
     following = time.monotonic() + PATIENCE
     with tqdm(desc=name, unit=f" {unit}", delay=PATIENCE, leave=False, disable=None) as bar:

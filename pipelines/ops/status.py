@@ -26,7 +26,7 @@ class Status:
         key: of the run, dataset or sorter; empty if the stage has none.
         exit_status: None while the stage runs, and of one that was killed.
         message: for people, in lines.
-        place, found, expected, advice: the error's own, where it has them.
+        place, found, expected, advice: of the error, where it has them.
     """
 
     stage: str

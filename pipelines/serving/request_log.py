@@ -107,7 +107,7 @@ def _draw(line: str) -> float:
 
 
 def row_of(row: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a checked row of a request as tables have it, see `rankgrad.inputs._base.InputType.written`.
+    """Return a checked row of a request as tables have it, see `rankgrad.inputs.InputType.written`.
 
     >>> recipe = {"task": "score_ranking", "input": {"kind": "features", "names": ["age", "price"]}}
     >>> row_of({"features": {"price": 2.0, "age": 1.0}, "id": "a"}, recipe)

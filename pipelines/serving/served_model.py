@@ -13,9 +13,9 @@ import torch
 from mlflow.exceptions import MlflowException
 
 from rankgrad import lookup
-from rankgrad.inputs._base import as_list, check_numbers
+from rankgrad.inputs import as_list, check_numbers
 from rankgrad.io.checkpoints import load_model
-from rankgrad.tasks._predict import check_answer, of_row
+from rankgrad.tasks import check_answer, of_row
 
 # Of a request. What is larger belongs into several, or into a table for `rankgrad predict`.
 BODY = 2**25  # bytes, which the server refuses before it reads them

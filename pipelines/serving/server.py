@@ -23,7 +23,7 @@ from pipelines.serving.named_model import is_registered
 from pipelines.serving.request_log import RequestLog, row_of
 from pipelines.serving.served_model import BODY, Model
 from pipelines.tracking.registry import version_of, weights_of
-from rankgrad.inputs._base import as_list, in_json
+from rankgrad.inputs import as_list, in_json
 from rankgrad.lookup import listed
 from rankgrad.plain_text import parsed_json
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pipelines.config import Settings
+from pipelines.stages.score_vectors import FOLDER
 from rankgrad.datasets.vectors import score_vectors
 from rankgrad.evaluation import interval
 from rankgrad.io import results
@@ -17,7 +18,6 @@ from rankgrad.sorters import _quality as measures
 from rankgrad.sorters import load_sorter
 
 VECTORS = 40  # of which the Jacobian is looked at
-SEED = 1  # of the vectors, the same for each sorter
 
 
 def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
@@ -64,10 +64,7 @@ def gradients(sorter: nn.Module, scores: Tensor) -> dict[str, Any]:
 
 
 def main(params: Settings, name: str) -> None:
-    options = params.benchmark_sorters
-    if options is None:
-        raise ValueError(f"benchmark_sorters: missing, so {name} is not measured")
-    test = score_vectors.split("test", options.vectors, length=options.lengths[name], seed=SEED)
-    metrics = measure(load_sorter(f"models/sorters/{name}"), test, resamples=options.resamples)
+    test = score_vectors.load(FOLDER / params.benchmark_sorters[name], "test")
+    metrics = measure(load_sorter(f"models/sorters/{name}"), test, resamples=params.evaluate.resamples)
     with replaced_file(f"metrics/sorters/{name}.csv") as partial_file:
         results.write(partial_file, results.rows_of(name, metrics))

@@ -10,6 +10,7 @@ from torch import Tensor
 from pipelines.config import Settings
 from pipelines.running.history import began, followed, keep_times
 from pipelines.running.runner import checkpoint_folder
+from pipelines.stages.score_vectors import FOLDER
 from rankgrad.datasets.vectors import score_vectors
 from rankgrad.io.atomic import remove_folder, replaced_folder
 from rankgrad.io.checkpoints import build, save_model
@@ -41,7 +42,8 @@ class ImitationPhase(Phase):
         options: Imitation,
     ):
         self.module, self.train, self.val, self.options = sorter, train, val, options
-        self.batch_size, self.rows, self.fresh = options.batch_size, len(train[0]), options.vectors.fresh
+        self.batch_size, self.fresh = options.batch_size, options.epoch_size is not None
+        self.rows = options.epoch_size or len(train[0])
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         scores, ranks = self.train
@@ -63,28 +65,29 @@ class ImitationPhase(Phase):
         return {"l1": ((predicted - ranks).abs().mean() / scores.shape[1]).item()}
 
 
+def _read(folder: Path, split: str, device: torch.device) -> tuple[Tensor, Tensor]:
+    scores, ranks, _ = score_vectors.load(folder, split)
+    return scores.to(device), ranks.to(device)
+
+
 def main(params: Settings, name: str) -> None:
     options = params.sorters[name]
-    length = {} if options.length is None else {"length": options.length}
-    sorter = build("sorters", options.name, options.args, seed=options.seed, **length)
+    sorter = build("sorters", options.name, options.args, seed=options.seed, **params.length_of(name))
     checkpoint = None
     if options.training is not None:
         compute = params.compute
         device = find_device(compute.device)
-        vectors = options.training.vectors
-        splits = []
-        for split, rows in (("train", vectors.train), ("val", vectors.val)):
-            scores, ranks, _ = score_vectors.split(split, rows, **length, seed=vectors.seed)
-            splits.append((scores.to(device), ranks.to(device)))
+        vectors = FOLDER / options.vectors
+        train, val = _read(vectors, "train", device), _read(vectors, "val", device)
         checkpoint = checkpoint_folder(
             params,
             "pretrain",
             name,
             settings=options.model_dump() | {"compute": compute.model_dump()},
-            inputs=[],
+            inputs=[vectors],
         )
         epochs = fit(
-            ImitationPhase(sorter, *splits, options.training),
+            ImitationPhase(sorter, train, val, options.training),
             seed=options.seed,
             device=compute.device,
             precision=compute.precision,

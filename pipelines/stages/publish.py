@@ -108,10 +108,10 @@ def _plots(*names: str) -> dict[str, list[Path]]:
 
 
 def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
-    if not params.benchmarked:
+    if not params.benchmark_sorters:
         return []
     measured, runs = results.read("metrics/sorters"), []
-    for key in params.benchmarked:
+    for key in params.benchmark_sorters:
         options = params.sorters[key]
         stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.csv")
         entries = _entries(stage)

@@ -46,8 +46,9 @@ def main(params: Settings) -> None:
         metrics |= dict.fromkeys((comparison.baseline, *comparison.runs), comparison.metric)
     with replaced_folder("scores") as folder:
         _write_scores(folder, results.read("metrics/runs"), metrics)
-        if params.benchmarked:
-            _write_scores(folder / "sorters", results.read("metrics/sorters"), dict.fromkeys(params.benchmarked, "l1"))
+        if params.benchmark_sorters:
+            sorters = dict.fromkeys(params.benchmark_sorters, "l1")
+            _write_scores(folder / "sorters", results.read("metrics/sorters"), sorters)
     with replaced_folder("reports/curves") as folder:
         trained = {name: Path("models/sorters") / name for name in params.sorters}
         charts = {"sorters": {name: path for name, path in trained.items() if (path / "history.csv").is_file()}}

@@ -86,16 +86,16 @@ def inputs_of(tags: Mapping[str, str]) -> dict[str, str]:
 def _slices(slices: Sequence[Slice]) -> list[str]:
     if not slices:
         return []
-    told = (
-        f"The lowest of {len(slices)} slices of the test split, of the seed that is served; the others are in "
-        "`model.json`. Of many some are low by chance, and a rank correlation is lower where targets differ less."
+    about = (
+        f"The lowest of {len(slices)} slices of the test split, for the seed that is served; the others are in "
+        "`model.json`. Some of many are low by chance, and a rank correlation is lower where targets differ less."
     )
-    rows = [[as_markdown(one.name), str(one.rows), cell(*one.interval, digits=4)] for one in slices[:SLICES]]
-    return ["", "## Slices", "", told, "", markdown(["slice", "rows", f"{slices[0].metric} (95 %)"], rows).rstrip()]
+    rows = [[as_markdown(part.name), str(part.rows), cell(*part.interval, digits=4)] for part in slices[:SLICES]]
+    return ["", "## Slices", "", about, "", markdown(["slice", "rows", f"{slices[0].metric} (95 %)"], rows).rstrip()]
 
 
 def _input(recipe: Mapping[str, Any]) -> str:
-    """Return what a row of a request is, and what the model itself does to it."""
+    """Describe a row of a request, and how the model prepares it."""
     task = lookup.find("tasks", recipe["task"])()
     described = as_markdown(lookup.find("inputs", recipe["input"]["kind"]).described(recipe["input"]))
     if task.reads.lists:
@@ -107,10 +107,11 @@ def _limits(recipe: Mapping[str, Any]) -> str:
     if recipe["folder"] == "sorters":
         length = recipe["args"].get("length")
         return f"Takes {length} scores, no other number." if length else "Takes any number of scores."
-    classes = recipe.get("classes")
-    named = shorten(as_markdown(f"Its classes: {', '.join(classes or [])}"), NAMES, placeholder=", ...")
-    named = f" {named}." if classes else ""
-    return f"Takes {_input(recipe)}.{named} It was judged on data like its training data, and on no other."
+    classes = ""
+    if recipe.get("classes"):
+        names = as_markdown(f"Its classes: {', '.join(recipe['classes'])}")
+        classes = f" {shorten(names, NAMES, placeholder=', ...')}."
+    return f"Takes {_input(recipe)}.{classes} It was judged on data like its training data, and on no other."
 
 
 def _loading(model: str, recipe: Mapping[str, Any]) -> str:

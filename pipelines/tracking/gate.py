@@ -80,7 +80,9 @@ class Decision:
 
 def models_of(params: Settings) -> list[str]:
     """Return the names of the models that the params train; a team's store may have others."""
-    sorters = [prefixed(f"sorter-{name}") for name in params.benchmarked if params.sorters[name].training is not None]
+    sorters = [
+        prefixed(f"sorter-{name}") for name in params.benchmark_sorters if params.sorters[name].training is not None
+    ]
     return sorters + sorted({params.model_of(run) for run in params.runs.values()})
 
 
@@ -253,7 +255,8 @@ def _judge_sorters(name: str, numbers: tuple[str, str], params: Settings) -> Evi
     if len(lengths) > 1:
         found = " and ".join(f"{sorter.length} (version {n})" for n, sorter in zip(numbers, sorters, strict=True))
         raise ValueError(f"{name}: its versions sort {found} scores: choose by hand, {_by_hand(name)}")
-    usual = params.benchmarked.get(name.removeprefix(prefixed("sorter-")), SORTER_LENGTH)
+    measured_on = params.benchmark_sorters.get(name.removeprefix(prefixed("sorter-")))
+    usual = SORTER_LENGTH if measured_on is None else params.score_vectors[measured_on].length
     length = lengths.pop() if lengths else usual
     vectors, _ = score_vectors.draw(SORTER_VECTORS, length, generator(params.gate.seed, "gate", "sorters"))
     statistics = []

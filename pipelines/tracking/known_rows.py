@@ -1,4 +1,4 @@
-"""Which rows a version was trained or chosen on, so that the gate leaves them out when splits were drawn anew since."""
+"""Which rows a version was trained or chosen on: the gate leaves them out where splits were drawn again since."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -20,19 +20,23 @@ FILE = "known_rows.npz"  # in a version's folder: of each split, digests of what
 def _digests(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return digests of what the rows of a split hold, one after another (m,) uint64, and how many each row has (n,).
 
-    A row holds a vector, a text or a picture, or several: of a query its documents, of a clip its frames. Pictures have
-    their source's name besides, which another size or encoder leaves as it is and which counts as much as all of them.
+    A row holds a vector, a text or a picture, or several: a query its documents, a clip its frames. Pictures also have
+    the name of their source, which another size or encoder leaves as it is, and which counts as much as all of them.
     """
-    name = input_of(path)
-    columns = [name, *({"name"} & set(columns_of(path)) if lookup.find("inputs", name).pictures else ())]
-    rows = []
+    column = input_of(path)
+    is_named = lookup.find("inputs", column).pictures and "name" in columns_of(path)
+    digests: list[int] = []
+    counts: list[int] = []
     with parquet_file(path) as file:
-        for batch in file.iter_batches(batch_size=256, columns=columns):
-            for cell, *name in zip(*(batch.column(one) for one in columns), strict=True):
-                held = [*map(_digest, _pieces(cell))]
-                names = [text for one in name if not re.fullmatch(r"(.*:)?\d+", text := one.as_py())]  # no row's number
-                rows.append(held + [_digest(text.encode()) for text in names] * len(held))
-    return np.array([one for row in rows for one in row], np.uint64), np.array([len(row) for row in rows])
+        for batch in file.iter_batches(batch_size=256, columns=[column, "name"] if is_named else [column]):
+            for number, cell in enumerate(batch.column(0)):
+                row = [_digest(piece) for piece in _pieces(cell)]
+                name = batch.column(1)[number].as_py() if is_named else "0"
+                if not re.fullmatch(r"(.*:)?\d+", name):  # the number of a row is no name
+                    row += [_digest(name.encode())] * len(row)
+                digests += row
+                counts.append(len(row))
+    return np.array(digests, np.uint64), np.array(counts)
 
 
 def _digest(piece: bytes) -> int:
@@ -46,21 +50,22 @@ def _pieces(cell: pa.Scalar) -> Iterator[bytes]:
     elif is_list(cell.type):
         yield (cell.values.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0).tobytes()  # -0 is 0
     else:
-        held = cell["bytes"].as_py() if pa.types.is_struct(cell.type) else cell.as_py()
-        yield held.encode() if isinstance(held, str) else held
+        piece = cell["bytes"].as_py() if pa.types.is_struct(cell.type) else cell.as_py()
+        yield piece.encode() if isinstance(piece, str) else piece
 
 
-def learned(path: Path, known: Collection[np.ndarray], *, share: float) -> np.ndarray:
-    """Return which rows of a split (n,) hold what is known by at least a share: a query may have lost a document since.
+def learned(path: Path, splits: Collection[np.ndarray], *, share: float) -> np.ndarray:
+    """Return which rows of a split (n,) a version has learned: a fraction suffices, as a query may lose a document.
 
     Args:
         path: of the split.
-        known: digests, of each split that a version was trained or chosen on.
-        share: of a row's digests.
+        splits: digests of each split that the version was trained or chosen on.
+        share: the least fraction of a row's digests.
     """
     digests, counts = _digests(path)
     row = np.repeat(np.arange(len(counts)), counts)
-    hits = np.bincount(row[np.isin(digests, np.concatenate([*known, np.empty(0, np.uint64)]))], minlength=len(counts))
+    known = np.isin(digests, np.concatenate([*splits, np.empty(0, np.uint64)]))
+    hits = np.bincount(row[known], minlength=len(counts))
     return (hits >= share * counts) & (counts > 0)
 
 

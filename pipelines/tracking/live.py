@@ -23,16 +23,16 @@ __all__ = ["discard", "epoch_metrics", "watch"]
 CHECKPOINTS = Path(".checkpoints")
 ATTEMPT = "ranking.attempt"  # on a live run: the training's folder below .checkpoints
 NAME = "ranking.live"  # on a live run: the name under which the training is published in the end
-PLACE = "ranking.place"  # on a live run: which folder of which machine
+PLACE = "ranking.place"  # on a live run: the folder and machine of its checkpoints
 
 
 def epoch_metrics(history: pd.DataFrame) -> list[Metric]:
     """Return the numbers of a history as metrics `epoch/<column>`, with the column `epoch` as step.
 
-    MLflow's charts of what is before a slash are together. Which epochs were the best so far is no curve.
+    MLflow shows charts with the same prefix together. The column `best` makes no curve.
     """
     now, numbers = int(time.time() * 1000), history.set_index("epoch").select_dtypes("number")
-    every = numbers.drop(columns="best", errors="ignore").melt(ignore_index=False).dropna()  # of a phase some are none
+    every = numbers.drop(columns="best", errors="ignore").melt(ignore_index=False).dropna()  # a phase may lack some
     return [Metric(f"epoch/{name}", value, now, int(epoch)) for epoch, name, value in every.itertuples()]
 
 

@@ -16,7 +16,7 @@ from mlflow.exceptions import MlflowException
 
 from pipelines.ops.messages import first_line, one_line, without_credentials
 from pipelines.tracking.store import ServerUnreachable, answering, connect, is_unreachable
-from rankgrad.sorters._load import download
+from rankgrad.io.registered import download
 
 __all__ = [
     "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "refuse_old", "replace",
@@ -28,7 +28,7 @@ MADE_BY = "ranking.made_champion_by"  # on a version that became champion: `firs
 
 
 def _or_none(call: Callable[..., Any], *arguments: str) -> Any:
-    """Return what the store has, or None if it has no such thing."""
+    """Call the store; return None if it does not have what is asked for."""
     try:
         return call(*arguments)
     except MlflowException as error:
@@ -38,7 +38,7 @@ def _or_none(call: Callable[..., Any], *arguments: str) -> Any:
 
 
 def model_of(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
-    """Return a registered model, or raise a ValueError that names those that there are."""
+    """Return a registered model, or raise a ValueError that names the existing ones."""
     model = _or_none(client.get_registered_model, name)
     if model is None:
         names = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=1000)))
@@ -95,8 +95,8 @@ def beside(version: ModelVersion, alias: str) -> str | None:
 
 def versions(client: mlflow.MlflowClient, name: str) -> list[str]:
     """Return the numbers of a model's versions, the oldest first."""
-    every = client.search_model_versions(f"name = '{name}'", max_results=10000)
-    return [str(number) for number in sorted(int(version.version) for version in every)]
+    versions_of_model = client.search_model_versions(f"name = '{name}'", max_results=10000)
+    return sorted((str(version.version) for version in versions_of_model), key=int)
 
 
 def champions(client: mlflow.MlflowClient, model: RegisteredModel) -> list[str]:

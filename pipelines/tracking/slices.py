@@ -1,4 +1,4 @@
-"""How good a model is on parts of its test split: by class, by number of labels, and by columns of the data."""
+"""How good a model is on slices of its test split: by class, by number of labels, and by columns of the data."""
 
 import math
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rankgrad import lookup
 from rankgrad.evaluation import Statistic, by_fold, by_group, evaluate
-from rankgrad.io.parquet import FOLD, columns_of, read_table, said
+from rankgrad.io.parquet import FOLD, columns_of, parquet_file, read_table, said
 
 __all__ = ["Slice", "slices", "statistics"]
 
@@ -25,7 +25,7 @@ NO_SLICES = {"id", "group", "family", "gallery", "weight", FOLD}
 
 @dataclass(frozen=True)
 class Slice:
-    """A part of a test split, with the judged metric on it and the 95 % interval over examples."""
+    """A slice of a test split, with the judged metric on it and the 95 % interval over examples."""
 
     metric: str
     name: str  # such as `class: cat` or `zoom: 0.9 to 1.1`
@@ -45,75 +45,72 @@ def slices(task: str, metric: str, predictions: Path, test: Path, *, seed: int) 
     Args:
         task: name.
         metric: of the task.
-        predictions: of a run, on the rows of `test`, of all its seeds.
-        test: the split; its columns of one number or word a row make slices, but for the truth.
+        predictions: of a run, for the rows of `test`, of all its seeds.
+        test: the split; its columns of one number or word per row make slices, except the targets.
         seed: of the training whose predictions count.
     """
     table = read_table(predictions, columns_of(predictions))
-    table, found = table.filter(pa.array(table["seed"].to_numpy() == seed)), []
-    for name, (rows, part) in statistics(lookup.find("tasks", task)(), metric, table, test).items():
-        row = evaluate(name, {seed: part}, resamples=RESAMPLES, seed=1)[0]
-        found.append(Slice(metric, name, rows, *row.interval))
-    return sorted(found, key=lambda one: (math.isnan(one.value), one.value))
+    table, measured = table.filter(pa.array(table["seed"].to_numpy() == seed)), []
+    for name, (rows, statistic) in statistics(lookup.find("tasks", task)(), metric, table, test).items():
+        row = evaluate(name, {seed: statistic}, resamples=RESAMPLES, seed=1)[0]
+        measured.append(Slice(metric, name, rows, *row.interval))
+    return sorted(measured, key=lambda part: (math.isnan(part.value), part.value))
 
 
 def statistics(judge: Any, metric: str, predictions: pa.Table, split: Path) -> dict[str, tuple[int, Statistic]]:
-    """Return how many rows each slice has, and the metric as a function of which of them count, or groups of them.
+    """Return the number of rows of each slice, and its metric as a function of which rows, or groups of rows, count.
 
-    Slices of fewer than 30 rows, or of one group, are none.
+    Slices of fewer than 30 rows, or of one group, are left out.
 
     Args:
         judge: the task.
         metric: of the task.
-        predictions: of one model, on rows of the split.
+        predictions: of one model, for rows of the split.
         split: see `slices`.
     """
-    whole, group = by_fold(judge.scored, predictions), judge.group_of(predictions)
-    found, place = {}, whole.names.index(metric)
-    for name, rows in _parts(judge, predictions["id"].to_pylist(), split):
-        part = Statistic([metric], len(rows), lambda own, rows=rows: whole.of_rows(rows[own])[[place]])
-        part = part if group is None else by_group(part, group[rows])
-        if len(rows) >= FEWEST and part.examples > 1:
-            # A column may be called as the classes are, or have numbers that look alike.
-            while name in found:
+    all_rows, group = by_fold(judge.scored, predictions), judge.group_of(predictions)
+    measured, column = {}, all_rows.names.index(metric)
+    for name, rows in _slices(judge, predictions["id"].to_pylist(), split):
+        statistic = Statistic([metric], len(rows), lambda chosen, rows=rows: all_rows.of_rows(rows[chosen])[[column]])
+        statistic = statistic if group is None else by_group(statistic, group[rows])
+        if len(rows) >= FEWEST and statistic.examples > 1:
+            # A column may be called as the classes are, or have numbers that are printed the same.
+            while name in measured:
                 name += "'"
-            found[name] = len(rows), part
-    return found
+            measured[name] = len(rows), statistic
+    return measured
 
 
-def _parts(judge: Any, ids: list[Any], test: Path) -> Iterator[tuple[str, np.ndarray]]:
+def _slices(judge: Any, ids: list[Any], split: Path) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the name and the row numbers, in the order of `ids`, of each slice."""
-    truth = set(judge.reads.truth) | set(judge.reads.optional)
-    schema = pq.read_schema(test)
-    lists = [name for name in ("label_ranks", "labels") if name in truth and name in schema.names]
-    columns = [one.name for one in schema if one.name not in truth | NO_SLICES and _is_scalar(one.type)]
-    table = read_table(test, ["id", *lists, *columns])
-    order = {own: number for number, own in enumerate(table["id"].to_pylist())}
-    table = table.take(pa.array([order[own] for own in ids]))
+    targets = {*judge.reads.truth, *judge.reads.optional}
+    with parquet_file(split) as file:
+        schema = file.schema_arrow
+    lists = [name for name in ("label_ranks", "labels") if name in targets and name in schema.names]
+    columns = [field.name for field in schema if field.name not in targets | NO_SLICES and _is_scalar(field.type)]
+    table = read_table(split, ["id", *lists, *columns])
+    numbers = {row_id: number for number, row_id in enumerate(table["id"].to_pylist())}
+    table = table.take(pa.array([numbers[row_id] for row_id in ids]))
     for name in lists:
         present = np.stack(table[name].to_numpy()) > 0
-        classes = said(test, "classes") or range(present.shape[1])
-        for label, own in zip(classes, present.T, strict=True):
-            yield f"class: {label}", np.flatnonzero(own)
+        classes = said(split, "classes") or range(present.shape[1])
+        for label, has_label in zip(classes, present.T, strict=True):
+            yield f"class: {label}", np.flatnonzero(has_label)
         yield from _by_value("labels", present.sum(1))
     for name in columns:
         yield from _by_value(name, table[name].to_numpy(zero_copy_only=False))
 
 
-def _is_scalar(kind: pa.DataType) -> bool:
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    return is_number or pa.types.is_boolean(kind) or pa.types.is_string(kind)
+def _is_scalar(column: pa.DataType) -> bool:
+    is_number = pa.types.is_integer(column) or pa.types.is_floating(column)
+    return is_number or pa.types.is_boolean(column) or pa.types.is_string(column)
 
 
 def _by_value(name: str, values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    known = np.unique(values[~_missing(values)])
-    if len(known) <= VALUES:
-        for value in known if len(known) > 1 else []:
+    distinct = np.unique(values[pd.notna(values)])
+    if len(distinct) <= VALUES:
+        for value in distinct if len(distinct) > 1 else []:
             yield f"{name}: {value}", np.flatnonzero(values == value)
     elif values.dtype.kind in "iuf":
-        for low, high in pairwise(np.quantile(known, [0, 1 / 3, 2 / 3, 1])):
+        for low, high in pairwise(np.quantile(distinct, [0, 1 / 3, 2 / 3, 1])):
             yield f"{name}: {low:.3g} to {high:.3g}", np.flatnonzero((values >= low) & (values <= high))
-
-
-def _missing(values: np.ndarray) -> np.ndarray:
-    return np.isnan(values) if values.dtype.kind == "f" else np.array([value is None for value in values])

@@ -47,7 +47,7 @@ class ServerUnreachable(ValueError):
 
 
 class CredentialsRefused(ValueError):
-    """The store refuses the user, the password or what the user wants to do: trying again does not help."""
+    """The store refuses the user, the password or the request: trying again does not help."""
 
 
 def address_of_store() -> str:
@@ -121,22 +121,22 @@ def _prepare(file: Path, *, create: bool) -> None:
 def experiment_of(client: mlflow.MlflowClient, name: str) -> str:
     """Return the id of an experiment of this project, which is made or restored where there is none."""
     name = prefixed(name)
-    found = client.get_experiment_by_name(name)
-    if found is None:
-        # Files stay beside a database, whichever folder (a worktree, say) publishes.
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
+        # Files stay next to a database, whichever folder (a worktree, say) publishes.
         file = file_of(mlflow.get_tracking_uri())
         location = (file.parent / database.FILES / name).as_uri() if file else None
         # Some versions of MLflow open an experiment by its kind, others as the address says.
         tags = {"mlflow.experimentKind": "custom_model_development", MLFLOW_RUN_NOTE: ABOUT.format(name=name)}
         return client.create_experiment(name, artifact_location=location, tags=tags)
-    if found.lifecycle_stage == "deleted":
-        client.restore_experiment(found.experiment_id)
-    return found.experiment_id
+    if experiment.lifecycle_stage == "deleted":
+        client.restore_experiment(experiment.experiment_id)
+    return experiment.experiment_id
 
 
 @contextmanager
 def answering(doing: str = "") -> Generator[None]:
-    """Turn errors of MLflow into errors of one line: ValueError for what the store does not have, and those above.
+    """Turn errors of MLflow into errors of one line: ValueError if the store lacks something, and those above.
 
     Args:
         doing: what was going on, for the message.
@@ -153,7 +153,7 @@ def answering(doing: str = "") -> Generator[None]:
 
 def _reason(error: Exception) -> str:
     if any(FULL in str(cause) for cause in _causes(error)):  # MLflow says that files cannot be copied, and not why
-        return f"{FULL}: that of TMPDIR, or of the store's files"
+        return f"{FULL}, for TMPDIR or for the store's files"
     if re.search("/logged-models.* code 404", str(error)):
         return "its server's MLflow is older than 3, which knows no models of runs: upgrade the server"
     return first_line(error)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -29,14 +30,14 @@ Show = Callable[[int, int], object]  # receives how many resamples are done, and
 
 @dataclass(frozen=True)
 class Statistic:
-    """Metrics as a function of which examples count, so that resamples can be paired.
+    """Metrics as a function of the examples that count, so that resamples can be paired.
 
     Attributes:
         names: of the metrics; a dot stands for nesting, as in `ranked.accuracy`.
         examples: how many there are.
         of_rows: takes row numbers (..., n) to the metrics of those examples (metrics, ...); NaN where one is not
             defined.
-        parts: the same of each part that is scored by itself, by its name, such as `fold 1`; empty if there are none.
+        parts: the statistics of parts that are scored separately, by name, such as `fold 1`; empty if there are none.
     """
 
     names: list[str]
@@ -93,17 +94,19 @@ def by_group(statistic: Statistic, group: np.ndarray) -> Statistic:
         )
 
     def of_rows(rows: np.ndarray) -> np.ndarray:
-        several = rows.reshape(-1, rows.shape[-1])  # each has another number of examples
-        found = [statistic.of_rows(np.concatenate([members[one] for one in chosen])) for chosen in several]
-        return np.stack(found, axis=-1).reshape(-1, *rows.shape[:-1])
+        several = rows.reshape(-1, rows.shape[-1])  # each resample has another number of examples
+        values = []
+        for groups in several:
+            values.append(statistic.of_rows(np.concatenate([members[group] for group in groups])))
+        return np.stack(values, axis=-1).reshape(-1, *rows.shape[:-1])
 
     return replace(statistic, examples=len(members), of_rows=of_rows)
 
 
 def joined(statistics: Mapping[str, Statistic], rows: Sequence[np.ndarray]) -> Statistic:
-    """Return the metrics of examples in parts, each part scored by itself: the mean over parts, by their examples.
+    """Return the metrics of examples in parts, each scored separately: the mean over parts, weighted by examples.
 
-    Scores of different models, as those of folds, are on different scales: they are ranked by themselves. A metric that
+    Models of different folds score on different scales, so that their scores are not ranked together. A metric that
     a part lacks, or that is not defined there, is not defined for the whole: without its worst part a model would seem
     better.
 
@@ -118,33 +121,35 @@ def joined(statistics: Mapping[str, Statistic], rows: Sequence[np.ndarray]) -> S
     array([[0.66666667, 0.66666667]])
     """
     examples = sum(map(len, rows))
-    part, place = np.empty(examples, np.int64), np.empty(examples, np.int64)
-    for number, own in enumerate(rows):
-        part[own], place[own] = number, np.arange(len(own))
+    part, row_of_part = np.empty(examples, np.int64), np.empty(examples, np.int64)
+    for number, members in enumerate(rows):
+        part[members], row_of_part[members] = number, np.arange(len(members))
 
-    names = list(dict.fromkeys(name for statistic in statistics.values() for name in statistic.names))
-    # Where each part's metrics are among all: of several classes a part may lack some.
-    places = [[names.index(name) for name in statistic.names] for statistic in statistics.values()]
+    # The columns of each part's metrics among all: a part may lack some of the classes.
+    names = list(dict.fromkeys(chain.from_iterable(statistic.names for statistic in statistics.values())))
+    columns = {}
+    for number, statistic in enumerate(statistics.values()):
+        columns[number] = [names.index(name) for name in statistic.names]
 
-    def of_one(chosen: np.ndarray) -> np.ndarray:
-        found = np.zeros(len(names))
+    def of_resample(chosen: np.ndarray) -> np.ndarray:
+        mean = np.zeros(len(names))
         for number, statistic in enumerate(statistics.values()):
-            own = chosen[part[chosen] == number]
-            if len(own):
+            members = chosen[part[chosen] == number]
+            if len(members):
                 values = np.full(len(names), np.nan)
-                values[places[number]] = statistic.of_rows(place[own])
-                found += len(own) / len(chosen) * values
-        return found
+                values[columns[number]] = statistic.of_rows(row_of_part[members])
+                mean += len(members) / len(chosen) * values
+        return mean
 
     def of_rows(chosen: np.ndarray) -> np.ndarray:
-        every = [of_one(one) for one in chosen.reshape(-1, chosen.shape[-1])]
-        return np.stack(every, axis=-1).reshape(-1, *chosen.shape[:-1])
+        values = [of_resample(rows) for rows in chosen.reshape(-1, chosen.shape[-1])]
+        return np.stack(values, axis=-1).reshape(-1, *chosen.shape[:-1])
 
     return Statistic(names, examples, of_rows, statistics)
 
 
 def by_fold(statistic: Callable[[pa.Table], Statistic], predictions: pa.Table) -> Statistic:
-    """Return the metrics of predictions; if they have a column `fold`, each fold is scored by itself, see `joined`.
+    """Return the metrics of predictions; if they have a column `fold`, each fold is scored separately, see `joined`.
 
     Args:
         statistic: of a task.
@@ -188,28 +193,28 @@ def _resampled(
         ValueError: statistics of different examples or metrics.
     """
     first = statistics[0]
-    for one in statistics:
-        if (one.examples, one.names) != (first.examples, first.names):
+    for statistic in statistics:
+        if (statistic.examples, statistic.names) != (first.examples, first.names):
             raise ValueError(
-                f"{one.examples} examples with metrics {one.names} cannot be compared with {first.examples} with "
-                f"{first.names}: expected predictions for the same split by models of one task"
+                f"{statistic.examples} examples with metrics {statistic.names} cannot be compared with "
+                f"{first.examples} with {first.names}: expected predictions for the same split by models of one task"
             )
-    values = np.stack([one.of_all() for one in statistics])
+    values = np.stack([statistic.of_all() for statistic in statistics])
     if first.examples < 2:
         return values, np.full((*values.shape, resamples), np.nan)
     draws = np.random.default_rng(seed)
-    parts, left = [], resamples
+    pieces, left = [], resamples
     while left:
         count = min(left, max(1, PIECE // first.examples))
         rows = draws.integers(first.examples, size=(count, first.examples))
-        found = []
-        for number, one in enumerate(statistics, 1):
-            found.append(one.of_rows(rows))
+        piece = []
+        for number, statistic in enumerate(statistics, 1):
+            piece.append(statistic.of_rows(rows))
             if show:
                 show(len(statistics) * (resamples - left) + number * count, len(statistics) * resamples)
-        parts.append(np.stack(found))
+        pieces.append(np.stack(piece))
         left -= count
-    return values, np.concatenate(parts, axis=-1)
+    return values, np.concatenate(pieces, axis=-1)
 
 
 def _bounds(value: float, of_seeds: np.ndarray, resampled: np.ndarray, confidence: float) -> tuple[float, float, float]:
@@ -319,17 +324,21 @@ def differences(
     >>> differences({"one": {1: one}}, {1: other}, resamples=50, seed=0)[0].value
     0.25
     """
-    pairs = {name: [key for key in ours if key in baseline] for name, ours in runs.items()}
+    # Pair the seeds. The baseline's statistics come first, then those of each run.
+    pairs: dict[str, list[int]] = {}
     for name, ours in runs.items():
+        pairs[name] = [key for key in ours if key in baseline]
         if not pairs[name]:
             raise ValueError(f"seeds {list(ours)} and {list(baseline)} have none in common: expected paired seeds")
-    paired = [key for key in baseline if any(key in keys for keys in pairs.values())]
-    statistics = [baseline[key] for key in paired]
-    starts = {}
+    seeds = set().union(*pairs.values())
+    paired = [key for key in baseline if key in seeds]
+    statistics, starts = [baseline[key] for key in paired], {}
     for name, ours in runs.items():
         starts[name] = len(statistics)
         statistics += [ours[key] for key in pairs[name]]
     values, resampled = _resampled(statistics, resamples=resamples, seed=seed, show=show)
+
+    # Compare each run with the same seeds of the baseline.
     rows = []
     for name, keys in pairs.items():
         ours, theirs = slice(starts[name], starts[name] + len(keys)), [paired.index(key) for key in keys]
@@ -351,9 +360,9 @@ def holm(p: list[float]) -> list[float]:
     ([0.03, 0.06, 0.06], [0.02, nan])
     """
     adjusted, most = [np.nan] * len(p), 0.0
-    known = [number for number in range(len(p)) if not np.isnan(p[number])]
-    for place, number in enumerate(sorted(known, key=p.__getitem__)):
-        most = max(most, min(1.0, (len(p) - place) * p[number]))
+    defined = [number for number in range(len(p)) if not np.isnan(p[number])]
+    for smaller, number in enumerate(sorted(defined, key=p.__getitem__)):
+        most = max(most, min(1.0, (len(p) - smaller) * p[number]))
         adjusted[number] = most
     return adjusted
 

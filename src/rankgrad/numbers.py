@@ -1,4 +1,4 @@
-"""The numbers in cells of tables, in questions to a model and in requests: they are read here alone."""
+"""Read the numbers in cells of tables, in questions to a model and in requests."""
 
 import re
 import reprlib
@@ -60,8 +60,8 @@ def _written(text: str, writing: Writing) -> str:
 
 
 def _no_number(cell: Any) -> ValueError:
-    shown = "empty" if cell is None or cell == "" else reprlib.repr(cell)
-    return ValueError(f"{shown}, expected a number")
+    found = "empty" if cell is None or cell == "" else reprlib.repr(cell)
+    return ValueError(f"{found}, expected a number")
 
 
 def number_in(cell: Any, writing: Writing = PLAIN) -> float:
@@ -83,6 +83,8 @@ def number_in(cell: Any, writing: Writing = PLAIN) -> float:
 def exact(cell: Any, writing: Writing = PLAIN) -> Decimal:
     """Return the number in a cell with all of its digits, see `number_in`."""
     cell = cell.item() if hasattr(cell, "item") else cell  # of NumPy
+    if isinstance(cell, float) and abs(cell) < 2.0**53:
+        return Decimal(repr(cell))  # 0.1, as text and other formats have it
     return Decimal(_written(cell, writing) if isinstance(cell, str) else cell, Context(traps=[]))
 
 
@@ -111,7 +113,7 @@ def vector_in(cell: Any, writing: Writing = PLAIN) -> list[Any]:
 
 
 def writings_of(texts: Iterable[str]) -> list[Writing]:
-    """Return by which writings these texts are numbers, those alone that read different ones.
+    """Return the writings by which these texts are numbers; of those that read the same numbers, the first.
 
     >>> writings_of(["1,5", "2"]) == [Writing(",")], writings_of(["1.30", "353"]) == [PLAIN]
     (True, True)

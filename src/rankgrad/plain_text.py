@@ -1,4 +1,4 @@
-"""Text of strangers, made plain: what looks the same is the same, and the work grows with its length alone.
+"""Strangers' text, made plain: what looks the same becomes the same, in time linear in its length.
 
 All text passes through here before anything compares, counts or tokenizes it: cells of tables, requests, names of
 classes and features.
@@ -33,7 +33,7 @@ LONGEST = 2**20  # characters of a text
 DIGITS = 1000  # of a whole number
 
 FOREIGN = re.compile(rf"[^\w\s\x00-\x7f]{{{MARKS + 1},}}")  # no mark is a letter, a space or ASCII
-INVISIBLE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))  # of which no name differs to a reader
+INVISIBLE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))  # no reader sees a difference
 WHOLE = re.compile(r"(-?\d+)\.0*", re.ASCII)
 MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00(:00(\.0+)?)?", re.ASCII)
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a character beyond 16 bits, as JSON may write it
@@ -103,9 +103,7 @@ def name_in(cell: Any) -> str:
     >>> name_in(True), name_in("true"), name_in("2026-01-31 00:00:00")
     ('True', 'True', '2026-01-31')
     """
-    if not _is_list(cell) and (
-        cell is None or cell != cell
-    ):  # NaN, and a time that is missing, of which pandas makes NaT
+    if not _is_list(cell) and (cell is None or cell != cell):  # NaN, and NaT, a missing time of pandas
         return ""
     text = plain_name(_text_of(cell))
     if text.lower() in ("true", "false"):
@@ -120,10 +118,10 @@ def near_names(names: Iterable[str]) -> list[tuple[str, str]]:
     >>> near_names(["cat", "Cat", "T-shirt", "t shirt", "dog"])
     [('Cat', 'cat'), ('T-shirt', 't shirt')]
     """
-    alike = defaultdict[str, set[str]](set)
+    groups = defaultdict[str, set[str]](set)
     for name in names:
-        alike[re.sub(r"[\s_-]+", " ", name.casefold())].add(name)
-    near = [sorted(group) for group in alike.values() if len(group) > 1]
+        groups[re.sub(r"[\s_-]+", " ", name.casefold())].add(name)
+    near = [sorted(group) for group in groups.values() if len(group) > 1]
     return [(first, second) for first, second, *_ in near]
 
 
@@ -158,7 +156,7 @@ def parts_in(cell: Any, separator: str) -> list[str]:
 def text_of_bytes(value: bytes) -> str:
     """Return bytes as UTF-8, or else as hexadecimal digits.
 
-    Bytes with a 0 are no text: they are numbers, of which those that begin like white space would become one.
+    Bytes with a 0 are numbers, not text: without this rule, those that begin like white space would become text.
     """
     try:
         return value.hex() if 0 in value else value.decode()

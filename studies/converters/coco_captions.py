@@ -12,9 +12,12 @@ BLOCK = {
     "name": "table",
     "raw": "data/raw/coco_captions",
     "size": 224,
-    "args": {"file": "coco_captions.parquet", "image": "image", "captions": CAPTIONS, "split": "split"},
+    "args": {
+        "file": "coco_captions.parquet", "image": "image", "captions": CAPTIONS, "gallery": "gallery", "split": "split",
+    },
     "seed": 1,
-}
+}  # fmt: skip
+GALLERY = 1000  # test images that the papers search together, in their order
 # Karpathy's name of a split, and ours: restval is what COCO's validation images left over, used for training.
 OURS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 
@@ -28,7 +31,10 @@ def table(raw: Path) -> pd.DataFrame:
         for column, sentence in zip(CAPTIONS, photo["sentences"], strict=False):
             row[column] = " ".join(sentence["raw"].split())
         rows.append(row)
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    number, count = table.groupby("split").cumcount(), table.groupby("split")["split"].transform("size")
+    galleries = (count / GALLERY).round().clip(lower=1).astype(int)  # as equal as can be
+    return table.assign(gallery=table["split"] + " " + (number * galleries // count).astype(str))
 
 
 if __name__ == "__main__":

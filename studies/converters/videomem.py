@@ -8,7 +8,7 @@ import pandas as pd
 from PIL import Image
 
 from rankgrad.io.atomic import replaced_file
-from rankgrad.io.images import PHOTO_PIXELS, as_jpeg
+from rankgrad.io.pictures import PHOTO_PIXELS, as_jpeg
 from studies.converters.writing import convert, drawn_splits
 
 FRAMES = 7  # of a video of 7 seconds; the paper averages the scores of these

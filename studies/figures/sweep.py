@@ -19,7 +19,7 @@ STEPS, SEED = 2001, 1
 
 @torch.inference_mode()
 def main(params: Settings) -> None:
-    scores = torch.rand(params.benchmarked["lstm"], generator=generator(SEED, "score_sweep")) * 2 - 1
+    scores = torch.rand(params.length_of("lstm")["length"], generator=generator(SEED, "score_sweep")) * 2 - 1
     vectors = scores.repeat(STEPS, 1)
     vectors[:, 0] = torch.linspace(-1, 1, STEPS)
     columns = {"score": vectors[:, 0].numpy(), "exact": exact_ranks(vectors)[:, 0].numpy()}

@@ -25,7 +25,7 @@ from base64 import b64decode
 import numpy as np
 import torch
 
-from rankgrad.inputs._base import Inputs, InputType
+from rankgrad.inputs import Inputs, InputType
 
 __all__ = ["Audio"]
 

@@ -11,10 +11,10 @@ from torch import nn
 from torchvision import models as torchvision_models
 from torchvision.models import get_model, get_model_weights, list_models
 
-from rankgrad.inputs._vocabulary import Vocabulary
 from rankgrad.io.checkpoints import build, load_model, save_model
-from rankgrad.models._layers import NumbersOnCpu, similarities
+from rankgrad.layers import NumbersOnCpu, similarities
 from rankgrad.models.network import made
+from rankgrad.vocabulary import Vocabulary
 
 MAPS = (2, 6, 3, 4)  # of two images
 

@@ -12,7 +12,8 @@ from PIL import Image
 from laws.changes import damaged
 from laws.law import law, refused_at
 from rankgrad.inputs.image import Image as Photo
-from rankgrad.io.images import open_photo, picture, squared
+from rankgrad.inputs.image import picture
+from rankgrad.io.pictures import open_photo, squared
 
 # What a camera does to a picture that is upright, by EXIF's number of it.
 STORED = {
@@ -84,5 +85,5 @@ def test_a_damaged_picture_is_taken_whole_or_refused_by_its_place(contents, colo
     with refused_at("^photo 7: "):
         (pixels_,) = picture(contents, colors=colors, where="photo 7")
         assert (pixels_.dim(), str(pixels_.dtype)) == (2 if colors == 1 else 3, "torch.uint8")
-    with refused_at("not a whole image"):
+    with refused_at("unusable image"):
         assert open_photo(contents, size).size == (size, size)

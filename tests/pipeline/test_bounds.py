@@ -20,13 +20,13 @@ from pipelines.serving.server import app_of
 from rankgrad.cli.predict import main as predict
 from rankgrad.datasets.tables.files import read_sheet
 from rankgrad.datasets.tables.rows import read
-from rankgrad.inputs._base import Inputs
-from rankgrad.inputs._feature_names import columns_of, numbers_of
-from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.feature_names import columns_of, numbers_of
+from rankgrad.inputs import Inputs
 from rankgrad.io.checkpoints import build, save_model
 from rankgrad.io.recipes import recipe_of
 from rankgrad.models.network import made
 from rankgrad.plain_text import NAME, plain_name, plain_text
+from rankgrad.vocabulary import Vocabulary
 
 from rows import folder_of  # isort: skip
 

@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 
 from pipelines.config import check_shapes
 from pipelines.stages import data
-from studies.converters import kanji, movielens_100k, protein_homology, videomem, voc2007
+from studies.converters import coco_captions, kanji, movielens_100k, protein_homology, videomem, voc2007
 from studies.converters.packages import PackagedFile
 from studies.converters.writing import convert
 
@@ -64,6 +64,14 @@ def make_coco_captions(raw: Path) -> dict[str, list[str]]:
         truth[f"{folder}/{name}"] = [f"Picture {row} seen {time} times." for time in range(5)]
     write(raw / "dataset_coco.json", json.dumps({"images": photos}))
     return truth
+
+
+def test_test_images_of_coco_are_searched_in_galleries_of_equal_size_in_their_order(tmp_path, monkeypatch):
+    make_coco_captions(tmp_path)
+    monkeypatch.setattr(coco_captions, "GALLERY", 2)
+    rows = coco_captions.table(tmp_path)
+    test = rows[rows["split"] == "test"].reset_index(drop=True)
+    assert test["gallery"].tolist() == [f"test {row * round(len(test) / 2) // len(test)}" for row in test.index]
 
 
 def make_lamem(raw: Path) -> dict[str, float]:

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import struct
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +14,16 @@ import pytest
 from dvc.repo import Repo
 
 from pipelines.cli.data import fetch
+from pipelines.config.schema import check_shapes
+from pipelines.expectations import ExpectationsFailed
+from pipelines.stages import score_vectors as score_vectors_stage
 from rankgrad.datasets.scenes import digits, mnist
 from rankgrad.datasets.vectors import score_vectors
 from rankgrad.io.parquet import decode_images, encode_images, matrix, read_table
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import derived_seed
 
-from conftest import ROOT, SUBSET, git  # isort: skip
+from conftest import ROOT, SUBSET, git, params_of, with_cell  # isort: skip
 
 
 class TestMnist:
@@ -148,13 +152,48 @@ def test_a_subset_that_is_not_as_it_ships_is_told_where_to_get_it(tmp_path):
         digits.splits("subset", tmp_path)
 
 
-def test_vectors_that_sorters_learn_from_have_exact_ranks_and_are_drawn_alike_each_time():
-    scores, ranks, kinds = score_vectors.split("val", 60, length=8, seed=1)
+@pytest.fixture
+def check_vectors(tmp_path, monkeypatch):
+    """Write score vectors, change their training split and validate them: the error, or None."""
+    monkeypatch.chdir(tmp_path)
+    few = {"length": 8, "rows": {"train": 120, "val": 60, "test": 60}}
+    params = check_shapes(params_of({"score_vectors": {"sodeep": few}}))
+
+    def run(*changes):
+        score_vectors_stage.main(params, "sodeep")
+        path = Path("data/score_vectors/sodeep/train.parquet")
+        table = pq.read_table(path)
+        for change in changes:
+            table = change(table)
+        pq.write_table(table, path)
+        try:
+            score_vectors_stage.check(params, "sodeep")
+        except ExpectationsFailed as error:
+            return str(error)
+
+    return run
+
+
+def test_vectors_that_sorters_learn_from_have_exact_ranks(check_vectors):
+    assert check_vectors() is None
+    assert Path("checks/score_vectors/sodeep.passed").is_file()
+    scores, ranks, kinds = score_vectors.load("data/score_vectors/sodeep", "val")
     assert scores.shape == (60, 8)
     assert ranks.equal(exact_ranks(scores))
     assert kinds.min() >= 0
-    assert scores.equal(score_vectors.split("val", 60, length=8, seed=1)[0])
-    assert not scores.equal(score_vectors.split("test", 60, length=8, seed=1)[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (with_cell("ranks", 2, lambda ranks: [ranks[0] + 1, *ranks[1:]]), "train, id 2: largest_rank_error = 1.0"),
+        (with_cell("scores", 3, lambda scores: [float("nan"), *scores[1:]]), "train, id 3: finite = False"),
+        (lambda table: table.set_column(1, "kind", pa.array([1] * len(table))), "vectors: kind"),
+    ],
+)
+def test_faulty_vectors_are_named(check_vectors, change, message):
+    assert message in check_vectors(change)
+    assert not Path("checks/score_vectors/sodeep.passed").exists()
 
 
 class TestTables:

@@ -11,10 +11,9 @@ import pytest
 from PIL import Image, ImageFile
 from torchvision.transforms.v2 import functional
 
-from rankgrad.io import images
-from rankgrad.io.images import open_photo
+from rankgrad.inputs.image import picture
 from rankgrad.io.parquet import IMAGE, decode_images
-from rankgrad.io.pictures import check_plain
+from rankgrad.io.pictures import as_jpeg, check_plain, open_photo
 
 from conftest import encoded, smooth  # isort: skip
 
@@ -85,7 +84,7 @@ def test_others_are_refused_as_a_photo_of_a_dataset_and_as_a_picture_of_a_reques
     with pytest.raises(ValueError, match=found):
         open_photo(contents, SIZE)
     with pytest.raises(ValueError, match=f"row 3: .*({found})"):
-        images.picture(contents, colors=3, where="row 3")
+        picture(contents, colors=3, where="row 3")
 
 
 @pytest.mark.parametrize("contents", [deep(0, 1), several("PNG"), WHOLE[:-12]])
@@ -102,7 +101,7 @@ def test_tags_of_a_tiff_decide_as_pillow_takes_planes_of_16_bits_for_ones_of_8()
 
 def test_what_is_stored_as_a_jpeg_is_read_as_training_pictures_were():
     options = {"colors": 3, "where": "a", "size": (16, 16)}
-    stored = images.as_jpeg(open_photo(encoded(FIRST), 16))
-    assert images.picture(encoded(FIRST), **options, stored="JPEG").equal(images.picture(stored, **options))
-    assert not images.picture(encoded(FIRST), **options).equal(images.picture(stored, **options))
+    stored = as_jpeg(open_photo(encoded(FIRST), 16))
+    assert picture(encoded(FIRST), **options, stored="JPEG").equal(picture(stored, **options))
+    assert not picture(encoded(FIRST), **options).equal(picture(stored, **options))
     assert Image.open(BytesIO(stored)).format == "JPEG"

@@ -388,9 +388,10 @@ def test_a_folder_of_parquet_files_is_refused_with_what_to_write(project):
     assert "t.parquet/*.parquet" in run("t.parquet", "--dry-run", fails=True)
 
 
-def test_rows_with_missing_cells_are_left_out_and_it_says_how_many(tmp_path):
-    folder = tmp_path / "data"
-    write(folder, "a.csv", f_1=[None, *A[1:]], f_2=X, price=[*Y[1:], None])
-    found = guess(folder / "a.csv")
-    assert found.options["missing"] == "leave_out"
-    assert any("2 of the first 60 rows" in line for line in found.lines)
+def test_rows_with_missing_cells_are_filled_or_left_out_and_it_says_how_many(tmp_path):
+    write(tmp_path, "a.csv", f_1=[None, None, *A[2:]], f_2=X, price=[*Y[1:], None])
+    found = guess(tmp_path / "a.csv")
+    assert found.options["missing"] == "impute"
+    assert [line[:22] for line in found.lines[-2:]] == ["2 of the first 60 rows", "1 of the first 60 rows"]
+    write(tmp_path, "b.csv", f_1=A, f_2=X, price=[*Y[1:], None])
+    assert guess(tmp_path / "b.csv").options["missing"] == "leave_out"

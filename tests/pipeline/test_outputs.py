@@ -34,7 +34,7 @@ from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import as_periods
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.rows import read as read_rows
-from rankgrad.inputs._feature_names import numbers_of
+from rankgrad.feature_names import numbers_of
 from rankgrad.io.checkpoints import save_model
 from rankgrad.io.written import without_formula
 

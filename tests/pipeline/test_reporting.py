@@ -59,7 +59,9 @@ def params():
         runs[name] |= common | {"seeds": [1, 2]}
     comparison = {"question": QUESTION, "metric": "spearman", "baseline": USUAL, "runs": [OURS]}
     sorters = {name: values["sorters"][name] for name in ("lstm", "laplace")}
-    return check_shapes(values | {"sorters": sorters, "runs": runs, "comparisons": {"scores": comparison}})
+    benchmark = dict.fromkeys(sorters, "sodeep")
+    own = {"sorters": sorters, "benchmark_sorters": benchmark, "runs": runs, "comparisons": {"scores": comparison}}
+    return check_shapes(values | own)
 
 
 def write(path, text):
@@ -219,7 +221,7 @@ def test_the_short_table_has_the_loss_that_is_best_on_validation(project):
     for validation in (0.4, 0.6):  # of the other, 0.5
         write_run(other, "score_ranking", 0.9, validation={"2": validation})
         runs = {name: run for name, run in values.runs.items() if run.task == "score_ranking"}
-        page = content(values.model_copy(update={"runs": runs, "sorters": {}}), Path("reports/figures"))
+        page = content(values.model_copy(update={"runs": runs, "benchmark_sorters": {}}), Path("reports/figures"))
         best.append(page["comparisons"][0]["best"]["loss"])
     assert best == ["spearman + laplace", "spearman + logistic"]
 
@@ -241,7 +243,7 @@ def test_examples_of_ones_own_table_are_shown_by_kind_and_with_names_and_nothing
     values = params()
     run = values.runs[RANKER].model_copy(update={"dataset": "shop"})
     table = values.datasets["clips"].model_copy(update={"name": "table", "raw": "data/raw/shop", "rows": None})
-    only = {"runs": {RANKER: run}, "comparisons": {}, "sorters": {}, "datasets": {"shop": table}}
+    only = {"runs": {RANKER: run}, "comparisons": {}, "benchmark_sorters": {}, "datasets": {"shop": table}}
     for folder in ("metrics/runs", "models/runs", "predictions"):
         for path in Path(folder).iterdir():
             if path.stem != RANKER:

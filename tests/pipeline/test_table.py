@@ -15,7 +15,7 @@ from pipelines.config import check_shapes
 from pipelines.stages import data
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
-from rankgrad.io.images import open_photo
+from rankgrad.io.pictures import open_photo
 
 from conftest import encoded, params_of, refusal, with_cell  # isort: skip
 
@@ -94,6 +94,13 @@ class TestRoles:
         assert [len(splits[split]) for split in ("train", "test")] == [20, 20]
         assert len(splits["val"]) + len(splits["gate"]) == 20  # the files have no gate
 
+    def test_files_of_one_pattern_may_be_of_several_formats(self, tmp_path):
+        frame = pd.DataFrame({"x": np.arange(60) / 7, "y": range(60)})
+        frame.to_csv(tmp_path / "a.csv", index=False)
+        frame.to_parquet(tmp_path / "b.parquet")
+        found, _, _ = read({"file": "[ab].*", "features": ["x"], "target": "y"}, tmp_path)
+        assert sorted(pa.concat_tables(found.values())["target"].to_pylist()) == sorted([*range(60)] * 2)
+
     def test_half_an_emoji_is_an_unknown_character_in_text_names_and_headers(self, tmp_path):
         rows = [json.dumps({"y": k, "t\ud83d": f"word \ud83d {k}", "g": f"g{k // 2}\udc00"}) for k in range(160)]
         lines(tmp_path, "a.jsonl", *rows)
@@ -130,6 +137,17 @@ class TestRoles:
         captions = {row["name"]: row["captions"] for row in pa.concat_tables(splits.values()).to_pylist()}
         assert len(captions) == 40
         assert captions["p7.jpg"] == ["a picture 7", "again 7", "thrice 7"]
+
+    def test_items_are_searched_in_the_gallery_that_a_column_names(self, raw):
+        rows = ["path,caption,part", *[f"p{k}.jpg,a picture {k},part {k % 3}" for k in range(40)]]
+        lines(raw, "captions.csv", *rows)
+        options = {"file": "captions.csv", "image": "path", "captions": "caption", "gallery": "part"}
+        found, _, _ = read(options, raw, size=16)
+        galleries = {row["name"]: row["gallery"] for row in pa.concat_tables(found.values()).to_pylist()}
+        assert galleries == {f"p{k}.jpg": k % 3 for k in range(40)}
+        lines(raw, "captions.csv", *rows, "p7.jpg,another one,part 2")
+        with pytest.raises(ValueError, match="row 41: item p7.jpg has the gallery 2 here and 1 in row 8"):
+            read(options, raw, size=16)
 
     def test_frames_and_pictures_of_queries(self, raw):
         rows = [f"p{k}.jpg|p{k + 1}.jpg,{k}" for k in range(0, 60, 2)]

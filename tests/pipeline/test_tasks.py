@@ -11,10 +11,10 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from rankgrad import lookup
+from rankgrad.augmentation import views
 from rankgrad.datasets.files.splits import Captions, Labels, Split
 from rankgrad.evaluation import evaluate
 from rankgrad.inputs import features, frames, image
-from rankgrad.inputs._augmentation import views
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.io.parquet import IMAGE, encode_images
 from rankgrad.io.starts import start_from
@@ -330,13 +330,13 @@ FAULTS = [
     ("score_ranking", vectors([[1.0], [1.0, 2.0]]), "column features: lists of different lengths"),
     ("score_ranking", TEXTS, r"row 1: a text is '\?!'"),
     ("score_ranking", {"frames": pictures(), "target": pa.array([], pa.float32())}, "no rows"),
-    ("multilabel", {"labels": [[1, 0], [0, 3]], "difficult": EASY}, "row 1: label 1 is 3"),
+    ("multilabel", {"labels": [[1, 0], [0, 3]], "difficult": EASY}, r"row 1: labels\[1\] is 3"),
     ("multilabel", {"labels": [[1, 0]] * 2, "difficult": [[False]] * 2}, "column difficult: .*expected 2 values"),
-    ("label_ranking", {"label_ranks": [[1, 0], [-1, 2]]}, "row 1: the label rank of label 0 is -1"),
-    ("retrieval", {"captions": [["a", "b"], []]}, "row 1: no captions"),
+    ("label_ranking", {"label_ranks": [[1, 0], [-1, 2]]}, r"row 1: label_ranks\[0\] is -1"),
+    ("retrieval", {"captions": [["a", "b"], []]}, "row 1: the number of captions is 0"),
     ("retrieval", {"captions": [["a"], ["b"]], "family": [0, None]}, "column family: int64, 1 missing"),
     ("query_ranking", documents([[]], [[]]), "row 0: relevance is empty"),
-    ("query_ranking", documents([[[1.0], [2.0]]], [[1]]), "row 0 has another number"),
+    ("query_ranking", documents([[[1.0], [2.0]]], [[1]]), "row 0: documents is 2"),
     ("query_ranking", documents([[[1.0]]], [[-1]]), "row 0 has a relevance"),
     ("query_ranking", vectors([[1.0, 2.0]] * 2) | {"relevance": [[0, 1]] * 2}, "expected a list of vectors"),
 ]

@@ -11,8 +11,8 @@ from scipy.ndimage import affine_transform
 from torch import nn
 
 from pipelines.config.schema import typed
+from rankgrad.augmentation import shifted, views, warped
 from rankgrad.checks import check_scores
-from rankgrad.inputs._augmentation import shifted, views, warped
 from rankgrad.training.batches import random_batches
 from rankgrad.training.loop import fit
 from rankgrad.training.options import PhaseOptions

@@ -38,7 +38,8 @@ PARAMS = SimpleNamespace(
             "label_ranking": SimpleNamespace(metric="ranked.accuracy", guarded=[], slice_tolerance=0.05),
         },
     ),
-    benchmarked={"x": 8}, compute=SimpleNamespace(threads=1, memory=4.0),
+    benchmark_sorters={"x": "few"}, score_vectors={"few": SimpleNamespace(length=8)},
+    compute=SimpleNamespace(threads=1, memory=4.0),
     sorters={"x": SimpleNamespace(training={}), "laplace": SimpleNamespace(training=None)},
     runs={"mine": SimpleNamespace(task="score_ranking")}, model_of=lambda run: run.task,
 )  # fmt: skip

@@ -261,7 +261,7 @@ def made():
     params = load(ROOT / "params.yaml")
     runs = {"memorability-mse": params.runs["memorability-mse"].model_copy(update={"seeds": [1, 2]})}
     sorters = {key: params.sorters[key] for key in ("lstm", "laplace")}
-    benchmark = params.benchmark_sorters.model_copy(update={"lengths": dict.fromkeys(sorters, 8)})
+    benchmark = dict.fromkeys(sorters, "sodeep")
     return params.model_copy(update={"runs": runs, "sorters": sorters, "benchmark_sorters": benchmark})
 
 

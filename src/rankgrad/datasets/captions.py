@@ -95,8 +95,8 @@ class Captions(RankedMnist):
                     overlap=self.overlap,
                     generator=generator,
                 )
-                place, by_size, _ = _clear(drawn, self.canvas)
-                clear = ((place >= 0) & (by_size >= 0)).triu(1).flatten(1)
+                relation, by_size, _ = _clear(drawn, self.canvas)
+                clear = ((relation >= 0) & (by_size >= 0)).triu(1).flatten(1)
                 good = clear.any(1)
                 done = pending[good]
                 for name, values in drawn.items():
@@ -120,18 +120,15 @@ class Captions(RankedMnist):
         twin = (rows ^ 1).clamp(max=len(rows) - 1)
         boxes = torch.stack([recipe[name] for name in ("size", "top", "left")], dim=2)  # (n, 10, 3)
         moved = (boxes != boxes[twin]).any(2)
-        one, two = moved.int().argmax(1), CLASSES - 1 - moved.flip(1).int().argmax(1)  # the first and the last of them
-        exchanged = (moved.sum(1) == 2) & (boxes[rows, one] == boxes[twin, two]).all(1)
-        exchanged &= (boxes[rows, two] == boxes[twin, one]).all(1)
-        scenes = list(zip(recipe["captions"], recipe["glyph"].tolist(), strict=True))
+        first, second = moved.int().argmax(1), CLASSES - 1 - moved.flip(1).int().argmax(1)
+        exchanged = (moved.sum(1) == 2) & (boxes[rows, first] == boxes[twin, second]).all(1)
+        exchanged &= (boxes[rows, second] == boxes[twin, first]).all(1)
         return super().recipe_facts(recipe, split) | {
             "twins_stand_together": (recipe["family"] == rows // FAMILY).numpy(),
             "two_digits_are_exchanged": exchanged.numpy(),
             "twin_has_the_same_glyphs": (recipe["glyph"] == recipe["glyph"][twin]).all(1).numpy(),
-            "different_captions": [len(set(captions)) for captions, _ in scenes],
-            "captions_name_its_digits": [
-                all(_names_digits(caption, glyphs) for caption in captions) for captions, glyphs in scenes
-            ],
+            "different_captions": [len(set(captions)) for captions in recipe["captions"]],
+            "captions_name_its_digits": [*map(_name_digits, recipe["captions"], recipe["glyph"].tolist())],
         }
 
     def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
@@ -146,10 +143,14 @@ class Captions(RankedMnist):
         return expected
 
 
-def _names_digits(caption: str | None, glyphs: list[int]) -> bool:
-    """Whether a caption names digits, and none that is not there."""
-    named = [NUMBERS.index(word) for word in (caption or "").split() if word in NUMBERS]
-    return len(named) > 1 and all(glyphs[digit] >= 0 for digit in named)
+def _name_digits(captions: list[str | None], glyphs: list[int]) -> bool:
+    """Whether each caption of a scene names two digits or more, and none that is not there."""
+    present = {word for word, glyph in zip(NUMBERS, glyphs, strict=True) if glyph >= 0}
+    for caption in captions:
+        named = [word for word in (caption or "").split() if word in NUMBERS]
+        if len(named) < 2 or not present.issuperset(named):
+            return False
+    return True
 
 
 def _clear(recipe: Recipe, canvas: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -160,18 +161,18 @@ def _clear(recipe: Recipe, canvas: int) -> tuple[Tensor, Tensor, Tensor]:
         (0) or small (1) among the others (n, 10).
     """
     size, top, left = (recipe[name].double() for name in ("size", "top", "left"))
-    there = size > 0
-    pairs = there.unsqueeze(2) & there.unsqueeze(1)
+    present = size > 0
+    pairs = present.unsqueeze(2) & present.unsqueeze(1)
     centers = torch.stack([top + size / 2, left + size / 2])
     away = centers.unsqueeze(2) - centers.unsqueeze(3)  # how far j lies below, and to the right of, i
     far = away.abs()
     clear = (far >= APART * canvas) & (far >= STEEP * far.flip(0)) & pairs
-    place = torch.where(clear[0], 0 + (away[0] < 0).long(), torch.where(clear[1], 2 + (away[1] < 0).long(), -1))
+    relation = torch.where(clear[0], 0 + (away[0] < 0).long(), torch.where(clear[1], 2 + (away[1] < 0).long(), -1))
     larger = (size.unsqueeze(2) >= LARGER * size.unsqueeze(1)) & pairs
     by_size = torch.where(larger, 0, torch.where(larger.mT, 1, -1))
-    others = (size.sum(1, keepdim=True) - size) / (there.sum(1, keepdim=True) - 1)
-    adjective = torch.where(size >= LARGER * others, 0, torch.where(size * LARGER <= others, 1, -1))
-    return place, by_size, torch.where(there, adjective, -1)
+    mean_of_others = (size.sum(1, keepdim=True) - size) / (present.sum(1, keepdim=True) - 1)
+    adjective = torch.where(size >= LARGER * mean_of_others, 0, torch.where(size * LARGER <= mean_of_others, 1, -1))
+    return relation, by_size, torch.where(present, adjective, -1)
 
 
 def _uniform(generator: torch.Generator) -> Iterator[float]:
@@ -191,10 +192,13 @@ class _Scene:
         self.relations = {}
         for digit in range(CLASSES):
             for other in range(CLASSES):
-                known = [PLACES[place[digit][other]]] if place[digit][other] >= 0 else []
-                known += [SIZES[by_size[digit][other]]] if by_size[digit][other] >= 0 else []
-                if known:
-                    self.relations[digit, other] = known
+                relations = []
+                if place[digit][other] >= 0:
+                    relations.append(PLACES[place[digit][other]])
+                if by_size[digit][other] >= 0:
+                    relations.append(SIZES[by_size[digit][other]])
+                if relations:
+                    self.relations[digit, other] = relations
         self.adjective = adjective
         self.draws = draws
 
@@ -218,9 +222,9 @@ class _Scene:
             result = self._of_place(digit, relation, other)
         else:
             # Who is called big here would give the comparison away.
-            one, introduced = (self.noun(digit, article, adjective=False) for article in ("the", "a"))
-            two, compared = self.noun(other, "the", adjective=False), self.word(relation)
-            result = self.one_of([f"{one} is {compared} {two}", f"there is {introduced} and it is {compared} {two}"])
+            subject, introduced = (self.noun(digit, article, adjective=False) for article in ("the", "a"))
+            ending = f"{self.word(relation)} {self.noun(other, 'the', adjective=False)}"
+            result = self.one_of([f"{subject} is {ending}", f"there is {introduced} and it is {ending}"])
         pair = (digit, other)
         thirds = [(third, of) for third, of in self.relations if third not in pair and of in pair]
         if thirds and next(self.draws) < THIRD:
@@ -230,19 +234,19 @@ class _Scene:
         return result
 
     def _of_place(self, digit: int, relation: str, other: int) -> str:
-        where = self.word(relation)
+        preposition = self.word(relation)
         size = [name for name in self.relations[digit, other] if name in SIZES]
         form = self.one_of(range(6 if size else 5))
         if form == 5:
-            one, two = (self.noun(number, "the", adjective=False) for number in (digit, other))
-            return f"{one} {where} {two} is {self.word(size[0])} it"
-        one, two = (self.noun(number, "the" if form == 2 else "a") for number in (digit, other))
+            subject, object_ = (self.noun(number, "the", adjective=False) for number in (digit, other))
+            return f"{subject} {preposition} {object_} is {self.word(size[0])} it"
+        subject, object_ = (self.noun(number, "the" if form == 2 else "a") for number in (digit, other))
         return (
-            f"{one} {where} {two}",
-            f"there is {one} {where} {two}",
-            f"{one} is {where} {two}",
-            f"{where} {two} is {one}",
-            f"{where} {two} there is {one}",
+            f"{subject} {preposition} {object_}",
+            f"there is {subject} {preposition} {object_}",
+            f"{subject} is {preposition} {object_}",
+            f"{preposition} {object_} is {subject}",
+            f"{preposition} {object_} there is {subject}",
         )[form]
 
 

@@ -18,7 +18,7 @@ from rankgrad.datasets.ranked_mnist import RECIPE, RankedMnist
 from rankgrad.datasets.scenes import layout
 from rankgrad.datasets.scenes.base import Recipe, schema_of
 from rankgrad.datasets.scenes.digits import CLASSES, Digits
-from rankgrad.inputs._base import InputType
+from rankgrad.inputs import InputType
 from rankgrad.inputs.frames import Frames
 from rankgrad.seeding import generator as seeded
 
@@ -176,8 +176,8 @@ class Clips(RankedMnist):
         """Return the session of each clip of a piece (n,), from 0, and its score there (n,)."""
         logit = chances.logit()
         noise = torch.randn(len(logit), generator=draws, dtype=torch.float64)
-        alike = self.likeness * (logit - logit.mean()) / logit.std(correction=0).clamp(min=1e-12)
-        group = (alike + (1 - self.likeness**2) ** 0.5 * noise).argsort().argsort() // self.sessions
+        mixed = self.likeness * (logit - logit.mean()) / logit.std(correction=0).clamp(min=1e-12)
+        group = (mixed + (1 - self.likeness**2) ** 0.5 * noise).argsort().argsort() // self.sessions
         factor = self.scale_use ** (2 * torch.rand(len(logit), generator=draws, dtype=torch.float64) - 1)
         count = group.bincount()
         mean = torch.bincount(group, weights=share.double()) / count
@@ -210,7 +210,7 @@ class Clips(RankedMnist):
         hidden = probabilities(recipe["size"], self.effects, canvas=self.canvas).double()
         target, probability = (recipe[name].double().numpy() for name in ("target", "probability"))
         score, relative = recipe.get("share", recipe["target"]).double().numpy(), {}
-        known = np.abs(probability - hidden.numpy()) < 1e-5
+        follows = np.abs(probability - hidden.numpy()) < 1e-5
         if split == "train" and self.later is not None:
             hidden = (hidden.logit() - self.lag * recipe["group"]).sigmoid()
         hidden = hidden.numpy()
@@ -221,7 +221,7 @@ class Clips(RankedMnist):
         return super().recipe_facts(recipe, split) | {
             "drift": recipe["drift"].abs().amax(1).numpy(),
             "zoom": recipe["zoom"].numpy(),
-            "probability_follows_content": known,
+            "probability_follows_content": follows,
             "target": target,
             **relative,
             "score_is_a_share_of_viewers": (np.abs(score * viewers - remembered) < 1e-4) & (score >= 0) & (score <= 1),

@@ -31,13 +31,12 @@ def _shuffles() -> Tensor:
     """
     ways = []
     for sources, turned in product(permutations(range(4)), ((0, 3), (1, 2))):
-        # Quadrants are numbered 0 1 / 2 3: the row is the number's second bit and the column its first.
-        ways.append(
-            [
-                (source, (source ^ place) >> 1 ^ (place in turned), (source ^ place) & 1 ^ (place in turned))
-                for place, source in enumerate(sources)
-            ]
-        )
+        way = []
+        for quadrant, source in enumerate(sources):
+            # Quadrants are numbered 0 1 / 2 3: the row is the number's second bit and the column its first.
+            change, turn = source ^ quadrant, quadrant in turned
+            way.append((source, change >> 1 ^ turn, change & 1 ^ turn))
+        ways.append(way)
     return torch.tensor(ways)
 
 
@@ -139,9 +138,9 @@ class LongTailedMnist(Scenes):
         sizes, tops, lefts = (torch.zeros(mask.shape).scatter(1, which, values) for values in boxes)
         glyphs = digits.drawn(torch.arange(CLASSES).expand(rows, -1), generator)
         curved = digits.glyph[digits.labels != STROKE]
-        others = curved[torch.randint(len(curved), (rows, DISTRACTORS), generator=generator)]
+        sources = curved[torch.randint(len(curved), (rows, DISTRACTORS), generator=generator)]
         ways = torch.randint(len(SHUFFLES), (rows, DISTRACTORS), generator=generator)
-        glyphs = torch.where(mask, torch.cat([glyphs, others], dim=1), -1)
+        glyphs = torch.where(mask, torch.cat([glyphs, sources], dim=1), -1)
         recipe = {"labels": present.long(), "difficult": torch.zeros_like(present)}
         for name, values in {"size": sizes, "top": tops, "left": lefts, "glyph": glyphs}.items():
             recipe[name], recipe[f"distractor_{name}"] = values.split([CLASSES, DISTRACTORS], dim=1)
@@ -168,12 +167,12 @@ class LongTailedMnist(Scenes):
         return drawing.draw(glyphs, size, top, left, canvas=self.canvas)
 
     def recipe_facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
-        labels, shuffle, there = recipe["labels"], recipe["distractor_shuffle"], recipe["distractor_size"] > 0
+        labels, shuffle, present = recipe["labels"], recipe["distractor_shuffle"], recipe["distractor_size"] > 0
         return {
-            "distractors": there.sum(1).numpy(),
+            "distractors": present.sum(1).numpy(),
             "labels_follow_recipe": (labels == (recipe["size"] > 0)).all(1).numpy(),
             "difficult": recipe["difficult"].any(1).numpy(),
-            "shuffles_are_known": (((shuffle >= 0) & (shuffle < len(SHUFFLES))) | ~there).all(1).numpy(),
+            "shuffles_are_known": (((shuffle >= 0) & (shuffle < len(SHUFFLES))) | ~present).all(1).numpy(),
             **{f"label_{label}": labels[:, label].numpy() for label in range(CLASSES)},
         }
 

@@ -68,11 +68,11 @@ class ShadedMnist(RankedMnist):
         return drawing.draw(shaded, size, top, left, canvas=self.canvas)
 
     def recipe_facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
-        brightness, there = recipe["brightness"], recipe["size"] > 0
+        brightness, present = recipe["brightness"], recipe["size"] > 0
         (dark, bright), rounding = self.brightness, 1e-6
         between = (brightness >= dark - rounding) & (brightness <= bright + rounding)
-        known = torch.where(there, between, brightness == 0).all(1)
-        return super().recipe_facts(recipe, split) | {"brightness_is_of_its_range": known.numpy()}
+        in_range = torch.where(present, between, brightness == 0).all(1)
+        return super().recipe_facts(recipe, split) | {"brightness_is_of_its_range": in_range.numpy()}
 
     def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
         expected = super().expected(rows)

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rankgrad.feature_names import columns_of, numbers_of
 from rankgrad.inputs._base import Inputs, InputType, as_list, check_numbers, check_range, in_json
-from rankgrad.inputs._feature_names import columns_of, numbers_of
 from rankgrad.lookup import listed
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class Features(InputType):
             check_lists(path, "features", lists=True)
         vectors = matrix(pa.table({"features": column}), "features", path=path)
         vectors = vectors if vectors.is_floating_point() else vectors.double()
-        if not (whole := _finite(vectors)).all():
-            row = row_of(int((~whole).nonzero()[0]), counts)
+        if not (is_finite := _finite(vectors)).all():
+            row = row_of(int((~is_finite).nonzero()[0]), counts)
             raise ValueError(f"{path}: row {row} has a feature that is not finite in float32; make it again")
         if (names := said(path, "features")) is not None and len(names) != vectors.shape[1]:
             raise ValueError(f"{path}: {len(names)} names of features, expected {vectors.shape[1]}; make it again")
@@ -95,11 +95,11 @@ class Features(InputType):
 
         column = read_table(path, ["features"])["features"]
         vectors = flat(column)[0] if lists else column
-        parts = np.split(flat(vectors)[0].to_numpy(), np.cumsum(list_lengths(vectors))[:-1])
+        rows = np.split(flat(vectors)[0].to_numpy(), np.cumsum(list_lengths(vectors))[:-1])
         facts = {
-            "features": np.array([len(part) for part in parts]),
-            "finite_features": np.array([np.isfinite(part).all() for part in parts]),
-            "largest_feature": np.array([np.abs(part).max(initial=0.0) for part in parts]),
+            "features": np.array([len(row) for row in rows]),
+            "finite_features": np.array([np.isfinite(row).all() for row in rows]),
+            "largest_feature": np.array([np.abs(row).max(initial=0.0) for row in rows]),
         }
         if lists:
             sizes = list_lengths(column)
@@ -210,7 +210,8 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
     columns = columns_of(names)
     if unknown := cell.keys() - set(columns) - set(names):
         raise ValueError(f"{where}: unknown feature {listed([min(unknown)])!r}; the model takes {listed(columns)}")
-    if missing := [name for name in columns_of([one for one in names if one not in cell]) if name not in cell]:
+    features = [name for name in names if name not in cell]
+    if missing := [column for column in columns_of(features) if column not in cell]:
         raise ValueError(f"{where}: no feature {listed(missing)}, expected a value")
     return numbers_of(cell, names, unknown=_tell_unknown)
 

@@ -1,6 +1,8 @@
 """Pictures, one a row: decoded, of one size, gray or colored; those of a request are prepared as those of training."""
 
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,14 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-from rankgrad.inputs._augmentation import warped
+from rankgrad.augmentation import warped
 from rankgrad.inputs._base import AT_ONCE, Inputs, InputType, in_json
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["Image", "StoredPicture", "of_tensor"]
+__all__ = ["Image", "StoredPicture", "of_tensor", "picture"]
 
 SIDE = 2048  # pixels, of what a model takes
 PIXELS = 2**22  # that go through a network at once, which needs hundreds of bytes for each
@@ -71,9 +73,7 @@ class Image(InputType):
 
     @classmethod
     def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":
-        from rankgrad.io.images import photo_facts
-
-        return photo_facts(path, cls.name, piece=cls.piece, threads=threads)
+        return _photo_facts(path, cls.name, piece=cls.piece, threads=threads)
 
     @staticmethod
     def expected(*, size: int | None) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Image(InputType):
 
     @staticmethod
     def moved(items: Tensor, generator: torch.Generator, **moves: Any) -> Tensor:
-        """Return pictures moved at random, see `rankgrad.inputs._augmentation.warped`."""
+        """Return pictures moved at random, see `rankgrad.augmentation.warped`."""
         return warped(items, generator, **moves)
 
     @staticmethod
@@ -126,8 +126,6 @@ class Image(InputType):
     @staticmethod
     def prepared(cells: list[bytes], about: dict[str, Any], *, where: str) -> Tensor:
         """Return pictures (n, colors, height, width): upright, their middle resized, gray or colored as in training."""
-        from rankgrad.io.images import picture
-
         size, names = (about["width"], about["height"]), [where]
         if len(cells) > 1:
             names = [f"{where}, image {number}" for number in range(len(cells))]
@@ -167,10 +165,74 @@ class Image(InputType):
         """Return means over images (n, colors, height, width) uint8; ink is the fraction of pixels over half."""
         gray = items.float().mean(1, keepdim=True) / 255
         edges = conv2d(pad(gray, (1, 1, 1, 1), mode="replicate"), LAPLACE)
-        found = {
+        values_of = {
             "brightness": gray.mean((1, 2, 3)),
             "contrast": gray.std((1, 2, 3), correction=0),
             "ink": (gray > 0.5).float().mean((1, 2, 3)),
             "sharpness": edges.std((1, 2, 3), correction=0),
         }
-        return {name: values.mean().item() for name, values in found.items()}
+        return {name: values.mean().item() for name, values in values_of.items()}
+
+
+def picture(
+    encoded: bytes | Path | None,
+    *,
+    colors: int,
+    where: str,
+    size: tuple[int, int] | None = None,
+    stored: str | None = None,
+) -> Tensor:
+    """Return the pixels of one picture, gray (1, height, width) or colored (1, 3, height, width), uint8, upright.
+
+    Args:
+        encoded: bytes of a picture, or a file of them.
+        colors: 1 or 3.
+        where: what the error message begins with.
+        size: width and height, see `rankgrad.io.pictures.open_photo`.
+        stored: `JPEG` for the pixels that are left after it was stored so, as pictures of training are.
+
+    Raises:
+        ValueError: see `rankgrad.io.pictures.open_photo`.
+    """
+    from PIL import Image as Pillow
+
+    from rankgrad.io.pictures import as_jpeg, open_photo
+
+    shown = open_photo(encoded, size, "L" if colors == 1 else "RGB", where=where)
+    pixels = np.array(Pillow.open(BytesIO(as_jpeg(shown))) if stored == "JPEG" else shown)
+    return torch.from_numpy(pixels if colors == 1 else pixels.transpose(2, 0, 1).copy()).unsqueeze(0)
+
+
+def _photo_facts(path: Path, column: str, *, piece: int, threads: int) -> "pd.DataFrame":
+    """Return of the photos of each row: files, number, a hash of their pixels, whether all decode, modes and sizes."""
+    import pandas as pd
+
+    from rankgrad.io.parquet import parquet_file
+
+    rows: list[dict[str, Any]] = []
+    with parquet_file(path) as file, ThreadPoolExecutor(threads) as pool:
+        for batch in file.iter_batches(batch_size=piece, columns=[column]):
+            cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
+            rows += pool.map(_facts_of, cells)
+    return pd.DataFrame(rows)
+
+
+def _facts_of(photos: list[dict[str, Any] | None]) -> dict[str, Any]:
+    from PIL import Image as Pillow
+
+    from rankgrad.io.pictures import BROKEN
+
+    files, modes, sizes, decodes, pixels = {}, {}, {}, True, sha256()
+    for photo in photos:
+        photo = photo or {"bytes": None, "path": None}
+        files[photo["path"] or ""] = None
+        try:
+            with Pillow.open(BytesIO(photo["bytes"] or b""), formats=["JPEG", "PNG"]) as image:
+                image.load()
+            modes[image.mode] = sizes[f"{image.width} x {image.height}"] = None
+            pixels.update(image.tobytes())
+        except BROKEN:
+            decodes = False
+    seen = {"file": files, "mode": modes, "size": sizes}
+    facts = {name: ", ".join(values) for name, values in seen.items()}
+    return facts | {"photos": len(photos), "decodes": decodes, "pixels": pixels.hexdigest()}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.inputs._base import AT_ONCE, Inputs, InputType, in_json
-from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,15 +51,13 @@ class Text(InputType):
 
     @staticmethod
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
-        import pyarrow as pa
-
-        from rankgrad.io.parquet import check_lists, flat, read_table, row_of
+        from rankgrad.io.parquet import check_lists, flat, is_text, read_table, row_of
 
         check_lists(path, "text", lists=lists)
         column, counts = read_table(path, ["text"])["text"], None
         if lists:
             column, counts = flat(column)
-        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        if not is_text(column.type):
             raise ValueError(f"{path}: column text: {column.type}, expected text; make it again")
         texts = column.to_pylist()
         for number, text in enumerate(texts):

@@ -12,11 +12,11 @@ SPACED = re.compile(r"(?<=://)[^\s/:@'\"]+:(?!\d+\b)(?=\S)[^@\n'\"]{1,100}@(?=[\
 BARE = re.compile(r"(?<![^\s'\"=(/])[^\s:/@'\"=(]+:[^\s/@]+@(?!sha256:)(?=[\w.-]+(?::\d|/))")
 # Whose @ is missing: what follows the host is no port.
 HALF_A_USER = re.compile(r"(?<=://)([^\s/:@\[\]'\"]+):(?!\d+\b)[^\s/'\")>,;]+")
-# As databases and drivers name it, in an address or alone.
+# As databases and drivers name it, in an address or outside of one.
 NAMED = re.compile(
     r"\b(\w*(?:password|passwd|pwd|token|secret|(?:access|account|api)_?key)=)(?:'[^']*'|[^\s&;,'\")>]+)", re.IGNORECASE
 )
-ADDRESS = re.compile(r"(?:://|with url: )\S+")  # the latter as HTTP clients name a path alone
+ADDRESS = re.compile(r"(?:://|with url: )\S+")  # the latter as HTTP clients name a path without its host
 OPTION = re.compile(r"([?&#;][^=&#;\s]+=|\?(?![^=&#;\s]*=))[^&#;\s'\")>,]+")
 OF_THE_WEB = re.compile(r"(?:https?://|with url: )\S+", re.IGNORECASE)
 # A part of a path that is long and no plain word, as the secret of a webhook is.
@@ -35,5 +35,5 @@ def without_credentials(text: str) -> str:
     text = text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
     text = BARE.sub("", USER.sub("://", SPACED.sub("", text)))
     text = HALF_A_USER.sub(r"\1:***", text)
-    text = ADDRESS.sub(lambda found: OPTION.sub(r"\1***", found[0]), NAMED.sub(r"\1***", text))
-    return OF_THE_WEB.sub(lambda found: SECRET.sub("***", found[0]), text)
+    text = ADDRESS.sub(lambda match: OPTION.sub(r"\1***", match[0]), NAMED.sub(r"\1***", text))
+    return OF_THE_WEB.sub(lambda match: SECRET.sub("***", match[0]), text)

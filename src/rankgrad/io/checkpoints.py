@@ -1,4 +1,4 @@
-"""Models on disk: a folder with `model.safetensors` and a `model.json` from which the model is rebuilt.
+"""Models on disk: a folder with `model.safetensors`, and with `model.json` to rebuild the model.
 
 The state of a training that goes on after a kill is kept by `rankgrad.training.loop`.
 """
@@ -59,7 +59,7 @@ def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime:
 def _on_cpu() -> Generator[None]:
     """Modules are made on the CPU in float32, by its random state, which is then as it was.
 
-    Those of GPUs are not touched: else each process would begin to use every GPU that there is.
+    Random states of GPUs are not touched: else each process would begin to use every GPU that there is.
     """
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)

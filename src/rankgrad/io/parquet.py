@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from rankgrad.io.pictures import BROKEN, check_plain, reason
+from rankgrad.io.pictures import as_png, opened
 from rankgrad.lookup import listed
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "flat",
     "is_list",
     "is_number",
+    "is_text",
     "list_lengths",
     "matrix",
     "parquet_file",
@@ -74,8 +75,8 @@ def columns_of(path: str | Path) -> list[str]:
 def said(path: str | Path, key: str) -> Any:
     """Return what a Parquet file's metadata say of its columns: `classes` or `features`, names in order; else None."""
     with parquet_file(path) as file:
-        found = (file.schema_arrow.metadata or {}).get(key.encode())
-    return None if found is None else json.loads(found)
+        value = (file.schema_arrow.metadata or {}).get(key.encode())
+    return None if value is None else json.loads(value)
 
 
 def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
@@ -94,43 +95,33 @@ def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
 
 
 def _in_threads(function: Callable, items: Sequence | np.ndarray, threads: int) -> list:
-    """Call a function on each item; many items a task, because handing over one costs as much as decoding one."""
-    parts = [items[start : start + 256] for start in range(0, len(items), 256)]
+    """Call a function on each item; many items per task, because handing over one costs as much as decoding one."""
+
+    def of_piece(start: int) -> list:
+        return [function(item) for item in items[start : start + 256]]
+
     with ThreadPoolExecutor(threads) as pool:
-        return [result for part in pool.map(lambda part: [function(item) for item in part], parts) for result in part]
+        return [*chain.from_iterable(pool.map(of_piece, range(0, len(items), 256)))]
 
 
 def encode_images(images: np.ndarray, *, threads: int) -> pa.Array:
     """Encode gray images (n, height, width) uint8 as PNG, lossless, in the form of `IMAGE`."""
-
-    def encode(image: np.ndarray) -> bytes:
-        buffer = BytesIO()
-        # The fastest level: mostly black images are small at any.
-        Image.fromarray(image).save(buffer, "PNG", compress_level=1)
-        return buffer.getvalue()
-
-    encoded = _in_threads(encode, images, threads)
+    encoded = _in_threads(lambda image: as_png(Image.fromarray(image)), images, threads)
     return pa.StructArray.from_arrays(
         [pa.array(encoded, pa.binary()), pa.nulls(len(encoded), pa.string())], fields=list(IMAGE)
     )
 
 
 def decode_image(encoded: bytes | None, *, where: str) -> np.ndarray:
-    """Decode a PNG or JPEG: (height, width) uint8 if it is gray, (height, width, 3) if colored.
+    """Decode a picture of a table: (height, width) uint8 if it is gray, (height, width, 3) if colored.
 
     Raises:
         ValueError: it is corrupt, or neither gray nor RGB; the message begins with `where`.
     """
-    try:
-        with Image.open(BytesIO(encoded or b""), formats=["PNG", "JPEG"]) as image:
-            check_plain(image)
-            image.load()
-    except BROKEN as error:
-        told = reason(error, "PNG or JPEG")
-        raise ValueError(f"{where}: not a whole PNG or JPEG image ({told}); make it again") from error
-    if image.mode not in ("L", "RGB"):
-        raise ValueError(f"{where}: image of mode {image.mode}, expected gray (L) or RGB")
-    return np.asarray(image)
+    with opened(encoded, where=where) as image:
+        if image.mode not in ("L", "RGB"):
+            raise ValueError(f"mode {image.mode}, expected gray (L) or RGB")
+        return np.asarray(image)
 
 
 def encoded_images(column: pa.ChunkedArray, *, path: str | Path) -> list[bytes | None]:
@@ -139,8 +130,8 @@ def encoded_images(column: pa.ChunkedArray, *, path: str | Path) -> list[bytes |
     Raises:
         ValueError: it is no `IMAGE` column.
     """
-    place = column.type.get_field_index("bytes") if pa.types.is_struct(column.type) else -1
-    if place < 0 or not (pa.types.is_binary(kind := column.type[place].type) or pa.types.is_large_binary(kind)):
+    field = column.type.get_field_index("bytes") if pa.types.is_struct(column.type) else -1
+    if field < 0 or not (pa.types.is_binary(kind := column.type[field].type) or pa.types.is_large_binary(kind)):
         raise ValueError(f"{path}: images are a column of {column.type}, expected {IMAGE}; make it again")
     # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
     return [image for chunk in column.chunks for image in chunk.field("bytes").to_pylist()]
@@ -183,6 +174,11 @@ def is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column's cells are text."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
 def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None = None) -> Tensor:
     """Return a column of lists, all of one length, as a tensor (n, length).
 
@@ -195,14 +191,16 @@ def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None =
     if not is_list(kind) or not (is_number(kind.value_type) or pa.types.is_boolean(kind.value_type)):
         raise ValueError(f"{path}: column {name}: {kind}, expected lists of numbers; make it again")
     # Chunk by chunk: in one, the values of a large split exceed what an offset of Arrow's can say.
-    parts = [chunk.flatten() for chunk in column.chunks]
+    chunks = [chunk.flatten() for chunk in column.chunks]
     if length is None:
-        length = sum(map(len, parts)) // max(len(column), 1)
-    if column.null_count or any(part.null_count for part in parts) or (list_lengths(column) != length).any():
+        length = sum(map(len, chunks)) // max(len(column), 1)
+    if column.null_count or any(chunk.null_count for chunk in chunks) or (list_lengths(column) != length).any():
         raise ValueError(
             f"{path}: column {name}: lists of different lengths or missing values, expected {length} values in each row"
         )
-    flat = [part.to_numpy(zero_copy_only=False) for part in parts] or [np.zeros(0, kind.value_type.to_pandas_dtype())]
+    flat = [chunk.to_numpy(zero_copy_only=False) for chunk in chunks] or [
+        np.zeros(0, kind.value_type.to_pandas_dtype())
+    ]
     return torch.from_numpy(np.concatenate(flat).reshape(len(column), length))
 
 
@@ -229,7 +227,7 @@ def documents_of(path: Path, column: str) -> list[int]:
 
 
 def row_of(number: int, counts: Tensor | None) -> int:
-    """Return the row that has an input, by its number among those of all rows."""
+    """Return the row that has an input, by the input's number among all."""
     return number if counts is None else int(torch.searchsorted(counts.cumsum(0), number, right=True))
 
 

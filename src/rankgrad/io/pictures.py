@@ -1,4 +1,4 @@
-"""Open pictures of people with care: what a header claims is checked before it is unpacked. Needs no torch."""
+"""Read strangers' pictures with care: a header is checked before anything is unpacked. Needs no torch."""
 
 import base64
 import re
@@ -10,22 +10,25 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
-from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 
 __all__ = [
     "BROKEN",
-    "FORMATS",
     "PHOTO_PIXELS",
+    "as_jpeg",
+    "as_png",
     "bytes_in",
     "check_plain",
+    "open_photo",
     "opened",
-    "reason",
+    "squared",
     "turned",
     "without_base64",
 ]
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP")  # others start programs, or have faults of their own
+QUALITY = 95  # of the stored JPEG
 PHOTO_PIXELS = 2**26  # of a photo, before it is resized: 67 million take half a gigabyte
 
 # What Pillow raises for contents that are no whole image; which of them depends on the format.
@@ -55,36 +58,31 @@ def bytes_in(text: str) -> bytes:
     (b'GIF', b'\xfb\xff')
     """
     head, comma, encoded = text.partition(",") if text[:5].lower() == "data:" else ("", "", text)
-    shown = repr(text[:40] + "..." * (len(text) > 40))
+    start = repr(text[:40] + "..." * (len(text) > 40))
     if comma and not head.lower().endswith(";base64"):
-        raise ValueError(f"{shown} is a data URI without base64, expected such as data:image/png;base64,...")
+        raise ValueError(f"{start} is a data URI without base64, expected such as data:image/png;base64,...")
     if re.fullmatch("(?:[0-9a-fA-F]{2})+", encoded):
-        raise ValueError(f"{shown} is hexadecimal, expected a picture in base64")
+        raise ValueError(f"{start} is hexadecimal, expected a picture in base64")
     letters = "".join(encoded.split()).translate({ord("-"): "+", ord("_"): "/"}).rstrip("=")
     try:
         return base64.b64decode(letters + "=" * (-len(letters) % 4), validate=True)
     except ValueError as error:
-        raise ValueError(f"{shown} is no base64, expected a picture in it, not its path or address") from error
+        raise ValueError(f"{start} is no base64, expected a picture in it, not its path or address") from error
 
 
 def without_base64(contents: bytes) -> bytes:
-    """Return the bytes of a picture, of which no picture's are base64: some servers of MLflow leave it as it came."""
+    """Return the bytes of a picture from bytes or base64, which some of MLflow's servers pass on."""
     try:
         return base64.b64decode(contents, validate=True)
     except ValueError:
         return contents
 
 
-def reason(error: Exception, expected: str) -> str:
-    """Return what is wrong with contents that are no whole image; Pillow's own words would name a place in memory."""
-    return f"no {expected}" if isinstance(error, UnidentifiedImageError) else str(error)
-
-
 def check_plain(image: ImageFile) -> None:
     """Raise ValueError if an image holds other than Pillow would give: 16 bits a color, several frames, a damaged PNG.
 
     Args:
-        image: just opened: a header says what is stored, pixels no longer do.
+        image: just opened: only the header says what is stored.
     """
     if image.mode.startswith(("I", "F")) or any(re.search(";16[BLN]", str(tile.args)) for tile in image.tile):
         raise ValueError("more than 8 bits a color")
@@ -93,24 +91,24 @@ def check_plain(image: ImageFile) -> None:
         raise ValueError("more than 8 bits a color")
     if any(form != 1 for form in tags.get(TiffImagePlugin.SAMPLEFORMAT, (1,))):
         raise ValueError("colors that are no whole numbers from 0 on")
-    if getattr(image, "is_animated", False) and image.format != "MPO":  # of which cameras make previews of one photo
+    if getattr(image, "is_animated", False) and image.format != "MPO":  # cameras store previews of a photo so
         raise ValueError("several frames")
     if image.format == "PNG" and image.fp:
-        place = image.fp.tell()
+        position = image.fp.tell()
         image.fp.seek(0)
         _check_sums(image.fp.read())
-        image.fp.seek(place)
+        image.fp.seek(position)
 
 
 def _check_sums(contents: bytes) -> None:
     """Raise ValueError if a chunk of a PNG is cut off or has another sum than is said: Pillow checks none of pixels."""
-    place, name = 8, b""
+    start, name = 8, b""
     while name != b"IEND":
-        end = place + 8 + int.from_bytes(contents[place : place + 4])
-        name = contents[place + 4 : place + 8]
-        if zlib.crc32(contents[place + 4 : end]).to_bytes(4) != contents[end : end + 4]:
-            raise ValueError(f"damaged or truncated behind byte {place}")
-        place = end + 4
+        end = start + 8 + int.from_bytes(contents[start : start + 4])
+        name = contents[start + 4 : start + 8]
+        if zlib.crc32(contents[start + 4 : end]).to_bytes(4) != contents[end : end + 4]:
+            raise ValueError(f"damaged or truncated behind byte {start}")
+        start = end + 4
 
 
 def turned(image: Image.Image) -> Image.Image:
@@ -128,8 +126,8 @@ def turned(image: Image.Image) -> Image.Image:
 
 
 @contextmanager
-def opened(encoded: bytes | Path | None, *, where: str) -> Generator[Image.Image]:
-    """Open a picture, of which only the header is read; errors of what is done with it are of the same form.
+def opened(encoded: bytes | Path | None, *, where: str = "") -> Generator[Image.Image]:
+    """Open a picture and read only its header; whatever is wrong with it is a ValueError of one form.
 
     Args:
         encoded: bytes of one of `FORMATS`, or a file of them.
@@ -146,8 +144,55 @@ def opened(encoded: bytes | Path | None, *, where: str) -> Generator[Image.Image
                 raise ValueError(f"{image.width} x {image.height} pixels")
             check_plain(image)
             yield image
-    except (*BROKEN, TypeError) as error:  # that is text instead of bytes
+    except (*BROKEN, TypeError) as error:  # text instead of bytes is a TypeError
+        # Pillow's own words for what is no picture would name a place in memory.
+        found = f"no {', '.join(FORMATS)}" if isinstance(error, UnidentifiedImageError) else error
         raise ValueError(
-            f"{where}: unusable image ({reason(error, ', '.join(FORMATS))}); expected a whole picture of at most "
+            f"{where}{': ' if where else ''}unusable image ({found}); expected a whole picture of at most "
             f"{PHOTO_PIXELS:,} pixels, 8 bits a color, not transparent, one frame"
         ) from error
+
+
+def open_photo(
+    encoded: bytes | Path | None, size: tuple[int, int] | int | None, mode: str = "RGB", *, where: str = ""
+) -> Image.Image:
+    """Decode a picture as RGB or as gray (`L`), upright, its largest middle part resized (bilinear, antialiased).
+
+    Args:
+        encoded: see `opened`.
+        size: width and height, or the side of a square; None leaves the size as it is.
+        mode: `RGB` or `L`.
+        where: what the error message begins with.
+
+    Raises:
+        ValueError: see `opened`; or it is transparent in places.
+    """
+    with opened(encoded, where=where) as image:
+        upright = turned(image)
+        if upright.has_transparency_data and any(upright.convert("RGBA").getchannel("A").histogram()[:255]):
+            raise ValueError("transparent in places")
+        converted = upright.convert(mode)
+        return converted if size is None else squared(converted, size)
+
+
+def squared(image: Image.Image, size: tuple[int, int] | int) -> Image.Image:
+    """Return the largest middle part of an image that has the proportions of a size, at that size.
+
+    >>> squared(Image.new("L", (40, 20), 200), 8).getpixel((0, 7))
+    200
+    """
+    return ImageOps.fit(image, (size, size) if isinstance(size, int) else size, Image.Resampling.BILINEAR)
+
+
+def as_jpeg(image: Image.Image) -> bytes:
+    """Return the JPEG bytes of an RGB image."""
+    buffer = BytesIO()
+    image.save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
+
+
+def as_png(image: Image.Image) -> bytes:
+    """Return the PNG bytes of an image, which lose nothing."""
+    buffer = BytesIO()
+    image.save(buffer, "PNG", compress_level=1)  # mostly black images are small at any level
+    return buffer.getvalue()

@@ -25,7 +25,7 @@ def name_of(seed: int, fold: int | None) -> str:
 
 
 def folder_of(path: str | Path, *, fold: int | None = None) -> Path:
-    """Return the folder of a model's files: of a run, that of the seed that is best on validation.
+    """Return the folder of a model's files; for a run, the folder of its best seed on validation.
 
     Args:
         path: a folder that `save_model` wrote, or of a run (`models/runs/<run>`), whose `run.json` names its best seed.
@@ -79,8 +79,8 @@ def _check(recipe: Any) -> None:
     if "classes" in recipe:
         _check_names("classes", recipe["classes"])
     if "task" in recipe:
-        if recipe["task"] not in (known := lookup.names("tasks")):
-            raise ValueError(f"model.json: task is {reprlib.repr(recipe['task'])}, expected one of {', '.join(known)}")
+        if recipe["task"] not in (tasks := lookup.names("tasks")):
+            raise ValueError(f"model.json: task is {reprlib.repr(recipe['task'])}, expected one of {', '.join(tasks)}")
         _check_input(recipe)
 
 
@@ -105,13 +105,13 @@ def _check_input(recipe: dict[str, Any]) -> None:
 
 
 def _check_names(key: str, names: Any, *, longest: int = NAME) -> None:
-    """Raise a ValueError if what a recipe says is no list of different names."""
+    """Raise a ValueError if an entry of a recipe is not a list of distinct names."""
     if not isinstance(names, list):
         raise ValueError(f"model.json: {key} is {reprlib.repr(names)}, expected a list of names")
-    for place, name in enumerate(names):
+    for number, name in enumerate(names):
         if not isinstance(name, str) or len(name) > longest:
             raise ValueError(
-                f"model.json: {key}[{place}] is {reprlib.repr(name)}, expected text of at most {longest:,} characters"
+                f"model.json: {key}[{number}] is {reprlib.repr(name)}, expected text of at most {longest:,} characters"
             )
     if len(set(names)) < len(names):
         raise ValueError(f"model.json: {key} has a name twice, expected each once")

@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 def minus(metric: str, baseline: str) -> str:
-    """Return what the difference of a metric from that of a baseline is called."""
+    """Return the name of the difference between a metric and that of a baseline."""
     return f"{metric} minus {baseline}"
 
 
@@ -191,7 +191,7 @@ def rows_of(run: str, measured: Mapping[str, Any], prefix: str = "") -> Iterator
 
 
 def write(path: str | Path, rows: Iterable[Row]) -> None:
-    """Write rows as a CSV file; NaN, and what is None, is an empty cell.
+    """Write rows as a CSV file; NaN and None are empty cells.
 
     Raises:
         ValueError: there are no rows, or a number is there twice, is infinite, or its bounds are in disorder.

@@ -18,7 +18,7 @@ __all__ = ["check_fit", "start_from", "with_files"]
 PREFIXES = ("backbone.", "scorer.backbone.", "items.backbone.")
 CAPTIONS = "captions.backbone."
 SHOWN = 3  # names of each kind in a message
-PARTS = ("backbone", "text")  # of a model: what reads the inputs, and what reads captions
+BACKBONES = ("backbone", "text")  # of a model: the one of inputs, and the one of captions
 
 
 def start_from(network: Any, path: str | Path) -> None:
@@ -28,7 +28,7 @@ def start_from(network: Any, path: str | Path) -> None:
         network: from `rankgrad.io.checkpoints.build`, with `backbone`, and `captions` if it reads those too.
         path: one of
 
-            - a safetensors file, in which a library published the weights of a network, with its classifier or without;
+            - a safetensors file as a library publishes the weights of a network, with its classifier or without;
             - the folder of a run or of a model, see `rankgrad.io.recipes.folder_of`;
             - the folder of a text encoder, with `config.json`, `tokenizer.json` and `model.safetensors`;
             - a folder with `image.safetensors` and, below `text`, an encoder of captions.
@@ -49,8 +49,8 @@ def start_from(network: Any, path: str | Path) -> None:
 
 def check_fit(backbone: nn.Module, captions: nn.Module | None, path: str | Path) -> None:
     """Raise what `start_from` would raise; backbones may be on the meta device, and no weights are read."""
-    for part, file in _sources(backbone, captions, Path(path)):
-        _fitting(part, file)
+    for source, file in _sources(backbone, captions, Path(path)):
+        _fitting(source, file)
 
 
 def with_files(model: dict[str, Any], start: str | Path) -> dict[str, Any]:
@@ -61,53 +61,51 @@ def with_files(model: dict[str, Any], start: str | Path) -> dict[str, Any]:
         start: see `start_from`.
 
     Raises:
-        FileNotFoundError: a backbone is an encoder, but the folder has no files of one.
+        FileNotFoundError: a backbone is an encoder, but the folder has no encoder's files.
         ValueError: they are not what they should be.
     """
-    parts = {key: model[key] for key in PARTS if model.get(key) and _keeps_files(model[key]["name"])}
-    return model | {key: part | {"files": _files(part["name"], Path(start))} for key, part in parts.items()}
-
-
-def _keeps_files(name: str) -> bool:
-    return hasattr(lookup.find("models.backbones", name), "files")
+    changed = dict(model)
+    for key in BACKBONES:
+        if model.get(key) and hasattr(lookup.find("models.backbones", model[key]["name"]), "files"):
+            changed[key] = model[key] | {"files": _files(model[key]["name"], Path(start))}
+    return changed
 
 
 def _files(name: str, start: Path) -> dict[str, Any]:
     folder = folder_of(start)
     if (folder / "model.json").is_file():
-        parts = [recipe_of(folder)["args"].get(key) or {} for key in PARTS]
-        for part in parts:
-            if part.get("name") == name and "files" in part:
-                return part["files"]
+        args = recipe_of(folder)["args"]
+        for backbone in (args.get(key) or {} for key in BACKBONES):
+            if backbone.get("name") == name and "files" in backbone:
+                return backbone["files"]
         raise ValueError(f"start: {start} has no {name}, whose config and tokenizer could be taken")
     return lookup.find("models.backbones", name).files(_encoder(folder) or folder)
 
 
 def _encoder(folder: Path) -> Path | None:
-    return next((one for one in (folder, folder / "text") if (one / "config.json").is_file()), None)
+    return next((path for path in (folder, folder / "text") if (path / "config.json").is_file()), None)
 
 
 def _sources(backbone: Any, captions: Any, path: Path) -> list[tuple[Any, Path]]:
     """Return the backbones that a start has weights for, and the file of each."""
-    encoders = [part for part in (backbone, captions) if hasattr(part, "files")]
+    encoders = [encoder for encoder in (backbone, captions) if hasattr(encoder, "files")]
     folder, text = folder_of(path), _encoder(folder_of(path))
     if path.suffix == ".safetensors":
-        found = [(backbone, path)]
+        sources = [(backbone, path)]
     elif (folder / "model.json").is_file():
-        found = [(part, folder / "model.safetensors") for part in dict.fromkeys([backbone, *encoders])]
+        sources = [(own, folder / "model.safetensors") for own in dict.fromkeys([backbone, *encoders])]
     else:
-        found = [(part, text / "model.safetensors") for part in encoders if text]
+        sources = [(encoder, text / "model.safetensors") for encoder in encoders if text]
         if (image := folder / "image.safetensors").is_file() and backbone not in encoders:
-            found.append((backbone, image))
-    missing = [str(file) for _, file in found if not file.is_file()]
-    if missing or not found:
-        expected = [
-            *missing,
+            sources.append((backbone, image))
+    missing = next((str(file) for _, file in sources if not file.is_file()), None)
+    if missing or not sources:
+        expected = missing or (
             "a safetensors file, a folder of a run, one of a text encoder for a backbone that is one, or one with "
-            "image.safetensors",
-        ]
-        raise FileNotFoundError(f"{path}: no weights to start from; expected {expected[0]}")
-    return found
+            "image.safetensors"
+        )
+        raise FileNotFoundError(f"{path}: no weights to start from; expected {expected}")
+    return sources
 
 
 def _fitting(backbone: Any, file: Path) -> dict[str, str]:
@@ -117,29 +115,29 @@ def _fitting(backbone: Any, file: Path) -> dict[str, str]:
         ValueError: the file is not whole, or its weights are of another network.
     """
     shapes = _shapes(file)
-    wanted = {name: tuple(value.shape) for name, value in backbone.state_dict().items()}
-    prefix, names = max(_namings(backbone, wanted), key=lambda naming: len(naming[1].values() & shapes.keys()))
-    there = {own: name for own, name in names.items() if name in shapes}
-    # What says how images are normalized is no weight; counts of batches are younger than many files.
-    free = {"mean", "deviation", *(name for name in wanted if name.endswith("num_batches_tracked"))}
+    expected = {name: tuple(value.shape) for name, value in backbone.state_dict().items()}
+    prefix, names = max(_namings(backbone, expected), key=lambda naming: len(naming[1].values() & shapes.keys()))
+    fitting = {own: name for own, name in names.items() if name in shapes}
+    # How images are normalized is no weight; counts of batches are younger than many files.
+    optional = {"mean", "deviation", *(name for name in expected if name.endswith("num_batches_tracked"))}
     left_out = tuple(f"{prefix}{start}" for start in backbone.left_out)
-    of_it = {name for name in shapes if name.startswith(prefix)} - {*names.values()}
-    faults = {
-        "missing": [name for own, name in names.items() if own not in there.keys() | free],
-        "of another shape": [
-            f"{name}: found {shapes[name]}, expected {wanted[own]}"
-            for own, name in there.items()
-            if shapes[name] != wanted[own]
-        ],
-        "unexpected": [name for name in shapes if name in of_it and not name.startswith(left_out)],
-    }
+
+    missing = [name for own, name in names.items() if own not in fitting.keys() | optional]
+    misshapen = [
+        f"{name}: found {shapes[name]}, expected {expected[own]}"
+        for own, name in fitting.items()
+        if shapes[name] != expected[own]
+    ]
+    unexpected = [name for name in shapes if name.startswith(prefix) and not name.startswith(left_out)]
+    unexpected = [name for name in unexpected if name not in names.values()]
+    faults = {"missing": missing, "of another shape": misshapen, "unexpected": unexpected}
     if any(faults.values()):
-        found = "; ".join(_counted(names, what) for what, names in faults.items() if names)
+        found = "; ".join(_counted(names, fault) for fault, names in faults.items() if names)
         raise ValueError(
             f"{file}: the weights are of another network: {found}; give the backbone the name and options of the one "
             "that they are of"
         )
-    return there
+    return fitting
 
 
 def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
@@ -150,16 +148,18 @@ def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
         raise ValueError(f"{file}: not a whole safetensors file ({error}); make or fetch it again") from error
 
 
-def _namings(backbone: Any, wanted: Iterable[str]) -> list[tuple[str, dict[str, str]]]:
-    """Return how a file may call weights: what stands before all names, and the name of each."""
-    published = {name: name.partition(".")[2] or name for name in wanted}  # libraries know no attribute of ours
-    ours = [(prefix, {name: f"{prefix}{name}" for name in wanted}) for prefix in (*PREFIXES, CAPTIONS, "")]
-    return ours + [
-        (prefix, {name: f"{prefix}{theirs}" for name, theirs in published.items()})
-        for prefix in ("", *backbone.published_below)
-    ]
+def _namings(backbone: Any, names: Iterable[str]) -> list[tuple[str, dict[str, str]]]:
+    """Return how a file may call weights: a prefix of all names, and the file's name for each."""
+    ours = {name: name for name in names}
+    published = {name: name.partition(".")[2] or name for name in names}  # libraries know no attribute of ours
+    namings = [(prefix, ours) for prefix in (*PREFIXES, CAPTIONS, "")]
+    namings += [(prefix, published) for prefix in ("", *backbone.published_below)]
+    return [(prefix, _prefixed(prefix, by_own)) for prefix, by_own in namings]
 
 
-def _counted(names: list[str], what: str) -> str:
-    shown = ", ".join(names[:SHOWN])
-    return f"{len(names)} {what} ({shown}{', ...' if len(names) > SHOWN else ''})"
+def _prefixed(prefix: str, names: dict[str, str]) -> dict[str, str]:
+    return {own: f"{prefix}{name}" for own, name in names.items()}
+
+
+def _counted(names: list[str], fault: str) -> str:
+    return f"{len(names)} {fault} ({', '.join(names[:SHOWN])}{', ...' if len(names) > SHOWN else ''})"

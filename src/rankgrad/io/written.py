@@ -62,11 +62,11 @@ def as_text(value: Any) -> str:
 
 
 def as_json(value: Any, *, ascii: bool = True, **options: Any) -> str:
-    """Return a value as JSON: null for numbers that are not finite, text for what JSON has no form of, such as days.
+    """Return a value as JSON: null for numbers that are not finite, text for other types, such as days.
 
     Args:
         value: of mappings, lists, numbers and text, or anything that has a text.
-        ascii: escape all other letters; if not, those alone that UTF-8 cannot hold.
+        ascii: escape all other letters; if not, only those that UTF-8 cannot hold.
         options: of `json.dumps`.
 
     >>> as_json({"value": float("nan"), "seeds": {"1": 0.5}})
@@ -79,9 +79,9 @@ def as_json(value: Any, *, ascii: bool = True, **options: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     value = value.item() if hasattr(value, "item") else value  # of NumPy, which the core does without
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import value_of
-from rankgrad.sorters._base import Sorter
+from rankgrad.sorters import Sorter
 
 __all__ = ["check_ranking", "name_of"]
 

@@ -11,7 +11,7 @@ from rankgrad.checks import check_choice, check_instance, check_real, check_valu
 from rankgrad.groups import Groups, groups, within
 from rankgrad.losses._functions import check_ranking, name_of
 from rankgrad.ranks import exact_ranks
-from rankgrad.sorters._base import Sorter
+from rankgrad.sorters import Sorter
 
 __all__ = [
     "AnySorter",
@@ -123,7 +123,7 @@ def _named(name: str, device: torch.device) -> Callable[..., Tensor]:
 def _load(name: str, device: torch.device) -> None:
     if torch.compiler.is_compiling():
         raise RuntimeError("a sorter is loaded by name: call the loss once before it is compiled, or pass a sorter")
-    from rankgrad.sorters._load import load_sorter  # reads weights, which who passes a sorter does not need
+    from rankgrad.sorters import load_sorter  # reads weights, which who passes a sorter does not need
 
     names = lookup.names("sorters")
     if name not in names:

@@ -10,8 +10,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from rankgrad.checks import check_count
+from rankgrad.laplace_sums import sums_of_others, with_signature
 from rankgrad.losses._inputs import Groups, within
-from rankgrad.sorters._laplace_sums import sums_of_others, with_signature
 
 __all__ = [
     "Pair",

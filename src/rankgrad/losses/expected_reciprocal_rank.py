@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from rankgrad.checks import check_count, check_positive
+from rankgrad.gains import check_grade, satisfaction
+from rankgrad.laplace_sums import sums_of_others
 from rankgrad.lookup import renamed_arguments
 from rankgrad.losses._inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks
-from rankgrad.metrics._gains import check_grade, satisfaction
-from rankgrad.sorters._laplace_sums import sums_of_others
 
 __all__ = ["expected_reciprocal_rank"]
 

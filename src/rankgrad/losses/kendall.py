@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.checks import check_positive, value_of
+from rankgrad.laplace_sums import sums_of_others
 from rankgrad.losses._inputs import (
     AnySorter,
     Reduction,
@@ -16,7 +17,6 @@ from rankgrad.losses._inputs import (
 )
 from rankgrad.losses._pairs import Pair, at_once, sums_over_pairs
 from rankgrad.ranks import dense_ranks, exact_ranks
-from rankgrad.sorters._laplace_sums import sums_of_others
 
 __all__ = ["kendall"]
 

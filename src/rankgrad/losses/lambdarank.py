@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from rankgrad.checks import check_choice, check_count
+from rankgrad.gains import Gain, check_relevance, gains_of, ideal, reading_order
 from rankgrad.losses._inputs import Reduction, groups, is_ordered, reduced
 from rankgrad.losses._pairs import Pair, logistic, sums_over_pairs
-from rankgrad.metrics._gains import Gain, check_relevance, gains_of, ideal, reading_order
 
 __all__ = ["lambdarank"]
 

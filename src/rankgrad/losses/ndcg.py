@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from rankgrad.checks import check_count, check_positive
+from rankgrad.gains import Gain, check_relevance, gains_of, ideal
 from rankgrad.losses._inputs import AnySorter, Reduction, groups, reduced, soft_ranks
-from rankgrad.metrics._gains import Gain, check_relevance, gains_of, ideal
 
 __all__ = ["ndcg"]
 

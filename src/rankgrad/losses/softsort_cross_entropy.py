@@ -6,8 +6,8 @@ from torch import Tensor
 from rankgrad.checks import check_positive
 from rankgrad.losses._inputs import AnySorter, Reduction, groups, is_ordered, reduced, soft_ranks
 from rankgrad.losses._pairs import Pair, sums_over_pairs
+from rankgrad.places import ranks_of_places, shares_of_places
 from rankgrad.ranks import places
-from rankgrad.sorters._operators import ranks_of_places, shares_of_places
 
 __all__ = ["softsort_cross_entropy"]
 

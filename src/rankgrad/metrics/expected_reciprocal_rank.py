@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from rankgrad.checks import check_count
+from rankgrad.gains import check_grade, reading_order, satisfaction
 from rankgrad.groups import groups
 from rankgrad.lookup import renamed_arguments
-from rankgrad.metrics._gains import check_grade, reading_order, satisfaction
 
 __all__ = ["expected_reciprocal_rank"]
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from rankgrad.checks import check_count
+from rankgrad.gains import Gain, check_relevance, gains_of, ideal
 from rankgrad.groups import groups
-from rankgrad.metrics._gains import Gain, check_relevance, gains_of, ideal
 from rankgrad.ranks import places
 
 __all__ = ["ndcg"]

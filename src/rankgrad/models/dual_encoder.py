@@ -21,7 +21,7 @@ class DualEncoder(nn.Module):
         size: of the common space.
         colors: of pictures, 1 (gray) or 3.
         features: of vectors.
-        words: the vocabulary, see `rankgrad.inputs._vocabulary.Vocabulary`.
+        words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
 
     Shapes:
         what the backbone takes, n of them, to (n, size); tokens of captions (n, longest) to (n, size).

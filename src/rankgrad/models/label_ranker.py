@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rankgrad.inputs._augmentation import views as views_of
+from rankgrad.augmentation import views as views_of
 from rankgrad.models.network import Network
 from rankgrad.models.threshold_network import ThresholdNetwork
 
@@ -26,9 +26,9 @@ class LabelRanker(nn.Module):
         outputs: K, number of labels.
         colors: of pictures, 1 (gray) or 3.
         features: of vectors.
-        words: the vocabulary of text, see `rankgrad.inputs._vocabulary.Vocabulary`.
+        words: the vocabulary of text, see `rankgrad.vocabulary.Vocabulary`.
         hidden: width of the threshold network.
-        views: None, or the options of `rankgrad.inputs._augmentation.views`: scores and thresholds are means over so
+        views: None, or the options of `rankgrad.augmentation.views`: scores and thresholds are means over so
             many views of each image. What is trained and validated sees each image once.
 
     Shapes:

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from rankgrad import lookup
-from rankgrad.models._layers import Head
+from rankgrad.layers import Head
 
 __all__ = ["Network", "made"]
 
@@ -38,7 +38,7 @@ class Network(nn.Module):
         outputs: K, number of scores.
         colors: of pictures, 1 (gray) or 3.
         features: of vectors.
-        words: the vocabulary of text, see `rankgrad.inputs._vocabulary.Vocabulary`.
+        words: the vocabulary of text, see `rankgrad.vocabulary.Vocabulary`.
 
     Shapes:
         what the backbone takes, n of them, to scores (n, K).

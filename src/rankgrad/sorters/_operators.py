@@ -22,12 +22,13 @@ from rankgrad.checks import (
     largest_magnitude,
     value_of,
 )
+from rankgrad.laplace_sums import before_and_after, sums_of_others, with_signature
+from rankgrad.places import ranks_of_places, shares_of_places
 from rankgrad.ranks import unit_of
 from rankgrad.sorters._base import Sorter
-from rankgrad.sorters._laplace_sums import before_and_after, sums_of_others, with_signature
-from rankgrad.sorters._standardize import largest, standard_deviation
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.sorters.logistic import Logistic, LogisticLevels
+from rankgrad.standardize import largest, standard_deviation
 
 Kernel = Laplace | Logistic  # whose sum can be inverted
 
@@ -352,31 +353,6 @@ def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tenso
     return shares_of_places(
         (ordered.unsqueeze(-1), ranks.unsqueeze(-2)), (taken.unsqueeze(-1), mask.unsqueeze(-2)), temperature
     )
-
-
-def ranks_of_places(ranks: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the k-th smallest rank in the k-th place, and which places are taken, both (..., d).
-
-    >>> ranks_of_places(torch.tensor([2.0, 9.0, 1.0]), torch.tensor([True, False, True]))
-    (tensor([1., 2., 0.]), tensor([ True,  True, False]))
-    """
-    taken = torch.arange(ranks.shape[-1], device=ranks.device) < mask.sum(-1, keepdim=True)
-    return ranks.masked_fill(~mask, torch.inf).sort(dim=-1).values.where(taken, 0.0), taken
-
-
-def shares_of_places(ranks: tuple[Tensor, Tensor], exists: tuple[Tensor, Tensor], temperature: float) -> Tensor:
-    """Return rows of `permutation_of_ranks`, (..., b, d).
-
-    Args:
-        ranks: of b places (..., b, 1), and of the scores (..., 1, d).
-        exists: which of them are taken, and which of these there are.
-        temperature: in places.
-    """
-    taken, mask = exists
-    closeness = -(ranks[0] - ranks[1]).abs() / temperature
-    # Rows of empty places keep all entries: a row without any would be 0 / 0.
-    shares = torch.softmax(closeness.masked_fill(taken & ~mask, -torch.inf), -1)
-    return shares.masked_fill(~(taken & mask), 0.0)
 
 
 def _kernel(name: str, sorter: Sorter | None) -> Kernel:

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
+from rankgrad.laplace_sums import sums_of_others
 from rankgrad.sorters._base import Sorter
-from rankgrad.sorters._laplace_sums import sums_of_others
-from rankgrad.sorters._standardize import standard_deviation
+from rankgrad.standardize import standard_deviation
 
 __all__ = ["Comparator"]
 

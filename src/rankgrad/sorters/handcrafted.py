@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from rankgrad.checks import check_positive
+from rankgrad.laplace_sums import pairwise_ranks
 from rankgrad.sorters._base import Sorter
-from rankgrad.sorters._laplace_sums import pairwise_ranks
 
 __all__ = ["Handcrafted"]
 

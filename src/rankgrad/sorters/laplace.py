@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
+from rankgrad.laplace_sums import laplace_ranks
 from rankgrad.sorters._base import NoisySorter
-from rankgrad.sorters._laplace_sums import laplace_ranks
-from rankgrad.sorters._standardize import standard_deviation, standardized
+from rankgrad.standardize import standard_deviation, standardized
 
 __all__ = ["Laplace"]
 

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rankgrad.laplace_sums import pairwise_ranks, with_signature
 from rankgrad.sorters._base import NoisySorter
-from rankgrad.sorters._laplace_sums import pairwise_ranks, with_signature
-from rankgrad.sorters._standardize import standardized
+from rankgrad.standardize import standardized
 
 __all__ = ["Logistic"]
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from rankgrad.checks import check_choice, check_count
 from rankgrad.sorters._base import Sorter
-from rankgrad.sorters._standardize import centered
+from rankgrad.standardize import centered
 
 __all__ = ["LSTM"]
 

@@ -3,10 +3,10 @@
 from torch import Tensor
 
 from rankgrad.checks import check_positive
+from rankgrad.laplace_sums import laplace_ranks
 from rankgrad.ranks import exact_ranks
 from rankgrad.sorters._base import Sorter
-from rankgrad.sorters._laplace_sums import laplace_ranks
-from rankgrad.sorters._standardize import standard_deviation
+from rankgrad.standardize import standard_deviation
 
 __all__ = ["StraightThrough"]
 

@@ -1,5 +1,6 @@
 """Tasks, one a file: what is predicted, trained, selected and scored."""
 
 from rankgrad.tasks._base import Metric, Task
+from rankgrad.tasks._predict import check_answer, of_row
 
-__all__ = ["Metric", "Task"]
+__all__ = ["Metric", "Task", "check_answer", "of_row"]

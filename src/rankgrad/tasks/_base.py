@@ -14,17 +14,17 @@ from torch import Tensor
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import MEMORY, Split, read_split
 from rankgrad.evaluation import Statistic, by_fold, by_group
-from rankgrad.inputs._base import Inputs, type_of
+from rankgrad.inputs import Inputs, type_of
 from rankgrad.io.checkpoints import build
 from rankgrad.tasks._predict import Column, Id, check_answer, checked_row, of_row
 from rankgrad.training.objective import Objective
-from rankgrad.training.options import Component, PhaseOptions
+from rankgrad.training.options import Component, PhaseOptions, WholePhase
 from rankgrad.training.phase import Phase
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["SHOWN", "Examples", "Metric", "Reads", "Task", "network_of"]
+__all__ = ["SHOWN", "Examples", "Metric", "Reads", "Task", "mean_of", "mean_over", "network_of", "weight_of"]
 
 
 SHOWN = 12  # examples in a picture
@@ -104,6 +104,33 @@ def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, ta
     return network
 
 
+def weight_of(table: pa.Table) -> np.ndarray | None:
+    """Return how much each row of a table of predictions counts (n,); None if all count alike."""
+    return table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else None
+
+
+def mean_over(values: np.ndarray, rows: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Return weighted means of values (metrics, n) or (n,) over rows (..., k); rows of NaN do not count.
+
+    >>> mean_over(np.array([1.0, 2.0, np.nan]), np.array([[0, 1], [1, 2], [2, 2]]), None)
+    array([1.5, 2. , nan])
+    """
+    is_defined = ~np.isnan(np.atleast_2d(values)[0])
+    counts = is_defined[rows] * (1.0 if weight is None else weight[rows])
+    total = counts.sum(-1)
+    means = (np.where(is_defined, values, 0.0)[..., rows] * counts).sum(-1) / np.where(total > 0, total, 1.0)
+    return np.where(total > 0, means, np.nan)
+
+
+def mean_of(values: Tensor, weight: Tensor | None) -> float:
+    """Return the weighted mean of the values (n,) of validation rows."""
+    values = values.double()
+    if weight is None:
+        return values.mean().item()
+    weight = weight.to(values)
+    return ((values * weight).sum() / weight.sum()).item()
+
+
 class Examples(Protocol):
     """Examples of a test split, as a report shows them."""
 
@@ -127,7 +154,7 @@ class Examples(Protocol):
 
 
 class Task:
-    """A task: `rankgrad.tasks.<name>` has one class of this form, with twelve members of its own.
+    """A task: `rankgrad.tasks.<name>` has one class of this form.
 
     It is made with the options of a training (`Task(training)`), or without any to predict and to score.
 
@@ -165,23 +192,23 @@ class Task:
         """Return the untrained network for a training split; its weights are drawn from `seed`."""
         raise NotImplementedError
 
-    def phases(
+    def phase_of(
         self,
+        name: str,
+        options: PhaseOptions,
         network: Any,
         train: Split,
         val: Split,
         objective: Objective,
-        *,
-        started: bool,
         accelerator: "Accelerator",
-    ) -> Iterator[Phase]:
-        """Yield the phases of the plan, each when the one before is trained; leave the network as a phase should.
+    ) -> Phase:
+        """Return a phase of the plan; the network's backbone is frozen as its options say.
 
         Args:
+            name, options: of the phase.
             network: of the task, on the accelerator's device.
             train, val: splits.
             objective: the loss.
-            started: whether the network has trained weights to start from.
             accelerator: computes what a phase needs.
         """
         raise NotImplementedError
@@ -227,8 +254,8 @@ class Task:
     @classmethod
     def blocks(cls) -> list[str]:
         """Return the names of the blocks of training options, in order."""
-        kinds = get_type_hints(cls.Training)
-        return [name for name, kind in kinds.items() if inspect.isclass(kind) and issubclass(kind, PhaseOptions)]
+        types = get_type_hints(cls.Training)
+        return [name for name, block in types.items() if inspect.isclass(block) and issubclass(block, PhaseOptions)]
 
     def plan(self, *, started: bool) -> dict[str, PhaseOptions]:
         """Return the phases that are trained, by name, in order.
@@ -238,6 +265,36 @@ class Task:
         """
         phases = {name: getattr(self.training, name) for name in self.blocks()}
         return {name: options for name, options in phases.items() if options.epochs}
+
+    def splits_for(self, network: Any, train: Split, val: Split) -> tuple[Split, Split]:
+        """Return splits as phases take them.
+
+        Raises:
+            ValueError: nothing can be learned from one of them.
+        """
+        return train, val
+
+    def phases(
+        self,
+        network: Any,
+        train: Split,
+        val: Split,
+        objective: Objective,
+        *,
+        started: bool,
+        accelerator: "Accelerator",
+    ) -> Iterator[Phase]:
+        """Yield the phases of the plan, each when the one before is trained, see `phase_of`.
+
+        Args:
+            started: whether the network has trained weights to start from.
+        """
+        splits = self.splits_for(network, train, val)
+        for name, options in self.plan(started=started).items():
+            # A phase that does not train the whole network leaves its backbone as it is.
+            network.backbone.freeze(options.freeze if isinstance(options, WholePhase) else "all")
+            yield self.phase_of(name, options, network, *splits, objective, accelerator)
+            network.backbone.freeze(None)
 
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         """Read a split of a dataset, see `rankgrad.datasets.files.splits.read_split`."""
@@ -311,12 +368,12 @@ class Task:
     def answered(self, network: Any, rows: list[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
         """Return an answer to each checked row, see `respond`."""
         try:
-            found = self.answers_to(network, rows, first)
+            raw_answers = self.answers_to(network, rows, first)
         except FloatingPointError as error:
             last = first + len(rows) - 1
             raise ValueError(f"rows {first} to {last}: the network's answer is not finite: {error}") from error
         answers = []
-        for number, (row, answer) in enumerate(zip(rows, found, strict=True), first):
+        for number, (row, answer) in enumerate(zip(rows, raw_answers, strict=True), first):
             check_answer(answer, number)
             answers.append({"id": row["id"]} | answer if "id" in row else answer)
         return answers

@@ -1,7 +1,7 @@
 """Phases of a task: on frozen features (a linear probe), or of the whole network."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -28,18 +28,18 @@ __all__ = ["GroupPhase", "SplitPhase", "TwoPhases", "embedded"]
 KEPT = 16  # feature tables in a cache folder, the newest
 
 
-def embedded(network: Any, parts: Iterable[Tensor]) -> Tensor:
-    """Return the features of inputs, part by part, in evaluation mode and without gradient; on the network's device.
+def embedded(network: Any, chunks: Iterable[Tensor]) -> Tensor:
+    """Return the features of inputs, chunk by chunk, in evaluation mode and without gradient; on the network's device.
 
     Args:
         network: with `embed`.
-        parts: what it takes, on any device, see `rankgrad.inputs.base.Inputs.parts`.
+        chunks: what it takes, on any device, see `rankgrad.inputs.Inputs.parts`.
     """
     device = next(network.parameters()).device
     training = network.training
     network.eval()
     with torch.no_grad():
-        features = torch.cat([network.embed(part.to(device)) for part in parts])
+        features = torch.cat([network.embed(chunk.to(device)) for chunk in chunks])
     network.train(training)
     return features
 
@@ -72,6 +72,7 @@ class SplitPhase(Phase):
     ):
         self.name, self.module, self.train, self.val = name, module, train, val
         self.objective, self.options, self.batch_size = objective, options, batch_size
+        self.monitor = getattr(options, "monitor", self.monitor)
         self.moves = options.moves if isinstance(options, WholePhase) else {}
         self.frozen = not isinstance(options, WholePhase)
         self.small = self.frozen or train.inputs.type.small
@@ -100,8 +101,8 @@ class GroupPhase(SplitPhase):
     A sorter of fixed length ranks groups of that length, any other a whole batch; a task may say otherwise by `length`.
     """
 
-    def __init__(self, task: "TwoPhases", name: str, module: Any, train: Split, *others: Any, **options: Any):
-        super().__init__(name, module, train, *others, **options)
+    def __init__(self, task: "TwoPhases", name: str, module: Any, train: Split, *arguments: Any, **options: Any):
+        super().__init__(name, module, train, *arguments, **options)
         if train.weight is not None and not self.objective.takes_weights:
             raise ValueError(
                 "the training table has a column weight, which this loss does not use: choose another loss"
@@ -151,9 +152,9 @@ class GroupPhase(SplitPhase):
         return module.head(*inputs) if self.frozen else module(*inputs)
 
     def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
-        *known, weight = truth
+        *compared_with, weight = truth
         length = self.length or len(outputs[0])
-        scores, compared = self.compare(*outputs, *known, length=length)
+        scores, compared = self.compare(*outputs, *compared_with, length=length)
         counts = {} if weight is None else self.weigh(weight, scores)
         return self.objective(scores, compared, **counts, generator=generator)
 
@@ -199,20 +200,17 @@ class TwoPhases(Task):
             finetune = replace(finetune, epochs=probe.epochs, patience=probe.patience)
         return {"finetune": finetune}
 
-    def phases(
+    def phase_of(
         self,
+        name: str,
+        options: PhaseOptions,
         network: Any,
         train: Split,
         val: Split,
         objective: Objective,
-        *,
-        started: bool,
         accelerator: "Accelerator",
-    ) -> Iterator[Phase]:
-        for name, options in self.plan(started=started).items():
-            network.backbone.freeze(options.freeze if isinstance(options, WholePhase) else "all")
-            yield self.phase(self, name, network, train, val, objective, options, batch_size=self.training.batch_size)
-            network.backbone.freeze(None)
+    ) -> Phase:
+        return self.phase(self, name, network, train, val, objective, options, batch_size=self.training.batch_size)
 
     def features(self, network: Any, inputs: Any) -> Tensor:
         """Return the features of inputs, see `embedded`, from the cache if it has them."""
@@ -230,8 +228,8 @@ class TwoPhases(Task):
                 with replaced_file(file) as partial:
                     save_file({"features": embedded(network, inputs.parts()).contiguous().cpu()}, partial)
                 for old in sorted(self.cache.glob("*.safetensors"), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
-                    for one in (old, old.with_suffix(".lock")):
-                        one.unlink(missing_ok=True)
+                    old.unlink(missing_ok=True)
+                    old.with_suffix(".lock").unlink(missing_ok=True)
         return load_file(file)["features"].to(next(network.parameters()).device)
 
     def outputs(self, network: Any, inputs: Any) -> Tensor:

@@ -7,7 +7,7 @@ from math import isfinite
 from numbers import Integral
 from typing import Any, ClassVar
 
-from rankgrad.inputs._base import InputType, as_list, in_json, is_missing
+from rankgrad.inputs import InputType, as_list, in_json, is_missing
 from rankgrad.lookup import did_you_mean
 from rankgrad.plain_text import check_name
 

@@ -1,6 +1,6 @@
 """Label ranking: which labels an example has, in order of importance (RLSEP)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -14,14 +14,14 @@ from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files import splits
 from rankgrad.datasets.files.splits import Split
 from rankgrad.evaluation import Statistic
-from rankgrad.inputs._base import Inputs
+from rankgrad.inputs import Inputs
 from rankgrad.io.parquet import as_lists, matrix
 from rankgrad.metrics.kendall import kendall
 from rankgrad.metrics.label_ranking import label_ranking_scores, label_set_scores
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.models.label_ranker import pooled
 from rankgrad.ranks import dense_ranks
-from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, Task, network_of
+from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, Task, mean_of, mean_over, network_of, weight_of
 from rankgrad.tasks._phases import SplitPhase
 from rankgrad.tasks._predict import named, order_of
 from rankgrad.training.objective import Objective
@@ -88,19 +88,23 @@ def places(true: np.ndarray, predicted: np.ndarray, names: Sequence[str] | None 
     """
     expected = np.sort(true[true > 0])[::-1].tolist()
     order = [label for label in np.argsort(-predicted, kind="stable").tolist() if predicted[label] > 0]
-    right = [place < len(expected) and true[label].item() == expected[place] for place, label in enumerate(order)]
-    shown = [names[label] if names else str(label) for label in order]
-    return [*zip(shown, right, strict=True), *[("", False)] * (len(expected) - len(order))]
+    result = []
+    for position, label in enumerate(order):
+        is_right = position < len(expected) and true[label].item() == expected[position]
+        result.append((names[label] if names else str(label), is_right))
+    return result + [("", False)] * (len(expected) - len(order))
 
 
 def orders_of(examples: Examples, count: int) -> list[dict[str, list[tuple[str, bool]]]]:
     """Return the true order of labels of each of the first examples, and that by the loss, see `places`."""
     table = examples.predicted("true_label_ranks", "label_ranks")[:count]
-    true, ours = (
-        matrix(table, column, path="predictions").numpy() for column in ("true_label_ranks", "label_ranks")
-    )  # fmt: skip
-    both, classes = {"true": true, examples.loss: ours}, examples.classes
-    return [{title: places(true[row], some[row], classes) for title, some in both.items()} for row in range(len(true))]
+    true = matrix(table, "true_label_ranks", path="predictions").numpy()
+    predicted = matrix(table, "label_ranks", path="predictions").numpy()
+    orders = []
+    for target, prediction in zip(true, predicted, strict=True):
+        order = {"true": places(target, target, examples.classes)}
+        orders.append(order | {examples.loss: places(target, prediction, examples.classes)})
+    return orders
 
 
 def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
@@ -116,6 +120,8 @@ def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
 
 class Scorer(SplitPhase):
     """The scorer learns to rank the labels of images that are moved at random."""
+
+    monitor = "accuracy"
 
     def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
         label_ranks, weight = truth
@@ -149,15 +155,15 @@ class Thresholds(Phase):
         numbers = self.inputs.numbers(rows, generator)
         scores = self.scores[numbers.to(self.scores.device)]
         label_ranks, weight = self.train.truth[rows].to(scores.device), self.train.weight
-        known = None if weight is None else weight[rows].to(scores.device)
-        return Batch((self.inputs.take(numbers),), (scores, label_ranks, known))
+        weight = None if weight is None else weight[rows].to(scores.device)
+        return Batch((self.inputs.take(numbers),), (scores, label_ranks, weight))
 
     def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
         scores, label_ranks, weight = truth
-        logits, there = scores - outputs[0], (label_ranks > 0).to(scores.dtype)
+        logits, present = scores - outputs[0], (label_ranks > 0).to(scores.dtype)
         if weight is None:
-            return nn.functional.binary_cross_entropy_with_logits(logits, there)
-        errors = nn.functional.binary_cross_entropy_with_logits(logits, there, reduction="none")
+            return nn.functional.binary_cross_entropy_with_logits(logits, present)
+        errors = nn.functional.binary_cross_entropy_with_logits(logits, present, reduction="none")
         return (errors.mean(1) * weight).sum() / weight.sum()
 
     def validate(self, module: Any) -> dict[str, float]:
@@ -168,6 +174,11 @@ class Thresholds(Phase):
         return {f"unranked_{rate}": value for rate, value in rates.items()}
 
 
+def _rates(judged: str, *, shown: tuple[str, ...]) -> list[Metric]:
+    """Return the rates of an order of labels (`ranked`), or of which are selected (`unranked`)."""
+    return [Metric(f"{judged}.{rate}", f"{judged} {title}", shown=rate in shown) for rate, title in RATES.items()]
+
+
 class LabelRanking(Task):
     """Train a scorer with a ranking loss, then thresholds on its frozen embedding that select labels.
 
@@ -176,15 +187,8 @@ class LabelRanking(Task):
 
     title = "Label ranking"
     metrics = (
-        *(
-            Metric(
-                f"{kind}.{rate}",
-                f"{kind} {title}",
-                shown=(kind, rate) in {("ranked", "accuracy"), ("ranked", "exact_match"), ("unranked", "f1")},
-            )
-            for kind in ("ranked", "unranked")
-            for rate, title in RATES.items()
-        ),
+        *_rates("ranked", shown=("accuracy", "exact_match")),
+        *_rates("unranked", shown=("f1",)),
         Metric("ranked.mean_average_precision", "ranked mAP"),
         Metric("unranked.average_precision", "LRAP"),
         Metric("answer.exact_match", "answer 0-1", shown=True),
@@ -204,26 +208,30 @@ class LabelRanking(Task):
             args["views"] = asdict(self.training.views)
         return network_of("label_ranker", model, split, seed=seed, task=self.name, **args)
 
-    def phases(
-        self, network: Any, train: Split, val: Split, objective: Objective, *, started: bool, accelerator: Any
-    ) -> Iterator[Phase]:
-        plan = self.plan(started=started)
-        if "scorer" in plan:
-            options = self.training.scorer
-            network.backbone.freeze(options.freeze)
-            phase = Scorer("scorer", network.scorer, train, val, objective, options, batch_size=options.batch_size)
-            phase.monitor = options.monitor
-            yield phase
-        if "thresholds" in plan:
-            yield Thresholds(network, train, val, self.training, accelerator.autocast)
+    def phase_of(
+        self,
+        name: str,
+        options: PhaseOptions,
+        network: Any,
+        train: Split,
+        val: Split,
+        objective: Objective,
+        accelerator: Any,
+    ) -> Phase:
+        if name == "thresholds":
+            return Thresholds(network, train, val, self.training, accelerator.autocast)
+        return Scorer(name, network.scorer, train, val, objective, options, batch_size=self.training.scorer.batch_size)
 
     @torch.inference_mode()
     def scores(self, network: Any, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return scores (n, K) and thresholds (n, K) of inputs, on the CPU."""
         device, inputs = next(network.parameters()).device, inputs.ready(network)
-        parts = [network(part.to(device)) for part in inputs.parts()]
-        scores, thresholds = (inputs.of_rows(torch.cat([part[place].cpu() for part in parts])) for place in (0, 1))
-        return scores, thresholds
+        scores, thresholds = [], []
+        for chunk in inputs.parts():
+            of_chunk, levels = network(chunk.to(device))
+            scores.append(of_chunk.cpu())
+            thresholds.append(levels.cpu())
+        return inputs.of_rows(torch.cat(scores)), inputs.of_rows(torch.cat(thresholds))
 
     def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row a row.
@@ -237,7 +245,7 @@ class LabelRanking(Task):
         columns = {"scores": scores, "label_ranks": label_ranks_of(scores, selected), "selected": selected}
         if split.truth is not None:
             columns["true_label_ranks"] = split.truth
-        return split.table({name: as_lists(part) for name, part in columns.items()})
+        return split.table({name: as_lists(values) for name, values in columns.items()})
 
     def scored(self, table: pa.Table) -> Statistic:
         """Return metrics of the order of labels (`ranked`), of which ones are selected (`unranked`), and of both.
@@ -256,21 +264,17 @@ class LabelRanking(Task):
             | {"average_precision": _average_precision(scores, truth > 0)},
             "answer": _answer(label_ranks_of(scores, selected), dense_ranks(truth)),
         }
-        columns = {
-            f"{kind}.{rate}": values.numpy() for kind, several in rates.items() for rate, values in several.items()
-        }
-        names = [*columns, "ranked.f1", "unranked.f1"]
-        weight = table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else None
-
-        def mean(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            return values[rows].mean(-1) if weight is None else np.average(values[rows], axis=-1, weights=weight[rows])
+        columns = {}
+        for judged, values_of in rates.items():
+            columns |= {f"{judged}.{rate}": values.numpy() for rate, values in values_of.items()}
+        names, weight = [*columns, "ranked.f1", "unranked.f1"], weight_of(table)
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
-            found = {name: mean(values, rows) for name, values in columns.items()}
-            for kind in ("ranked", "unranked"):
-                precision, recall = found[f"{kind}.precision"], found[f"{kind}.recall"]
-                found[f"{kind}.f1"] = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
-            return np.stack([found[name] for name in names])
+            means = {name: mean_over(values, rows, weight) for name, values in columns.items()}
+            for judged in ("ranked", "unranked"):
+                precision, recall = means[f"{judged}.precision"], means[f"{judged}.recall"]
+                means[f"{judged}.f1"] = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
+            return np.stack([means[name] for name in names])
 
         return Statistic(names, len(truth), of_rows)
 
@@ -279,8 +283,8 @@ class LabelRanking(Task):
 
         `labels` are the selected ones, the most important first, by their names where these are known.
         """
-        found = self.predict(network, Split(inputs)).select(["label_ranks", "scores"]).to_pylist()
-        return [{"labels": named(order_of(answer["label_ranks"]), network.recipe)} | answer for answer in found]
+        answers = self.predict(network, Split(inputs)).select(["label_ranks", "scores"]).to_pylist()
+        return [{"labels": named(order_of(answer["label_ranks"]), network.recipe)} | answer for answer in answers]
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         plots.orders(path, examples.inputs(SHOWN), orders_of(examples, SHOWN))
@@ -294,7 +298,7 @@ def _frozen(scorer: Any, inputs: Inputs) -> tuple[Inputs, Tensor]:
 
 
 def _embedded(scorer: Any, inputs: Inputs) -> Tensor:
-    return torch.cat([scorer.head.embed(scorer.embed(part)).float() for part in inputs.parts()])
+    return torch.cat([scorer.head.embed(scorer.embed(chunk)).float() for chunk in inputs.parts()])
 
 
 def _answer(answer: Tensor, truth: Tensor) -> dict[str, Tensor]:
@@ -309,12 +313,5 @@ def _average_precision(scores: Tensor, present: Tensor) -> Tensor:
 
 
 def _means(rates: dict[str, Tensor], weight: Tensor | None) -> dict[str, float]:
-    """Return what validation says of rates of rows (n,) each."""
-    return {rate: _mean(rates[rate], weight) for rate in ("accuracy", "exact_match")}
-
-
-def _mean(values: Tensor, weight: Tensor | None) -> float:
-    if weight is None:
-        return values.mean().item()
-    weight = weight.to(values)
-    return ((values * weight).sum() / weight.sum()).item()
+    """Return the validation metrics from the rates of rows (n,) each."""
+    return {rate: mean_of(rates[rate], weight) for rate in ("accuracy", "exact_match")}

@@ -12,10 +12,10 @@ from torch import Tensor
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import Split, labels_of
 from rankgrad.evaluation import Statistic
-from rankgrad.inputs._base import Inputs
+from rankgrad.inputs import Inputs
 from rankgrad.io.parquet import as_lists, matrix
 from rankgrad.metrics.mean_average_precision import mean_average_precision
-from rankgrad.tasks._base import Examples, Metric, Reads, network_of
+from rankgrad.tasks._base import Examples, Metric, Reads, network_of, weight_of
 from rankgrad.tasks._phases import GroupPhase, TwoPhases
 from rankgrad.tasks._predict import named
 from rankgrad.training.objective import grouped
@@ -77,7 +77,7 @@ class MultiLabel(TwoPhases):
         scores = self.scores(network, split.inputs)
         check_finite(scores, "scores")
         columns = {"scores": scores, **split.truth._asdict()}
-        return split.table({name: as_lists(part) for name, part in columns.items()})
+        return split.table({name: as_lists(values) for name, values in columns.items()})
 
     def scored(self, table: pa.Table) -> Statistic:
         """Return mean average precision, NaN if no class has a positive, and that of each class that has, by number."""
@@ -85,23 +85,23 @@ class MultiLabel(TwoPhases):
             matrix(table, column, path="predictions") for column in ("scores", "labels", "difficult")
         )
         mask = ~difficult.bool()
-        known = (labels.bool() & mask).any(0)
-        weight = torch.ones(len(scores), dtype=torch.float64)
-        if "weight" in table.column_names:
-            weight = torch.from_numpy(table["weight"].to_numpy().astype(np.float64))
-
-        precisions = _average_precisions(scores[:, known], labels[:, known].bool(), mask[:, known])
+        has_positives = (labels.bool() & mask).any(0)
+        row_weight = weight_of(table)
+        weight = torch.ones(len(scores), dtype=torch.float64) if row_weight is None else torch.from_numpy(row_weight)
+        precisions = _average_precisions(
+            scores[:, has_positives], labels[:, has_positives].bool(), mask[:, has_positives]
+        )
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
             """A class that lost its positives in a resample has no value, and does not count in the mean."""
-            found = []
+            metrics = []
             for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])).split(RESAMPLES):
                 counts = torch.zeros(len(chosen), len(scores), dtype=torch.float64)
                 each = precisions(counts.scatter_add_(1, chosen, weight[chosen]))  # (resamples, classes)
-                found.append(torch.cat([each.nanmean(1, keepdim=True), each], dim=1))
-            return torch.cat(found).T.numpy().reshape(-1, *rows.shape[:-1])
+                metrics.append(torch.cat([each.nanmean(1, keepdim=True), each], dim=1))
+            return torch.cat(metrics).T.numpy().reshape(-1, *rows.shape[:-1])
 
-        names = [f"{OF_CLASS}{label}" for label in known.nonzero().flatten().tolist()]
+        names = [f"{OF_CLASS}{label}" for label in has_positives.nonzero().flatten().tolist()]
         return Statistic([self.metrics[0].name, *names], len(scores), of_rows)
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
@@ -138,8 +138,8 @@ def _average_precisions(scores: Tensor, labels: Tensor, mask: Tensor) -> Callabl
         A function of counts (resamples, n), float64, to (resamples, C), NaN for a class whose positives have none.
     """
     classes = []
-    for score, label, there in zip(scores.double().T, labels.T, mask.T, strict=True):
-        rows = there.nonzero().flatten()
+    for score, label, counted in zip(scores.double().T, labels.T, mask.T, strict=True):
+        rows = counted.nonzero().flatten()
         ascending, order = (-score[rows]).sort()
         positive = label[rows[order]].nonzero().flatten()
         # Where each positive's group of equal scores ends, among all and among positives.
@@ -147,12 +147,12 @@ def _average_precisions(scores: Tensor, labels: Tensor, mask: Tensor) -> Callabl
         classes.append((rows[order], positive, last, torch.searchsorted(positive, last, right=True) - 1))
 
     def of_counts(counts: Tensor) -> Tensor:
-        found = []
+        precisions = []
         for order, positive, last, last_positive in classes:
             ordered = counts[:, order]
             relevant = ordered[:, positive]
             precision = relevant.cumsum(1)[:, last_positive] / ordered.cumsum(1)[:, last]
-            found.append((relevant * precision.nan_to_num()).sum(1) / relevant.sum(1))
-        return torch.stack(found, dim=1) if found else counts.new_empty(len(counts), 0)
+            precisions.append((relevant * precision.nan_to_num()).sum(1) / relevant.sum(1))
+        return torch.stack(precisions, dim=1) if precisions else counts.new_empty(len(counts), 0)
 
     return of_counts

@@ -1,8 +1,8 @@
 """Query ranking: the documents of each query in order, the relevant ones first: vectors, pictures or texts."""
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -15,18 +15,18 @@ from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import MEMORY, Split, lists_of, padded, relevance_of
 from rankgrad.evaluation import Statistic
 from rankgrad.groups import among_first, groups
-from rankgrad.inputs._base import Inputs
+from rankgrad.inputs import Inputs
 from rankgrad.io.parquet import ragged_lists
+from rankgrad.layers import ScoreLayer
 from rankgrad.metrics.kendall import kendall
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.ndcg import ndcg
-from rankgrad.models._layers import ScoreLayer
 from rankgrad.ragged import pad_groups
-from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, Task, network_of
+from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, Task, mean_over, network_of, weight_of
 from rankgrad.tasks._phases import SplitPhase
 from rankgrad.training.large_batch import split as split_rows
 from rankgrad.training.objective import Objective
-from rankgrad.training.options import STRICT, BatchedPhase
+from rankgrad.training.options import STRICT, BatchedPhase, PhaseOptions
 from rankgrad.training.phase import Batch, Phase
 
 __all__ = ["QueryRanking"]
@@ -70,7 +70,7 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
     largest = relevance.masked_fill(~mask, 0).amax(-1, keepdim=True)
     relevant = (2 * relevance > largest) & mask
     lowest = scores.masked_fill(~relevant, torch.inf).amin(-1, keepdim=True)
-    found = {
+    values = {
         "mean_average_precision": average_precision(scores, relevant, mask=mask),
         "ndcg": ndcg(scores, relevance, mask=mask),
         "top_1": (among_first(groups(scores, labels=relevant, mask=mask), 1) * relevant).sum(-1),
@@ -78,7 +78,7 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
         **{f"ndcg_at_{depth}": ndcg(scores, relevance, mask=mask, k=depth) for depth in DEPTHS},
         "kendall": kendall(scores, relevance, mask=mask).nan_to_num(0.0),
     }
-    return torch.stack([found[metric.name] for metric in METRICS]).where(relevant.any(-1), torch.nan)
+    return torch.stack([values[metric.name] for metric in METRICS]).where(relevant.any(-1), torch.nan)
 
 
 class Queries(NamedTuple):
@@ -100,9 +100,10 @@ class Queries(NamedTuple):
 class Ranker(SplitPhase):
     """Queries and their documents, which the loss compares within a query; a chunk is of so many queries."""
 
-    def __init__(self, network: Any, train: Split, val: Split, objective: Objective, options: RankerOptions):
-        super().__init__("ranker", network, train, val, objective, options, batch_size=options.batch_size)
-        self.monitor = options.monitor
+    monitor = "mean_average_precision"
+
+    def __init__(self, name: str, network: Any, train: Split, val: Split, *arguments: Any, **options: Any):
+        super().__init__(name, network, train, val, *arguments, **options)
         self.queries, self.val_queries = _queries(self.inputs, train), _queries(self.val_inputs, val)
         self.rows = len(train)
 
@@ -118,8 +119,8 @@ class Ranker(SplitPhase):
 
     def parts(self, inputs: tuple[Tensor, ...], chunk: int) -> list[tuple[Tensor, ...]]:
         documents, sizes = inputs
-        several = [some for (some,) in split_rows([sizes], chunk)]
-        return [*zip(documents.split([int(some.sum()) for some in several]), several, strict=True)]
+        chunks = [queries for (queries,) in split_rows([sizes], chunk)]
+        return [*zip(documents.split([int(queries.sum()) for queries in chunks]), chunks, strict=True)]
 
     def outputs(self, module: Any, *inputs: Tensor) -> Tensor:
         return _scored(module, *inputs)
@@ -133,10 +134,10 @@ class Ranker(SplitPhase):
         queries = self.val_queries
         scores, mask = padded(_scores(module, queries), queries.sizes)
         check_scores(scores, mask=mask)
-        found = metrics_of(scores, padded(queries.relevance, queries.sizes)[0], mask)
-        weight = None if queries.weight is None else queries.weight.numpy()
-        means = _means(found.numpy(), np.arange(len(mask)), weight)
-        return {metric.name: float(value) for metric, value in zip(METRICS, means, strict=True)}
+        values = metrics_of(scores, padded(queries.relevance, queries.sizes)[0], mask).numpy()
+        rows, weight = np.arange(len(mask)), None if queries.weight is None else queries.weight.numpy()
+        means = mean_over(values, rows, weight).tolist()
+        return {metric.name: mean for metric, mean in zip(METRICS, means, strict=True)}
 
 
 class QueryRanking(Task):
@@ -175,22 +176,25 @@ class QueryRanking(Task):
                 layers[-1].bias.fill_(mean if split.truth.max() > 1 else torch.logit(mean, eps=1e-6))
         return network
 
-    def phases(
-        self, network: Any, train: Split, val: Split, objective: Objective, *, started: bool, accelerator: Any
-    ) -> Iterator[Phase]:
-        """Yield the one phase.
-
-        Raises:
-            ValueError: no query of a split has a relevant document.
-        """
+    def splits_for(self, network: Any, train: Split, val: Split) -> tuple[Split, Split]:
         for name, split in (("training", train), ("validation", val)):
             if not (split.truth > 0).any():
                 raise ValueError(
                     f"none of the {len(split)} {name} queries has a relevant document, expected one in some"
                 )
-        if self.plan(started=started):
-            network.backbone.freeze(self.training.ranker.freeze)
-            yield Ranker(network, train, val, objective, self.training.ranker)
+        return train, val
+
+    def phase_of(
+        self,
+        name: str,
+        options: PhaseOptions,
+        network: Any,
+        train: Split,
+        val: Split,
+        objective: Objective,
+        accelerator: Any,
+    ) -> Phase:
+        return Ranker(name, network, train, val, objective, options, batch_size=self.training.ranker.batch_size)
 
     def scores(self, network: Any, inputs: Inputs, sizes: Tensor) -> Tensor:
         """Return the score of each document (m,), on the CPU; `sizes` (n,) says how many each query has."""
@@ -211,23 +215,21 @@ class QueryRanking(Task):
         """
         scores, sizes = lists_of(table, "scores", path="predictions")
         relevance, _ = lists_of(table, "relevance", path="predictions")
-        parts = []
+        values = torch.empty(len(METRICS), len(sizes), dtype=torch.float64)
         # Queries of about one length together: the longest may be much longer than the others.
         order = sizes.argsort()
         queries = Queries(Inputs({}, scores), sizes, relevance, None)
         for rows in order.split(1024):
-            documents, several = queries.documents(rows), sizes[rows]
-            both = [padded(values[documents], several) for values in (scores, relevance)]
-            parts.append(metrics_of(both[0][0], both[1][0], both[0][1]))
-        values = torch.cat(parts, dim=1)[:, order.argsort()].numpy()
-        weight = table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else None
-        return Statistic(
-            [metric.name for metric in self.metrics], len(sizes), lambda rows: _means(values, rows, weight)
-        )
+            documents = queries.documents(rows)
+            of_queries, mask = padded(scores[documents], sizes[rows])
+            values[:, rows] = metrics_of(of_queries, padded(relevance[documents], sizes[rows])[0], mask)
+        of_rows = partial(mean_over, values.numpy(), weight=weight_of(table))
+        return Statistic([metric.name for metric in self.metrics], len(sizes), of_rows)
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `scores` of each row's documents; only their order within a row means something."""
-        return [{"scores": part.tolist()} for part in self.scores(network, inputs, sizes).split(sizes.tolist())]
+        scores = self.scores(network, inputs, sizes)
+        return [{"scores": of_query.tolist()} for of_query in scores.split(sizes.tolist())]
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         """Draw the relevance of the first documents of each query, in their true and in the predicted order."""
@@ -236,9 +238,9 @@ class QueryRanking(Task):
             relevance = np.array(row["relevance"])
             true = np.sort(relevance)[::-1][:DRAWN]
             ours = relevance[np.argsort(-np.array(row["scores"]), kind="stable")][:DRAWN]
-            predicted = [(f"{one:g}", bool(one == best)) for one, best in zip(ours, true, strict=True)]
+            predicted = [(f"{grade:g}", bool(grade == best)) for grade, best in zip(ours, true, strict=True)]
             queries.append(f"query {number}:\nrelevance of\n{len(relevance)} documents")
-            orders.append({"true": [(f"{one:g}", True) for one in true], "predicted": predicted})
+            orders.append({"true": [(f"{grade:g}", True) for grade in true], "predicted": predicted})
         plots.orders(path, queries, orders)
         return True
 
@@ -248,33 +250,25 @@ def _queries(inputs: Inputs, split: Split) -> Queries:
     return Queries(inputs, split.sizes, split.truth, split.weight)
 
 
-def _means(values: np.ndarray, rows: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-    """Return means (metrics, ...) of values (metrics, n) over rows (..., n); NaN where no query has a value."""
-    known = ~np.isnan(values[0])
-    share = known[rows] * (1.0 if weight is None else weight[rows])
-    total = share.sum(-1)
-    means = (np.where(known, values, 0.0)[:, rows] * share).sum(-1) / np.where(total > 0, total, 1.0)
-    return np.where(total > 0, means, np.nan)
-
-
 def _scored(network: Any, inputs: Tensor, sizes: Tensor) -> Tensor:
     """Return the score of each document (m,); a backbone that looks at whole queries is told their sizes."""
-    given = [sizes.to(inputs.device)] if getattr(network.backbone, "within_group", False) else []
-    return network(inputs, *given).squeeze(1)
+    if getattr(network.backbone, "within_group", False):
+        return network(inputs, sizes.to(inputs.device)).squeeze(1)
+    return network(inputs).squeeze(1)
 
 
 @torch.no_grad()
 def _scores(network: Any, queries: Queries) -> Tensor:
     """Return the score of each document (m,), on the CPU; of several queries at once, see `Inputs.at_once`."""
-    parts, waiting, documents = [], [], 0
+    scores, waiting, documents = [], [], 0
     rows = range(len(queries.sizes))
     for row, size in zip(rows, queries.sizes.tolist(), strict=True):
         if waiting and documents + size > queries.inputs.at_once:
-            parts.append(_scores_of(network, queries, waiting))
+            scores.append(_scores_of(network, queries, waiting))
             waiting, documents = [], 0
         waiting.append(row)
         documents += size
-    return torch.cat([*parts, _scores_of(network, queries, waiting)])
+    return torch.cat([*scores, _scores_of(network, queries, waiting)])
 
 
 def _scores_of(network: Any, queries: Queries, rows: list[int]) -> Tensor:

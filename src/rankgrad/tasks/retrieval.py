@@ -1,6 +1,6 @@
 """Cross-modal retrieval: captions of an item, the item of a caption, judged by recall@K (SoDeep, Section 4.2.3)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,18 +14,18 @@ from rankgrad import lookup
 from rankgrad.checks import check_finite
 from rankgrad.datasets.files.splits import Split, captions_of, padded
 from rankgrad.evaluation import Statistic
-from rankgrad.inputs._base import Inputs, one_of, type_of
-from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.inputs import Inputs, one_of, type_of
 from rankgrad.inputs.text import Text
 from rankgrad.io.parquet import as_lists, list_lengths, ragged_lists
+from rankgrad.layers import similarities
 from rankgrad.metrics.median_rank import first_positive_ranks
-from rankgrad.models._layers import similarities
-from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, network_of
+from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, mean_of, network_of, weight_of
 from rankgrad.tasks._phases import GroupPhase, TwoPhases
 from rankgrad.tasks._predict import Column, Id, of_row
-from rankgrad.training.objective import Objective, grouped
+from rankgrad.training.objective import grouped
 from rankgrad.training.options import Component, Training, check_least, check_lists
-from rankgrad.training.phase import Batch, Phase
+from rankgrad.training.phase import Batch
+from rankgrad.vocabulary import Vocabulary
 
 __all__ = ["Retrieval", "first_ranks"]
 
@@ -56,14 +56,21 @@ def first_ranks(items: Tensor, captions: Tensor, counts: Tensor) -> tuple[Tensor
 
 def _ranks(similarity: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Return the first rank (n,) at which each row finds a column of its number, part by part: they need memory."""
-    parts = zip(similarity.split(AT_ONCE), rows.split(AT_ONCE), strict=True)
-    return torch.cat([first_positive_ranks(part, own.unsqueeze(1) == columns) for part, own in parts])
+    ranks = []
+    for chunk, numbers in zip(similarity.split(AT_ONCE), rows.split(AT_ONCE), strict=True):
+        ranks.append(first_positive_ranks(chunk, numbers.unsqueeze(1) == columns))
+    return torch.cat(ranks)
 
 
 def _encoded(network: Any, words: Tensor, batch_size: int = 1024) -> Tensor:
     """Return the embeddings of captions, part by part, on the network's device."""
     device = next(network.parameters()).device
-    return torch.cat([network.encode_text(part.to(device)).float() for part in words.split(batch_size)])
+    return torch.cat([network.encode_text(chunk.to(device)).float() for chunk in words.split(batch_size)])
+
+
+def _tokenized(network: Any, split: Split) -> Split:
+    """Return a split whose captions are word numbers."""
+    return replace(split, truth=split.truth._replace(texts=network.tokenize(split.truth.texts)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +98,9 @@ class PairPhase(GroupPhase):
     monitor = "recall_at_1"  # the mean of both directions, the validation split as one gallery
 
     def together(self, training: RetrievalTraining) -> tuple[str, int, Tensor] | None:
-        if (several := training.together) is None:
+        if (length := training.together) is None:
             return None
-        return "together", several, self.train.truth.family.unique(return_inverse=True)[1]
+        return "together", length, self.train.truth.family.unique(return_inverse=True)[1]
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         counts = self.train.truth.counts
@@ -109,7 +116,8 @@ class PairPhase(GroupPhase):
         return super().outputs(module, items), module.encode_text(words)
 
     def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        similarity = similarities(*(grouped(one, length) for one in values))  # (groups, length, length)
+        items, captions = values
+        similarity = similarities(grouped(items, length), grouped(captions, length))  # (groups, length, length)
         return similarity, torch.eye(length, dtype=torch.bool, device=similarity.device).expand_as(similarity)
 
     def weigh(self, weight: Tensor, scores: Tensor) -> dict[str, Tensor]:
@@ -117,10 +125,20 @@ class PairPhase(GroupPhase):
 
     def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
         truth = self.val.truth
-        ranks = first_ranks(outputs, _encoded(network, truth.texts), truth.counts)
-        weights = _of_captions(self.val.weight, truth.counts)
-        both = [_share(one <= 1, weight) for one, weight in zip(ranks, weights, strict=True)]
-        return {"recall_at_1": sum(both) / 2} | dict(zip(DIRECTIONS, both, strict=True))
+        to_text, to_image = first_ranks(outputs, _encoded(network, truth.texts), truth.counts)
+        weight = self.val.weight
+        of_captions = None if weight is None else weight.repeat_interleave(truth.counts)
+        text, image = mean_of(to_text <= 1, weight), mean_of(to_image <= 1, of_captions)
+        return {"recall_at_1": (text + image) / 2, "image_to_text": text, "text_to_image": image}
+
+
+def _metrics_of(direction: str) -> list[Metric]:
+    """Return recall at each depth and the median rank of one direction."""
+    answer = DIRECTIONS[direction]
+    metrics = []
+    for depth in DEPTHS:
+        metrics.append(Metric(f"{direction}.recall_at_{depth}", f"{answer} R@{depth}", shown=depth == 1))
+    return [*metrics, Metric(f"{direction}.median_rank", f"{answer} median rank", lower_is_better=True, shown=False)]
 
 
 class Retrieval(TwoPhases):
@@ -137,25 +155,12 @@ class Retrieval(TwoPhases):
 
     title = "Cross-modal retrieval"
     metrics = (
-        *(
-            Metric(
-                f"{direction}.{name}",
-                f"{found} {title}",
-                lower_is_better=name == "median_rank",
-                shown=name == "recall_at_1",
-            )
-            for direction, found in DIRECTIONS.items()
-            for name, title in [
-                *((f"recall_at_{depth}", f"R@{depth}") for depth in DEPTHS),
-                ("median_rank", "median rank"),
-            ]
-        ),
+        *_metrics_of("image_to_text"),
+        *_metrics_of("text_to_image"),
         Metric("gallery", "images searched", shown=False),
     )
     Training = RetrievalTraining
-    reads = Reads(
-        ("captions",), captions_of, optional=("family", "gallery"), sampled=False
-    )  # fmt: skip
+    reads = Reads(("captions",), captions_of, optional=("family", "gallery"), sampled=False)
     phase = PairPhase
     text = WORDS
 
@@ -174,12 +179,8 @@ class Retrieval(TwoPhases):
         args = {"text": model.get("text") or asdict(WORDS), "size": self.training.size, "words": words}
         return network_of("dual_encoder", model, split, seed=seed, task=self.name, **args)
 
-    def phases(self, network: Any, train: Split, val: Split, objective: Objective, **options: Any) -> Iterator[Phase]:
-        both = [
-            replace(split, truth=split.truth._replace(texts=network.tokenize(split.truth.texts)))
-            for split in (train, val)
-        ]
-        return super().phases(network, *both, objective, **options)
+    def splits_for(self, network: Any, train: Split, val: Split) -> tuple[Split, Split]:
+        return _tokenized(network, train), _tokenized(network, val)
 
     @torch.no_grad()
     def embed_captions(self, network: Any, captions: list[str]) -> Tensor:
@@ -224,30 +225,31 @@ class Retrieval(TwoPhases):
         texts = torch.from_numpy(flat).view(-1, items.shape[1]).split(counts.tolist())
         gallery = torch.from_numpy(table["gallery"].to_numpy().copy())
         searched, to_text = gallery.new_zeros(len(items)), gallery.new_zeros(len(items))
-        to_image, there = padded(gallery.new_zeros(int(counts.sum())), counts)
+        to_image, is_caption = padded(gallery.new_zeros(int(counts.sum())), counts)
         for number in gallery.unique():
             rows = (gallery == number).nonzero().squeeze(1)
-            found = first_ranks(items[rows], torch.cat([texts[row] for row in rows.tolist()]), counts[rows])
-            to_text[rows], searched[rows] = found[0], len(rows)
-            to_image[rows] = to_image[rows].masked_scatter(there[rows], found[1])
-        weight = (
-            table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else np.ones(len(items))
-        )
-        every = [
+            captions = torch.cat([texts[row] for row in rows.tolist()])
+            to_text[rows], of_captions = first_ranks(items[rows], captions, counts[rows])
+            to_image[rows] = to_image[rows].masked_scatter(is_caption[rows], of_captions)
+            searched[rows] = len(rows)
+        weight = weight_of(table)
+        weight = np.ones(len(items)) if weight is None else weight
+        searches = [
             (to_text.unsqueeze(1).double().numpy(), np.ones((len(items), 1), bool)),
-            (to_image.double().numpy(), there.numpy()),
+            (to_image.double().numpy(), is_caption.numpy()),
         ]
         sizes = searched.double().numpy()
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
-            found = []
-            for values, known in every:  # (n, captions that search, or 1)
-                ranks, counted = (part[rows].reshape(*rows.shape[:-1], -1) for part in (values, known))
-                share = (known * weight[:, None])[rows].reshape(ranks.shape)
-                found += [((ranks <= depth) * share).sum(-1) / share.sum(-1) for depth in DEPTHS]
+            metrics = []
+            for ranks_of, is_search in searches:  # (n, captions that search, or 1)
+                ranks = ranks_of[rows].reshape(*rows.shape[:-1], -1)
+                counted = is_search[rows].reshape(ranks.shape)
+                share = (is_search * weight[:, None])[rows].reshape(ranks.shape)
+                metrics += [((ranks <= depth) * share).sum(-1) / share.sum(-1) for depth in DEPTHS]
                 median = np.median if counted.all() else np.nanmedian
-                found.append(median(ranks if counted.all() else np.where(counted, ranks, np.nan), axis=-1))
-            return np.stack([*found, sizes[rows].mean(-1)])
+                metrics.append(median(ranks if counted.all() else np.where(counted, ranks, np.nan), axis=-1))
+            return np.stack([*metrics, sizes[rows].mean(-1)])
 
         return Statistic([metric.name for metric in self.metrics], len(items), of_rows)
 
@@ -297,18 +299,12 @@ def _found(table: pa.Table) -> list[list[tuple[str, bool]]]:
     """Return the three best captions for each of the first items, and whether they are its own."""
     items = np.stack(table["image_embedding"][:SHOWN].to_numpy())
     texts = table["text_embeddings"].combine_chunks().flatten().flatten().to_numpy().reshape(-1, items.shape[1])
-    captions = [(text, item) for item, several in enumerate(table["captions"].to_pylist()) for text in several]
+    captions = []
+    for item, of_item in enumerate(table["captions"].to_pylist()):
+        captions += [(text, item) for text in of_item]
     best = np.argsort(-(items @ texts.T), axis=1, kind="stable")[:, :3]
-    return [[(captions[one][0], captions[one][1] == item) for one in row] for item, row in enumerate(best)]
-
-
-def _of_captions(weight: Tensor | None, counts: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """Return how much each item counts (n,), and each caption (m,); None if all count alike."""
-    return weight, None if weight is None else weight.repeat_interleave(counts)
-
-
-def _share(hits: Tensor, weight: Tensor | None) -> float:
-    if weight is None:
-        return hits.double().mean().item()
-    weight = weight.to(hits.device).double()
-    return ((hits * weight).sum() / weight.sum()).item()
+    pictures = []
+    for item, numbers in enumerate(best):
+        answers = [captions[number] for number in numbers]
+        pictures.append([(text, owner == item) for text, owner in answers])
+    return pictures

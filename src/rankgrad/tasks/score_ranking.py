@@ -1,6 +1,5 @@
 """Score ranking: a number for each example, judged by the order of the scores alone (SoDeep, Section 4.2.1)."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,14 +12,13 @@ from torch import Tensor
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import Split, target_of
 from rankgrad.evaluation import Statistic
-from rankgrad.inputs._base import Inputs
+from rankgrad.inputs import Inputs
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.spearman import spearman
-from rankgrad.tasks._base import Examples, Metric, Reads, network_of
+from rankgrad.tasks._base import Examples, Metric, Reads, network_of, weight_of
 from rankgrad.tasks._phases import GroupPhase, TwoPhases
-from rankgrad.training.objective import Objective, grouped
+from rankgrad.training.objective import grouped
 from rankgrad.training.options import Training, check_lists
-from rankgrad.training.phase import Phase
 
 __all__ = ["ScoreRanking"]
 
@@ -83,11 +81,11 @@ class ScorePhase(GroupPhase):
         check_scores(scores)
         # A network that gives every example the same score has no order: it is no better than chance.
         constant = bool((scores == scores[0]).all())
-        found = {"spearman": 0.0 if constant else _correlation(scores, target, weights).item()}
+        metrics = {"spearman": 0.0 if constant else _correlation(scores, target, weights).item()}
         if (threshold := self.module.recipe.get("threshold")) is not None:
             precision = average_precision(scores, target >= threshold, weights=weights)
-            found["average_precision"] = precision.nan_to_num().item()
-        return found
+            metrics["average_precision"] = precision.nan_to_num().item()
+        return metrics
 
 
 class ScoreRanking(TwoPhases):
@@ -136,13 +134,13 @@ class ScoreRanking(TwoPhases):
             network.recipe["target"] = measured | scale
         return network
 
-    def phases(self, network: Any, train: Split, val: Split, objective: Objective, **options: Any) -> Iterator[Phase]:
+    def splits_for(self, network: Any, train: Split, val: Split) -> tuple[Split, Split]:
         if bool((val.truth == val.truth[0]).all()):
             raise ValueError(
                 f"all {len(val)} validation targets are {val.truth[0].item():g}, where Spearman is undefined: expected "
                 "examples whose targets differ"
             )
-        return super().phases(network, train, val, objective, **options)
+        return train, val
 
     def scores(self, network: Any, inputs: Inputs) -> Tensor:
         """Return the score of each row, (n,) on the CPU."""
@@ -165,21 +163,18 @@ class ScoreRanking(TwoPhases):
 
         Spearman's is NaN of scores or targets that are all equal.
         """
-        score, target, *weight = (
-            torch.from_numpy(table[name].to_numpy().astype(np.float64))
-            for name in ("score", "target", *(["weight"] if "weight" in table.column_names else []))
-        )
-        names, positive = ["spearman"], None
+        score, target = (torch.from_numpy(table[name].to_numpy().astype(np.float64)) for name in ("score", "target"))
+        weight, names, positive = weight_of(table), ["spearman"], None
         if "positive" in table.column_names:
             names, positive = [*names, "average_precision"], torch.from_numpy(np.array(table["positive"].to_pylist()))
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
-            several = rows.reshape(-1, rows.shape[-1])  # of several groups what is not defined is NaN
-            weights = weight[0][several] if weight else None
-            found = [spearman(score[several], target[several], weights=weights)]
+            resamples = rows.reshape(-1, rows.shape[-1])  # of several groups what is not defined is NaN
+            weights = None if weight is None else torch.from_numpy(weight[resamples])
+            values = [spearman(score[resamples], target[resamples], weights=weights)]
             if positive is not None:
-                found.append(average_precision(score[several], positive[several], weights=weights))
-            return torch.stack(found).numpy().reshape(-1, *rows.shape[:-1])
+                values.append(average_precision(score[resamples], positive[resamples], weights=weights))
+            return torch.stack(values).numpy().reshape(-1, *rows.shape[:-1])
 
         return Statistic(names, len(score), of_rows)
 
@@ -195,8 +190,8 @@ class ScoreRanking(TwoPhases):
 
 def _too_near(target: Tensor, **measured: float) -> bool:
     """Return whether float32 makes many targets equal that stay apart when they are standardized."""
-    plain, standardized = (len(one.float().unique()) for one in (target, _standardized(target, **measured)))
-    return plain < 0.99 * standardized
+    standardized = _standardized(target, **measured)
+    return len(target.float().unique()) < 0.99 * len(standardized.float().unique())
 
 
 def _standardized(target: Tensor, *, mean: float, deviation: float, plus: float | None = None) -> Tensor:

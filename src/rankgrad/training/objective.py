@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from rankgrad import lookup
 from rankgrad.ranks import exact_ranks
-from rankgrad.sorters._base import Sorter
+from rankgrad.sorters import Sorter
 from rankgrad.training.optimization import make_optimizer
 from rankgrad.training.options import Auxiliary, Component
 

@@ -132,7 +132,7 @@ class PhaseOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Moves:
-    """By how much images are moved, zoomed and turned, see `rankgrad.inputs._augmentation.warped`."""
+    """By how much images are moved, zoomed and turned, see `rankgrad.augmentation.warped`."""
 
     __pydantic_config__: ClassVar = STRICT
 
@@ -188,30 +188,20 @@ class BatchedPhase(WholePhase):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vectors:
-    """How many score vectors a sorter learns from in an epoch; `fresh` ones are drawn anew in each."""
-
-    __pydantic_config__: ClassVar = STRICT
-
-    train: int
-    val: int
-    fresh: bool = False
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        check_least(self, train=2, val=2, seed=0)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Imitation(PhaseOptions):
-    """How a sorter learns to sort: by imitating the exact ranks of score vectors."""
+    """How a sorter learns to sort: by imitating the exact ranks of stored score vectors.
+
+    With an `epoch_size` so many vectors are drawn anew in each epoch, in place of the stored training split.
+    """
 
     batch_size: int
-    vectors: Vectors
+    epoch_size: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(self, epochs=1, batch_size=2)
+        if self.epoch_size is not None:
+            check_least(self, epoch_size=2)
 
 
 @dataclass(frozen=True, kw_only=True)

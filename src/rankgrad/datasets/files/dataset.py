@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from rankgrad.inputs._base import InputType
+from rankgrad.inputs import InputType
 
 if TYPE_CHECKING:
     import pandas as pd

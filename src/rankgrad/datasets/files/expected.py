@@ -3,6 +3,7 @@
 None of them need say that a value is there: a missing one fails in any column of facts, expected or not.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["between", "frequencies", "in_set", "joined", "mean", "rows_of", "unique"]
 
 
-def joined(parts: "Sequence[dict[str, pd.DataFrame]]") -> "dict[str, pd.DataFrame]":
+def joined(splits: "Sequence[dict[str, pd.DataFrame]]") -> "dict[str, pd.DataFrame]":
     """Put the facts of all splits one below another, table by table."""
     import pandas as pd  # takes half a second to import; only validation needs it
 
-    return {name: pd.concat([part[name] for part in parts]) for name in parts[0]}
+    return {name: pd.concat(map(operator.itemgetter(name), splits)) for name in splits[0]}
 
 
 def _bounds(low: float | None, high: float | None) -> dict[str, float]:

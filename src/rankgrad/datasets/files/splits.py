@@ -11,18 +11,21 @@ import torch
 from torch import Tensor
 
 from rankgrad import lookup
-from rankgrad.inputs._base import Inputs
-from rankgrad.inputs._vocabulary import Vocabulary
+from rankgrad.inputs import Inputs
 from rankgrad.io.parquet import (
     columns_of,
+    flat,
     is_list,
     is_number,
+    is_text,
     list_lengths,
     matrix,
     read_table,
+    row_of,
     said,
 )
 from rankgrad.ragged import pad_groups
+from rankgrad.vocabulary import Vocabulary
 
 __all__ = [
     "Captions",
@@ -67,10 +70,9 @@ class Split:
 
     def table(self, columns: dict[str, pa.Array]) -> pa.Table:
         """Return predictions, a row a row: `id`, `name` and `group`, these columns, and `weight`."""
-        known = {"id": pa.array(range(len(self)), pa.int64())}
-        known |= {} if self.about is None else dict(zip(self.about.column_names, self.about.columns, strict=True))
+        kept = {} if self.about is None else dict(zip(self.about.column_names, self.about.columns, strict=True))
         weight = {} if self.weight is None else {"weight": pa.array(self.weight.numpy())}
-        return pa.table(known | columns | weight)
+        return pa.table({"id": pa.array(range(len(self)), pa.int64())} | kept | columns | weight)
 
 
 class Labels(NamedTuple):
@@ -136,45 +138,37 @@ def read_split(
         FileNotFoundError, ValueError: the file is missing or corrupt, or a value is none; the message names its row.
     """
     path = Path(folder) / f"{split}.parquet"
-    there = columns_of(path)
+    stored = columns_of(path)
     input_type = lookup.find("inputs", input_of(path))
     if input_type.sampled and not sampled:
         raise ValueError(
             f"{path}: {input_type.name} are no input of this task: training sees a random one of a row, but what is "
             "compared here is seen whole"
         )
-    about = [name for name in ("name", "group") if name in there]
-    more = [name for name in (*optional, "weight") if name in there]
-    read = read_table(path, [*columns, *more, *about])
-    if not len(read):
+    kept = [name for name in ("name", "group") if name in stored]
+    table = read_table(path, [*columns, *(name for name in (*optional, "weight") if name in stored), *kept])
+    if not len(table):
         raise ValueError(f"{path}: no rows, expected at least one; make it again")
-    known = truth(read, path)  # before anything is decoded
+    values = truth(table, path)  # before anything is decoded
     inputs, sizes = input_type.read(path, lists=lists, threads=threads, memory=memory)
     if sizes is not None:
-        _check_sizes(sizes, read["relevance"], path)
-    if told := said(path, "input"):  # the columns of a person's own table, which requests have too
-        inputs = replace(inputs, about=inputs.about | told)
-    weight = _weight(read, path) if "weight" in there else None
-    classes = said(path, "classes")
-    return Split(inputs, known, sizes, weight, read.select(about) if about else None, classes)
+        judged = torch.from_numpy(list_lengths(table["relevance"]).astype(np.int64))
+        _require(sizes, (sizes > 0) & (sizes == judged), "documents", "one or more, as many as relevances", path)
+    # The columns of a person's own table, which requests have too.
+    inputs = replace(inputs, about=inputs.about | (said(path, "input") or {}))
+    weight = None
+    if "weight" in stored:
+        weight = _column(table, "weight", path)
+        _require(weight, torch.isfinite(weight) & (weight.float() > 0), "weight", "a number above 0", path)
+    return Split(inputs, values, sizes, weight, table.select(kept) if kept else None, said(path, "classes"))
 
 
-def _check_sizes(sizes: Tensor, relevance: pa.ChunkedArray, path: Path) -> None:
-    judged = torch.from_numpy(list_lengths(relevance).astype(np.int64))
-    for wrong, what in (
-        (sizes == 0, "no document, expected at least one"),
-        (sizes != judged, "another number of relevances than of documents"),
-    ):
-        if wrong.any():
-            raise ValueError(f"{path}: row {int(wrong.int().argmax())} has {what}; make it again")
-
-
-def _weight(table: pa.Table, path: Path) -> Tensor:
-    weight = _column(table, "weight", path)
-    if (wrong := ~(torch.isfinite(weight) & (weight.float() > 0))).any():
-        row = int(wrong.int().argmax())
-        raise ValueError(f"{path}: row {row}: weight is {weight[row].item()}, expected a number above 0")
-    return weight
+def _require(values: Tensor, right: Tensor, name: str, expected: str, path: Path) -> None:
+    """Raise ValueError if a value (n,) or (n, K) of a column is wrong; the message names the first one's row."""
+    if not right.all():
+        row, *place = (~right).nonzero()[0].tolist()
+        where = name + "".join(f"[{index}]" for index in place)
+        raise ValueError(f"{path}: row {row}: {where} is {values[row, *place].item()}, expected {expected}")
 
 
 def _column(table: pa.Table, name: str, path: Path) -> Tensor:
@@ -185,14 +179,19 @@ def _column(table: pa.Table, name: str, path: Path) -> Tensor:
     """
     column = table[name]
     if not is_number(column.type) or column.null_count:
-        raise ValueError(
-            f"{path}: column {name}: {column.type}, {column.null_count} missing; expected a number in each row"
-        )
+        raise _no_column(table, name, "a number in each row", path)
     values = column.to_numpy()
-    if values.dtype.kind in "iu" and (wrong := np.abs(values.astype(np.float64)) > 2.0**53).any():
-        row = int(wrong.argmax())
-        raise ValueError(f"{path}: row {row}: {name} is {values[row]}, expected at most 2^53, which float64 holds")
+    if values.dtype.kind in "iu":
+        whole = torch.from_numpy(values.astype(np.float64))
+        _require(whole, whole.abs() <= 2.0**53, name, "at most 2^53, which float64 holds", path)
     return torch.from_numpy(values.astype(np.float32 if values.dtype in (np.float16, np.float32) else np.float64))
+
+
+def _no_column(table: pa.Table, name: str, expected: str, path: str | Path) -> ValueError:
+    column = table[name]
+    return ValueError(
+        f"{path}: column {name}: {column.type}, {column.null_count} missing; expected {expected}; make it again"
+    )
 
 
 def label_ranks_of(table: pa.Table, path: Path) -> Tensor:
@@ -203,12 +202,8 @@ def label_ranks_of(table: pa.Table, path: Path) -> Tensor:
     """
     label_ranks = matrix(table, "label_ranks", path=path)
     if label_ranks.is_floating_point() or label_ranks.dtype == torch.bool:
-        kind = table["label_ranks"].type
-        raise ValueError(f"{path}: column label_ranks: {kind}, expected lists of whole numbers; make it again")
-    if (label_ranks < 0).any():
-        row, label = (label_ranks < 0).nonzero()[0].tolist()
-        found = label_ranks[row, label].item()
-        raise ValueError(f"{path}: row {row}: the label rank of label {label} is {found}, expected 0 or more")
+        raise _no_column(table, "label_ranks", "lists of whole numbers", path)
+    _require(label_ranks, label_ranks >= 0, "label_ranks", "0 or more", path)
     return label_ranks
 
 
@@ -219,9 +214,7 @@ def target_of(table: pa.Table, path: Path) -> Tensor:
         ValueError: a target is not finite.
     """
     target = _column(table, "target", path)
-    if not torch.isfinite(target).all():
-        row = int((~torch.isfinite(target)).nonzero()[0])
-        raise ValueError(f"{path}: row {row}: target is {target[row].item()}, expected a number")
+    _require(target, target.isfinite(), "target", "a number", path)
     return target
 
 
@@ -237,10 +230,8 @@ def labels_of(table: pa.Table, path: Path) -> Labels:
     difficult = torch.zeros_like(labels)
     if "difficult" in table.column_names:
         difficult = matrix(table, "difficult", path=path, length=labels.shape[1])
-    for name, flags in (("label", labels), ("difficult", difficult)):
-        if ((flags != 0) & (flags != 1)).any():
-            row, label = ((flags != 0) & (flags != 1)).nonzero()[0].tolist()
-            raise ValueError(f"{path}: row {row}: {name} {label} is {flags[row, label].item()}, expected 0 or 1")
+    for name, flags in (("labels", labels), ("difficult", difficult)):
+        _require(flags, (flags == 0) | (flags == 1), name, "0 or 1", path)
     return Labels(labels, difficult.bool())
 
 
@@ -254,20 +245,18 @@ def captions_of(table: pa.Table, path: Path) -> Captions:
         ValueError: an item has no caption, or one without words.
     """
     column = table["captions"]
-    kind = column.type
-    if not is_list(kind) or not (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type)):
-        raise ValueError(f"{path}: column captions: {kind}, expected lists of text; make it again")
+    if not is_list(column.type) or not is_text(column.type.value_type):
+        raise _no_column(table, "captions", "lists of text", path)
     families = _numbers(path, table, "family", torch.arange(len(table)))
     galleries = _numbers(path, table, "gallery", torch.zeros(len(table), dtype=torch.int64))
-    captions = column.to_pylist()
-    for row, several in enumerate(captions):
-        if not several:
-            raise ValueError(f"{path}: row {row}: no captions, expected at least one")
-        for caption in several:
-            if not caption or not Vocabulary.split(caption):
-                raise ValueError(f"{path}: row {row}: a caption is {caption!r}, expected at least one word")
-    counts = torch.tensor([len(several) for several in captions])
-    return Captions([caption for several in captions for caption in several], counts, families, galleries)
+    counts = torch.from_numpy(list_lengths(column).astype(np.int64))
+    _require(counts, counts > 0, "the number of captions", "at least 1", path)
+    captions = flat(column)[0].to_pylist()
+    for number, caption in enumerate(captions):
+        if not caption or not Vocabulary.split(caption):
+            row = row_of(number, counts)
+            raise ValueError(f"{path}: row {row}: a caption is {caption!r}, expected at least one word")
+    return Captions(captions, counts, families, galleries)
 
 
 def _numbers(path: Path, table: pa.Table, name: str, usual: Tensor) -> Tensor:
@@ -276,9 +265,7 @@ def _numbers(path: Path, table: pa.Table, name: str, usual: Tensor) -> Tensor:
         return usual
     column = table[name]
     if not pa.types.is_integer(column.type) or column.null_count:
-        raise ValueError(
-            f"{path}: column {name}: {column.type}, {column.null_count} missing; expected a whole number in each row"
-        )
+        raise _no_column(table, name, "a whole number in each row", path)
     return torch.from_numpy(column.to_numpy().astype(np.int64))
 
 
@@ -289,8 +276,8 @@ def relevance_of(table: pa.Table, path: Path) -> Tensor:
         ValueError: a relevance is no number of at least 0.
     """
     relevance, lengths = lists_of(table, "relevance", path=path)
-    if (wrong := ~(torch.isfinite(relevance) & (relevance >= 0))).any():
-        row = int(torch.searchsorted(lengths.cumsum(0), int(wrong.int().argmax()), right=True))
+    if (wrong := ~(relevance.isfinite() & (relevance >= 0))).any():
+        row = row_of(int(wrong.int().argmax()), lengths)
         raise ValueError(f"{path}: row {row} has a relevance that is no number of at least 0; make it again")
     return relevance
 
@@ -305,18 +292,15 @@ def lists_of(table: pa.Table, name: str, *, path: str | Path) -> tuple[Tensor, T
     (tensor([1., 2., 4.], dtype=torch.float64), tensor([2, 1]))
     """
     column = table[name]
-    if not is_list(column.type):
-        raise ValueError(f"{path}: column {name}: {column.type}, expected lists; make it again")
-    lengths = list_lengths(column)
+    if not is_list(column.type) or not is_number(column.type.value_type):
+        raise _no_column(table, name, "lists of numbers", path)
+    values, lengths = flat(column)
     if not len(lengths) or not lengths.all():
-        row = int((lengths == 0).argmax()) if len(lengths) else 0
+        row = int((lengths == 0).int().argmax()) if len(lengths) else 0
         raise ValueError(f"{path}: row {row}: {name} is empty or missing, expected at least one in each row")
-    parts = [chunk.flatten() for chunk in column.chunks]
-    if not is_number(column.type.value_type) or any(part.null_count for part in parts):
-        raise ValueError(
-            f"{path}: column {name}: {column.type}, or values are missing; expected numbers; make it again"
-        )
-    return torch.from_numpy(np.concatenate(parts)), torch.from_numpy(lengths.astype(np.int64))
+    if values.null_count:
+        raise _no_column(table, name, "numbers without missing ones", path)
+    return torch.tensor(values.to_numpy()), lengths
 
 
 def padded(values: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
@@ -329,6 +313,6 @@ def padded(values: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
             [2., 0.]])
     """
     filled, mask = pad_groups(values, sizes=sizes)
-    if mask.shape[1] == 1:
-        filled, mask = (torch.cat([part, torch.zeros_like(part)], 1) for part in (filled, mask))
-    return filled, mask
+    if mask.shape[1] > 1:
+        return filled, mask
+    return torch.cat([filled, torch.zeros_like(filled)], 1), torch.cat([mask, torch.zeros_like(mask)], 1)

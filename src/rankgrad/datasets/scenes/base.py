@@ -15,7 +15,7 @@ from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.files.expected import between, in_set, joined, rows_of, unique
 from rankgrad.datasets.scenes import drawing, layout, measures
 from rankgrad.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits, read
-from rankgrad.inputs._base import InputType
+from rankgrad.inputs import InputType
 from rankgrad.inputs.frames import Frames
 from rankgrad.inputs.image import Image
 from rankgrad.io.parquet import as_fixed_lists, encode_images, matrix, read_table
@@ -263,7 +263,10 @@ class Scenes:
     def places(self, recipe: Recipe) -> tuple[Tensor, ...]:
         """Return sizes, tops, lefts and glyphs of all boxes, (n, 10) of each kind side by side."""
         prefixes = [prefix for _, prefix in self.boxes.values()]
-        return tuple(torch.cat([recipe[f"{prefix}{column}"] for prefix in prefixes], dim=1) for column in BOX)
+        columns = []
+        for name in BOX:
+            columns.append(torch.cat([recipe[prefix + name] for prefix in prefixes], dim=1))
+        return tuple(columns)
 
     def images(self, recipe: Recipe, digits: Digits) -> Tensor:
         """Return the images of any number of recipes, see `pictures`."""

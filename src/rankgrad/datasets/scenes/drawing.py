@@ -83,11 +83,11 @@ def draw(glyphs: Tensor, sizes: Tensor, tops: Tensor, lefts: Tensor, *, canvas: 
     >>> int((image > 0).sum()), int(image.max())
     (196, 200)
     """
-    there = sizes > 0
-    counts = there.sum(-1)
+    present = sizes > 0
+    counts = present.sum(-1)
     # Scenes by count, and in each the glyphs that are there first: what is drawn together stands together.
     by_count = counts.argsort(stable=True)
-    order = there[by_count].to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
+    order = present[by_count].to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
     images = torch.empty(len(glyphs), canvas, canvas, dtype=torch.uint8, device=glyphs.device)
     if not bool(counts.all()):
         images[counts == 0] = 0
@@ -106,15 +106,15 @@ def draw(glyphs: Tensor, sizes: Tensor, tops: Tensor, lefts: Tensor, *, canvas: 
             # In the layouts that the products want, while the tensors are still thin.
             down_sides, across_sides = sides[:, 0].transpose(2, 3), sides[:, 1]
             for first in range(0, len(rows), batch):
-                part = slice(first, first + batch)
-                n = len(rows[part])
+                batch_rows = slice(first, first + batch)
+                n = len(rows[batch_rows])
                 wide = scratch("weights", 2, 2, n * count * canvas * GLYPH)
-                across = _weights(across_sides[:, part], wide[0].view(2, n * count, canvas, GLYPH))
-                down = _weights(down_sides[:, part], wide[1].view(2, n, canvas, count * GLYPH))
-                glyph = glyphs[rows[part, None], chosen[part]].view(n * count, GLYPH, GLYPH).float()
+                across = _weights(across_sides[:, batch_rows], wide[0].view(2, n * count, canvas, GLYPH))
+                down = _weights(down_sides[:, batch_rows], wide[1].view(2, n, canvas, count * GLYPH))
+                glyph = glyphs[rows[batch_rows, None], chosen[batch_rows]].view(n * count, GLYPH, GLYPH).float()
                 stretched = torch.bmm(glyph, across.mT, out=scratch("stretched", n * count, GLYPH, canvas))
                 drawn = scratch("drawn", n, canvas, canvas)
                 torch.bmm(down, stretched.view(n, count * GLYPH, canvas), out=drawn)
                 # Rounds, together with the cut of the conversion.
-                images[rows[part]] = drawn.add_(0.5).clamp_(max=255.5).to(torch.uint8)
+                images[rows[batch_rows]] = drawn.add_(0.5).clamp_(max=255.5).to(torch.uint8)
     return images

@@ -50,10 +50,10 @@ def placed(sizes: Tensor, canvas: int, overlap: float, generator: torch.Generato
             shared = _shared(places, size, tops[:, earlier, None], lefts[:, earlier, None], sizes[:, earlier, None])
             free &= shared <= overlap * size * size  # the smaller of two boxes is this one
         first = free.to(torch.uint8).argmax(-1, keepdim=True)
-        there = sizes[:, slot] > 0
-        tops[:, slot] = torch.where(there, places[0].gather(1, first).squeeze(1), 0.0)
-        lefts[:, slot] = torch.where(there, places[1].gather(1, first).squeeze(1), 0.0)
-        fits &= free.any(-1) | ~there
+        present = sizes[:, slot] > 0
+        tops[:, slot] = torch.where(present, places[0].gather(1, first).squeeze(1), 0.0)
+        lefts[:, slot] = torch.where(present, places[1].gather(1, first).squeeze(1), 0.0)
+        fits &= free.any(-1) | ~present
     return tops, lefts, fits
 
 
@@ -141,11 +141,11 @@ def arranged_in_turn(
                 top, left, other = (values[pending, earlier, None] for values in (tops, lefts, sizes))
                 smaller = torch.minimum(size, other)
                 free &= _shared(places, size, top, left, other) <= overlap * smaller * smaller
-            first, found = free.to(torch.uint8).argmax(-1, keepdim=True), free.any(-1)
-            done = pending[found]
+            first, fits = free.to(torch.uint8).argmax(-1, keepdim=True), free.any(-1)
+            done = pending[fits]
             for values, new in ((sizes, size), (tops, places[0]), (lefts, places[1])):
-                values[done, slot] = new.gather(1, first).squeeze(1)[found]
-            pending = pending[~found]
+                values[done, slot] = new.gather(1, first).squeeze(1)[fits]
+            pending = pending[~fits]
             if not len(pending):
                 break
     return sizes, tops, lefts

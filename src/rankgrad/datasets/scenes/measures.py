@@ -57,19 +57,19 @@ def box_facts(images: Tensor, digits: Digits, boxes: Sequence[Tensor]) -> tuple[
         Row and place in 0..T-1 of each box, and columns with a row a box.
     """
     canvas = images.shape[-1]
-    row, place = (boxes[0] > 0).nonzero(as_tuple=True)
-    size, top, left, glyph = (values[row, place] for values in boxes)
-    known = torch.isin(glyph, digits.glyph)
+    row, slot = (boxes[0] > 0).nonzero(as_tuple=True)
+    size, top, left, glyph = (values[row, slot] for values in boxes)
+    is_own = torch.isin(glyph, digits.glyph)
     ink = _ink(images, row, size, top, left)
     inside = (top >= 0) & (left >= 0) & (torch.maximum(top, left) + size <= canvas + 1e-3)
     return (
         row,
-        place,
+        slot,
         {
             "glyph": glyph.numpy(),
             "size": size.numpy(),
-            "glyph_is_of_this_split": known.numpy(),
-            "glyph_class": torch.where(known, digits.labels[digits.rows_of(glyph)], -1).numpy(),
+            "glyph_is_of_this_split": is_own.numpy(),
+            "glyph_class": torch.where(is_own, digits.labels[digits.rows_of(glyph)], -1).numpy(),
             "inside_canvas": inside.numpy(),
             "ink_in_box": (ink / size.square()).numpy(),
         },
@@ -79,15 +79,13 @@ def box_facts(images: Tensor, digits: Digits, boxes: Sequence[Tensor]) -> tuple[
 def _ink(images: Tensor, row: Tensor, size: Tensor, top: Tensor, left: Tensor) -> Tensor:
     """Sum the pixels in each box (n,): a difference of corners of its image's summed table."""
     canvas, ink = images.shape[-1], torch.zeros_like(row)
-    (first_row, first_column), (last_row, last_column) = (
-        [edge(at).long().clamp(0, canvas) for at in corner]
-        for edge, corner in ((torch.floor, (top, left)), (torch.ceil, (top + size, left + size)))
-    )
+    first_row, first_column = (start.floor().long().clamp(0, canvas) for start in (top, left))
+    last_row, last_column = ((start + size).ceil().long().clamp(0, canvas) for start in (top, left))
     for start in range(0, len(images), PIECE):
         summed = images[start : start + PIECE].long().cumsum(1).cumsum(2)
         summed = torch.nn.functional.pad(summed, (1, 0, 1, 0))
-        here = (row >= start) & (row < start + PIECE)
-        image, up, down = row[here] - start, first_row[here], last_row[here]
-        for columns, sign in ((last_column[here], 1), (first_column[here], -1)):
-            ink[here] += sign * (summed[image, down, columns] - summed[image, up, columns])
+        in_piece = (row >= start) & (row < start + PIECE)
+        image, up, down = row[in_piece] - start, first_row[in_piece], last_row[in_piece]
+        for columns, sign in ((last_column[in_piece], 1), (first_column[in_piece], -1)):
+            ink[in_piece] += sign * (summed[image, down, columns] - summed[image, up, columns])
     return ink

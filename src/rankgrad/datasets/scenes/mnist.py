@@ -50,7 +50,7 @@ def _contents(path: Path) -> bytes:
         raise ValueError(f"{path}: damaged or truncated gzip file ({error}); get it again") from error
     digest = hashlib.md5(contents, usedforsecurity=False).hexdigest()
     if digest != FILES[name]:
-        other = next((known for known, value in FILES.items() if value == digest), None)
+        other = next((file for file, value in FILES.items() if value == digest), None)
         what = f"it holds the contents of {other}" if other else f"{len(contents)} bytes, MD5 {digest}"
         raise ValueError(f"{path}: not MNIST's {name}: {what}, expected MD5 {FILES[name]}; get it again")
     return contents

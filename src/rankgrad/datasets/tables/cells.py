@@ -25,7 +25,6 @@ __all__ = [
     "as_ranks",
     "as_texts",
     "as_vectors",
-    "first_place",
     "has_word",
     "is_single",
     "missing_in",
@@ -38,12 +37,6 @@ __all__ = [
 LARGEST = float(np.finfo(np.float32).max)  # whose squares float64 holds, as a mean and a deviation need it
 EXACT = 2.0**53  # up to which float64 holds every whole number
 PERIODS = {"day": "D", "week": "W", "month": "M", "year": "Y"}
-
-
-def first_place(sheet: Sheet, rows: pd.Index, wrong: Any) -> tuple[int, str]:
-    """Return the position of the first wrong row, and its place in the files, for messages."""
-    position = int(np.asarray(wrong).argmax())
-    return position, sheet.place(int(rows[position]))
 
 
 def _shown(cell: Any) -> str:
@@ -89,31 +82,27 @@ def _converted(sheet: Sheet, cells: pd.Series, convert: Callable[[Any], Any], ve
 # Numbers.
 
 
-def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what: str = "a finite number") -> np.ndarray:
-    """Return cells as numbers (n,), float64.
+def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what: str = "a finite number") -> pd.Series:
+    """Return cells as numbers, float64.
 
     Raises:
         ValueError: one is none, infinite, too large for float32, or less than `least`; the message names its row. Or
             float64 would make two of them equal that differ; the message names both rows.
     """
     if cells.dtype.kind in "mM":  # which NumPy would take for nanoseconds
-        place = sheet.place(int(cells.index[0]))
         raise ValueError(
-            f"{place}: {cells.name} is {cells.iloc[0]}, expected {what}; make numbers of its days or times"
+            f"{sheet.place(cells.index[0])}: {cells.name} is {cells.iloc[0]}, expected {what}; make numbers of its "
+            "days or times"
         )
-    if cells.dtype.kind in "iufb":
-        values = cells.to_numpy(np.float64)
-    else:
-        values = _converted(sheet, cells, partial(_number, sheet.writing)).to_numpy(np.float64)
-    wrong = ~((values >= least) & (values <= LARGEST))
-    if wrong.any():
-        position, place = first_place(sheet, cells.index, wrong)
+    is_number = cells.dtype.kind in "iufb"
+    numbers = (cells if is_number else _converted(sheet, cells, partial(_number, sheet.writing))).astype(np.float64)
+    for row, cell in cells[~numbers.between(least, LARGEST)].items():
         raise ValueError(
-            f"{place}: {cells.name} is {_shown(cells.iloc[position])}, expected {what}; correct or remove the row"
+            f"{sheet.place(row)}: {cells.name} is {_shown(cell)}, expected {what}; correct or remove the row"
         )
     if cells.dtype.kind != "f":  # else what float64 joins was joined before
-        _require_apart(sheet, cells, values)
-    return values
+        _require_apart(sheet, cells, numbers.to_numpy())
+    return numbers
 
 
 def _number(writing: Writing, cell: Any) -> float:
@@ -137,17 +126,17 @@ def is_single(cells: pd.Series) -> bool:
     return kinds <= {np.dtype(np.float16), np.dtype(np.float32)}
 
 
-def _require_apart(sheet: Sheet, cells: pd.Series, values: np.ndarray) -> None:
+def _require_apart(sheet: Sheet, cells: pd.Series, numbers: np.ndarray) -> None:
     """Raise ValueError if numbers (n,) are equal in float64 whose cells differ: an order would be lost."""
-    first: dict[float, int] = {}
-    for position in np.flatnonzero((np.abs(values) >= EXACT) | (cells.dtype == object)).tolist():
-        other = first.setdefault(values[position], position)
-        cell, earlier = cells.iloc[position], cells.iloc[other]
+    written, first = cells.to_numpy(), dict[float, int]()
+    for position in np.flatnonzero((np.abs(numbers) >= EXACT) | (written.dtype == object)).tolist():
+        other = first.setdefault(numbers[position], position)
+        cell, earlier = written[position], written[other]
         if earlier != cell and exact(earlier, sheet.writing) != exact(cell, sheet.writing):
             raise ValueError(
-                f"{sheet.place(int(cells.index[position]))}: {cells.name} is {str(cell)[:60]} here and "
-                f"{str(earlier)[:60]} in row {sheet.row[int(cells.index[other])]}, which float64 makes equal, expected "
-                "numbers that stay apart: subtract the smallest from all, or round them"
+                f"{sheet.place(cells.index[position])}: {cells.name} is {str(cell)[:60]} here and {str(earlier)[:60]} "
+                f"in row {sheet.row[cells.index[other]]}, which float64 makes equal, expected numbers that stay apart: "
+                "subtract the smallest from all, or round them"
             )
 
 
@@ -163,33 +152,33 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
         if vectors.dtype.kind == "f" and vectors.ndim == 2 and (np.abs(vectors) <= LARGEST).all():
             return vectors.astype(np.float32 if is_single(cells) else np.float64)
     rows = _converted(sheet, cells, partial(vector_in, writing=sheet.writing))
-    lengths = rows.map(len)
-    require_alike(sheet, lengths, "numbers")
+    require_alike(sheet, rows, "numbers")
     columns = []
-    for place, numbers in enumerate(zip(*rows, strict=True)):
-        name = f"{cells.name}[{place + (sheet.lowest or 0)}]"
+    for index, numbers in enumerate(zip(*rows, strict=True)):
+        name = f"{cells.name}[{index + (sheet.lowest or 0)}]"
         columns.append(as_numbers(sheet, pd.Series(numbers, cells.index, object, name)))
     return np.column_stack(columns)
 
 
-def require_alike(sheet: Sheet, lengths: pd.Series, what: str, advice: str = "") -> None:
-    """Raise ValueError if a row of a column has another number of letters or numbers than the first one."""
-    if (wrong := lengths != lengths.iloc[0]).any():
-        position, place = first_place(sheet, lengths.index, wrong)
+def require_alike(sheet: Sheet, cells: pd.Series, what: str, advice: str = "") -> None:
+    """Raise ValueError if a cell has another number of letters, numbers or frames than the first one."""
+    lengths = cells.map(len)
+    first = lengths.iloc[0]
+    for row, length in lengths[lengths != first].items():
         raise ValueError(
-            f"{place}: {lengths.name} has {lengths.iloc[position]} {what}, expected {lengths.iloc[0]} as in the first "
-            f"row{advice}"
+            f"{sheet.place(row)}: {cells.name} has {length} {what}, expected {first} as in the first row{advice}"
         )
 
 
 def as_flags(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
     """Return columns of 0 and 1 as (n, K), int64; raise ValueError for anything else, which names row and column."""
-    values = np.column_stack([as_numbers(sheet, cells[name], what="0 or 1") for name in cells])
-    if (wrong := (values != 0) & (values != 1)).any():
-        position, place = first_place(sheet, cells.index, wrong.any(1))
-        column = int(wrong[position].argmax())
-        raise ValueError(f"{place}: {cells.columns[column]} is {values[position, column]:g}, expected 0 or 1")
-    return values.astype(np.int64)
+    columns = []
+    for name in cells:
+        flags = as_numbers(sheet, cells[name], what="0 or 1")
+        for row, flag in flags[~flags.isin([0, 1])].items():
+            raise ValueError(f"{sheet.place(row)}: {name} is {flag:g}, expected 0 or 1")
+        columns.append(flags)
+    return np.column_stack(columns).astype(np.int64)
 
 
 def as_ranks(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
@@ -198,16 +187,15 @@ def as_ranks(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
     Raises:
         ValueError: a rank is no whole number of at least 0, a row has gaps, or no label; the message names the row.
     """
-    values = np.column_stack([as_numbers(sheet, cells[name], least=0, what="0, 1, 2, ...") for name in cells])
-    for number, row in zip(cells.index, values, strict=True):
-        present = sorted({rank for rank in row if rank})
+    ranks = np.column_stack([as_numbers(sheet, cells[name], least=0, what="0, 1, 2, ...") for name in cells])
+    for row, own in zip(cells.index, ranks, strict=True):
+        present = sorted({rank for rank in own if rank})
         if not present or present != list(range(1, len(present) + 1)):
-            ranks = ", ".join(f"{rank:g}" for rank in row)
             raise ValueError(
-                f"{sheet.place(int(number))}: label ranks are {ranks}; expected 0 for absent labels and 1, 2, 3, ... "
-                "without a gap for the others, the most important with the largest, at least one"
+                f"{sheet.place(row)}: label ranks are {', '.join(f'{rank:g}' for rank in own)}; expected 0 for labels "
+                "that are absent, and 1, 2, 3, ... without a gap for others, at least one, the most important last"
             )
-    return values.astype(np.int64)
+    return ranks.astype(np.int64)
 
 
 # Text.
@@ -277,10 +265,10 @@ def _labels(separator: str, cell: Any) -> list[str]:
             "list in Parquet or JSON lines"
         )
     is_list = isinstance(cell, list | np.ndarray)
-    parts = cell if is_list else cell.split(separator) if isinstance(cell, str) else [cell]
-    if is_list and any(part is None or part != part for part in parts):
+    names = cell if is_list else cell.split(separator) if isinstance(cell, str) else [cell]
+    if is_list and any(name is None or name != name for name in names):
         raise ValueError("has nan, expected names of labels")
-    labels = [name for name in map(name_in, parts) if name]
+    labels = [name for name in map(name_in, names) if name]
     for name, count in Counter(labels).items():
         if count > 1:
             raise ValueError(f"has {name!r} twice, expected each label once; correct the cell")
@@ -299,9 +287,8 @@ def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.nda
     text = cells.map(lambda cell: cell.isoformat() if hasattr(cell, "isoformat") else str(cell)).astype(object)
     days = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
     # `now` and `today` would be another day at each reading.
-    if (wrong := days.isna() | ~text.str.match(r"\d")).any():
-        position, place = first_place(sheet, cells.index, wrong)
-        raise ValueError(f"{place}: {cells.name} is {_shown(cells.iloc[position])}, expected a day such as 2026-11-30")
+    for row, cell in cells[days.isna() | ~text.str.match(r"\d")].items():
+        raise ValueError(f"{sheet.place(row)}: {cells.name} is {_shown(cell)}, expected a day such as 2026-11-30")
     periods = days.dt.to_period(PERIODS[every]).where(days.dt.normalize() > pd.Timestamp(first))
     return pd.factorize(periods, sort=True)[0] + 1  # none, of the first delivery, is -1
 
@@ -318,11 +305,10 @@ def require_same(sheet: Sheet, frame: pd.DataFrame, by: str, columns: Sequence[s
     """
     for column in columns:
         firsts = frame.groupby(by, sort=False)[column].transform("first")
-        if (wrong := (firsts != frame[column])).any():
-            position, place = first_place(sheet, frame.index, wrong)
-            row = frame.iloc[position]
-            other = int(frame.index[frame[by] == row[by]][0])
+        for row, value in frame[column][firsts != frame[column]].items():
+            other = frame.index[frame[by] == frame.loc[row, by]][0]
             raise ValueError(
-                f"{place}: {what} {row[by]} has the {column} {row[column]} here and {frame.loc[other, column]} in "
-                f"row {sheet.row[other]}; expected one {column} for all of its rows: correct one of them"
+                f"{sheet.place(row)}: {what} {frame.loc[row, by]} has the {column} {value} here and "
+                f"{frame.loc[other, column]} in row {sheet.row[other]}; expected one {column} for all of its rows: "
+                "correct one of them"
             )

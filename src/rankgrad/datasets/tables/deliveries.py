@@ -54,9 +54,9 @@ def folders_of(raw: Path, snapshot: int) -> list[Path]:
     if not first.is_dir():
         raise ValueError(f"{raw}: {dated[0].name}, but no folder first, from which validation and test come")
     folders = [first, *dated]
-    if others := [path.name for path in inside if path not in folders]:
+    if strangers := [path.name for path in inside if path not in folders]:
         raise ValueError(
-            f"{raw}: {others[0]} beside the folder first; expected that, and one for each later delivery, named for "
+            f"{raw}: {strangers[0]} beside the folder first; expected that, and one for each later delivery, named for "
             "its day, and nothing else: move it into one of them"
         )
     for path in dated:
@@ -94,7 +94,7 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
     if table.drawn:
         frame = frame.assign(split=_drawn(table, frame["key"], seed))
     elif isinstance(table.file, dict):
-        splits = [split for split, several in paths.items() for _ in several]
+        splits = [split for split, own in paths.items() for _ in own]
         frame = frame.assign(split=[splits[file] for file in sheet.file[frame.index]])
     gather = by_query if table.relevance else gathered
     examples = gather(table, examples._replace(frame=frame))
@@ -112,8 +112,8 @@ def _matching(raw: Path, pattern: str) -> list[Path]:
         return files
     inside = sorted(path.name for path in raw.iterdir()) if raw.is_dir() else []
     near = [name for name in inside if Path(name).suffix.lower() in FORMATS][:10] or inside[:10]
-    there = f"it has {', '.join(near)}{did_you_mean(pattern, near)}" if near else "it is empty or missing"
-    raise FileNotFoundError(f"{raw / pattern}: no such file in {raw}; {there}")
+    content = f"it has {', '.join(near)}{did_you_mean(pattern, near)}" if near else "it is empty or missing"
+    raise FileNotFoundError(f"{raw / pattern}: no such file in {raw}; {content}")
 
 
 def _drawn(table: TableOptions, keys: pd.Series, seed: int) -> list[str]:
@@ -157,11 +157,11 @@ class Deliveries:
         for later in self.later if reading.folds is None else ():
             self._require_others(later)
         frame = self._of_first
-        parts = {}
+        splits = {}
         for split in table.splits:
             rows = frame[frame["split"] == split]
-            parts[split] = with_truth(table, self.first.examples, rows, learned=split == "train")
-        self.fitted = fitted_to(table, self.first.raw, self.first.examples, parts)
+            splits[split] = with_truth(table, self.first.examples, rows, learned=split == "train")
+        self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits)
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
 
     @property
@@ -179,14 +179,14 @@ class Deliveries:
             "key": isinstance(self.table.split, dict),
         }
         for column in [column for column, is_named in named.items() if is_named]:
-            held = first[first["split"] != "train"].drop_duplicates(column).set_index(column)["split"]
-            both = frame[frame[column].isin(held.index)]
-            if len(both):
-                value = both[column].iloc[0]
+            splits = first[first["split"] != "train"].drop_duplicates(column).set_index(column)["split"]
+            repeated = frame[frame[column].isin(splits.index)]
+            if len(repeated):
+                value = repeated[column].iloc[0]
                 raise ValueError(
-                    f"{later.examples.sheet.place(both.index[0])}: {column} {value} is in {held[value]} of "
-                    f"{self.first.raw}, and later deliveries are for training; remove its rows ({len(both)} rows of "
-                    "this delivery are such)"
+                    f"{later.examples.sheet.place(repeated.index[0])}: {column} {value} is in {splits[value]} of "
+                    f"{self.first.raw}, and later deliveries are for training; remove its rows ({len(repeated)} of "
+                    "this delivery)"
                 )
 
     def manifest(self) -> dict[str, Any]:
@@ -221,9 +221,9 @@ class Deliveries:
         later = examples.frame[(delivery > 0) & (delivery < self.reading.snapshot)]
         later = with_truth(self.table, examples, later, learned=True)
         self.skipped[split] += [name for name, number in examples.left_out.items() if number]
-        held, belongs = first[first["split"] != "train"], pd.Series(False, later.index)
+        held_out, belongs = first[first["split"] != "train"], pd.Series(False, later.index)
         for column in ("group", "name", "key"):
-            belongs |= later[column].isin(held[column])
+            belongs |= later[column].isin(held_out[column])
         if belongs.any():
             logging.warning(
                 "%s: %d of %d rows of later deliveries belong to groups that the first one holds out: left out",

@@ -19,7 +19,6 @@ from rankgrad.datasets.tables.cells import (
     as_ranks,
     as_texts,
     as_vectors,
-    first_place,
     has_word,
     is_single,
     missing_in,
@@ -30,7 +29,7 @@ from rankgrad.datasets.tables.cells import (
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
 from rankgrad.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, TableOptions
-from rankgrad.inputs._feature_names import LETTER
+from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
 from rankgrad.numbers import number_in
@@ -48,8 +47,9 @@ class Examples(NamedTuple):
         sheet: what was read.
         roles: columns by their roles.
         frame: a row an example, by the number of its (first) row in the sheet: `name`, `split`, `delivery`, `group`,
-            `weight`, `key` (of the split), `input`, `truth`, and `train_target` and `difficult` where they are given.
-            Labels in cells are lists of names. Features are vectors, or values by their columns where some are names.
+            `weight`, `key` (of the split), `input`, `truth`, and where they are given `train_target`, `difficult` and
+            `gallery`. Labels in cells are lists of names. Features are vectors, or values by their columns where some
+            are names.
         left_out: names of rows with missing values that are left out, and their delivery where it is known, else 0.
     """
 
@@ -82,6 +82,8 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
     frame["key"] = _keys(table, sheet, first, frame)
     if "weight" in first:
         frame["weight"] = _weights(sheet, first["weight"])
+    if "gallery" in first:
+        frame["gallery"] = pd.factorize(as_names(sheet, first["gallery"]))[0]
     if table.date:
         frame["delivery"] = as_periods(sheet, first["date"], table.date["first"], table.date["every"])
     if "split" in first:
@@ -110,6 +112,8 @@ def missing_cells(
     may_be_empty = {"categories"}  # an empty cell is none of the names
     if table.has_label_cells and not table.ordered:
         may_be_empty.add("labels")  # a row without a label is one of none of the classes
+    if table.missing == "impute":
+        may_be_empty.add(table.input)
     if table.train_target:
         may_be_empty |= {"target", "train_target"}  # the split says which one a row must have
     numeric = {*NUMERIC} if table.has_label_cells else {*NUMERIC, "labels"}
@@ -123,10 +127,10 @@ def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) ->
     complete = np.ones(len(sheet.frame), bool)
     for role, column, missing in missing_cells(table, sheet.frame, roles):
         if missing.any() and table.missing == "refuse":
-            _, place = first_place(sheet, sheet.frame.index, missing)
+            advice = "missing: impute, or leave_out" if role == "features" else "missing: leave_out"
             raise ValueError(
-                f"{place}: {column} is empty ({missing.sum()} of {len(missing)} rows), but it is the column of "
-                f"{role}; fill it, or set missing: leave_out"
+                f"{sheet.place(missing.argmax())}: {column} is empty ({missing.sum()} of {len(missing)} rows), but it "
+                f"is the column of {role}; fill it, or set {advice}"
             )
         complete &= ~missing
     if not complete.all():
@@ -158,7 +162,7 @@ class _Reader(NamedTuple):
         cells = self.cells[columns]
         if len(columns) == 1:
             frames = split_into(self.sheet, cells.iloc[:, 0], self.table.frame_separator)
-            require_alike(self.sheet, frames.map(len), "frames")
+            require_alike(self.sheet, frames, "frames")
             cells = pd.DataFrame(frames.tolist(), cells.index).set_axis([columns[0]] * len(frames.iloc[0]), axis=1)
         paths = [as_paths(self.sheet, frame) for _, frame in cells.items()]
         return series(map(list, zip(*paths, strict=True)), cells.index)
@@ -195,15 +199,16 @@ class _Reader(NamedTuple):
             )
         for role in (self.table.input, *NAMED):
             for name in self.roles.get(role, []):
-                if "=" in name or LETTER.fullmatch(name):
+                if is_feature_name(name):
                     raise ValueError(f"{role}: column {name!r} is called like a feature of one value: rename it")
-        values: dict[str, Any] = {name: as_numbers(self.sheet, self.cells[name]) for name in columns}
+        read = _numbers_where_given if self.table.missing == "impute" else as_numbers
+        values: dict[str, Any] = {name: read(self.sheet, self.cells[name]) for name in columns}
         for name in self.roles.get("categories", []):
             values[name] = as_names(self.sheet, self.cells[name])
         for name in self.roles.get("letters", []):
             values[name] = as_texts(self.sheet, self.cells[name])
             advice = "; align the texts, or take the column as `text`"
-            require_alike(self.sheet, values[name].map(len), "letters", advice)
+            require_alike(self.sheet, values[name], "letters", advice)
         return series(pd.DataFrame(values, index=self.cells.index).to_dict("records"), self.cells.index)
 
 
@@ -228,19 +233,17 @@ def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame:
 # The truth, and the rest.
 
 
-def _weights(sheet: Sheet, cells: pd.Series) -> np.ndarray:
+def _weights(sheet: Sheet, cells: pd.Series) -> pd.Series:
     weights = as_numbers(sheet, cells, what="a number above 0")
-    if (wrong := weights < SMALLEST).any():
-        position, place = first_place(sheet, cells.index, wrong)
-        raise ValueError(f"{place}: {cells.name} is {weights[position]:g}, expected a number above 0")
+    for row, weight in weights[weights < SMALLEST].items():
+        raise ValueError(f"{sheet.place(row)}: {cells.name} is {weight:g}, expected a number above 0")
     return weights
 
 
 def _splits(sheet: Sheet, cells: pd.Series) -> pd.Series:
     splits = as_names(sheet, cells)
-    if (wrong := ~splits.isin(ALL_SPLITS)).any():
-        position, place = first_place(sheet, cells.index, wrong)
-        raise ValueError(f"{place}: {cells.name} is {splits.iloc[position]!r}, expected train, val, test or gate")
+    for row, split in splits[~splits.isin(ALL_SPLITS)].items():
+        raise ValueError(f"{sheet.place(row)}: {cells.name} is {split!r}, expected train, val, test or gate")
     return splits
 
 
@@ -256,9 +259,9 @@ def _truths(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
         case "target" if table.train_target:
             return _numbers_where_given(sheet, first)
         case "target":
-            return pd.Series(as_numbers(sheet, first), cells.index)
+            return as_numbers(sheet, first)
         case "relevance":
-            return pd.Series(as_numbers(sheet, first, least=0, what="a grade of at least 0"), cells.index)
+            return as_numbers(sheet, first, least=0, what="a grade of at least 0")
     return _captions(sheet, cells)
 
 
@@ -267,18 +270,16 @@ def _captions(sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
     captions = series([[] for _ in cells.index], cells.index)
     for name in cells:
         texts = split_into(sheet, cells[name], "\0")
-        captions += texts.map(lambda several: [" ".join(text_in(text).split()) for text in several])
-    wrong = captions.map(lambda several: not all(map(has_word, several)))
-    if wrong.any():
-        position, place = first_place(sheet, cells.index, wrong)
-        raise ValueError(f"{place}: a caption is without a word: {captions.iloc[position]}; correct or remove the row")
+        captions += texts.map(lambda parts: [" ".join(text_in(part).split()) for part in parts])
+    for row, sentences in captions.items():
+        if not all(map(has_word, sentences)):
+            raise ValueError(f"{sheet.place(row)}: a caption is without a word: {sentences}; correct or remove the row")
     return captions
 
 
 def _numbers_where_given(sheet: Sheet, cells: pd.Series) -> pd.Series:
     """Return numbers, NaN where a cell is empty."""
-    given = cells[~missing_in(cells, numeric=True)]
-    return pd.Series(as_numbers(sheet, given), given.index, dtype=float).reindex(cells.index)
+    return as_numbers(sheet, cells[~missing_in(cells, numeric=True)]).reindex(cells.index)
 
 
 def with_truth(table: TableOptions, examples: Examples, frame: pd.DataFrame, *, learned: bool) -> pd.DataFrame:
@@ -290,16 +291,15 @@ def with_truth(table: TableOptions, examples: Examples, frame: pd.DataFrame, *, 
     if table.train_target is None:
         return frame
     frame = frame.assign(truth=frame["train_target"] if learned else frame["truth"])
-    missing = frame["truth"].isna().to_numpy()
-    if missing.any() and table.missing == "refuse":
-        _, place = first_place(examples.sheet, frame.index, missing)
+    missing = frame[frame["truth"].isna()]
+    if len(missing) and table.missing == "refuse":
         column, rows = (table.train_target, "training") if learned else (table.target, "held-out")
         raise ValueError(
-            f"{place}: {column} is empty ({missing.sum()} of {len(missing)} {rows} rows), from which such rows have "
-            "their truth; fill it, or set missing: leave_out"
+            f"{examples.sheet.place(missing.index[0])}: {column} is empty ({len(missing)} of {len(frame)} {rows} "
+            "rows), from which such rows have their truth; fill it, or set missing: leave_out"
         )
-    examples.left_out.update(zip(frame["name"][missing], frame["delivery"][missing], strict=True))
-    return frame[~missing]
+    examples.left_out.update(zip(missing["name"], missing["delivery"], strict=True))
+    return frame.drop(missing.index)
 
 
 # Rows that belong together.
@@ -313,25 +313,23 @@ def gathered(table: TableOptions, examples: Examples) -> Examples:
     """
     sheet, frame = examples.sheet, examples.frame
     if table.captions is not None:
-        require_same(sheet, frame, "name", ["split", "group", "weight", "delivery"], "item")
+        columns = ["split", "group", "weight", "delivery", *(["gallery"] if table.gallery else [])]
+        require_same(sheet, frame, "name", columns, "item")
         captions = frame.groupby("name", sort=False)["truth"].sum()
         firsts = frame.drop_duplicates("name")
         frame = firsts.assign(truth=series(captions[firsts["name"]], firsts.index))
-    if (twice := frame["name"].duplicated()).any():
-        position, place = first_place(sheet, frame.index, twice)
-        name = frame["name"].iloc[position]
+    for row, name in frame["name"][frame["name"].duplicated()].items():
         raise ValueError(
-            f"{place}: {table.id or table.input} {name} is in row {_first_row(sheet, frame['name'], name)} too, in "
-            f"{frame['split'].iloc[position]} here; expected each once: remove one of the rows, or name another column "
-            "in `id:`"
+            f"{sheet.place(row)}: {table.id or table.input} {name} is in row {_first_row(sheet, frame['name'], name)} "
+            f"too, in {frame.loc[row, 'split']} here; expected each once: remove one of the rows, or name another "
+            "column in `id:`"
         )
-    if table.image and isinstance(frame["input"].iloc[0], str) and (twice := frame["input"].duplicated()).any():
-        position, place = first_place(sheet, frame.index, twice)
-        path = frame["input"].iloc[position]
-        raise ValueError(
-            f"{place}: the file {path} is in row {_first_row(sheet, frame['input'], path)} too; expected each once: "
-            "remove one of the rows"
-        )
+    if table.image and isinstance(frame["input"].iloc[0], str):
+        for row, path in frame["input"][frame["input"].duplicated()].items():
+            raise ValueError(
+                f"{sheet.place(row)}: the file {path} is in row {_first_row(sheet, frame['input'], path)} too; "
+                "expected each once: remove one of the rows"
+            )
     if table.group is not None:
         require_same(sheet, frame[frame["delivery"] == 0], "group", ["split"], "group")
     return examples._replace(frame=frame)
@@ -363,10 +361,9 @@ def by_query(table: TableOptions, examples: Examples) -> Examples:
         frame = frame[~useless]
         if not len(frame):
             raise ValueError(f"{sheet.paths[0]}: no query has a relevant document beside another one")
-    elif alone.any():
-        position, place = first_place(sheet, frame.index, alone)
+    for row, group in frame["group"][alone].items() if table.without_relevant == "keep" else ():
         raise ValueError(
-            f"{place}: query {frame['group'].iloc[position]} has one document, expected two or more, which can be "
-            "ordered; remove the row, or set without_relevant: drop"
+            f"{sheet.place(row)}: query {group} has one document, expected two or more, which can be ordered; remove "
+            "the row, or set without_relevant: drop"
         )
     return examples._replace(frame=frame)

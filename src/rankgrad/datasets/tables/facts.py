@@ -1,6 +1,7 @@
 """What must hold for the tables that are made of a person's own: facts of each row and class, and expectations."""
 
 import json
+import operator
 from collections import Counter
 from collections.abc import Callable, Mapping
 from math import isfinite
@@ -37,13 +38,13 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
     read = read_table(path, columns + ([FOLD] if FOLD in stored else []))
     splits = [f"fold {fold}" for fold in read[FOLD].to_pylist()] if FOLD in stored else [split] * len(read)
     counts = Counter(splits)
-    facts: dict[str, Any] = {"split": splits, "split_rows": [f"{own}: {counts[own]}" for own in splits]}
+    facts: dict[str, Any] = {"split": splits, "split_rows": [f"{name}: {counts[name]}" for name in splits]}
     facts |= {name: read[name].to_pylist() for name in ("id", "name", "group", "weight") if name in columns}
     facts |= pd.DataFrame(map(TRUTH_FACTS[table.truth], read[table.truth].to_pylist())).to_dict("list")
     facts |= table.input_type.facts(path, lists=lists, threads=threads).to_dict("list")
     if lists:
         facts["documents"] = documents_of(path, table.input)
-        facts["a_grade_each"] = [count == own for count, own in zip(facts["documents"], facts["grades"], strict=True)]
+        facts["a_grade_each"] = [*map(operator.eq, facts["documents"], facts["grades"])]
     result = {"rows": pd.DataFrame(facts).set_index(["split", "id"])}
     if table.truth in ("labels", "label_ranks"):
         result["classes"] = _class_facts(table, folder, split, read)
@@ -52,7 +53,7 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
 
 
 def _grades(row: list[float | None] | None) -> dict[str, Any]:
-    grades = [one for one in row or [] if one is not None]
+    grades = [grade for grade in row or [] if grade is not None]
     lowest, highest = min(grades, default=0), max(grades, default=0)
     facts = {"grades": len(grades), "lowest_relevance": lowest, "highest_relevance": highest}
     return facts | {"has_relevant": float(highest > 0)}
@@ -158,9 +159,9 @@ def _same_elsewhere(values: pd.Series) -> pd.Series:
     for split, row, value in firsts.itertuples(index=False):
         rows_of_value.setdefault(value, {})[split] = row
     same = []
-    for own, _, value in places.itertuples(index=False):
-        others = (f"{split} {row}" for split, row in rows_of_value.get(value, {}).items() if split != own)
-        same.append(next(others, ""))
+    for split_of_row, _, value in places.itertuples(index=False):
+        elsewhere = (f"{split} {row}" for split, row in rows_of_value.get(value, {}).items() if split != split_of_row)
+        same.append(next(elsewhere, ""))
     return pd.Series(same, values.index)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from decimal import Context, Decimal
 from io import BytesIO
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,24 +105,24 @@ def read_sheet(
         form = format_of(path, kind)
         names = names_in(path, form, encoding)
         try:
-            wanted = columns(names)
+            chosen = columns(names)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        if frames and (other := set(wanted) ^ set(frames[0])):
+        if frames and (other := set(chosen) ^ set(frames[0])):
             raise ValueError(
                 f"{path}: column {min(other)} is here or in {paths[0]}, not in both; expected the same columns"
             )
         pieces = [
-            *pieces_of(path, wanted, form=form, encoding=encoding, head=head, pictures=pictures, decode_later=True)
+            *pieces_of(path, chosen, form=form, encoding=encoding, head=head, pictures=pictures, decode_later=True)
         ]
-        frames.append(pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=wanted))
+        frames.append(pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=chosen))
     counts = [len(frame) for frame in frames]
     if not sum(counts):
         raise ValueError(f"{paths[0]}: no rows, expected at least one")
     lowest = _lengthen(frames) if "all" in frames[0] and format_of(paths[0], kind) == "svmlight" else None
-    whole = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     return Sheet(
-        whole,
+        frame,
         list(paths),
         np.repeat(np.arange(len(frames)), counts),
         np.concatenate([np.arange(n) + 1 for n in counts]),
@@ -192,20 +192,19 @@ def pieces_of(
             yield from _frames(islice(rows, head), columns, size)
         case "jsonl":
             objects = json_rows(path, encoding, parse_float=number_of_json)
-            yield from _frames(([row.get(name) for name in columns] for row in islice(objects, head)), columns, size)
+            yield from _frames((map(row.get, columns) for row in islice(objects, head)), columns, size)
         case "parquet":
             yield from _parquet_pieces(path, columns, size, head, pictures, decode_later)
         case "svmlight":
-            whole = _read_svmlight(path, columns, head)
-            yield from (whole.iloc[start : start + size] for start in range(0, len(whole), size))
+            frame = _read_svmlight(path, columns, head)
+            yield from (frame.iloc[start : start + size] for start in range(0, len(frame), size))
 
 
-def _frames(rows: Iterable[Sequence[Any]], columns: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
+def _frames(rows: Iterable[Iterable[Any]], columns: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
     rows = iter(rows)
     while piece := list(islice(rows, size)):
-        yield pd.DataFrame(
-            {name: cells_of(cells) for name, cells in zip(columns, zip(*piece, strict=True), strict=True)}
-        )
+        cells = zip(*piece, strict=True)
+        yield pd.DataFrame(dict(zip(columns, map(cells_of, cells), strict=True)))
 
 
 # Parquet.
@@ -222,13 +221,13 @@ def _parquet_pieces(
 ) -> Iterator[pd.DataFrame]:
     with parquet_file(path) as file:
         schema, left, start = file.schema_arrow, file.metadata.num_rows if head is None else head, 0
-        shown = [name for name in columns if _holds_pictures(schema.field(name).type)]
-        shown = shown if pictures is None else [name for name in shown if name in pictures]
-        read = [name for name in columns if not (later and name in shown)]
-        for batch in file.iter_batches(batch_size=min(size, max(left, 1)), columns=read):
+        files = [name for name in columns if _holds_pictures(schema.field(name).type)]
+        files = files if pictures is None else [name for name in files if name in pictures]
+        columns_read = [name for name in columns if not (later and name in files)]
+        for batch in file.iter_batches(batch_size=min(size, max(left, 1)), columns=columns_read):
             batch = batch.slice(0, left)
-            frame = _frame_of(pa.Table.from_batches([batch]), shown)
-            for name in set(columns) - set(read):
+            frame = _frame_of(pa.Table.from_batches([batch]), files)
+            for name in set(columns) - set(columns_read):
                 frame[name] = [StoredPicture(path, start + row) for row in range(len(batch))]
             yield frame[list(columns)]
             start, left = start + len(batch), left - len(batch)
@@ -308,9 +307,9 @@ def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.D
     if large or ((np.abs(label) >= EXACT) | (label % 1 != 0)).any():  # which float64 may make equal: text does not
         label, numbers = _svmlight_as_written(path, contents)
         if large:
-            vectors = [[row.get(index, Decimal(0)) for index in range(width)] for row in numbers]
-    found = {"label": label, "qid": query if len(query) else None, "all": vectors}
-    return pd.DataFrame({name: found[name] for name in columns}, index=range(count))
+            vectors = [[*map(row.get, range(width), repeat(Decimal(0)))] for row in numbers]
+    cells = {"label": label, "qid": query if len(query) else None, "all": vectors}
+    return pd.DataFrame({name: cells[name] for name in columns}, index=range(count))
 
 
 def _svmlight_as_written(path: Path, contents: bytes) -> tuple[list[str], list[dict[int, Decimal]]]:
@@ -385,9 +384,9 @@ def _widened(vector: Any, width: int) -> Any:
     return vector + zeros if isinstance(vector, list) else np.append(vector, zeros)
 
 
-def require_columns(wanted: Sequence[str], names: Sequence[str]) -> None:
+def require_columns(columns: Sequence[str], names: Sequence[str]) -> None:
     """Raise ValueError if a column is not among the names that a file has."""
-    known = set(names)
-    for name in wanted:
-        if name not in known:
+    present = set(names)
+    for name in columns:
+        if name not in present:
             raise ValueError(f"no column {name!r}; it has {listed(map(repr, names))}{did_you_mean(name, names)}")

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rankgrad.datasets.tables.cells import first_place, series
+from rankgrad.datasets.tables.cells import series
 from rankgrad.datasets.tables.examples import Examples
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.roles import TableOptions
-from rankgrad.inputs._feature_names import numbers_of
+from rankgrad.feature_names import filled_names, numbers_of
 from rankgrad.lookup import did_you_mean
 from rankgrad.plain_text import near_names
 
@@ -25,7 +25,7 @@ CLASSES = 10_000  # each row has a number for each
 JOINED = 0.01  # of a column's different values: of 20,000 uniform ones ten join, which is nothing to tell
 
 
-def fitted_to(table: TableOptions, raw: Path, examples: Examples, parts: dict[str, pd.DataFrame]) -> dict[str, Any]:
+def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[str, pd.DataFrame]) -> dict[str, Any]:
     """Return what is known of the first delivery, as JSON can hold it.
 
     It is applied to all deliveries, so that a shift of a later one stays to be seen.
@@ -36,7 +36,7 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, parts: dict[st
         examples: of it.
         parts: its rows by split, with the truth that they have there.
     """
-    frame, train = pd.concat(parts.values()), parts["train"]
+    frame, train = pd.concat(splits.values()), splits["train"]
     if not len(train):
         raise ValueError(f"{raw}: none of its {len(frame)} rows is for training; see `split`")
     fitted: dict[str, Any] = {"rows": len(train), "left_out": len(examples.left_out)}
@@ -58,7 +58,7 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, parts: dict[st
         fitted |= {"width": len(vector), "features": names, "single": vector.dtype == np.float32}
         if examples.sheet.lowest is not None:
             fitted["lowest"] = examples.sheet.lowest
-    fitted["understood"] = _understood(table, examples, parts, fitted)
+    fitted["understood"] = _understood(table, examples, splits, fitted)
     if joined := _joined_in_float32(_numbers_learned(table, examples, train)):
         fitted["understood"]["joined"] = "; ".join(joined)
         for line in joined:
@@ -94,13 +94,13 @@ def _classes_of(table: TableOptions, raw: Path, sheet: Sheet, train: pd.DataFram
         )
     classes = table.classes or sorted(counts)
     if not 2 <= len(classes) <= min(len(train), CLASSES):
-        found = (
+        problem = (
             f"the {len(train)} training rows have {len(classes)} classes, expected two or more"
             if len(classes) < 2
             else f"{len(classes)} classes in {len(train)} training rows, expected at most as many and {CLASSES:,}"
         )
         raise ValueError(
-            f"{raw}: {found}; is {table.labels} the column of labels, and {table.label_separator!r} the "
+            f"{raw}: {problem}; is {table.labels} the column of labels, and {table.label_separator!r} the "
             "label_separator?"
         )
     return {"classes": list(classes), "counts": [counts[name] for name in classes]}
@@ -145,7 +145,7 @@ def _feature_names(table: TableOptions, roles: dict[str, list[str]]) -> list[str
 
 
 def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame) -> list[str]:
-    """Return the names of features, see `rankgrad.inputs._feature_names`, of the values that training rows have.
+    """Return the names of features, see `rankgrad.feature_names`, of the values that training rows have.
 
     Raises:
         ValueError: a category has more than `KINDS` names, or no feature differs between rows.
@@ -154,13 +154,13 @@ def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame
     values, names = pd.DataFrame(_inputs(table, train).tolist()), []
     for column in values:
         if pd.api.types.is_numeric_dtype(values[column]):
-            names.append(column)
+            names += filled_names(column, values[column]) if table.missing == "impute" else [column]
         elif column not in examples.roles.get("letters", []):
             names += _names_in(values[column], column, file)
         else:
             count = len(values[column][0])
-            for place in range(count):
-                names += _names_in(values[column].str[place], f"{column}[{place + 1}/{count}]", file)
+            for position in range(count):
+                names += _names_in(values[column].str[position], f"{column}[{position + 1}/{count}]", file)
     if not names:
         raise ValueError(f"{file}: no feature differs between training rows; name other columns")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
@@ -193,10 +193,10 @@ def _with_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names
             vectors.append(numbers_of(row, names, unknown=lambda column, value: unknown[column].append(value)))
         except ValueError as error:
             raise ValueError(f"{sheet.place(number)}: {error}") from error
-    for column, several in unknown.items():
+    for column, names_of_column in unknown.items():
         logging.warning(
             "%s: %d values in %d rows are none that training rows have, such as %r",
-            column, len(several), len(values), several[0],
+            column, len(names_of_column), len(values), names_of_column[0],
         )  # fmt: skip
     entered = series(vectors, values.index)
     return chosen.assign(input=entered.groupby(level=0).agg(list) if table.relevance else entered)
@@ -210,11 +210,10 @@ def _first_vector(table: TableOptions, rows: pd.DataFrame) -> np.ndarray:
 def _require_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> None:
     """Raise ValueError if vectors are not as those of the first delivery."""
     widths = chosen["input"].map(lambda cell: len(cell[0] if table.relevance else cell))
-    if (wrong := widths != fitted["width"]).any():
-        position, place = first_place(sheet, chosen.index, wrong)
+    for row, width in widths[widths != fitted["width"]].items():
         raise ValueError(
-            f"{place}: {widths.iloc[position]} features, expected {fitted['width']} as in the first delivery; give it "
-            "the same columns"
+            f"{sheet.place(row)}: {width} features, expected {fitted['width']} as in the first delivery; give it the "
+            "same columns"
         )
     vector = _first_vector(table, chosen)
     if fitted.get("single") and vector.dtype != np.float32:
@@ -228,11 +227,11 @@ def _require_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fi
 
 
 def _understood(
-    table: TableOptions, examples: Examples, parts: dict[str, pd.DataFrame], fitted: dict[str, Any]
+    table: TableOptions, examples: Examples, splits: dict[str, pd.DataFrame], fitted: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what was understood of a delivery, a value or a line each."""
-    frame = pd.concat(parts.values())
-    counts = ", ".join(f"{len(part)} {split}" for split, part in parts.items())
+    frame = pd.concat(splits.values())
+    counts = ", ".join(f"{len(rows)} {split}" for split, rows in splits.items())
     lines: dict[str, Any] = {
         "rows": f"{len(frame)}: {counts}",
         "input": f"{table.input} from {_listed(table.input_columns)}",
@@ -268,10 +267,10 @@ def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFram
         return numbers
     if table.has_names:
         values = pd.DataFrame(_inputs(table, train).tolist())
-        return numbers | {name: values[name].to_numpy() for name in values if values[name].dtype.kind == "f"}
+        return numbers | {name: values[name].dropna().to_numpy() for name in values if values[name].dtype.kind == "f"}
     vectors = np.stack(_inputs(table, train).tolist())
     called = table.features if isinstance(table.features, str) else table.input
-    names = _feature_names(table, examples.roles) or [f"{called}[{place}]" for place in range(vectors.shape[1])]
+    names = _feature_names(table, examples.roles) or [f"{called}[{index}]" for index in range(vectors.shape[1])]
     return numbers | dict(zip(names, vectors.T, strict=True))
 
 

@@ -21,7 +21,7 @@ FORMATS: dict[str, Format] = {
 }
 
 
-def format_of(path: str | Path, given: Format | None = None) -> Format:
+def format_of(path: str | Path, form: Format | None = None) -> Format:
     """Return the format of a file, by its suffix if none is given.
 
     Raises:
@@ -31,8 +31,8 @@ def format_of(path: str | Path, given: Format | None = None) -> Format:
     'svmlight'
     """
     suffix = Path(path).suffix.lower()
-    if given is None and suffix not in FORMATS:
+    if form is None and suffix not in FORMATS:
         raise ValueError(
             f"{path}: no format has the suffix {suffix!r}; expected {', '.join(FORMATS)}, or say `format:`"
         )
-    return given or FORMATS[suffix]
+    return form or FORMATS[suffix]

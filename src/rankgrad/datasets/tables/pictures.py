@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from rankgrad.datasets.tables.cells import first_place
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
 from rankgrad.datasets.tables.roles import TableOptions
 from rankgrad.inputs.image import StoredPicture
-from rankgrad.io.images import as_jpeg, as_png, open_photo
+from rankgrad.io.pictures import as_jpeg, as_png, open_photo
 
 __all__ = ["decoded", "require_files"]
 
@@ -51,15 +50,14 @@ def decoded(
             pictures = pd.Series([*made], cells.index, dtype=object)
             wrong = pictures.map(lambda picture: isinstance(picture, ValueError))
             if wrong.any() and not table.skip_broken:
-                position, place = first_place(sheet, cells.index, wrong)
-                cell = cells.iloc[position]
+                row, cell = next(cells[wrong].items())
                 picture = table.input if isinstance(cell, StoredPicture) else cell
                 raise ValueError(
-                    f"{place}: {picture}: {pictures.iloc[position]}; get it again, or set skip_broken: true"
+                    f"{sheet.place(row)}: {picture}: {pictures[wrong].iloc[0]}; get it again, or set skip_broken: true"
                 )
             is_whole = ~piece.index.isin(cells.index[wrong])
-            several = isinstance(piece["input"].iloc[0], list)
-            entered = pictures.groupby(level=0).agg(list) if several else pictures
+            in_lists = isinstance(piece["input"].iloc[0], list)
+            entered = pictures.groupby(level=0).agg(list) if in_lists else pictures
             yield piece.assign(input=entered)[is_whole], piece["name"][~is_whole].tolist()
 
 

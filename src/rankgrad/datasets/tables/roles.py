@@ -13,7 +13,7 @@ from rankgrad import lookup
 from rankgrad.datasets.files.dataset import SPLITS
 from rankgrad.datasets.tables.files import columns_like, require_columns
 from rankgrad.datasets.tables.formats import Format
-from rankgrad.inputs._base import InputType
+from rankgrad.inputs import InputType
 from rankgrad.inputs.features import Features
 from rankgrad.lookup import did_you_mean
 from rankgrad.numbers import Writing
@@ -26,7 +26,7 @@ INPUTS = tuple(lookup.names("inputs"))
 NAMED = Features.roles  # which become features too
 LEARNED = (Features.name, *NAMED)
 TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
-STRUCTURE = ("train_target", "ignore", "group", "weight", "id", "date", "split", "key")
+STRUCTURE = ("train_target", "ignore", "gallery", "group", "weight", "id", "date", "split", "key")
 NUMERIC = (Features.name, "label_ranks", "target", "train_target", "relevance", "weight")
 
 Columns = str | list[str] | None
@@ -80,6 +80,7 @@ class TableOptions:
             truth; they need no `target`. Validation, test and gate are judged by `target`, and need no `train_target`.
         relevance: column of grades; the rows of one `group` are the documents of a query.
         captions: columns of text; rows of one image (or of one `id`) are gathered.
+        gallery: column; retrieval searches each item among those of its own gallery, by default among all of a split.
         label_separator, frame_separator: between the names in a cell.
         group: column; rows of one group stay in one split, and are drawn together by the bootstrap.
         weight: column of numbers above 0.
@@ -90,7 +91,8 @@ class TableOptions:
             a hash of the group, or of the id. Where a column or files have no gate, it is `gate_share` of validation.
         classes: names of the labels, in the order of the scores; None for those of the training rows, sorted.
         unknown_labels: whether a label that is none of the classes is refused, or left out of its row.
-        missing: whether a row with a missing value is refused, or left out.
+        missing: whether a row with a missing value is refused, or left out; or whether an empty feature gets the median
+            of training rows, with a feature that says so (`impute`): then other missing values leave a row out.
         gray: store pictures gray and without loss, in place of RGB as JPEG; networks then have one channel.
         skip_broken: leave out rows of pictures that cannot be decoded.
         allow_repeated: accept that a picture is in several splits.
@@ -119,6 +121,7 @@ class TableOptions:
     train_target: str | None = None
     relevance: str | None = None
     captions: Columns = None
+    gallery: str | None = None
     label_separator: str = "|"
     frame_separator: str = "|"
     group: str | None = None
@@ -128,7 +131,7 @@ class TableOptions:
     split: str | dict[str, str | float] | None = None
     classes: list[str] | None = None
     unknown_labels: Literal["refuse", "leave_out"] = "refuse"
-    missing: Literal["refuse", "leave_out"] = "refuse"
+    missing: Literal["refuse", "leave_out", "impute"] = "refuse"
     gray: bool = False
     skip_broken: bool = False
     allow_repeated: bool = False
@@ -144,8 +147,8 @@ class TableOptions:
         if len(inputs) > 1:
             raise ValueError(f"the input is {' and '.join(inputs)}, expected exactly one of {', '.join(INPUTS)}")
         if len(truths) != 1:
-            found = " and ".join(truths) or "none"
-            raise ValueError(f"the truth is {found}, expected exactly one of {', '.join(TRUTHS)}")
+            named = " and ".join(truths) or "none"
+            raise ValueError(f"the truth is {named}, expected exactly one of {', '.join(TRUTHS)}")
         self._check_input()
         self._check_truth()
         self._check_split()
@@ -172,6 +175,8 @@ class TableOptions:
             raise ValueError(f"date.first is {date['first']!r}, expected a day such as '2026-10-31'")
 
     def _check_input(self) -> None:
+        if self.missing == "impute" and not self.input_type.vectors:
+            raise ValueError(f"missing: impute fills numbers of `features`; expected leave_out beside {self.input}")
         if self.has_names and not self.input_type.vectors:
             names = " and ".join(self._given(NAMED))
             raise ValueError(f"{names}: expected beside `features` or alone, not beside {self.input}")
@@ -179,6 +184,8 @@ class TableOptions:
             raise ValueError(f"relevance: documents may be image, features or text, not {self.input}")
         if self.captions is not None and self.text is not None:
             raise ValueError("captions describe an image, frames or features, not text")
+        if self.gallery is not None and self.captions is None:
+            raise ValueError("gallery: expected with `captions`, which are searched")
 
     def _check_truth(self) -> None:
         if self.classes is not None and (len(set(self.classes)) < max(2, len(self.classes)) or not all(self.classes)):
@@ -206,13 +213,10 @@ class TableOptions:
             if wrong := [key for key in SHARES if isinstance(self.split.get(key), str)]:
                 raise ValueError(f"split.{wrong[0]} is {self.split[wrong[0]]!r}, expected a share such as 0.1")
         if self.drawn:
-            shares = self.shares
-            if not 0 <= shares["gate"] < 1:
-                raise ValueError(f"split.gate is {shares['gate']}, expected from 0 (no gate) to below 1")
-            for name in ("val", "test"):
-                if not 0 < shares[name] < 1:
-                    raise ValueError(f"split.{name} is {shares[name]}, expected above 0 and below 1")
-            if (total := sum(shares.values())) >= 1:
+            for name, share in self.shares.items():
+                if not (share > 0 or (name == "gate" and share == 0)):
+                    raise ValueError(f"split.{name} is {share}, expected above 0 and below 1; 0 for no gate")
+            if not (total := sum(self.shares.values())) < 1:
                 raise ValueError(f"split.val, test and gate are {total:g}, expected below 1: train gets the rest")
 
     @property
@@ -231,7 +235,7 @@ class TableOptions:
     @property
     def has_names(self) -> bool:
         """Whether features follow from names."""
-        return bool(self._given(NAMED))
+        return bool(self._given(NAMED)) or self.missing == "impute"
 
     @property
     def drawn(self) -> bool:
@@ -240,8 +244,8 @@ class TableOptions:
 
     @property
     def shares(self) -> dict[str, float]:
-        given = self.split if isinstance(self.split, dict) else {}
-        return {name: float(given.get(name, share)) for name, share in SHARES.items()}
+        split = self.split if isinstance(self.split, dict) else {}
+        return {name: float(split.get(name, share)) for name, share in SHARES.items()}
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -278,8 +282,8 @@ class TableOptions:
     @property
     def input_columns(self) -> list[str]:
         """The columns of the input, or patterns of them."""
-        given = [getattr(self, role) for role in self._given((self.input, *NAMED))]
-        return [column for one in given for column in (one if isinstance(one, list) else [one])]
+        options = [getattr(self, role) for role in self._given((self.input, *NAMED))]
+        return [column for option in options for column in (option if isinstance(option, list) else [option])]
 
     @property
     def truth_role(self) -> str:
@@ -308,7 +312,7 @@ class TableOptions:
             "relevance": pa.list_(grades),
             "captions": pa.list_(pa.string()),
         }
-        told_input = self.reading | ({"lowest": fitted["lowest"]} if "lowest" in fitted else {})
+        about_input = self.reading | ({"lowest": fitted["lowest"]} if "lowest" in fitted else {})
         kind = pa.list_(stored) if self.relevance else stored
         fields = {"id": pa.int64(), "name": pa.string(), self.input: kind, self.truth: truths[self.truth]}
         if self.ignore is not None:
@@ -317,8 +321,10 @@ class TableOptions:
             fields["group"] = pa.string()
         if self.weight is not None:
             fields["weight"] = pa.float64()
-        told = {"classes": classes, "features": fitted.get("features"), "input": told_input}
-        metadata = {name: json.dumps(value) for name, value in told.items() if value}
+        if self.gallery is not None:
+            fields["gallery"] = pa.int64()
+        facts = {"classes": classes, "features": fitted.get("features"), "input": about_input}
+        metadata = {name: json.dumps(value) for name, value in facts.items() if value}
         return pa.schema(fields, metadata or None)
 
     def roles(self, names: list[str]) -> dict[str, list[str]]:
@@ -327,33 +333,33 @@ class TableOptions:
         Raises:
             ValueError: a column is missing, or none begins as a pattern says.
         """
-        found: dict[str, list[str]] = {}
+        columns_of: dict[str, list[str]] = {}
         for role in (*INPUTS, *NAMED, *TRUTHS, *STRUCTURE):
-            given = self._column_of(role)
-            if given is None:
+            option = self._column_of(role)
+            if option is None:
                 continue
-            patterns = given if isinstance(given, list) else [given]
+            patterns = option if isinstance(option, list) else [option]
             columns = [column for pattern in patterns for column in columns_like(pattern, names)]
             if not columns:
-                require_columns([str(given)], names)
+                require_columns([str(option)], names)
             require_columns(columns, names)
             if len(set(columns)) < len(columns):
                 raise ValueError(f"{role}: column {max(columns, key=columns.count)!r} is named twice; name it once")
-            found[role] = columns
-        if "ignore" in found and len(found["ignore"]) != len(found["labels"]):
-            raise ValueError(
-                f"ignore: {len(found['ignore'])} columns, expected one for each of the {len(found['labels'])} of labels"
-            )
+            columns_of[role] = columns
+        if self.ignore is not None:
+            ignored, labels = len(columns_of["ignore"]), len(columns_of["labels"])
+            if ignored != labels:
+                raise ValueError(f"ignore: {ignored} columns, expected one for each of the {labels} of labels")
         for learned, role in product(LEARNED, (*TRUTHS, "train_target", "weight", "id", "split")):
-            if both := set(found.get(role, ())) & set(found.get(learned, ())):
+            if shared := set(columns_of.get(role, ())) & set(columns_of.get(learned, ())):
                 raise ValueError(
-                    f"{learned}: column {min(both)!r} is the {role} too, which would be learned from itself; name the "
-                    f"{learned} without it"
+                    f"{learned}: column {min(shared)!r} is the {role} too, which would be learned from itself; name "
+                    f"the {learned} without it"
                 )
-        for one, other in combinations(LEARNED, 2):
-            if both := set(found.get(one, ())) & set(found.get(other, ())):
-                raise ValueError(f"column {min(both)!r} is in {one} and in {other}; name it in one of them")
-        return found
+        for first, second in combinations(LEARNED, 2):
+            if shared := set(columns_of.get(first, ())) & set(columns_of.get(second, ())):
+                raise ValueError(f"column {min(shared)!r} is in {first} and in {second}; name it in one of them")
+        return columns_of
 
     def _column_of(self, role: str) -> Any:
         if role == "date":
@@ -366,10 +372,10 @@ class TableOptions:
 
 
 def _check_keys(
-    place: str, block: Mapping[str, Any], *, required: tuple[str, ...], optional: tuple[str, ...] = ()
+    option: str, block: Mapping[str, Any], *, required: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> None:
     for key in block:
-        if key not in (known := (*required, *optional)):
-            raise ValueError(f"{place}.{key}: unknown key; expected {', '.join(known)}{did_you_mean(key, known)}")
+        if key not in (keys := (*required, *optional)):
+            raise ValueError(f"{option}.{key}: unknown key; expected {', '.join(keys)}{did_you_mean(key, keys)}")
     if missing := [key for key in required if key not in block]:
-        raise ValueError(f"{place}.{missing[0]}: missing; expected {', '.join(required)}")
+        raise ValueError(f"{option}.{missing[0]}: missing; expected {', '.join(required)}")

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from rankgrad import lookup
 from rankgrad.datasets.tables.formats import FORMATS, Format, format_of
-from rankgrad.inputs._base import InputType, type_of
-from rankgrad.inputs._feature_names import columns_of
+from rankgrad.feature_names import columns_of, fills_of
+from rankgrad.inputs import InputType, type_of
 from rankgrad.inputs.text import Text
 from rankgrad.io.written import encodable
 from rankgrad.lookup import did_you_mean, listed
@@ -93,16 +93,16 @@ def read(
     """
     kind = kind_of(recipe, where="the model")
     suffixes = () if recipe.get("task") == "query_ranking" else type_of(recipe["input"]).suffixes
-    known = recipe["input"].get("format")
-    if known is not None and known not in FORMATS.values():
-        raise ValueError(f"model.json: input.format is {known!r:.60}, expected one of {', '.join({*FORMATS.values()})}")
-    of_known_format = known is not None and sources[0].suffix.lower() not in suffixes and not sources[0].is_dir()
+    usual = recipe["input"].get("format")
+    if usual is not None and usual not in FORMATS.values():
+        raise ValueError(f"model.json: input.format is {usual!r:.60}, expected one of {', '.join({*FORMATS.values()})}")
+    of_known_format = usual is not None and sources[0].suffix.lower() not in suffixes and not sources[0].is_dir()
     if form or of_known_format or any(table_of(source) for source in sources):
         if len(sources) > 1:
             raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or pictures alone")
         (path,) = sources
-        own = form or (known if known and (table_of(path) in (None, "svmlight")) else None)
-        yield from _Table(path, format_of(path, own), recipe, roles).rows()
+        form_of_path = form or (usual if usual and (table_of(path) in (None, "svmlight")) else None)
+        yield from _Table(path, format_of(path, form_of_path), recipe, roles).rows()
     elif not suffixes:
         taken = f"queries with documents of {kind}" if recipe.get("task") == "query_ranking" else kind
         raise ValueError(f"{sources[0]}: the model takes {taken}; expected a table ({', '.join(FORMATS)})")
@@ -139,7 +139,7 @@ def _files(sources: Sequence[Path], suffixes: tuple[str, ...]) -> Iterator[Path]
 
 def _is_input(folder: Path, path: Path, suffixes: tuple[str, ...]) -> bool:
     """Return whether a path below a folder is an input, and none that programs hide there, such as `._photo.jpg`."""
-    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    hidden = any(name.startswith(".") for name in path.relative_to(folder).parts)
     return path.suffix.lower() in suffixes and path.is_file() and not hidden
 
 
@@ -181,12 +181,12 @@ class _Cells:
     features: list[str]
     separator: str
 
-    def of(self, asked: _Input) -> Any:
+    def of(self, entered: _Input) -> Any:
         """Return the input of this row; an empty cell is none."""
-        column = asked.columns[0]
-        if self.row[column] is None and not asked.type.vectors:
+        column = entered.columns[0]
+        if self.row[column] is None and not entered.type.vectors:
             raise ValueError(f"{column} is empty")
-        return asked.type.from_table(asked.columns, self)
+        return entered.type.from_table(entered.columns, self)
 
     def text(self, column: str) -> str:
         try:
@@ -200,13 +200,20 @@ class _Cells:
         if isinstance(cell, Mapping):
             return cell
         if columns == columns_of(self.features) != self.features:  # names, which the model makes features of
-            return {name: self._number(name) if name in self.features else self.row[name] for name in columns}
+            return {name: self._named(name) for name in columns}
         if columns == self.features or len(columns) > 1 or not isinstance(cell, list | str):
             return [self._number(name) for name in columns]
         try:
             return [number_in(value, self.writing) for value in vector_in(cell, self.writing)]
         except ValueError as error:
             raise ValueError(f"{columns[0]} is {error}") from error
+
+    def _named(self, column: str) -> Any:
+        """Return a number, a name as it is, or None for a number that the model fills in."""
+        is_filled = column in fills_of(tuple(self.features))
+        if column in self.features or (is_filled and self.row[column] not in (None, "")):
+            return self._number(column)
+        return self.row[column]
 
     def _number(self, column: str) -> float:
         try:
@@ -219,7 +226,8 @@ class _Cells:
         cell = self.row[columns[0]]
         if len(columns) > 1:
             return [self.file(column) for column in columns]
-        return [self._contents(part) for part in (cell if isinstance(cell, list) else parts_in(cell, self.separator))]
+        files = cell if isinstance(cell, list) else parts_in(cell, self.separator)
+        return [self._contents(file) for file in files]
 
     def file(self, column: str) -> bytes:
         return self._contents(self.row[column])
@@ -298,9 +306,9 @@ class _Table:
         """Return the input of captions, if there is a column of them, and the other columns that are named."""
         usual = [self.about.get("caption"), "caption"]
         chosen = [name for name in named if name in usual or name.startswith("caption=")]
-        others = [name for name in named if name not in chosen]
+        unnamed = [name for name in named if name not in chosen]
         column = chosen[0].removeprefix("caption=") if chosen else None if named else self._first(*usual)
-        return [] if column is None else [_Input([column], "caption", Text)], others
+        return [] if column is None else [_Input([column], "caption", Text)], unnamed
 
     def _in_order(self, named: Sequence[str]) -> list[str]:
         """Return columns that are named, patterns filled in, in the order of training if they are the same."""
@@ -353,38 +361,40 @@ class _Table:
 
     def _row(self, number: int, cells: _Cells) -> Row:
         """Return a row whose id is its own, else the path of its file or its caption, else its number."""
-        asked = next((entered for entered in self.inputs if entered.is_in(cells.row)), self.inputs[0])
-        cell = cells.row[asked.columns[0]]
-        is_name = isinstance(cell, str) and (bool(asked.type.suffixes) or asked.name == "caption")
+        entered = next((entered for entered in self.inputs if entered.is_in(cells.row)), self.inputs[0])
+        cell = cells.row[entered.columns[0]]
+        is_name = isinstance(cell, str) and (bool(entered.type.suffixes) or entered.name == "caption")
         usual = encodable(cell) if is_name else number
-        return Row(self._id(cells, usual), self._place(number), lambda: {asked.name: cells.of(asked)})
+        return Row(self._id(cells, usual), self._place(number), lambda: {entered.name: cells.of(entered)})
 
     def _id(self, cells: _Cells, usual: Any) -> Any:
         """Return the id of a row, or the usual one where it is null or NaN."""
-        own = cells.row[self.id] if self.id else None
-        if own is None or own != own:
+        cell = cells.row[self.id] if self.id else None
+        if cell is None or cell != cell:
             return usual
-        return encodable(own) if isinstance(own, str) else own
+        return encodable(cell) if isinstance(cell, str) else cell
 
     def _listed(self, number: int, cells: _Cells) -> Row:
         """Return a query whose documents are the list in its cell."""
-        asked = self.inputs[0]
-        column, *others = asked.columns
+        entered = self.inputs[0]
+        column, *more_columns = entered.columns
         documents = cells.row[column]
         is_list = isinstance(documents, list)
-        if is_list and asked.type.vectors:
+        if is_list and entered.type.vectors:
             is_list = bool(documents) and isinstance(documents[0], list | Mapping)
-        if others or not is_list:
+        if more_columns or not is_list:
             raise ValueError(
                 f"{self._place(number)}: {column} holds no list of documents; name the column whose rows are the "
                 "documents of one query: --query COLUMN"
             )
         rows = [self._cells({column: document}) for document in documents]
-        return Row(self._id(cells, number), self._place(number), lambda: {asked.name: [row.of(asked) for row in rows]})
+        return Row(
+            self._id(cells, number), self._place(number), lambda: {entered.name: [row.of(entered) for row in rows]}
+        )
 
     def _grouped(self, column: str) -> Iterator[Row]:
         """Yield queries that have a row for each of their documents."""
-        seen, asked = set(), self.inputs[0]
+        seen, entered = set(), self.inputs[0]
         for query, group in groupby(self._numbered(), key=lambda numbered: self._query(column, *numbered)):
             if query in seen:
                 raise ValueError(
@@ -395,7 +405,7 @@ class _Table:
             yield Row(
                 rows[0].row[column],
                 self._place(numbers[0]),
-                lambda rows=rows: {asked.name: [row.of(asked) for row in rows]},
+                lambda rows=rows: {entered.name: [row.of(entered) for row in rows]},
                 [self._id(row, number) for number, row in zip(numbers, rows, strict=True)],
             )
 

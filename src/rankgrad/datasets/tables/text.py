@@ -35,14 +35,14 @@ def _codec(encoding: str) -> str:
 def _not_encoded(path: Path, encoding: str) -> ValueError:
     """Say where a file is of another encoding."""
     contents = path.read_bytes()
-    place = "row 1"
+    line = "row 1"
     try:
         contents.decode(_codec(encoding))
     except UnicodeDecodeError as error:
         line = contents[: error.start].count(b"\n") + 1
-        place = f"line {line}: byte 0x{contents[error.start : error.start + 1].hex()}"
+        line = f"line {line}: byte 0x{contents[error.start : error.start + 1].hex()}"
     return ValueError(
-        f"{path}: {place}: not text in {encoding}; save the file as UTF-8, or say `encoding:`, such as cp1252 or utf-16"
+        f"{path}: {line}: not text in {encoding}; save the file as UTF-8, or say `encoding:`, such as cp1252 or utf-16"
     )
 
 
@@ -142,8 +142,8 @@ def number_of_json(text: str) -> float | Decimal:
     if (repr(value) == text and abs(value) < 2.0**53) or math.isinf(value):
         return value
     written = Decimal(text)
-    known = [Decimal(value)] if abs(value) >= 2.0**53 else [Decimal(repr(value)), Decimal(f"{value:.17g}")]
-    return value if written in known else written
+    exact = [Decimal(value)] if abs(value) >= 2.0**53 else [Decimal(repr(value)), Decimal(f"{value:.17g}")]
+    return value if written in exact else written
 
 
 def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]:

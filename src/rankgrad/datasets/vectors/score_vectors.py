@@ -1,12 +1,20 @@
 """Score vectors of ten kinds with their ranks, on which sorters are trained (SoDeep, Section 4.1)."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 import torch
 from torch import Tensor
 
+from rankgrad.datasets.files.expected import between, frequencies, in_set, rows_of
+from rankgrad.io.parquet import as_fixed_lists, matrix, read_table
 from rankgrad.ranks import exact_ranks
-from rankgrad.seeding import generator
 
-__all__ = ["KINDS", "draw", "split"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["KINDS", "draw", "expectations", "load", "measure", "table"]
 
 # As in the authors' generator; two kinds stand twice in it and so have double weight.
 KINDS = (
@@ -52,12 +60,12 @@ def draw(rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Te
     def shuffled_then_uniform(n: int) -> Tensor:
         # The first k evenly spaced values of a shuffled k-point grid from a to b.
         k = torch.randint(1, length + 1, (n, 1), generator=generator)
-        place = torch.arange(length)
+        position = torch.arange(length)
         ends = uniform(n, 0.0, 1.0, columns=2)
-        keys = torch.rand(n, length, generator=generator).masked_fill(place >= k, 2.0)
+        keys = torch.rand(n, length, generator=generator).masked_fill(position >= k, 2.0)
         order = keys.argsort(1).argsort(1)  # a permutation of 0..k-1 in the first k places
         grid = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * order / (k - 1).clamp(min=1)
-        return torch.where(place < k, grid, uniform(n))
+        return torch.where(position < k, grid, uniform(n))
 
     kinds = torch.randint(len(KINDS), (rows,), generator=generator)
     makers = {
@@ -77,12 +85,67 @@ def draw(rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Te
     return scores, kinds
 
 
-def split(name: str, rows: int, *, length: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the vectors of a split: scores (n, d), their exact ranks (n, d) and kinds (n,).
+def table(rows: int, length: int, generator: torch.Generator) -> pa.Table:
+    """One split as a table: `id`, `kind` (0..9), `scores` and `ranks` (lists of `length` floats; ranks 1..d)."""
+    scores, kinds = draw(rows, length, generator)
+    return pa.table(
+        {
+            "id": pa.array(range(rows), pa.int64()),
+            "kind": pa.array(kinds.numpy(), pa.int64()),
+            "scores": as_fixed_lists(scores),
+            "ranks": as_fixed_lists(exact_ranks(scores)),
+        }
+    )
 
-    >>> scores, ranks, kinds = split("test", 4, length=8, seed=1)
-    >>> bool((ranks == exact_ranks(scores)).all())
-    True
+
+def load(folder: str | Path, split: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Read one split: scores (n, d), ranks (n, d) and kinds (n,).
+
+    Raises:
+        FileNotFoundError, ValueError: the file is missing, corrupt or lacks a column.
     """
-    scores, kinds = draw(rows, length, generator(seed, "score_vectors", name))
-    return scores, exact_ranks(scores), kinds
+    path = Path(folder) / f"{split}.parquet"
+    read = read_table(path, ["kind", "scores", "ranks"])
+    kinds = torch.from_numpy(read["kind"].to_numpy().copy())
+    return matrix(read, "scores", path=path), matrix(read, "ranks", path=path), kinds
+
+
+def measure(folder: str | Path, split: str) -> "dict[str, pd.DataFrame]":
+    """Return what the expectations are held against, a row a vector: do its ranks follow from its scores, and so on."""
+    import pandas as pd  # takes half a second to import; only validation needs it
+
+    scores, given, kinds = load(folder, split)
+    finite = (scores.isfinite() & given.isfinite()).all(1)
+    exact = torch.full_like(given, torch.nan)
+    exact[finite] = exact_ranks(scores[finite])
+    facts = {
+        "split": split,
+        "id": read_table(Path(folder) / f"{split}.parquet", ["id"])["id"].to_numpy(),
+        "kind": kinds.numpy(),
+        "length": scores.shape[1],
+        "finite": finite.numpy(),
+        "largest_score": scores.abs().amax(1).numpy(),
+        "largest_rank_error": (exact - given).abs().amax(1).nan_to_num(nan=torch.inf).numpy(),
+    }
+    return {"vectors": pd.DataFrame(facts).set_index(["split", "id"])}
+
+
+def expectations(rows: dict[str, int], *, length: int) -> dict[str, list[dict[str, Any]]]:
+    """Return what must hold, see `rankgrad.datasets.files.expected`.
+
+    Args:
+        rows: of each split.
+        length: of the vectors.
+    """
+    kinds = range(len(KINDS))
+    return {
+        "vectors": [
+            *rows_of(rows),
+            in_set("kind", *kinds),
+            in_set("finite", True),
+            between("length", length, length),
+            between("largest_score", high=10.0),
+            between("largest_rank_error", high=0.0),
+            frequencies("kind", dict.fromkeys(kinds, 1 / len(kinds)), total=sum(rows.values())),
+        ]
+    }

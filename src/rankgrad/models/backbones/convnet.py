@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rankgrad.models._layers import Backbone, weight_dtype
+from rankgrad.layers import Backbone, weight_dtype
 
 __all__ = ["Convnet"]
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
-from rankgrad.models._layers import Backbone
+from rankgrad.layers import Backbone
 
 __all__ = ["Perceptron"]
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
-from rankgrad.inputs._vocabulary import Vocabulary
-from rankgrad.models._layers import Backbone
+from rankgrad.layers import Backbone
+from rankgrad.vocabulary import Vocabulary
 
 __all__ = ["Sru"]
 
@@ -24,7 +24,7 @@ class Sru(Backbone):
     states of all steps are computed in as many passes as the logarithm of the text's length.
 
     Args:
-        words: the vocabulary, see `rankgrad.inputs._vocabulary.Vocabulary`.
+        words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
         size: of a text's vector; DSVE's is 2400.
         word_size: of a word's embedding; DSVE's is 620.
         layers: DSVE has 4.
@@ -61,7 +61,7 @@ class Sru(Backbone):
         self.dropout = nn.Dropout(dropout)
 
     def tokenize(self, texts: Sequence[str]) -> Tensor:
-        """Return word numbers (n, longest), see `rankgrad.inputs._vocabulary.Vocabulary.encode`."""
+        """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""
         return self.vocabulary.encode(texts)
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rankgrad.layers import NumbersOnCpu, PhotoNetwork, missing_extra
 from rankgrad.lookup import did_you_mean
-from rankgrad.models._layers import NumbersOnCpu, PhotoNetwork, missing_extra
 
 __all__ = ["Timm"]
 

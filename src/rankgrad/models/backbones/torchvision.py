@@ -9,8 +9,8 @@ import torchvision
 from torch import Tensor, nn
 from torchvision.models import DenseNet, VisionTransformer, get_model, get_model_weights, list_models
 
+from rankgrad.layers import NumbersOnCpu, PhotoNetwork
 from rankgrad.lookup import did_you_mean
-from rankgrad.models._layers import NumbersOnCpu, PhotoNetwork
 
 __all__ = ["Torchvision"]
 

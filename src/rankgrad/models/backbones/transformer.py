@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from rankgrad.checks import check_count
+from rankgrad.layers import Backbone, Freeze, missing_extra
 from rankgrad.lookup import did_you_mean
-from rankgrad.models._layers import Backbone, Freeze, missing_extra
 from rankgrad.plain_text import parsed_json, plain_text
 
 __all__ = ["ENCODERS", "Transformer"]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rankgrad.inputs._vocabulary import Vocabulary
-from rankgrad.models._layers import Backbone
+from rankgrad.layers import Backbone
+from rankgrad.vocabulary import Vocabulary
 
 __all__ = ["Words"]
 
@@ -17,7 +17,7 @@ class Words(Backbone):
     It takes a CPU less time than a recurrent network.
 
     Args:
-        words: the vocabulary, see `rankgrad.inputs._vocabulary.Vocabulary`.
+        words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
         size: of a text's vector.
         word_size: of a word's embedding.
 
@@ -42,7 +42,7 @@ class Words(Backbone):
         self.clauses = nn.Conv1d(size, size, 3, padding=1)
 
     def tokenize(self, texts: Sequence[str]) -> Tensor:
-        """Return word numbers (n, longest), see `rankgrad.inputs._vocabulary.Vocabulary.encode`."""
+        """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""
         return self.vocabulary.encode(texts)
 
     def forward(self, tokens: Tensor) -> Tensor:

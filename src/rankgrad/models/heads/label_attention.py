@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rankgrad.models._layers import Head, check_maps
+from rankgrad.layers import Head, check_maps
 
 __all__ = ["LabelAttention"]
 

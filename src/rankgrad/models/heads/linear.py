@@ -1,6 +1,6 @@
 """Scores that are linear in pooled features."""
 
-from rankgrad.models._layers import PooledHead, ScoreHead, ScoreLayer
+from rankgrad.layers import PooledHead, ScoreHead, ScoreLayer
 
 __all__ = ["Linear"]
 
@@ -14,7 +14,7 @@ class Linear(PooledHead):
         outputs: K, number of scores.
         grid: places on a side over which maps are averaged: 1 for the whole image, more where places matter.
         maximum: whether the largest value of each map is a feature too.
-        standardize: whether features are standardized over a batch, see `rankgrad.models._layers.ScoreHead`.
+        standardize: whether features are standardized over a batch, see `rankgrad.layers.ScoreHead`.
 
     Raises:
         ValueError: a grid or a maximum of vectors.

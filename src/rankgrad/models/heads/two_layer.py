@@ -5,7 +5,7 @@ from typing import Literal
 from torch import nn
 
 from rankgrad.checks import check_count
-from rankgrad.models._layers import PooledHead, ScoreLayer
+from rankgrad.layers import PooledHead, ScoreLayer
 
 __all__ = ["TwoLayer"]
 

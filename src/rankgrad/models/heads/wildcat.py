@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
-from rankgrad.models._layers import Head, check_maps, extremes
+from rankgrad.layers import Head, check_maps, extremes
 
 __all__ = ["Wildcat"]
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rankgrad.checks import value_of
 from rankgrad.ranks import sorted_descending
-from rankgrad.sorters._standardize import largest
+from rankgrad.standardize import largest
 
 __all__ = ["before_and_after", "laplace_ranks", "pairwise_ranks", "sums_of_others", "with_signature"]
 

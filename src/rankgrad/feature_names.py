@@ -1,20 +1,25 @@
 """What features are called, and how they follow from a row.
 
 The name of a feature says what it is of a row: `km` the number in this column; `brand=bmw` whether the column has this
-value, 0 or 1; `sequence[39/56]=A` whether this letter stands at this place of the column's 56 letters.
+value, 0 or 1; `sequence[39/56]=A` whether this letter stands at this place of the column's 56 letters;
+`age[empty=41.5]` the number in this column, or 41.5 if the cell is empty; and `age[empty]` whether it is empty.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankgrad.numbers import number_in
 from rankgrad.plain_text import name_in, text_in
 
-__all__ = ["LETTER", "columns_of", "numbers_of"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["columns_of", "filled_names", "fills_of", "is_feature_name", "numbers_of"]
 
 LETTER = re.compile(r"(.+)\[(\d+)/(\d+)\]", re.DOTALL)  # column, place from 1 on, and how many there are
+FILLED = re.compile(r"(.+)\[empty(?:=(.+))?\]", re.DOTALL)  # column, and the number that an empty cell gets
 Letter = tuple[int, int] | None
 
 
@@ -32,7 +37,8 @@ def numbers_of(
 ) -> list[float]:
     """Return the features of a row by its columns' names.
 
-    A value that no feature is named by is none of them, and so is an empty cell of names.
+    A value that no feature is named by is none of them, and so is an empty cell of names. An empty number gets the one
+    that its feature names, if it names one.
 
     Args:
         row: cells by column.
@@ -48,10 +54,16 @@ def numbers_of(
     >>> numbers_of({"km": 7, "brand": "lada", "sequence": "ACD"}, names, unknown=print)
     brand lada
     [7.0, 0.0, 0.0, 1.0]
+    >>> numbers_of({"age": None}, ["age[empty=41.5]", "age[empty]"])
+    [41.5, 1.0]
     """
-    numbers = [0.0] * len(names)
+    numbers, fills = [0.0] * len(names), fills_of(tuple(names))
     for (column, letter), places in _asked(tuple(names)).items():
-        if None in places:
+        if column in fills and _is_empty(row.get(column)):
+            numbers[places[None]] = fills[column]
+            if "" in places:
+                numbers[places[""]] = 1.0
+        elif None in places:
             numbers[places[None]] = _number(row, column)
         elif (place := places.get(value := _value(row, column, letter))) is not None:
             numbers[place] = 1.0
@@ -68,6 +80,9 @@ def _asked(names: tuple[str, ...]) -> dict[tuple[str, Letter], dict[str | None, 
     """Return the columns of features, with the place of a letter, and where which value counts: None for any number."""
     asked: dict[tuple[str, Letter], dict[str | None, int]] = {}
     for place, name in enumerate(names):
+        if filled := FILLED.fullmatch(name):
+            asked.setdefault((filled[1], None), {})["" if filled[2] is None else None] = place
+            continue
         column, found, value = name.partition("=")
         letter = LETTER.fullmatch(column) if found else None
         key = (letter[1], (int(letter[2]), int(letter[3]))) if letter else (column, None)
@@ -78,6 +93,34 @@ def _asked(names: tuple[str, ...]) -> dict[tuple[str, Letter], dict[str | None, 
 def _as_in_cells(value: str, letter: re.Match[str] | None) -> str:
     """Return a value as rows have it: models of an earlier version have names with white space as it was."""
     return value if letter else name_in(value)
+
+
+@lru_cache(maxsize=16)
+def fills_of(names: tuple[str, ...]) -> dict[str, float]:
+    """Return the numbers that empty cells get, by column.
+
+    >>> fills_of(("km", "age[empty=41.5]", "age[empty]"))
+    {'age': 41.5}
+    """
+    filled = [match for match in map(FILLED.fullmatch, names) if match and match[2] is not None]
+    return {match[1]: float(match[2]) for match in filled}
+
+
+def filled_names(column: str, numbers: "pd.Series") -> list[str]:
+    """Return features of a column of numbers whose empty cells, NaN, get the median: it, and whether one was empty."""
+    if numbers.isna().all():
+        return []
+    name = f"{column}[empty={float(numbers.median())!r}]"
+    return [name, f"{column}[empty]"] if numbers.isna().any() else [name]
+
+
+def is_feature_name(column: str) -> bool:
+    """Return whether a column is called as a feature of one value is, which it would be taken for."""
+    return "=" in column or LETTER.fullmatch(column) is not None or FILLED.fullmatch(column) is not None
+
+
+def _is_empty(cell: Any) -> bool:
+    return cell is None or cell == "" or cell != cell
 
 
 def _number(row: Mapping[str, Any], column: str) -> float:
