@@ -94,6 +94,13 @@ class TestRoles:
         assert [len(found[split]) for split in ("train", "test")] == [20, 20]
         assert len(found["val"]) + len(found["gate"]) == 20  # the files have no gate
 
+    def test_files_of_one_pattern_may_be_of_several_formats(self, tmp_path):
+        frame = pd.DataFrame({"x": np.arange(60) / 7, "y": range(60)})
+        frame.to_csv(tmp_path / "a.csv", index=False)
+        frame.to_parquet(tmp_path / "b.parquet")
+        found, _, _ = read({"file": "[ab].*", "features": ["x"], "target": "y"}, tmp_path)
+        assert sorted(pa.concat_tables(found.values())["target"].to_pylist()) == sorted([*range(60)] * 2)
+
     def test_half_an_emoji_is_an_unknown_character_in_text_names_and_headers(self, tmp_path):
         rows = [json.dumps({"y": k, "t\ud83d": f"word \ud83d {k}", "g": f"g{k // 2}\udc00"}) for k in range(160)]
         lines(tmp_path, "a.jsonl", *rows)
