@@ -135,7 +135,7 @@ def test_a_lock_of_another_process_and_a_file_that_is_no_database_are_told_apart
         connect(create=True)
     assert Path("mlflow.db").read_text().startswith("no database")
     Path("mlflow.db").unlink()
-    monkeypatch.setattr("pipelines.tracking.database.MAKING", 0.1)
+    monkeypatch.setattr("pipelines.tracking.database.MAKING_TIMEOUT", 0.1)
     with FileLock("mlflow.db.lock"), pytest.raises(ServerUnreachable, match=r"making this store.*Then try again$"):
         connect(create=True)
     Path("mlflow.db").mkdir()
