@@ -30,7 +30,8 @@ HEAD = 1000  # rows that are looked at
 MOSTLY = 0.5  # of groups
 SPLITS = {"train", "val", "test", "gate"}
 ROLES = ("target", "text", "group", "query", "id", "date", "weight")  # that a person may name
-STANDS_IN = re.compile(r"-?9{2,}(\.0)?")  # for a missing value, as -999 does
+STANDS_IN = re.compile(r"-?9{2,}")  # for a missing value, as -999 does
+REPEATED = 3  # rows that must share such a number
 
 
 class Guess(NamedTuple):
@@ -738,17 +739,19 @@ def _lines_on_unused(columns: Columns, structure: dict[str, Any]) -> list[str]:
 
 
 def _lines_on_stand_ins(inputs: Sequence[Column]) -> list[str]:
-    """Return a line on each extreme number that may stand for a missing value, and on what may be a weight."""
+    """Return a line for each smallest or largest number that may stand for a missing value, and for each weight."""
     lines = []
     for column in inputs:
         if column.content != "number":
             continue
-        for value in {column.numbers.min(), column.numbers.max()}:
-            count = int((column.numbers == value).sum())
-            if STANDS_IN.fullmatch(f"{value:g}") and count > 2:
-                lines.append(f"{column.name}: {value:g} in {count} rows; if it stands for a missing value, empty these")
+        for value in dict.fromkeys([column.numbers.min(), column.numbers.max()]):
+            text, count = f"{value:.17g}", int((column.numbers == value).sum())  # all digits: :g has six
+            if STANDS_IN.fullmatch(text) and count >= REPEATED:
+                lines.append(
+                    f"{column.name}: {text} in {count} rows; if it stands for a missing value, leave those cells empty"
+                )
         if plain(column.name) in ("weight", "weights"):
-            lines.append(f"{column.name}: a feature; if it says how much a row counts, `--weight {column.name}`")
+            lines.append(f"{column.name}: a feature; if it says how much a row counts, pass `--weight {column.name}`")
     return lines
 
 

@@ -2,7 +2,8 @@
 
 import csv
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -205,24 +206,49 @@ def _cell(value: Any) -> int | str:
 def _write_parquet(
     partial: Path, path: Path, pieces: Iterator[list[Answer]], *, classes: Sequence[str] | None, errors: bool
 ) -> None:
+    """Write answers as Parquet to `partial`; messages name `path`, which it becomes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    # Takes the first answers out of `pieces`: their values decide the types of the columns.
     first, columns = _begun(pieces, rows=WRITTEN, errors=errors)
-    empty = pa.list_(pa.null()), pa.list_(pa.string() if classes else pa.int64())  # where no row has a label
+    untyped_list = pa.list_(pa.null())  # Arrow's type if every list is empty: no row has a label
+    label_list = pa.list_(pa.string() if classes else pa.int64())
     fields = []
     for name in columns:
+        # The first answers may have no error to tell the type from.
         kind = pa.string() if name == "error" else _kind([answer.get(name) for answer in first])
-        fields.append((name, empty[1] if kind == empty[0] else kind))
+        fields.append((name, label_list if kind == untyped_list else kind))
     schema = pa.schema(fields)
+
+    # Iterating over `pieces` reads the inputs: its errors are none of writing.
+    writer, waiting = None, first
     try:
-        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-            waiting = first
-            for piece in chain(pieces, [[]]):
-                waiting = waiting + piece
-                if waiting and (len(waiting) >= WRITTEN or not piece):
-                    writer.write_table(_fitted(waiting, schema, path))
-                    waiting = []
+        with _write_errors(path):
+            writer = pq.ParquetWriter(partial, schema, compression="zstd")
+        for piece in pieces:
+            waiting = waiting + piece
+            if len(waiting) >= WRITTEN:
+                table, waiting = _fitted(waiting, schema, path), []
+                with _write_errors(path):
+                    writer.write_table(table)
+        if waiting:
+            table = _fitted(waiting, schema, path)
+            with _write_errors(path):
+                writer.write_table(table)
+    finally:
+        if writer is not None:
+            with _write_errors(path):
+                writer.close()
+
+
+@contextmanager
+def _write_errors(path: Path) -> Generator[None]:
+    """Name the file that cannot be written."""
+    import pyarrow as pa
+
+    try:
+        yield
     except (pa.ArrowException, OSError) as error:
         raise write_error(path, error) from error
 
