@@ -66,15 +66,15 @@ def _drawn(params: Settings) -> str:
 def _title(params: Settings, run: Run) -> str:
     """Return the title of a run's task, with its dataset if the task has several."""
     title = lookup.find("tasks", run.task).title
-    several = any(other.task == run.task and other.dataset != run.dataset for other in params.runs.values())
-    return f"{title}, {run.dataset}" if several else title
+    datasets = {other.dataset for other in params.runs.values() if other.task == run.task}
+    return f"{title}, {run.dataset}" if len(datasets) > 1 else title
 
 
 def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
     """Return a comparison's baseline and, for each of its runs, the difference from that."""
     comparison, compared = params.comparisons[name], results.read(f"metrics/comparisons/{name}.csv")
     baseline, metric = comparison.baseline, comparison.metric
-    by_name = {one.name: one for one in lookup.find("tasks", params.runs[baseline].task).metrics}
+    by_name = {known.name: known for known in lookup.find("tasks", params.runs[baseline].task).metrics}
     about = by_name.get(metric, Metric(metric, metric))
     difference = minus(metric, baseline)
     rows = []
@@ -120,10 +120,10 @@ def _notes(params: Settings, run: str, baseline: str) -> str:
 def _shared(params: Settings, name: str) -> str | None:
     """Return the run whose network all seeds start from; None if each has its own weights."""
     run, before = params.runs[name], params.run_before(name)
-    parts = Path(run.start).parts
+    _, _, *start = Path(run.start).parts
     # `models/runs/<run>` stands for the network of the same seed, `models/runs/<run>/seed1` for that one.
-    is_shared = before is not None and len(run.seeds) > 1 and (len(parts) > 3 or not {*run.seeds} <= {*before.seeds})
-    return "/".join(parts[2:]) if is_shared else None
+    is_shared = before is not None and len(run.seeds) > 1 and (len(start) > 1 or not {*run.seeds} <= {*before.seeds})
+    return "/".join(start) if is_shared else None
 
 
 def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:

@@ -71,14 +71,14 @@ def observed_in_words(kind: str, value: Any) -> str:
     >>> observed_in_words("expect_table_row_count_to_equal", 12345)
     '12345 rows'
     """
-    shown = _number(value)
+    number = _number(value)
     words = {
-        "expect_column_mean_to_be_between": f"mean {shown}",
-        "expect_column_stdev_to_be_between": f"standard deviation {shown}",
-        "expect_table_row_count_to_equal": f"{shown} rows",
-        DIVERGENCE: f"divergence {shown}",
+        "expect_column_mean_to_be_between": f"mean {number}",
+        "expect_column_stdev_to_be_between": f"standard deviation {number}",
+        "expect_table_row_count_to_equal": f"{number} rows",
+        DIVERGENCE: f"divergence {number}",
     }
-    return words.get(kind, shown)
+    return words.get(kind, number)
 
 
 def _number(value: Any) -> str:
@@ -99,8 +99,8 @@ def _bounds(arguments: Mapping[str, Any]) -> str:
 
 
 def _or(values: Sequence[str]) -> str:
-    shown = [*values[:KINDS], *(["..."] if len(values) > KINDS else [])]
-    return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    first = [*values[:KINDS], *(["..."] if len(values) > KINDS else [])]
+    return " or ".join([", ".join(first[:-1]), first[-1]] if len(first) > 1 else first)
 
 
 def render(
@@ -128,23 +128,23 @@ def _shown(name: str, frame: pd.DataFrame) -> dict[str, Any]:
     """Return a table of facts as it is shown: itself if it is small, else a summary of each column for each split."""
     plain = frame.reset_index()
     if "id" not in plain and len(plain) <= LINES:
-        return {"title": name, "header": list(plain), "rows": [[_cell(one) for one in row] for row in plain.to_numpy()]}
-    parts = dict(list(plain.groupby("split", sort=False))) if "split" in plain else {"all": plain}
-    columns = [column for column in plain if column not in ("split", "id", "split_rows", "pixels")]
-    rows = [["rows", *(f"{len(part):,}" for part in parts.values())]]
-    rows += [[column, *(_summary(part[column]) for part in parts.values())] for column in columns]
-    return {"title": name, "header": ["", *parts], "rows": rows}
+        return {"title": name, "header": list(plain), "rows": plain.map(_cell).to_numpy().tolist()}
+    splits = dict(list(plain.groupby("split", sort=False))) if "split" in plain else {"all": plain}
+    rows = [["rows", *(f"{len(rows_of_split):,}" for rows_of_split in splits.values())]]
+    for column in plain.columns.difference(["split", "id", "split_rows", "pixels"], sort=False):
+        rows.append([column, *(_summary(rows_of_split[column]) for rows_of_split in splits.values())])
+    return {"title": name, "header": ["", *splits], "rows": rows}
 
 
 def _summary(values: pd.Series) -> str:
     """Return a column in some words: counts of a few values, or the range and mean of numbers."""
-    kinds = values.value_counts(dropna=False)
-    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values) and len(kinds) > 2:
+    counts = values.value_counts(dropna=False)
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values) and len(counts) > 2:
         return f"{_cell(values.min())} to {_cell(values.max())}, mean {_cell(float(values.mean()))}"
-    if len(kinds) <= KINDS:
-        order = sorted(kinds.items(), key=lambda one: (-one[1], str(one[0])))
-        return ", ".join(f"{_cell(kind) or 'nothing'}: {count:,}" for kind, count in order)
-    return f"{len(kinds):,} different"
+    if len(counts) <= KINDS:
+        ordered = sorted(counts.items(), key=lambda entry: (-entry[1], str(entry[0])))
+        return ", ".join(f"{_cell(value) or 'nothing'}: {count:,}" for value, count in ordered)
+    return f"{len(counts):,} different"
 
 
 def _cell(value: Any) -> str:

@@ -1,8 +1,6 @@
 """Draw what runs predict of the first test examples: pictures, text or rows of numbers."""
 
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +23,7 @@ SHEET = 6  # examples that are shown under every loss
 
 
 def loss_of(run: Run) -> str:
-    """Return the names of a run's loss, with the modes that it is told, of its sorter and of its auxiliary loss."""
+    """Return the names of a run's loss with its modes, of its sorter and of its auxiliary loss."""
     loss = " ".join([run.loss.name, *(value for value in run.loss.args.values() if isinstance(value, str))])
     return " + ".join([loss, *(name for name in (run.sorter, run.auxiliary.name) if name != NONE)])
 
@@ -64,7 +62,7 @@ class Examples:
         return said(self.path, "classes")
 
     def predicted(self, *columns: str) -> pa.Table:
-        """Return what the seed that is best on validation predicts of the test split."""
+        """Return the predictions for the test split by the best seed on validation."""
         table = read_table(f"predictions/{self.name}.parquet", ["seed", *columns])
         return table.filter(pa.array(table["seed"].to_numpy() == read_run(f"models/runs/{self.name}")["best"]))
 
@@ -89,21 +87,24 @@ def sheet(params: Settings, folder: Path) -> list[tuple[str, str, dict[str, list
     for name, run in ours.items():
         if run.dataset == dataset:
             names.setdefault(loss_of(run), name)
-    several = [Examples(params, name, []) for name in names.values()]
-    inputs = several[0].inputs(SHEET)
-    orders = [reduce(or_, each) for each in zip(*(orders_of(one, SHEET) for one in several), strict=True)]
+    examples = [Examples(params, name, []) for name in names.values()]
+    inputs, orders = examples[0].inputs(SHEET), orders_of(examples[0], SHEET)
+    for other in examples[1:]:
+        orders = [before | own for before, own in zip(orders, orders_of(other, SHEET), strict=True)]
     title = "Labels by each loss, the most important first. Red: not in its true place"
     plots.orders(folder / "orders.png", inputs, orders, title=title)
-    shown = []
-    for row, (one, order) in enumerate(zip(inputs, orders, strict=True)):
-        if isinstance(one, np.ndarray):
-            Image.fromarray(one).save(folder / f"image-{row}.png")
-        shown.append(("", one, order) if isinstance(one, str) else (f"image-{row}.png", "", order))
-    return shown
+    rows = []
+    for row, (example, order) in enumerate(zip(inputs, orders, strict=True)):
+        if isinstance(example, str):
+            rows.append(("", example, order))
+        else:
+            Image.fromarray(example).save(folder / f"image-{row}.png")
+            rows.append((f"image-{row}.png", "", order))
+    return rows
 
 
 def draw_examples(path: Path, params: Settings, metrics: list[Row], name: str) -> bool:
-    """Draw what a run predicts, and return whether it may be shown and there is such a picture of its task.
+    """Draw the predictions of a run; return False if its data may not be shown, or its task has no such picture.
 
     Args:
         path: of the picture.

@@ -1,6 +1,7 @@
 """Draw what runs did, as PNG files with the same bits every time."""
 
 import textwrap
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,15 @@ def _show(axis: plt.Axes, image: np.ndarray, **options: Any) -> None:
 def _beside(
     axis: plt.Axes, example: np.ndarray | str, *, side: float, step: float, lines: int, size: tuple[float, float]
 ) -> list[float]:
-    """Show an image or text at the left of a panel, in inches; return the heights of so many lines beside it."""
+    """Show an image or text at the left of a panel, in inches; return the heights of the lines next to it."""
     if isinstance(example, str):
         axis.set_axis_off()
-        parts = [line for part in example.splitlines() for line in textwrap.wrap(part, LETTERS) or [""]]
-        shown = [*parts[: LINES - 1], "..."] if len(parts) > LINES else parts
-        axis.text(0, side / 2, "\n".join(shown), va="center", size=9, parse_math=False)
+        wrapped: list[str] = []
+        for paragraph in example.splitlines():
+            wrapped += textwrap.wrap(paragraph, LETTERS) or [""]
+        if len(wrapped) > LINES:
+            wrapped = [*wrapped[: LINES - 1], "..."]
+        axis.text(0, side / 2, "\n".join(wrapped), va="center", size=9, parse_math=False)
     else:
         _show(axis, example, extent=(0, side, side, 0))
     axis.set(xlim=(0, size[0]), ylim=(size[1], 0))
@@ -83,18 +87,20 @@ def orders(
         examples: images (height, width[, 3]) uint8, or text.
         orders: of each image, from `rankgrad.tasks.label_ranking.places`.
         title: above all of them.
-        glyphs: pictures (height, width, 4) uint8 of labels, for those that no font has.
+        glyphs: pictures (height, width, 4) uint8 of labels that no font has.
     """
     side, step, size = 1.6, 0.33, 13
-    left = side + 0.4 + 0.105 * max(map(len, orders[0]))  # of the first place
-    wide = {label: step if glyphs else max(step, 0.13 + 0.1 * len(label)) for one in orders for order in one.values()
-            for label, _ in order}  # fmt: skip
-    width = left + max(sum(wide[label] for label, _ in order) for one in orders for order in one.values())
+    left = side + 0.4 + 0.105 * max(map(len, orders[0]))  # where the first label begins
+    lines = [order for by_name in orders for order in by_name.values()]
+    wide = {}
+    for label, _ in chain.from_iterable(lines):
+        wide[label] = step if glyphs else max(step, 0.13 + 0.1 * len(label))
+    width = left + max(sum(wide[label] for label, _ in order) for order in lines)
     height = max(side, step * len(orders[0])) + 0.2
     figure, axes = _panels(len(examples), columns=max(1, int(10.8 / width)), width=width, height=height)
-    for axis, example, one in zip(axes, examples, orders, strict=True):
-        heights = _beside(axis, example, side=side, step=step, lines=len(one), size=(width, height))
-        for y, (name, order) in zip(heights, one.items(), strict=True):
+    for axis, example, by_name in zip(axes, examples, orders, strict=True):
+        heights = _beside(axis, example, side=side, step=step, lines=len(by_name), size=(width, height))
+        for y, (name, order) in zip(heights, by_name.items(), strict=True):
             weight = "bold" if y == heights[0] else "normal"
             axis.text(side + 0.15, y, name.replace("_", " "), va="center", size=size, weight=weight)
             x = left - step / 2
@@ -106,19 +112,19 @@ def orders(
     _save(figure, path)
 
 
-def found_captions(path: Path, examples: list[np.ndarray | str], found: list[list[tuple[str, bool]]]) -> None:
+def found_captions(path: Path, examples: list[np.ndarray | str], captions: list[list[tuple[str, bool]]]) -> None:
     """Draw examples with the captions that were found for them, the best first; wrong ones are marked.
 
     Args:
         examples: images (height, width[, 3]) uint8, or text.
-        found: captions of each, and whether they are its own.
+        captions: of each, and whether they are its own.
     """
     side, step, letters = 1.6, 0.56, 54
     width, height = side + 0.15 + 0.09 * letters, side + 0.2
     figure, axes = _panels(len(examples), columns=2, width=width, height=height)
-    for axis, example, captions in zip(axes, examples, found, strict=True):
-        heights = _beside(axis, example, side=side, step=step, lines=len(captions), size=(width, height))
-        for y, (caption, right) in zip(heights, captions, strict=True):
+    for axis, example, best in zip(axes, examples, captions, strict=True):
+        heights = _beside(axis, example, side=side, step=step, lines=len(best), size=(width, height))
+        for y, (caption, right) in zip(heights, best, strict=True):
             lines = textwrap.wrap(caption, letters, max_lines=2, placeholder=" ...")
             axis.text(side + 0.2, y, "\n".join(lines), va="center", size=11, bbox=_box(right))
     _save(figure, path)

@@ -83,6 +83,8 @@ def number_in(cell: Any, writing: Writing = PLAIN) -> float:
 def exact(cell: Any, writing: Writing = PLAIN) -> Decimal:
     """Return the number in a cell with all of its digits, see `number_in`."""
     cell = cell.item() if hasattr(cell, "item") else cell  # of NumPy
+    if isinstance(cell, float) and abs(cell) < 2.0**53:
+        return Decimal(repr(cell))  # 0.1, as text and other formats have it
     return Decimal(_written(cell, writing) if isinstance(cell, str) else cell, Context(traps=[]))
 
 

@@ -344,10 +344,10 @@ class Inputs:
 
     def _numbers(self) -> Iterator[Tensor]:
         numbers = torch.arange(len(self.items)).split(self.at_once)
-        for place, part in enumerate(numbers):
-            yield part
-            if place + 1 < len(numbers) and hasattr(self.items, "ahead"):
-                self.items.ahead(numbers[place + 1])
+        for position, piece in enumerate(numbers):
+            yield piece
+            if position + 1 < len(numbers) and hasattr(self.items, "ahead"):
+                self.items.ahead(numbers[position + 1])
 
     def of_rows(self, values: Tensor) -> Tensor:
         """Return what was computed of each item (m, ...) as a mean over the items of each row (n, ...)."""

@@ -60,11 +60,11 @@ class Stored:
         self._waiting = (numbers, self._begun(numbers))
 
     def __getitem__(self, numbers: Tensor) -> Tensor:
-        known, begun = self._waiting
-        if known is None or not known.equal(numbers):
+        numbers_begun, begun = self._waiting
+        if numbers_begun is None or not numbers_begun.equal(numbers):
             begun = self._begun(numbers)
         self._waiting = (None, [])
-        return torch.from_numpy(np.concatenate([part.result() for part in begun]))
+        return torch.from_numpy(np.concatenate([future.result() for future in begun]))
 
     def _begun(self, numbers: Tensor) -> list[Future]:
         every = numbers.tolist()
@@ -74,10 +74,10 @@ class Stored:
 
     def _decoded(self, numbers: list[int]) -> np.ndarray:
         pictures = np.empty((len(numbers), *self.shape), np.uint8)
-        for place, number in enumerate(numbers):
+        for position, number in enumerate(numbers):
             begin, end = self._ends[number : number + 2].tolist()
             contents = os.pread(self._file.fileno(), end - begin, begin)
-            pictures[place] = _pixels(contents, f"{self.path}: row {self._rows[number]}", self.shape)
+            pictures[position] = _pixels(contents, f"{self.path}: row {self._rows[number]}", self.shape)
         return pictures
 
 
@@ -117,17 +117,18 @@ def read_pictures(
         return Stored(path, column, shape=shape, threads=threads), about, counts
     pictures = np.empty((total, *shape), np.uint8)
 
-    def decode(numbered: tuple[int, list[tuple[bytes | None, int]]]) -> None:
-        for place, (contents, row) in enumerate(numbered[1], numbered[0]):
-            pictures[place] = _pixels(contents, f"{path}: row {row}", shape)
+    def decode(first: int, encoded: list[tuple[bytes | None, int]]) -> None:
+        for position, (contents, row) in enumerate(encoded, first):
+            pictures[position] = _pixels(contents, f"{path}: row {row}", shape)
 
     with ThreadPoolExecutor(threads) as pool:
         waiting, start = _encoded(path, column), 0
-        while several := [*islice(waiting, threads * HANDED * PIECE)]:
-            parts = [(start + one, several[one : one + HANDED]) for one in range(0, len(several), HANDED)]
-            for _ in pool.map(decode, parts):
+        while piece := [*islice(waiting, threads * HANDED * PIECE)]:
+            offsets = range(0, len(piece), HANDED)
+            handed = [piece[offset : offset + HANDED] for offset in offsets]
+            for _ in pool.map(decode, [start + offset for offset in offsets], handed):
                 pass
-            start += len(several)
+            start += len(piece)
     return torch.from_numpy(pictures), about, counts
 
 
@@ -167,7 +168,7 @@ def _arranged(image: np.ndarray) -> np.ndarray:
 
 
 def _pixels(contents: bytes | None, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    found = _arranged(decode_image(contents, where=name))
-    if found.shape != shape:
-        raise ValueError(f"{name}: image of {found.shape}, expected {shape} as in row 0")
-    return found
+    pixels = _arranged(decode_image(contents, where=name))
+    if pixels.shape != shape:
+        raise ValueError(f"{name}: image of {pixels.shape}, expected {shape} as in row 0")
+    return pixels

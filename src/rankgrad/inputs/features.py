@@ -79,8 +79,8 @@ class Features(InputType):
             check_lists(path, "features", lists=True)
         vectors = matrix(pa.table({"features": column}), "features", path=path)
         vectors = vectors if vectors.is_floating_point() else vectors.double()
-        if not (whole := _finite(vectors)).all():
-            row = row_of(int((~whole).nonzero()[0]), counts)
+        if not (is_finite := _finite(vectors)).all():
+            row = row_of(int((~is_finite).nonzero()[0]), counts)
             raise ValueError(f"{path}: row {row} has a feature that is not finite in float32; make it again")
         if (names := said(path, "features")) is not None and len(names) != vectors.shape[1]:
             raise ValueError(f"{path}: {len(names)} names of features, expected {vectors.shape[1]}; make it again")

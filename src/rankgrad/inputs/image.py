@@ -165,13 +165,13 @@ class Image(InputType):
         """Return means over images (n, colors, height, width) uint8; ink is the fraction of pixels over half."""
         gray = items.float().mean(1, keepdim=True) / 255
         edges = conv2d(pad(gray, (1, 1, 1, 1), mode="replicate"), LAPLACE)
-        found = {
+        values_of = {
             "brightness": gray.mean((1, 2, 3)),
             "contrast": gray.std((1, 2, 3), correction=0),
             "ink": (gray > 0.5).float().mean((1, 2, 3)),
             "sharpness": edges.std((1, 2, 3), correction=0),
         }
-        return {name: values.mean().item() for name, values in found.items()}
+        return {name: values.mean().item() for name, values in values_of.items()}
 
 
 def picture(

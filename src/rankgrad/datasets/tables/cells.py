@@ -128,10 +128,10 @@ def is_single(cells: pd.Series) -> bool:
 
 def _require_apart(sheet: Sheet, cells: pd.Series, numbers: np.ndarray) -> None:
     """Raise ValueError if numbers (n,) are equal in float64 whose cells differ: an order would be lost."""
-    first: dict[float, int] = {}
-    for position in np.flatnonzero((np.abs(numbers) >= EXACT) | (cells.dtype == object)).tolist():
+    written, first = cells.to_numpy(), dict[float, int]()
+    for position in np.flatnonzero((np.abs(numbers) >= EXACT) | (written.dtype == object)).tolist():
         other = first.setdefault(numbers[position], position)
-        cell, earlier = cells.iloc[position], cells.iloc[other]
+        cell, earlier = written[position], written[other]
         if earlier != cell and exact(earlier, sheet.writing) != exact(cell, sheet.writing):
             raise ValueError(
                 f"{sheet.place(cells.index[position])}: {cells.name} is {str(cell)[:60]} here and {str(earlier)[:60]} "

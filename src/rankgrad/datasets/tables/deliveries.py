@@ -37,27 +37,29 @@ class Delivery(NamedTuple):
 
 
 def folders_of(raw: Path, snapshot: int) -> list[Path]:
-    """Return the folders to read: the dataset's own, or, where it comes in over time, its first and dated ones.
+    """Return the folders to read: `raw` itself, or, if the dataset arrives in deliveries, `first` and the dated ones.
 
     Args:
-        raw: of the dataset: with its files, or with a folder `first` and others named for a day, such as 2026-11-30,
-            each with files of these names.
-        snapshot: how many of these folders count, `first` and then the oldest; if there are fewer, all do.
+        raw: the dataset's folder. It holds the files, or a folder `first` and one per later delivery, named for its
+            day, such as 2026-11-30, each with files of the same names.
+        snapshot: how many deliveries to use: `first`, then the oldest; all of them if there are fewer.
 
     Raises:
-        ValueError: dated folders without a `first`, anything else beside them, or a date that is none.
+        ValueError: dated folders without a folder `first`, anything else next to them, or a name that is no valid date,
+            such as 2026-02-30.
     """
     inside = sorted(path for path in raw.iterdir() if not path.name.startswith(".")) if raw.is_dir() else []
-    dated, first = [path for path in inside if path.is_dir() and DATED.fullmatch(path.name)], raw / "first"
+    first = raw / "first"
+    dated = [path for path in inside if path.is_dir() and DATED.fullmatch(path.name)]
     if not dated and first not in inside:
         return [raw]
     if not first.is_dir():
-        raise ValueError(f"{raw}: {dated[0].name}, but no folder first, from which validation and test come")
+        raise ValueError(f"{raw}: expected a folder named first, from which validation and test come")
     folders = [first, *dated]
-    if strangers := [path.name for path in inside if path not in folders]:
+    if unexpected := [path.name for path in inside if path not in folders]:
         raise ValueError(
-            f"{raw}: {strangers[0]} beside the folder first; expected that, and one for each later delivery, named for "
-            "its day, and nothing else: move it into one of them"
+            f"{raw}: unexpected {unexpected[0]}; next to the folder first there may only be one folder per later "
+            "delivery, named for its day, such as 2026-11-30: move it into one of them"
         )
     for path in dated:
         try:
@@ -65,8 +67,8 @@ def folders_of(raw: Path, snapshot: int) -> list[Path]:
         except ValueError as error:
             raise ValueError(f"{path}: {error}; expected a folder named for its day, such as 2026-11-30") from error
     if snapshot > len(folders):
-        logging.info("%s: %d deliveries, all are used; data.snapshot is %d", raw, len(folders), snapshot)
-    return folders[:snapshot]
+        logging.info("%s: data.snapshot is %d, but there are %d deliveries; all are used", raw, snapshot, len(folders))
+    return folders[:snapshot]  # names sort by date
 
 
 def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None = None) -> Delivery:

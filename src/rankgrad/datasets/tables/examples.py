@@ -283,20 +283,27 @@ def _numbers_where_given(sheet: Sheet, cells: pd.Series) -> pd.Series:
 
 
 def with_truth(table: TableOptions, examples: Examples, frame: pd.DataFrame, *, learned: bool) -> pd.DataFrame:
-    """Return examples with the truth that they have as training rows, or as others, and without those that miss it.
+    """Return rows with the truth of their use, without those where it is empty; `examples.left_out` lists these.
+
+    Args:
+        table: says the columns of the truth: `train_target` for rows to learn from, `target` for others.
+        examples: that the rows are of.
+        frame: the rows.
+        learned: whether they are for training.
 
     Raises:
-        ValueError: it is missing, and may not be.
+        ValueError: a truth is empty, and `table.missing` is `refuse`.
     """
     if table.train_target is None:
-        return frame
-    frame = frame.assign(truth=frame["train_target"] if learned else frame["truth"])
+        return frame  # one column for all rows, whose empty cells `examples_of` has left out
+    if learned:
+        frame = frame.assign(truth=frame["train_target"])
     missing = frame[frame["truth"].isna()]
     if len(missing) and table.missing == "refuse":
         column, rows = (table.train_target, "training") if learned else (table.target, "held-out")
         raise ValueError(
-            f"{examples.sheet.place(missing.index[0])}: {column} is empty ({len(missing)} of {len(frame)} {rows} "
-            "rows), from which such rows have their truth; fill it, or set missing: leave_out"
+            f"{examples.sheet.place(missing.index[0])}: {column} is empty in {len(missing)} of {len(frame)} {rows} "
+            "rows, whose truth it is; fill it, or set missing: leave_out"
         )
     examples.left_out.update(zip(missing["name"], missing["delivery"], strict=True))
     return frame.drop(missing.index)

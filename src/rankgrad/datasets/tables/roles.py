@@ -147,8 +147,8 @@ class TableOptions:
         if len(inputs) > 1:
             raise ValueError(f"the input is {' and '.join(inputs)}, expected exactly one of {', '.join(INPUTS)}")
         if len(truths) != 1:
-            found = " and ".join(truths) or "none"
-            raise ValueError(f"the truth is {found}, expected exactly one of {', '.join(TRUTHS)}")
+            named = " and ".join(truths) or "none"
+            raise ValueError(f"the truth is {named}, expected exactly one of {', '.join(TRUTHS)}")
         self._check_input()
         self._check_truth()
         self._check_split()
@@ -213,13 +213,10 @@ class TableOptions:
             if wrong := [key for key in SHARES if isinstance(self.split.get(key), str)]:
                 raise ValueError(f"split.{wrong[0]} is {self.split[wrong[0]]!r}, expected a share such as 0.1")
         if self.drawn:
-            shares = self.shares
-            if not 0 <= shares["gate"] < 1:
-                raise ValueError(f"split.gate is {shares['gate']}, expected from 0 (no gate) to below 1")
-            for name in ("val", "test"):
-                if not 0 < shares[name] < 1:
-                    raise ValueError(f"split.{name} is {shares[name]}, expected above 0 and below 1")
-            if (total := sum(shares.values())) >= 1:
+            for name, share in self.shares.items():
+                if not (share > 0 or (name == "gate" and share == 0)):
+                    raise ValueError(f"split.{name} is {share}, expected above 0 and below 1; 0 for no gate")
+            if not (total := sum(self.shares.values())) < 1:
                 raise ValueError(f"split.val, test and gate are {total:g}, expected below 1: train gets the rest")
 
     @property
@@ -247,8 +244,8 @@ class TableOptions:
 
     @property
     def shares(self) -> dict[str, float]:
-        given = self.split if isinstance(self.split, dict) else {}
-        return {name: float(given.get(name, share)) for name, share in SHARES.items()}
+        split = self.split if isinstance(self.split, dict) else {}
+        return {name: float(split.get(name, share)) for name, share in SHARES.items()}
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -285,8 +282,8 @@ class TableOptions:
     @property
     def input_columns(self) -> list[str]:
         """The columns of the input, or patterns of them."""
-        given = [getattr(self, role) for role in self._given((self.input, *NAMED))]
-        return [column for one in given for column in (one if isinstance(one, list) else [one])]
+        options = [getattr(self, role) for role in self._given((self.input, *NAMED))]
+        return [column for option in options for column in (option if isinstance(option, list) else [option])]
 
     @property
     def truth_role(self) -> str:
@@ -315,7 +312,7 @@ class TableOptions:
             "relevance": pa.list_(grades),
             "captions": pa.list_(pa.string()),
         }
-        told_input = self.reading | ({"lowest": fitted["lowest"]} if "lowest" in fitted else {})
+        about_input = self.reading | ({"lowest": fitted["lowest"]} if "lowest" in fitted else {})
         kind = pa.list_(stored) if self.relevance else stored
         fields = {"id": pa.int64(), "name": pa.string(), self.input: kind, self.truth: truths[self.truth]}
         if self.ignore is not None:
@@ -326,8 +323,8 @@ class TableOptions:
             fields["weight"] = pa.float64()
         if self.gallery is not None:
             fields["gallery"] = pa.int64()
-        told = {"classes": classes, "features": fitted.get("features"), "input": told_input}
-        metadata = {name: json.dumps(value) for name, value in told.items() if value}
+        facts = {"classes": classes, "features": fitted.get("features"), "input": about_input}
+        metadata = {name: json.dumps(value) for name, value in facts.items() if value}
         return pa.schema(fields, metadata or None)
 
     def roles(self, names: list[str]) -> dict[str, list[str]]:
@@ -336,33 +333,33 @@ class TableOptions:
         Raises:
             ValueError: a column is missing, or none begins as a pattern says.
         """
-        found: dict[str, list[str]] = {}
+        columns_of: dict[str, list[str]] = {}
         for role in (*INPUTS, *NAMED, *TRUTHS, *STRUCTURE):
-            given = self._column_of(role)
-            if given is None:
+            option = self._column_of(role)
+            if option is None:
                 continue
-            patterns = given if isinstance(given, list) else [given]
+            patterns = option if isinstance(option, list) else [option]
             columns = [column for pattern in patterns for column in columns_like(pattern, names)]
             if not columns:
-                require_columns([str(given)], names)
+                require_columns([str(option)], names)
             require_columns(columns, names)
             if len(set(columns)) < len(columns):
                 raise ValueError(f"{role}: column {max(columns, key=columns.count)!r} is named twice; name it once")
-            found[role] = columns
-        if "ignore" in found and len(found["ignore"]) != len(found["labels"]):
-            raise ValueError(
-                f"ignore: {len(found['ignore'])} columns, expected one for each of the {len(found['labels'])} of labels"
-            )
+            columns_of[role] = columns
+        if self.ignore is not None:
+            ignored, labels = len(columns_of["ignore"]), len(columns_of["labels"])
+            if ignored != labels:
+                raise ValueError(f"ignore: {ignored} columns, expected one for each of the {labels} of labels")
         for learned, role in product(LEARNED, (*TRUTHS, "train_target", "weight", "id", "split")):
-            if both := set(found.get(role, ())) & set(found.get(learned, ())):
+            if shared := set(columns_of.get(role, ())) & set(columns_of.get(learned, ())):
                 raise ValueError(
-                    f"{learned}: column {min(both)!r} is the {role} too, which would be learned from itself; name the "
-                    f"{learned} without it"
+                    f"{learned}: column {min(shared)!r} is the {role} too, which would be learned from itself; name "
+                    f"the {learned} without it"
                 )
-        for one, other in combinations(LEARNED, 2):
-            if both := set(found.get(one, ())) & set(found.get(other, ())):
-                raise ValueError(f"column {min(both)!r} is in {one} and in {other}; name it in one of them")
-        return found
+        for first, second in combinations(LEARNED, 2):
+            if shared := set(columns_of.get(first, ())) & set(columns_of.get(second, ())):
+                raise ValueError(f"column {min(shared)!r} is in {first} and in {second}; name it in one of them")
+        return columns_of
 
     def _column_of(self, role: str) -> Any:
         if role == "date":
@@ -375,10 +372,10 @@ class TableOptions:
 
 
 def _check_keys(
-    place: str, block: Mapping[str, Any], *, required: tuple[str, ...], optional: tuple[str, ...] = ()
+    option: str, block: Mapping[str, Any], *, required: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> None:
     for key in block:
-        if key not in (known := (*required, *optional)):
-            raise ValueError(f"{place}.{key}: unknown key; expected {', '.join(known)}{did_you_mean(key, known)}")
+        if key not in (keys := (*required, *optional)):
+            raise ValueError(f"{option}.{key}: unknown key; expected {', '.join(keys)}{did_you_mean(key, keys)}")
     if missing := [key for key in required if key not in block]:
-        raise ValueError(f"{place}.{missing[0]}: missing; expected {', '.join(required)}")
+        raise ValueError(f"{option}.{missing[0]}: missing; expected {', '.join(required)}")

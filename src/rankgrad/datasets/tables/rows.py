@@ -139,7 +139,7 @@ def _files(sources: Sequence[Path], suffixes: tuple[str, ...]) -> Iterator[Path]
 
 def _is_input(folder: Path, path: Path, suffixes: tuple[str, ...]) -> bool:
     """Return whether a path below a folder is an input, and none that programs hide there, such as `._photo.jpg`."""
-    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    hidden = any(name.startswith(".") for name in path.relative_to(folder).parts)
     return path.suffix.lower() in suffixes and path.is_file() and not hidden
 
 
@@ -181,12 +181,12 @@ class _Cells:
     features: list[str]
     separator: str
 
-    def of(self, asked: _Input) -> Any:
+    def of(self, entered: _Input) -> Any:
         """Return the input of this row; an empty cell is none."""
-        column = asked.columns[0]
-        if self.row[column] is None and not asked.type.vectors:
+        column = entered.columns[0]
+        if self.row[column] is None and not entered.type.vectors:
             raise ValueError(f"{column} is empty")
-        return asked.type.from_table(asked.columns, self)
+        return entered.type.from_table(entered.columns, self)
 
     def text(self, column: str) -> str:
         try:
@@ -226,7 +226,8 @@ class _Cells:
         cell = self.row[columns[0]]
         if len(columns) > 1:
             return [self.file(column) for column in columns]
-        return [self._contents(part) for part in (cell if isinstance(cell, list) else parts_in(cell, self.separator))]
+        files = cell if isinstance(cell, list) else parts_in(cell, self.separator)
+        return [self._contents(file) for file in files]
 
     def file(self, column: str) -> bytes:
         return self._contents(self.row[column])
@@ -305,9 +306,9 @@ class _Table:
         """Return the input of captions, if there is a column of them, and the other columns that are named."""
         usual = [self.about.get("caption"), "caption"]
         chosen = [name for name in named if name in usual or name.startswith("caption=")]
-        others = [name for name in named if name not in chosen]
+        unnamed = [name for name in named if name not in chosen]
         column = chosen[0].removeprefix("caption=") if chosen else None if named else self._first(*usual)
-        return [] if column is None else [_Input([column], "caption", Text)], others
+        return [] if column is None else [_Input([column], "caption", Text)], unnamed
 
     def _in_order(self, named: Sequence[str]) -> list[str]:
         """Return columns that are named, patterns filled in, in the order of training if they are the same."""
@@ -360,38 +361,40 @@ class _Table:
 
     def _row(self, number: int, cells: _Cells) -> Row:
         """Return a row whose id is its own, else the path of its file or its caption, else its number."""
-        asked = next((entered for entered in self.inputs if entered.is_in(cells.row)), self.inputs[0])
-        cell = cells.row[asked.columns[0]]
-        is_name = isinstance(cell, str) and (bool(asked.type.suffixes) or asked.name == "caption")
+        entered = next((entered for entered in self.inputs if entered.is_in(cells.row)), self.inputs[0])
+        cell = cells.row[entered.columns[0]]
+        is_name = isinstance(cell, str) and (bool(entered.type.suffixes) or entered.name == "caption")
         usual = encodable(cell) if is_name else number
-        return Row(self._id(cells, usual), self._place(number), lambda: {asked.name: cells.of(asked)})
+        return Row(self._id(cells, usual), self._place(number), lambda: {entered.name: cells.of(entered)})
 
     def _id(self, cells: _Cells, usual: Any) -> Any:
         """Return the id of a row, or the usual one where it is null or NaN."""
-        own = cells.row[self.id] if self.id else None
-        if own is None or own != own:
+        cell = cells.row[self.id] if self.id else None
+        if cell is None or cell != cell:
             return usual
-        return encodable(own) if isinstance(own, str) else own
+        return encodable(cell) if isinstance(cell, str) else cell
 
     def _listed(self, number: int, cells: _Cells) -> Row:
         """Return a query whose documents are the list in its cell."""
-        asked = self.inputs[0]
-        column, *others = asked.columns
+        entered = self.inputs[0]
+        column, *more_columns = entered.columns
         documents = cells.row[column]
         is_list = isinstance(documents, list)
-        if is_list and asked.type.vectors:
+        if is_list and entered.type.vectors:
             is_list = bool(documents) and isinstance(documents[0], list | Mapping)
-        if others or not is_list:
+        if more_columns or not is_list:
             raise ValueError(
                 f"{self._place(number)}: {column} holds no list of documents; name the column whose rows are the "
                 "documents of one query: --query COLUMN"
             )
         rows = [self._cells({column: document}) for document in documents]
-        return Row(self._id(cells, number), self._place(number), lambda: {asked.name: [row.of(asked) for row in rows]})
+        return Row(
+            self._id(cells, number), self._place(number), lambda: {entered.name: [row.of(entered) for row in rows]}
+        )
 
     def _grouped(self, column: str) -> Iterator[Row]:
         """Yield queries that have a row for each of their documents."""
-        seen, asked = set(), self.inputs[0]
+        seen, entered = set(), self.inputs[0]
         for query, group in groupby(self._numbered(), key=lambda numbered: self._query(column, *numbered)):
             if query in seen:
                 raise ValueError(
@@ -402,7 +405,7 @@ class _Table:
             yield Row(
                 rows[0].row[column],
                 self._place(numbers[0]),
-                lambda rows=rows: {asked.name: [row.of(asked) for row in rows]},
+                lambda rows=rows: {entered.name: [row.of(entered) for row in rows]},
                 [self._id(row, number) for number, row in zip(numbers, rows, strict=True)],
             )
 

@@ -60,12 +60,12 @@ def draw(rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Te
     def shuffled_then_uniform(n: int) -> Tensor:
         # The first k evenly spaced values of a shuffled k-point grid from a to b.
         k = torch.randint(1, length + 1, (n, 1), generator=generator)
-        place = torch.arange(length)
+        position = torch.arange(length)
         ends = uniform(n, 0.0, 1.0, columns=2)
-        keys = torch.rand(n, length, generator=generator).masked_fill(place >= k, 2.0)
+        keys = torch.rand(n, length, generator=generator).masked_fill(position >= k, 2.0)
         order = keys.argsort(1).argsort(1)  # a permutation of 0..k-1 in the first k places
         grid = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * order / (k - 1).clamp(min=1)
-        return torch.where(place < k, grid, uniform(n))
+        return torch.where(position < k, grid, uniform(n))
 
     kinds = torch.randint(len(KINDS), (rows,), generator=generator)
     makers = {
