@@ -1,4 +1,4 @@
-"""Order the components that cross-entropy finds in a kanji as usual in training: `python -m studies.rivals.usual_order`.
+"""Put the components that cross-entropy finds in their usual order: `python -m studies.rivals.usual_order`.
 
 It is a baseline for ranking losses, since it needs only a classifier. Components that are not found stay below, in
 the classifier's own order.
