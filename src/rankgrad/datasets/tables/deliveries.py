@@ -1,4 +1,4 @@
-"""The rows of a person's own table: a first delivery, which is split, and later ones, which are for training."""
+"""The rows of your own table: a first delivery, which is split, and later ones for training."""
 
 import logging
 import posixpath
@@ -45,7 +45,7 @@ def folders_of(raw: Path, snapshot: int) -> list[Path]:
         snapshot: how many of these folders count, `first` and then the oldest; if there are fewer, all do.
 
     Raises:
-        ValueError: dated folders without a `first`, anything else beside them, or a date that is none.
+        ValueError: there is no folder `first`, another file or folder, or an impossible date.
     """
     inside = sorted(path for path in raw.iterdir() if not path.name.startswith(".")) if raw.is_dir() else []
     dated, first = [path for path in inside if path.is_dir() and DATED.fullmatch(path.name)], raw / "first"
@@ -104,7 +104,7 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
 
 
 def _matching(raw: Path, pattern: str) -> list[Path]:
-    """Return the files of a name or a pattern, without those that editors and systems hide there, such as `.#t.csv`."""
+    """Return the files that match a name or a pattern, except hidden ones such as `.#t.csv`."""
     files, is_hidden = [raw / pattern], Path(pattern).name.startswith(".")
     if set(pattern) & set("*?["):
         files = sorted(file for file in raw.glob(pattern) if not file.name.startswith(".") or is_hidden)
@@ -171,7 +171,7 @@ class Deliveries:
         return frame[frame["delivery"] == 0]
 
     def _require_others(self, later: Delivery) -> None:
-        """Raise ValueError if a later delivery has rows that belong to those which the first holds out."""
+        """Raise ValueError if a later delivery has rows of a group that the first one holds out."""
         first, frame = self.first.examples.frame, later.examples.frame
         named = {
             "group": self.table.group is not None,
@@ -196,7 +196,7 @@ class Deliveries:
         return deliveries | {"skipped": skipped, "fitted": self.fitted}
 
     def rows(self, split: str) -> Iterator[pa.Table]:
-        """Yield the rows of a split; to those of training, later deliveries are added, whole."""
+        """Yield the rows of a split; all later deliveries are training rows."""
         yield from self._tables(self.first, self._of_split(split), split)
         for later in self.later if split == "train" else ():
             frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
@@ -215,7 +215,7 @@ class Deliveries:
         return pd.concat([rows, self._dated(split)]) if learned and self.table.date else rows
 
     def _dated(self, split: str) -> pd.DataFrame:
-        """Return the rows of later days, without those that belong to what the first delivery holds out."""
+        """Return the rows of later days, except groups that the first delivery holds out."""
         examples, first = self.first.examples, self._of_first
         delivery = examples.frame["delivery"]
         later = examples.frame[(delivery > 0) & (delivery < self.reading.snapshot)]

@@ -1,4 +1,4 @@
-"""From rows of a person's own table to examples: what each role says, and which rows belong together."""
+"""Turn rows of a table into examples: read each role, and gather rows that belong together."""
 
 import logging
 import os
@@ -213,7 +213,7 @@ class _Reader(NamedTuple):
 
 
 def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame: pd.DataFrame) -> pd.Series:
-    """Return what decides on the split of each row: a column that is named, its group, its id, or else its input."""
+    """Return the key of each row's split: a named column, its group, its id, or else its input."""
     if "key" in first:
         if isinstance(first["key"].iloc[0], StoredPicture):
             raise ValueError(f"split.hash_of: {first['key'].name} holds pictures, expected a column of text or numbers")
@@ -283,7 +283,7 @@ def _numbers_where_given(sheet: Sheet, cells: pd.Series) -> pd.Series:
 
 
 def with_truth(table: TableOptions, examples: Examples, frame: pd.DataFrame, *, learned: bool) -> pd.DataFrame:
-    """Return examples with the truth that they have as training rows, or as others, and without those that miss it.
+    """Return examples with the truth of training or held-out rows, without rows that lack it.
 
     Raises:
         ValueError: it is missing, and may not be.
@@ -343,7 +343,7 @@ def by_query(table: TableOptions, examples: Examples) -> Examples:
     """Return an example a query: lists of inputs and of grades of its documents.
 
     Raises:
-        ValueError: a query's rows differ in what is said of the whole query, or there is one row alone.
+        ValueError: rows of a query differ in split, weight or delivery, or a query has one row.
     """
     sheet, frame = examples.sheet, examples.frame
     require_same(sheet, frame, "group", ["split", "weight", "delivery"], "query")

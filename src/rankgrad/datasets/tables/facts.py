@@ -1,4 +1,4 @@
-"""What must hold for the tables that are made of a person's own: facts of each row and class, and expectations."""
+"""Facts of the rows and classes of a stored table, and what must hold for them."""
 
 import json
 import operator
@@ -21,7 +21,7 @@ from rankgrad.io.parquet import columns_of, documents_of, list_lengths, read_tab
 __all__ = ["compared", "expected_of", "facts_of"]
 
 DRIFT = 0.1  # of a class's share, and of deviations of a target's mean: beyond it, a later delivery is another
-LEFT_OUT = 0.5  # of the rows, beyond which what is left is hardly the data
+LEFT_OUT = 0.5  # fraction of rows that may be left out
 
 
 def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
