@@ -57,10 +57,9 @@ class TestInit:
 
     @missing("O14, G28: preferences", ValueError)
     def test_preferences_are_a_kind_of_data(self, tmp_path):
-        texts = {
-            name: [f"{name} with the words {row}" for row in range(ROWS)] for name in ("prompt", "chosen", "rejected")
-        }
-        assert guess(csv(tmp_path, texts)).task == "query_ranking"
+        texts = pd.Series(range(ROWS)).map("with the words {}".format)
+        columns = {name: f"{name} " + texts for name in ("prompt", "chosen", "rejected")}
+        assert guess(csv(tmp_path, columns)).task == "query_ranking"
 
     @missing("O11: no simple rival")
     def test_a_simple_rival_is_compared(self, tmp_path):
@@ -127,7 +126,7 @@ class TestPlatform:
     @pytest.mark.parametrize("file", ["compose.yaml", "deploy/kubernetes"])
     def test_a_service_of_a_model_is_shipped(self, file):
         path = ROOT / file
-        texts = [path.read_text()] if path.is_file() else [one.read_text() for one in path.rglob("*.yaml")]
+        texts = [path.read_text()] if path.is_file() else [manifest.read_text() for manifest in path.rglob("*.yaml")]
         assert any(re.search(r"rankgrad.{0,20}serve", text) for text in texts)
 
     def test_the_prefect_server_waits_for_its_database(self):

@@ -13,7 +13,7 @@ import pandas as pd
 
 from rankgrad import lookup
 from rankgrad.datasets.tables.files import Sheet
-from rankgrad.numbers import PLAIN, number_in, writings_of
+from rankgrad.numbers import PLAIN, number_in, vector_in, writings_of
 
 __all__ = ["Column", "check_cells", "plain", "same_order"]
 
@@ -32,7 +32,7 @@ CALLED = {
     r"(_?(id|key|name|number|code))?$",
     "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed: 0)\.?$",
     "key": r"(id|key|sku|nr|code|uuid|isbn|ean|zip|zip_?code|post_?code|plz|phone|telephone)\.?$",
-    "date": r"(date|day$|time|added|created|month)",
+    "date": r"(date|day$|time|ts$|epoch|added|created|month)",
     "split": r"(split|fold|subset|partition)",
     "weight": r"(sample|row|example|case)_?weights?$",
     "rank": r"(rank|ranking|position|place)$",
@@ -96,7 +96,7 @@ class Column:
 
     @cached_property
     def content(self) -> str:
-        """What the cells hold: the name of an input type, labels, object, time, number or name."""
+        """What the cells hold: the name of an input type, labels, captions, object, time, number or name."""
         return next(content for recognize in CONTENTS if (content := recognize(self)) is not None)
 
     @cached_property
@@ -195,11 +195,13 @@ def same_order(column: Column, other: Column) -> bool:
 
 
 def labels(column: Column) -> str | None:
-    """Recognize lists of names, or of whole numbers if the lists differ in length."""
+    """Recognize lists of names, or of whole numbers if the lists differ in length; of sentences they are captions."""
     if not column.all_lists:
         return None
+    if column.firsts.map(lambda item: isinstance(item, str)).all():
+        return "captions" if lookup.find("inputs", "text").fits([*column.firsts]) else "labels"
     differ = column.cells.map(len).nunique() > 1 and column.firsts.map(lambda item: isinstance(item, int)).all()
-    return "labels" if differ or column.firsts.map(lambda item: isinstance(item, str)).all() else None
+    return "labels" if differ else None
 
 
 def objects(column: Column) -> str | None:
@@ -215,7 +217,20 @@ def whole_inputs(column: Column) -> str | None:
         input_type = lookup.find("inputs", name)
         if (input_type.files or input_type.vectors) and input_type.fits([*column.cells]):
             return name
-    return None
+    return "features" if _are_vectors(column) else None
+
+
+def _are_vectors(column: Column) -> bool:
+    """Return whether cells are text of three or more numbers, in all as many."""
+    lengths = set()
+    for cell in column.cells:
+        try:
+            lengths.add(len(vector_in(cell, column.sheet.writing)) if isinstance(cell, str) else 0)
+        except ValueError:
+            return False
+        if len(lengths) > 1 or min(lengths) < 3:
+            return False
+    return True
 
 
 def days(column: Column) -> str | None:

@@ -30,7 +30,8 @@ HEAD = 1000  # rows that are looked at
 MOSTLY = 0.5  # of groups
 SPLITS = {"train", "val", "test", "gate"}
 ROLES = ("target", "text", "group", "query", "id", "date", "weight")  # that a person may name
-STANDS_IN = re.compile(r"-?9{2,}(\.0)?")  # for a missing value, as -999 does
+STANDS_IN = re.compile(r"-?9{2,}")  # for a missing value, as -999 does
+REPEATED = 3  # rows that must share such a number
 
 
 class Guess(NamedTuple):
@@ -409,7 +410,7 @@ def labels(columns: Columns, structure: dict[str, Any], task: str | None) -> Tru
 
     column = columns.take_truth(has_labels, "labels")
     if column is None and (task is not None or "target" in columns.named):
-        column = columns.take_truth(lambda column: column.is_category, "labels")
+        column = columns.take_truth(lambda column: column.is_category or (bool(task) and column.is_whole), "labels")
     if column is None:
         return None if "target" in columns.named else _flags(columns)
     separator = column.separator or "|"
@@ -417,12 +418,12 @@ def labels(columns: Columns, structure: dict[str, Any], task: str | None) -> Tru
     ordered = task == "label_ranking" if task else not in_one_order(rows)
     options = {"labels": column.name, "ordered": ordered, "label_separator": separator}
     order, other = ("the most important first", "multilabel") if ordered else ("in no order", "label_ranking")
-    line = f"truth: labels from {column.name}, {order}; else: --task {other}"
+    line = f"truth: labels from {column.name}, {order}; else: --task {other}, or --target COLUMN"
     return Truth("label_ranking" if ordered else "multilabel", options, line, column)
 
 
 def _flags(columns: Columns) -> Truth | None:
-    """Take columns of 0 and 1, or of small ranks, that begin with the same word."""
+    """Take columns of 0 and 1, or of small ranks, that begin with the same word, or are the only numbers."""
     small = [column for column in columns.free if column.is_whole and column.numbers.between(0, 99).all()]
     has_target = any(column.is_called("target") for column in columns.of_content("number"))
     begin = r"(label|tag|class|rank)_" if has_target else r"(label|tag|is|has|class|rank)_"
@@ -433,6 +434,12 @@ def _flags(columns: Columns) -> Truth | None:
             is_ranks = any((column.numbers > 1).any() for column in family)
             task, role = ("label_ranking", "label_ranks") if is_ranks else ("multilabel", "labels")
             return Truth(task, {role: f"{start}*"}, f"truth: {role} from {start}*; else: --target COLUMN")
+    flags = columns.of_content("number")
+    has_input = any(map(is_whole_input, columns.free)) or any(map(is_text, columns.free))
+    if has_input and len(flags) > 1 and all(column.numbers.isin([0, 1]).all() for column in flags):
+        columns.free = [column for column in columns.free if column not in flags]
+        names = [column.name for column in flags]
+        return Truth("multilabel", {"labels": names}, f"truth: labels from {_listed(names)}; else: --target COLUMN")
     return None
 
 
@@ -460,7 +467,7 @@ def captions(columns: Columns, structure: dict[str, Any], task: str | None) -> T
     """Recognize captions: sentences beside pictures or vectors."""
     if not any(map(is_whole_input, columns.free)) or "text" in columns.named:
         return None
-    column = columns.take_truth(lambda column: column.content == "text", "captions")
+    column = columns.take_truth(lambda column: column.content in ("text", "captions"), "captions")
     if column is None:
         return None
     return Truth(
@@ -481,6 +488,11 @@ def target(columns: Columns, structure: dict[str, Any], task: str | None) -> Tru
         reason = f"{'' if called else ', the last column'}; else: --target COLUMN"
     if column is None or column.content != "number":
         return None
+    if reason and task is None and column.is_called("labels") and not column.is_called("target"):
+        raise columns.refusal(
+            f"{column.name} has numbers and is called like classes: `--task multilabel --target {column.name}` learns "
+            f"these classes, `--target {column.name}` ranks by the number"
+        )
     if task is None and "group" in structure and columns.all[structure["group"]].is_called("query"):
         raise columns.refusal(
             f"{structure['group']} is called like a query, but no column like grades: `--target {column.name}` ranks "
@@ -630,6 +642,7 @@ def _input(columns: Columns, structure: dict[str, Any], truth: Truth) -> tuple[d
     names = [column for column in names if not is_feature_name(column.name)]
     numbers = [column for column in columns.of_content("number") if not names or not is_feature_name(column.name)]
     if texts and (not numbers + names or texts[0].is_called("text") or texts[0].is_called("captions")):
+        _refuse_several_texts(columns, texts)
         columns.free.remove(texts[0])
         return {"text": texts[0].name}, texts[:1]
     columns.free = [column for column in columns.free if column not in numbers + names]
@@ -644,11 +657,20 @@ def _input(columns: Columns, structure: dict[str, Any], truth: Truth) -> tuple[d
     return {role: used for role, used in options.items() if used}, numbers + names
 
 
+def _refuse_several_texts(columns: Columns, texts: Sequence[Column]) -> None:
+    """Refuse to choose among texts of which none, or several, are called like the one to read."""
+    called = [column for column in texts if column.is_called("text")]
+    if len(texts) > 1 and len(called) != 1:
+        names = " and ".join(column.name for column in (called or texts)[:2])
+        raise columns.refusal(f"{names} are texts, and one is read: say which, as in `--text {texts[0].name}`")
+
+
 def _refuse_useless_input(columns: Columns, inputs: Sequence[Column]) -> None:
     """Refuse a table without an input, or with one that is the same in all of the first rows."""
     if not inputs:
         raise columns.refusal(
-            f"no column of pictures, numbers or text is left to learn from{_reasons(columns)}; write the block by hand"
+            f"no column of pictures, numbers or text is left to learn from{_reasons(columns)}; say `--text` with a "
+            "column to read, or write the block by hand"
         )
     if all(column.names.nunique() == 1 for column in inputs):
         names = _listed([column.name for column in inputs])
@@ -700,7 +722,8 @@ def _lines_on_unused(columns: Columns, structure: dict[str, Any]) -> list[str]:
     lines, others = [], []
     for column in columns.free:
         kinds = column.names.nunique()
-        if "group" not in structure and column.content in ("name", "number") and kinds < len(column.cells):
+        comes_again = (column.content == "name" or column.is_whole) and 2 < kinds <= len(column.cells) // 2
+        if "group" not in structure and comes_again:
             lines.append(
                 f"not used: {column.name}: {kinds} values in {len(column.cells)} rows; if rows of one belong together, "
                 f"`--group {column.name}` keeps them in one split"
@@ -712,17 +735,19 @@ def _lines_on_unused(columns: Columns, structure: dict[str, Any]) -> list[str]:
 
 
 def _lines_on_stand_ins(inputs: Sequence[Column]) -> list[str]:
-    """Return a line on each extreme number that may stand for a missing value, and on what may be a weight."""
+    """Return a line for each smallest or largest number that may stand for a missing value, and for each weight."""
     lines = []
     for column in inputs:
         if column.content != "number":
             continue
-        for value in {column.numbers.min(), column.numbers.max()}:
-            count = int((column.numbers == value).sum())
-            if STANDS_IN.fullmatch(f"{value:g}") and count > 2:
-                lines.append(f"{column.name}: {value:g} in {count} rows; if it stands for a missing value, empty these")
+        for value in dict.fromkeys([column.numbers.min(), column.numbers.max()]):
+            text, count = f"{value:.17g}", int((column.numbers == value).sum())  # all digits: :g has six
+            if STANDS_IN.fullmatch(text) and count >= REPEATED:
+                lines.append(
+                    f"{column.name}: {text} in {count} rows; if it stands for a missing value, leave those cells empty"
+                )
         if plain(column.name) in ("weight", "weights"):
-            lines.append(f"{column.name}: a feature; if it says how much a row counts, `--weight {column.name}`")
+            lines.append(f"{column.name}: a feature; if it says how much a row counts, pass `--weight {column.name}`")
     return lines
 
 

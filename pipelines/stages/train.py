@@ -135,21 +135,22 @@ def _times(folder: Path, settings: list[dict[str, Any]], jobs: list[Job]) -> dic
 
 
 def _inputs(params: Settings, name: str) -> list[Path]:
-    """Return the files that a run learns from.
+    """Return the files that training a run reads: its data, and the weights of its start and of its sorter.
 
     Raises:
-        FileNotFoundError: one is missing.
+        FileNotFoundError: one of them is missing.
     """
     plan = resolve(params, name)
     inputs = [Path("data") / plan.dataset / f"{split}.parquet" for split in ("train", "val")]
     if plan.start is not None:
-        jobs = [Job(0, seed, fold) for seed, fold in product(plan.seeds, params.folds_of(name))]
-        starts = [start for job in jobs if (start := _start(params, name, job))]
-        inputs += [one if one.suffix == ".safetensors" else one / "model.safetensors" for one in dict.fromkeys(starts)]
+        for seed, fold in product(plan.seeds, params.folds_of(name)):
+            start = _start(params, name, Job(0, seed, fold)) or plan.start  # no setting of the grid changes it
+            inputs.append(start if start.suffix == ".safetensors" else start / "model.safetensors")
+        inputs = list(dict.fromkeys(inputs))  # seeds may share a start
     if plan.sorter is not None:
         inputs += [Path("models/sorters") / plan.sorter / file for file in ("model.json", "model.safetensors")]
     if missing := [path for path in inputs if not path.is_file()]:
-        raise FileNotFoundError(f"{missing[0]}: no such file; make it with `dvc repro`")
+        raise FileNotFoundError(f"{missing[0]}: no such file; `dvc repro` makes those of the pipeline")
     return inputs
 
 

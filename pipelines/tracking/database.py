@@ -18,7 +18,7 @@ __all__ = ["FILES", "file_of", "has_contents", "make", "refuse_moved"]
 
 FILES = "mlruns"  # the folder of a store's files, next to its database
 PATIENCE = 20.0  # seconds, as long as MLflow waits for a lock
-MAKING = 120.0  # seconds that another process may take to make a store
+MAKING_TIMEOUT = 120.0  # seconds that another process may take to make a store
 
 
 def file_of(address: str, folder: Path = Path()) -> Path | None:
@@ -50,22 +50,27 @@ def has_contents(file: Path) -> bool:
 
 
 def make(file: Path) -> None:
-    """Make a store, unless there is one.
+    """Create the store in `file`, unless it exists; several processes may try at once.
 
     Raises:
-        TimeoutError: another process makes it and does not end.
+        TimeoutError: another process has held the lock for more than `MAKING_TIMEOUT` seconds.
     """
+    # Takes seconds to import.
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(f"{file}.lock", timeout=MAKING):
+        with FileLock(f"{file}.lock", timeout=MAKING_TIMEOUT):
             if has_contents(file):
                 return
             with replaced_file(file) as partial:
-                SqlAlchemyStore(f"sqlite:///{partial}", (file.parent / FILES).as_uri()).engine.dispose()
+                # The constructor makes all tables. The address of the files is final, that of the database is not yet.
+                store = SqlAlchemyStore(f"sqlite:///{partial}", (file.parent / FILES).as_uri())
+                store.engine.dispose()  # closes the file before it is moved
     except Timeout as error:
-        raise TimeoutError(f"{file}: another process has been making this store for {MAKING:.0f} s; end it") from error
+        raise TimeoutError(
+            f"{file}: waited {MAKING_TIMEOUT:.0f} s for another process that creates this store: stop it and try again"
+        ) from error
 
 
 def refuse_moved(file: Path) -> None:

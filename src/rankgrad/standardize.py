@@ -13,14 +13,14 @@ def largest(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return the standard deviation (divided by n) over the last dimension, and 1 where all scores are equal.
+    """Return the population standard deviation over the last dimension, and 1 where all scores are equal.
 
-    Differences are taken from the largest score and divided by their range first, so that a large offset or scores of
-    1e30 or 1e-30 do not lose it. It is at least 2^20 times the smallest normal number: divided by less, scores or
-    their gradient could be infinite.
+    Scores are first shifted by the largest and divided by their range, so that neither a large offset nor scores of
+    1e30 or 1e-30 cost precision. The result is at least 2^20 times the smallest normal number (the machine epsilon in
+    float16): divided by less, scores or their gradient could be infinite.
 
     Args:
-        scores: (..., d), finite, and so are their differences.
+        scores: (..., d); scores and their differences must be finite.
         mask: (..., d) boolean, False where there is no score; None if all are there.
 
     Returns:
@@ -30,20 +30,23 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     tensor([[1.0000e+30],
             [1.0000e+00]])
     """
-    kept = scores if mask is None else scores.where(mask, largest(scores, mask))
+    filled = scores if mask is None else scores.where(mask, largest(scores, mask))
     limits = torch.finfo(scores.dtype)
-    least, most = torch.aminmax(kept.detach(), dim=-1, keepdim=True)
-    reach = (most - least).clamp(min=limits.tiny)
-    relative = (kept - most).div_(reach)
+    lowest, highest = torch.aminmax(filled.detach(), dim=-1, keepdim=True)
+    spread = (highest - lowest).clamp(min=limits.tiny)  # no division by 0 if all are equal
+    relative = (filled - highest).div_(spread)  # in place: nothing else has this tensor
     if mask is None:
-        offsets, count = relative - relative.mean(-1, keepdim=True), scores.shape[-1]
+        count = scores.shape[-1]
+        offsets = relative - relative.mean(-1, keepdim=True)
     else:
         count = mask.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
-        offsets = (relative - relative.sum(-1, keepdim=True) / count).masked_fill(~mask, 0.0)
-    # A norm of zeros would have a second derivative of NaN.
-    differ = most != least
-    deviation = torch.linalg.vector_norm(offsets.where(differ, 1.0), dim=-1, keepdim=True) * (reach / count**0.5)
-    return deviation.clamp(min=min(limits.tiny * 2**20, limits.eps)).masked_fill(~differ, 1.0)  # eps in float16
+        mean = relative.sum(-1, keepdim=True) / count  # absent scores stand at the highest and add 0
+        offsets = (relative - mean).masked_fill(~mask, 0.0)
+    # Where all are equal, a norm of zeros has a second derivative of NaN: take ones, and replace the result below.
+    differ = highest != lowest
+    deviation = torch.linalg.vector_norm(offsets.where(differ, 1.0), dim=-1, keepdim=True) * (spread / count**0.5)
+    floor = min(limits.tiny * 2**20, limits.eps)  # eps in float16, where the first would be 64
+    return deviation.clamp(min=floor).masked_fill(~differ, 1.0)
 
 
 def standardized(scores: Tensor, mask: Tensor | None = None, *, detach: bool = True) -> Tensor:

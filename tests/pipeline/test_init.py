@@ -121,9 +121,8 @@ def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(proj
     assert [compared.baseline, *compared.runs] == list(settings.runs)
     dataset = block.built()
     assert dataset.opened(folder, Reading(block.seed)).fitted["rows"] > 10
-    lines = before.splitlines()
-    removed = lines[lines.index("benchmark_sorters:") - 1]  # the comment of a block of the showcase
-    comments = {line for line in lines if line.startswith("#")} - {removed}
+    # A comment "Optional" leaves with its block of the showcase.
+    comments = {line for line in before.splitlines() if line.startswith("#") and not line.startswith("# Optional")}
     assert comments <= set((project / "params.yaml").read_text().splitlines())
 
 
@@ -232,6 +231,9 @@ NAMED = [
     ({"Kunde": [1000 + 7 * k for k in N], **PLAIN}, {"id": "Kunde", "features": ["x"]}),
     ({"order_no": [f"K{k * 7 % ROWS:05d}" for k in N], **PLAIN}, {"id": "order_no"}),
     ({"pair": [k // 2 for k in N], "preferred": [0, 1] * 30, "x": A}, {"relevance": "preferred", "group": "pair"}),
+    ({"emb": [f"0.1;0.2;{x}" for x in X], "price": Y}, {"features": "emb", "labels": None}),
+    ({"text": [f"one of many words {k}" for k in N], "toxic": [0, 1] * 30, "rude": [1, 1, 0] * 20},
+     {"text": "text", "labels": ["toxic", "rude"]}),
     (
         {"query_id": [k // 4 for k in N], "prompt": [f"tell me about number {k // 4}" for k in N],
          "text": [f"an answer with the words {k}" for k in N], "relevance": [0, 1, 2] * 20}, {"text": "text"},
@@ -283,6 +285,9 @@ REFUSED = {  # columns, and what the message names
     "queries without grades": (QUERIES, ["query_id", "--target y"]),
     "addresses of pictures": (PLAIN | {"photo": [f"https://shop.example/{k}.jpg" for k in N]}, ["photo", "download"]),
     "paths of Windows": (PLAIN | {"photo": [rf"img\{k}.jpg" for k in N]}, ["photo", "/"]),
+    "numbers of classes": ({"x": X, "z": A, "class": [k % 3 for k in N]}, ["--task multilabel --target class"]),
+    "two texts": ({"sentence1": [f"one of many words {k}" for k in N], "sentence2": [f"no number but {k}" for k in N],
+                   "score": Y}, ["sentence1 and sentence2", "--text sentence1"]),
     "splits of other names": (PLAIN | {"split": ["train", "valid", "test"] * 20}, ["row 2: split is valid"]),
 }  # fmt: skip
 
@@ -317,7 +322,8 @@ def test_a_column_that_is_not_learned_from_is_reported_with_the_reason(tmp_path,
     pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
     found = guess(tmp_path / "a.parquet")
     assert words[0] == "x:" or words[0].split(":")[0] not in found.options["features"]
-    assert any(all(word in line for word in words) for line in found.lines), found.lines
+    reported = "\n".join(line for line in found.lines if words[0] in line)
+    assert not [word for word in words if word not in reported], found.lines
 
 
 def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):

@@ -98,10 +98,10 @@ def test_of_several_at_once_one_makes_the_store(made):
             failed.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(3)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert (failed, len(made.begun)) == ([], 1)
 
 
@@ -135,7 +135,7 @@ def test_a_lock_of_another_process_and_a_file_that_is_no_database_are_told_apart
         connect(create=True)
     assert Path("mlflow.db").read_text().startswith("no database")
     Path("mlflow.db").unlink()
-    monkeypatch.setattr("pipelines.tracking.database.MAKING", 0.1)
+    monkeypatch.setattr("pipelines.tracking.database.MAKING_TIMEOUT", 0.1)
     with FileLock("mlflow.db.lock"), pytest.raises(ServerUnreachable, match=r"making this store.*Then try again$"):
         connect(create=True)
     Path("mlflow.db").mkdir()

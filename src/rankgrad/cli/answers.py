@@ -2,7 +2,8 @@
 
 import csv
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -202,22 +203,47 @@ def _cell(value: Any) -> int | str:
 def _write_parquet(
     partial: Path, path: Path, found: Iterator[list[Answer]], *, classes: Sequence[str] | None, errors: bool
 ) -> None:
+    """Write answers as Parquet to `partial`; messages name `path`, which it becomes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    # Takes the first answers out of `found`: their values decide the types of the columns.
     first, columns = _begun(found, rows=WRITTEN, errors=errors)
-    empty = pa.list_(pa.null()), pa.list_(pa.string() if classes else pa.int64())  # where no row has a label
     kinds = {name: _kind([answer.get(name) for answer in first]) for name in columns}
-    kinds |= {"error": pa.string()} if errors else {}
-    schema = pa.schema([(name, empty[1] if kind == empty[0] else kind) for name, kind in kinds.items()])
+    if errors:
+        kinds["error"] = pa.string()  # the first answers may have no error to tell the type from
+    untyped_list = pa.list_(pa.null())  # Arrow's type if every list is empty: no row has a label
+    label_list = pa.list_(pa.string() if classes else pa.int64())
+    schema = pa.schema([(name, label_list if kind == untyped_list else kind) for name, kind in kinds.items()])
+
+    # Iterating over `found` reads the inputs: its errors are none of writing.
+    writer, waiting = None, first
     try:
-        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-            waiting = first
-            for piece in chain(found, [[]]):
-                waiting = waiting + piece
-                if waiting and (len(waiting) >= WRITTEN or not piece):
-                    writer.write_table(_fitted(waiting, schema, path))
-                    waiting = []
+        with _write_errors(path):
+            writer = pq.ParquetWriter(partial, schema, compression="zstd")
+        for piece in found:
+            waiting = waiting + piece
+            if len(waiting) >= WRITTEN:
+                table, waiting = _fitted(waiting, schema, path), []
+                with _write_errors(path):
+                    writer.write_table(table)
+        if waiting:
+            table = _fitted(waiting, schema, path)
+            with _write_errors(path):
+                writer.write_table(table)
+    finally:
+        if writer is not None:
+            with _write_errors(path):
+                writer.close()
+
+
+@contextmanager
+def _write_errors(path: Path) -> Generator[None]:
+    """Name the file that cannot be written."""
+    import pyarrow as pa
+
+    try:
+        yield
     except (pa.ArrowException, OSError) as error:
         raise write_error(path, error) from error
 

@@ -21,22 +21,22 @@ def ndcg(
     k: int | None = None,
     gain: Gain = "exponential",
 ) -> Tensor:
-    r"""Compute how early the relevant items come, the more relevant the earlier.
+    r"""Compute the normalized discounted cumulative gain: 1 if more relevant items always come first, less otherwise.
 
     $\frac{1}{\mathrm{IDCG}} \sum_i \frac{g_i}{\log_2(1 + \mathrm{rk}(y)_i)}$ over the first k places, with the gain
-    $g = 2^{y^*} - 1$ (or $y^*$) and IDCG the sum for the best order. Equal scores share the mean of the discounts of
-    the places that they take together, as in scikit-learn.
+    $g = 2^{y^*} - 1$ (or $y^*$) and IDCG the sum for the best order. Tied scores each get the mean discount of
+    the places they occupy together, as in scikit-learn.
 
     Args:
-        scores, target: y and $y^*$, one shape; a target is how relevant each is, 0 for not at all.
-        dim: the dimension of a group.
-        mask: of that shape, boolean, False where there is no example.
-        weights: of that shape, by which gains are multiplied.
+        scores, target: $y$ and $y^*$, of one shape; a target says how relevant an item is, 0 meaning not at all.
+        dim: the dimension along which the items of a group lie.
+        mask: boolean, of the scores' shape; False where there is no item.
+        weights: of the scores' shape; each gain is multiplied by its weight.
         k: how many places count; None for all.
         gain: `exponential` or `linear`.
 
     Returns:
-        One value per group, float64, from 0 to 1; NaN where nothing has a gain.
+        One value per group, float64, from 0 to 1; NaN for a group in which every gain is 0.
 
     Raises:
         TypeError: scores that are not floating point, a mask or weights of another type.
@@ -46,16 +46,17 @@ def ndcg(
     >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 1, 0]))  # 1 / log2(3)
     tensor(0.6309, dtype=torch.float64)
     """
+    # Exact: in float64, without a gradient.
     batch = groups(scores, exact=True, target=target, dim=dim, mask=mask, weights=weights)
     if k is not None:
         check_count("k", k)
     check_relevance(target, gain, mask=mask)
     gains = gains_of(batch.truth, batch.weight, gain)
-    above, up_to = places(batch.scores, batch.mask)
-    length = scores.shape[dim]
-    discount = 1 / torch.log2(torch.arange(2, length + 2, device=scores.device, dtype=torch.float64))
+    begin, end = places(batch.scores, batch.mask)  # tied scores fill the places begin, ..., end - 1
+    places_plus_1 = torch.arange(2, scores.shape[dim] + 2, device=scores.device, dtype=torch.float64)
+    discount = 1 / torch.log2(places_plus_1)
     if k is not None:
         discount[k:] = 0
-    until = torch.nn.functional.pad(discount.cumsum(0), (1, 0))  # the first 0, 1, ... places together
-    share = (until[up_to] - until[above]) / (up_to - above).clamp(min=1)
-    return (gains * share).sum(-1) / ideal(gains, k)
+    cumulative = torch.nn.functional.pad(discount.cumsum(0), (1, 0))  # [j]: sum of the first j discounts
+    mean_discount = (cumulative[end] - cumulative[begin]) / (end - begin).clamp(min=1)  # both are 0 where masked
+    return (gains * mean_discount).sum(-1) / ideal(gains, k)  # 0 / 0 = NaN without any gain

@@ -46,22 +46,23 @@ def ranks_follow(label_ranks: Tensor, importance: Tensor) -> Tensor:
 
 
 def box_facts(images: Tensor, digits: Digits, boxes: Sequence[Tensor]) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    """Measure the boxes that are on the scenes: whose glyph, whether inside, and how much ink.
+    """Measure each box in the scenes: its glyph, whether it lies inside the canvas, and how much ink it holds.
 
     Args:
         images: (n, canvas, canvas) uint8.
-        digits: of the split.
+        digits: the digits of the split that the scenes belong to.
         boxes: sizes, tops, lefts and glyphs, (n, T) each; size 0 = absent.
 
     Returns:
-        Row and place in 0..T-1 of each box, and columns with a row a box.
+        The scene (row of `images`) and the slot (0..T-1) of each box, and columns with one value per box.
     """
-    canvas = images.shape[-1]
-    row, slot = (boxes[0] > 0).nonzero(as_tuple=True)
+    canvas, sizes = images.shape[-1], boxes[0]
+    row, slot = (sizes > 0).nonzero(as_tuple=True)
     size, top, left, glyph = (values[row, slot] for values in boxes)
     is_own = torch.isin(glyph, digits.glyph)
     ink = _ink(images, row, size, top, left)
-    inside = (top >= 0) & (left >= 0) & (torch.maximum(top, left) + size <= canvas + 1e-3)
+    inside = (top >= 0) & (left >= 0) & (torch.maximum(top, left) + size <= canvas + 1e-3)  # up to rounding
+    label = digits.labels[digits.rows_of(glyph)]  # of some digit where the glyph is not of this split
     return (
         row,
         slot,
@@ -69,9 +70,9 @@ def box_facts(images: Tensor, digits: Digits, boxes: Sequence[Tensor]) -> tuple[
             "glyph": glyph.numpy(),
             "size": size.numpy(),
             "glyph_is_of_this_split": is_own.numpy(),
-            "glyph_class": torch.where(is_own, digits.labels[digits.rows_of(glyph)], -1).numpy(),
+            "glyph_class": torch.where(is_own, label, -1).numpy(),
             "inside_canvas": inside.numpy(),
-            "ink_in_box": (ink / size.square()).numpy(),
+            "ink_in_box": (ink / size.square()).numpy(),  # mean gray level, about 0 to 255
         },
     )
 

@@ -1,4 +1,4 @@
-"""The rows of your own table: a first delivery, which is split, and later ones for training."""
+"""The rows of a person's own table: a first delivery, which is split, and later ones, which are for training."""
 
 import logging
 import posixpath
@@ -37,27 +37,29 @@ class Delivery(NamedTuple):
 
 
 def folders_of(raw: Path, snapshot: int) -> list[Path]:
-    """Return the folders to read: the dataset's own, or, where it comes in over time, its first and dated ones.
+    """Return the folders to read: `raw` itself, or, if the dataset arrives in deliveries, `first` and the dated ones.
 
     Args:
-        raw: of the dataset: with its files, or with a folder `first` and others named for a day, such as 2026-11-30,
-            each with files of these names.
-        snapshot: how many of these folders count, `first` and then the oldest; if there are fewer, all do.
+        raw: the dataset's folder. It holds the files, or a folder `first` and one per later delivery, named for its
+            day, such as 2026-11-30, each with files of the same names.
+        snapshot: how many deliveries to use: `first`, then the oldest; all of them if there are fewer.
 
     Raises:
-        ValueError: there is no folder `first`, another file or folder, or an impossible date.
+        ValueError: dated folders without a folder `first`, anything else next to them, or a name that is no valid date,
+            such as 2026-02-30.
     """
     inside = sorted(path for path in raw.iterdir() if not path.name.startswith(".")) if raw.is_dir() else []
-    dated, first = [path for path in inside if path.is_dir() and DATED.fullmatch(path.name)], raw / "first"
+    first = raw / "first"
+    dated = [path for path in inside if path.is_dir() and DATED.fullmatch(path.name)]
     if not dated and first not in inside:
         return [raw]
     if not first.is_dir():
-        raise ValueError(f"{raw}: {dated[0].name}, but no folder first, from which validation and test come")
+        raise ValueError(f"{raw}: expected a folder named first, from which validation and test come")
     folders = [first, *dated]
-    if strangers := [path.name for path in inside if path not in folders]:
+    if unexpected := [path.name for path in inside if path not in folders]:
         raise ValueError(
-            f"{raw}: {strangers[0]} beside the folder first; expected that, and one for each later delivery, named for "
-            "its day, and nothing else: move it into one of them"
+            f"{raw}: unexpected {unexpected[0]}; next to the folder first there may only be one folder per later "
+            "delivery, named for its day, such as 2026-11-30: move it into one of them"
         )
     for path in dated:
         try:
@@ -65,8 +67,8 @@ def folders_of(raw: Path, snapshot: int) -> list[Path]:
         except ValueError as error:
             raise ValueError(f"{path}: {error}; expected a folder named for its day, such as 2026-11-30") from error
     if snapshot > len(folders):
-        logging.info("%s: %d deliveries, all are used; data.snapshot is %d", raw, len(folders), snapshot)
-    return folders[:snapshot]
+        logging.info("%s: data.snapshot is %d, but there are %d deliveries; all are used", raw, snapshot, len(folders))
+    return folders[:snapshot]  # names sort by date
 
 
 def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None = None) -> Delivery:
@@ -104,7 +106,7 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
 
 
 def _matching(raw: Path, pattern: str) -> list[Path]:
-    """Return the files that match a name or a pattern, except hidden ones such as `.#t.csv`."""
+    """Return the files of a name or a pattern, without those that editors and systems hide there, such as `.#t.csv`."""
     files, is_hidden = [raw / pattern], Path(pattern).name.startswith(".")
     if set(pattern) & set("*?["):
         files = sorted(file for file in raw.glob(pattern) if not file.name.startswith(".") or is_hidden)
@@ -171,7 +173,7 @@ class Deliveries:
         return frame[frame["delivery"] == 0]
 
     def _require_others(self, later: Delivery) -> None:
-        """Raise ValueError if a later delivery has rows of a group that the first one holds out."""
+        """Raise ValueError if a later delivery has rows that belong to those which the first holds out."""
         first, frame = self.first.examples.frame, later.examples.frame
         named = {
             "group": self.table.group is not None,
@@ -196,7 +198,7 @@ class Deliveries:
         return deliveries | {"skipped": skipped, "fitted": self.fitted}
 
     def rows(self, split: str) -> Iterator[pa.Table]:
-        """Yield the rows of a split; all later deliveries are training rows."""
+        """Yield the rows of a split; to those of training, later deliveries are added, whole."""
         yield from self._tables(self.first, self._of_split(split), split)
         for later in self.later if split == "train" else ():
             frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
@@ -215,7 +217,7 @@ class Deliveries:
         return pd.concat([rows, self._dated(split)]) if learned and self.table.date else rows
 
     def _dated(self, split: str) -> pd.DataFrame:
-        """Return the rows of later days, except groups that the first delivery holds out."""
+        """Return the rows of later days, without those that belong to what the first delivery holds out."""
         examples, first = self.first.examples, self._of_first
         delivery = examples.frame["delivery"]
         later = examples.frame[(delivery > 0) & (delivery < self.reading.snapshot)]

@@ -1,4 +1,4 @@
-"""Turn rows of a table into examples: read each role, and gather rows that belong together."""
+"""From rows of a person's own table to examples: what each role says, and which rows belong together."""
 
 import logging
 import os
@@ -213,7 +213,7 @@ class _Reader(NamedTuple):
 
 
 def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame: pd.DataFrame) -> pd.Series:
-    """Return the key of each row's split: a named column, its group, its id, or else its input."""
+    """Return what decides on the split of each row: a column that is named, its group, its id, or else its input."""
     if "key" in first:
         if isinstance(first["key"].iloc[0], StoredPicture):
             raise ValueError(f"split.hash_of: {first['key'].name} holds pictures, expected a column of text or numbers")
@@ -283,20 +283,27 @@ def _numbers_where_given(sheet: Sheet, cells: pd.Series) -> pd.Series:
 
 
 def with_truth(table: TableOptions, examples: Examples, frame: pd.DataFrame, *, learned: bool) -> pd.DataFrame:
-    """Return examples with the truth of training or held-out rows, without rows that lack it.
+    """Return rows with the truth of their use, without those where it is empty; `examples.left_out` lists these.
+
+    Args:
+        table: says the columns of the truth: `train_target` for rows to learn from, `target` for others.
+        examples: that the rows are of.
+        frame: the rows.
+        learned: whether they are for training.
 
     Raises:
-        ValueError: it is missing, and may not be.
+        ValueError: a truth is empty, and `table.missing` is `refuse`.
     """
     if table.train_target is None:
-        return frame
-    frame = frame.assign(truth=frame["train_target"] if learned else frame["truth"])
+        return frame  # one column for all rows, whose empty cells `examples_of` has left out
+    if learned:
+        frame = frame.assign(truth=frame["train_target"])
     missing = frame[frame["truth"].isna()]
     if len(missing) and table.missing == "refuse":
         column, rows = (table.train_target, "training") if learned else (table.target, "held-out")
         raise ValueError(
-            f"{examples.sheet.place(missing.index[0])}: {column} is empty ({len(missing)} of {len(frame)} {rows} "
-            "rows), from which such rows have their truth; fill it, or set missing: leave_out"
+            f"{examples.sheet.place(missing.index[0])}: {column} is empty in {len(missing)} of {len(frame)} {rows} "
+            "rows, whose truth it is; fill it, or set missing: leave_out"
         )
     examples.left_out.update(zip(missing["name"], missing["delivery"], strict=True))
     return frame.drop(missing.index)
@@ -343,7 +350,7 @@ def by_query(table: TableOptions, examples: Examples) -> Examples:
     """Return an example a query: lists of inputs and of grades of its documents.
 
     Raises:
-        ValueError: rows of a query differ in split, weight or delivery, or a query has one row.
+        ValueError: a query's rows differ in what is said of the whole query, or there is one row alone.
     """
     sheet, frame = examples.sheet, examples.frame
     require_same(sheet, frame, "group", ["split", "weight", "delivery"], "query")

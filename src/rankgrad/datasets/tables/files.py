@@ -174,17 +174,20 @@ def pieces_of(
     pictures: Collection[str] | None = None,
     decode_later: bool = False,
 ) -> Iterator[pd.DataFrame]:
-    """Read columns of a file, so many rows at a time.
+    """Yield columns of a file as frames of at most `size` rows.
 
     Args:
-        path: of the file.
-        columns: that it has.
+        path: the file to read.
+        columns: the columns to read; the file must have them.
         form: its format.
-        encoding: of text.
-        size: rows of a piece.
-        head: rows that are read in all; None for all.
-        pictures: columns whose bytes are pictures, and not text; None for all that hold bytes.
-        decode_later: whether their cells say where they are, see `StoredPicture`.
+        encoding: how text is encoded, of CSV, TSV and JSON lines.
+        size: the most rows of a frame.
+        head: how many rows to read in total; None for every row.
+        pictures: columns of Parquet whose bytes are pictures rather than text; None means every column of bytes.
+        decode_later: yield a `StoredPicture` (file and row) for each picture of Parquet instead of its bytes.
+
+    Raises:
+        ValueError: the file is not of its format; the message names the row where it can.
     """
     match form:
         case "csv" | "tsv":
@@ -196,7 +199,7 @@ def pieces_of(
         case "parquet":
             yield from _parquet_pieces(path, columns, size, head, pictures, decode_later)
         case "svmlight":
-            frame = _read_svmlight(path, columns, head)
+            frame = _read_svmlight(path, columns, head)  # whole: scikit-learn cannot read it in pieces
             yield from (frame.iloc[start : start + size] for start in range(0, len(frame), size))
 
 

@@ -267,11 +267,15 @@ def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFram
         return numbers
     if table.has_names:
         values = pd.DataFrame(_inputs(table, train).tolist())
-        return numbers | {name: values[name].dropna().to_numpy() for name in values if values[name].dtype.kind == "f"}
+        return numbers | {name: values[name].dropna().to_numpy() for name in values if _has_numbers(values[name])}
     vectors = np.stack(_inputs(table, train).tolist())
     called = table.features if isinstance(table.features, str) else table.input
     names = _feature_names(table, examples.roles) or [f"{called}[{index}]" for index in range(vectors.shape[1])]
     return numbers | dict(zip(names, vectors.T, strict=True))
+
+
+def _has_numbers(values: pd.Series) -> bool:
+    return values.dtype.kind == "f" and bool(values.notna().any())
 
 
 def _joined_in_float32(columns: Mapping[str, np.ndarray]) -> list[str]:

@@ -144,8 +144,9 @@ class TableOptions:
         if not 0 <= self.gate_share < 1:
             raise ValueError(f"gate_share is {self.gate_share}, expected from 0 (no gate) to below 1")
         inputs, truths = self._given(INPUTS), self._given(TRUTHS)
-        if len(inputs) > 1:
-            raise ValueError(f"the input is {' and '.join(inputs)}, expected exactly one of {', '.join(INPUTS)}")
+        if len(inputs) > 1 or not (inputs or self.has_names):
+            named = " and ".join(inputs) or "none"
+            raise ValueError(f"the input is {named}, expected exactly one of {', '.join(INPUTS)}")
         if len(truths) != 1:
             named = " and ".join(truths) or "none"
             raise ValueError(f"the truth is {named}, expected exactly one of {', '.join(TRUTHS)}")
