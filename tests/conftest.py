@@ -133,7 +133,8 @@ def shorten(file: Path) -> None:
     params = yaml.load(file)
     runs = ("label_ranking-rlsep", "memorability-mse", "memorability-spearman-laplace")
     params["runs"] = {name: params["runs"][name] for name in runs}
-    params["sorters"] = {name: params["sorters"][name] for name in ("laplace", "comparator")}
+    for block in ("sorters", "benchmark_sorters"):
+        params[block] = {name: params[block][name] for name in ("laplace", "comparator")}
     params["comparisons"] = {"score_ranking": params["comparisons"]["score_ranking"] | {"runs": [runs[-1]]}}
     yaml.dump(params, file)
 

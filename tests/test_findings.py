@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from pipelines.cli.app import app
@@ -138,15 +137,6 @@ class TestPlatform:
 
     def test_a_worker_keeps_its_retrainings(self):
         assert ".retrain" in (ROOT / "compose.yaml").read_text()
-
-    @missing("N8: what was removed stays in the way")
-    def test_the_check_names_what_no_params_define(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        for folder in ("models/sorters/old", "reports/data"):
-            Path(folder).mkdir(parents=True)
-        Path("reports/data/old.html").write_text("")
-        YAML().dump(params_of({}), Path("params.yaml"))
-        assert "old" in CliRunner().invoke(app, ["check", "params.yaml"]).output
 
     def test_the_docs_say_how_a_team_shares_experiments(self):
         assert "default_permission" in (ROOT / "docs/fleet.md").read_text()

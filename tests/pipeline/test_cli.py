@@ -153,6 +153,10 @@ def test_params_are_checked_and_paths_are_relative_to_where_they_were_typed(proj
     report = json.loads(rankgrad(*words, typed_in=project / "studies", code=1))
     valid = {file: checked["valid"] for file, checked in report.items()}
     assert valid == {"params.yaml": True, "studies/absent.yaml": False}
+    (project / "models/sorters/old").mkdir(parents=True)
+    (project / "models/runs/none").mkdir(parents=True)
+    assert "models/sorters/old" in rankgrad("check")
+    assert "models/runs/none" not in rankgrad("check")
     edit(project / "params.yaml", "threads: 2", "thread: 2")
     assert re.search(r"params.yaml: compute.thread\b", rankgrad("check", "params.yaml", code=1))
     report = json.loads(rankgrad("check", "--json", code=1))["params.yaml"]
