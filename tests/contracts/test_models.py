@@ -42,8 +42,8 @@ def network(backbone: str = CONVNET, head: str = LINEAR, *, of: str = "network",
     runtime = {key: options.pop(key, value) for key, value in RUNTIME.items()}
     ours: dict[str, dict[str, Any]] = {"backbone": {}, "head": {}}
     for name, value in options.items():
-        of, _, option = name.partition(".")
-        ours[of][option] = value
+        component, _, option = name.partition(".")
+        ours[component][option] = value
     components = {
         "backbone": part("models.backbones", backbone, **ours["backbone"]),
         "head": part("models.heads", head, **ours["head"]),
