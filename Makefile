@@ -52,10 +52,11 @@ plan: .venv/.installed ## which stages a changed line of code or params makes st
 test: .venv/.installed lint ## what must pass before a change lands
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# The test of adding runs the contracts once more.
+# Without what imports the platform, and the test of adding, which runs the contracts once more.
+SLOWER := $(addprefix --ignore tests/,contracts/test_adding.py contracts/test_boundaries.py contracts/test_new_input_type.py \
+	laws/test_answers.py laws/test_evaluation.py laws/test_params.py laws/test_requests.py)
 test-fast: .venv/.installed ## mathematics, contracts and doctests, within a minute
-	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist worksteal src/rankgrad tests/contracts tests/laws \
-		--ignore tests/contracts/test_adding.py
+	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist worksteal src/rankgrad tests/contracts tests/laws $(SLOWER)
 
 coverage: .venv/.installed ## lines of src/rankgrad that the tests run; below 94 per cent is an error
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder \

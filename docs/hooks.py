@@ -1,4 +1,4 @@
-"""What MkDocs calls while it builds the site: a page a loss, MathML for equations, links out of docs/, examples."""
+"""MkDocs calls this while it builds the site: a page for each loss, MathML, links out of docs/, examples."""
 
 import ast
 import csv
@@ -28,7 +28,7 @@ GRADIENTS = Path("docs/gradients.csv")
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Put the page of each loss below that of all, and the version at the foot of every page."""
+    """Put the pages of losses below their overview, and the version at the foot of every page."""
     version = re.search(r'__version__ = "(.+)"', Path("src/rankgrad/__init__.py").read_text())
     config.copyright = f"RankGrad {version[1]}"
     section = next(each["Library"] for each in config.nav if "Library" in each)

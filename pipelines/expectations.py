@@ -36,48 +36,50 @@ def _columns_of(expectation: dict[str, Any]) -> list[str]:
 
 def _check(table: str, result: dict[str, Any], index: list[str], names: Mapping[str, str]) -> tuple[Check, str]:
     """Return what was expected and found for the page, and in a line for the log."""
-    config, found = result["expectation_config"], result["result"]
+    config, outcome = result["expectation_config"], result["result"]
     columns = _columns_of(config["kwargs"])
     arguments = {k: value for k, value in config["kwargs"].items() if k not in ("batch_id", "column", "column_list")}
-    told = f"{', '.join(columns) or 'rows'}: {config['type']} {json.dumps(arguments)}"
-    rows = [_named(row, index, names) for row in (found.get("unexpected_index_list") or [])[:ON_PAGE]]
-    if rows:
-        told += f": {found['unexpected_count']} rows fail, such as {'; '.join(rows[:SHOWN])}"
+    line = f"{', '.join(columns) or 'rows'}: {config['type']} {json.dumps(arguments)}"
+    details = [_named(row, index, names) for row in (outcome.get("unexpected_index_list") or [])[:ON_PAGE]]
+    if details:
+        line += f": {outcome['unexpected_count']} rows fail, such as {'; '.join(details[:SHOWN])}"
     elif message := result["exception_info"].get("exception_message"):
-        rows = [message]
-        told += f": {message}"
+        details = [message]
+        line += f": {message}"
     else:
-        observed = found.get("observed_value")
-        rows = [] if observed is None else [observed_in_words(config["type"], observed)]
-        told += f": found {observed}"
+        observed = outcome.get("observed_value")
+        details = [] if observed is None else [observed_in_words(config["type"], observed)]
+        line += f": found {observed}"
     state = "passed" if result["success"] else "warning" if config.get("severity") == "warning" else "failed"
+    if state == "passed" and config["type"].startswith("expect_column_values"):
+        details = []
     words = in_words(config["type"], columns, arguments)
-    shown = [] if state == "passed" and config["type"].startswith("expect_column_values") else rows
-    return Check(table, words, state, shown, found.get("unexpected_count") or 0), told
+    return Check(table, words, state, details, outcome.get("unexpected_count") or 0), line
 
 
 def _named(row: dict[str, Any], index: list[str], names: Mapping[str, str]) -> str:
-    """Return a row's place and name, and its values; of one that is the place of another row, that one's name too."""
-    where = ", ".join(f"{key} {row[key]}" for key in index)
-    told = {key: f"{value} ({names[value]})" if value in names else value for key, value in row.items()}
-    values = ", ".join(f"{key} = {value}" for key, value in told.items() if key not in index)
-    own = names.get(" ".join(str(row[key]) for key in index))
-    return f"{where}{f' ({own})' if own else ''}{f': {values}' if values else ''}"
+    """Return a row's place and name, and its values; a value that is the place of another row has that row's name."""
+    place = ", ".join(f"{key} {row[key]}" for key in index)
+    if name := names.get(" ".join(str(row[key]) for key in index)):
+        place += f" ({name})"
+    values = []
+    for key, value in row.items():
+        if key not in index:
+            values.append(f"{key} = {value} ({names[value]})" if value in names else f"{key} = {value}")
+    return f"{place}: {', '.join(values)}" if values else place
 
 
-def _suite(place: str, frame: pd.DataFrame, expected: list[dict[str, Any]]) -> gx.ExpectationSuite:
-    for one in expected:
-        if missing := [name for name in _columns_of(one) if name not in frame]:
+def _suite(place: str, frame: pd.DataFrame, expectations: list[dict[str, Any]]) -> gx.ExpectationSuite:
+    for expectation in expectations:
+        if missing := [name for name in _columns_of(expectation) if name not in frame]:
             raise ExpectationsFailed(f"{place}: no column {', '.join(missing)}, which is expected to be checked")
-    filled = [
-        {"type": "expect_column_values_to_not_be_null", "column": str(name)}
-        for name in frame
-        if frame[name].isna().any()  # one for each column would take half of the time
-    ]
+    # Only for columns with missing values: one for each column would take half of the time.
+    with_missing = frame.columns[frame.isna().any()]
+    filled = [{"type": "expect_column_values_to_not_be_null", "column": str(name)} for name in with_missing]
     suite = gx.ExpectationSuite(place)
-    for one in [*expected, *filled]:
-        arguments = {key: value for key, value in one.items() if key != "type"}
-        suite.add_expectation(get_expectation_impl(one["type"])(**arguments))
+    for expectation in [*expectations, *filled]:
+        arguments = {key: value for key, value in expectation.items() if key != "type"}
+        suite.add_expectation(get_expectation_impl(expectation["type"])(**arguments))
     return suite
 
 
@@ -91,7 +93,7 @@ def validate(
 ) -> None:
     """Hold tables of facts against their expectations, and write a page of them.
 
-    An expectation whose `severity` is warning, and which does not hold, is told on the log and on the page.
+    A failed expectation whose `severity` is warning is reported in the log and on the page.
 
     Args:
         dataset: its name.
@@ -99,36 +101,36 @@ def validate(
             expectations of values pass over what is not there.
         expectations: of each table, see `rankgrad.datasets.files.expected`.
         page: file.
-        understood: what is known of how it was read, a line each.
+        understood: how it was read, a line each.
 
     Raises:
         ExpectationsFailed: a line for each failed expectation, with the rows and values that fail it.
     """
     for name in ("great_expectations", "great_expectations.data_context.types.base"):  # which has a level of its own
-        logging.getLogger(name).setLevel(logging.ERROR)  # it tells of each page and folder
+        logging.getLogger(name).setLevel(logging.ERROR)  # it logs each page and folder
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     checks, failures = [], []
     for table, expected in expectations.items():
         place, index = f"{dataset}.{table}", list(facts[table].index.names)
         frame = facts[table].reset_index()
-        places = [" ".join(map(str, place)) for place in facts[table].index] if "name" in frame else []
-        names = dict(zip(places, frame.get("name", []), strict=True))
+        keys = [" ".join(map(str, key)) for key in facts[table].index] if "name" in frame else []
+        names = dict(zip(keys, frame.get("name", []), strict=True))
         suite = _suite(place, frame, expected)
         data = context.data_sources.add_pandas(place).add_dataframe_asset(table)
-        found = gx.ValidationDefinition(
+        results = gx.ValidationDefinition(
             name=place, data=data.add_batch_definition_whole_dataframe("whole"), suite=context.suites.add(suite)
         ).run(
             batch_parameters={"dataframe": frame},
             result_format={"result_format": "COMPLETE", "unexpected_index_column_names": index},
         )
-        for one in found.results:
-            check, told = _check(table, one.to_json_dict(), index, names)
+        for result in results.results:
+            check, line = _check(table, result.to_json_dict(), index, names)
             checks.append(check)
             if check.state == "failed":
-                failures.append(f"{place}: {told}")
+                failures.append(f"{place}: {line}")
             elif check.state == "warning":
-                logging.warning("%s: %s", place, told)
+                logging.warning("%s: %s", place, line)
     with replaced_file(page) as partial:
         partial.write_text(render(dataset, facts, checks, understood=understood or {}))
     if failures:
@@ -144,7 +146,7 @@ def hold(key: str, measured: Callable[[], Measured]) -> None:
         ExpectationsFailed: a line for each failed expectation.
     """
     passed, page = Path("checks") / f"{key}.passed", Path("reports/data") / f"{key}.html"
-    passed.unlink(missing_ok=True)  # what is said of earlier data is not left standing if these cannot even be read
+    passed.unlink(missing_ok=True)  # so that no verdict on earlier data stays if these cannot even be read
     page.unlink(missing_ok=True)
     facts, expectations = measured()
     validate(key, facts, expectations, page=page, understood=_understood(Path("data") / key))
@@ -153,13 +155,13 @@ def hold(key: str, measured: Callable[[], Measured]) -> None:
 
 
 def _understood(folder: Path) -> dict[str, str]:
-    """Return what its manifest says of how a dataset was read, a line each."""
+    """Return how a dataset was read, from its manifest, a line each."""
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text()) if path.is_file() else {}
-    told = dict(manifest.get("fitted", {}).get("understood", {}))
+    understood = dict(manifest.get("fitted", {}).get("understood", {}))
     if "deliveries" in manifest:
-        told["deliveries"] = ", ".join(manifest["deliveries"])
+        understood["deliveries"] = ", ".join(manifest["deliveries"])
     for split, left_out in manifest.get("skipped", {}).items():
         if left_out["files"]:
-            told[f"left out of {split}"] = f"{left_out['files']}: {', '.join(left_out['names'][:20])}"
-    return told
+            understood[f"left out of {split}"] = f"{left_out['files']}: {', '.join(left_out['names'][:20])}"
+    return understood

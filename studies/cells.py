@@ -121,14 +121,14 @@ def of_both(study: Study, key: str, metric: str) -> str:
 
 
 def ranked_apart(study: Study, key: str) -> str:
-    """Show by how much ranked 0-1 of GaussianMLR differs from that of RLSEP, by Student's t over seeds."""
+    """Show GaussianMLR's minus RLSEP's ranked 0-1, with Student's t over seeds."""
     ours, theirs = (of_seeds(study, run, "ranked.exact_match") for run in _runs_of_both(key))
     check_seeds(ours, theirs)
     return with_half(theirs - ours, "+.3f")
 
 
 def tau_apart(study: Study, key: str) -> str:
-    """Show by how much tau of GaussianMLR differs from that of RLSEP."""
+    """Show GaussianMLR's minus RLSEP's tau."""
     ours, theirs = _runs_of_both(key)
     return gain(study, theirs, "answer.kendall", ours)
 
@@ -149,7 +149,7 @@ def _of_folds(study: Study, run: str, metric: str) -> pd.Series:
 
 
 def of_split(study: Study, loss: str, network: str, split: str) -> str:
-    """Show Spearman, and by how much it exceeds that of MSE and of MSE of logs; the key of a row is a loss."""
+    """Show Spearman and its differences from MSE and from MSE of logs; the key of a row is a loss."""
     run = f"{network}-{loss}-{split}"
     cells = [mean(study, run, "spearman")]
     for rival in ("mse", "mse_log"):
@@ -158,7 +158,7 @@ def of_split(study: Study, loss: str, network: str, split: str) -> str:
 
 
 def at_ends_of_splits(study: Study, loss: str, network: str) -> str:
-    """Name the splits in which the lowest or the highest value of a loss's grid was chosen."""
+    """List the splits where a loss chose the lowest or the highest value of its grid."""
     splits = []
     for split, key in GB1_SPLITS.items():
         run = f"{network}-{loss}-{key}"

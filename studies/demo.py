@@ -1,6 +1,6 @@
 """Film the page of the demo into docs/demo.gif: `python -m studies.demo`, after `make quickstart` or `repro`.
 
-It needs Chromium. The 8 grows, then the 7 shrinks; the networks rank the digits anew.
+It needs Chromium. The 8 grows, then the 7 shrinks; the networks rank the digits again.
 """
 
 import io

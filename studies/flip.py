@@ -1,6 +1,6 @@
 """Make tables of protein GB1 from the public benchmark FLIP: `python -m studies.flip [splits.zip]`.
 
-It writes data/raw/gb1/<split>.parquet, of which the runs `gb1-*` learn: `fitness`, `split`, and for each site that
+It writes data/raw/gb1/<split>.parquet for the runs `gb1-*`: `fitness`, `split`, and for each site that
 varies and each amino acid a column of 0 and 1, such as `site39_A`. `fitness_log`, of fitness plus 0.01, `fitness_log1p`
 and `fitness_rank`, among the training rows from 0 to 1, are what else a regression may learn. Without the archive on
 disk it is downloaded; tables that are there stay.

@@ -4,7 +4,7 @@
 
 It needs MNIST, and the packages diffsort and torchsort for their methods.
 
-Network, optimizer and losses are those of the benchmark (Grover et al. 2019; Petersen et al. 2021): 10 sets a step
+Network, optimizer and losses follow the benchmark (Grover et al. 2019; Petersen et al. 2021): 10 sets a step
 instead of 100, 1,500 steps instead of 100,000, the last weights instead of the best. Never compare with the papers.
 
 A method's setting has the best mean EM on validation over three seeds of whole trainings at n = 5, which are not among

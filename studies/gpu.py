@@ -1,4 +1,4 @@
-"""What a lent GPU does for the two papers, most for least first: `python -m studies.gpu` goes on where it was.
+"""Run the papers' GPU work, most for least first: `python -m studies.gpu` resumes where it stopped.
 
 It needs rankgrad with its extra `tasks`, and MNIST. Estimates for one H100, from studies/made/subset_224 and full_224:
 table_1 has 90 trainings of 13 seconds of the GPU each, own_protocol 9 of up to two minutes, table_2 9 of a minute;
@@ -19,7 +19,7 @@ choose, with `--pieces own_protocol`, say, at its end:
     cp .gpu/kept/* $OUT; export PYTHONPATH=src OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1; nvidia-smi -L;
     python3 -m studies.gpu --out $OUT --scratch .gpu/scratch --mnist .gpu/mnist --commit $(cat $OUT/commit)
 
-A table a piece comes back, with made_by.json: copy them from `files_at` to .gpu/kept before the next call. Scratch,
+One table per piece comes back, with made_by.json: copy them from `files_at` to .gpu/kept before the next call. Scratch,
 with scenes, predictions and unfinished trainings, stays on the machine while it is held.
 
 torchsort and LapSum (github.com/gmum/LapSum, its folder lapsum) are timed where they can be imported. Both are built:
@@ -94,7 +94,7 @@ SUMMARY = 40.0  # seconds kept for intervals, at the end
 
 
 class Job(NamedTuple):
-    """A run of a piece with a seed; None for what has no seed, which of a ranker is the summary of its seeds."""
+    """A run of a piece with a seed, or None: for a ranker that is the summary of its seeds."""
 
     piece: str
     run: str
@@ -210,7 +210,7 @@ def scene_file(settings: Settings, piece: str, split: str) -> Path:
 
 
 def draw_scenes(settings: Settings, piece: str) -> None:
-    """Draw what is missing of a piece's scenes: those of the pipeline's stage, up to rounding."""
+    """Draw the missing scenes of a piece, as the pipeline's stage does, up to rounding."""
     missing = [split for split in SPLITS if not scene_file(settings, piece, split).is_file()]
     (block,) = settings.piece(piece).datasets.values()
     dataset = RankedMnist(rows=block["rows"], seed=block["seed"], **block["args"])
@@ -312,7 +312,7 @@ def correlations(scores: Tensor, size: Tensor) -> dict[str, float]:
 
 
 def calibrated(scores: Tensor, size: Tensor) -> dict[str, float]:
-    """Return scores by true scale and how much those of neighbors overlap, see `studies.calibration.groups_of`."""
+    """Return scores by true scale and the overlap of neighboring scales, see `studies.calibration.groups_of`."""
     groups = calibration.groups_of(scores, size)
     measured = {}
     for name, values in calibration.moments(groups).items():
@@ -430,7 +430,7 @@ def is_summary(job: Job) -> bool:
 
 @dataclass(frozen=True)
 class Done:
-    """What a job ended with: its rows and how long it took, or why it is not done."""
+    """The result of a job: its rows and seconds, or the reason why it is not done."""
 
     rows: list[Row]
     seconds: float
@@ -487,7 +487,7 @@ def kept_rows(out: Path, piece: str) -> list[Row]:
 
 
 def put(out: Path, piece: str, rows: list[Row]) -> None:
-    """Add rows to the table of a piece, in place of those of the same numbers, whole or not at all."""
+    """Add rows to the table of a piece, replacing rows with the same key, whole or not at all."""
     by_key = {row.key: row for row in [*kept_rows(out, piece), *rows]}
     with replaced_file(out / f"{piece}.csv") as partial_file:
         results.write(partial_file, by_key.values())
@@ -504,7 +504,7 @@ def put_made_by(out: Path, made_by: dict[str, Any]) -> None:
 
 
 def started(settings: Settings, names: list[str], commit: str) -> dict[str, Any]:
-    """Return what made_by.json says of all pieces, with those that begin.
+    """Return the contents of made_by.json, with an entry for each piece that begins.
 
     Raises:
         ValueError: one was begun by other code or settings.

@@ -54,7 +54,7 @@ def first_label(scores: Tensor, label_ranks: Tensor) -> Tensor:
 
 
 def average_ranks(label_ranks: Tensor) -> Tensor:
-    """Return ranks of which tied labels share the mean; the most important label has the largest."""
+    """Return ranks, with their mean for tied labels; the most important label has the largest."""
     return -exact_ranks(label_ranks.float())
 
 
@@ -119,7 +119,7 @@ def parts(count: int, name: str) -> list[tuple[Tensor, Tensor, Tensor]]:
 def inputs(name: str) -> Tensor:
     """Return the first principal components (splits, n, f) of a set's standardized features, standardized again.
 
-    Means, deviations and components are those of the rows that each split learns from.
+    Means, deviations and components are computed from the rows that each split learns from.
     """
     features, _ = read(name)
     result = []

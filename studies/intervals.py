@@ -26,7 +26,7 @@ def of_seeds(study: Study, run: str, metric: str) -> pd.Series:
     """
     values = study.by_seed(run, metric)
     if not values:
-        raise ValueError(f"{study.name}: no {metric} of {run}; keep the study anew")
+        raise ValueError(f"{study.name}: no {metric} of {run}; keep the study again")
     return pd.Series(values).sort_index()
 
 
@@ -84,7 +84,7 @@ def paired(pairs: Sequence[tuple[pd.Series, pd.Series]]) -> list[str]:
 def over_splits(gain: pd.Series) -> tuple[float, float]:
     """Return half the width of the 95 % interval of a mean over random splits of the same rows, and p of a mean of 0.
 
-    The variance is that of Nadeau and Bengio (2003), which counts that training rows are shared.
+    The variance accounts for shared training rows (Nadeau and Bengio 2003).
     """
     deviation = (gain.var(ddof=1) * (1 / len(gain) + HELD_OUT)) ** 0.5
     freedom = len(gain) - 1

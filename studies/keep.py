@@ -2,7 +2,7 @@
 
 Commit code and params first. It writes studies/made/STUDY/ whole: runs that were evaluated, with their comparisons,
 sorters, and what studies/ measures besides. A name may be a pattern, such as '*-kanji'; by default all are kept.
-`--in studies` takes those of that project.
+`--in studies` takes them from that project.
 """
 
 import argparse
@@ -80,8 +80,8 @@ def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc rep
         command: what was run.
 
     Raises:
-        ValueError: code or params are in no commit, or results are not those of the lock, the code and the params.
-        FileNotFoundError: there are no results of a name.
+        ValueError: code or params are not committed, or results do not match the lock, the code and the params.
+        FileNotFoundError: a name has no results.
     """
     changed = git(".", "status", "--porcelain", "--", *COMMITTED).splitlines()
     if changed:
@@ -173,7 +173,7 @@ def _compared(params: Settings, predictions: Mapping[str, Path]) -> list[Row]:
 
 
 def _refuse_changed(folder: Path, stages: list[str], outputs: list[Path]) -> None:
-    """Refuse results, code, params and data that are not those of the lock; data may be elsewhere.
+    """Raise if results, code, params or data differ from the lock; data may be elsewhere.
 
     Args:
         folder: the DVC project.
@@ -199,7 +199,7 @@ def _refuse_changed(folder: Path, stages: list[str], outputs: list[Path]) -> Non
                     continue
                 for path, state in file.status().items():
                     difference = json.dumps(state).strip('"')
-                    raise ValueError(f"{name}: {path} is not that of the lock ({difference}); run `dvc repro {name}`")
+                    raise ValueError(f"{name}: {path} differs from the lock ({difference}); run `dvc repro {name}`")
 
 
 def _hashes(folder: Path, stages: list[str]) -> dict[str, str]:

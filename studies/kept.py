@@ -1,7 +1,7 @@
 """Kept results: `studies/made/<study>/results.csv` with `made_by.json`, which says what made them.
 
-The table is that of `rankgrad.io.results`. Besides metrics and differences it has `setting.<key>`, the value that was
-chosen from a grid, and `validation`, what it was chosen by.
+The table has the form of `rankgrad.io.results`. Besides metrics and differences it has `setting.<key>`, the
+value that was chosen from a grid, and `validation`, the metric that chose it.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ OLD_METHOD = "bootstrap of test examples and seeds, which is too narrow for few 
 
 @dataclass(frozen=True, eq=False)
 class Study(Results):
-    """Results of runs that stand beside each other, and what made them.
+    """Results of runs that are compared, and what made them.
 
     Attributes:
         name: its folder below studies/made/.

@@ -3,7 +3,7 @@
     python -m studies.label_ranking_sets [SET ...]      # all that is missing, 40 minutes on one core
 
 A naive Bayes classifier that saw the whole set orders all classes for each row, and a network learns that order. The
-sets are those of a package with three classes or more, at most 2,500 rows, and features that are not all 0 or 1; and
+sets come from a package: all with three classes or more, at most 2,500 rows, and features that are not all 0 or 1; and
 glass, put together from its parts. Five folds, ten times over, all trained side by side. In each training fold a
 quarter of the rows chooses the learning rate and the number of steps; then all of its rows are learned.
 """

@@ -61,7 +61,7 @@ class Number:
     percent: bool = False
 
     def values(self, study: Study) -> pd.Series:
-        """Return the value of each seed, or the one value of what has no seeds; a difference is of common seeds."""
+        """Return the value of each seed, or one value if there are no seeds; differences use common seeds."""
         values = _by_seed(study, self.run, self.metric)
         if self.minus is not None:
             values = (values - _by_seed(study, self.minus, self.metric)).dropna()

@@ -1,7 +1,7 @@
-"""Draw points with a hidden score, the highest of which are positive: `python -m studies.points`.
+"""Draw points with a hidden score; those with the highest are positive: `python -m studies.points`.
 
-It writes data/raw/points/points.parquet, of which the runs `points-*` learn (SoDeep, Fig. 6, after Song et al. 2016):
-columns `x_1` and so on, `split`, and labels, of which `flipped_10` says the opposite for 10 % of the training rows.
+It writes data/raw/points/points.parquet for the runs `points-*` (SoDeep, Fig. 6, after Song et al. 2016):
+columns `x_1` and so on, `split`, and labels; `flipped_10` is inverted for 10 % of the training rows.
 """
 
 from pathlib import Path

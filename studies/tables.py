@@ -142,7 +142,7 @@ def made_data(study: Study) -> str:
 
 
 def label_ranking_sets(study: Study) -> str:
-    """Show tau of each set and method, and what a method does over all sets: Wilcoxon's and Friedman's tests."""
+    """Show tau of each set and method, and tests over all sets: Wilcoxon's and Friedman's."""
     sets = [run for run in study.runs if study.has(run, "rows")]
     prefix = f"{sets[0]}, "
     methods = [run.removeprefix(prefix) for run in study.runs if run.startswith(prefix)]
@@ -279,7 +279,7 @@ def compared_runs(study: Study) -> str:
     return markdown(["metric", "baseline", "run", "difference"], rows)
 
 
-# --- What each loss makes of larger batches: heads like those of the default run. ---
+# --- What each loss makes of larger batches: heads as in the default run. ---
 
 HEAD = re.compile(r"heads-(?P<task>\w+)-(?P<loss>\w+)(-\d+)?-batch(?P<batch>\d+)")
 BATCHES = {

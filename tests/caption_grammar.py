@@ -28,7 +28,7 @@ _TWICE = re.compile(rf"{_NOUN} {_RELATION} {_NOUN} is {_RELATION} it{_TAIL}")
 
 def parse(caption: str) -> list[Claim]:
     """What a caption says, read back by the grammar."""
-    marked = _PHRASE.sub(lambda found: f"<{_MEANINGS[found[1]]}>", caption)
+    marked = _PHRASE.sub(lambda match_: f"<{_MEANINGS[match_[1]]}>", caption)
     if match := _DIRECT.fullmatch(marked):
         adjective, digit, relation, other_adjective, other, *tail = match.groups()
         relations = [relation]
@@ -58,8 +58,8 @@ def holds(claim: Claim, boxes: dict[int, tuple[float, float, float]], *, canvas:
         return False
     size, top, left = boxes[claim.digit]
     if claim.what in ("large", "small", "larger", "smaller"):
-        others = [digit for digit in boxes if digit != claim.digit] if claim.other is None else [claim.other]
-        against = sum(boxes[digit][0] for digit in others) / len(others) if others else size
+        rivals = [digit for digit in boxes if digit != claim.digit] if claim.other is None else [claim.other]
+        against = sum(boxes[digit][0] for digit in rivals) / len(rivals) if rivals else size
         ratio = size / against if claim.what.startswith("large") else against / size
         return True if ratio >= LARGER else False if ratio <= 1 else None
     other_size, other_top, other_left = boxes[claim.other]

@@ -59,14 +59,14 @@ def page():
     """A page of a browser without a screen."""
     from playwright.sync_api import sync_playwright
 
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
         pytest.skip("no chromium on the path")
     with (
         sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=found, args=["--no-sandbox"]) as one,
+        playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"]) as browser,
     ):
-        yield one.new_page()
+        yield browser.new_page()
 
 
 @pytest.fixture
@@ -133,7 +133,8 @@ def shorten(file: Path) -> None:
     params = yaml.load(file)
     runs = ("label_ranking-rlsep", "memorability-mse", "memorability-spearman-laplace")
     params["runs"] = {name: params["runs"][name] for name in runs}
-    params["sorters"] = {name: params["sorters"][name] for name in ("laplace", "comparator")}
+    for block in ("sorters", "benchmark_sorters"):
+        params[block] = {name: params[block][name] for name in ("laplace", "comparator")}
     params["comparisons"] = {"score_ranking": params["comparisons"]["score_ranking"] | {"runs": [runs[-1]]}}
     yaml.dump(params, file)
 
@@ -263,13 +264,13 @@ def refusal(params, name: str, **changes) -> str | None:
     from pipelines.expectations import ExpectationsFailed
     from pipelines.stages import validate
 
-    paths = {Path("data") / name / f"{split}.parquet": several for split, several in changes.items()}
+    paths = {Path("data") / name / f"{split}.parquet": changes_of_split for split, changes_of_split in changes.items()}
     before, passed = {path: path.read_bytes() for path in paths}, Path(f"checks/{name}.passed")
     passed.unlink(missing_ok=True)
     try:
-        for path, several in paths.items():
+        for path, changes_of_split in paths.items():
             table = pq.read_table(path)
-            for change in several:
+            for change in changes_of_split:
                 table = change(table)
             pq.write_table(table, path)
         validate.main(params, name)
@@ -315,10 +316,10 @@ def listening(answer, *, port: int = 0):
         def respond(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             heard.append((self.path, self.headers, json.loads(body) if body else None))
-            status, said = answer(self)
+            status, reply = answer(self)
             self.send_response(status)
             self.end_headers()
-            self.wfile.write(json.dumps(said).encode())
+            self.wfile.write(json.dumps(reply).encode())
 
         do_GET = do_POST = respond
 

@@ -28,13 +28,13 @@ PHASE = {
 
 
 def options_of(task: str, **more) -> dict:
-    whole = PHASE | more
+    phase = PHASE | more
     batched = {"batch_size": 8}
     return {
-        "label_ranking": {"scorer": whole | batched, "thresholds": PHASE | batched | {"hidden": 4}},
-        "query_ranking": {"ranker": whole | batched},
-        "retrieval": batched | {"size": 6, "probe": PHASE, "finetune": whole},
-    }.get(task, batched | {"probe": PHASE, "finetune": whole})
+        "label_ranking": {"scorer": phase | batched, "thresholds": PHASE | batched | {"hidden": 4}},
+        "query_ranking": {"ranker": phase | batched},
+        "retrieval": batched | {"size": 6, "probe": PHASE, "finetune": phase},
+    }.get(task, batched | {"probe": PHASE, "finetune": phase})
 
 
 def split_of(task: str, draws: torch.Generator) -> Split:
@@ -56,16 +56,16 @@ def split_of(task: str, draws: torch.Generator) -> Split:
 
 def cases() -> dict[str, tuple]:
     """Every loss with a task that learns it, and sorters that learn along."""
-    tasks, found = [lookup.find("tasks", name)() for name in lookup.names("tasks")], {}
+    tasks, results = [lookup.find("tasks", name)() for name in lookup.names("tasks")], {}
     for name in lookup.names("losses"):
         parameters = list(inspect.signature(lookup.find("losses", name)).parameters)
         fitting = [task.name for task in tasks if name != "none" and parameters[1] in task.learns()]
         for task in fitting[-1:]:
-            found[name] = (task, name, Laplace if "sorter" in parameters else None, None)
+            results[name] = (task, name, Laplace if "sorter" in parameters else None, None)
     lstm = partial(build, "sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=4)
     for optimizer in ({"name": "jointly"}, {"name": "SGD", "args": {"lr": 0.1}}):
-        found[f"lstm, {optimizer['name']}"] = ("score_ranking", "spearman", lstm, optimizer)
-    return found
+        results[f"lstm, {optimizer['name']}"] = ("score_ranking", "spearman", lstm, optimizer)
+    return results
 
 
 def trained(task: str, loss: str, sorter, sorter_optimizer, *, model: dict = MODEL, **more) -> list[torch.Tensor]:
@@ -79,7 +79,7 @@ def trained(task: str, loss: str, sorter, sorter_optimizer, *, model: dict = MOD
     objective = objective_of(loss, sorter=sorter and sorter(), sorter_optimizer=sorter_optimizer)
     epochs = [epoch for _, epoch in train(made, network, *splits, objective=objective, seed=0, device="cpu")]
     figures = torch.tensor([value for epoch in epochs for value in (epoch.loss, epoch.value)], dtype=torch.float64)
-    sorters = [one for part in objective.state[:1] for one in part.parameters()]
+    sorters = [weights for module in objective.state[:1] for weights in module.parameters()]
     return [*network.state_dict().values(), *sorters, figures]
 
 
@@ -89,13 +89,13 @@ def check_uneven_shares(rank: int) -> None:
     inputs, target = torch.randn(12, 5, 4, generator=draws), torch.randn(12, 5, generator=draws)
     mask = torch.rand(12, 5, generator=draws) < 0.8
     for shares in ([0, 7, 12], [0, 0, 12], [0, 12, 12]):
-        own = slice(*shares[rank : rank + 2])
-        whole, several = (torch.ones(4, requires_grad=True) for _ in range(2))
-        spearman(inputs @ whole, target, mask=mask).backward()
-        scores, truth, kept = gathered(inputs[own] @ several, target[own], mask[own])
+        rows = slice(*shares[rank : rank + 2])
+        weights, shared = (torch.ones(4, requires_grad=True) for _ in range(2))
+        spearman(inputs @ weights, target, mask=mask).backward()
+        scores, truth, kept = gathered(inputs[rows] @ shared, target[rows], mask[rows])
         spearman(scores, truth, mask=kept).backward()
-        torch.distributed.all_reduce(several.grad)
-        torch.testing.assert_close(several.grad / 2, whole.grad)
+        torch.distributed.all_reduce(shared.grad)
+        torch.testing.assert_close(shared.grad / 2, weights.grad)
 
 
 if __name__ == "__main__":
@@ -104,8 +104,8 @@ if __name__ == "__main__":
         "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo",
         "MASTER_PORT": port,
     }  # fmt: skip
-    found = {name: trained(*case) for name, case in cases().items()}
-    found["normalized"] = trained("score_ranking", "mse", None, None, model=MODEL | {"args": {}})
+    results = {name: trained(*case) for name, case in cases().items()}
+    results["normalized"] = trained("score_ranking", "mse", None, None, model=MODEL | {"args": {}})
     check_uneven_shares(int(rank))
-    torch.save(found, Path(folder) / f"{rank}.pt")
+    torch.save(results, Path(folder) / f"{rank}.pt")
     torch.distributed.destroy_process_group()

@@ -69,25 +69,29 @@ def of_table(cell: Any) -> Any:
     """Return a raw cell as a stored table has it."""
     if isinstance(cell, bytes):
         return {"bytes": cell, "path": None}
-    return [of_table(one) for one in cell] if isinstance(cell, list) else cell
+    return [of_table(item) for item in cell] if isinstance(cell, list) else cell
 
 
 def of_lines(cell: Any) -> Any:
     """Return a raw cell as a table of JSON lines has it: files are data URIs."""
     if isinstance(cell, bytes):
         return f"data:;base64,{base64.b64encode(cell).decode()}"
-    return [of_lines(one) for one in cell] if isinstance(cell, list) else cell
+    return [of_lines(item) for item in cell] if isinstance(cell, list) else cell
 
 
 def of_json(cell: Any) -> Any:
     """Return a raw cell as a request has it."""
     if isinstance(cell, bytes):
         return base64.b64encode(cell).decode()
-    return [of_json(one) for one in cell] if isinstance(cell, list) else cell
+    if isinstance(cell, dict):
+        return {name: of_json(item) for name, item in cell.items()}
+    return [of_json(item) for item in cell] if isinstance(cell, list) else cell
 
 
-def by_name(cell: list[float], draws: Draws) -> dict[str, Any]:
-    """Return a vector by its features' names, in any order."""
+def by_name(cell: list[Any], draws: Draws) -> Any:
+    """Return a vector, or each of a list, by its features' names, in any order."""
+    if isinstance(cell[0], list):
+        return [by_name(vector_of_list, draws) for vector_of_list in cell]
     price, blue, red, age = cell
     row = {"price": price, "brand": "blue" if blue else "red" if red else draws.choice(["", "lada"]).item(), "age": age}
     return {name: row[name] for name in draws.permutation([*row]).tolist()}
@@ -95,10 +99,13 @@ def by_name(cell: list[float], draws: Draws) -> dict[str, Any]:
 
 def cells(task: str, kind: str, count: int, draws: Draws) -> list[Any]:
     """Return raw inputs of rows, lists of them where a row is a query."""
-    one = TYPES[kind][1]
+    draw_cell = TYPES[kind][1]
     if not lookup.find("tasks", task).reads.lists:
-        return [one(draws) for _ in range(count)]
-    return [[one(draws) for _ in range(size)] for size in draws.integers(1, 6, count)]
+        return [draw_cell(draws) for _ in range(count)]
+    result = []
+    for size in draws.integers(1, 6, count):
+        result.append([draw_cell(draws) for _ in range(size)])
+    return result
 
 
 def table(task: str, kind: str, rows: list[Any], draws: Draws) -> pa.Table:
@@ -109,7 +116,7 @@ def table(task: str, kind: str, rows: list[Any], draws: Draws) -> pa.Table:
         "multilabel": lambda: {"labels": [[row % 2, (row + 1) % 2] for row in range(count)]},
         "score_ranking": lambda: {"target": draws.random(count)},
         "query_ranking": lambda: {"relevance": [[1, *draws.integers(0, 3, len(row) - 1).tolist()] for row in rows]},
-        "retrieval": lambda: {"captions": [[words(draws) for _ in range(draws.integers(1, 3))] for _ in rows]},
+        "retrieval": lambda: {"captions": [[words(draws)] * draws.integers(1, 3) for _ in rows]},
     }[task]()
     input_type = lookup.find("inputs", kind)
     stored = input_type.stored()
@@ -119,11 +126,11 @@ def table(task: str, kind: str, rows: list[Any], draws: Draws) -> pa.Table:
         "group": [f"customer {row // 3}" for row in range(count)],
         "weight": 1 + draws.random(count),
     }
-    said = {"label_ranking": {"classes": list("abcd")}, "multilabel": {"classes": ["cat", "dog"]}}.get(task, {})
-    said |= {"features": NAMES} if kind == "features" else {}
+    metadata = {"label_ranking": {"classes": list("abcd")}, "multilabel": {"classes": ["cat", "dog"]}}.get(task, {})
+    metadata |= {"features": NAMES} if kind == "features" else {}
     column = pa.array(of_table(rows) if input_type.pictures else rows, pa.list_(stored) if lists else stored)
     return pa.table(about | {kind: column} | truth).replace_schema_metadata(
-        {key: json.dumps(value) for key, value in said.items()}
+        {key: json.dumps(value) for key, value in metadata.items()}
     )
 
 

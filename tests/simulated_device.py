@@ -77,29 +77,31 @@ def _held(value: Any) -> Any:
 def _computed(function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     name = function._schema.name.removeprefix("aten::")
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    there = [tensor for tensor in tensors if isinstance(tensor, _There)]
-    here = [tensor for tensor in tensors if not isinstance(tensor, _There) and tensor.dim()]  # a scalar may be anywhere
-    if there and here and name not in ACROSS:
+    simulated_tensors = [tensor for tensor in tensors if isinstance(tensor, _There)]
+    cpu_tensors = [
+        tensor for tensor in tensors if not isinstance(tensor, _There) and tensor.dim()
+    ]  # a scalar may be anywhere
+    if simulated_tensors and cpu_tensors and name not in ACROSS:
         shapes = [(tuple(tensor.shape), str(tensor.device)) for tensor in tensors]
         raise RuntimeError(f"{name}: tensors on two devices: {shapes}")
-    wanted = kwargs.get("device")
-    away = bool(there) if wanted is None else torch.device(wanted).type == PLACE.type
-    if wanted is not None:
+    device = kwargs.get("device")
+    away = bool(simulated_tensors) if device is None else torch.device(device).type == PLACE.type
+    if device is not None:
         kwargs = kwargs | {"device": "cpu"}
-    if there and torch.Tag.inplace_view in function.tags:
+    if simulated_tensors and torch.Tag.inplace_view in function.tags:
         with no_dispatch():
             function(*args, **kwargs)  # of the outer tensor the shape alone
-    found = function(*tree_map(_held, args), **tree_map(_held, kwargs))
+    result = function(*tree_map(_held, args), **tree_map(_held, kwargs))
     if name == "copy_":
         return args[0]
-    known = {id(tensor.held): tensor for tensor in there}  # what was changed in place is what came
+    by_memory = {id(tensor.held): tensor for tensor in simulated_tensors}  # what was changed in place is what came
 
     def placed(value: Any) -> Any:
         if not (away and isinstance(value, Tensor)):
             return value
-        return known[id(value)] if id(value) in known else _There(value)
+        return by_memory[id(value)] if id(value) in by_memory else _There(value)
 
-    return tree_map(placed, found)
+    return tree_map(placed, result)
 
 
 class _Operations(TorchDispatchMode):

@@ -1,1 +1,1 @@
-"""The command line. `app` lists the commands; each module has those of one noun, and imports inside them."""
+"""The command line. `app` lists the commands; each module has the commands of one noun, and imports inside them."""

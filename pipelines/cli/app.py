@@ -1,4 +1,4 @@
-"""All commands of `rankgrad`, in the order in which `rankgrad --help` shows them."""
+"""All commands of `rankgrad`, in the order of `rankgrad --help`."""
 
 import logging
 from typing import Annotated
@@ -28,8 +28,8 @@ app = typer.Typer(
 )
 
 
-def show_version(wanted: bool) -> None:
-    if wanted:
+def show_version(is_asked: bool) -> None:
+    if is_asked:
         typer.echo(f"rankgrad {__version__}")
         raise typer.Exit
 

@@ -19,7 +19,7 @@ __all__ = ["Column", "check_cells", "plain", "same_order"]
 
 MOSTLY = 0.5  # of cells
 SECONDS = 1e8  # beyond it a number called a time counts seconds since 1970
-SAME_ORDER = 0.99  # Spearman's correlation beyond which two numbers order rows alike
+SAME_ORDER = 0.99  # Spearman's correlation beyond which two columns order rows the same way
 # What columns of a role are often called.
 CALLED = {
     "labels": r"(tags?|labels?|categor|class|genres?|topics?)",
@@ -184,7 +184,7 @@ def in_one_order(rows: list[list[str]]) -> bool:
 
 
 def same_order(column: Column, other: Column) -> bool:
-    """Return whether two columns of numbers order rows alike, whichever way."""
+    """Return whether two columns of numbers give rows the same order, or the reverse."""
     ranks = pd.DataFrame({"column": column.numbers, "other": other.numbers}).dropna().rank()
     if len(ranks) < 10 or (ranks.std() == 0).any():
         return False

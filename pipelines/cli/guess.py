@@ -1,7 +1,7 @@
 """Guess the roles of a table's columns, see `rankgrad.datasets.table`, for a person to look over.
 
-What a person names is used or refused. What may be read in two ways, or not at all, is refused with what to write;
-nothing takes the place of a column that is called like what is to be learned.
+A column that a person names gets its role, or is refused. Cells with two readings, or none, are refused with what to
+type. No other column takes the place of one that is called like a target.
 """
 
 import re
@@ -80,9 +80,9 @@ class Columns:
             if name not in self.all:
                 raise self.refusal(f"--{role}: no column {name!r}; it has {', '.join(self.all)}")
         for role, name in named.items():
-            others = [other for other in named if other != role and named[other] == name]
-            if others:
-                raise self.refusal(f"--{role} and --{others[0]} are both {name}; name a column once")
+            twice = [other for other in named if other != role and named[other] == name]
+            if twice:
+                raise self.refusal(f"--{role} and --{twice[0]} are both {name}; name a column once")
         if "group" in named and "query" in named:
             raise self.refusal("--group and --query: rows of a query stay in one split already; name one of them")
         return {role: self.all[name] for role, name in named.items()}
@@ -324,7 +324,7 @@ def _split_by_key(columns: Columns, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _require_unique_ids(columns: Columns, truth: Truth) -> None:
-    """Refuse a named column of ids that come again: captions alone are gathered by them."""
+    """Refuse a named column of ids that come again, except where captions are gathered by them."""
     column = columns.named.get("id")
     if column is not None and truth.task != "retrieval" and (twice := column.names.duplicated()).any():
         row = twice.idxmax()
@@ -343,7 +343,7 @@ def day(column: Column, truth: Truth | None) -> str | None:
 
 
 def row_number(column: Column, truth: Truth | None) -> str | None:
-    """Row numbers beside the id."""
+    """Row numbers, in addition to the id."""
     return "it counts rows" if is_row_number(column) and not column.is_called("target") else None
 
 
@@ -397,7 +397,7 @@ NEVER_LEARNED = (day, row_number, key, json_object)
 LEFT_OUT = (hindered_number, copy_of_truth, called_like_truth, called_like_a_letter)
 
 
-# The truth: each function recognizes that of one task, and takes its column.
+# The truth: each function recognizes what one task learns, and takes its column.
 
 DROPPED = "queries with one document, or without a relevant one, are left out (`without_relevant`)"
 
@@ -444,7 +444,7 @@ def _flags(columns: Columns) -> Truth | None:
 
 
 def relevance(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
-    """Recognize the grades of a query's documents: numbers of at least 0 beside a column of queries."""
+    """Recognize the grades of a query's documents: numbers of at least 0, in a table with a column of queries."""
     group = structure.get("group")
     if group is None or not ("query" in columns.named or columns.all[group].is_called("query")):
         return None
@@ -522,9 +522,9 @@ def _truth(columns: Columns, structure: dict[str, Any], task: str | None) -> Tru
             return truth
     if "target" in columns.named:
         raise _no_target(columns.named["target"], "COLUMN")
-    wanted = f"{task} learns from" if task else "a task could learn from, such as labels, a number or captions"
+    learned = f"{task} learns from" if task else "a task could learn from, such as labels, a number or captions"
     raise columns.refusal(
-        f"no column of what {wanted}; it has {_listed([*columns.all])}{_reasons(columns)}; say `--target` with a "
+        f"no column that {learned}; it has {_listed([*columns.all])}{_reasons(columns)}; say `--target` with a "
         "column, or write the block by hand"
     )
 
@@ -534,7 +534,7 @@ def _reasons(columns: Columns) -> str:
 
 
 def _last_number(columns: Columns, numbers: Sequence[Column]) -> Column | None:
-    """Return the last number; the shorter name of two that order rows alike, as fitness and fitness_log do."""
+    """Return the last number; of two that order rows the same way, such as fitness and fitness_log, the shorter one."""
     numbers = numbers or columns.of_content("number")
     if not numbers:
         return None
@@ -551,7 +551,7 @@ def _members(columns: Columns) -> list[Column]:
 
 
 def _refuse_wrong_order(columns: Columns, column: Column) -> None:
-    """Refuse a truth that is the same in all rows, or of which the smallest number may be the best."""
+    """Refuse a truth that is the same in all rows, or whose smallest number may be the best."""
     if column.numbers.nunique() == 1 and columns.whole(column).numbers.nunique() == 1:
         raise columns.refusal(
             f"{column.name} is {column.cells.iloc[0]} in all rows, so no order can be learned; say `--target` with "
@@ -573,7 +573,7 @@ def _refuse_several(columns: Columns, candidates: Sequence[Column], role: str) -
     apart = [column for column in exact if not same_order(column, exact[0]) and column is not exact[0]]
     if apart:
         raise columns.refusal(
-            f"{exact[0].name} and {apart[0].name} are called like what is to be learned; say which is, as in "
+            f"{exact[0].name} and {apart[0].name} are both called like a target; say which is learned, as in "
             f"`--target {apart[0].name}`"
         )
 
@@ -585,7 +585,9 @@ def _refuse_other_candidates(
     for name, cells in columns.sheet.frame.items():
         is_empty = name and name not in columns.all
         if is_empty and not called and Column(str(name), cells, columns.sheet).is_called("target"):
-            raise columns.refusal(f"{name} is called like what is to be learned, but is empty in all rows")
+            raise columns.refusal(
+                f"{name} is called like a target, but is empty in all rows; say `--target` with another column"
+            )
     candidates = [column for column in columns.all.values() if column.name not in structure.values()]
     for column in candidates:
         if column.content == "number" or is_whole_input(column) or (task is not None and column.is_category):
@@ -601,9 +603,11 @@ def _refuse_other_candidates(
 def _no_target(column: Column, other: str) -> ValueError:
     """Return the refusal of a column that may be meant, but cannot be learned as it is."""
     wrong = column.cells if column.content == "number" else column.cells[column.numbers.isna()]
-    advice = "make numbers of its cells and empty the others"
+    advice = "turn its cells into numbers and empty the others"
     if column.is_category:
         advice = f"`--target {column.name}` learns these names"
+    elif column.content == "number":
+        advice = "`--task score_ranking` ranks by it"
     return ValueError(
         f"{column.place(wrong.index[0])} is {str(wrong.iloc[0])!r:.60}; if it is what is to be learned, {advice}; else "
         f"say `--target {other}`"
@@ -696,7 +700,7 @@ def _differs_within(columns: Columns, group: str, column: Column) -> bool:
 
 
 def _in_patterns(columns: Columns, numbers: list[str]) -> str | list[str]:
-    """Return the columns of features, with one pattern for those that begin with the same word."""
+    """Return the columns of features, with one pattern for columns that begin with the same word."""
     features = numbers
     for start, names in _families(numbers, least=4).items():
         if columns_like(f"{start}*", list(columns.sheet.frame)) == names:
@@ -718,8 +722,8 @@ def _families(names: Sequence[str], *, least: int) -> dict[str, list[str]]:
 
 
 def _lines_on_unused(columns: Columns, structure: dict[str, Any]) -> list[str]:
-    """Return lines on columns that are not used, first on those that may be groups."""
-    lines, others = [], []
+    """Return lines on columns that are not used, first on possible groups."""
+    lines, unused = [], []
     for column in columns.free:
         kinds = column.names.nunique()
         comes_again = (column.content == "name" or column.is_whole) and 2 < kinds <= len(column.cells) // 2
@@ -729,9 +733,9 @@ def _lines_on_unused(columns: Columns, structure: dict[str, Any]) -> list[str]:
                 f"`--group {column.name}` keeps them in one split"
             )
         else:
-            others.append(column.name)
+            unused.append(column.name)
     lines += [f"not used: {name}: {reason}" for name, reason in columns.reasons.items()]
-    return lines + ([f"not used: {_listed(others)}"] if others else [])
+    return lines + ([f"not used: {_listed(unused)}"] if unused else [])
 
 
 def _lines_on_stand_ins(inputs: Sequence[Column]) -> list[str]:

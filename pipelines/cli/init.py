@@ -22,7 +22,7 @@ SEEDS = 3
 WIDTH = 70  # of values in the params that DVC leaves on their line
 SIZE = 96  # pixels on a side of pictures
 SKEWED, GRADES = 1.0, 10  # skewness of targets, and how many different ones, beyond which their log is a rival
-HEAD = 1000  # rows of which grades are looked at
+HEAD = 1000  # rows whose grades are looked at
 BACKBONES = {  # by what a backbone takes
     "image": {"name": "convnet", "args": {"channels": [32, 64, 96]}},
     "text": {"name": "words", "args": {}},
@@ -35,7 +35,7 @@ def init(
     task: Annotated[
         str | None, typer.Option(help="label_ranking, multilabel, score_ranking, query_ranking, retrieval.")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="What the dataset is to be called; by default as its folder.")] = None,
+    key: Annotated[str | None, typer.Option(help="Name of the dataset; by default its folder's.")] = None,
     target: Annotated[str | None, typer.Option(help="Column to learn: a number, grades, labels or captions.")] = None,
     text: Annotated[str | None, typer.Option(help="Column of the text that is read.")] = None,
     group: Annotated[str | None, typer.Option(help="Column whose rows stay in one split.")] = None,
@@ -84,7 +84,7 @@ def init(
     typer.echo(
         f"next: look over {params}, then\n  rankgrad check\n  dvc repro compare\n  dvc repro && rankgrad promote\n"
         f"  git commit {params} dvc.lock --message {key}  # a retraining takes only what is committed\n"
-        f"reports/data/{key}.html says what was understood of the data; metrics/comparisons has the difference."
+        f"reports/data/{key}.html shows how the data was understood; metrics/comparisons has the difference."
     )
 
 
@@ -95,9 +95,9 @@ def _starting() -> dict[str, Any]:
     return YAML(typ="safe").load(Path(__file__).with_name("starting_runs.yaml"))
 
 
-def _check_name(option: str, name: str | None, known: Any) -> None:
-    if name is not None and name not in known:
-        raise ValueError(f"{option}: no {name!r}; there are {', '.join(known)}{did_you_mean(name, [*known])}")
+def _check_name(option: str, name: str | None, names: Any) -> None:
+    if name is not None and name not in names:
+        raise ValueError(f"{option}: no {name!r}; there are {', '.join(names)}{did_you_mean(name, [*names])}")
 
 
 def _writing(decimal: str | None, thousands: str | None) -> Writing | None:
@@ -162,9 +162,9 @@ def blocks_of(
         task: of its runs.
         options: of `rankgrad.datasets.table.Table`.
         folder: that has the file now; None for `raw`.
-        metric: by which runs are compared and versions are judged; None for that of the task.
+        metric: by which runs are compared and versions are judged; None for the task's.
     """
-    _check_name("--metric", metric, [known.name for known in lookup.find("tasks", task).metrics])
+    _check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).metrics])
     starting = _starting()[task]
     input_type = _input_type(options)
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
@@ -326,10 +326,10 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
                 raise ParamsError(Problem(f"{block}.{name}", "is there already", advice=advice), path=params)
             values[block][name] = entry
     for task, judged in blocks["judged"].items():
-        known = values["gate"]["judged"].setdefault(task, {"metric": judged["metric"], "guarded": []})
-        known["metric"] = judged["metric"]
-        if judged["metric"] in known.get("guarded", []):
-            known["guarded"].remove(judged["metric"])
+        block = values["gate"]["judged"].setdefault(task, {"metric": judged["metric"], "guarded": []})
+        block["metric"] = judged["metric"]
+        if judged["metric"] in block.get("guarded", []):
+            block["guarded"].remove(judged["metric"])
     if not keep:
         removed["sorters that no run names"] = _remove_sorters(values)
     for key, comment in comments.items():

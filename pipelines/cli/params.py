@@ -10,7 +10,7 @@ from pipelines.cli.shared import AsJson, errors_in_a_line, print_json, typed_her
 if TYPE_CHECKING:
     from pipelines.config import Settings
 
-__all__ = ["check", "examined", "scale"]
+__all__ = ["check", "examined", "left_over", "scale"]
 
 PARAMS = Path("params.yaml")
 
@@ -28,6 +28,8 @@ def check(
         settings, problems_of[str(file)] = examined(file)
         if settings is not None:
             valid[str(file)] = f"{file}: valid{_looked_at(settings)}"
+            for path in left_over(settings) if file.resolve() == PARAMS.resolve() else ():
+                valid[str(file)] += f"\n  {path}: made by what {file} no longer defines; remove it"
     if as_json:
         print_json({file: {"valid": not lines, "problems": lines} for file, lines in problems_of.items()})
     else:
@@ -44,6 +46,19 @@ def _looked_at(settings: "Settings") -> str:
     tables = [key for key, block in settings.datasets.items() if block.name == "table"]
     reads = f"`dvc repro {' '.join(f'validate@{key}' for key in tables)}` reads all"
     return f"; of tables the first {HEAD} rows were looked at, and no picture: {reads}" if tables else ""
+
+
+def left_over(settings: "Settings") -> list[Path]:
+    """Return what runs, sorters and datasets that the params no longer define left in the present folder."""
+    from pipelines.config.schema import NONE
+
+    defined = {"models/runs": settings.runs, "models/sorters": settings.sorters, "metrics/runs": settings.runs,
+               "metrics/sorters": settings.sorters, "predictions": settings.runs,
+               "reports/data": {**settings.datasets, "score_vectors": None, "digits": None}}  # fmt: skip
+    paths = []
+    for folder, keys in defined.items():
+        paths += [path for path in sorted(Path(folder).glob("[!.]*")) if path.stem not in {NONE, *keys}]
+    return paths
 
 
 def examined(file: Path) -> "tuple[Settings | None, list[str]]":

@@ -64,27 +64,26 @@ class Comparison:
 
     @property
     def drifted(self) -> list[str]:
-        """Names of the quantities that have drifted, those that moved furthest first."""
-        moved = sorted((one for one in self.quantities if one.drifted), key=lambda one: -one.distance)
-        return [one.name for one in moved]
+        """Names of the quantities that have drifted, by descending distance."""
+        moved = [quantity for quantity in self.quantities if quantity.drifted]
+        return [quantity.name for quantity in sorted(moved, key=lambda quantity: -quantity.distance)]
 
     @property
     def verdict(self) -> str:
         """In a line, such as a retraining gets for its reason, whatever columns and files are called."""
         names, of = self.drifted, f"{as_line(self.file)} ({self.rows['fresh']} rows)"
-        shown = ", ".join(as_line(name, LONGEST_NAME) for name in names[:4])
+        first = ", ".join(as_line(name, LONGEST_NAME) for name in names[:4])
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        return f"drift: {shown}{more} in {of}" if names else f"no drift in {of}"
+        return f"drift: {first}{more} in {of}" if names else f"no drift in {of}"
 
 
 def _check_options(alpha: float, least_distance: float, rows: int) -> None:
-    for name, given, is_fine, expected in (
-        ("alpha", alpha, 0 < alpha < 1, "above 0 and below 1"),
-        ("the least distance", least_distance, 0 <= least_distance < 1, "from 0 to below 1"),
-        ("rows", rows, rows >= FEWEST, f"at least {FEWEST}: a test of fewer says nothing"),
-    ):
-        if not is_fine:
-            raise ValueError(f"{name} is {given}, expected {expected}")
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha is {alpha}, expected above 0 and below 1")
+    if not 0 <= least_distance < 1:
+        raise ValueError(f"the least distance is {least_distance}, expected from 0 to below 1")
+    if rows < FEWEST:
+        raise ValueError(f"rows is {rows}, expected at least {FEWEST}: a test of fewer says nothing")
 
 
 def _shadow(challenger: str, answers: Callable[[str], Answers], ours: Answers) -> Shadow:
@@ -111,7 +110,7 @@ def compare(
     Args:
         fresh: raw rows, as `rankgrad predict` takes them: a table, a folder of pictures; no truth needed.
         model: registered, such as `models:/<name>@champion`, or the folder of such a version.
-        roles: of the table's columns, where they are others than those of the training.
+        roles: of the table's columns, if they differ from the training's.
         alpha: how often a file without drift may be called drifted, all quantities together.
         least_distance: of a quantity that has drifted; 0 leaves it to the tests.
         rows: how many fresh rows are looked at, at most; of more, so many are drawn.
@@ -159,8 +158,8 @@ def compare(
 
 def _network(model: str, task: str) -> Any:
     with model_folder(model) as folder:
-        if (found := recipe_of(folder).get("task")) != task:
-            raise ValueError(f"{model}: a model of the task {found}, expected one of {task}, as the other")
+        if (other := recipe_of(folder).get("task")) != task:
+            raise ValueError(f"{model}: a model of the task {other}, expected one of {task}, as the other")
         return load_model(folder, device=find_device("auto"))
 
 
@@ -186,13 +185,13 @@ def _registry() -> Any:
 
 
 def quantities(reference: Reference, fresh: Measured, *, alpha: float, least_distance: float) -> list[Quantity]:
-    """Return the quantities of fresh rows against those of the reference."""
+    """Compare the quantities of fresh rows with the reference."""
     theirs, ours = reference.network, reference.of_network(fresh.answers)
     # A list, as a column of a person's may be called as a quantity of the network is, such as `score`.
     tested = []
     for name in reference.inputs:
-        shown = f"input {name}" if name in theirs else name
-        tested.append((shown, *_tested(reference.inputs[name].to_numpy(), fresh.inputs.quantities[name].to_numpy())))
+        title = f"input {name}" if name in theirs else name
+        tested.append((title, *_tested(reference.inputs[name].to_numpy(), fresh.inputs.quantities[name].to_numpy())))
     tested += [(name, *_tested(theirs[name].to_numpy(), ours[name].to_numpy())) for name in theirs]
     adjusted = false_discovery_control([p for *_, p in tested])
     return [
@@ -202,7 +201,7 @@ def quantities(reference: Reference, fresh: Measured, *, alpha: float, least_dis
 
 
 def report_of(fresh: Path) -> Path:
-    """Return where the comparison of a file or a folder is kept: by its name, of which a folder's has no suffix."""
+    """Return where the comparison of a file or a folder is kept: by its name without a file's suffix."""
     return Path("reports/monitoring") / f"{fresh.resolve().name if fresh.is_dir() else fresh.stem}.json"
 
 

@@ -153,8 +153,10 @@ def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> Answe
     embedding = np.stack([items.mean(0).numpy() for items in torch.cat(parts).split(counts)])
     quantities = pd.DataFrame([_of_answer(answer, task, network.recipe) for answer in answers])
     if known is not None:
-        texts = [_words(input_type.texts(items)) for items in piece.rows]
-        quantities["unknown words"] = [np.mean([word not in known for word in words]) for words in texts]
+        unknown = []
+        for items in piece.rows:
+            unknown.append(np.mean([word not in known for word in _words(input_type.texts(items))]))
+        quantities["unknown words"] = unknown
     return Answers(quantities, embedding)
 
 

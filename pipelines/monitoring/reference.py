@@ -1,12 +1,12 @@
-"""What a model's training data are like, written into a version's folder when it is published, for `rankgrad monitor`.
+"""A description of a model's training data, written into a version's folder when it is published, for `monitor`.
 
 - Quantities of the input, prepared as the network takes it, are of training rows: that is the training distribution.
-  Photos come in any size and format: what is compared is what is left of them.
+  Photos come in any size and format, and are compared after they were prepared.
 - Quantities of the network (embedding, scores) are of validation rows, and so is the fraction of words that no training
   text has. The weights were fitted to the training rows: scores lie further apart on these than on new rows of the same
   kind, which would count as drift.
-- Embeddings are compared along the directions in which those of training rows vary most. Using either sample's own
-  directions would favor it.
+- Embeddings are compared along the directions of largest variance of training rows. Either sample's own directions
+  would favor it.
 """
 
 import json
@@ -33,12 +33,12 @@ __all__ = ["ROWS", "Reference", "TrainingData", "chosen", "read_reference", "ref
 
 FOLDER = "reference"  # in a version's
 ROWS = 1000  # of each split at most: each version is measured when it is published
-DIRECTIONS = 5  # in which embeddings are compared one by one
+DIRECTIONS = 5  # along which embeddings are compared
 
 
 @dataclass(frozen=True)
 class Directions:
-    """The directions in which the embeddings of training rows vary most.
+    """The directions of largest variance of the embeddings of training rows.
 
     Attributes:
         mean: of the embeddings (size,).
@@ -52,10 +52,10 @@ class Directions:
         """Return the coordinates of embeddings (n, size) along the directions, and how much these leave out."""
         centered = embedding - self.mean
         coordinates = centered @ self.components.T
-        # How far a row is from all that training rows have in common: where those lie that resemble none of them.
-        rest = np.linalg.norm(centered - coordinates @ self.components, axis=1)
+        # How far a row is from these directions: it is large for rows that resemble no training row.
+        residual = np.linalg.norm(centered - coordinates @ self.components, axis=1)
         return {f"embedding {number}": column for number, column in enumerate(coordinates.T, 1)} | {
-            "embedding, rest": rest
+            "embedding, rest": residual
         }
 
 
@@ -87,7 +87,7 @@ def _of_network(answers: Answers, directions: Directions) -> pd.DataFrame:
 
 
 def directions_of(embedding: np.ndarray) -> Directions:
-    """Return the directions in which embeddings (n, size) vary most."""
+    """Return the directions of largest variance of embeddings (n, size)."""
     analysis = PCA(min(DIRECTIONS, *embedding.shape), random_state=0).fit(embedding)
     return Directions(analysis.mean_, analysis.components_)
 
@@ -114,8 +114,7 @@ def reference_of(dataset: str, inputs: Inputs, embedding: np.ndarray, answers: A
 class TrainingData:
     """The splits on which versions were trained and chosen.
 
-    What a version's folder keeps of them is measured once for all versions that take the same inputs, and each network
-    answers once.
+    Their inputs are measured once for all versions that take the same, and each network answers them once.
 
     Args:
         folder: of the dataset.

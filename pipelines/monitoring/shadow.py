@@ -1,4 +1,4 @@
-"""A challenger beside the champion on rows that came in: what would change for those who ask, before it is promoted."""
+"""A challenger answers the rows that came in too: what would change for those who ask, before it is promoted."""
 
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ class Agreement:
     champion: float  # mean
     challenger: float
     correlation: float | None  # of ranks over rows; None where one of them says the same of all
-    alike: float  # share of rows in which it is equal
+    alike: float  # fraction of rows with equal values
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Shadow:
 
 
 def agreements(champion: Answers, challenger: Answers) -> list[Agreement]:
-    """Return the quantities of two models' answers to the same rows, those that agree least first."""
+    """Return the quantities of two models' answers to the same rows, the least agreement first."""
     ours, theirs = champion.quantities, challenger.quantities
     shared = [_agreement(name, ours[name].to_numpy(), theirs[name].to_numpy()) for name in ours if name in theirs]
     return sorted(

@@ -87,7 +87,10 @@ def keep_times(stage: str, name: str, folder: Path, times: dict[str, Times]) -> 
         times: of each part, such as a seed.
     """
     notes = [json.loads(file.read_text()) for file in (TIMES.parent / stage / name).rglob(USED)]
-    used = {what: (sum if what == "cpu_seconds" else max)(note[what] for note in notes) for what in (notes or [{}])[0]}
+    used = {}
+    for quantity in notes[0] if notes else ():
+        values = [note[quantity] for note in notes]
+        used[quantity] = sum(values) if quantity == "cpu_seconds" else max(values)
     with replaced_file(TIMES / stage / f"{name}.json") as partial:
         partial.write_text(json.dumps({"result": _digest(folder), "times": times, "used": used}) + "\n")
 
@@ -102,7 +105,7 @@ def kept(stage: str, name: str, folder: Path) -> tuple[dict[str, Times], dict[st
     note = json.loads(file.read_text()) if file.is_file() else {}
     if note.get("result") != _digest(folder):
         return {}, {}
-    return {part: tuple(times) for part, times in note["times"].items()}, note.get("used", {})
+    return {seed: tuple(times) for seed, times in note["times"].items()}, note.get("used", {})
 
 
 def _digest(folder: Path) -> str:

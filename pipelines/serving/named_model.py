@@ -36,9 +36,11 @@ def the_model(named: str | None, command: str) -> str:
 
 def run_of(model: str, settings: Settings) -> Run | None:
     """Return the run of the params that trains a registered model, or whose folder or address this is."""
-    named = re.fullmatch(r"(?:models:/|(?:.*/)?models/runs/)([\w-]+).*", model)
-    known = named[1] if named else None
-    return next((run for name, run in settings.runs.items() if known in (name, settings.model_of(run))), None)
+    match = re.fullmatch(r"(?:models:/|(?:.*/)?models/runs/)([\w-]+).*", model)
+    for name, run in settings.runs.items():
+        if match and match[1] in (name, settings.model_of(run)):
+            return run
+    return None
 
 
 @contextmanager
@@ -46,8 +48,8 @@ def model_folder(model: str) -> Generator[Path]:
     """Yield the folder of a model.
 
     Args:
-        model: a registered version, or a folder: of a run, such as models/runs/label_ranking-rlsep, of which the seed
-            that is best on validation is taken, or of a seed.
+        model: a registered version, or a folder: of a seed, or of a run, such as models/runs/label_ranking-rlsep, which
+            stands for its best seed on validation.
 
     Raises:
         FileNotFoundError: no such folder.

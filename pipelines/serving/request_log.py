@@ -26,7 +26,7 @@ PARTIAL = ".partial-requests"  # until the day ends, for `pipelines.flows.monito
 class RequestLog:
     """Keeps rows in `<folder>/<day>-requests.jsonl`, which are what `rankgrad monitor` and `predict` take.
 
-    Beside the columns of the request a row has `asked` (when), `version`, `answer` and `draw`, its random number.
+    Besides the columns of the request a row has `asked` (when), `version`, `answer` and `draw`, its random number.
     Several servers need a folder each.
 
     Args:
@@ -80,12 +80,13 @@ class RequestLog:
         for file in self._folder.glob(f"*{PARTIAL}.jsonl"):
             if file != self._file:
                 file.rename(file.with_name(file.name.replace(PARTIAL, "-requests")))
-        lines = self._file.read_text(encoding="utf-8").splitlines(keepends=True) if self._file.is_file() else []
-        whole = [line for line in lines if line.endswith("\n")]  # a killed process may have left half a line
-        if len(whole) < len(lines):
-            self._write(whole)
-        self._rows, self._size = len(whole), sum(map(len, whole))
-        self._highest = max(map(_draw, whole)) if self._rows > ROWS else 1.0
+        text = self._file.read_text(encoding="utf-8") if self._file.is_file() else ""
+        kept = text[: text.rfind("\n") + 1]  # a killed process may have left half a line
+        if len(kept) < len(text):
+            self._write([kept])
+        lines = kept.splitlines(keepends=True)
+        self._rows, self._size = len(lines), len(kept)
+        self._highest = max(map(_draw, lines)) if self._rows > ROWS else 1.0
 
     def _thin(self) -> None:
         lines = sorted(self._file.read_text(encoding="utf-8").splitlines(keepends=True), key=_draw)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ ROWS_OF_TURN, VALUES_OF_TURN = 32, 2**17
 
 
 class Model(mlflow.pyfunc.PythonModel):
-    """A sorter, or the network of a task, with limits; what a row must be is the task's own check."""
+    """A sorter, or the network of a task, with limits; the task checks the rows."""
 
     def load_context(self, context: Any) -> None:
         self.load(context.artifacts["weights"])
@@ -83,11 +82,10 @@ class Model(mlflow.pyfunc.PythonModel):
         """Return the answers to checked rows, so many in a turn that a small request need not wait for long."""
         size = max(1, min(ROWS_OF_TURN, VALUES_OF_TURN // max(1, *self._sizes(rows))))
         answer: Any = self._ranks if self.task is None else self._answers
-        turns = [
-            self.turns.submit(answer, rows[first : first + size], first + 1).result()
-            for first in range(0, len(rows), size)
-        ]
-        return [*chain.from_iterable(turns)]
+        answers: list[Any] = []
+        for first in range(0, len(rows), size):
+            answers += self.turns.submit(answer, rows[first : first + size], first + 1).result()
+        return answers
 
     def _sizes(self, rows: Iterable[Any]) -> list[int]:
         """Return how many values the network reads of each row, or how many pairs of scores it compares."""

@@ -1,4 +1,4 @@
-"""A server of a model, on this machine alone, in the form of MLflow's, with the limits of `served_model`."""
+"""A server of a model, only for this machine, with the protocol of MLflow's, and the limits of `served_model`."""
 
 import asyncio
 import json
@@ -92,7 +92,7 @@ def serve(model: str, *, port: int, log_to: Path | None = None) -> None:
     if not is_registered(model):
         raise ValueError(f"{model}: MLflow serves what is registered; expected such as models:/<name>@champion")
     served, ended = Served(model, None if log_to is None else RequestLog(log_to)), threading.Event()
-    with socket.socket() as probe:  # uvicorn would say so in its log alone
+    with socket.socket() as probe:  # uvicorn would only log it
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -135,8 +135,9 @@ def app_of(weights: Path, *, version: str = "", requests: RequestLog | None = No
             return _refusal(400, str(error))
         if requests is not None:
             # A caption by which pictures were looked up has no input, and is not compared.
-            asked = [(row, answer) for row, answer in zip(rows, answers, strict=True) if input_name in row]
-            requests.keep([row_of(row, model.recipe) for row, _ in asked], [answer for _, answer in asked], version)
+            kept = [number for number, row in enumerate(rows) if input_name in row]
+            written = [row_of(rows[number], model.recipe) for number in kept]
+            requests.keep(written, [answers[number] for number in kept], version)
         return JSONResponse({"predictions": answers})
 
     async def invocations(request: Request) -> Response:
@@ -188,15 +189,15 @@ def rows_in(body: bytes) -> list[Any]:
         RecursionError: too many brackets.
     """
     try:
-        asked = parsed_json(body.decode("utf-8-sig"), object_pairs_hook=_each_key_once)
+        request = parsed_json(body.decode("utf-8-sig"), object_pairs_hook=_each_key_once)
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start} of the body is no UTF-8, expected JSON in it") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"the body is not JSON: {error}") from error
-    if not isinstance(asked, dict) or len(asked) != 1 or not set(asked) <= set(FORMS):
-        found = listed(map(repr, asked)) if isinstance(asked, dict) else in_json(asked)
-        raise ValueError(f"found {found or 'nothing'}; expected a JSON object with one of {', '.join(FORMS)} alone")
-    [(form, table)] = asked.items()
+    if not isinstance(request, dict) or len(request) != 1 or not set(request) <= set(FORMS):
+        keys = listed(map(repr, request)) if isinstance(request, dict) else in_json(request)
+        raise ValueError(f"found {keys or 'nothing'}; expected a JSON object with one of {', '.join(FORMS)} alone")
+    [(form, table)] = request.items()
     return [*_rows(form, table)]
 
 
@@ -223,7 +224,7 @@ def _rows(form: str, table: Any) -> Iterator[Any]:
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError(f"a key twice in an object with {listed(map(repr, found))}; expected each once")
-    return found
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError(f"a key twice in an object with {listed(map(repr, values))}; expected each once")
+    return values

@@ -25,17 +25,18 @@ def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:
     scores, ranks, kinds = test
     length = scores.shape[1]
     with torch.inference_mode():
-        found = torch.cat([sorter(part) for part in scores.split(1024)])
-    errors = (found - ranks).abs().double()
+        predicted = torch.cat([sorter(chunk) for chunk in scores.split(1024)])
+    errors = (predicted - ranks).abs().double()
     per_vector = (errors.mean(1) / length).numpy()
     by_kind = {}
     for kind in dict.fromkeys(score_vectors.KINDS):
-        of_kind = np.isin(kinds.numpy(), [i for i, name in enumerate(score_vectors.KINDS) if name == kind])
+        numbers = [number for number, name in enumerate(score_vectors.KINDS) if name == kind]
+        of_kind = np.isin(kinds.numpy(), numbers)
         if of_kind.any():
             by_kind[kind] = per_vector[of_kind].mean().item()
     draws = derived_seed(0, "benchmark_sorters")
     return {
-        **measures.accuracy(lambda _: found, scores),
+        **measures.accuracy(lambda _: predicted, scores),
         "l1": interval(per_vector, resamples=resamples, seed=draws),
         "l1_by_kind": by_kind,
         "parameters": sum(parameter.numel() for parameter in sorter.parameters()),

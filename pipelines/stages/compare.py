@@ -50,14 +50,16 @@ def compared(
     names = [*comparison.runs, *comparison.rivals]
     rows = []
     for name in (comparison.baseline, *names):
-        rows.append(Row(name, metric, float(np.mean([one.of_all()[number] for one in statistics[name].values()]))))
+        values = [of_seed.of_all()[number] for of_seed in statistics[name].values()]
+        rows.append(Row(name, metric, float(np.mean(values))))
     with counted(f"against {comparison.baseline}", "resamples") as show:
         gains = differences(
             {name: statistics[name] for name in names}, baseline, resamples=resampling.resamples,
             seed=derived_seed(resampling.seed, "compare"), show=show,
         )  # fmt: skip
     tests = [row for row in gains if row.metric == f"p of {metric}"]
-    adjusted = [row._replace(value=p) for row, p in zip(tests, holm([row.value for row in tests]), strict=True)]
+    p_values = holm([row.value for row in tests])
+    adjusted = [row._replace(value=p) for row, p in zip(tests, p_values, strict=True)]
     for row in [*(row for row in gains if row.metric == metric), *adjusted]:
         rows.append(row._replace(metric=minus(row.metric, comparison.baseline)))
     return rows
@@ -65,16 +67,16 @@ def compared(
 
 def main(params: Settings) -> None:
     log = logging.getLogger(__name__)
-    known: dict[tuple[str, str], dict[int, Statistic]] = {}  # of the last comparison, by task and run
+    read: dict[tuple[str, str], dict[int, Statistic]] = {}  # of the last comparison, by task and run
     with replaced_folder("metrics/comparisons") as folder:
         for key, comparison in params.comparisons.items():
             names = (comparison.baseline, *comparison.runs, *comparison.rivals)
             task, statistics = params.runs[comparison.baseline].task, {}
             with counted(key, "runs") as show:
                 for number, name in enumerate(names, 1):
-                    statistics[name] = known.get((task, name)) or statistics_of(task, f"predictions/{name}.parquet")
+                    statistics[name] = read.get((task, name)) or statistics_of(task, f"predictions/{name}.parquet")
                     show(number, len(names))
-            known = {(task, name): of_seeds for name, of_seeds in statistics.items()}
+            read = {(task, name): of_seeds for name, of_seeds in statistics.items()}
             rows = compared(comparison, statistics, params.evaluate)
             results.write(folder / f"{key}.csv", rows)
             for line in _lines(comparison, rows):
@@ -87,6 +89,6 @@ def _lines(comparison: Comparison, rows: list[Row]) -> list[str]:
     baseline, lines = cell(values[comparison.baseline]), []
     for row in rows:
         if row.metric == minus(comparison.metric, comparison.baseline) and row.seed is None:
-            both = f"{cell(values[row.run])} with {row.run}, {baseline} with the baseline"
-            lines.append(f"{comparison.metric} {both}: {cell(*row.interval, sign=True)}")
+            means = f"{cell(values[row.run])} with {row.run}, {baseline} with the baseline"
+            lines.append(f"{comparison.metric} {means}: {cell(*row.interval, sign=True)}")
     return lines

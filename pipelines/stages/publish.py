@@ -146,19 +146,21 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
         trained, metrics = read_run(folder), measured.of_run(name)
         best, (times, used) = trained["best"], kept("train", name, folder)
         judged = params.gate.judged[plan.task].metric
-        seeds = tuple(
-            Run(
-                name=f"{name}-seed{seed}",
-                experiment=plan.task,
-                key=key_of(key, seed),
-                params={"seed": seed},
-                metrics=_with_judged(measured.of_run(name, seed), judged),
-                tags={"seed": str(seed), "run": name} | _undefined(measured.of_run(name, seed)),
-                history=history(folder / f"seed{seed}"),
-                times=times.get(str(seed)),
+        seeds = []
+        for seed in trained["seeds"]:
+            of_seed = measured.of_run(name, seed)
+            seeds.append(
+                Run(
+                    name=f"{name}-seed{seed}",
+                    experiment=plan.task,
+                    key=key_of(key, seed),
+                    params={"seed": seed},
+                    metrics=_with_judged(of_seed, judged),
+                    tags={"seed": str(seed), "run": name} | _undefined(of_seed),
+                    history=history(folder / f"seed{seed}"),
+                    times=times.get(str(seed)),
+                )
             )
-            for seed in trained["seeds"]
-        )
         named = {"judged_by": judged, "dataset": plan.dataset, "loss": plan.loss.name, "sorter": plan.sorter or NONE}
         named["snapshot"] = str(params.data.snapshot)
         if params.datasets[plan.dataset].is_drawn:
@@ -175,7 +177,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 | _plots(f"{name}-examples")
                 | {"data": [PAGES / f"{plan.dataset}.html"]},
                 history=_mean([seed.history for seed in seeds if seed.history is not None]),
-                seeds=seeds,
+                seeds=tuple(seeds),
                 times=times.get("all"),
                 used=used,
                 version=Version(

@@ -41,9 +41,9 @@ CHOOSING = 3  # seeds by which a setting of the grid is chosen
 
 
 class Job(NamedTuple):
-    """What is trained by itself: a setting of the grid, by its place, a seed, and a fold, None where there are none."""
+    """What is trained independently: the number of a setting, a seed, and a fold, None where there are none."""
 
-    place: int
+    setting: int
     seed: int
     fold: int | None
 
@@ -59,9 +59,9 @@ def main(params: Settings, name: str) -> None:
     )
     settings = run.settings
     first = run.seeds[:CHOOSING] if len(settings) > 1 else []  # one setting needs no choice
-    places = range(len(settings))
-    tried = _trained(params, name, [Job(*one) for one in product(places, first, folds)], folder)
-    chosen = {fold: _best(tried, places, fold) for fold in folds}
+    numbers = range(len(settings))
+    tried = _trained(params, name, [Job(*values) for values in product(numbers, first, folds)], folder)
+    chosen = {fold: _best(tried, numbers, fold) for fold in folds}
     jobs = [Job(chosen[fold], seed, fold) for seed, fold in product(run.seeds, folds)]
     validation = _trained(params, name, jobs, folder)
     with replaced_folder(f"models/runs/{name}") as target:
@@ -82,36 +82,31 @@ def _record(
 ) -> dict[str, Any]:
     """Return what `run.json` says: the chosen setting, the best seed, and validation of all that was trained."""
     settings, by_seed = run.settings, _by_seed(validation)
-    record = {
+    record: dict[str, Any] = {
         "seeds": run.seeds,
         "best": max(run.seeds, key=lambda seed: by_seed[str(seed)]),
         "setting": settings[next(iter(chosen.values()))],
-        "tried": [
-            {"setting": setting, "validation": _by_seed({job: tried[job] for job in tried if job.place == place})}
-            for place, setting in enumerate(settings)
-            if tried
-        ],
+        "tried": [],
         "validation": by_seed,
     }
-    folds = [
-        {
-            "fold": fold,
-            "setting": settings[place],
-            "validation": _by_seed({job: value for job, value in validation.items() if job.fold == fold}),
-        }
-        for fold, place in chosen.items()
-        if fold is not None
-    ]
-    return record | ({"folds": folds} if folds else {})
+    for number, setting in enumerate(settings if tried else []):
+        of_setting = {job: value for job, value in tried.items() if job.setting == number}
+        record["tried"].append({"setting": setting, "validation": _by_seed(of_setting)})
+    for fold, number in chosen.items():
+        if fold is not None:
+            of_fold = {job: value for job, value in validation.items() if job.fold == fold}
+            entry = {"fold": fold, "setting": settings[number], "validation": _by_seed(of_fold)}
+            record.setdefault("folds", []).append(entry)
+    return record
 
 
-def _best(tried: dict[Job, float], places: Iterable[int], fold: int | None) -> int:
-    """Return the place of the setting that is best on the validation of a fold; the first if nothing was tried."""
+def _best(tried: dict[Job, float], settings: Iterable[int], fold: int | None) -> int:
+    """Return the number of the best setting on the validation split of a fold; the first if nothing was tried."""
 
-    def mean(place: int) -> float:
-        return fmean([value for job, value in tried.items() if (job.place, job.fold) == (place, fold)] or [0.0])
+    def mean(setting: int) -> float:
+        return fmean([value for job, value in tried.items() if (job.setting, job.fold) == (setting, fold)] or [0.0])
 
-    return max(places, key=mean)
+    return max(settings, key=mean)
 
 
 def _by_seed(validation: dict[Job, float]) -> dict[str, float]:
@@ -128,10 +123,14 @@ def _times(folder: Path, settings: list[dict[str, Any]], jobs: list[Job]) -> dic
     times = {job: (begin, end) for job, end in ended.items() if (begin := began(job)) is not None}
     if len(times) < len(ended):  # of a job that was done before times were kept
         return {}
-    parts: dict[str, list[Times]] = {"all": list(times.values())}
+    by_seed: dict[str, list[Times]] = {"all": list(times.values())}
     for job in jobs:
-        parts.setdefault(str(job.seed), []).append(times[folder / _key(settings, job)])
-    return {part: (min(begin for begin, _ in some), max(end for _, end in some)) for part, some in parts.items()}
+        by_seed.setdefault(str(job.seed), []).append(times[folder / _key(settings, job)])
+    result = {}
+    for seed, of_jobs in by_seed.items():
+        begins, ends = zip(*of_jobs, strict=True)
+        result[seed] = (min(begins), max(ends))
+    return result
 
 
 def _inputs(params: Settings, name: str) -> list[Path]:
@@ -169,7 +168,7 @@ def _start(params: Settings, name: str, job: Job) -> Path | None:
 
 def _key(settings: list[dict[str, Any]], job: Job) -> str:
     """Return the name of a job's folder: no two settings share one, whatever the grid is changed to."""
-    name, setting = f"seed{job.seed}" + (f"-fold{job.fold}" if job.fold else ""), settings[job.place]
+    name, setting = f"seed{job.seed}" + (f"-fold{job.fold}" if job.fold else ""), settings[job.setting]
     text = json.dumps(setting, sort_keys=True)
     return f"{name}-{sha256(text.encode()).hexdigest()[:12]}" if setting else name
 
@@ -177,7 +176,7 @@ def _key(settings: list[dict[str, Any]], job: Job) -> str:
 def _named(settings: list[dict[str, Any]], job: Job) -> str:
     """Return what messages call a job."""
     words = [f"seed{job.seed}", *([f"fold{job.fold}"] if job.fold else [])]
-    return ", ".join([*words, *(f"{place}={value}" for place, value in settings[job.place].items())])
+    return ", ".join([*words, *(f"{option}={value}" for option, value in settings[job.setting].items())])
 
 
 def _trained(params: Settings, name: str, jobs: list[Job], folder: Path) -> dict[Job, float]:
@@ -243,20 +242,20 @@ def _job(params: Settings, name: str, job: Job, folder: str, number: int, starte
         if params.compute.device != "cpu" and "CUDA_VISIBLE_DEVICES" not in os.environ:
             os.environ["CUDA_VISIBLE_DEVICES"] = str(number % max(1, torch.cuda.device_count()))
     torch.set_num_threads(params.compute.threads)
-    own = Path(folder) / _key(params.runs[name].settings, job)
-    own.mkdir(parents=True, exist_ok=True)
+    job_folder = Path(folder) / _key(params.runs[name].settings, job)
+    job_folder.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(own / ".lock", timeout=20):
-            if (own / "result").is_dir():
+        with FileLock(job_folder / ".lock", timeout=20):
+            if (job_folder / "result").is_dir():
                 return None
             if job.fold is not None:
                 data, folds = Path("data") / params.runs[name].dataset, len(params.folds_of(name))
-                cut(data, own / "data", ["train", "val"], fold=job.fold, folds=folds)
+                cut(data, job_folder / "data", ["train", "val"], fold=job.fold, folds=folds)
             if params.compute.processes > 1:
-                _launch(params, name, job, own)
+                _launch(params, name, job, job_folder)
             else:
-                train_one(params, name, job, own)
-            remove_folder(own / "data")
+                train_one(params, name, job, job_folder)
+            remove_folder(job_folder / "data")
     except (ValueError, OSError, FloatingPointError) as error:
         if os.environ.get("RANKGRAD_TRACEBACK"):
             raise
@@ -303,7 +302,7 @@ def _splits(task: str, data: Path, stamps: tuple[int, ...], threads: int, memory
 
 def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     """Train one job into `folder/result`: its network, its history and its validation metric."""
-    plan = resolve(params, name, params.runs[name].settings[job.place])
+    plan = resolve(params, name, params.runs[name].settings[job.setting])
     compute = {"device": params.compute.device, "precision": params.compute.precision}
     accelerator = make_accelerator(**compute)
     task = lookup.find("tasks", plan.task)(plan.training, cache=FEATURES)

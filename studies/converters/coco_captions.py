@@ -23,7 +23,7 @@ OURS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 
 
 def table(raw: Path) -> pd.DataFrame:
-    """Return a row a photograph, of dataset_coco.json (or dataset.json), which lies beside train2014 and val2014."""
+    """Return a row for each photograph of dataset_coco.json (or dataset.json), next to train2014 and val2014."""
     path = raw / "dataset_coco.json"
     rows = []
     for photo in json.loads((path if path.is_file() else raw / "dataset.json").read_bytes())["images"]:

@@ -48,7 +48,7 @@ BERNSTEIN = np.hstack([(1 - TIMES) ** 3, 3 * TIMES * (1 - TIMES) ** 2, 3 * TIMES
 
 
 class Drawing(NamedTuple):
-    """A kanji: points (n, 2) of each stroke, and those of each component; where one is there twice, of the larger."""
+    """A kanji: points (n, 2) of each stroke, and of each component; of a component that occurs twice, the larger."""
 
     name: str
     strokes: list[np.ndarray]
@@ -69,7 +69,7 @@ def drawings(raw: Path, *, least: int = LEAST) -> tuple[list[Drawing], list[str]
 
 
 def table(raw: Path, *, least: int = LEAST) -> pd.DataFrame:
-    """Return a row a kanji: a gray picture, and the rank of each component by the area of its bounding box."""
+    """Return a row for each kanji: a gray picture, and the rank of each component by the area of its bounding box."""
     kanji, labels = drawings(raw, least=least)
     areas = torch.zeros(len(kanji), len(labels), dtype=torch.float64)
     for row, drawing in enumerate(kanji):
@@ -113,7 +113,7 @@ def _drawing(name: str, svg: bytes) -> Drawing:
     groups: dict[Any, list[np.ndarray]] = defaultdict(list)
     for index, group in enumerate(named[1:]):  # the first is all of it
         label, piece, number = (group.get(f"{ATTRIBUTE}{key}") for key in ("element", "part", "number"))
-        # Strokes between those of a component split it into pieces, which belong together.
+        # A component may be split into pieces by other strokes: the pieces belong together.
         groups[label, number if piece else index] += [strokes[child] for child in group.iter() if child in strokes]
     components: dict[str, list[np.ndarray]] = {}
     for (label, _), lines in groups.items():

@@ -37,7 +37,7 @@ BLOCK = block_of_lists("movielens_100k", folds=5)
 
 
 def table(raw: Path, *, most: int = RANKED) -> pa.Table:
-    """Return a row a film that a user rated; its relevance is the rating minus 1, from 0 to 4.
+    """Return a row for each film that a user rated; its relevance is the rating minus 1, from 0 to 4.
 
     At most half of each user's ratings are ranked, chosen by a hash of user and film. Features come from the other
     ratings, of this user and of all others: no feature knows a rating that is ranked, in any split.

@@ -38,7 +38,7 @@ class PackagedFile:
         return Path(self.member or f"{self.package.replace('-', '_')}-{self.version}-py3-none-any.whl").name
 
     def is_whole(self, folder: str | Path) -> bool:
-        """Tell whether a folder has the file, and its contents are the expected ones."""
+        """Return whether a folder has the file with the expected contents."""
         digest = sha256()
         for path in sorted(Path(folder).glob(self.name)):
             for file in sorted(path.rglob("*")) if path.is_dir() else [path]:

@@ -1,4 +1,4 @@
-"""Protein homology of the KDD Cup 2004: candidates of a query, of which some are homologous, with 74 features."""
+"""Protein homology of the KDD Cup 2004: candidates of a query, some of them homologous, with 74 features."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ QUERY = "EXAMPLE_ID"  # the package has the names of this column and of BLOCK_ID
 
 
 def table(raw: Path) -> pa.Table:
-    """Return a row a candidate; its relevance is 1 for a homologous protein, else 0."""
+    """Return a row for each candidate; its relevance is 1 for a homologous protein, else 0."""
     rows = pd.read_parquet(raw / FILE.name)
     return lists(rows[QUERY].astype(np.int64), rows[FEATURES].to_numpy(np.float64), rows["target"])
 

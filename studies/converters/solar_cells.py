@@ -29,7 +29,7 @@ BLOCK = {
 
 
 def table(raw: Path) -> pd.DataFrame:
-    """Return a row a cell: its grade (0, 1/3, 2/3 or 1) less the mean of training, where regression begins."""
+    """Return a row for each cell: its grade (0, 1/3, 2/3 or 1) minus the mean of training, where regression starts."""
     rows = pd.read_csv(raw / "data/labels.csv", sep=r"\s+", header=None, names=["name", "grade", "module"])
     rows["split"] = drawn_splits(rows["name"], test=0.25, val=0.15)
     center = rows["grade"][rows["split"] == "train"].mean()

@@ -28,7 +28,7 @@ CONTAINERS = "matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,avi,mpeg,mpegts,ogg,flv,asf"
 
 
 def table(raw: Path) -> pd.DataFrame:
-    """Return a row a video of the development set; its frames are written into frames/, seven of each.
+    """Return a row for each video of the development set; write seven frames of each into frames/.
 
     The public test set has no scores. Frame k of n is number floor((k + 1/2) n / 7): the middles of seven equal parts.
     """
@@ -96,7 +96,7 @@ def _decoded(path: Path, count: int) -> tuple[list[Image.Image], int, float, flo
     frames, decoded, end = [], 0, 0.0
     with _opened(path) as container:
         stream = _stream(container)
-        # A container's duration is that of its longest stream, which may be the sound.
+        # A container lasts as long as its longest stream, which may be the sound.
         silent = len(container.streams) == 1 and container.duration
         declared = container.duration / 1_000_000 if silent else 0.0
         begin = (container.start_time or 0) / 1_000_000

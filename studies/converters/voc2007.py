@@ -24,7 +24,7 @@ BLOCK = {
 
 
 def table(raw: Path) -> pd.DataFrame:
-    """Return a row a photograph: labels, and which of them are difficult, so that average precision ignores them."""
+    """Return a row for each photograph: labels, and which are difficult, so that average precision ignores them."""
     splits = []
     for split in ("train", "val", "test"):
         flags = {}

@@ -1,4 +1,4 @@
-"""What converters share: they write a table beside the download, and draw splits by a hash of a name."""
+"""Write a table next to a download, and draw splits by a hash of a name: shared by converters."""
 
 import posixpath
 import sys

@@ -1,4 +1,4 @@
-"""Measure ranked accuracy on images of so many digits (RLSEP, Fig. 5): `python -m figures.digit_counts 4`."""
+"""Measure ranked accuracy on images of so many digits (RLSEP, Fig. 5): `python -m studies.figures.digit_counts 4`."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""LightGBM's LambdaRank on proteins, by the same folds: `python -m rivals.lightgbm`, with the package lightgbm.
+"""LightGBM's LambdaRank on proteins, by the same folds: `python -m studies.rivals.lightgbm`, with the package lightgbm.
 
 As for the networks, the learning rate is chosen in each fold, by the mean over three seeds on validation; it stops by
 average precision there.

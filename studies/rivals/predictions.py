@@ -1,4 +1,4 @@
-"""Predictions of what is no run, in the form of those of a run on the same data, with which they are compared."""
+"""Read and write predictions of rivals, in the form of a run on the same data that they are compared with."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,6 @@
-"""Measure rules that rank without a network, beside a run: `python -m rivals.rules usual_order`; `RULES` has them.
+"""Measure rules that rank without a network, for comparison with a run: `python -m studies.rivals.rules usual_order`.
 
-They reach what a network should exceed, or the most that scores can have which are never equal where truths are.
+They are a lower bound for networks, or an upper bound for scores that are never equal.
 """
 
 import sys

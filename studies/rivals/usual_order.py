@@ -1,6 +1,6 @@
-"""Order the components that cross-entropy finds in a kanji as is usual in training: `python -m rivals.usual_order`.
+"""Put the components that cross-entropy finds in their usual order: `python -m studies.rivals.usual_order`.
 
-It is a rival of losses on the order, since it needs a classifier alone. Components that are not found stay below, in
+It is a baseline for ranking losses, since it needs only a classifier. Components that are not found stay below, in
 the classifier's own order.
 """
 

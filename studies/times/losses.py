@@ -1,10 +1,10 @@
-"""Every loss and metric on one list of n: time, memory and how both grow, beside the same formula over all pairs.
+"""Every loss and metric on one list of n: time, memory and their growth, compared with the formula over all pairs.
 
     python -m studies.times.losses [NAME ...]      # all by default: some minutes
 
 Losses are measured forward and backward, on one thread; memory is the peak above the process. `growth` is the exponent
 of n between the two longest lists. torchmetrics and SciPy are measured where they are installed. Times are of the
-processor, in which other work does not count. A length is left out where a call would take more than 25 seconds, or
+processor, so that other work does not count. A length is left out where a call would take more than 25 seconds, or
 all pairs more than 6 GB.
 """
 

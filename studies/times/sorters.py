@@ -51,7 +51,7 @@ SHOWN = (
 
 
 def rankings() -> dict[str, Ranking]:
-    """Return what is measured, by name; what is left out is printed."""
+    """Return the sorters to measure, by name, and print which are left out."""
     rankings: dict[str, Ranking] = {}
     for name, (sorter, args) in OURS.items():
         rankings[name] = load_sorter(sorter) if sorter == "comparator" else build("sorters", sorter, args, seed=0)

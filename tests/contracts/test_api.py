@@ -39,9 +39,9 @@ def test_a_package_exports_every_file_and_each_name_is_there_and_pickles(folder)
     for name in lookup.names(folder):
         assert set(lookup.module(folder, name).__all__) <= set(names), f"export {name} in rankgrad/{folder}/__init__.py"
     for name in names:
-        thing = getattr(package, name)
-        assert pickle.loads(pickle.dumps(thing)) is thing
-        assert thing.__doc__, name
+        exported = getattr(package, name)
+        assert pickle.loads(pickle.dumps(exported)) is exported
+        assert exported.__doc__, name
 
 
 def test_the_package_shows_its_folders_and_one_version():

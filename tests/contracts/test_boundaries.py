@@ -36,13 +36,13 @@ NO_STAGE = (
 
 def imports_of(file: Path) -> set[str]:
     """Dotted names that a file imports, inside functions too; `from a import b` gives a and a.b."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 # --- imports ---
@@ -186,11 +186,14 @@ def test_the_whole_network_is_behind_what_trains_and_evaluates_it(place):
     networks = {"label_ranking": "label_ranker", "retrieval": "dual_encoder"}
     params = load(ROOT / place)
     for key, run in {run.task: (key, run) for key, run in params.runs.items()}.values():
-        parts = [f"heads/{run.model.name}", f"backbones/{run.model.backbone.name}", "network"]
-        parts += [networks.get(run.task, "network"), *([f"backbones/{run.model.text.name}"] if run.model.text else [])]
+        modules = [f"heads/{run.model.name}", f"backbones/{run.model.backbone.name}", "network"]
+        modules += [
+            networks.get(run.task, "network"),
+            *([f"backbones/{run.model.text.name}"] if run.model.text else []),
+        ]
         for stage in ("train", "evaluate"):
-            known = {line.split()[1] for line in lines_of(params, stage, key)}
-            assert {f"src/rankgrad/models/{part}.py" for part in parts} <= known, (stage, key)
+            behind = {line.split()[1] for line in lines_of(params, stage, key)}
+            assert {f"src/rankgrad/models/{module}.py" for module in modules} <= behind, (stage, key)
 
 
 def test_what_a_script_finds_by_name_is_behind_it_and_so_is_what_loads_sorters():
@@ -206,7 +209,7 @@ def test_what_a_script_finds_by_name_is_behind_it_and_so_is_what_loads_sorters()
 
 
 def test_each_module_that_no_list_exempts_is_behind_some_stage_or_is_a_component():
-    known = {f"src/rankgrad/{folder.replace('.', '/')}/{name}.py"
+    behind = {f"src/rankgrad/{folder.replace('.', '/')}/{name}.py"
              for folder in (*FOLDERS, "metrics") for name in lookup.names(folder)}  # fmt: skip
     for params in (PARAMS, load(ROOT / "studies/params.yaml")):
         runs, datasets = {run.task: key for key, run in params.runs.items()}, {}
@@ -222,9 +225,9 @@ def test_each_module_that_no_list_exempts_is_behind_some_stage_or_is_a_component
         }
         for stage in (path.stem for path in (ROOT / "pipelines/stages").glob("[!_]*.py") if path.stem != "code"):
             for key in keys.get(stage, {0: ""}).values():
-                known |= {line.split()[1] for line in lines_of(params, stage, key)}
+                behind |= {line.split()[1] for line in lines_of(params, stage, key)}
     library = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src/rankgrad").rglob("[!_]*.py")]
-    assert [path for path in library if path not in known and not path.startswith((*EXEMPT, *NO_STAGE))] == []
+    assert [path for path in library if path not in behind and not path.startswith((*EXEMPT, *NO_STAGE))] == []
 
 
 def test_what_a_training_calls_is_behind_it(tmp_path):
@@ -243,18 +246,18 @@ def test_what_a_training_calls_is_behind_it(tmp_path):
     finally:
         sys.setprofile(None)
     used = {Path(file).relative_to(ROOT).as_posix() for file in called if file.startswith(f"{ROOT}/src/")}
-    known = {
+    behind = {
         line.split()[1] for stage in ("train", "evaluate") for line in lines_of(PARAMS, stage, "label_ranking-rlsep")
     }
-    assert {file for file in used - known if not file.startswith(EXEMPT)} <= {"src/rankgrad/models/heads/linear.py"}
+    assert {file for file in used - behind if not file.startswith(EXEMPT)} <= {"src/rankgrad/models/heads/linear.py"}
     assert {"src/rankgrad/losses/rlsep.py", "src/rankgrad/training/loop.py", "src/rankgrad/inputs/image.py"} <= used
 
 
 @pytest.mark.parametrize("folder", ["losses", "metrics", "sorters"])
 def test_a_component_imports_no_other_so_that_who_names_it_needs_no_more(folder):
     for name in lookup.names(folder):
-        others = {f"rankgrad.{folder}.{other}" for other in lookup.names(folder)}
-        assert not imports_of(Path(lookup.module(folder, name).__file__)) & others, name
+        components = {f"rankgrad.{folder}.{other}" for other in lookup.names(folder)}
+        assert not imports_of(Path(lookup.module(folder, name).__file__)) & components, name
 
 
 def test_no_registry_host_and_no_large_file_is_in_git():

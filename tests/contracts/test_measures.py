@@ -109,10 +109,10 @@ def test_a_loss_has_the_scores_type_and_computes_in_float32_at_least(name, gener
         assert loss(*loss.example(generator, dtype)).dtype == dtype
     scores, truth = loss.example(generator, torch.float32)
     half = scores.bfloat16().requires_grad_()
-    whole = half.detach().float().requires_grad_()
-    values = [loss(half, truth), loss(whole, truth)]
+    single = half.detach().float().requires_grad_()
+    values = [loss(half, truth), loss(single, truth)]
     assert values[0].equal(values[1])
-    close(gradient(values[0], half).float(), gradient(values[1], whole), rtol=1e-2, atol=1e-6)
+    close(gradient(values[0], half).float(), gradient(values[1], single), rtol=1e-2, atol=1e-6)
 
 
 @every_loss
@@ -120,12 +120,12 @@ def test_pairs_made_block_by_block_give_the_same(name, generator, monkeypatch):
     loss = MEASURES[name]
     scores, truth = loss.example(generator)
     scores.requires_grad_()
-    whole = loss(scores, truth)
+    at_once = loss(scores, truth)
     for module in ("rankgrad.losses._pairs", loss.function.__module__):
         monkeypatch.setattr(f"{module}.at_once", lambda device: 2 * scores.numel(), raising=False)
     blocks = loss(scores, truth)
-    close(blocks, whole, rtol=1e-12, atol=1e-12)
-    close(gradient(blocks, scores), gradient(whole, scores), rtol=1e-12, atol=1e-12)
+    close(blocks, at_once, rtol=1e-12, atol=1e-12)
+    close(gradient(blocks, scores), gradient(at_once, scores), rtol=1e-12, atol=1e-12)
 
 
 # Groups, masks and weights.
@@ -343,7 +343,7 @@ def test_unchecked_a_label_that_cannot_be_there_may_score_minus_infinity(name, g
     scores = torch.randn(2, 4, generator=generator, dtype=torch.float64)
     lowest = scores.masked_fill(impossible, -torch.inf).requires_grad_()
     low = scores.masked_fill(impossible, -1000.0).requires_grad_()  # e^-1000 is 0 in double precision
-    values = [MEASURES[name](given, label_ranks, check_finite=False) for given in (lowest, low)]
+    values = [MEASURES[name](unlikely, label_ranks, check_finite=False) for unlikely in (lowest, low)]
     close(*values)
     close(gradient(values[0], lowest), gradient(values[1], low))
 

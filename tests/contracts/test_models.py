@@ -33,22 +33,24 @@ GIVEN: dict[str, dict[str, Any]] = {
 
 
 def part(folder: str, name: str, **options) -> dict[str, Any]:
-    given = GIVEN.get(name, {})
-    return {"name": name} | given | {"args": small(lookup.find(folder, name)) | given.get("args", {}) | options}
+    usual = GIVEN.get(name, {})
+    return {"name": name} | usual | {"args": small(lookup.find(folder, name)) | usual.get("args", {}) | options}
 
 
 def network(backbone: str = CONVNET, head: str = LINEAR, *, of: str = "network", **options) -> nn.Module:
     """A backbone and a head, with options of either as `backbone.<option>` and `head.<option>`, in a whole network."""
     runtime = {key: options.pop(key, value) for key, value in RUNTIME.items()}
-    ours = {key: {o.partition(".")[2]: v for o, v in options.items() if o.startswith(f"{key}.")}
-            for key in ("backbone", "head")}  # fmt: skip
-    parts = {
+    ours: dict[str, dict[str, Any]] = {"backbone": {}, "head": {}}
+    for name, value in options.items():
+        component, _, option = name.partition(".")
+        ours[component][option] = value
+    components = {
         "backbone": part("models.backbones", backbone, **ours["backbone"]),
         "head": part("models.heads", head, **ours["head"]),
         "text": part("models.backbones", "words"),
     }
     taken = parameters(lookup.find("models", of))
-    made = build("models", of, {key: value for key, value in parts.items() if key in taken}, seed=0, **runtime)
+    made = build("models", of, {key: value for key, value in components.items() if key in taken}, seed=0, **runtime)
     return made.eval()
 
 
@@ -82,9 +84,9 @@ def inputs(network: nn.Module, *, colors: int = 1) -> Tensor:
     return torch.randn(3, RUNTIME["features"], generator=draws)
 
 
-def outputs_of(network: nn.Module, given: Tensor) -> list[Tensor]:
+def outputs_of(network: nn.Module, batch: Tensor) -> list[Tensor]:
     """All outputs of a network, for each kind of input that it takes."""
-    output = network(given)
+    output = network(batch)
     texts = [network.encode_text(torch.tensor([[4, 7, 0], [5, 3, 6]]))] if hasattr(network, "encode_text") else []
     return [*output, *texts] if isinstance(output, tuple) else [output, *texts]
 
@@ -94,15 +96,15 @@ def test_a_rows_output_is_its_own_and_nothing_else_changes(backbone, head):
     model = frozen(backbone, head)
     check_summary(type(model.backbone))
     check_summary(type(model.head))
-    given = inputs(model)
-    scores = check_nothing_else_changes(lambda: model(given), given, *model.state_dict().values())
+    batch = inputs(model)
+    scores = check_nothing_else_changes(lambda: model(batch), batch, *model.state_dict().values())
     assert (scores.shape, scores.dtype) == ((3, RUNTIME["outputs"]), torch.float32)
-    assert torch.allclose(model(given[1:2]), scores[1:2], atol=1e-5)
+    assert torch.allclose(model(batch[1:2]), scores[1:2], atol=1e-5)
     if model.backbone.input == "image":
-        assert model(given.float()).equal(scores)
+        assert model(batch.float()).equal(scores)
     if model.backbone.input == "text":  # padding counts for nothing
-        assert torch.allclose(model(nn.functional.pad(given, (0, 3))), scores, atol=1e-5)
-        assert torch.allclose(model(given[1:2, :1]), scores[1:2], atol=1e-5)
+        assert torch.allclose(model(nn.functional.pad(batch, (0, 3))), scores, atol=1e-5)
+        assert torch.allclose(model(batch[1:2, :1]), scores[1:2], atol=1e-5)
 
 
 @every
@@ -116,9 +118,9 @@ def test_features_are_of_the_size_and_form_that_the_backbone_says(backbone, head
     assert model.head(pooled).equal(model.head.score(model.head.embed(pooled)))
     with torch.device("meta"):  # as the params are checked: without memory
         kind = type(model.backbone)
-        asked = inspect.signature(kind).parameters
+        arguments = inspect.signature(kind).parameters
         made = part("models.backbones", backbone)
-        runtime = {key: value for key, value in RUNTIME.items() if key in asked} | made.get("files", {})
+        runtime = {key: value for key, value in RUNTIME.items() if key in arguments} | made.get("files", {})
         bare = kind(**made["args"], **runtime)
     assert (bare.size, bare.maps) == (model.backbone.size, model.backbone.maps)
     assert all(weights.is_meta for weights in bare.parameters())
@@ -139,8 +141,8 @@ def test_scores_are_not_rounded_to_ties_in_half_precision(backbone, head):
         scores = model(inputs(model))
     assert scores.dtype == torch.float32
     assert all(len(row.unique()) > 490 for row in scores)
-    given = inputs(model)
-    halved = given.bfloat16() if given.is_floating_point() else given
+    batch = inputs(model)
+    halved = batch.bfloat16() if batch.is_floating_point() else batch
     assert torch.isfinite(model.bfloat16()(halved)).all()
 
 
@@ -160,8 +162,8 @@ def test_every_option_changes_the_output(folder, name, option):
     kind = folder.removeprefix("models.").removesuffix("s")
 
     def result(options):
-        given = {f"{kind}.{key}": value for key, value in options.items()}
-        model = network(**{kind: name}, **given).train()
+        chosen = {f"{kind}.{key}": value for key, value in options.items()}
+        model = network(**{kind: name}, **chosen).train()
         with torch.no_grad():
             torch.manual_seed(0)  # of dropout
             trained = model(inputs(model))  # which moves the statistics of BatchNorm
@@ -186,23 +188,25 @@ def test_a_whole_network_has_a_backbone_and_comes_back_from_disk(name, tmp_path)
     ours = {id(weights) for weights in model.parameters()}
     assert {id(weights) for weights in model.backbone.parameters()} < ours
     save_model(tmp_path, model)
-    given = inputs(model)
-    found = outputs_of(model, given)
-    assert all(one.equal(other) for one, other in zip(outputs_of(load_model(tmp_path), given), found, strict=True))
-    assert found[0].dtype == torch.float32
+    batch = inputs(model)
+    outputs = outputs_of(model, batch)
+    assert all(
+        output.equal(other) for output, other in zip(outputs_of(load_model(tmp_path), batch), outputs, strict=True)
+    )
+    assert outputs[0].dtype == torch.float32
 
 
 @pytest.mark.parametrize(("name", "option"), options_of("models", WHOLE))
 def test_every_option_of_a_whole_network_changes_the_output(name, option):
-    thing = lookup.find("models", name)
+    component = lookup.find("models", name)
 
     def result(options):
         args = {"backbone": part("models.backbones", CONVNET), "head": part("models.heads", LINEAR)}
         args |= {"text": part("models.backbones", "words")}
-        taken = {key: value for key, value in args.items() if key in parameters(thing)}
-        model = build("models", name, small(thing) | taken | options, seed=0, **RUNTIME).eval()
-        given = inputs(model) if hasattr(model, "backbone") else torch.ones(3, RUNTIME["features"])
+        taken = {key: value for key, value in args.items() if key in parameters(component)}
+        model = build("models", name, small(component) | taken | options, seed=0, **RUNTIME).eval()
+        batch = inputs(model) if hasattr(model, "backbone") else torch.ones(3, RUNTIME["features"])
         with torch.no_grad():
-            return torch.cat([output.flatten() for output in outputs_of(model, given)])
+            return torch.cat([output.flatten() for output in outputs_of(model, batch)])
 
-    check_option(thing, option, result)
+    check_option(component, option, result)

@@ -10,26 +10,28 @@ import torch
 from rankgrad import lookup
 
 
-def parameters(thing: Callable[..., Any]) -> list[str]:
-    return list(inspect.signature(thing).parameters)
+def parameters(component: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(component).parameters)
 
 
-def default(thing: Callable[..., Any], option: str) -> Any:
-    return inspect.signature(thing).parameters[option].default
+def default(component: Callable[..., Any], option: str) -> Any:
+    return inspect.signature(component).parameters[option].default
 
 
-def required(thing: Callable[..., Any]) -> dict[str, Any]:
+def required(component: Callable[..., Any]) -> dict[str, Any]:
     """A value for each option that has no default."""
     return {
-        name: other(hint) for name, hint in options(thing).items() if default(thing, name) is inspect.Parameter.empty
+        name: other(hint)
+        for name, hint in options(component).items()
+        if default(component, name) is inspect.Parameter.empty
     }
 
 
-def small(thing: Callable[..., Any]) -> dict[str, Any]:
+def small(component: Callable[..., Any]) -> dict[str, Any]:
     """Options that make a network small: at most 4 units or layers of a kind, and two pairs of convolutions."""
     values = {}
-    for name in options(thing):
-        value = default(thing, name)
+    for name in options(component):
+        value = default(component, name)
         if isinstance(value, int) and value > 4:
             values[name] = 4
         elif isinstance(value, tuple):
@@ -40,7 +42,7 @@ def small(thing: Callable[..., Any]) -> dict[str, Any]:
 def other(hint: Any, value: Any = None) -> Any:
     """Another value than the default: the next choice, a bool flipped, an odd int (a kernel), half a float."""
     if get_origin(hint) in (Union, types.UnionType):
-        hint = next(part for part in get_args(hint) if part is not type(None))
+        hint = next(choice_ for choice_ in get_args(hint) if choice_ is not type(None))
     if get_origin(hint) is Literal:
         return next(choice for choice in get_args(hint) if choice != value)
     if hint is bool:
@@ -54,25 +56,30 @@ def other(hint: Any, value: Any = None) -> Any:
     raise AssertionError(f"an option of type {hint}: contracts do not know another value of it")
 
 
-def changed(thing: Callable[..., Any], option: str) -> Any:
+def changed(component: Callable[..., Any], option: str) -> Any:
     """Another value of an option than the one that it has in tests."""
-    usual = {option: default(thing, option)} | required(thing) | small(thing)
-    return other(options(thing)[option], usual[option])
+    usual = {option: default(component, option)} | required(component) | small(component)
+    return other(options(component)[option], usual[option])
 
 
-def options(thing: Callable[..., Any]) -> dict[str, Any]:
+def options(component: Callable[..., Any]) -> dict[str, Any]:
     """The options but for names and blocks of something else, which has tests of its own."""
-    kinds = {name: [hint, *get_args(hint)] for name, hint in lookup.options(thing).items()}
-    apart = {name for name, kind in kinds.items() if any(part is str or get_origin(part) is dict for part in kind)}
-    return {name: kind[0] for name, kind in kinds.items() if name not in apart}
+    kinds = {name: [hint, *get_args(hint)] for name, hint in lookup.options(component).items()}
+    result = {}
+    for name, kind in kinds.items():
+        if str not in kind and dict not in map(get_origin, kind):
+            result[name] = kind[0]
+    return result
 
 
 def numbers_of(folder: str, components: Sequence[str]) -> list[tuple[str, str]]:
     """The options that are numbers, and the lengths of sorters."""
     pairs = []
     for name in components:
-        hints = get_type_hints(thing.__init__ if isinstance(thing := lookup.find(folder, name), type) else thing)
-        numbers = [one for one, hint in hints.items() if {hint, *get_args(hint)} & {int, float}]
+        hints = get_type_hints(
+            component.__init__ if isinstance(component := lookup.find(folder, name), type) else component
+        )
+        numbers = [option for option, hint in hints.items() if {hint, *get_args(hint)} & {int, float}]
         pairs += [(name, number) for number in numbers if number != "dim"]
     return pairs
 
@@ -81,20 +88,22 @@ def options_of(folder: str, components: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, option) for name in components for option in options(lookup.find(folder, name))]
 
 
-def check_option(thing: Callable[..., Any], option: str, result: Callable[[dict[str, Any]], torch.Tensor]) -> None:
+def check_option(component: Callable[..., Any], option: str, result: Callable[[dict[str, Any]], torch.Tensor]) -> None:
     """Check that another value of an option changes the result, and that the documentation names the option."""
-    assert f"{option}:" in (thing.__doc__ or "") or f"{option}," in thing.__doc__, "it is missing in the documentation"
-    others = [{name: changed(thing, name)} for name in options(thing) if name != option]
-    for base in ({}, *others):  # an option may count only together with another
-        pair = [result(base | extra) for extra in ({}, {option: changed(thing, option)})]
+    assert f"{option}:" in (component.__doc__ or "") or f"{option}," in component.__doc__, (
+        "it is missing in the documentation"
+    )
+    changes = [{name: changed(component, name)} for name in options(component) if name != option]
+    for base in ({}, *changes):  # an option may count only together with another
+        pair = [result(base | extra) for extra in ({}, {option: changed(component, option)})]
         if pair[0].shape != pair[1].shape or not torch.allclose(*pair):
             return
     raise AssertionError(f"{option} changes nothing")
 
 
-def check_summary(thing: Callable[..., Any]) -> None:
+def check_summary(component: Callable[..., Any]) -> None:
     """Check the first line of the documentation, which tables show."""
-    first = (thing.__doc__ or "").split("\n")[0]
+    first = (component.__doc__ or "").split("\n")[0]
     assert first[:1].isupper() or first[:1].islower(), "it has no documentation"
     assert first.endswith((".", ":")), f"the first line of the documentation is no sentence: {first!r}"
 

@@ -27,9 +27,7 @@ class Asked:
     @property
     def sent(self) -> list[Any]:
         """Rows as JSON has them."""
-        if self.name in SORTERS:
-            return self.rows
-        return [{name: of_json(cell) for name, cell in row.items()} for row in self.rows]
+        return of_json(self.rows)
 
     @property
     def model(self) -> Any:
@@ -56,7 +54,6 @@ def requests(draw, names=ALL, *, most: int = 5) -> Asked:
     draws, ids = np.random.default_rng(draw(st.integers(0, 10**6))), draw(st.none() | st.lists(IDS, min_size=count))
     inputs = cells(task, kind, count, draws)
     if kind == "features" and draw(st.booleans()):
-        inputs = [by_name(one, draws) if task != "query_ranking" else [by_name(two, draws) for two in one]
-                  for one in inputs]  # fmt: skip
+        inputs = [by_name(cell, draws) for cell in inputs]
     rows = [{kind: cell} for cell in inputs]
-    return Asked(name, rows if ids is None else [row | {"id": own} for row, own in zip(rows, ids, strict=False)])
+    return Asked(name, rows if ids is None else [row | {"id": row_id} for row, row_id in zip(rows, ids, strict=False)])

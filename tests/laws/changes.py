@@ -15,7 +15,7 @@ ODD_BYTES = (b"\xff\xff\xff\xff", b"\0" * 8, b"\n", b",", b'"', b"nan", b"-1", b
 
 def _values(tree: Any) -> list[Any]:
     inside = list(tree.values()) if isinstance(tree, dict) else tree if isinstance(tree, list) else []
-    return [tree, *(one for part in inside for one in _values(part))]
+    return [tree, *(value for branch in inside for value in _values(branch))]
 
 
 @st.composite
@@ -23,17 +23,17 @@ def changed(draw, tree: Any, *, most: int = 2) -> Any:
     """Draw a tree in which a few values are replaced, removed, repeated or moved."""
     tree = copy.deepcopy(tree)
     for _ in range(draw(st.integers(1, most))):
-        parents = [one for one in _values(tree) if isinstance(one, dict | list) and one]
+        parents = [value for value in _values(tree) if isinstance(value, dict | list) and value]
         if not parents:
             break
         parent = draw(st.sampled_from(parents))
         key = draw(st.sampled_from([*parent] if isinstance(parent, dict) else range(len(parent))))
-        alike = [one for one in _values(tree) if type(one) is type(parent[key])]
+        of_its_type = [value for value in _values(tree) if type(value) is type(parent[key])]
         match draw(st.sampled_from(["odd", "alike", "scaled", "removed", "repeated", "added"])):
             case "odd":
                 parent[key] = copy.deepcopy(draw(st.sampled_from(ODD)))
             case "alike":
-                parent[key] = copy.deepcopy(draw(st.sampled_from(alike)))
+                parent[key] = copy.deepcopy(draw(st.sampled_from(of_its_type)))
             case "scaled" if type(parent[key]) in (int, float):
                 parent[key] = type(parent[key])(parent[key] * draw(st.sampled_from([0, -1, 0.5, 2, 10, 1000])))
             case "repeated":

@@ -133,8 +133,8 @@ def spearman_loss(rows: Rows) -> Value:
 
 def ndcg_loss(rows: Rows, k=None, gain="exponential", temperature=0.5) -> Value:
     gains = [gain_of(row, gain) for row in rows]
-    shown = [before(k, rank, temperature) / math.log2(1 + rank) for rank in score_ranks(rows)]
-    return 1 - dot(gains, shown) / ideal(gains, k) if any(gains) else None
+    discounts = [before(k, rank, temperature) / math.log2(1 + rank) for rank in score_ranks(rows)]
+    return 1 - dot(gains, discounts) / ideal(gains, k) if any(gains) else None
 
 
 def ranknet(rows: Rows) -> Value:
@@ -171,8 +171,8 @@ def list_mle(rows: Rows, top_heavy=False) -> Value:
     for row in rows:
         above = sum(other.truth > row.truth for other in rows)
         tied = sum(other.truth == row.truth for other in rows)
-        places = range(above + 1, above + tied + 1)
-        early.append(sum(2.0 ** (count - place) - 1 for place in places) / tied)
+        ranks_ = range(above + 1, above + tied + 1)
+        early.append(sum(2.0 ** (count - rank) - 1 for rank in ranks_) / tied)
     factors = [value * count / sum(early) for value in early] if top_heavy else [1.0] * count
     return sum(factor * row.weight * drawn(rows, row) for factor, row in zip(factors, rows, strict=True))
 
@@ -206,14 +206,14 @@ def lambdarank(rows: Rows, k=None, truncation=None, gain="exponential", weightin
     if not best or len({row.truth for row in rows}) < 2:
         return None
     order = sorted(range(len(rows)), key=lambda at: (-rows[at].score, gains[at], rows[at].truth))
-    places = [order.index(at) + 1 for at in range(len(rows))]
-    discounts = [(place <= (k or math.inf)) / math.log2(1 + place) for place in places]
+    hard_ranks = [order.index(at) + 1 for at in range(len(rows))]
+    discounts = [(rank <= (k or math.inf)) / math.log2(1 + rank) for rank in hard_ranks]
     within = min(k or math.inf, truncation or math.inf)
     total = 0.0
     for a, b in permutations(range(len(rows)), 2):
-        if rows[a].truth <= rows[b].truth or min(places[a], places[b]) > within:
+        if rows[a].truth <= rows[b].truth or min(hard_ranks[a], hard_ranks[b]) > within:
             continue
-        apart = abs(places[a] - places[b])
+        apart = abs(hard_ranks[a] - hard_ranks[b])
         swapped = abs(discounts[a] - discounts[b])
         bound = 1 / math.log2(1 + apart) - 1 / math.log2(2 + apart)
         delta = {"lambdarank": swapped, "ndcg_loss2": bound, "ndcg_loss2++": swapped + 10 * bound}[weighting]
@@ -262,7 +262,10 @@ def average_precision_loss(rows: Rows) -> Value:
         return None
     positives = [row for row in rows if row.truth]
     among_all = [rank for rank, row in zip(score_ranks(rows), rows, strict=True) if row.truth]
-    precisions = [min(1.0, own / rank) for own, rank in zip(score_ranks(positives), among_all, strict=True)]
+    precisions = [
+        min(1.0, rank_among_positives / rank)
+        for rank_among_positives, rank in zip(score_ranks(positives), among_all, strict=True)
+    ]
     return 1 - mean(precisions, weights(positives))
 
 
@@ -293,27 +296,27 @@ def expected_reciprocal_rank_loss(rows: Rows, k=None, max_grade=4.0, temperature
     if not ordered(rows):
         return None
     satisfied = [row.weight * (2**row.truth - 1) / 2**max_grade for row in relative(rows)]
-    places, reached = score_ranks(rows), 0.0
-    for i, place in enumerate(places):
+    soft_ranks, reached = score_ranks(rows), 0.0
+    for i, rank in enumerate(soft_ranks):
         unsatisfied = 1.0
-        for j, other in enumerate(places):
-            apart = (place - other) / temperature
+        for j, other in enumerate(soft_ranks):
+            apart = (rank - other) / temperature
             is_before = (1 + math.copysign(math.expm1(-abs(apart)), apart)) / 2
             unsatisfied *= (1 - satisfied[j]) ** (is_before * (i != j))
-        reached += satisfied[i] / place * unsatisfied * before(k, place, temperature)
+        reached += satisfied[i] / rank * unsatisfied * before(k, rank, temperature)
     return 1 - reached
 
 
 def softsort_cross_entropy(rows: Rows, temperature=0.5) -> Value:
     if not ordered(rows):
         return None
-    places, cost = score_ranks(rows), 0.0
-    for place, place_rank in enumerate(sorted(places), 1):
-        shares = [math.exp(value) for value in log_softmax([-abs(place_rank - rank) / temperature for rank in places])]
-        for share, row in zip(shares, rows, strict=True):
+    soft_ranks, cost = score_ranks(rows), 0.0
+    for position, place_rank in enumerate(sorted(soft_ranks), 1):
+        logits = [-abs(place_rank - rank) / temperature for rank in soft_ranks]
+        for share, row in zip(map(math.exp, log_softmax(logits)), rows, strict=True):
             above = sum(other.truth > row.truth for other in rows)
             tied = sum(other.truth == row.truth for other in rows)
-            true = (above < place <= above + tied) / tied
+            true = (above < position <= above + tied) / tied
             cost -= row.weight * (true * math.log(share + 1e-20) + (1 - true) * math.log(1 - share + 1e-20))
     return cost / len(rows) / sum(weights(rows))
 
@@ -333,10 +336,10 @@ def hinge_ap(rows: Rows) -> Value:
         return total / len(positives) / len(negatives)
 
     best = -math.inf
-    for places in combinations(range(len(rows)), len(positives)):
-        others = [place for place in range(len(rows)) if place not in places]
-        precisions = [(i + 1) / (place + 1) for i, place in enumerate(places)]
-        value = agreement(lambda i, j: places[i] < others[j])  # noqa: B023
+    for positions in combinations(range(len(rows)), len(positives)):
+        negative_positions = [position for position in range(len(rows)) if position not in positions]
+        precisions = [(i + 1) / (position + 1) for i, position in enumerate(positions)]
+        value = agreement(lambda i, j: positions[i] < negative_positions[j])  # noqa: B023
         best = max(best, 1 - sum(precisions) / len(precisions) + value)
     return best - agreement(lambda i, j: True)
 
@@ -443,11 +446,11 @@ def correlation(rows: Rows) -> Value:
     if not comparable(rows):
         return None
     centered = []
-    for places in (score_ranks(rows), truth_ranks(rows)):
-        center = mean(places, weights(rows))
-        centered.append([place - center for place in places])
+    for of_ranks in (score_ranks(rows), truth_ranks(rows)):
+        center = mean(of_ranks, weights(rows))
+        centered.append([rank - center for rank in of_ranks])
     first, second = centered
-    covariance = lambda one, other: dot([a * b for a, b in zip(one, other, strict=True)], weights(rows))  # noqa: E731
+    covariance = lambda left, right: dot([a * b for a, b in zip(left, right, strict=True)], weights(rows))  # noqa: E731
     return covariance(first, second) / math.sqrt(covariance(first, first) * covariance(second, second))
 
 
@@ -463,8 +466,8 @@ def agreements(rows: Rows, top_heavy: bool) -> tuple[float, float, float, float]
         a, b = rows[i], rows[j]
         weight = a.weight * b.weight * (1 / true_ranks[i] + 1 / true_ranks[j] if top_heavy else 1)
         sign = ((a.score > b.score) - (a.score < b.score)) * ((a.truth > b.truth) - (a.truth < b.truth))
-        for at, part in enumerate((sign, abs(sign), a.score != b.score, a.truth != b.truth)):
-            sums[at] += weight * part
+        for at, term in enumerate((sign, abs(sign), a.score != b.score, a.truth != b.truth)):
+            sums[at] += weight * term
     return tuple(sums)
 
 
@@ -494,17 +497,17 @@ def shared(rows: Rows, worth: Callable[[int], float]) -> list[float]:
 
 def ndcg(rows: Rows, k=None, gain="exponential") -> Value:
     gains = [gain_of(row, gain) for row in rows]
-    discounts = shared(rows, lambda place: (place <= (k or math.inf)) / math.log2(1 + place))
+    discounts = shared(rows, lambda rank: (rank <= (k or math.inf)) / math.log2(1 + rank))
     return dot(gains, discounts) / ideal(gains, k) if any(gains) else None
 
 
 def recall_at_k(rows: Rows, k=1) -> Value:
-    return mean(shared(rows, lambda place: float(place <= k)), worths(rows))
+    return mean(shared(rows, lambda rank: float(rank <= k)), worths(rows))
 
 
 def precision_at_k(rows: Rows, k=5, adaptive_k=False) -> float:
     places = min(k, len(rows)) if adaptive_k else k
-    return dot(shared(rows, lambda place: float(place <= k)), worths(rows)) / places
+    return dot(shared(rows, lambda rank: float(rank <= k)), worths(rows)) / places
 
 
 def average_precision(rows: Rows) -> Value:
@@ -526,11 +529,11 @@ def first_positive(rows: Rows, worth: Callable[[int], float]) -> Value:
 
 
 def reciprocal_rank(rows: Rows, k=None) -> Value:
-    return first_positive(rows, lambda place: (place <= (k or math.inf)) / place)
+    return first_positive(rows, lambda rank: (rank <= (k or math.inf)) / rank)
 
 
 def hit_rate(rows: Rows, k=1) -> Value:
-    return first_positive(rows, lambda place: float(place <= k))
+    return first_positive(rows, lambda rank: float(rank <= k))
 
 
 def ranking_loss(rows: Rows) -> Value:
@@ -538,8 +541,10 @@ def ranking_loss(rows: Rows) -> Value:
 
 
 def coverage_error(rows: Rows) -> Value:
-    depths = [sum(other.score >= row.score for other in rows) for row in rows if row.truth]
-    return max(depths, default=None)
+    if not any(row.truth for row in rows):
+        return None
+    lowest = min(row.score for row in rows if row.truth)
+    return sum(row.score >= lowest for row in rows)
 
 
 def expected_reciprocal_rank(rows: Rows, k=None, max_grade=4.0) -> float:
@@ -547,8 +552,8 @@ def expected_reciprocal_rank(rows: Rows, k=None, max_grade=4.0) -> float:
     satisfied = [row.weight / heaviest * (2**row.truth - 1) / 2**max_grade for row in rows]
     reading, reached = 1.0, 0.0
     in_order = sorted(zip([-row.score for row in rows], satisfied, strict=True))
-    for place, (_, probability) in enumerate(in_order[:k], 1):
-        reached += reading * probability / place
+    for rank, (_, probability) in enumerate(in_order[:k], 1):
+        reached += reading * probability / rank
         reading *= 1 - probability
     return reached
 

@@ -30,10 +30,14 @@ def refused_at(place: str) -> Generator[None]:
             raise AssertionError(f"a message without {place}: {error}") from error
 
 
-def same(one: Any, other: Any) -> bool:
+def same(answer: Any, other: Any) -> bool:
     """Whether two answers are the same, numbers up to rounding."""
-    if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
-    return one == pytest.approx(other, rel=1e-4, abs=1e-5) if isinstance(one, float) else one == other
+    if isinstance(answer, dict):
+        return (
+            isinstance(other, dict)
+            and answer.keys() == other.keys()
+            and all(same(answer[key], other[key]) for key in answer)
+        )
+    if isinstance(answer, list):
+        return isinstance(other, list) and len(answer) == len(other) and all(map(same, answer, other))
+    return answer == pytest.approx(other, rel=1e-4, abs=1e-5) if isinstance(answer, float) else answer == other

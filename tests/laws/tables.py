@@ -56,7 +56,7 @@ class Drawn:
 
     def expected(self, split: str) -> list[dict[str, Any]]:
         """Return what the rows of a split become, in their order."""
-        rows = [row for row, own in enumerate(self.splits) if own == split]
+        rows = [row for row, split_of_row in enumerate(self.splits) if split_of_row == split]
         if not self.in_queries:
             return [self._expected(row) for row in rows]
         queries: dict[str, list[int]] = {}
@@ -69,25 +69,25 @@ class Drawn:
         return result
 
     def _expected(self, row: int) -> dict[str, Any]:
-        told = {"name": self.names[row], "truth": self.truths[row], "input": self.vector(row)}
-        told |= {"group": self.groups[row]} if "group" in self.options else {}
-        return told | ({"weight": self.weights[row]} if self.weights else {})
+        result = {"name": self.names[row], "truth": self.truths[row], "input": self.vector(row)}
+        result |= {"group": self.groups[row]} if "group" in self.options else {}
+        return result | ({"weight": self.weights[row]} if self.weights else {})
 
     def vector(self, row: int) -> Any:
         """Return the input of a row: names become features of 0 and 1, one for each that training rows have."""
-        given = self.inputs[row]
-        if not isinstance(given, dict):
-            return given
-        train = [one for one, split in zip(self.inputs, self.splits, strict=True) if split == "train"]
+        cells = self.inputs[row]
+        if not isinstance(cells, dict):
+            return cells
+        train = [training_row for training_row, split in zip(self.inputs, self.splits, strict=True) if split == "train"]
         vector = []
-        for column, value in given.items():
+        for column, value in cells.items():
             if not isinstance(value, tuple):  # a number
                 vector.append(value)
                 continue
-            for place, part in enumerate(value):
-                names = sorted({one[column][place] for one in train}, key=lambda name: name or "")
+            for index, value_ in enumerate(value):
+                names = sorted({training_row[column][index] for training_row in train}, key=lambda name: name or "")
                 if len(names) > 1:
-                    vector += [float(part == name) for name in names if name is not None]
+                    vector += [float(value_ == name) for name in names if name is not None]
         return vector
 
 
@@ -96,8 +96,8 @@ def tables(draw, inputs=INPUTS, truths=TRUTHS, *, most: int = 14) -> Drawn:
     """Draw a table with a split a row, an input, a truth, and perhaps ids, groups and weights."""
     table, truth, count = Drawn(), draw(st.sampled_from(truths)), draw(st.integers(9, most))
 
-    def each(some: st.SearchStrategy) -> list[Any]:
-        return draw(st.lists(some, min_size=count, max_size=count))
+    def each(strategy: st.SearchStrategy) -> list[Any]:
+        return draw(st.lists(strategy, min_size=count, max_size=count))
 
     # Training rows first, which have every label and several names, and as many as there are classes.
     queries = ["t0", "t0", *draw(st.permutations(["v0", "v0", "e0", "e0", "g0", "g0", *["t1"] * (count - 8)]))]
@@ -138,15 +138,15 @@ def _draw_truth(draw: Callable, each: Callable, table: Drawn, kind: str) -> None
         if draw(st.booleans()):
             _give_training_a_target_of_its_own(table, each(NUMBERS))
     elif kind in ("labels", "ordered"):
-        several = each(st.lists(st.sampled_from(LABELS), min_size=int(kind == "ordered"), unique=True))
-        several[0] = [*LABELS]
+        label_lists = each(st.lists(st.sampled_from(LABELS), min_size=int(kind == "ordered"), unique=True))
+        label_lists[0] = [*LABELS]
         classes = sorted(LABELS)
         if draw(st.booleans()):
             table.options["classes"] = classes = draw(st.permutations(LABELS))
         table.options |= {"labels": "tags", "ordered": kind == "ordered"}
-        table.columns["tags"] = ["|".join(some) or None for some in several]
-        for some in several:
-            ranks = [len(some) - some.index(name) if name in some else 0 for name in classes]
+        table.columns["tags"] = ["|".join(labels) or None for labels in label_lists]
+        for labels in label_lists:
+            ranks = [len(labels) - labels.index(name) if name in labels else 0 for name in classes]
             table.truths.append(ranks if kind == "ordered" else [min(rank, 1) for rank in ranks])
     elif kind == "relevance":
         table.truths = table.columns["grade"] = each(st.integers(0, 3))
@@ -154,7 +154,7 @@ def _draw_truth(draw: Callable, each: Callable, table: Drawn, kind: str) -> None
     else:
         ranks = st.sampled_from([[1, 0, 2], [0, 1, 0], [2, 1, 1], [1, 2, 3], [3, 1, 2], [0, 0, 1]])
         table.truths = each(ranks if kind == "label_ranks" else st.lists(st.integers(0, 1), min_size=3, max_size=3))
-        table.columns |= {f"is_{name}": [row[at] for row in table.truths] for at, name in enumerate("abc")}
+        table.columns |= zip(("is_a", "is_b", "is_c"), map(list, zip(*table.truths, strict=True)), strict=True)
         role = "label_ranks" if kind == "label_ranks" else "labels"
         table.options[role] = draw(st.sampled_from(["is_*", ["is_a", "is_b", "is_c"]]))
 
@@ -197,10 +197,10 @@ def _draw_input(draw: Callable, each: Callable, table: Drawn, kind: str) -> None
         _give(table, ["code"], tuple)
 
 
-def _give(table: Drawn, columns: list[str], part: Callable[[Any], Any]) -> None:
+def _give(table: Drawn, columns: list[str], of_cell: Callable[[Any], Any]) -> None:
     for name in columns:
         for row, cell in zip(table.inputs, table.columns[name], strict=True):
-            row[name] = part(cell)
+            row[name] = of_cell(cell)
 
 
 @dataclass
@@ -217,8 +217,8 @@ class Form:
 
     @property
     def options(self) -> dict[str, Any]:
-        told = {"file": f"t.{self.suffix}", "decimal": self.decimal, "thousands": self.thousands}
-        return told | ({} if self.encoding in ("utf-8", "utf-8-sig") else {"encoding": self.encoding})
+        result = {"file": f"t.{self.suffix}", "decimal": self.decimal, "thousands": self.thousands}
+        return result | ({} if self.encoding in ("utf-8", "utf-8-sig") else {"encoding": self.encoding})
 
 
 @st.composite
@@ -242,11 +242,14 @@ def write(columns: dict[str, list[Any]], form: Form, folder: Path) -> Path:
         with path.open("w", encoding=form.encoding, newline="") as file:
             out = csv.writer(file, delimiter=form.separator, lineterminator=form.newline)
             out.writerow(names)
-            out.writerows([[_text(cell, form) for cell in row] for row in rows])
+            for row in rows:
+                out.writerow([_text(cell, form) for cell in row])
     elif form.suffix == "jsonl":
-        made = [{name: _cell(cell, form) for name, cell in zip(names, row, strict=True)} for row in rows]
-        lines = [json.dumps(row, ensure_ascii=form.as_text) + form.newline for row in made]
-        path.write_bytes("".join(lines).encode(form.encoding))
+        text = ""
+        for row in rows:
+            cells = [_cell(cell, form) for cell in row]
+            text += json.dumps(dict(zip(names, cells, strict=True)), ensure_ascii=form.as_text) + form.newline
+        path.write_bytes(text.encode(form.encoding))
     else:
         pq.write_table(pa.table({name: _array(cells, form) for name, cells in columns.items()}), path, row_group_size=5)
     return path
@@ -254,13 +257,13 @@ def write(columns: dict[str, list[Any]], form: Form, folder: Path) -> Path:
 
 def _text(cell: Any, form: Form, *, in_list: bool = False) -> str:
     if isinstance(cell, list):
-        return " ".join(_text(one, form, in_list=True) for one in cell)
+        return " ".join(_text(number, form, in_list=True) for number in cell)
     if not isinstance(cell, float):
         return "" if cell is None else str(cell)
-    whole, point, decimals = repr(cell).partition(".")
+    integer, point, decimals = repr(cell).partition(".")
     if point and form.thousands and not in_list:
-        whole = f"{int(whole):,}".replace(",", form.thousands) if whole not in ("0", "-0") else whole
-    return whole + point.replace(".", form.decimal) + decimals
+        integer = f"{int(integer):,}".replace(",", form.thousands) if integer not in ("0", "-0") else integer
+    return integer + point.replace(".", form.decimal) + decimals
 
 
 def _cell(cell: Any, form: Form) -> Any:
@@ -299,4 +302,5 @@ def rows_of(table: pa.Table, options: dict[str, Any]) -> list[dict[str, Any]]:
     """Return rows of a split by what they are, as `Drawn.expected` says them."""
     about = Table(**options)
     named = {about.input: "input", about.truth: "truth", "name": "name", "group": "group", "weight": "weight"}
-    return [{named[name]: value for name, value in row.items() if name in named} for row in table.to_pylist()]
+    kept = [name for name in table.column_names if name in named]
+    return table.select(kept).rename_columns([named[name] for name in kept]).to_pylist()

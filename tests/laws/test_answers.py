@@ -44,16 +44,17 @@ def numbers_of(answer: dict[str, Any]) -> list[float]:
     return [answer["score"]]
 
 
-def check(several: list[dict[str, Any]], expected: list[list[float]]) -> None:
-    assert len(several) == len(expected)
-    for answer, numbers in zip(several, expected, strict=True):
+def check(answers_: list[dict[str, Any]], expected: list[list[float]]) -> None:
+    assert len(answers_) == len(expected)
+    for answer, numbers in zip(answers_, expected, strict=True):
         assert numbers_of(answer) == pytest.approx(numbers, rel=1e-5, abs=1e-6)
 
 
 def in_form(form: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return rows of the same columns in one of MLflow's forms."""
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    table = {"columns": [*columns], "data": [[*row.values()] for row in rows]}
+    data = [[*row.values()] for row in rows]
+    columns = dict(zip(rows[0], map(list, zip(*data, strict=True)), strict=True))
+    table = {"columns": [*columns], "data": data}
     return {form: {"dataframe_split": table, "inputs": columns}.get(form, rows)}
 
 
@@ -69,8 +70,7 @@ def check_doors(
         expected = [*map(numbers_of, made.predict(network, made.load(folder, "test", threads=1)).to_pylist())]
         raw = stored
         if kind == "features" and named:
-            raw = [[by_name(one, draws) for one in row] for row in stored] if made.reads.lists else [
-                by_name(row, draws) for row in stored]  # fmt: skip
+            raw = [by_name(row, draws) for row in stored]
         sent = [{kind: of_json(row), "id": f"row {number}"} for number, row in enumerate(raw)]
         lines = [{kind: of_lines(row), "id": number} for number, row in enumerate(stored if made.reads.lists else raw)]
         (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
@@ -82,9 +82,9 @@ def check_doors(
         pyfunc = model.predict(None, pd.DataFrame({kind: raw, "id": [row["id"] for row in sent]})).to_dict("records")
         http = client.post("/invocations", json=in_form(form, sent))
     assert http.status_code == 200, http.text
-    for several in (pyfunc, http.json()["predictions"]):
-        check(several, expected)
-        assert [answer["id"] for answer in several] == [row["id"] for row in sent]
+    for answers_ in (pyfunc, http.json()["predictions"]):
+        check(answers_, expected)
+        assert [answer["id"] for answer in answers_] == [row["id"] for row in sent]
     if "labels" in pyfunc[0] and "label_ranks" not in pyfunc[0]:  # the highest score first
         for answer in pyfunc:
             scores = dict(zip(model.recipe["classes"], answer["scores"], strict=True))
@@ -112,9 +112,9 @@ def test_a_caption_has_its_embedding_also_among_rows_of_items(kind):
     rows = [{"caption": captions[0]}, {kind: item}, {"caption": captions[1]}]
     sent = [rows[0], {kind: of_json(item)}, rows[2]]
     http = served("retrieval", kind)[0].post("/invocations", json={"dataframe_records": sent}).json()["predictions"]
-    for several in (task.respond(network, rows), http):
-        check([several[0], several[2]], expected)
-        check([several[1]], [task.respond(network, [rows[1]])[0]["embedding"]])
+    for answers_ in (task.respond(network, rows), http):
+        check([answers_[0], answers_[2]], expected)
+        check([answers_[1]], [task.respond(network, [rows[1]])[0]["embedding"]])
 
 
 @law(20)
@@ -125,5 +125,5 @@ def test_scores_have_the_ranks_of_the_sorter_by_every_door(rows):
         model.load(folder_of(name))
         expected = load_model(folder_of(name))(torch.tensor(rows)).tolist()
         http = TestClient(app_of(folder_of(name))).post("/invocations", json={"inputs": rows})
-        for found in (model.predict(None, np.array(rows)).tolist(), http.json()["predictions"]):
-            assert np.allclose(found, expected, rtol=1e-5, atol=1e-5)
+        for ranks in (model.predict(None, np.array(rows)).tolist(), http.json()["predictions"]):
+            assert np.allclose(ranks, expected, rtol=1e-5, atol=1e-5)

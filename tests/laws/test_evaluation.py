@@ -70,8 +70,8 @@ class TestIntervals:
         """Models that err together: their metrics are uncertain, their difference is not."""
         draws = np.random.default_rng(0)
         target, noise = draws.normal(size=60), draws.normal(size=(2, 60))
-        ours, theirs = ({seed: scored(target + weight * noise[seed], target) for seed in (0, 1)}
-                        for weight in (0.9, 0.92))  # fmt: skip
+        ours = {seed: scored(target + 0.9 * noise[seed], target) for seed in (0, 1)}
+        theirs = {seed: scored(target + 0.92 * noise[seed], target) for seed in (0, 1)}
         first, second = (evaluate("", model, resamples=200, seed=0)[0] for model in (ours, theirs))
         gap = differences({"ours": ours}, theirs, resamples=200, seed=0)[0]
         assert gap.value == pytest.approx(first.value - second.value)
@@ -83,7 +83,9 @@ class TestIntervals:
 
     def test_holm_is_the_step_down_of_bonferroni(self):
         p = np.random.default_rng(0).uniform(0, 0.2, 8)
-        expected = [max(min(1.0, (8 - (p < q).sum()) * q) for q in p if q <= own) for own in p]
+        expected = np.empty(8)
+        order = p.argsort()
+        expected[order] = np.maximum.accumulate(np.minimum(1, (8 - np.arange(8)) * p[order]))
         assert holm(p.tolist()) == pytest.approx(expected)
 
 
@@ -155,7 +157,9 @@ class TestUndefined:
         score = np.random.default_rng(0).normal(size=rows)
         predicted = pa.table({"id": range(rows), "seed": [1] * rows, "score": score, "target": test["target"]})
         pq.write_table(predicted, tmp_path / "predictions.parquet")
-        found = slices("score_ranking", "spearman", tmp_path / "predictions.parquet", tmp_path / "test.parquet", seed=1)
-        assert (found[-1].name, math.isnan(found[-1].value)) == ("shop: a", True)
-        assert len({one.name for one in found}) == len(found) == 5
-        assert sum(one.rows for one in found if one.name.startswith("near")) >= rows
+        pieces = slices(
+            "score_ranking", "spearman", tmp_path / "predictions.parquet", tmp_path / "test.parquet", seed=1
+        )
+        assert (pieces[-1].name, math.isnan(pieces[-1].value)) == ("shop: a", True)
+        assert len({piece.name for piece in pieces}) == len(pieces) == 5
+        assert sum(piece.rows for piece in pieces if piece.name.startswith("near")) >= rows

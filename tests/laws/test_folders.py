@@ -19,24 +19,24 @@ from rankgrad.io.checkpoints import load_model, save_model
 from rows import folder_of  # isort: skip
 
 
-def answers_of(model: Any, asked: Asked) -> Any:
-    if asked.name in SORTERS:
-        return model(torch.tensor(asked.rows)).tolist()
-    return asked.task.respond(model, asked.rows)
+def answers_of(model: Any, request: Asked) -> Any:
+    if request.name in SORTERS:
+        return model(torch.tensor(request.rows)).tolist()
+    return request.task.respond(model, request.rows)
 
 
 @law(20)
-@given(asked=requests(), seed=st.integers(0, 9))
-def test_a_model_answers_as_before_it_was_saved(asked, seed):
-    model = load_model(folder_of(asked.name))
+@given(request=requests(), seed=st.integers(0, 9))
+def test_a_model_answers_as_before_it_was_saved(request, seed):
+    model = load_model(folder_of(request.name))
     with torch.no_grad():
         for weights in model.parameters():  # also those that begin at 0
             weights += torch.linspace(0.01, 0.3 + seed, weights.numel()).view(weights.shape)
-    before = answers_of(model, asked)
+    before = answers_of(model, request)
     with TemporaryDirectory() as scratch:
         save_model(scratch, model)
         again = load_model(scratch)
-        assert answers_of(again, asked) == before
+        assert answers_of(again, request) == before
         assert again.recipe == json.loads(json.dumps(model.recipe))
         save_model(f"{scratch}/twice", again)
         assert all((Path(scratch) / "twice" / name).read_bytes() == (Path(scratch) / name).read_bytes()
@@ -52,10 +52,10 @@ UNKNOWN = {"folder": "models", "name": "network", "task": "<unknown>", "input": 
 @law(30)
 @given(name=st.sampled_from(ALL), data=st.data())
 def test_a_changed_recipe_is_refused_by_its_folder_or_makes_a_model_that_answers(name, data):
-    asked = Asked(name, [])
+    request = Asked(name, [])
     with TemporaryDirectory(prefix="model-") as scratch:
         folder = Path(scratch) / "folder"
-        shutil.copytree(folder_of(asked.name), folder)
+        shutil.copytree(folder_of(request.name), folder)
         recipe = json.loads((folder / "model.json").read_text())
         recipe = data if isinstance(data, dict) else data.draw(changed(recipe))
         (folder / "model.json").write_text(json.dumps(recipe))
@@ -65,12 +65,12 @@ def test_a_changed_recipe_is_refused_by_its_folder_or_makes_a_model_that_answers
     if model is None or isinstance(data, dict):
         assert model is None
         return
-    asked = data.draw(requests([name]))
+    request = data.draw(requests([name]))
     with refused_at("^row|scores|length"):
-        if asked.name in SORTERS:
-            model(torch.tensor(asked.rows))
+        if request.name in SORTERS:
+            model(torch.tensor(request.rows))
         elif "task" in model.recipe:
-            asked.task.respond(model, asked.rows)
+            request.task.respond(model, request.rows)
 
 
 @law(30)
@@ -82,8 +82,10 @@ def test_damaged_weights_are_refused_by_their_folder_or_of_the_same_shapes(name,
         file = folder / "model.safetensors"
         file.write_bytes(data.draw(damaged(file.read_bytes())))
         with refused_at(str(folder)):
-            found, whole = (load_model(one).state_dict() for one in (folder, folder_of(name)))
-            assert {key: one.shape for key, one in found.items()} == {key: one.shape for key, one in whole.items()}
+            damaged_state, state = (load_model(path).state_dict() for path in (folder, folder_of(name)))
+            assert {key: path.shape for key, path in damaged_state.items()} == {
+                key: path.shape for key, path in state.items()
+            }
 
 
 def test_weights_of_which_a_bit_is_another_are_refused(tmp_path):

@@ -58,7 +58,7 @@ def test_weights_of_whole_pairs_are_refused_and_count_as_group_weights(name):
 
 def formula(name: str, scores: torch.Tensor, truth: torch.Tensor) -> float:
     rows = [Row(score, true, 1.0) for score, true in zip(scores.tolist(), truth.tolist(), strict=True)]
-    return next(formula(rows) for known, formula, _ in LOSSES if known == name)
+    return next(formula(rows) for loss, formula, _ in LOSSES if loss == name)
 
 
 @pytest.mark.parametrize("name", ["rlsep", "lsep", "plackett_luce", "list_mle"])
@@ -135,9 +135,9 @@ def test_an_item_of_no_weight_does_not_count_however_large_its_error(name, reduc
 def test_a_precision_of_soft_ranks_counts_for_1_at_most():
     scores, labels = torch.tensor([0.1, 0.0, -5.0]), torch.tensor([1, 1, 0])  # positives that lie close together
     sorter = Laplace(softness=0.2)
-    own, among_all = sorter(scores[:2]), sorter(scores)[:2]
-    assert (own / among_all).max() > 1
-    expected = 1 - (own / among_all).clamp(max=1).mean()
+    among_positives, among_all = sorter(scores[:2]), sorter(scores)[:2]
+    assert (among_positives / among_all).max() > 1
+    expected = 1 - (among_positives / among_all).clamp(max=1).mean()
     assert losses.average_precision(scores, labels, sorter=sorter).item() == pytest.approx(expected.item())
 
 

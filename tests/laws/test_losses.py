@@ -58,14 +58,14 @@ def batches(draw, kind: str) -> Batch:
 
 def call(function, batch: Batch, **options) -> Tensor:
     """Return what a loss or metric makes of a batch, of the arguments that it takes; masked cells are NaN."""
-    known = parameters(function)
+    arguments = parameters(function)
     scores = batch.scores
-    if "mask" in known:
+    if "mask" in arguments:
         scores = scores.where(batch.mask, torch.nan)
         options["mask"] = batch.mask
-    if "weights" in known:
+    if "weights" in arguments:
         options["weights"] = batch.weights
-    if "sorter" in known:
+    if "sorter" in arguments:
         options["sorter"] = "straight_through"
     if "log_variances" in options:
         options["log_variances"] = scores / 2
@@ -95,11 +95,11 @@ def test_a_loss_is_its_formula(name, formula, options, data):
         values.append(0.0 if value is None else value)
         counts.append(count)
 
-    found = call(function, batch, reduction="none", **options)
-    assert found.flatten().tolist() == pytest.approx(values, rel=1e-6, abs=1e-6)
+    of_batch = call(function, batch, reduction="none", **options)
+    assert of_batch.flatten().tolist() == pytest.approx(values, rel=1e-6, abs=1e-6)
 
     of_groups = torch.tensor(data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values))))
-    of_groups = of_groups.view(found.shape).double()
+    of_groups = of_groups.view(of_batch.shape).double()
     for reduction, expected in (
         ({"reduction": "sum"}, sum(values)),
         ({}, weighted_mean(values, counts)),
@@ -120,10 +120,10 @@ def weighted_mean(values: list[float], counts: list[float]) -> float:
 def test_a_metric_is_its_formula(name, formula, options, data):
     function = getattr(metrics, name)
     batch = drawn(data, function)
-    for found, rows in zip(call(function, batch, **options).tolist(), batch.groups(), strict=True):
+    for value, rows in zip(call(function, batch, **options).tolist(), batch.groups(), strict=True):
         expected = formula(rows, **options) if rows else None
         expected = torch.nan if expected is None else expected
-        assert found == pytest.approx(expected, rel=1e-9, abs=1e-9, nan_ok=True)
+        assert value == pytest.approx(expected, rel=1e-9, abs=1e-9, nan_ok=True)
 
 
 def test_every_loss_has_a_formula():
@@ -134,7 +134,7 @@ def test_every_loss_has_a_formula():
 @law(10)
 @given(length=st.integers(7, 40), levels=st.integers(2, 30), seed=st.integers(0, 1000))
 def test_a_metric_of_longer_lists_is_its_formula(name, length, levels, seed):
-    function, formula = getattr(metrics, name), next(formula for known, formula, _ in METRICS if known == name)
+    function, formula = getattr(metrics, name), next(formula for metric, formula, _ in METRICS if metric == name)
     generator = torch.Generator().manual_seed(seed)
     scores, truth = torch.randint(0, levels, (2, 2, length), generator=generator)
     weights = torch.randint(0, 4, (2, length), generator=generator).double()
@@ -142,5 +142,5 @@ def test_a_metric_of_longer_lists_is_its_formula(name, length, levels, seed):
     if "weights" not in parameters(function):
         weights.fill_(1.0)
     assume(all(formula(rows) is not None for rows in batch.groups()))
-    for found, rows in zip(call(function, batch).tolist(), batch.groups(), strict=True):
-        assert found == pytest.approx(formula(rows), rel=1e-9, abs=1e-9)
+    for value, rows in zip(call(function, batch).tolist(), batch.groups(), strict=True):
+        assert value == pytest.approx(formula(rows), rel=1e-9, abs=1e-9)

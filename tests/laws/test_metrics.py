@@ -24,8 +24,8 @@ SCORES, NOTHING = torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool)
 def test_label_sets_have_their_rates(rows):
     selected, present = torch.tensor(rows)[:, :4], torch.tensor(rows)[:, 4:]
     result = metrics.label_set_scores(selected, present.long() * 3)
-    found = torch.stack(list(result.values()), -1).tolist()
-    for values, chosen, true in zip(found, selected.tolist(), present.tolist(), strict=True):
+    rates_of_rows = torch.stack(list(result.values()), -1).tolist()
+    for values, chosen, true in zip(rates_of_rows, selected.tolist(), present.tolist(), strict=True):
         assert values == pytest.approx(rates(true, chosen))
 
 
@@ -53,8 +53,8 @@ def test_average_precision_and_its_mean_agree_with_scikit_learn(seed):
     expected = [average_precision_score(labels[:, c], scores[:, c], sample_weight=weights[:, c]) for c in range(2)]
     arguments = {"dim": -2, "weights": torch.from_numpy(weights)}
     tensors = torch.from_numpy(scores / 8), torch.from_numpy(labels)
-    found = metrics.average_precision(*tensors, **arguments)
-    assert found.tolist() == pytest.approx([*expected, math.nan], nan_ok=True)
+    precisions = metrics.average_precision(*tensors, **arguments)
+    assert precisions.tolist() == pytest.approx([*expected, math.nan], nan_ok=True)
     assert metrics.mean_average_precision(*tensors, **arguments).item() == pytest.approx(np.mean(expected))
 
 

@@ -21,8 +21,8 @@ MAPS = (2, 6, 3, 4)  # of two images
 
 def head(name: str, *, maps: bool = True, outputs: int = 2, **options) -> nn.Module:
     torch.manual_seed(0)
-    part = {"name": name, "args": options}
-    return made("models.heads", part, features=MAPS[1], maps=maps, outputs=outputs).eval().requires_grad_(False)
+    component = {"name": name, "args": options}
+    return made("models.heads", component, features=MAPS[1], maps=maps, outputs=outputs).eval().requires_grad_(False)
 
 
 def places_of(maps: torch.Tensor) -> list[torch.Tensor]:
@@ -34,8 +34,8 @@ def test_label_attention_scores_what_each_label_looks_at(generator):
     attention.bias.normal_(generator=generator)
     output = attention(maps)
     for image, label in itertools.product(range(2), range(3)):
-        weights = [math.exp(attention.attention.weight[label, :, 0, 0] @ place) for place in places_of(maps[image])]
-        scores = [float(attention.weight[label] @ place + attention.bias[label]) for place in places_of(maps[image])]
+        weights = [math.exp(attention.attention.weight[label, :, 0, 0] @ vector) for vector in places_of(maps[image])]
+        scores = [float(attention.weight[label] @ vector + attention.bias[label]) for vector in places_of(maps[image])]
         expected = sum(weight * score for weight, score in zip(weights, scores, strict=True)) / sum(weights)
         assert output[image, label].item() == pytest.approx(expected, abs=1e-5)
 
@@ -57,9 +57,9 @@ def test_spatial_pooling_scores_the_highest_and_lowest_places_of_its_own_maps(ge
 
 def test_linear_averages_the_image_or_its_places_and_adds_the_largest_of_each_map(generator):
     maps = torch.randn(MAPS, generator=generator)
-    whole, places = head("linear", maximum=True, standardize=False), head("linear", grid=2, standardize=False)
-    pooled = torch.stack([torch.cat([one.mean((1, 2)), one.amax((1, 2))]) for one in maps])
-    assert whole(whole.pool(maps)).allclose(pooled @ whole.score.weight.T + whole.score.bias, atol=1e-5)
+    averaging, places = head("linear", maximum=True, standardize=False), head("linear", grid=2, standardize=False)
+    pooled = torch.stack([torch.cat([image.mean((1, 2)), image.amax((1, 2))]) for image in maps])
+    assert averaging(averaging.pool(maps)).allclose(pooled @ averaging.score.weight.T + averaging.score.bias, atol=1e-5)
     left, right = maps[..., :2, :2].mean((2, 3)), maps[..., :2, 2:].mean((2, 3))
     assert places.pool(maps).view(2, 6, 2, 2)[:, :, 0].allclose(torch.stack([left, right], dim=-1), atol=1e-5)
     with pytest.raises(ValueError, match="grid is 2 .* the backbone gives vectors"):
@@ -70,9 +70,9 @@ def test_a_perceptron_standardizes_by_what_it_was_fitted_to(generator):
     perceptron = made("models.backbones", {"name": "perceptron", "args": {"hidden": []}}, features=3)
     vectors = torch.randn(50, 3, generator=generator) * torch.tensor([3.0, 1.0, 0.0]) + 1e4
     perceptron.fit(vectors)
-    found = perceptron(vectors)
-    assert found.mean(0).tolist() == pytest.approx([0, 0, 0], abs=1e-3)
-    assert found.std(0, correction=0).tolist() == pytest.approx([1, 1, 0], abs=1e-3)  # the last one is constant
+    standardized = perceptron(vectors)
+    assert standardized.mean(0).tolist() == pytest.approx([0, 0, 0], abs=1e-3)
+    assert standardized.std(0, correction=0).tolist() == pytest.approx([1, 1, 0], abs=1e-3)  # the last one is constant
     assert perceptron(vectors + 3)[:, 0].mean().item() == pytest.approx(1, abs=0.2)  # and a shift stays one
 
 
@@ -95,10 +95,10 @@ class TestLibraries:
         assert (backbone.maps, backbone.size, len(backbone.blocks)) == (True, size, blocks)
         assert features.shape[:2] == (2, size)
         with torch.device("meta"), NumbersOnCpu():
-            whole = get_model(network, weights=None).state_dict()
+            published = get_model(network, weights=None).state_dict()
         ours = {name.partition(".")[2] for name in backbone.layers.state_dict(prefix="layers.")}
-        assert ours <= set(whole)
-        assert all(name.startswith(backbone.left_out) for name in set(whole) - ours)
+        assert ours <= set(published)
+        assert all(name.startswith(backbone.left_out) for name in set(published) - ours)
 
     @pytest.mark.slow
     def test_every_classification_network_of_torchvision_can_be_a_backbone(self):
@@ -116,25 +116,25 @@ class TestLibraries:
     )  # fmt: skip
     def test_large_networks_see_an_image(self, library, network, generator, tmp_path):
         pytest.importorskip(library)
-        parts = {"backbone": {"name": library, "args": {"network": network}}, "head": {"name": "linear"}}
-        whole = build("models", "network", parts, seed=0, outputs=2, colors=3).eval()
+        components = {"backbone": {"name": library, "args": {"network": network}}, "head": {"name": "linear"}}
+        model = build("models", "network", components, seed=0, outputs=2, colors=3).eval()
         image = torch.randint(0, 256, (1, 3, 224, 224), generator=generator, dtype=torch.uint8)
-        save_model(tmp_path, whole)
+        save_model(tmp_path, model)
         with torch.no_grad():
-            assert load_model(tmp_path)(image).allclose(whole(image), atol=1e-4)
+            assert load_model(tmp_path)(image).allclose(model(image), atol=1e-4)
 
     def test_maps_are_what_the_librarys_classifier_averages(self, generator):
         images = torch.randint(0, 256, (2, 3, 64, 64), generator=generator, dtype=torch.uint8)
         for network in ("resnet18", "densenet121", "swin_t"):
             backbone = torchvision(network).eval()
-            whole = get_model(network).eval()
-            assert not whole.load_state_dict(backbone.layers.state_dict(), strict=False).unexpected_keys
-            *_, last = whole.children()
+            classifier = get_model(network).eval()
+            assert not classifier.load_state_dict(backbone.layers.state_dict(), strict=False).unexpected_keys
+            *_, last = classifier.children()
             seen = []
             last.register_forward_pre_hook(lambda _, inputs, seen=seen: seen.append(inputs[0]))
             normalized = get_model_weights(network)["DEFAULT"].transforms()
             with torch.no_grad():
-                whole((images / 255 - torch.tensor(normalized.mean).view(3, 1, 1))
+                classifier((images / 255 - torch.tensor(normalized.mean).view(3, 1, 1))
                       / torch.tensor(normalized.std).view(3, 1, 1))  # fmt: skip
                 assert backbone(images).mean((2, 3)).allclose(seen[0], atol=1e-4), network
 
@@ -152,19 +152,19 @@ class TestLibraries:
         timm = pytest.importorskip("timm")
         with torch.device("meta"):
             backbone = made("models.backbones", {"name": "timm", "args": {"network": network}})
-            whole = timm.create_model(network, num_classes=7)
+            classifier = timm.create_model(network, num_classes=7)
         assert backbone.maps == maps
         ours = {name.partition(".")[2] for name in backbone.network.state_dict(prefix="network.")}
-        assert all(name.startswith(backbone.left_out) for name in set(whole.state_dict()) - ours)
-        assert ours <= set(whole.state_dict())
+        assert all(name.startswith(backbone.left_out) for name in set(classifier.state_dict()) - ours)
+        assert ours <= set(classifier.state_dict())
         assert backbone.mean.flatten().shape == (3,)
 
     def test_a_library_that_is_missing_is_named_with_its_extra(self, monkeypatch):
         for name, options in (("timm", {"network": "resnet18"}), ("transformers", {})):
             monkeypatch.setitem(sys.modules, name, None)
-            part = {"name": name.removesuffix("s"), "args": options, "files": {} if options else FILES}
+            component = {"name": name.removesuffix("s"), "args": options, "files": {} if options else FILES}
             with pytest.raises(ModuleNotFoundError, match=rf"pip install 'rankgrad\[{name}\]'"):
-                made("models.backbones", part)
+                made("models.backbones", component)
 
 
 @pytest.mark.parametrize("which", [None, "all", 1])
@@ -186,23 +186,23 @@ class TestText:
     def test_the_units_of_sru_are_a_loop_over_the_words(self):
         words = Vocabulary.of(["b c d e f"]).words
         torch.manual_seed(0)
-        part = {"name": "sru", "args": {"size": 6, "word_size": 3, "layers": 2}}
-        sru = made("models.backbones", part, words=words).eval().requires_grad_(False)
+        component = {"name": "sru", "args": {"size": 6, "word_size": 3, "layers": 2}}
+        sru = made("models.backbones", component, words=words).eval().requires_grad_(False)
         for layer in sru.layers:
             layer.forget.normal_()
             layer.reset.normal_()
         tokens = sru.tokenize(["b c d e f b", "c d"])
-        for text, found in zip(tokens, sru(tokens), strict=True):
+        for text, embedding in zip(tokens, sru(tokens), strict=True):
             states = [sru.words.weight[number] for number in text if number]
             for layer in sru.layers:
                 cell, outputs = torch.zeros(6), []
                 for state in states:
                     candidate, forget, reset, *projected = (layer.inputs.weight @ state).split(6)
-                    kept, shown = (forget + layer.forget).sigmoid(), (reset + layer.reset).sigmoid()
+                    kept, reset_gate = (forget + layer.forget).sigmoid(), (reset + layer.reset).sigmoid()
                     cell = kept * cell + (1 - kept) * candidate
-                    outputs.append(shown * cell.tanh() + (1 - shown) * (projected[0] if projected else state))
+                    outputs.append(reset_gate * cell.tanh() + (1 - reset_gate) * (projected[0] if projected else state))
                 states = outputs
-            assert found.allclose(states[-1], atol=1e-6)
+            assert embedding.allclose(states[-1], atol=1e-6)
 
     def test_an_encoder_pools_the_tokens_that_are_there(self):
         encoders = {

@@ -45,13 +45,15 @@ TRAINING = {
 
 def written(folder: Path, frame: pd.DataFrame, kind: str) -> dict[str, str]:
     """Write a table with splits, and return the options that say so."""
-    own = frame.assign(split=np.tile(["train", "train", "val", "test", "gate"], len(frame) // 5), key=range(len(frame)))
+    table = frame.assign(
+        split=np.tile(["train", "train", "val", "test", "gate"], len(frame) // 5), key=range(len(frame))
+    )
     if "query" in frame:
-        own["split"] = own["query"].mod(4).map(dict(enumerate(["train", "val", "test", "gate"])))
+        table["split"] = table["query"].mod(4).map(dict(enumerate(["train", "val", "test", "gate"])))
     write = {
-        "csv": lambda path: own.to_csv(path, index=False),
-        "jsonl": lambda path: own.to_json(path, orient="records", lines=True, double_precision=15),
-        "parquet": lambda path: own.to_parquet(path),
+        "csv": lambda path: table.to_csv(path, index=False),
+        "jsonl": lambda path: table.to_json(path, orient="records", lines=True, double_precision=15),
+        "parquet": lambda path: table.to_parquet(path),
     }
     write[kind](folder / f"mine.{kind}")
     return {"file": f"mine.{kind}", "split": "split"}
@@ -92,10 +94,10 @@ def literally(folder: Path, kind: str, cells: Sequence[str]) -> str:
         path.write_text("\n".join(lines))
     else:
         numbers = [Decimal(cell) for cell in cells]
-        whole = all(number == int(number) for number in numbers)
-        column = pa.array([int(number) for number in numbers] if whole else numbers)
-        columns = {name: [r[name] for r in rows] for name in "xtg"}
-        vectors = pa.array([[number.as_py(), type(number.as_py())(1)] for number in column])
+        are_integers = all(number == int(number) for number in numbers)
+        column = pa.array([int(number) for number in numbers] if are_integers else numbers)
+        vectors = pa.array([[number, type(number)(1)] for number in column.to_pylist()])
+        columns = {"x": [r["x"] for r in rows], "t": [r["t"] for r in rows], "g": [1] * len(rows)}
         pq.write_table(pa.table(columns | {"y": column, "v": vectors}), path)
     return path.name
 
@@ -104,21 +106,21 @@ def literally(folder: Path, kind: str, cells: Sequence[str]) -> str:
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("numbers", JOINED)
 def test_numbers_that_float64_makes_equal_are_refused_by_two_rows(tmp_path, numbers, role, kind):
-    one, other, apart = JOINED[numbers]
+    first, other, apart = JOINED[numbers]
     if kind == "parquet" and numbers == "tiny":
         pytest.skip("no decimal of Arrow is so small")
     if role == "weight" and other == "0":
         pytest.skip("no weight is 0")
     few = ["3", other, "4"]
     with pytest.raises(ValueError, match=r"row 4: [yv](\[0\])? is .* here and .* in row 2"):
-        Table(file=literally(tmp_path, kind, [*few, one]), **ROLES[role]).check_head(tmp_path)
+        Table(file=literally(tmp_path, kind, [*few, first]), **ROLES[role]).check_head(tmp_path)
     Table(file=literally(tmp_path, kind, [*few, apart]), **ROLES[role]).check_head(tmp_path)
 
 
 def test_numbers_of_svmlight_that_float64_makes_equal_are_refused_by_two_rows(tmp_path):
-    one, other, _ = JOINED["whole"]
+    first, other, _ = JOINED["whole"]
     for row, name in (("{} qid:1 1:2", "label"), ("1 qid:1 2:{}", r"all\[2\]")):
-        (tmp_path / "a.txt").write_text("\n".join(row.format(cell) for cell in (other, "7", one)))
+        (tmp_path / "a.txt").write_text("\n".join(row.format(cell) for cell in (other, "7", first)))
         with pytest.raises(ValueError, match=f"row 3: {name} is .* here and .* in row 1"):
             Table(file="a.txt", features="all", relevance="label", group="qid").check_head(tmp_path)
 
@@ -150,18 +152,18 @@ def test_numbers_are_read_by_their_writing(cell, writing, number):
 
 @pytest.mark.parametrize("form", ["{:.17g}", "{!r}", "{:.15g}"])
 def test_numbers_as_programs_write_float64_are_read_from_json_as_numbers(tmp_path, form):
-    numbers = [form.format(one) for one in (0.1, 1 / 3, 1764288000.1234567, 3e-300, 2.5e-9)]
-    (tmp_path / "a.jsonl").write_text("\n".join(f'{{"x": {one}}}' for one in numbers))
+    numbers = [form.format(number) for number in (0.1, 1 / 3, 1764288000.1234567, 3e-300, 2.5e-9)]
+    (tmp_path / "a.jsonl").write_text("\n".join(f'{{"x": {number}}}' for number in numbers))
     cells = read_sheet([tmp_path / "a.jsonl"], list, kind=None).frame["x"]
     assert [*map(type, cells)] == [float] * len(numbers)
     assert cells.tolist() == [*map(float, numbers)]
 
 
-TIMES = [[datetime.datetime(2026, 1, 1, 0, one), datetime.datetime(2026, 1, 2)] for one in range(9)]
+TIMES = [[datetime.datetime(2026, 1, 1), datetime.datetime(2026, 1, 2)]] * 9
 LISTS = {
     "seconds": pa.array(TIMES, pa.list_(pa.timestamp("s"))),
     "nanoseconds": pa.array(TIMES, pa.list_(pa.timestamp("ns"))),
-    "durations": pa.array([[one - TIMES[0][0] for one in row] for row in TIMES]),
+    "durations": pa.array([[datetime.timedelta(minutes=1), datetime.timedelta(days=1)]] * 9),
 }
 
 
@@ -175,8 +177,8 @@ def test_times_in_vectors_are_no_numbers(tmp_path, kind):
 def test_scores_that_differ_in_float32_differ_in_a_csv(tmp_path):
     scores = np.float32(0.1) + np.arange(20, dtype=np.float32) * np.float32(2**-27)
     write(tmp_path / "o.csv", [[{"id": row, "score": score} for row, score in enumerate(scores.tolist())]])
-    found = [float(row["score"]) for row in csv.DictReader((tmp_path / "o.csv").open(newline=""))]
-    assert np.float32(found).tolist() == scores.tolist()
+    read_back = [float(row["score"]) for row in csv.DictReader((tmp_path / "o.csv").open(newline=""))]
+    assert np.float32(read_back).tolist() == scores.tolist()
 
 
 def test_embeddings_stay_as_small_as_they_were_and_a_later_delivery_is_alike(tmp_path):
@@ -189,8 +191,8 @@ def test_embeddings_stay_as_small_as_they_were_and_a_later_delivery_is_alike(tmp
         frame.to_parquet(raw / "mine.parquet")
 
     write(tmp_path / "first", vectors)
-    found = stored(options, tmp_path / "first", tmp_path / "data")
-    assert {row.dtype for rows in found.values() for row in rows["features"]} == {np.dtype(np.float32)}
+    splits = stored(options, tmp_path / "first", tmp_path / "data")
+    assert {row.dtype for rows in splits.values() for row in rows["features"]} == {np.dtype(np.float32)}
     (tmp_path / "grown").mkdir()
     (tmp_path / "first").rename(tmp_path / "grown/first")
     write(tmp_path / "grown/2026-11-30", vectors.astype(np.float64))
@@ -204,9 +206,9 @@ def test_a_column_of_which_float32_joins_many_is_told_of_by_its_counts(tmp_path,
     frame = pd.DataFrame({"km": draws.random(20_000), "views": np.arange(20_000.0), "y": draws.random(20_000)})
     frame.loc[0, "views"] = 1e15
     options = written(tmp_path, frame, "csv") | {"target": "y", "features": ["km", "views"]}
-    told = Table(**options).opened(tmp_path, Reading()).fitted["understood"]["joined"]
-    assert re.fullmatch(r"views has 8000 different values, of which standardized ones in float32 keep \d", told)
-    assert [told in record.message for record in caplog.records if record.levelname == "WARNING"] == [True]
+    message = Table(**options).opened(tmp_path, Reading()).fitted["understood"]["joined"]
+    assert re.fullmatch(r"views has 8000 different values, of which standardized ones in float32 keep \d", message)
+    assert [message in record.message for record in caplog.records if record.levelname == "WARNING"] == [True]
 
 
 def model_of(hidden: list[int], **args) -> dict:

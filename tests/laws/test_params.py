@@ -29,18 +29,20 @@ def _text() -> str:
 
 def params_with(changes: dict[str, Any]) -> dict[str, Any]:
     """The project's params with these changes, and a run a task besides theirs: each costs time to check."""
-    own = json.loads(_text())
-    kept = {run["task"]: name for name, run in own["runs"].items()}
-    own["runs"] = {name: run for name, run in own["runs"].items() if name in {*kept.values(), *changes.get("runs", ())}}
-    return merged(own | {"comparisons": {}}, changes)
+    shipped = json.loads(_text())
+    kept = {run["task"]: name for name, run in shipped["runs"].items()}
+    shipped["runs"] = {
+        name: run for name, run in shipped["runs"].items() if name in {*kept.values(), *changes.get("runs", ())}
+    }
+    return merged(shipped | {"comparisons": {}}, changes)
 
 
 @law(2, most=100)
 @given(data=st.data())
 def test_changed_params_are_read_back_as_they_were_read_or_refused_by_their_place(data):
-    own = params_with(YAML(typ="safe").load(data.draw(st.sampled_from(VALID))) if data.draw(st.booleans()) else {})
-    block = data.draw(st.sampled_from([one for one in BLOCKS if one in own]))
-    params = own | {block: data.draw(changed(own[block], most=3))}
+    valid = params_with(YAML(typ="safe").load(data.draw(st.sampled_from(VALID))) if data.draw(st.booleans()) else {})
+    block = data.draw(st.sampled_from([name for name in BLOCKS if name in valid]))
+    params = valid | {block: data.draw(changed(valid[block], most=3))}
     with refused_at(PLACE):
         settings = check_values(params)
         assert check_values(settings.model_dump(exclude_unset=True)) == settings
@@ -48,9 +50,9 @@ def test_changed_params_are_read_back_as_they_were_read_or_refused_by_their_plac
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
 def test_a_backbone_without_channels_is_refused_by_its_place():
-    own = params_with({})
-    name = next(name for name, run in own["runs"].items() if run["task"] == "label_ranking")
+    shipped = params_with({})
+    name = next(name for name, run in shipped["runs"].items() if run["task"] == "label_ranking")
     backbone = {"name": "convnet", "args": {"channels": [32, 64, 0]}}
     changes = {"runs": {name: {"model": {"backbone": backbone}, "start": "models/runs/none"}}}
     with pytest.raises(ValueError, match=PLACE):
-        check_values(merged(own, changes))
+        check_values(merged(shipped, changes))

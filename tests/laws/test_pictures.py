@@ -51,19 +51,19 @@ def test_a_picture_has_the_pixels_that_were_drawn_upright(shown, kind, orientati
     orientation = 1 if kind == "BMP" else orientation
     colored = shown if shown.ndim == 3 else np.stack([shown] * 3, -1)
     contents = encoded(Image.fromarray(np.ascontiguousarray(STORED[orientation](shown))), kind, orientation)
-    (found,) = picture(contents, colors=3, where="")
-    assert np.array_equal(found.numpy().transpose(1, 2, 0), colored)
+    (pixels_,) = picture(contents, colors=3, where="")
+    assert np.array_equal(pixels_.numpy().transpose(1, 2, 0), colored)
     if gray:
-        (found,) = picture(contents, colors=1, where="")
-        assert np.array_equal(found.numpy(), np.asarray(Image.fromarray(shown).convert("L")))
+        (pixels_,) = picture(contents, colors=1, where="")
+        assert np.array_equal(pixels_.numpy(), np.asarray(Image.fromarray(shown).convert("L")))
     size = min(shown.shape[:2])
     square = np.asarray(squared(Image.fromarray(colored), size))
     if shown.shape[0] == shown.shape[1]:
         assert np.array_equal(square, colored)
     assert np.array_equal(np.asarray(open_photo(contents, size)), square)
     about = {"kind": "image", "colors": 3, "height": size, "width": size}
-    (asked,) = Photo.prepared([contents], about, where="")
-    assert np.array_equal(asked.numpy().transpose(1, 2, 0), square)
+    (prepared,) = Photo.prepared([contents], about, where="")
+    assert np.array_equal(prepared.numpy().transpose(1, 2, 0), square)
 
 
 @st.composite
@@ -83,7 +83,7 @@ def any_pictures(draw) -> bytes:
 @given(contents=any_pictures(), colors=st.sampled_from([1, 3]), size=st.integers(1, 30))
 def test_a_damaged_picture_is_taken_whole_or_refused_by_its_place(contents, colors, size):
     with refused_at("^photo 7: "):
-        (shown,) = picture(contents, colors=colors, where="photo 7")
-        assert (shown.dim(), str(shown.dtype)) == (2 if colors == 1 else 3, "torch.uint8")
+        (pixels_,) = picture(contents, colors=colors, where="photo 7")
+        assert (pixels_.dim(), str(pixels_.dtype)) == (2 if colors == 1 else 3, "torch.uint8")
     with refused_at("unusable image"):
         assert open_photo(contents, size).size == (size, size)

@@ -33,23 +33,23 @@ def post(name: str, body: bytes | str) -> Any:
     return served(name).post("/invocations", content=body, headers={"Content-Type": "application/json"})
 
 
-def body_of(asked: Asked, form: str) -> dict[str, Any]:
-    if form == "dataframe_split" and asked.name not in SORTERS:
-        return {form: {"columns": [*asked.sent[0]], "data": [[*row.values()] for row in asked.sent]}}
-    return {"inputs" if asked.name in SORTERS else "dataframe_records": asked.sent}
+def body_of(request: Asked, form: str) -> dict[str, Any]:
+    if form == "dataframe_split" and request.name not in SORTERS:
+        return {form: {"columns": [*request.sent[0]], "data": [[*row.values()] for row in request.sent]}}
+    return {"inputs" if request.name in SORTERS else "dataframe_records": request.sent}
 
 
 @law(25)
-@given(asked=requests(FEATURES), odd=st.sampled_from(["NaN", "Infinity", "-Infinity", "1e999"]), data=st.data())
-def test_a_number_that_is_none_is_refused(asked, odd, data):
-    rows = json.loads(json.dumps(asked.sent))
+@given(request=requests(FEATURES), odd=st.sampled_from(["NaN", "Infinity", "-Infinity", "1e999"]), data=st.data())
+def test_a_number_that_is_none_is_refused(request, odd, data):
+    rows = json.loads(json.dumps(request.sent))
     cell = data.draw(st.sampled_from(rows))
     cell = cell["features"] if isinstance(cell, dict) else cell
     cell = data.draw(st.sampled_from(cell)) if isinstance(cell, list) and isinstance(cell[0], list | dict) else cell
-    places = [place for place in (cell if isinstance(cell, dict) else range(len(cell))) if place != "brand"]
-    cell[data.draw(st.sampled_from(places))] = "odd number"
-    body = json.dumps({"inputs" if asked.name in SORTERS else "dataframe_records": rows})
-    answer = post(asked.name, body.replace('"odd number"', odd))
+    keys = [key for key in (cell if isinstance(cell, dict) else range(len(cell))) if key != "brand"]
+    cell[data.draw(st.sampled_from(keys))] = "odd number"
+    body = json.dumps({"inputs" if request.name in SORTERS else "dataframe_records": rows})
+    answer = post(request.name, body.replace('"odd number"', odd))
     assert (answer.status_code, bool(answer.json()["message"])) == (400, True)
 
 
@@ -59,12 +59,12 @@ def test_a_row_of_fewer_cells_than_columns_is_refused():
 
 
 @law(30)
-@given(asked=requests(), form=st.sampled_from(["dataframe_records", "dataframe_split"]), data=st.data())
-def test_a_damaged_request_is_answered_by_numbers_or_refused(asked, form, data):
-    body = json.dumps(data.draw(changed(body_of(asked, form), most=3))).encode()
+@given(request=requests(), form=st.sampled_from(["dataframe_records", "dataframe_split"]), data=st.data())
+def test_a_damaged_request_is_answered_by_numbers_or_refused(request, form, data):
+    body = json.dumps(data.draw(changed(body_of(request, form), most=3))).encode()
     if data.draw(st.sampled_from([False, False, True])):
         body = data.draw(damaged(body))
-    answer = post(asked.name, body)
+    answer = post(request.name, body)
     if answer.status_code == 200:
         json.dumps(answer.json(), allow_nan=False)
     else:

@@ -34,7 +34,7 @@ def test_exact_ranks_are_accurate_ties_included_and_have_no_gradient(scores, gen
 def test_of_ranks_that_are_off_by_a_place_and_of_a_linear_map(scores, generator):
     result = sorter_quality.accuracy(lambda scores: exact_ranks(scores) + 1, scores)
     assert result == {"l1": pytest.approx(1 / 20), "exact_ranks": 0, "exactly_ordered": 1}
-    assert sorter_quality.invariance(lambda one: one * torch.arange(20), scores, generator)["equivariance"] > 0.01
+    assert sorter_quality.invariance(lambda vector: vector * torch.arange(20), scores, generator)["equivariance"] > 0.01
     by_position = sorter_quality.ties(lambda scores: Logistic()(scores) + torch.linspace(0, 1, 20), 7 * scores)
     assert by_position["spread_of_tied_ranks"] > 0.1 > sorter_quality.ties(Logistic(), scores)["spread_of_tied_ranks"]
 
@@ -51,8 +51,8 @@ def test_of_ranks_that_are_off_by_a_place_and_of_a_linear_map(scores, generator)
 
 
 def test_the_jacobian_is_autograds(scores):
-    for one, expected in zip(sorter_quality.jacobians(Laplace(), scores), scores, strict=True):
-        assert torch.allclose(one, torch.autograd.functional.jacobian(Laplace(), expected), atol=1e-5)
+    for jacobian, expected in zip(sorter_quality.jacobians(Laplace(), scores), scores, strict=True):
+        assert torch.allclose(jacobian, torch.autograd.functional.jacobian(Laplace(), expected), atol=1e-5)
 
 
 def test_the_gradient_of_ranks_under_noise_has_fidelity_1(scores, generator):

@@ -36,8 +36,8 @@ def read_as(table: dict[str, list[Any]], form: Form, options: dict[str, Any], **
 @given(data=st.data(), form=forms())
 def test_each_row_of_every_format_becomes_what_was_drawn(truth, data, form):
     table = data.draw(tables(truths=[truth]))
-    found = read_as(table.columns, form, table.options)
-    for split, rows in found.items():
+    splits = read_as(table.columns, form, table.options)
+    for split, rows in splits.items():
         assert rows_of(rows, table.options | form.options) == table.expected(split)
 
 
@@ -48,7 +48,9 @@ def test_prediction_reads_a_row_as_training_stored_it(table, form, data):
     kind = Table(**options).input
     with TemporaryDirectory() as folder:
         path = write(table.columns, form, Path(folder))
-        stored = {row["name"]: row[kind] for part in read(options, Path(folder)).values() for row in part.to_pylist()}
+        stored = {
+            row["name"]: row[kind] for of_split in read(options, Path(folder)).values() for row in of_split.to_pylist()
+        }
         schema = read(options, Path(folder))["train"].schema
         about = {"kind": kind, **json.loads(schema.metadata[b"input"])}
         if kind == "features":
@@ -56,10 +58,10 @@ def test_prediction_reads_a_row_as_training_stored_it(table, form, data):
             about |= {"count": len(next(iter(stored.values()))), "names": names, "precision": "float64"}
         # As they are called, or as a person names them, in whichever order.
         roles = data.draw(st.sampled_from([Roles(), Roles(data.draw(st.permutations(about["columns"])))]))
-        asked = [row.asked()[kind] for row in rows_to_ask([path], {"task": "score_ranking", "input": about}, roles)]
-    prepared = [lookup.find("inputs", kind).prepared([cell], about, where="")[0] for cell in asked]
+        cells = [row.asked()[kind] for row in rows_to_ask([path], {"task": "score_ranking", "input": about}, roles)]
+    prepared = [lookup.find("inputs", kind).prepared([cell], about, where="")[0] for cell in cells]
     expected = [stored[name] for name in table.names]
-    assert [one if kind == "text" else one.tolist() for one in prepared] == expected
+    assert [cell_ if kind == "text" else cell_.tolist() for cell_ in prepared] == expected
 
 
 @law(10)
@@ -104,11 +106,11 @@ def test_a_group_of_several_spellings_is_one(group, order, seed, suffix):
     table = {"shop": shops, "x": [*map(float, order)], "y": [*map(float, order)]}
     options = {"features": ["x"], "target": "y", "group": "shop", "split": {"hash_of": "shop"} | SHARES}
     try:
-        found = split_of(read_as(table, Form(suffix), options, seed=seed))
+        by_name = split_of(read_as(table, Form(suffix), options, seed=seed))
     except ValueError as error:
         assume("none of its" not in str(error))
         raise
-    homes = {(split, row["group"]) for split, row in found.values() if row["target"] < 20}
+    homes = {(split, row["group"]) for split, row in by_name.values() if row["target"] < 20}
     assert len(homes) == 1
 
 
@@ -125,9 +127,11 @@ def test_without_a_key_no_row_that_is_taken_out_moves_another(rows, taken, suffi
     columns = {"x": [float(x) for x, _ in rows], "kind": [kind for _, kind in rows]}
 
     def splits(chosen: list[int], form: Form) -> dict[float, str]:
-        table = {name: [cells[row] for row in chosen] for name, cells in columns.items()} | {"y": [*map(float, chosen)]}
-        found = read_as(table, form, options)
-        return {row["target"]: split for split, part in found.items() for row in part.to_pylist()}
+        table = {"y": [*map(float, chosen)]}
+        for name, cells in columns.items():
+            table[name] = [cells[row] for row in chosen]
+        tables_ = read_as(table, form, options)
+        return {row["target"]: split for split, of_split in tables_.items() for row in of_split.to_pylist()}
 
     try:
         before = splits([*range(len(rows))], Form("csv"))
@@ -142,14 +146,14 @@ def test_without_a_key_no_row_that_is_taken_out_moves_another(rows, taken, suffi
 def grouped(draw) -> dict[str, list[Any]]:
     """Rows of twenty shops, an input and a target each."""
     count = draw(st.integers(40, 50))
-    each = lambda some: draw(st.lists(some, min_size=count, max_size=count))  # noqa: E731
-    shops = [f"s{one}" for one in [*range(20), *each(st.integers(0, 19))[20:]]]
+    each = lambda strategy: draw(st.lists(strategy, min_size=count, max_size=count))  # noqa: E731
+    shops = [f"s{shop}" for shop in [*range(20), *each(st.integers(0, 19))[20:]]]
     return {"who": [f"n{row}" for row in range(count)], "shop": shops,
             "x": each(NUMBERS), "y": each(NUMBERS)}  # fmt: skip
 
 
-def split_of(found: dict[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:
-    return {row["name"]: (split, row | {"id": 0}) for split, part in found.items() for row in part.to_pylist()}
+def split_of(splits: dict[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:
+    return {row["name"]: (split, row | {"id": 0}) for split, of_split in splits.items() for row in of_split.to_pylist()}
 
 
 @law(10)
@@ -168,20 +172,20 @@ def test_a_group_is_in_one_split_no_row_is_lost_and_one_more_moves_no_other(tabl
         return split_of(read_as(table, Form("csv"), options, seed=seed))
 
     try:
-        found = placed(table)
+        by_name = placed(table)
     except ValueError as error:  # a split without a row
         assume("none of its" not in str(error))
         raise
-    assert sorted(found) == sorted(table["who"])
+    assert sorted(by_name) == sorted(table["who"])
     homes: dict[str, set[str]] = {}
     for who, shop, x, y in zip(*table.values(), strict=True):
-        split, row = found[who]
+        split, row = by_name[who]
         homes.setdefault(shop, set()).add(split)
         assert (row["features"], row["target"], row["group"]) == ([x], y, shop)
     assert all(len(splits) == 1 for splits in homes.values())
     again = placed({name: [*cells[:at], more[name], *cells[at:]] for name, cells in table.items()})
     assert again.pop("new")[1]["group"] == "s3"
-    assert again == found
+    assert again == by_name
 
 
 @law(8)
@@ -194,16 +198,16 @@ def test_later_days_are_for_training_from_their_delivery_on(table, months, snaps
     options = FLAT | {"split": {"hash_of": "who"} | SHARES,
                       "date": {"column": "day", "first": "2026-01-31", "every": "month"}}  # fmt: skip
     try:
-        found = split_of(read_as(table, Form("csv"), options, snapshot=snapshot))
+        by_name = split_of(read_as(table, Form("csv"), options, snapshot=snapshot))
     except ValueError as error:
         assume("none of its" not in str(error))
         raise
     order = sorted({*months} - {1})
     for who, x, y, month in zip(table["who"], table["x"], table["y"], months, strict=True):
         delivery = 0 if month == 1 else 1 + order.index(month)
-        assert (who in found) == (delivery < max(1, snapshot))
-        if who in found:
-            split, row = found[who]
+        assert (who in by_name) == (delivery < max(1, snapshot))
+        if who in by_name:
+            split, row = by_name[who]
             assert split == "train" or delivery == 0
             assert (row["features"], row["target"]) == ([x], y)
 
@@ -238,9 +242,9 @@ def of_a_method_that_nothing_unpacks() -> bytes:
     buffer = BytesIO()
     np.savez(buffer, x=np.ones(9), y=np.ones(9))
     contents = buffer.getvalue()
-    for name, place in ((b"PK\3\4", 8), (b"PK\1\2", 10)):
+    for name, offset in ((b"PK\3\4", 8), (b"PK\1\2", 10)):
         head, *files = contents.split(name)
-        contents = name.join([head, *(file[: place - 4] + b"\x5d" + file[place - 3 :] for file in files)])
+        contents = name.join([head, *(file[: offset - 4] + b"\x5d" + file[offset - 3 :] for file in files)])
     return contents
 
 
@@ -275,7 +279,7 @@ def test_a_damaged_file_or_option_is_taken_or_refused_by_its_place(data):
         with refused_at("for Table"):
             TypeAdapter(Table).validate_json(as_json(options), strict=True)
             with refused_at(rf"{re.escape(folder)}|\bsplit|_share|hash_of|gate"):
-                found = read(options, Path(folder))
-                for part in found.values():
-                    for column in {"target", "weight"} & {*part.column_names}:
-                        assert np.isfinite(part[column].to_numpy()).all()
+                splits = read(options, Path(folder))
+                for of_split in splits.values():
+                    for column in {"target", "weight"} & {*of_split.column_names}:
+                        assert np.isfinite(of_split[column].to_numpy()).all()

@@ -42,8 +42,8 @@ def growth(work: Callable[[int], Callable[[], object]], size: int) -> float:
     ratio = MOST
     for _ in range(4):  # what else a machine does may only make it seem longer
         times = []
-        for given in (size, 2 * size):
-            ready = work(given)
+        for length in (size, 2 * size):
+            ready = work(length)
             start = time.process_time()
             ready()
             times.append(time.process_time() - start)
@@ -84,10 +84,10 @@ class TestText:
     def test_is_tokenized_in_such_work(self, backbone):
         if backbone == "transformer":
             pytest.importorskip("transformers")
-            part = {"name": backbone, "args": {}, "files": FILES}
+            component = {"name": backbone, "args": {}, "files": FILES}
         else:
-            part = {"name": backbone, "args": {}}
-        network = made("models.backbones", part, words=Vocabulary.of(["a red dress"]).words)
+            component = {"name": backbone, "args": {}}
+        network = made("models.backbones", component, words=Vocabulary.of(["a red dress"]).words)
         for kind in ("marks", "a word", "words"):
             assert growth(lambda size, kind=kind: lambda: network.tokenize([TEXTS[kind](size)]), 20_000) < MOST, kind
 
@@ -196,7 +196,7 @@ class TestFolders:
         assert growth(work, 10_000) < MOST
 
     @pytest.mark.parametrize(
-        ("keys", "told"),
+        ("keys", "message"),
         [
             ({"input": {"kind": "features", "count": 2, "names": ["age", 1.5]}}, r"names\[1\] is 1.5"),
             ({"input": {"kind": "features", "count": 2, "names": ["age", "a" * 9999]}}, r"names\[1\]"),
@@ -205,9 +205,9 @@ class TestFolders:
             ({"classes": ["cat", None]}, r"classes\[1\] is None"),
         ],
     )
-    def test_with_other_names_than_text_are_refused(self, folder, keys, told):
+    def test_with_other_names_than_text_are_refused(self, folder, keys, message):
         self.changed(folder, **keys)
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             recipe_of(folder)
 
 
@@ -242,7 +242,7 @@ class TestTables:
                     if door == "init":
                         guess(path)
                     else:
-                        [found.asked() for found in read([path], recipe)]
+                        [row_.asked() for row_ in read([path], recipe)]
 
             return run
 

@@ -76,8 +76,8 @@ def project(tmp_path, monkeypatch, few_runs) -> Path:
     (tmp_path / "data/raw").mkdir(parents=True)
     (tmp_path / "data/raw/subset").symlink_to(SUBSET)
     (tmp_path / "studies").mkdir()
-    for place in ("params.yaml", "studies/params.yaml"):
-        shutil.copyfile(few_runs, tmp_path / place)
+    for copy in ("params.yaml", "studies/params.yaml"):
+        shutil.copyfile(few_runs, tmp_path / copy)
     monkeypatch.chdir(tmp_path)
     for name in ("RANKGRAD_MNIST_ROOT", "MLFLOW_TRACKING_URI", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -111,11 +111,11 @@ class TestConsoleCommand:
             "try: runpy.run_module('pipelines.cli', run_name='__main__')\nfinally: print(*sys.modules)"
         )
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-        *shown, modules = done.stdout.splitlines()
+        *help_lines, modules = done.stdout.splitlines()
         loaded = {name.partition(".")[0] for name in modules.split()}
         assert not loaded & HEAVY
         assert "typer" in loaded  # so that this test can fail
-        commands = set(re.findall(r"^│ (\w+)  ", "\n".join(shown), re.MULTILINE))
+        commands = set(re.findall(r"^│ (\w+)  ", "\n".join(help_lines), re.MULTILINE))
         names = "check scale fetch predict serve monitor promote doctor"
         assert commands >= set(names.split())
 
@@ -150,13 +150,17 @@ def test_params_are_checked_and_paths_are_relative_to_where_they_were_typed(proj
     fine = {"valid": True, "problems": []}
     assert json.loads(rankgrad("check", "--json")) == {"params.yaml": fine}
     words = ("check", "../params.yaml", "absent.yaml", "--json")
-    found = json.loads(rankgrad(*words, typed_in=project / "studies", code=1))
-    valid = {file: one["valid"] for file, one in found.items()}
+    report = json.loads(rankgrad(*words, typed_in=project / "studies", code=1))
+    valid = {file: checked["valid"] for file, checked in report.items()}
     assert valid == {"params.yaml": True, "studies/absent.yaml": False}
+    (project / "models/sorters/old").mkdir(parents=True)
+    (project / "models/runs/none").mkdir(parents=True)
+    assert "models/sorters/old" in rankgrad("check")
+    assert "models/runs/none" not in rankgrad("check")
     edit(project / "params.yaml", "threads: 2", "thread: 2")
     assert re.search(r"params.yaml: compute.thread\b", rankgrad("check", "params.yaml", code=1))
-    found = json.loads(rankgrad("check", "--json", code=1))["params.yaml"]
-    assert (found["valid"], "compute.thread" in found["problems"][0]) == (False, True)
+    report = json.loads(rankgrad("check", "--json", code=1))["params.yaml"]
+    assert (report["valid"], "compute.thread" in report["problems"][0]) == (False, True)
 
 
 def test_published_weights_become_a_file_that_a_run_may_start_from(project, monkeypatch):
@@ -166,8 +170,8 @@ def test_published_weights_become_a_file_that_a_run_may_start_from(project, monk
     monkeypatch.setattr(ResNet18_Weights, "get_state_dict", lambda *_, **__: published)
     assert "resnet18.safetensors: fetched" in rankgrad("fetch", "torchvision/resnet18")
     assert "resnet18.safetensors: is there" in rankgrad("fetch", "torchvision/resnet18")
-    found = load_file(project / "data/raw/weights/torchvision/resnet18.safetensors")
-    assert found["fc.weight"].equal(published["fc.weight"])
+    weights = load_file(project / "data/raw/weights/torchvision/resnet18.safetensors")
+    assert weights["fc.weight"].equal(published["fc.weight"])
     assert "no 'resnet19' among torchvision's networks" in rankgrad("fetch", "torchvision/resnet19", code=1)
 
 
@@ -270,11 +274,11 @@ class TestModels:
 
     def test_pictures_are_ranked_and_drawn(self, project):
         lines = rankgrad("predict", "model", "a.png", "b.png", "--out", "drawn", "--json").splitlines()
-        found = [json.loads(line) for line in lines if line.startswith("{")]
-        assert [one["id"] for one in found] == ["a.png", "b.png"]
+        answers = [json.loads(line) for line in lines if line.startswith("{")]
+        assert [answer["id"] for answer in answers] == ["a.png", "b.png"]
         assert {path.name for path in (project / "drawn").iterdir()} == {"a.png", "b.png"}
-        shown = rankgrad("predict", "../model", "../a.png", typed_in=project / "studies")
-        assert all(f"{found[0]['scores'][label]:.3f}" in shown for label in found[0]["labels"])
+        output = rankgrad("predict", "../model", "../a.png", typed_in=project / "studies")
+        assert all(f"{answers[0]['scores'][label]:.3f}" in output for label in answers[0]["labels"])
         assert "a.png" in rankgrad("predict", "shipped", "../a.png", typed_in=project / "studies")
 
     def test_monitor_ends_with_0_or_3(self, project):
@@ -355,8 +359,8 @@ class TestDoctor:
     @pytest.mark.parametrize("status", ["READY", "NOT_READY", "PAUSED"])
     def test_a_work_pool_without_a_worker_is_found(self, monkeypatch, status):
         def answer(request) -> tuple[int, object]:
-            said = [{"work_pool_name": "gpu"}] if request.command == "POST" else {"status": status}
-            return 200 if request.headers["authorization"] else 401, said
+            reply = [{"work_pool_name": "gpu"}] if request.command == "POST" else {"status": status}
+            return 200 if request.headers["authorization"] else 401, reply
 
         with listening(answer) as (address, _):
             monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")

@@ -33,7 +33,7 @@ def with_changes(file: Path) -> dict:
     """The project's params, of whose runs few or named ones stay, as the check of each takes long."""
     values, text = params_of({}, runs=True), file.read_text()
     for block in ("runs", "comparisons"):
-        values[block] = {name: one for name, one in values[block].items() if name in FEW or name in text}
+        values[block] = {name: value for name, value in values[block].items() if name in FEW or name in text}
     named = {run for block in values["comparisons"].values() for run in (block["baseline"], *block["runs"])}
     every = params_of({}, runs=True)["runs"]
     values["runs"] |= {run: every[run] for run in named}
@@ -47,10 +47,10 @@ def test_what_is_possible_is_taken(file):
 
 @pytest.mark.parametrize("file", sorted((PARAMS / "invalid").iterdir()), ids=lambda file: file.stem)
 def test_a_mistake_is_named_with_its_place(file):
-    place, _, named = file.read_text().splitlines()[0].removeprefix("# expect: ").partition(" |")
+    expected_place, _, named = file.read_text().splitlines()[0].removeprefix("# expect: ").partition(" |")
     with pytest.raises(ParamsError) as error:
         rules.check_values(with_changes(file))
-    problems = [problem for problem in error.value.problems if problem.place == place]
+    problems = [problem for problem in error.value.problems if problem.place == expected_place]
     assert any(re.search(named.strip(), str(problem)) for problem in problems), error.value
 
 
@@ -76,8 +76,8 @@ def test_a_run_or_a_scale_that_changes_one_option_of_an_optimizer_keeps_the_othe
 ):
     usual = {"name": "AdamW", "args": {"lr": 0.1, "weight_decay": 0.5}}
     training = {"score_ranking": {"probe": {"optimizer": usual}}}
-    own = {"probe": {"optimizer": optimizer, "schedule": {"warm_up_epochs": 2}}}
-    changes = {"training": training, "runs": {"memorability-mse": {"training": own}}}
+    of_run = {"probe": {"optimizer": optimizer, "schedule": {"warm_up_epochs": 2}}}
+    changes = {"training": training, "runs": {"memorability-mse": {"training": of_run}}}
     probe = resolve(check_shapes(params_of(changes, runs=True)), "memorability-mse").training.probe
     assert probe.optimizer.args == expected
     assert (probe.schedule.name, probe.schedule.warm_up_epochs) == ("cosine", 2)
@@ -121,16 +121,16 @@ def test_an_option_that_is_left_out_has_its_default_or_is_refused_by_its_place(t
     """Training reads what is parsed here and nothing else, so that what the check takes has every option."""
     shape = lookup.find("tasks", task).Training
     views = {"views": {"count": 2}} if task == "label_ranking" else {}
-    block = whole = asdict(typed(shape, params_of({})["training"][task] | views))
+    block = complete = asdict(typed(shape, params_of({})["training"][task] | views))
     for key in keys[:-1]:
         block = block[key]
     del block[keys[-1]]
     if default is MISSING:
         with pytest.raises(ParamsError) as error:
-            typed(shape, whole)
+            typed(shape, complete)
         assert ".".join(keys) in [problem.place for problem in error.value.problems]
     else:
-        value = typed(shape, whole)
+        value = typed(shape, complete)
         for key in keys:
             value = getattr(value, key)
         assert value == default

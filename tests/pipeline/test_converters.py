@@ -50,7 +50,7 @@ def make_voc2007(raw: Path) -> dict[str, list[int]]:
             lines[SPLITS[row % 3]].append(f"{row:06} {flag:2d}")
         for split, rows in lines.items():
             write(raw / voc2007.HOME / f"ImageSets/Main/{name}_{split}.txt", "\n".join(rows) + "\n")
-    return {f"{row:06}": [int((row + column) % 4 < 2) for column in range(20)] for row in range(ROWS)}
+    return {f"{row:06}": ((row + np.arange(20)) % 4 < 2).astype(int).tolist() for row in range(ROWS)}
 
 
 def make_coco_captions(raw: Path) -> dict[str, list[str]]:
@@ -77,8 +77,8 @@ def test_test_images_of_coco_are_searched_in_galleries_of_equal_size_in_their_or
 def make_lamem(raw: Path) -> dict[str, float]:
     """With both separators, a byte-order mark, and a second fold."""
     for fold in (1, 2):
-        for place, split in enumerate(SPLITS):
-            rows = [row for row in range(ROWS) if (row + fold) % 3 == place]
+        for remainder, split in enumerate(SPLITS):
+            rows = [row for row in range(ROWS) if (row + fold) % 3 == remainder]
             lines = [f"{row}.jpg{' ' if row % 2 else ', '}{row / ROWS}" for row in rows]
             write(raw / f"splits/{split}_{fold}.txt", "\ufeff" + "\n".join(lines) + "\n")
     for row in range(ROWS):
@@ -117,7 +117,7 @@ def make_arc(raw: Path) -> dict[str, list[int]]:
         save(raw / f"images/{row}.jpg", row)
         labels = "abcab"[row % 3 :][: 1 + row % 3]
         lines.append(f"{row}.jpg,{','.join([*labels, '', ''][:3])}")
-        ranks = {label: len(labels) - place for place, label in enumerate(labels)}
+        ranks = {label: len(labels) - index for index, label in enumerate(labels)}
         truth[f"images/{row}.jpg"] = [ranks.get(label, 0) for label in "abc"]
     write(raw / "labels.csv", "\n".join(lines) + "\n")
     return truth
@@ -147,7 +147,9 @@ def rated() -> dict[str, pd.DataFrame]:
     """Users of 20 ratings or more; a film without a date, another that nobody rated."""
     draws, films, users = np.random.default_rng(0), np.arange(1, 41) * 3, np.arange(1, ROWS + 1) * 5
     pairs = [
-        (user, film) for place, user in enumerate(users) for film in draws.choice(films[1:], 20 + place, replace=False)
+        (user, film)
+        for number, user in enumerate(users)
+        for film in draws.choice(films[1:], 20 + number, replace=False)
     ]
     ratings = pd.DataFrame(pairs, columns=["user_id", "movie_id"]).assign(rating=draws.integers(1, 6, len(pairs)))
     genres = pd.DataFrame(draws.integers(0, 2, (40, 19)), columns=list(movielens_100k.GENRES)).assign(unknown=1)
@@ -178,23 +180,23 @@ def component(label: str, left: float, top: float, width: float, height: float, 
 def make_kanji(raw: Path) -> dict[str, list[int]]:
     """Kanji of three components; one of two A, one of an A in two parts, one with equal areas; two are left out."""
     draws, drawings, truth = np.random.default_rng(0), [], {}
-    for place in range(100 + ROWS):  # a label must be in a hundred kanji
+    for number in range(100 + ROWS):  # a label must be in a hundred kanji
         boxes = draws.integers(10, 90, (3, 2)).tolist()
         drawings.append("".join(component(label, 5, 5, *box) for label, box in zip("ABC", boxes, strict=True)))
         areas = [(width + 3) * (height + 3) for width, height in boxes]
-        truth[f"{0x4E00 + place:05x}"] = rankdata(areas, method="dense").astype(int).tolist()
+        truth[f"{0x4E00 + number:05x}"] = rankdata(areas, method="dense").astype(int).tolist()
     drawings += [component("A", 0, 0, 20, 20) + component("A", 0, 0, 50, 50) + component("B", 0, 0, 40, 40)]
-    parts = [component("A", place, place, 10, 10, f' k:part="{place}"') for place in (1, 60)]
-    drawings += [parts[0] + component("B", 0, 0, 50, 50) + parts[1]]
+    halves = [component("A", number, number, 10, 10, f' k:part="{number}"') for number in (1, 60)]
+    drawings += [halves[0] + component("B", 0, 0, 50, 50) + halves[1]]
     drawings += [component("A", 0, 0, 30, 60) + component("B", 0, 0, 60, 30)]
     truth |= {"04e78": [2, 1, 0], "04e79": [2, 1, 0], "04e7a": [1, 1, 0]}
     drawings += [component("A", 0, 0, 9, 9) + '<g k:element="C"><path d="M0,0c1,1,2,2,3,3"/></g>']  # a stroke alone
     drawings += [component("A", 0, 0, 9, 9) + component("D", 0, 0, 9, 9)]  # a rare component
     names = 'xmlns="http://www.w3.org/2000/svg" xmlns:k="http://kanjivg.tagaini.net"'
     with ZipFile(raw / kanji.FILE.name, "w") as archive:
-        for place, drawing in enumerate(drawings):
-            text = f'<svg {names}><g><g k:element="{chr(0x4E00 + place)}">{drawing}</g></g></svg>'
-            archive.writestr(f"kanji/{0x4E00 + place:05x}.svg", text)
+        for number, drawing in enumerate(drawings):
+            text = f'<svg {names}><g><g k:element="{chr(0x4E00 + number)}">{drawing}</g></g></svg>'
+            archive.writestr(f"kanji/{0x4E00 + number:05x}.svg", text)
         archive.writestr("kanji/04e00-Kaisho.svg", "a variant")
     return truth
 
@@ -225,8 +227,8 @@ def test_made_up_rows_in_the_public_layout_become_a_table_that_its_block_reads(n
         truth = {cell: grade - center for cell, grade in truth.items()}
     for row in rows:
         expected = truth[row["name"]]
-        shown = len(row[column]) if name == "movielens_100k" else row[column]
-        assert shown == (pytest.approx(expected, abs=1e-6) if isinstance(expected, float) else expected), row["name"]
+        value = len(row[column]) if name == "movielens_100k" else row[column]
+        assert value == (pytest.approx(expected, abs=1e-6) if isinstance(expected, float) else expected), row["name"]
 
 
 def test_what_is_difficult_is_ignored_and_a_pattern_joins_tables(tmp_path, monkeypatch):
@@ -234,8 +236,8 @@ def test_what_is_difficult_is_ignored_and_a_pattern_joins_tables(tmp_path, monke
     raw = Path(voc2007.BLOCK["raw"])
     make_voc2007(raw)
     convert(voc2007.table, voc2007.BLOCK)
-    whole = pq.read_table(raw / "voc2007.parquet")
-    for number, rows in enumerate((whole.slice(0, 9), whole.slice(9))):
+    table = pq.read_table(raw / "voc2007.parquet")
+    for number, rows in enumerate((table.slice(0, 9), table.slice(9))):
         pq.write_table(rows, raw / f"part-{number}.parquet")
     args = voc2007.BLOCK["args"] | {"file": "part-*.parquet"}
     data.main(check_shapes(params_of({"datasets": {"voc": voc2007.BLOCK | {"size": SIZE, "args": args}}})), "voc")
@@ -247,7 +249,7 @@ def test_what_is_difficult_is_ignored_and_a_pattern_joins_tables(tmp_path, monke
 
 def test_of_each_video_the_middles_of_seven_parts_are_kept(tmp_path):
     film(tmp_path / "a.mp4", 33)
-    levels = [8 * int((part + 0.5) * 33 / 7) for part in range(7)]
+    levels = [8 * int((seventh + 0.5) * 33 / 7) for seventh in range(7)]
     frames = [np.asarray(frame).mean() for frame in videomem.frames_of(tmp_path / "a.mp4")]
     assert frames == pytest.approx(np.clip(levels, 0, 255), abs=3)
 
@@ -287,18 +289,23 @@ def _films_and_users() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def test_features_of_films_are_what_plain_loops_give():
     ratings, (films, people) = rated()[movielens_100k.RATINGS], _films_and_users()
-    known, asked = ratings[ratings.index % 3 > 0], ratings[ratings.index % 3 == 0]
-    features = pd.DataFrame(movielens_100k.features(known, asked, films, people), columns=list(movielens_100k.FEATURES))
-    overall = known["rating"].mean()
-    means = {film: (some - overall).sum() / (len(some) + 5) for film, some in known.groupby("movie_id")["rating"]}
-    rest = known["rating"] - overall - known["movie_id"].map(means)
-    users = {user: some.sum() / (len(some) + 5) for user, some in rest.groupby(known["user_id"])}
-    rest -= known["user_id"].map(users)
+    rated_before, to_rank = ratings[ratings.index % 3 > 0], ratings[ratings.index % 3 == 0]
+    features = pd.DataFrame(
+        movielens_100k.features(rated_before, to_rank, films, people), columns=list(movielens_100k.FEATURES)
+    )
+    overall = rated_before["rating"].mean()
+    means = {
+        film: (of_film - overall).sum() / (len(of_film) + 5)
+        for film, of_film in rated_before.groupby("movie_id")["rating"]
+    }
+    residual = rated_before["rating"] - overall - rated_before["movie_id"].map(means)
+    users = {user: of_film.sum() / (len(of_film) + 5) for user, of_film in residual.groupby(rated_before["user_id"])}
+    residual -= rated_before["user_id"].map(users)
     woman = people["gender"].eq("F")
-    pairs = asked[["user_id", "movie_id"]].to_numpy()
+    pairs = to_rank[["user_id", "movie_id"]].to_numpy()
     for row, (user, film) in zip(features.to_dict("records"), pairs, strict=True):
-        same = rest[(known["movie_id"] == film) & (known["user_id"].map(woman) == woman[user])]
-        expected = {"mean": means.get(film, 0.0), "count": np.log1p((known["movie_id"] == film).sum()),
+        same = residual[(rated_before["movie_id"] == film) & (rated_before["user_id"].map(woman) == woman[user])]
+        expected = {"mean": means.get(film, 0.0), "count": np.log1p((rated_before["movie_id"] == film).sum()),
                     "mean of user": users[user], "age": people["age"][user], "woman": float(woman[user]),
                     "mean of gender": same.sum() / (len(same) + 5)}  # fmt: skip
         assert {name: row[name] for name in expected} == pytest.approx(expected)
@@ -306,11 +313,11 @@ def test_features_of_films_are_what_plain_loops_give():
 
 def test_the_examples_in_the_documentation_are_the_blocks_of_the_converters():
     text = (ROOT / "docs/real_data.md").read_text()
-    shown = {}
-    for part in text.split("```yaml\n")[1:]:
-        shown |= YAML(typ="safe").load(part.split("```")[0]).get("datasets", {})
-    shown["arc"]["args"].pop("classes")
-    assert shown == {name: importlib.import_module(f"studies.converters.{name}").BLOCK for name in CONVERTERS}
+    documented = {}
+    for section in text.split("```yaml\n")[1:]:
+        documented |= YAML(typ="safe").load(section.split("```")[0]).get("datasets", {})
+    documented["arc"]["args"].pop("classes")
+    assert documented == {name: importlib.import_module(f"studies.converters.{name}").BLOCK for name in CONVERTERS}
 
 
 def test_strokes_are_where_they_should_be():

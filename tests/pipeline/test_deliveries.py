@@ -49,16 +49,16 @@ def deliveries(tmp_path, monkeypatch):
 
 
 def test_later_ones_add_training_rows_up_to_the_snapshot(deliveries):
-    names, held = [], set()
+    names, held_out = [], set()
     for snapshot in (1, 2, 3, 4):  # the fourth has not come in yet
         data.main(settings(snapshot=snapshot), "shop")
         train = pq.read_table("data/shop/train.parquet")
         assert train["id"].to_pylist() == list(range(len(train)))
         names.append(train["name"].to_pylist())
-        held.add((Path("data/shop/val.parquet").read_bytes(), Path("data/shop/test.parquet").read_bytes()))
-    assert [len(one) for one in names] == [6, 9, 12, 12]
+        held_out.add((Path("data/shop/val.parquet").read_bytes(), Path("data/shop/test.parquet").read_bytes()))
+    assert [len(names_of_snapshot) for names_of_snapshot in names] == [6, 9, 12, 12]
     assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(names))
-    assert len(held) == 1
+    assert len(held_out) == 1
     manifest = json.loads(Path("data/shop/manifest.json").read_text())
     assert (manifest["deliveries"], manifest["rows"]["train"]) == ([*DAYS], 12)
     assert refusal(settings(snapshot=3), "shop") is None

@@ -45,7 +45,7 @@ def test_a_scene_is_drawn_and_its_digits_are_ranked_by_size(ask):
     answer = json.loads(body)
     pixels = base64.b64decode(answer["pixels"])
     assert (status, len(pixels)) == (200, answer["side"] ** 2)
-    inked = [place for place, value in enumerate(pixels) if value]
+    inked = [index for index, value in enumerate(pixels) if value]
     assert 0 < min(inked) // answer["side"] < 0.2 * answer["side"]  # the 7 is at the top
     assert answer["label_ranks"] == [0, 0, 0, 2, 0, 0, 0, 3, 1, 0]
     [model] = answer["models"]
@@ -122,8 +122,8 @@ def test_in_a_browser_orders_follow_the_keys_and_the_mouse_and_it_fits_a_phone(a
         for row in ("#truth", "#models"):
             expect(page.locator(f"{row} .chip").first).to_have_text(first)
 
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
     page.set_viewport_size({"width": 390, "height": 900})
     page.goto(ask.address)
     orders("7")
@@ -141,8 +141,8 @@ def test_in_a_browser_orders_follow_the_keys_and_the_mouse_and_it_fits_a_phone(a
     page.get_by_role("button", name="7", exact=True).click()
     orders("3")
     assert page.locator("#box7").count() == 0
-    assert len(asked) > 4
-    assert all(url.startswith(ask.address) for url in asked)
+    assert len(requests) > 4
+    assert all(url.startswith(ask.address) for url in requests)
 
 
 def test_a_port_in_use_and_a_folder_without_a_ranker_are_told(tmp_path, monkeypatch):

@@ -60,7 +60,7 @@ class TestMnist:
         images, labels = mnist.read(tmp_path / "raw", test=True)
         assert images.shape == (12, 28, 28)
         assert labels.tolist() == [*range(10), 0, 1]
-        tables = [digits.table(some) for some in digits.splits("mnist", tmp_path / "raw").values()]
+        tables = [digits.table(of_split) for of_split in digits.splits("mnist", tmp_path / "raw").values()]
         assert (len(tables[0]) + len(tables[1]), len(tables[2])) == (29, 11)  # no picture is in two
         for column in ("glyph", "pixels"):
             assert len({str(value) for table in tables for value in table[column].to_pylist()}) == 40
@@ -112,18 +112,18 @@ class TestMnist:
         assert images.shape == (10000, 28, 28)
         assert np.bincount(labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
         assert mnist.read(tmp_path, test=False)[0].shape == (60000, 28, 28)
-        whole = digits.splits("mnist", tmp_path)
-        for split, some in digits.splits("subset", SUBSET).items():
-            rows = whole[split].rows_of(some.glyph)
-            assert whole[split].images[rows].equal(some.images)
-            assert whole[split].labels[rows].equal(some.labels)
+        full = digits.splits("mnist", tmp_path)
+        for split, subset in digits.splits("subset", SUBSET).items():
+            rows = full[split].rows_of(subset.glyph)
+            assert full[split].images[rows].equal(subset.images)
+            assert full[split].labels[rows].equal(subset.labels)
 
 
 def test_the_digits_that_ship_are_as_many_of_each_class_and_in_one_split():
     splits = digits.splits("subset", SUBSET)
     for split, of_each in {"train": 700, "val": 200, "test": 500}.items():
         assert splits[split].labels.bincount().tolist() == [of_each] * 10
-    pictures = {image.numpy().tobytes() for some in splits.values() for image in some.images}
+    pictures = {image.numpy().tobytes() for of_split in splits.values() for image in of_split.images}
     assert len(pictures) == 14000
 
 

@@ -44,15 +44,15 @@ def project(tmp_path, monkeypatch) -> Path:
 @pytest.mark.parametrize("committed", [True, False])
 def test_wherever_a_lock_ends_nothing_is_run_again(project, end, committed):
     lock, running = project / "dvc.lock", project / ".dvc/tmp/rwlock"
-    whole = lock.read_text()
+    complete = lock.read_text()
     if not committed:
         git("rm", "--quiet", "--cached", "dvc.lock")
         git("commit", "--quiet", "--message", "no lock")
-    lock.write_text(whole[: whole.rfind(end[:-1]) if end else 0] + end)
+    lock.write_text(complete[: complete.rfind(end[:-1]) if end else 0] + end)
     running.write_text('{"train.txt": {"wr')
     repair()
     repro()
-    assert lock.read_text() == whole
+    assert lock.read_text() == complete
     assert (project / "ran.txt").read_text() == "drawn\ntrained\n"
     assert repair() == []
 
@@ -103,10 +103,10 @@ class TestRepro:
         then = "until [ -e done ]; do sleep 0.02; done; echo end >> log"
         first = self.start(folder, then, "first")
         wait_for((folder / "log").exists)
-        said = folder / "said"
-        with said.open("w") as file:
+        messages = folder / "said"
+        with messages.open("w") as file:
             second = self.start(folder, then, "second", stderr=file)
-        wait_for(lambda: f"process {first.pid}" in said.read_text())
+        wait_for(lambda: f"process {first.pid}" in messages.read_text())
         (folder / "done").touch()
         assert (first.wait(), second.wait()) == (0, 0)
         begun = [f"--wait-for-lock repro {which}" for which in ("first", "second")]
@@ -122,8 +122,8 @@ class TestRepro:
         Path(status.FOLDER / "a@x.json").rename("failed.json")
         then = f"[ $# = 4 ] || exit 0\nmkdir -p {status.FOLDER}\ncp failed.json {status.FOLDER}"
         running = self.start(folder, f"{then}\nexit {exit_status}", stderr=subprocess.PIPE)
-        said = running.communicate()[1]
+        messages = running.communicate()[1]
         assert running.returncode == exit_status
-        assert ("a@x: no rows" in said, "another day" in said) == (exit_status > 0, False)
+        assert ("a@x: no rows" in messages, "another day" in messages) == (exit_status > 0, False)
         commands = ["--wait-for-lock repro a each", "--wait-for-lock repro --single-item --force publish"]
         assert (folder / "log").read_text().splitlines() == commands[: 1 if exit_status else 2]

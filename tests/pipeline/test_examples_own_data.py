@@ -68,16 +68,16 @@ def test_from_a_file_to_a_difference_and_an_answer(example, tmp_path, monkeypatc
     gains = [row for row in results.read(comparison).rows if " minus " in row.metric]
     assert any(row.low <= row.value <= row.high for row in gains)
     run = list(params.runs)[-1]
-    asked = [f"models/runs/{run}", f"data/raw/{example}/{file}", "-o", "answers.jsonl"]
-    done = CliRunner().invoke(app, ["predict", *asked])
+    arguments = [f"models/runs/{run}", f"data/raw/{example}/{file}", "-o", "answers.jsonl"]
+    done = CliRunner().invoke(app, ["predict", *arguments])
     assert done.exit_code == 0, done.output
     answers = [json.loads(line) for line in Path("answers.jsonl").read_text().splitlines()]
     assert len(answers) >= rows
     if example == "captions":
-        asked = [*asked[:2], "--input", "caption", "--among", f"data/raw/{example}/images", "-o", "found.jsonl"]
-        done = CliRunner().invoke(app, ["predict", *asked])
+        arguments = [*arguments[:2], "--input", "caption", "--among", f"data/raw/{example}/images", "-o", "found.jsonl"]
+        done = CliRunner().invoke(app, ["predict", *arguments])
         assert done.exit_code == 0, done.output
-        found = [json.loads(line) for line in Path("found.jsonl").read_text().splitlines()]
-        assert len(found) == 10 * len(answers)
-        assert found[0]["id"].startswith("a ")
-        assert Path(found[0]["found"]).is_file()
+        neighbors = [json.loads(line) for line in Path("found.jsonl").read_text().splitlines()]
+        assert len(neighbors) == 10 * len(answers)
+        assert neighbors[0]["id"].startswith("a ")
+        assert Path(neighbors[0]["found"]).is_file()

@@ -258,8 +258,8 @@ class TestEncoders:
         read |= set(re.findall(r"config\.(\w+)", source)) - {*dir(type(default))}
         of_other_tasks = {"cls_dropout", "output_attentions", "use_return_dict", "pruned_heads"}
         of_other_tasks |= {name for name in read if name.startswith(("summary_", "_"))}
-        own = default.to_dict().keys() | default.attribute_map.keys()
-        assert read - own - ALSO_READ - IGNORED - of_other_tasks == set()
+        attributes = default.to_dict().keys() | default.attribute_map.keys()
+        assert read - attributes - ALSO_READ - IGNORED - of_other_tasks == set()
 
 
 def same(theirs: Any, stranger: Stranger, config: dict | None = None) -> None:
@@ -269,8 +269,8 @@ def same(theirs: Any, stranger: Stranger, config: dict | None = None) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
     if config is not None:
         (folder / "config.json").write_text(json.dumps(config))
-    parts = with_files({"backbone": {"name": "transformer", "args": {"longest": 8}}}, folder)
-    network = build("models", "network", parts | {"head": {"name": "linear"}}, seed=1, outputs=1).eval()
+    components = with_files({"backbone": {"name": "transformer", "args": {"longest": 8}}}, folder)
+    network = build("models", "network", components | {"head": {"name": "linear"}}, seed=1, outputs=1).eval()
     start_from(network, folder)
     with torch.no_grad():
         tokens = network.backbone.tokenize(["a b c d e f", "g a"])

@@ -36,7 +36,7 @@ def test_each_method_learns_an_order_that_features_decide(method, tmp_path, monk
     features = draws.normal(size=(120, 6))
     counts = np.floor(4 * np.exp(features[:, :4] - features[:, :4].mean(1, keepdims=True)))
     table = pd.DataFrame(np.hstack([features, counts]))
-    table.columns = [*(f"x_{place}" for place in range(6)), *(f"votes_{place}" for place in range(4))]
+    table.columns = [*(f"x_{index}" for index in range(6)), *(f"votes_{index}" for index in range(4))]
     table.to_parquet(tmp_path / "planted.parquet")
     small = {"TABLES": tmp_path, "SPLITS": 2, "SEEDS": 2, "CHOOSE_BY": 1, "RATES": (1e-5, 0.01), "STEPS": (1, 100)}
     for name, value in small.items():
@@ -59,10 +59,10 @@ class TestConverter:
             votes.table_of(path, votes.SETS["Movie"])
         with pytest.raises(FileNotFoundError, match=r"Movie\.mat"):
             votes.table_of(tmp_path / "elsewhere" / "Movie.mat", votes.SETS["Movie"])
-        own = replace(votes.SETS["Movie"], sha256=hashlib.sha256(path.read_bytes()).hexdigest())
-        monkeypatch.setattr(votes, "SETS", {"Movie": own})
+        movie = replace(votes.SETS["Movie"], sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+        monkeypatch.setattr(votes, "SETS", {"Movie": movie})
         votes.main(str(tmp_path))
         table = pd.read_parquet(tmp_path / "tables/Movie.parquet")
-        assert [*table.columns] == ["x_1", "x_2", "x_3", *(f"votes_{label}" for label in own.labels)]
+        assert [*table.columns] == ["x_1", "x_2", "x_3", *(f"votes_{label}" for label in movie.labels)]
         assert table["x_2"].tolist() == [0, 1, 0]
         assert table["votes_5_stars"].tolist() == [0.2] * 3

@@ -23,9 +23,9 @@ FIRST, SECOND = smooth(1), smooth(2)
 
 def png(header: tuple[int, ...], rows: bytes) -> bytes:
     """A PNG by its header: width, height, bits, color, and what is always 0."""
-    parts = {b"IHDR": struct.pack(">IIBBBBB", *header, 0, 0, 0), b"IDAT": zlib.compress(rows), b"IEND": b""}
+    chunks_by_name = {b"IHDR": struct.pack(">IIBBBBB", *header, 0, 0, 0), b"IDAT": zlib.compress(rows), b"IEND": b""}
     chunks = [struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-              for name, data in parts.items()]  # fmt: skip
+              for name, data in chunks_by_name.items()]  # fmt: skip
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
@@ -100,8 +100,8 @@ def test_tags_of_a_tiff_decide_as_pillow_takes_planes_of_16_bits_for_ones_of_8()
 
 
 def test_what_is_stored_as_a_jpeg_is_read_as_training_pictures_were():
-    given = {"colors": 3, "where": "a", "size": (16, 16)}
+    options = {"colors": 3, "where": "a", "size": (16, 16)}
     stored = as_jpeg(open_photo(encoded(FIRST), 16))
-    assert picture(encoded(FIRST), **given, stored="JPEG").equal(picture(stored, **given))
-    assert not picture(encoded(FIRST), **given).equal(picture(stored, **given))
+    assert picture(encoded(FIRST), **options, stored="JPEG").equal(picture(stored, **options))
+    assert not picture(encoded(FIRST), **options).equal(picture(stored, **options))
     assert Image.open(BytesIO(stored)).format == "JPEG"

@@ -57,25 +57,25 @@ def trained(task: str, training: dict, splits: list, **options) -> tuple:
 def test_what_memory_does_not_hold_is_trained_to_the_same_bits(task, kind, folder, caplog):
     path, write = folder
     write(kind)
-    found, training = [], RANKS if task == "label_ranking" else TWO
+    results, training = [], RANKS if task == "label_ranking" else TWO
     for memory in (4.0, 1e-6):
         caplog.set_level("INFO")
         splits = [lookup.find("tasks", task)().load(path, "train", threads=2, memory=memory)] * 2
         assert isinstance(splits[0].inputs.items, Stored) == (memory < 1) == ("decoded batch by batch" in caplog.text)
         made, network, history = trained(task, training, splits)
         with torch.no_grad():
-            found.append((history, network.state_dict(), made.predict(network, splits[0])))
-    assert found[0][0] == found[1][0]
-    assert all(value.equal(found[1][1][name]) for name, value in found[0][1].items())
-    assert found[0][2].equals(found[1][2])
+            results.append((history, network.state_dict(), made.predict(network, splits[0])))
+    assert results[0][0] == results[1][0]
+    assert all(value.equal(results[1][1][name]) for name, value in results[0][1].items())
+    assert results[0][2].equals(results[1][2])
     assert sorted(path.iterdir()) == [path / "train.parquet"]
 
 
 def test_a_broken_picture_that_is_decoded_late_is_named_with_its_row(tmp_path):
-    whole = encode_images(np.zeros((3, 8, 8), np.uint8), threads=1).to_pylist()
+    intact = encode_images(np.zeros((3, 8, 8), np.uint8), threads=1).to_pylist()
     other = encode_images(np.zeros((1, 8, 9), np.uint8), threads=1).to_pylist()
     for bad, message in (({"bytes": b"none", "path": None}, "row 1: unusable image"), (other[0], "row 1: image of")):
-        pq.write_table(pa.table({"image": pa.array([whole[0], bad, whole[2]], IMAGE)}), tmp_path / "train.parquet")
+        pq.write_table(pa.table({"image": pa.array([intact[0], bad, intact[2]], IMAGE)}), tmp_path / "train.parquet")
         for memory in (1e-9, 1.0):
             with pytest.raises(ValueError, match=message):
                 every(tmp_path / "train.parquet", memory)
@@ -127,7 +127,7 @@ class TestWeightsAndGroups:
         made, network, _ = trained(task, training, splits, model=VECTORS, objective=objective, started=False)
         table = made.predict(network, splits[0])
         scores = table["score" if task == "score_ranking" else "scores"].to_pylist()
-        first = torch.tensor([one if task == "score_ranking" else one[1] - one[0] for one in scores])
+        first = torch.tensor([score if task == "score_ranking" else score[1] - score[0] for score in scores])
         sign = {"score_ranking": 1, "label_ranking": -1, "multilabel": -1}[task]
         assert sign * spearman(first, vectors[:, 0]) < -0.2
         statistic = made.statistic(table)

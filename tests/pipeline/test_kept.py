@@ -40,13 +40,13 @@ class TestPages:
 
     def test_margins_are_tested_over_seeds_and_every_loss_must_have_the_same(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        found = {"multilabel_cross_entropy": {1: 0.1, 2: 0.29, 10: 0.21},
+        by_loss = {"multilabel_cross_entropy": {1: 0.1, 2: 0.29, 10: 0.21},
                  "lsep": {10: 0.55, 2: 0.58, 1: 0.5},  # level with RLSEP, as a seed more or less decides
                  "rlsep": {1: 0.5, 2: 0.7, 10: 0.6}}  # fmt: skip
 
         def tested() -> dict[tuple[str, str], list[str]]:
             rows = []
-            for loss, seeds in found.items():
+            for loss, seeds in by_loss.items():
                 for metric in tables.METRICS:
                     run = f"label_ranking-{loss}-x"
                     rows += [
@@ -65,6 +65,6 @@ class TestPages:
         assert ps[0] < 0.05 < ps[1]
         assert 0.001 <= float(margins["ranked.exact_match", "multilabel_cross_entropy"][2]) < 1
         assert cells.spread(kept.read("mine"), "ranked.exact_match", "label_ranking-rlsep-x") == "60.0 ± 10.0"
-        found["lsep"] = {1: 0.5}
+        by_loss["lsep"] = {1: 0.5}
         with pytest.raises(ValueError, match="different seeds"):
             tested()

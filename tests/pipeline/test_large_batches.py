@@ -33,6 +33,16 @@ def gradients(network, scores, target):
     return [weights.grad for weights in network.parameters()]
 
 
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_inputs_have_the_gradient_of_the_whole_batch(chunk, generator):
+    inputs = torch.randn(2, 100, 6, generator=generator, dtype=torch.float64).requires_grad_()
+    network, target = Network(), torch.randn(100, generator=generator)
+    slopes = []
+    for scores in (network(*inputs), in_chunks(network, *inputs, chunk=chunk)):
+        slopes += torch.autograd.grad(spearman(scores, target), inputs)
+    assert torch.allclose(*slopes, rtol=1e-9, atol=1e-12)
+
+
 def test_dropout_and_batch_normalization_are_those_of_chunks(generator):
     inputs = torch.randn(60, 6, generator=generator, dtype=torch.float64)
     target = torch.randn(60, generator=generator)
@@ -42,10 +52,13 @@ def test_dropout_and_batch_normalization_are_those_of_chunks(generator):
     expected = gradients(plain, torch.cat([plain(part) for part in inputs.split(20)]), target)
     after = torch.get_rng_state()
     torch.manual_seed(3)
-    found = gradients(chunked, in_chunks(chunked, inputs, chunk=20), target)
+    slopes = gradients(chunked, in_chunks(chunked, inputs, chunk=20), target)
     assert torch.get_rng_state().equal(after)
-    assert all(torch.allclose(one, whole, rtol=1e-9, atol=1e-12) for one, whole in zip(found, expected, strict=True))
-    assert all(one.equal(other) for one, other in zip(chunked.buffers(), plain.buffers(), strict=True))
+    assert all(
+        torch.allclose(slope, expected_slope, rtol=1e-9, atol=1e-12)
+        for slope, expected_slope in zip(slopes, expected, strict=True)
+    )
+    assert all(slope.equal(other) for slope, other in zip(chunked.buffers(), plain.buffers(), strict=True))
 
 
 def test_what_is_frozen_or_not_used_has_no_gradient_and_without_gradient_nothing_is_kept(generator):
@@ -56,7 +69,7 @@ def test_what_is_frozen_or_not_used_has_no_gradient_and_without_gradient_nothing
     assert network.layers[0].weight.grad is network.unused.weight.grad is None
     assert network.layers[-1].weight.grad is not None
     with torch.no_grad():
-        assert in_chunks(network, inputs, chunk=4).equal(torch.cat([network(part) for part in inputs.split(4)]))
+        assert torch.allclose(in_chunks(network, inputs, chunk=4), network(inputs))
 
 
 @pytest.mark.parametrize(
@@ -82,11 +95,11 @@ def test_a_training_in_two_processes_or_in_chunks_learns_what_one_learns_from_wh
     for process in running:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors.decode()
-    both = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
-    normalized = (one["normalized"] for one in both)  # each by its own rows, but afterwards alike
-    assert all(one.equal(other) for one, other in zip(*normalized, strict=True))
+    processes = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    normalized = (tensor["normalized"] for tensor in processes)  # each by its own rows, but afterwards alike
+    assert all(tensor.equal(expected_tensor) for tensor, expected_tensor in zip(*normalized, strict=True))
     for name, case in in_two_processes.cases().items():
-        whole, chunked = in_two_processes.trained(*case), in_two_processes.trained(*case, chunk=3)
-        for found in (chunked, *(one[name] for one in both)):
-            for one, other in zip(found, whole, strict=True):
-                assert torch.allclose(one, other, rtol=0, atol=1e-6), name
+        expected, chunked = in_two_processes.trained(*case), in_two_processes.trained(*case, chunk=3)
+        for weights_ in (chunked, *(tensor[name] for tensor in processes)):
+            for tensor, expected_tensor in zip(weights_, expected, strict=True):
+                assert torch.allclose(tensor, expected_tensor, rtol=0, atol=1e-6), name

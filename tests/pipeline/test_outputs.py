@@ -198,24 +198,22 @@ def test_file_names_that_are_no_utf_8_are_answered_everywhere(tmp_path):
         "    try:\n        main(['model', 'in', *form])\n"
         "    except SystemExit as ended:\n        assert not ended.code, ended.code\n"
     )
-    for encoding in ("utf-8", "ascii"):
-        environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(ROOT / "src")}
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        found = [json.loads(line)["id"] for line in done.stdout.decode(encoding).split("form\n")[-1].splitlines()]
-        assert found == ["in/caf\\udce9.png", "in/é😀.png"]
-        if encoding == "utf-8":
-            assert pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == found
-            assert [row["id"] for row in csv.DictReader((tmp_path / "o.csv").open(encoding="utf-8"))] == found
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    printed = [json.loads(line)["id"] for line in done.stdout.decode("ascii").split("form\n")[-1].splitlines()]
+    assert printed == ["in/caf\\udce9.png", "in/é😀.png"]
+    assert pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == printed
+    assert [row["id"] for row in csv.DictReader((tmp_path / "o.csv").open(encoding="utf-8"))] == printed
 
 
 def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:
     draws = np.random.default_rng(len(name))
 
     def side(shift: float) -> Measured:
-        columns = [pd.DataFrame({one: draws.normal(size=60) + shift for one in some}) for some in (inputs, answers)]
+        columns = [
+            pd.DataFrame(draws.normal(shift, size=(60, len(names))), columns=names) for names in (inputs, answers)
+        ]
         return Measured(Inputs(columns[0], set()), Answers(columns[1], draws.normal(size=(60, 2)) + shift))
 
     before = side(0)

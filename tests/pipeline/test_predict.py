@@ -42,13 +42,13 @@ def answered(*words: object, capsys) -> list[dict]:
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch) -> Path:
+def workspace(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
-def photos(here) -> list[Path]:
+def photos(workspace) -> list[Path]:
     """Three photos of any size and format, and a table of them in a person's own columns."""
     Path("photos/more").mkdir(parents=True)
     files = [Path("photos/a.png"), Path("photos/more/b.jpg"), Path("photos/c.webp")]
@@ -169,16 +169,16 @@ class TestBroken:
         ("rows.csv", None, "rows.csv: no such file"),
     ],
 )
-def test_what_cannot_be_read_is_named(here, file, contents, message):
-    model = trained(here / "model", "score_ranking", "features")
+def test_what_cannot_be_read_is_named(workspace, file, contents, message):
+    model = trained(workspace / "model", "score_ranking", "features")
     if contents is not None:
         Path(file).write_text(contents)
     with pytest.raises(SystemExit, match=f"(?s){message}"):
         main([str(model), file])
 
 
-def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(here, capsys):
-    model = trained(here / "model", "query_ranking", "features")
+def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace, capsys):
+    model = trained(workspace / "model", "query_ranking", "features")
     documents = [[1.0, 2.0], [0.5, -1.0], [3.0, 0.25]]
     pq.write_table(pa.table({"id": ["p", "q"], "features": [documents[:2], documents[2:]]}), "lists.parquet")
     Path("rows.csv").write_text("qid,doc,age,price\np,a,1,2\np,b,0.5,-1\nq,c,3,0.25\n")
@@ -189,22 +189,22 @@ def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(here, cap
         rows = answered(model, *words, capsys=capsys)
         assert [row["id"] for row in rows] == ids
         assert [row["score"] for row in rows] == pytest.approx([*first["scores"], *second["scores"]])
-        assert {row["place"] for row in rows[:2]} == {1, 2}
+        assert [row["place"] for row in sorted(rows[:2], key=lambda row: -row["score"])] == [1, 2]
     Path("rows.csv").write_text("qid,age,price\np,1,2\nq,0.5,-1\np,3,0.25\n")
     for words, message in ((["--query", "qid"], "qid p are not together"), ([], "--query COLUMN")):
         with pytest.raises(SystemExit, match=message):
             main([str(model), "rows.csv", *words])
 
 
-def test_texts_are_answered_and_a_column_that_is_called_otherwise_is_asked_for(here, capsys):
-    model = trained(here / "model", "score_ranking", "text")
+def test_texts_are_answered_and_a_column_that_is_called_otherwise_is_asked_for(workspace, capsys):
+    model = trained(workspace / "model", "score_ranking", "text")
     Path("rows.csv").write_text('title\n"a red, ""red"" dress"\n"a\nhat"\n')
     with pytest.raises(SystemExit, match="no column text; name the one that holds it, as in `--input title`"):
         main([str(model), "rows.csv"])
     assert len(told(model, "rows.csv", "--input", "title", capsys=capsys)) == 2
 
 
-def test_index_k_of_svmlight_is_place_k_for_a_model_that_learned_from_it(here):
+def test_index_k_of_svmlight_is_place_k_for_a_model_that_learned_from_it(workspace):
     Path("rows.txt").write_text("0 qid:1 1:7\n1 qid:1 1:8\n")
     for columns, expected in ((["all"], [0.0, 7.0, 0.0]), (["X"], [7.0, 0.0, 0.0])):
         recipe = {"task": "query_ranking", "input": {"kind": "features", "count": 3, "columns": columns}}
@@ -212,7 +212,7 @@ def test_index_k_of_svmlight_is_place_k_for_a_model_that_learned_from_it(here):
         assert query.asked()["features"][0] == expected
 
 
-def test_frames_are_of_all_their_columns_or_cut_as_in_training(here):
+def test_frames_are_of_all_their_columns_or_cut_as_in_training(workspace):
     for name in "ab":
         Path(name).write_bytes(name.encode())
     Path("rows.csv").write_text("first,second\na,b\n")
@@ -223,42 +223,42 @@ def test_frames_are_of_all_their_columns_or_cut_as_in_training(here):
         assert row.asked() == {"frames": [b"a", b"b"]}
 
 
-def test_memory_does_not_grow_with_the_file(here, monkeypatch):
-    model = trained(here / "model", "label_ranking", "image")
+def test_memory_does_not_grow_with_the_file(workspace, monkeypatch):
+    model = trained(workspace / "model", "label_ranking", "image")
     few = [encoded(Image.effect_noise((64, 64), 99)) for _ in range(16)]
     count = 3000  # of 4 kilobytes each, in one row group
     form = pa.array([{"bytes": few[row % 16] + bytes([row % 251]), "path": None} for row in range(count)], IMAGE)
     pq.write_table(pa.table({"image": form}), "in.parquet", use_dictionary=False, compression="none")
     del form
-    held, before = [], pa.total_allocated_bytes()
+    bytes_held, before = [], pa.total_allocated_bytes()
 
     def watched():
         for piece in answers(model, [Path("in.parquet")]):
-            held.append(pa.total_allocated_bytes())
+            bytes_held.append(pa.total_allocated_bytes())
             yield piece
 
     assert write(Path("out.parquet"), watched()) == (count, [])
     assert Path("in.parquet").stat().st_size > 11 * 2**20
-    assert max(held) - before < 6 * 2**20
+    assert max(bytes_held) - before < 6 * 2**20
     assert np.isfinite(pq.read_table("out.parquet")["scores"].to_pylist()).all()
 
 
 @pytest.mark.parametrize("query", [None, "", float("nan"), [1], {"a": 1}])
-def test_what_names_no_query_is_told_with_its_row(here, query, capsys):
-    model = trained(here / "model", "query_ranking", "features")
-    rows = [{"age": 1, "price": 2, "q": own} for own in ("a", "a", query, query)]
+def test_what_names_no_query_is_told_with_its_row(workspace, query, capsys):
+    model = trained(workspace / "model", "query_ranking", "features")
+    rows = [{"age": 1, "price": 2, "q": name} for name in ("a", "a", query, query)]
     Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(SystemExit, match=r"rows\.jsonl: row 3: q is .*, expected the name of a query"):
         main([str(model), "rows.jsonl", "--query", "q"])
 
 
-def test_a_file_is_read_by_the_format_and_the_columns_that_the_model_learned_from(here, capsys):
+def test_a_file_is_read_by_the_format_and_the_columns_that_the_model_learned_from(workspace, capsys):
     about = {"format": "csv", "encoding": "cp1252", "decimal": ",", "id": "größe"}
-    model = trained(here / "model", "score_ranking", "features", **about)
+    model = trained(workspace / "model", "score_ranking", "features", **about)
     Path("rows.data").write_text("größe;age;price\nä;1,5;2\n", encoding="cp1252")
     Path("rows.jsonl").write_text('{"größe": "ä", "features": [1.5, 2]}\n')
-    assert [one["id"] for one in answered(model, "rows.data", capsys=capsys)] == ["ä"]
-    trained(here / "plain", "score_ranking", "features", id="größe")
+    assert [answer["id"] for answer in answered(model, "rows.data", capsys=capsys)] == ["ä"]
+    trained(workspace / "plain", "score_ranking", "features", id="größe")
     assert answered("plain", "rows.jsonl", capsys=capsys)[0]["score"] == pytest.approx(
         answered(model, "rows.data", capsys=capsys)[0]["score"]
     )

@@ -27,11 +27,11 @@ OPTIONS = {"batch_size": 2, "epochs": 3, "patience": 3, "schedule": {"name": "co
 
 def lists(generator, sizes=(5, 1, 8, 3, 6, 4), relevant=(0, 2, 3, 4, 5)) -> Split:
     """Queries whose first document is relevant; the second has one document, and some may have none that is."""
-    several = torch.tensor(sizes)
+    counts = torch.tensor(sizes)
     relevance = torch.zeros(sum(sizes), dtype=torch.int64)
-    relevance[(several.cumsum(0) - several)[list(relevant)]] = 1
+    relevance[(counts.cumsum(0) - counts)[list(relevant)]] = 1
     features = torch.randn(sum(sizes), 4, generator=generator) + 2 * relevance.unsqueeze(-1)
-    return Split(of_tensor(features), relevance, several)
+    return Split(of_tensor(features), relevance, counts)
 
 
 def trained(split, loss, **options):
@@ -102,9 +102,9 @@ def test_grades_are_relevant_above_half_of_the_largest_and_regression_begins_at_
     graded.truth[first] = 4
     relevance, mask = padded(graded.truth, graded.sizes)
     scores = torch.randn(mask.shape, generator=generator)
-    found = metrics_of(scores, relevance, mask)
-    assert torch.equal(found[[0, 2, 3]], metrics_of(scores, (relevance > 2).long(), mask)[[0, 2, 3]])
-    assert found[1, 3] == metrics.ndcg(scores[3, :3], relevance[3, :3])
+    values = metrics_of(scores, relevance, mask)
+    assert torch.equal(values[[0, 2, 3]], metrics_of(scores, (relevance > 2).long(), mask)[[0, 2, 3]])
+    assert values[1, 3] == metrics.ndcg(scores[3, :3], relevance[3, :3])
     mean = graded.truth.float().mean()
     network = QueryRanking().build(MODEL, graded, seed=0)
     assert network.head.score.bias.item() == pytest.approx(mean.item())

@@ -41,12 +41,12 @@ def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty, capsys
     (empty / ".checkpoints").mkdir()
     (empty / "dvc.lock").write_text("schema: '2.0'\nsta")  # of a run that was killed
     quickstart.main()
-    said, epochs = capsys.readouterr()
+    output, epochs = capsys.readouterr()
     # Where there is no terminal each epoch is a line.
     epochs = re.findall(r"^(\w+): (\w+), epoch (\d) of 2: ", epochs, re.MULTILINE)
     phases = [("scorer", "1"), ("thresholds", "2")]
     assert epochs == [(loss, *phase) for loss in quickstart.LOSSES for phase in phases]
-    row = next(line for line in said.splitlines() if "ranked accuracy" in line)
+    row = next(line for line in output.splitlines() if "ranked accuracy" in line)
     values = [float(value) for value in re.findall(r"\d\.\d{3}", row)]
     for value, low, high in (values[:3], values[3:]):
         assert 0 <= low <= value <= high <= 1
@@ -55,18 +55,18 @@ def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty, capsys
     assert list(load_rankers()) == ["RLSEP", "Cross-entropy"]  # the demo shows both
     with Image.open("reports/quickstart.png") as sheet:
         assert min(sheet.size) > 1000
-    assert f"predict shipped {quickstart.PICTURE}" in said
+    assert f"predict shipped {quickstart.PICTURE}" in output
     ((answer,),) = answers(SHIPPED, [quickstart.PICTURE])
     assert answer["id"] == str(quickstart.PICTURE)
 
 
 class TestShippedRanker:
     def test_orders_the_digits_of_scenes_by_size(self):
-        some = digits.splits("subset", SUBSET)["test"]  # which it has never seen: it learned from MNIST
+        glyphs = digits.splits("subset", SUBSET)["test"]  # which it has never seen: it learned from MNIST
         canvas = image_of_ranker(SHIPPED)["width"]
         rows = {"train": 2, "val": 2, "test": 2, "gate": 2}
         scenes = RankedMnist(rows=rows, canvas=canvas, digits_per_image=(3, 6), scale=(1, 4), overlap=0, seed=1)
-        images, label_ranks = scenes.scenes(some, 200, torch.Generator().manual_seed(1))
+        images, label_ranks = scenes.scenes(glyphs, 200, torch.Generator().manual_seed(1))
         split = Split(of_tensor(images), label_ranks)
         task = LabelRanking()
         with torch.no_grad():

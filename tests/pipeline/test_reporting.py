@@ -188,10 +188,11 @@ def test_dvc_shows_a_score_of_each_run_and_a_chart_of_each_task_that_names_its_r
     assert dvc.cli.main(["plots", "show", "--out", "charts"]) == 0
     page = capsys.readouterr().err + Path("charts/index.html").read_text()
     assert "WARNING" not in page
-    specs = [json.JSONDecoder().raw_decode(rest)[0] for rest in page.split("var spec = ")[1:]]
-    shown = {Path(spec["title"]["text"]).stem: {row["run"] for row in spec["data"]["values"]} for spec in specs}
-    of_tasks = {task: {name for name, run in RUNS.items() if run[0] == task} for task, *_ in RUNS.values()}
-    assert shown == {"sorters": {"lstm"}} | of_tasks
+    specs = [json.JSONDecoder().raw_decode(script)[0] for script in page.split("var spec = ")[1:]]
+    shown = set()
+    for spec in specs:
+        shown |= {(Path(spec["title"]["text"]).stem, row["run"]) for row in spec["data"]["values"]}
+    assert shown == {("sorters", "lstm"), *((task, name) for name, (task, *_) in RUNS.items())}
     rows = [row for spec in specs for row in spec["data"]["values"] if row["run"] == "lstm"]
     assert [(row["phase"], row["epoch"], row["validation"]) for row in rows] == [("imitation: l1", "1", "0.2")]
 
@@ -220,8 +221,8 @@ def test_the_short_table_has_the_loss_that_is_best_on_validation(project):
     for validation in (0.4, 0.6):  # of the other, 0.5
         write_run(other, "score_ranking", 0.9, validation={"2": validation})
         runs = {name: run for name, run in values.runs.items() if run.task == "score_ranking"}
-        shown = content(values.model_copy(update={"runs": runs, "benchmark_sorters": {}}), Path("reports/figures"))
-        best.append(shown["comparisons"][0]["best"]["loss"])
+        page = content(values.model_copy(update={"runs": runs, "benchmark_sorters": {}}), Path("reports/figures"))
+        best.append(page["comparisons"][0]["best"]["loss"])
     assert best == ["spearman + laplace", "spearman + logistic"]
 
 
@@ -248,9 +249,9 @@ def test_examples_of_ones_own_table_are_shown_by_kind_and_with_names_and_nothing
             if path.stem != RANKER:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     cells = {"text": ["a <red> dress"] * TEST, "features": [[0.5, 20.0]] * TEST}[kind]
-    told = {"classes": json.dumps([f"class {label}" for label in range(LABELS)]), "features": '["age", "price"]'}
+    metadata = {"classes": json.dumps([f"class {label}" for label in range(LABELS)]), "features": '["age", "price"]'}
     Path("data/shop").mkdir()
-    pq.write_table(pa.table({kind: cells}).replace_schema_metadata(told), "data/shop/test.parquet")
+    pq.write_table(pa.table({kind: cells}).replace_schema_metadata(metadata), "data/shop/test.parquet")
     report.main(values.model_copy(update=only))
     text = Path("reports/index.html").read_text()
     assert {"text": "a &lt;red&gt; dress", "features": "age 0.5\nprice 20"}[kind] in text
@@ -273,8 +274,8 @@ def test_the_page_loads_nothing_from_elsewhere_needs_no_script_and_markup_in_tex
         assert (folder / "reports" / unquote(address)).is_file()
     assert not page.tags & {"script", "link", "iframe", "b>of"}
     assert "url(" not in text
-    shown = {unquote(address).removeprefix("figures/") for address in page.addresses}
-    assert {path.name for path in (folder / "reports/figures").iterdir()} - shown == {"orders.png"}  # of the docs
+    linked = {unquote(address).removeprefix("figures/") for address in page.addresses}
+    assert {path.name for path in (folder / "reports/figures").iterdir()} - linked == {"orders.png"}  # of the docs
     assert f"Question: {QUESTION}" in page.words
     assert "<b>Spearman" not in text
 

@@ -80,8 +80,8 @@ def test_a_dask_cluster_gives_the_same_bits(project):
 
 
 def test_a_grid_is_chosen_from_by_the_mean_of_three_seeds(project):
-    place = "training.finetune.optimizer.args.lr"
-    params = project(runs={"mine": {"seeds": [1, 2, 3, 4], "grid": {place: [3e-3, 1e-9]}}})
+    key = "training.finetune.optimizer.args.lr"
+    params = project(runs={"mine": {"seeds": [1, 2, 3, 4], "grid": {key: [3e-3, 1e-9]}}})
     record = json.loads(run(params)["run.json"])
     assert [sorted(tried["validation"]) for tried in record["tried"]] == [["1", "2", "3"]] * 2
     means = [np.mean(list(tried["validation"].values())) for tried in record["tried"]]
@@ -126,8 +126,8 @@ def test_folds_end_in_the_same_bits_side_by_side_and_after_an_interruption(folde
     assert all(best[name].equal(values) for name, values in first.items())
     train, epochs = stage.train, []
 
-    def interrupted(*given, **options):
-        for epoch in train(*given, **options):
+    def interrupted(*arguments, **options):
+        for epoch in train(*arguments, **options):
             epochs.append(epoch)
             if len(epochs) == 6:  # the second of two of the third job
                 raise KeyboardInterrupt
@@ -146,12 +146,12 @@ def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from
     params, learned = folded(runs={"mine": {"seeds": [1, 2]}}, evaluate={"resamples": 20}), []
     load = ScoreRanking.load
     monkeypatch.setattr(
-        ScoreRanking, "load", lambda *given, **options: learned.append(load(*given, **options)) or learned[-1]
+        ScoreRanking, "load", lambda *arguments, **options: learned.append(load(*arguments, **options)) or learned[-1]
     )
     run(params)
     folds = pq.read_table("data/clips/test.parquet")["fold"].to_numpy()
-    own = [(split.inputs.items[:, 0, 0, 0].numpy().astype(int) - 1).tolist() for split in learned]
-    for fold, (train, val) in enumerate(zip(own[0:6:2], own[1:6:2], strict=True), 1):
+    rows_learned = [(split.inputs.items[:, 0, 0, 0].numpy().astype(int) - 1).tolist() for split in learned]
+    for fold, (train, val) in enumerate(zip(rows_learned[0:6:2], rows_learned[1:6:2], strict=True), 1):
         assert set(folds[val]) == {fold % 3 + 1}
         assert fold not in folds[train]
         assert len(train) + len(val) == 24 - (folds == fold).sum()
@@ -160,8 +160,8 @@ def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from
     assert table.column_names[:3] == ["id", "seed", "fold"]
     assert table["id"].to_pylist() == [*range(24)] * 2
     assert table["fold"].to_pylist() == [*folds] * 2
-    one = table.to_pandas().query("seed == 1")
-    mean = np.mean([spearmanr(some["score"], some["target"])[0] for _, some in one.groupby("fold")])
+    of_seed = table.to_pandas().query("seed == 1")
+    mean = np.mean([spearmanr(of_fold["score"], of_fold["target"])[0] for _, of_fold in of_seed.groupby("fold")])
     assert results.read("metrics/runs").by_seed("mine", "spearman")[1] == pytest.approx(mean)
     again = statistics_of("score_ranking", "predictions/mine.parquet")[1].of_rows(np.arange(24))
     assert again[0] == pytest.approx(mean)
@@ -169,8 +169,8 @@ def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from
 
 def test_what_diverges_is_named_what_is_done_is_kept_and_no_result_of_another_grid_is_taken(project):
     def grid(*rates):
-        place = "training.finetune.optimizer.args.lr"
-        return project(runs={"mine": {"seeds": [1, 2], "grid": {place: list(rates)}}})
+        key = "training.finetune.optimizer.args.lr"
+        return project(runs={"mine": {"seeds": [1, 2], "grid": {key: list(rates)}}})
 
     expected = run(grid(1e-2, 3e-3))
     done = []
@@ -190,11 +190,11 @@ def test_each_seed_starts_from_the_model_of_its_own_seed_or_all_from_the_only_on
     first = project().model_dump()["runs"]["mine"] | {"seeds": before}
     params = project(runs=runs | {"first": first})
     run(params, "first")
-    found = run(params)
-    starts = [json.loads(found[f"seed{seed}/model.json"])["start"] for seed in (1, 2)]
+    contents = run(params)
+    starts = [json.loads(contents[f"seed{seed}/model.json"])["start"] for seed in (1, 2)]
     assert [list(start) for start in starts] == [[f"models/runs/first/seed{seed}/model.safetensors"] for seed in seeds]
     shared = "models/runs/first/seed5" if before == [5] else None
-    assert json.loads(found["run.json"]).get("shared_start") == shared
+    assert json.loads(contents["run.json"]).get("shared_start") == shared
 
 
 def test_what_a_run_needs_must_be_there(project):

@@ -75,7 +75,7 @@ def project(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def known(project):
+def digit_sets(project):
     """Digits by split."""
     return {split: digits.load(SUBSET, digits.DIGITS_OF[split]) for split in ROWS}
 
@@ -87,24 +87,24 @@ def check(project, monkeypatch):
     return lambda name, **changes: refusal(settings(), name, **changes)
 
 
-def with_item(column, row, place, value):
+def with_item(column, row, index, value):
     """Changes one item of a list in a table; `place` may be found from the list."""
 
     def change(cell):
-        at = place(cell) if callable(place) else place
+        at = index(cell) if callable(index) else index
         return [value(item) if number == at else item for number, item in enumerate(cell)]
 
     return with_cell(column, row, change)
 
 
 def present(cell):
-    return next(place for place, value in enumerate(cell) if value > 0)
+    return next(index for index, value in enumerate(cell) if value > 0)
 
 
 def boxes_of(recipe, row, prefix=""):
     """Size, top, left and glyph of each box of a scene, by its place."""
     values = [recipe[prefix + name][row].tolist() for name in ("size", "top", "left", "glyph")]
-    return {place: box for place, box in enumerate(zip(*values, strict=True)) if box[0] > 0}
+    return {label: box for label, box in enumerate(zip(*values, strict=True)) if box[0] > 0}
 
 
 def other(value):
@@ -159,29 +159,31 @@ class TestAll:
         # Each number says of what it is, in as many digits as a person reads.
         assert not re.findall(r"<td>-?[\d.]+</td>|\.0*[1-9]\d{4}|True|expect_", expected)
 
-    def test_is_the_same_from_the_same_seed_and_another_from_another(self, known, name):
+    def test_is_the_same_from_the_same_seed_and_another_from_another(self, digit_sets, name):
         state, tables = torch.get_rng_state(), []
         for seed in (1, 1, 2):
-            tables.append(pa.concat_tables(build(name, seed=seed).tables(known["train"], "train", [20], threads=1)))
+            tables.append(
+                pa.concat_tables(build(name, seed=seed).tables(digit_sets["train"], "train", [20], threads=1))
+            )
         assert torch.get_rng_state().equal(state)
         assert tables[0].equals(tables[1])
         assert not tables[0].equals(tables[2])
 
-    def test_is_drawn_in_pieces_and_numbered_through_over_snapshots(self, known, name, monkeypatch):
+    def test_is_drawn_in_pieces_and_numbered_through_over_snapshots(self, digit_sets, name, monkeypatch):
         dataset = build(name, canvas=32, scale=(2.0, 2.8))
         monkeypatch.setattr(type(dataset), "piece", 60)
         rows = dataset.piece + 20
-        table = pa.concat_tables(dataset.tables(known["train"], "train", [rows, 4, 4], threads=1))
+        table = pa.concat_tables(dataset.tables(digit_sets["train"], "train", [rows, 4, 4], threads=1))
         assert table["id"].to_pylist() == list(range(rows + 8))
         assert table.schema.equals(dataset.schema)
-        before = pa.concat_tables(dataset.tables(known["train"], "train", [rows], threads=1))
+        before = pa.concat_tables(dataset.tables(digit_sets["train"], "train", [rows], threads=1))
         assert table.slice(0, rows).equals(before)
         assert not table.slice(rows, 4).drop(["id"]).equals(table.slice(rows + 4, 4).drop(["id"]))
 
-    def test_faults_are_named(self, check, known, project, name):
+    def test_faults_are_named(self, check, digit_sets, project, name):
         sizes = pq.read_table(project / f"data/{name}/train.parquet")["size"].to_pylist()
-        labels, glyphs = [present(sizes[row]) for row in range(80)], known["train"]
-        foreign = known["test"].glyph[known["test"].labels == labels[6]][0].item()
+        labels, glyphs = [present(sizes[row]) for row in range(80)], digit_sets["train"]
+        foreign = digit_sets["test"].glyph[digit_sets["test"].labels == labels[6]][0].item()
         wrong = glyphs.glyph[glyphs.labels != labels[7]][0].item()
         faults = (
             (6, "glyph", foreign, "glyph_is_of_this_split = False"),
@@ -192,13 +194,13 @@ class TestAll:
         changes += [change for change, *_ in FAULTS.get(name, [])]
         changes.append(lambda table: pa.concat_tables([table.slice(0, 78), table.slice(0, 1)]))
         message = check(name, train=changes)
-        for row, _, _, found in faults:
-            assert f"split train, id {row}, label {labels[row]}: {found}" in message
-        for part in ("rows: expect_table_row_count_to_equal", "split, id: ", "pixels: ", "difference_from_recipe: "):
-            assert f"scenes: {part}" in message
+        for row, _, _, message_ in faults:
+            assert f"split train, id {row}, label {labels[row]}: {message_}" in message
+        for words in ("rows: expect_table_row_count_to_equal", "split, id: ", "pixels: ", "difference_from_recipe: "):
+            assert f"scenes: {words}" in message
         assert "split train, id 0" in message
-        for _, what, where in FAULTS.get(name, []):
-            assert re.search(rf"{what}.*split train, {where}\b", message), what
+        for _, what, row_name in FAULTS.get(name, []):
+            assert re.search(rf"{what}.*split train, {row_name}\b", message), what
 
     def test_faults_of_images_are_named(self, check, project, name):
         table = pq.read_table(project / f"data/{name}/val.parquet")
@@ -213,11 +215,11 @@ class TestAll:
             return with_images(images if frames == 1 else pa.FixedSizeListArray.from_arrays(images, frames))
 
         message = check(name, val=[with_images(swapped)], test=[black(canvas)], gate=[black(canvas + 8)])
-        for part in (
+        for words in (
             "scenes: difference_from_recipe", "split val, id 2", "split val, id 3",
             "digits: ink_in_box", "split test, id 0", f"split gate, id 0: side = {canvas + 8}",
         ):  # fmt: skip
-            assert part in message
+            assert words in message
         broken = with_cell(column, 5, lambda cell: {"bytes": b"PNG"} if frames == 1 else [cell[0], None, *cell[2:]])
         with pytest.raises(ValueError, match=r"val\.parquet: row 5: "):
             check(name, val=[broken])
@@ -261,10 +263,10 @@ def test_an_impossible_option_is_named(name, changed, message):
         ("captions", captions, {"scale": (2.0, 2.1)}, "scale is 2.0 to 2.1"),
     ],
 )
-def test_scenes_that_cannot_be_drawn_are_told(known, monkeypatch, name, module, changed, message):
+def test_scenes_that_cannot_be_drawn_are_told(digit_sets, monkeypatch, name, module, changed, message):
     monkeypatch.setattr(module, "ROUNDS", 3)
     with pytest.raises(ValueError, match=message):
-        list(build(name, **changed).tables(known["train"], "train", [20], threads=1))
+        list(build(name, **changed).tables(digit_sets["train"], "train", [20], threads=1))
 
 
 def test_labels_that_are_too_frequent_are_named(check):
@@ -277,11 +279,11 @@ def test_deliveries_are_for_training_and_of_an_even_number():
     assert later == {"train": [100, 4, 4], "val": [40], "test": [40], "gate": [40]}
 
 
-def test_numbers_and_sizes_are_as_asked_for_and_scenes_in_memory_those_of_the_recipes(known):
+def test_numbers_and_sizes_are_as_asked_for_and_scenes_in_memory_those_of_the_recipes(digit_sets):
     dataset = build("ranked_mnist", digits_per_image=(8, 9), overlap=0.3, scale=(1.0, 3.0))
-    images, label_ranks = dataset.scenes(known["train"], 300, generator(1, "test"))
-    recipe = dataset.draw(known["train"], range(300), generator(1, "test"))
-    assert images.equal(dataset.pictures(recipe, known["train"]))
+    images, label_ranks = dataset.scenes(digit_sets["train"], 300, generator(1, "test"))
+    recipe = dataset.draw(digit_sets["train"], range(300), generator(1, "test"))
+    assert images.equal(dataset.pictures(recipe, digit_sets["train"]))
     assert set((label_ranks > 0).sum(1).tolist()) == {8, 9}
     sizes = recipe["size"][recipe["size"] > 0]
     assert 4 <= sizes.min() <= sizes.max() <= 12
@@ -289,26 +291,26 @@ def test_numbers_and_sizes_are_as_asked_for_and_scenes_in_memory_those_of_the_re
 
 
 @pytest.mark.parametrize("ranked_by", ["size", "brightness"])
-def test_shaded_digits_are_ranked_by_size_or_brightness_of_which_one_says_nothing_of_the_other(known, ranked_by):
+def test_shaded_digits_are_ranked_by_size_or_brightness_of_which_one_says_nothing_of_the_other(digit_sets, ranked_by):
     recipe = build("shaded_mnist", canvas=64, ranked_by=ranked_by).draw(
-        known["train"], range(300), generator(1, "test")
+        digit_sets["train"], range(300), generator(1, "test")
     )
-    there = recipe["size"] > 0
-    for row, labels in enumerate(there):
+    present_ = recipe["size"] > 0
+    for row, labels in enumerate(present_):
         ranks, values = recipe["label_ranks"][row, labels], recipe[ranked_by][row, labels]
         assert values[ranks.argsort()].diff().min() > 0
-    assert abs(spearmanr(recipe["size"][there], recipe["brightness"][there])[0]) < 0.1
+    assert abs(spearmanr(recipe["size"][present_], recipe["brightness"][present_])[0]) < 0.1
 
 
 class TestClips:
-    def test_each_frame_is_drawn_where_the_camera_has_moved_and_cut_off_at_the_edges(self, known):
+    def test_each_frame_is_drawn_where_the_camera_has_moved_and_cut_off_at_the_edges(self, digit_sets):
         dataset = build("clips", drift=4.0)
-        recipe = dataset.draw(known["val"], range(8), generator(1, "test"))
-        frames, wrong = dataset.pictures(recipe, known["val"]), []
+        recipe = dataset.draw(digit_sets["val"], range(8), generator(1, "test"))
+        frames, wrong = dataset.pictures(recipe, digit_sets["val"]), []
         for row in range(8):
             (down, right), zoom = recipe["drift"][row].tolist(), recipe["zoom"][row].item()
             boxes = list(boxes_of(recipe, row).values())
-            glyphs = known["val"].images[known["val"].rows_of(torch.tensor([glyph for *_, glyph in boxes]))]
+            glyphs = digit_sets["val"].images[digit_sets["val"].rows_of(torch.tensor([glyph for *_, glyph in boxes]))]
             for frame in range(7):
                 magnified, step = zoom ** (frame - 3), frame - 3
                 # On a canvas that is larger by 16 on each side.
@@ -319,51 +321,51 @@ class TestClips:
         # A pixel whose center is on a box's edge may fall on either side.
         assert torch.stack(wrong).float().mean() < 1e-4
 
-    def test_the_score_is_high_skewed_and_noisy(self, known):
-        recipe = build("clips", canvas=64).draw(known["train"], range(5000), generator(1, "test"))
+    def test_the_score_is_high_skewed_and_noisy(self, digit_sets):
+        recipe = build("clips", canvas=64).draw(digit_sets["train"], range(5000), generator(1, "test"))
         assert recipe["target"].mean().item() == pytest.approx(0.8, abs=0.02)
         assert skew(recipe["target"].numpy()) < -0.4
         assert 0.84 < spearmanr(recipe["probability"], recipe["target"])[0] < 0.91
 
-    def test_fewer_viewers_of_training_clips_change_their_scores_alone(self, known):
+    def test_fewer_viewers_of_training_clips_change_their_scores_alone(self, digit_sets):
         dataset, noisy = build("clips"), build("clips", train_viewers=3)
         for split in ("train", "val"):
-            tables = (one.tables(known[split], split, [40], threads=1) for one in (dataset, noisy))
+            tables = (clips.tables(digit_sets[split], split, [40], threads=1) for clips in (dataset, noisy))
             before, after = map(pa.concat_tables, tables)
             assert before.drop(["target"]).equals(after.drop(["target"]))
             assert before.equals(after) == (split == "val")
-        after = pa.concat_tables(noisy.tables(known["train"], "train", [600, 4], threads=1))
+        after = pa.concat_tables(noisy.tables(digit_sets["train"], "train", [600, 4], threads=1))
         assert set(np.round(after["target"].to_numpy() * 3, 4).tolist()) == {0, 1, 2, 3}
         assert spearmanr(after["probability"], after["target"])[0] < 0.7
 
-    def test_scores_of_training_clips_are_relative_to_their_session(self, known):
+    def test_scores_of_training_clips_are_relative_to_their_session(self, digit_sets):
         dataset = build("clips", sessions=8, scale_use=2.0)
-        val = pa.concat_tables(dataset.tables(known["val"], "val", [40], threads=1))
+        val = pa.concat_tables(dataset.tables(digit_sets["val"], "val", [40], threads=1))
         assert val["target"].equals(val["share"])
-        groups = pa.concat_tables(dataset.tables(known["train"], "train", [600, 20], threads=1)).to_pandas()
+        groups = pa.concat_tables(dataset.tables(digit_sets["train"], "train", [600, 20], threads=1)).to_pandas()
         groups = groups.groupby("group")
         assert sorted(set(groups.size())) == [4, 8]  # the last of a delivery may be shorter
         assert groups["target"].mean().abs().max() < 1e-6
         factor = groups["target"].std() / groups["share"].std()
         assert 0.5 < factor.min() < 0.8 < 1.25 < factor.max() < 2
 
-    def test_clips_of_a_later_time_score_lower(self, known):
+    def test_clips_of_a_later_time_score_lower(self, digit_sets):
         dataset = build("clips", later=0.6)
-        table = pa.concat_tables(dataset.tables(known["train"], "train", [600, 20], threads=1)).to_pandas()
+        table = pa.concat_tables(dataset.tables(digit_sets["train"], "train", [600, 20], threads=1)).to_pandas()
         groups = table.groupby("group")
         assert groups.size()[1] / len(table) == pytest.approx(0.6, abs=0.06)
         assert groups["target"].mean()[0] - groups["target"].mean()[1] > 0.3
 
 
 class TestLongTailedMnist:
-    def test_classes_are_as_frequent_as_the_exact_distribution_says(self, known):
+    def test_classes_are_as_frequent_as_the_exact_distribution_says(self, digit_sets):
         dataset = build("long_tailed_mnist")
-        recipe = dataset.draw(known["train"], range(20000), generator(1, "test"))
-        there = recipe["size"] > 0
+        recipe = dataset.draw(digit_sets["train"], range(20000), generator(1, "test"))
+        present_ = recipe["size"] > 0
         classes, counts, kept = dataset.distribution()
         error = (classes * (1 - classes) / 20000).sqrt()
-        assert ((there.double().mean(0) - classes).abs() < 5 * error).all()
-        assert there.sum(1).bincount(minlength=6)[1:].double().div(20000).sub(counts).abs().max() < 0.02
+        assert ((present_.double().mean(0) - classes).abs() < 5 * error).all()
+        assert present_.sum(1).bincount(minlength=6)[1:].double().div(20000).sub(counts).abs().max() < 0.02
         # All that is drawn again: none of the classes, or too many.
         free = 0.5 * (0.02 / 0.5) ** (torch.arange(10, dtype=torch.float64) / 9)
         assert kept == pytest.approx(1 - (1 - free).prod().item(), abs=0.01)
@@ -374,15 +376,15 @@ class TestLongTailedMnist:
 
 class TestCaptions:
     @pytest.fixture(scope="class")
-    def recipe(self, known):
-        return build("captions", canvas=64).draw(known["train"], range(600), generator(1, "test"))
+    def recipe(self, digit_sets):
+        return build("captions", canvas=64).draw(digit_sets["train"], range(600), generator(1, "test"))
 
     def test_twins_have_exchanged_two_digits_and_nothing_else(self, recipe):
         for row in range(0, 600, 2):
-            (one, two), glyphs = (boxes_of(recipe, number) for number in (row, row + 1)), recipe["glyph"]
-            moved = [label for label in one if one[label] != two[label]]
+            (first, second), glyphs = (boxes_of(recipe, number) for number in (row, row + 1)), recipe["glyph"]
+            moved = [label for label in first if first[label] != second[label]]
             assert len(moved) == 2
-            assert (one[moved[0]][:3], one[moved[1]][:3]) == (two[moved[1]][:3], two[moved[0]][:3])
+            assert (first[moved[0]][:3], first[moved[1]][:3]) == (second[moved[1]][:3], second[moved[0]][:3])
             assert glyphs[row].equal(glyphs[row + 1])
         for sizes, label_ranks in zip(recipe["size"].tolist(), recipe["label_ranks"].tolist(), strict=True):
             levels = sorted(size for size in sizes if size > 0)
@@ -390,13 +392,17 @@ class TestCaptions:
         assert recipe["family"].tolist() == [row // 2 for row in range(600)]
 
     def test_captions_are_true_and_four_of_five_false_of_the_twin(self, recipe):
-        boxes = [{label: box[:3] for label, box in boxes_of(recipe, row).items()} for row in range(600)]
-        for row, several in enumerate(recipe["captions"]):
-            assert len(set(several)) == 5
-            told = [parse(caption) for caption in several]
-            assert all(holds(claim, boxes[row], canvas=64) is True for claims in told for claim in claims)
-            false = [any(holds(claim, boxes[row ^ 1], canvas=64) is False for claim in claims) for claims in told]
-            assert sum(false) >= 4
+        boxes = []
+        for row in range(600):
+            boxes.append({label: box[:3] for label, box in boxes_of(recipe, row).items()})
+        for row, captions_ in enumerate(recipe["captions"]):
+            assert len(set(captions_)) == 5
+            claims_of = [parse(caption) for caption in captions_]
+            assert all(holds(claim, boxes[row], canvas=64) is True for claims in claims_of for claim in claims)
+            false = 0
+            for claims in claims_of:
+                false += any(holds(claim, boxes[row ^ 1], canvas=64) is False for claim in claims)
+            assert false >= 4
 
 
 def test_scenes_of_the_figures_have_exact_scales_and_frames_in_which_one_digit_grows_and_one_shrinks(generator):

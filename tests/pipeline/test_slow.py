@@ -54,11 +54,12 @@ def test_experiments_at_a_tiny_scale(new_project):
     for task in ("score_ranking", "multilabel", "retrieval"):
         chosen |= {values["comparisons"][task]["baseline"], values["comparisons"][task]["runs"][-1]}
     values["runs"] = {name: run | {"grid": {}} for name, run in values["runs"].items() if name in chosen}
-    values["comparisons"] = {
-        name: block | {"runs": [run for run in block["runs"] if run in chosen]}
-        for name, block in values["comparisons"].items()
-        if block["baseline"] in chosen and chosen & set(block["runs"])
-    }
+    comparisons = values.pop("comparisons")
+    values["comparisons"] = {}
+    for name, block in comparisons.items():
+        runs = [run for run in block["runs"] if run in chosen]
+        if block["baseline"] in chosen and runs:
+            values["comparisons"][name] = block | {"runs": runs}
     values["datasets"] = {run["dataset"]: values["datasets"][run["dataset"]] for run in values["runs"].values()}
     values["sorters"] = {name: values["sorters"][name] for name in ("lstm", "cnn", "cnn-2_layers", "handcrafted")}
     path.write_text(json.dumps(values))

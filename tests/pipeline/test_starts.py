@@ -62,8 +62,8 @@ def test_every_network_gives_its_backbone(name, tmp_path):
     (tmp_path / "run.json").write_text('{"best": 3}')  # as a run has it
     ours = network_of(seed=2)
     start_from(ours, tmp_path)
-    given = theirs.backbone.state_dict()
-    assert all(given[key].equal(value) for key, value in ours.backbone.state_dict().items())
+    weights = theirs.backbone.state_dict()
+    assert all(weights[key].equal(value) for key, value in ours.backbone.state_dict().items())
 
 
 def test_weights_of_another_network_are_told_by_names(resnet, tmp_path):

@@ -34,29 +34,29 @@ def test_the_commands_of_the_page(new_project):
     project.run("dvc repro")
     project.run("git add --all && git commit --quiet --message made")
 
-    shown = {}
+    outputs = {}
     for command in commands():
         if command == "dvc pull":
             project.run("git commit --quiet --all --message applied && git clone --quiet . ../colleague")
             project.folder = project.folder.parent / "colleague"
-        shown[command] = project.run(command, COLUMNS="120")
+        outputs[command] = project.run(command, COLUMNS="120")
         if command == "dvc queue status":
-            while "Running" in shown[command] or "Queued" in shown[command]:
+            while "Running" in outputs[command] or "Queued" in outputs[command]:
                 time.sleep(2)
-                shown[command] = project.run(command)
+                outputs[command] = project.run(command)
 
-    changes = [line for line in shown["git diff params.yaml"].splitlines() if re.match(r"[+-] ", line)]
+    changes = [line for line in outputs["git diff params.yaml"].splitlines() if re.match(r"[+-] ", line)]
     assert changes == ["-    training: {batch_size: 16}", "+    training: {batch_size: 32}"]
-    (row,) = shown["dvc metrics diff"].splitlines()[1:]
+    (row,) = outputs["dvc metrics diff"].splitlines()[1:]
     assert row.startswith("scores/memorability-mse.json  value")
-    page = next(output for command, output in shown.items() if command.startswith("dvc plots"))
+    page = next(output for command, output in outputs.items() if command.startswith("dvc plots"))
     assert "WARNING" not in page
-    assert shown["dvc queue status"].count("Success") == 2
-    table = next(output for command, output in shown.items() if command.startswith("dvc exp show"))
+    assert outputs["dvc queue status"].count("Success") == 2
+    table = next(output for command, output in outputs.items() if command.startswith("dvc exp show"))
     assert max(map(len, table.splitlines())) <= 120
     assert BATCH in table
     assert dict(re.findall(r"\[([\w-]+)\] .* (\d+) ", table)) == {"small": "32", "batch-1": "32", "batch-2": "64"}
     assert "small" not in project.run("dvc exp list --all-commits")
-    assert "Running stage" not in shown["dvc repro summarize"]
-    assert "didn't change" in shown["dvc repro summarize"]
+    assert "Running stage" not in outputs["dvc repro summarize"]
+    assert "didn't change" in outputs["dvc repro summarize"]
     assert json.loads(project.read("scores/memorability-mse.json"))["metric"] == "spearman"

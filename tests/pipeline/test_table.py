@@ -53,16 +53,16 @@ PHOTOS = {"file": "photos.csv", "image": "path", "labels": "tags"}
 class TestRoles:
     def test_photos_with_ordered_labels_have_ranks_classes_groups_and_weights(self, raw):
         options = PHOTOS | {"ordered": True, "group": "customer", "weight": "weight"}
-        found, fitted, _ = read(options, raw, size=16)
-        assert sum(map(len, found.values())) == ROWS
-        train = found["train"]
+        splits_, fitted, _ = read(options, raw, size=16)
+        assert sum(map(len, splits_.values())) == ROWS
+        train = splits_["train"]
         assert json.loads(train.schema.metadata[b"classes"]) == fitted["classes"] == ["car", "cat", "dog"]
         row = train.slice(train["name"].to_pylist().index("p2.jpg"), 1).to_pylist()[0]  # cat, dog, car
         assert (row["label_ranks"], row["group"], row["weight"]) == ([1, 3, 2], "c1", 1.0)
-        shown = np.asarray(Image.open(BytesIO(row["image"]["bytes"]))).astype(int)
-        assert np.abs(shown - np.asarray(open_photo(photo(2), 16))).max() <= 3
-        splits = {group: split for split in NAMES for group in found[split]["group"].to_pylist()}
-        assert all(splits[group] == split for split in NAMES for group in found[split]["group"].to_pylist())
+        pixels = np.asarray(Image.open(BytesIO(row["image"]["bytes"]))).astype(int)
+        assert np.abs(pixels - np.asarray(open_photo(photo(2), 16))).max() <= 3
+        splits = {group: split for split in NAMES for group in splits_[split]["group"].to_pylist()}
+        assert all(splits[group] == split for split in NAMES for group in splits_[split]["group"].to_pylist())
         assert "60: " in fitted["understood"]["rows"]
         assert "30 of customer, with 2 to 2 rows" in fitted["understood"]["groups"]
 
@@ -74,8 +74,8 @@ class TestRoles:
         stored, _, _ = read(options | {"file": "photos.parquet"}, raw, size=16)
         files, _, _ = read(PHOTOS | {"id": "path"}, raw, size=16)
         for split in NAMES:
-            both = [[row["image"]["bytes"] for row in one[split].to_pylist()] for one in (stored, files)]
-            assert both[0] == both[1]
+            of_parquet, of_files = (rows[split]["image"].to_pylist() for rows in (stored, files))
+            assert [picture["bytes"] for picture in of_parquet] == [picture["bytes"] for picture in of_files]
 
     def test_queries_of_svmlight_in_files_of_their_own(self, tmp_path):
         for split, first, index in (("train", 0, 3), ("val", 40, 3), ("test", 60, 2)):
@@ -85,14 +85,14 @@ class TestRoles:
             "file": {split: f"{split}.txt" for split in ("train", "val", "test")},
             "features": "all", "relevance": "label", "group": "qid",
         }  # fmt: skip
-        found, fitted, _ = read(options, tmp_path)
+        splits, fitted, _ = read(options, tmp_path)
         assert fitted["width"] == 3  # no index 0, which no row has
-        row = found["train"].to_pylist()[1]
+        row = splits["train"].to_pylist()[1]
         assert (row["name"], row["relevance"]) == ("1", [1, 2, 0, 1])
         assert row["features"][1] == pytest.approx([0.5, 0, -5])
-        assert found["test"].to_pylist()[1]["features"][1] == pytest.approx([0.5, -5, 0])
-        assert [len(found[split]) for split in ("train", "test")] == [20, 20]
-        assert len(found["val"]) + len(found["gate"]) == 20  # the files have no gate
+        assert splits["test"].to_pylist()[1]["features"][1] == pytest.approx([0.5, -5, 0])
+        assert [len(splits[split]) for split in ("train", "test")] == [20, 20]
+        assert len(splits["val"]) + len(splits["gate"]) == 20  # the files have no gate
 
     def test_files_of_one_pattern_may_be_of_several_formats(self, tmp_path):
         frame = pd.DataFrame({"x": np.arange(60) / 7, "y": range(60)})
@@ -104,9 +104,9 @@ class TestRoles:
     def test_half_an_emoji_is_an_unknown_character_in_text_names_and_headers(self, tmp_path):
         rows = [json.dumps({"y": k, "t\ud83d": f"word \ud83d {k}", "g": f"g{k // 2}\udc00"}) for k in range(160)]
         lines(tmp_path, "a.jsonl", *rows)
-        found, _, _ = read({"file": "a.jsonl", "text": "t\ufffd", "target": "y", "group": "g"}, tmp_path)
-        whole = pa.concat_tables(found.values()).to_pylist()
-        assert {(row["text"], row["group"]) for row in whole} == {
+        splits, _, _ = read({"file": "a.jsonl", "text": "t\ufffd", "target": "y", "group": "g"}, tmp_path)
+        all_rows = pa.concat_tables(splits.values()).to_pylist()
+        assert {(row["text"], row["group"]) for row in all_rows} == {
             (f"word \ufffd {k}", f"g{k // 2}\ufffd") for k in range(160)
         }
 
@@ -126,15 +126,15 @@ class TestRoles:
         lines(
             tmp_path, "a.csv", "f,y,g", *[f"{k},{k},{'Anna' if k == 7 else 'anna' if k == 9 else k}" for k in range(60)]
         )
-        found = read({"file": "a.csv", "features": "f", "target": "y", "group": "g"}, tmp_path)
-        assert "'Anna' beside 'anna'" in found[1]["understood"]["near"]
+        made = read({"file": "a.csv", "features": "f", "target": "y", "group": "g"}, tmp_path)
+        assert "'Anna' beside 'anna'" in made[1]["understood"]["near"]
         assert "'Anna' beside 'anna'" in caplog.text
 
     def test_captions_of_an_image_are_gathered(self, raw):
         rows = ["image,caption", *[f"p{k}.jpg,a picture {k}" for k in range(40)]]
         lines(raw, "captions.csv", *rows, "./p7.jpg,again 7", "p7.jpg,thrice 7")
-        found, _, _ = read({"file": "captions.csv", "image": "image", "captions": "caption"}, raw, size=16)
-        captions = {row["name"]: row["captions"] for row in pa.concat_tables(found.values()).to_pylist()}
+        splits, _, _ = read({"file": "captions.csv", "image": "image", "captions": "caption"}, raw, size=16)
+        captions = {row["name"]: row["captions"] for row in pa.concat_tables(splits.values()).to_pylist()}
         assert len(captions) == 40
         assert captions["p7.jpg"] == ["a picture 7", "again 7", "thrice 7"]
 
@@ -152,12 +152,12 @@ class TestRoles:
     def test_frames_and_pictures_of_queries(self, raw):
         rows = [f"p{k}.jpg|p{k + 1}.jpg,{k}" for k in range(0, 60, 2)]
         lines(raw, "clips.csv", "frames,score", *rows)
-        found, _, _ = read({"file": "clips.csv", "frames": "frames", "target": "score"}, raw, size=16)
-        row = found["train"].to_pylist()[0]
+        splits, _, _ = read({"file": "clips.csv", "frames": "frames", "target": "score"}, raw, size=16)
+        row = splits["train"].to_pylist()[0]
         assert [frame["path"] for frame in row["frames"]] == rows[int(row["name"]) - 1].partition(",")[0].split("|")
         options = PHOTOS | {"labels": None, "relevance": "weight", "group": "customer"}
-        found, _, _ = read(options, raw, size=16)
-        row = found["train"].to_pylist()[0]
+        splits, _, _ = read(options, raw, size=16)
+        row = splits["train"].to_pylist()[0]
         assert (len(row["image"]), row["relevance"], row["name"][0]) == (2, [1, 2], "c")
 
     def test_rows_are_left_out_by_choice_and_counted(self, raw):
@@ -166,9 +166,9 @@ class TestRoles:
         frame.to_csv(raw / "photos.csv", index=False)
         (raw / "p9.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0")
         options = {"file": "photos.csv", "image": "path", "target": "price"}
-        found, fitted, skipped = read(options | {"missing": "leave_out", "skip_broken": True}, raw, size=16)
+        splits, fitted, skipped = read(options | {"missing": "leave_out", "skip_broken": True}, raw, size=16)
         assert (fitted["left_out"], skipped) == (2, ["p9.jpg"])
-        assert sum(map(len, found.values())) == ROWS - 3
+        assert sum(map(len, splits.values())) == ROWS - 3
 
 
 def csv_with(changes):
@@ -197,12 +197,12 @@ FLAT = {"image": None, "features": ["weight"], "labels": None, "target": "price"
 QUERY = {"image": None, "features": ["price"], "labels": None, "relevance": "weight", "group": "customer"}
 
 
-def rows(*several, to="photos.csv"):
-    return lambda raw: lines(raw, to, *several)
+def rows(*texts, to="photos.csv"):
+    return lambda raw: lines(raw, to, *texts)
 
 
-def svm(*several):
-    return rows(*several, to="a.txt")
+def svm(*texts):
+    return rows(*texts, to="a.txt")
 
 
 def by_turns(changes):
@@ -256,18 +256,19 @@ BAD = {
 
 @pytest.mark.parametrize("fault", BAD)
 def test_bad_input_is_refused_by_its_place(raw, fault):
-    change, options, told = BAD[fault]
+    change, options, expected_words = BAD[fault]
     change(raw)
     with pytest.raises((ValueError, FileNotFoundError)) as refused:
         read(PHOTOS | options, raw, size=16)
-    assert not [text for text in told if text not in str(refused.value)], refused.value
+    assert not [text for text in expected_words if text not in str(refused.value)], refused.value
     assert len(str(refused.value)) < 700
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected_words"),
     [
         ({"labels": None}, "the truth is none"),
+        ({"image": None}, "the input is none"),
         ({"text": "tags"}, "image and text"),
         ({"relevance": "price", "labels": None}, "group"),
         ({"ordered": True, "labels": ["a", "b"]}, "label_ranks"),
@@ -280,25 +281,25 @@ def test_bad_input_is_refused_by_its_place(raw, fault):
         ({"date": {"column": "day", "first": "2026-10-31", "every": "moon"}}, "day, week, month or year"),
     ],
 )
-def test_options_that_do_not_agree_are_refused(options, told):
-    with pytest.raises(ValueError, match=told):
+def test_options_that_do_not_agree_are_refused(options, expected_words):
+    with pytest.raises(ValueError, match=expected_words):
         Table(**(PHOTOS | options))
 
 
 def test_a_later_delivery_has_the_same_columns_classes_and_no_held_out_group(raw, tmp_path_factory):
     table, mine = Table(**PHOTOS, group="customer"), tmp_path_factory.mktemp("mine")
-    held = next(table.opened(raw, Reading(size=16)).rows("test"))["group"][0].as_py()
+    held_out = next(table.opened(raw, Reading(size=16)).rows("test"))["group"][0].as_py()
     raw.rename(mine / "first")
     later = mine / "2026-11-30"
     later.mkdir()
     (later / "q.jpg").write_bytes(photo(77))
-    for row, told in {
-        f"path,tags,customer\nq.jpg,cat,{held}": f"group {held} is in test",
+    for row, expected_words in {
+        f"path,tags,customer\nq.jpg,cat,{held_out}": f"group {held_out} is in test",
         "path,tags,customer\nq.jpg,bird,new": "row 1: label 'bird'",
         "path,labels,customer\nq.jpg,cat,new": "no column 'tags'",
     }.items():
         (later / "photos.csv").write_text(row)
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=expected_words):
             list(table.opened(mine, Reading(size=16, snapshot=2)).rows("train"))
 
 
@@ -341,7 +342,7 @@ class TestStages:
         }  # fmt: skip
         changes = [with_cell(column, 0, lambda _, value=value: value) for column, (value, _) in planted.items()]
         failed = refusal(made, "mine", val=changes, test=changes)
-        assert not [told for _, told in planted.values() if told not in failed], failed
+        assert not [expected_words for _, expected_words in planted.values() if expected_words not in failed], failed
         page = (project / "reports/data/mine.html").read_text()
         assert "FAILED" in page
         assert "split val, id 0" in failed
@@ -363,7 +364,7 @@ class TestStages:
 
 class TestRowsAndColumns:
     @pytest.mark.parametrize(
-        ("options", "told"),
+        ("options", "expected_words"),
         [
             ({"features": ["f", "y"], "target": "y"}, "'y' is the target too"),
             ({"features": ["f", "day"], "target": "y"}, "row 1: day is 2026-01-01"),
@@ -378,20 +379,20 @@ class TestRowsAndColumns:
             ({"letters": "f", "target": "y"}, "row 11: f has 2 letters, expected 1 as in the first row"),
         ],
     )
-    def test_columns_of_another_kind_are_refused(self, tmp_path, options, told):
+    def test_columns_of_another_kind_are_refused(self, tmp_path, options, expected_words):
         columns = {
             "f": range(ROWS), "y": range(ROWS), "day": pd.date_range("2026-01-01", periods=ROWS),
             "several": [["a", "b"]] * ROWS, "picture": [photo(1)] * ROWS, "vectors": [[1.0, 2.0]] * ROWS, "a=b": "x",
         }  # fmt: skip
         pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
-        with pytest.raises(ValueError, match=re.escape(told)):
+        with pytest.raises(ValueError, match=re.escape(expected_words)):
             Table(file="a.parquet", **options).check_head(tmp_path)
 
     @pytest.mark.parametrize("group", ["customer", None])
     def test_later_rows_of_what_the_first_delivery_holds_out_are_left_out(self, raw, group):
         frame = pd.read_csv(raw / "photos.csv").assign(customer=[f"c{k % 20}" for k in range(ROWS)])
         frame.to_csv(raw / "photos.csv", index=False)
-        found, _, skipped = read(PHOTOS | DATED | {"group": group}, raw, seed=SEED, size=16, snapshot=3)
-        held = {group for split in NAMES[1:] for group in found[split]["group"].to_pylist()}
+        splits, _, skipped = read(PHOTOS | DATED | {"group": group}, raw, seed=SEED, size=16, snapshot=3)
+        held_out = {group for split in NAMES[1:] for group in splits[split]["group"].to_pylist()}
         assert skipped
-        assert not held & set(found["train"]["group"].to_pylist())
+        assert not held_out & set(splits["train"]["group"].to_pylist())

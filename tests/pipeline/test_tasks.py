@@ -71,10 +71,13 @@ def split_of(task: str, generator: torch.Generator, rows: int = 20):
     )
 
 
-def captions(several: list[list[str]]) -> Captions:
-    counts, rows = torch.tensor([len(one) for one in several]), len(several)
+def captions(texts_of_rows: list[list[str]]) -> Captions:
+    counts, rows = torch.tensor([len(texts_of_row) for texts_of_row in texts_of_rows]), len(texts_of_rows)
     return Captions(
-        [text for texts in several for text in texts], counts, torch.arange(rows), torch.zeros(rows, dtype=torch.int64)
+        [text for texts in texts_of_rows for text in texts],
+        counts,
+        torch.arange(rows),
+        torch.zeros(rows, dtype=torch.int64),
     )
 
 
@@ -146,12 +149,12 @@ def test_fine_tuning_keeps_the_probes_weights_unless_it_is_better(start, generat
 
 def test_the_probe_leaves_the_convolutions_alone_and_needs_a_start(start, generator):
     split = split_of("score_ranking", generator)
-    given = network_of(seed=9)
-    start_from(given, start)
+    start_network = network_of(seed=9)
+    start_from(start_network, start)
     training = Training(CASES[2], split, start)
     for name, _ in training.epochs():
         weights = training.network.backbone.state_dict()
-        same = all(weights[key].equal(value) for key, value in given.backbone.state_dict().items())
+        same = all(weights[key].equal(value) for key, value in start_network.backbone.state_dict().items())
         assert same == (name == "probe")
     assert [name for name, _ in Training(CASES[2], split).epochs()] == ["finetune", "finetune"]
     probe_alone = options_of("score_ranking") | {"finetune": phase(0, shift=0), "probe": phase(3)}
@@ -211,8 +214,8 @@ def test_the_backbone_learns_at_a_part_of_the_heads_rate_or_its_last_blocks_alon
     kinds = {"whole": {}, "slowly": {"lr_factor": 0.1}, "last": {"freeze": 1}, "head": {"freeze": "all"}}
     for name, options in kinds.items():
         finetune = phase(1, shift=0, optimizer={"name": "SGD", "args": {"lr": 1e-3}}) | options
-        whole = options_of("score_ranking") | {"batch_size": 20, "finetune": finetune}
-        training = Training(("score_ranking", CONVNET, "mse", None, None), split, training=whole)
+        training_options = options_of("score_ranking") | {"batch_size": 20, "finetune": finetune}
+        training = Training(("score_ranking", CONVNET, "mse", None, None), split, training=training_options)
         network = training.network
         before = {key: value.clone() for key, value in network.named_parameters()}
         list(training.epochs())
@@ -237,12 +240,12 @@ def test_a_sorter_that_is_learned_jointly_goes_down_the_gradient_of_the_loss_its
     before = [weights.detach().clone() for weights in sorter]
     scores, target = torch.randn(2, 4, generator=generator), torch.rand(2, 4, generator=generator)
     expected = torch.autograd.grad(training.objective(scores, target), sorter)
-    assert any((part != 0).any() for part in expected)
+    assert any((slope != 0).any() for slope in expected)
     list(training.epochs(tmp_path / "epochs"))
     assert not all(old.equal(new) for old, new in zip(before, sorter, strict=True))
     again = Training(case, split, start, training=options, sorter_optimizer={"name": "jointly"})
     list(again.epochs(tmp_path / "epochs"))  # which is done: what was learned of the sorter comes back too
-    assert all(one.equal(other) for one, other in zip(sorter, again.objective.learned, strict=True))
+    assert all(learned.equal(other) for learned, other in zip(sorter, again.objective.learned, strict=True))
 
 
 def statistic_of(task, *values):
@@ -286,8 +289,8 @@ class TestMetrics:
         texts = torch.cat([images[:2], -images[2:]]).unsqueeze(1)
         twins = statistic_of("retrieval", images.tolist(), texts.tolist(), pairs, pairs)
         assert twins.examples == 5
-        place = twins.names.index("text_to_image.recall_at_1")
-        assert twins.of_rows(np.array([[0, 0, 1, 2], [4, 3, 2, 1]]))[place].tolist() == [0.5, 0.0]
+        index = twins.names.index("text_to_image.recall_at_1")
+        assert twins.of_rows(np.array([[0, 0, 1, 2], [4, 3, 2, 1]]))[index].tolist() == [0.5, 0.0]
         with pytest.raises(ValueError, match="column family: 1 missing"):
             statistic_of("retrieval", images.tolist(), texts.tolist(), [None, *pairs[1:]], pairs)
 
@@ -295,11 +298,11 @@ class TestMetrics:
         images = torch.eye(3)
         texts = [[[1.0, 0, 0], [0, 1.0, 0], [1.0, 0, 0]], [[0, 1.0, 0]], [[1.0, 0, 0], [1.0, 0, 0]]]
         statistic = statistic_of("retrieval", images.tolist(), texts, [0, 0, 1], [0] * 3)
-        place = statistic.names.index("text_to_image.recall_at_1")
-        found = statistic.of_rows(np.array([[0, 1], [0, 0], [1, 1]]))[place]
-        assert found.tolist() == [3 / 6, 3 / 4, 0.0]
+        index = statistic.names.index("text_to_image.recall_at_1")
+        recalls = statistic.of_rows(np.array([[0, 1], [0, 0], [1, 1]]))[index]
+        assert recalls.tolist() == [3 / 6, 3 / 4, 0.0]
         ranks = [1, 3, 1, 1, 3, 3]  # of each caption: its item among three, ties at their worst
-        assert statistic.of_rows(np.array([0, 1]))[place + 3] == np.median(ranks)
+        assert statistic.of_rows(np.array([0, 1]))[index + 3] == np.median(ranks)
 
 
 def pictures(*counts: int) -> pa.Array:
@@ -342,8 +345,8 @@ FAULTS = [
 @pytest.mark.parametrize(("task", "columns", "message"), FAULTS)
 def test_a_fault_in_a_split_is_named_with_its_row(tmp_path, task, columns, message):
     usual = {} if "frames" in columns else {"image": TWO}
-    given = {name: values for name, values in (usual | columns).items() if values is not None}
-    pq.write_table(pa.table(given), tmp_path / "train.parquet")
+    table = {name: values for name, values in (usual | columns).items() if values is not None}
+    pq.write_table(pa.table(table), tmp_path / "train.parquet")
     with pytest.raises(ValueError, match=message):
         lookup.find("tasks", task)().load(tmp_path, "train", threads=1)
 
@@ -354,8 +357,8 @@ class TestBatches:
     def batch(self, task, split, phase, **training):
         case = next(case for case in CASES if case[0] == task)
         training = Training(case, split, training=options_of(task) | training)
-        one, draws = training.phase(phase), torch.Generator().manual_seed(0)
-        return [one.batch(torch.tensor([4, 0, 2]), draws) for _ in range(30)], training
+        phase_, draws = training.phase(phase), torch.Generator().manual_seed(0)
+        return [phase_.batch(torch.tensor([4, 0, 2]), draws) for _ in range(30)], training
 
     def test_each_clip_is_seen_by_any_of_its_frames_with_its_own_score(self):
         clips = frames.of_tensor(torch.arange(18, dtype=torch.uint8).view(6, 3, 1, 1).expand(6, 3, 16, 16))
@@ -398,9 +401,9 @@ class TestBatches:
         split = Split(features.of_tensor(torch.randn(4, 2, generator=generator)), target)
         options = options_of("score_ranking") | {"log_plus": 0.1, "batch_size": 4}
         case = ("score_ranking", VECTORS, "mse", None, None)
-        one = Training(case, split, training=options).phase("finetune")
+        finetune = Training(case, split, training=options).phase("finetune")
         scores = torch.tensor([[-3.0], [-1.0], [1.0], [3.0]]) / 5**0.5  # logs are equally far apart, standardized
-        assert one.loss((scores,), (target, None), generator).item() == pytest.approx(0, abs=1e-6)
+        assert finetune.loss((scores,), (target, None), generator).item() == pytest.approx(0, abs=1e-6)
         with pytest.raises(ValueError, match="log_plus is 0, but the smallest training target is 0"):
             Training(case, split, training=options | {"log_plus": 0.0}).phase("finetune")
 
@@ -412,10 +415,10 @@ class TestBatches:
         split = Split(features.of_tensor(torch.randn(6, 2, generator=generator)), target, about=about, weight=weight)
         options = options_of("score_ranking") | {"list_length": 3, "batch_size": 6}
         sorter = None if loss == "mse" else "handcrafted"
-        one = Training(("score_ranking", VECTORS, loss, sorter, None), split, training=options).phase("finetune")
+        finetune = Training(("score_ranking", VECTORS, loss, sorter, None), split, training=options).phase("finetune")
 
         def value(rows, weight):
-            return one.loss((scores[rows].unsqueeze(1),), (target[rows], weight), generator)
+            return finetune.loss((scores[rows].unsqueeze(1),), (target[rows], weight), generator)
 
         thrice = torch.tensor([0, 1, 2] * 3 + [3, 4, 5])
         torch.testing.assert_close(value(torch.arange(6), weight), value(thrice, None))
@@ -450,8 +453,8 @@ class TestBatches:
 
     @pytest.mark.parametrize(("least", "frequent"), [(1, True), (4, False)])
     def test_each_image_is_seen_with_any_of_its_own_captions_in_frequent_words(self, least, frequent):
-        own = [[f"picture{row} first", f"picture{row} second"] for row in range(6)]
-        split = Split(image.of_tensor(torch.zeros(6, 16, 16, dtype=torch.uint8)), captions(own))
+        texts_of_rows = [[f"picture{row} first", f"picture{row} second"] for row in range(6)]
+        split = Split(image.of_tensor(torch.zeros(6, 16, 16, dtype=torch.uint8)), captions(texts_of_rows))
         batches, training = self.batch("retrieval", split, "finetune", least_count=least)
         words = training.network.captions.backbone.vocabulary.words
         assert ("picture0" in words) == frequent  # which is in two captions, and each other word in six
@@ -477,8 +480,8 @@ def test_a_ranker_averages_scores_and_thresholds_over_views(tmp_path, generator)
     save_model(tmp_path, ranker)
     with torch.no_grad():
         of_views = zip(*(one_view(view) for view in views(images, **moves)), strict=True)
-        for part, values in enumerate(of_views):
-            assert torch.allclose(load_model(tmp_path)(images)[part], torch.stack(values).mean(0), atol=1e-5)
+        for index, values in enumerate(of_views):
+            assert torch.allclose(load_model(tmp_path)(images)[index], torch.stack(values).mean(0), atol=1e-5)
         assert not ranker(images)[0].allclose(one_view(images)[0])
     with pytest.raises(ValueError, match=r"zoom is 0\.5"):
         build("models", "label_ranker", args | {"views": moves | {"zoom": 0.5}}, seed=0, outputs=10)

@@ -39,7 +39,7 @@ class TestShip:
         assert folder == Path("src/rankgrad/models/pretrained/label_ranking")
         assert {path.name for path in folder.iterdir()} == {"model.json", "model.safetensors", "origin.json"}
         weights = load_file(folder / "model.safetensors").values()
-        assert {one.dtype for one in weights if one.is_floating_point()} == {torch.float16}
+        assert {tensor.dtype for tensor in weights if tensor.is_floating_point()} == {torch.float16}
         images, shipped = torch.randint(0, 256, (2, 1, 16, 16), dtype=torch.uint8), load_model(folder)
         trained = load_model("models/runs/label_ranking")
         assert torch.allclose(shipped(images)[0], trained(images)[0], atol=1e-2)

@@ -75,8 +75,8 @@ def every_epoch_is_kept(monkeypatch):
 @pytest.mark.parametrize(("interrupted_in", "seconds", "repeated"), [(1, 0, 0), (13, 0, 0), (24, 0, 0), (13, 60, 12)])
 def test_a_killed_training_ends_with_the_same_bits(interrupted_in, seconds, repeated, tmp_path, monkeypatch):
     monkeypatch.setattr("rankgrad.training.loop.SECONDS", seconds)
-    whole, task = problem()
-    expected = list(trained(whole, task, epochs=6))
+    undisturbed, task = problem()
+    expected = list(trained(undisturbed, task, epochs=6))
 
     def dies(task, network, loss):
         if task.steps == interrupted_in:
@@ -91,7 +91,7 @@ def test_a_killed_training_ends_with_the_same_bits(interrupted_in, seconds, repe
     torch.manual_seed(99)  # a new process has another random state
     resumed, task = problem()
     assert list(trained(resumed, task, epochs=6, checkpoint=tmp_path)) == expected
-    assert weights_of(resumed).equal(weights_of(whole))
+    assert weights_of(resumed).equal(weights_of(undisturbed))
     assert task.steps == 24 - (interrupted_in - 1) // 4 * 4 + repeated  # epochs that were kept were not
 
 
@@ -206,24 +206,24 @@ def test_each_epoch_of_each_seed_draws_its_own_dropout_and_its_loss_is_the_mean_
 def test_shifted_images_are_moved_and_filled_with_black(move, generator):
     images = torch.zeros(200, 1, 9, 9, dtype=torch.uint8)
     images[:, 0, 4, 4] = 255
-    places = move(images, 2, generator).squeeze(1).nonzero()[:, 1:]
-    assert len(places) == 200  # no image lost its dot, none has two
-    assert {tuple(place) for place in places.tolist()} == {(y, x) for y in range(2, 7) for x in range(2, 7)}
+    positions = move(images, 2, generator).squeeze(1).nonzero()[:, 1:]
+    assert len(positions) == 200  # no image lost its dot, none has two
+    assert {tuple(position) for position in positions.tolist()} == {(y, x) for y in range(2, 7) for x in range(2, 7)}
     assert move(images, 0, generator).equal(images)
 
 
 @pytest.mark.parametrize("colors", [1, 3])
 def test_warped_images_are_those_of_scipy(colors, generator):
     images = torch.randint(0, 256, (20, colors, 11, 16), generator=generator, dtype=torch.uint8)
-    found = warped(images, torch.Generator().manual_seed(5), shift=3, zoom=1.3, rotation=40.0)
-    assert found.dtype == torch.uint8
+    moved_images = warped(images, torch.Generator().manual_seed(5), shift=3, zoom=1.3, rotation=40.0)
+    assert moved_images.dtype == torch.uint8
     draws = torch.rand(4, 20, generator=torch.Generator().manual_seed(5)).double().numpy() * 2 - 1
     center = np.array([5.0, 7.5])
     for number, (down, right, scale, turn) in enumerate(draws.T):
         angle = math.radians(40 * turn)
         back = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]) / 1.3**scale
         origin = center - back @ (center + np.array([down, right]) * 3)
-        for image, moved in zip(images[number].double().numpy(), found[number].double().numpy(), strict=True):
+        for image, moved in zip(images[number].double().numpy(), moved_images[number].double().numpy(), strict=True):
             expected = affine_transform(image, back, origin, order=1, mode="grid-constant")
             assert np.abs(moved - expected).max() < 0.51  # rounded
 
@@ -243,8 +243,8 @@ def test_warped_and_views_refuse_what_they_cannot_draw(generator):
 def test_views_move_each_image_by_itself_and_always_alike(generator):
     images = torch.randint(0, 256, (5, 1, 20, 24), generator=generator, dtype=torch.uint8)
     moves = {"count": 4, "shift": 3, "zoom": 1.2, "rotation": 10.0}
-    found, alone = list(views(images, **moves)), list(views(images[3:4], **moves))
-    assert found[0].equal(images)
-    assert len({view.numpy().tobytes() for view in found}) == len(found) == 4
-    assert all(one.equal(view[3:4]) for one, view in zip(alone, found, strict=True))
+    of_all, alone = list(views(images, **moves)), list(views(images[3:4], **moves))
+    assert of_all[0].equal(images)
+    assert len({view.numpy().tobytes() for view in of_all}) == len(of_all) == 4
+    assert all(of_image.equal(view[3:4]) for of_image, view in zip(alone, of_all, strict=True))
     assert all(view.equal(images) for view in views(images, count=3))

@@ -2,10 +2,11 @@
 
 import math
 import sys
+from statistics import pvariance
 
 import pytest
 import torch
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, rankdata
 from torch import nn
 
 from rankgrad import metrics
@@ -25,30 +26,30 @@ def made(generator) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_naive_bayes_orders_classes_as_plain_loops_do(generator):
     features, classes = made(generator)
-    for row, found in zip(features.tolist(), sets.label_ranks(features, classes).tolist(), strict=True):
+    for row, expected in zip(features.tolist(), sets.label_ranks(features, classes).tolist(), strict=True):
         logs = []
         for each in range(4):  # 10 rows a class
             columns = list(zip(*features[classes == each, :3].tolist(), strict=True))
             means = [sum(column) / 10 for column in columns]
-            spreads = [sum((x - mean) ** 2 for x in one) / 10 for one, mean in zip(columns, means, strict=True)]
-            parts = zip(row[:3], means, spreads, strict=True)
-            logs.append(-sum((x - mean) ** 2 / spread + math.log(spread) for x, mean, spread in parts))
-        assert [sum(log >= other for other in logs) for log in logs] == found
+            spreads = [*map(pvariance, columns)]
+            terms = zip(row[:3], means, spreads, strict=True)
+            logs.append(-sum((x - mean) ** 2 / spread + math.log(spread) for x, mean, spread in terms))
+        assert rankdata(logs).tolist() == expected
 
 
 def test_folds_trained_side_by_side_are_each_trained_alone(generator):
     features, classes = made(generator)
     data, folds = (features, sets.label_ranks(features, classes)), sets.parts(40, "made")[:3]
-    assert all(torch.cat(part).sort().values.equal(torch.arange(40)) for part in folds)
-    learned, asked, _ = (list(part) for part in zip(*folds, strict=True))
-    learned[1], asked[1] = learned[1][:-5], asked[1][:-2]  # folds of several sizes
+    assert all(torch.cat(rows_of).sort().values.equal(torch.arange(40)) for rows_of in folds)
+    learned, validated, _ = (list(rows_of) for rows_of in zip(*folds, strict=True))
+    learned[1], validated[1] = learned[1][:-5], validated[1][:-2]  # folds of several sizes
     start, loss = sets.weights(3, "made", 4, 4), sets.METHODS["rlsep"]
-    splits = 2 * sets.lists(data, learned, asked)
-    found = measured(loss, metrics.kendall, splits, start, torch.relu, rates=[0.03], steps=[20], together=False)
-    for place, (train, val) in enumerate(zip(learned, asked, strict=True)):
+    splits = 2 * sets.lists(data, learned, validated)
+    measures = measured(loss, metrics.kendall, splits, start, torch.relu, rates=[0.03], steps=[20], together=False)
+    for index, (train, val) in enumerate(zip(learned, validated, strict=True)):
         network = nn.Sequential(nn.Linear(4, sets.HIDDEN), nn.ReLU(), nn.Linear(sets.HIDDEN, 4))
         for parameter, value in zip(network.parameters(), start, strict=True):
-            parameter.data = value[place].mT.reshape(parameter.shape).clone()
+            parameter.data = value[index].mT.reshape(parameter.shape).clone()
         spread, mean = torch.std_mean(features[train], 0)
         values = ((features - mean) / spread.where(spread > 0, 1)).float()
         optimizer = torch.optim.Adam(network.parameters(), lr=0.03)
@@ -57,7 +58,7 @@ def test_folds_trained_side_by_side_are_each_trained_alone(generator):
             loss(network(values[train]), data[1][train]).mean().backward()
             optimizer.step()
         taus = [kendalltau(network(values[row]).detach(), data[1][row]).statistic for row in val]
-        assert found["value"][place] == pytest.approx(sum(taus) / len(taus), abs=1e-6)
+        assert measures["value"][index] == pytest.approx(sum(taus) / len(taus), abs=1e-6)
 
 
 def test_an_item_is_four_digits_from_left_to_right_and_its_value_is_theirs(generator):
@@ -65,9 +66,9 @@ def test_an_item_is_four_digits_from_left_to_right_and_its_value_is_theirs(gener
     images = (20 * labels)[:, None, None].expand(-1, 28, 28).to(torch.uint8)
     (drawn,), (values,) = digits.draw((images, labels), 500, [generator])
     assert (drawn.shape, drawn.dtype) == ((500, 28, 112), torch.uint8)
-    shown = drawn.view(500, 28, 4, 28)
-    assert (shown == shown[:, :1, :, :1]).all()
-    for image, value in zip(shown[:, 0, :, 0] // 20, values, strict=True):
+    items = drawn.view(500, 28, 4, 28)
+    assert (items == items[:, :1, :, :1]).all()
+    for image, value in zip(items[:, 0, :, 0] // 20, values, strict=True):
         assert int("".join(str(int(digit)) for digit in image)) == value
     assert values.unique().numel() > 450  # and with replacement, 40 draws in a row of 30 digits
 
@@ -77,7 +78,7 @@ def test_validation_chooses_the_setting_and_a_study_goes_on_where_it_stopped(tmp
 
     def rows(run, loss, n, seeds, tested):
         made.append(run)
-        setting = next(one for one, other in digits.METHODS["SoftSort, likelihood"].items() if other is loss)
+        setting = next(value for value, other in digits.METHODS["SoftSort, likelihood"].items() if other is loss)
         values = {"val": -abs(setting - 0.3), "test": setting}  # the test split would choose another
         return [Row(run, f"{split}.EM", values[split], seed=seed) for split in tested for seed in seeds]
 

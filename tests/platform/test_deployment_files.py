@@ -49,12 +49,12 @@ def services(path: str = "compose.yaml") -> dict[str, dict]:
 
 def test_every_secret_of_compose_must_be_set_and_is_in_the_example():
     text = "".join((ROOT / name).read_text() for name in COMPOSE)
-    used = [(name, rest) for name, rest in re.findall(r"\$\{(\w+)([^}]*)\}", text) if SECRET.search(name)]
+    used = [(name, default) for name, default in re.findall(r"\$\{(\w+)([^}]*)\}", text) if SECRET.search(name)]
     lines = [line for line in (ROOT / ".env.example").read_text().splitlines() if line and not line.startswith("#")]
     assert {line.partition("=")[0] for line in lines} == {name for name, _ in used}
     assert all(line.endswith("=") for line in lines), "a value in .env.example would be a default password"
-    for name, rest in used:
-        assert rest.startswith(":?"), f"{name}: compose must refuse to start without it"
+    for name, default in used:
+        assert default.startswith(":?"), f"{name}: compose must refuse to start without it"
     for service in services().values():
         for name, value in service.get("environment", {}).items():
             if SECRET.search(name) and name != "MLFLOW_AUTH_CONFIG_PATH":
@@ -114,8 +114,8 @@ def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
 
 
 def test_git_ignores_every_file_of_secrets_and_keeps_the_example():
-    said = done("git", "check-ignore", "--no-index", *SECRET_FILES, ".env.example")
-    assert said.split() == list(SECRET_FILES)
+    ignored = done("git", "check-ignore", "--no-index", *SECRET_FILES, ".env.example")
+    assert ignored.split() == list(SECRET_FILES)
 
 
 def test_kubernetes_manifests_are_of_the_schema_and_the_worker_is_not_root_and_reads_no_secret_but_its_own():
@@ -126,7 +126,7 @@ def test_kubernetes_manifests_are_of_the_schema_and_the_worker_is_not_root_and_r
     worker = read("deploy/kubernetes/worker.yaml")[0]
     assert_restricted(worker)
     assert worker["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
-    role = next(one for one in read("deploy/kubernetes/access.yaml") if one["kind"] == "Role")
+    role = next(document for document in read("deploy/kubernetes/access.yaml") if document["kind"] == "Role")
     assert not any({"secrets", "*"} & {*rule["resources"], *rule["verbs"]} for rule in role["rules"])
 
 
@@ -167,7 +167,9 @@ def test_prefect_makes_a_valid_kubernetes_job_of_the_template(gpus):
     assert container["resources"]["limits"] == limits
     assert {"name": "RANKGRAD_SCALE", "value": "paper"} in container["env"]
     assert {"secretRef": {"name": "rankgrad"}} in container["envFrom"]
-    assert not [one["name"] for one in container["env"] if one.get("value") and SECRET.search(one["name"])]
+    assert not [
+        variable["name"] for variable in container["env"] if variable.get("value") and SECRET.search(variable["name"])
+    ]
     assert job["metadata"]["namespace"] == "rankgrad"
 
 
@@ -194,10 +196,10 @@ def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_hear
             assert not trigger.expect & trigger.after
             assert "prefect.flow-run.Running" in trigger.expect
     assert {NOT_JUDGED, PROMOTED, DRIFTED} < set(runpy.run_path(str(ROOT / "deploy/prepare.py"))["STATES"])
-    assert all(one["tags"] == ["rankgrad"] for one in read("prefect.yaml")[0]["deployments"])
+    assert all(deployment["tags"] == ["rankgrad"] for deployment in read("prefect.yaml")[0]["deployments"])
     for path in ("Makefile", "compose.yaml", "deploy/kubernetes/settings.yaml"):
-        found = re.search(r"PREFECT_FLOWS_HEARTBEAT_FREQUENCY\W+(\d+)", (ROOT / path).read_text())
-        assert float(found[1]) == trigger.within.total_seconds() / 3, path
+        frequency = re.search(r"PREFECT_FLOWS_HEARTBEAT_FREQUENCY\W+(\d+)", (ROOT / path).read_text())
+        assert float(frequency[1]) == trigger.within.total_seconds() / 3, path
 
 
 def test_an_alert_is_json_whatever_a_run_says_and_a_webhook_that_refuses_it_is_named_in_no_log(caplog):
@@ -210,10 +212,10 @@ def test_an_alert_is_json_whatever_a_run_says_and_a_webhook_that_refuses_it_is_n
     with listening(lambda _: (404, None)) as (address, heard):
         block = prepare["webhook"](f"{address}/services/secret")
         assert asyncio.run(block.call(payload)).status_code == 404
-    ((_, headers, said),) = heard
+    ((_, headers, message),) = heard
     assert headers["content-type"] == "application/json"
     # To Slack <!channel> calls everybody.
-    assert said["text"].startswith(
+    assert message["text"].startswith(
         'retrain: "é" &amp; &lt;!channel&gt; (retrain/nightly): Failed\nno \\ rows\nin {{ this }}'
     )
     assert "secret" not in f"{caplog.text}{block}{block.model_dump_json()}"
@@ -224,18 +226,20 @@ def test_deploy_waits_for_a_server_that_is_starting_and_names_other_commands_wit
     """The server comes up late, with workers of two pools."""
     port = free_port()
     pools = [WorkPool(name=name, type="process", status="READY", default_queue_id=uuid4()) for name in ("a", "b")]
-    found = [pool.model_dump(mode="json") for pool in pools]
+    dumped = [pool.model_dump(mode="json") for pool in pools]
     command = ["make", "-o", ".venv/.installed", f"BIN={Path(sys.executable).parent}", f"PREFECT_PORT={port}", "deploy"]
     waiting = subprocess.Popen(
         command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env={name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "RANKGRAD"))},
     )  # fmt: skip
-    answers = {"work_pools": (200, found), "csrf-token": (404, {})}  # which is not asked for
+    answers = {"work_pools": (200, dumped), "csrf-token": (404, {})}  # which is not asked for
     assert any("waiting" in line for line in waiting.stdout)
-    with listening(lambda asked: next((answers[name] for name in answers if name in asked.path), (200, {})), port=port):
-        said = waiting.communicate(timeout=300)[0]
+    with listening(
+        lambda request: next((answers[name] for name in answers if name in request.path), (200, {})), port=port
+    ):
+        output = waiting.communicate(timeout=300)[0]
     assert waiting.returncode != 0
-    assert f"make deploy POOL=a PREFECT_PORT={port}\n" in said
+    assert f"make deploy POOL=a PREFECT_PORT={port}\n" in output
 
 
 def test_a_unit_gives_make_the_words_that_were_typed(tmp_path):

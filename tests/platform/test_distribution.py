@@ -42,14 +42,14 @@ def test_a_wheel_built_from_the_source_distribution_has_the_package_as_git_has_i
     assert printed.split()[1] == __version__
     # Its dependencies are here, and nothing else of the checkout.
     ((example, answer),) = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", README.read_text(), re.DOTALL)
-    others = [path for path in sys.path if path.endswith("site-packages")]
-    assert done(python, "-c", example, folder=tmp_path, PYTHONPATH=":".join(others)) == answer.strip()
+    site_packages = [path for path in sys.path if path.endswith("site-packages")]
+    assert done(python, "-c", example, folder=tmp_path, PYTHONPATH=":".join(site_packages)) == answer.strip()
 
 
 @pytest.mark.parametrize("path", ["CITATION.cff", "compose.yaml", *(f"deploy/{file}" for file in DEPLOYED)])
 def test_one_version_stands_everywhere(path):
-    found = re.findall(r"(?:^version: |rankgrad:|newTag: )(\d[\w.]*)", (ROOT / path).read_text(), re.MULTILINE)
-    assert set(found) == {__version__}
+    versions = re.findall(r"(?:^version: |rankgrad:|newTag: )(\d[\w.]*)", (ROOT / path).read_text(), re.MULTILINE)
+    assert set(versions) == {__version__}
 
 
 def test_a_package_has_one_range_of_versions_and_the_lock_keeps_to_it():
@@ -63,7 +63,7 @@ def test_a_package_has_one_range_of_versions_and_the_lock_keeps_to_it():
             if requirement.name in locked:
                 assert locked[requirement.name] in requirement.specifier, requirement
     assert {"timm", "transformers"} <= ranges.keys() & locked.keys()
-    assert [name for name, found in ranges.items() if len(found) > 1] == []
+    assert [name for name, specifiers in ranges.items() if len(specifiers) > 1] == []
 
 
 def test_the_readme_says_what_is_installed_and_what_it_needs():

@@ -45,7 +45,11 @@ def check(*arguments: str | Path) -> None:
 
 @pytest.mark.parametrize("schema_", sorted({*CHECKED.values()}))
 def test_files_of_the_host_are_of_their_schema(schema_):
-    check("--builtin-schema", f"vendor.{schema_}", *(path for path, one in CHECKED.items() if one == schema_))
+    check(
+        "--builtin-schema",
+        f"vendor.{schema_}",
+        *(path for path, schema_of_file in CHECKED.items() if schema_of_file == schema_),
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -70,8 +74,10 @@ IN_PAGE = rf"{IN_TEXT}|^[ >]*{WORDS}"
 
 
 def test_each_command_that_a_page_or_a_message_names_exists():
-    there = {("rankgrad", one.name or one.callback.__name__) for one in app.registered_commands}
-    there |= {("make", target) for target in re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)}
+    commands = {("rankgrad", registered.name or registered.callback.__name__) for registered in app.registered_commands}
+    commands |= {
+        ("make", target) for target in re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    }
     kept = done("git", "ls-files", "-z").split("\0")
     texts = [ROOT / file for file in kept if file.endswith((".md", ".py", ".yml", ".yaml", ".sh", ".ipynb", "file"))]
     named, missing = set(), []
@@ -81,7 +87,7 @@ def test_each_command_that_a_page_or_a_message_names_exists():
         for match in re.finditer(IN_TEXT if path.suffix == ".py" else IN_PAGE, path.read_text(), re.MULTILINE):
             command = tuple(filter(None, match.groups()))
             named.add(command)
-            if command not in there:
+            if command not in commands:
                 missing.append(f"{path.relative_to(ROOT)}: {' '.join(command)}")
     assert not missing
     assert {("make", "repro"), ("make", "deploy"), ("rankgrad", "init")} <= named
@@ -143,9 +149,9 @@ def test_the_example_of_a_loss_runs_with_what_its_page_imports(name):
 )
 def test_pictures_are_those_of_the_code(path, draw, digit):
     """But for the last digit, which differs between processors."""
-    shown, expected = (ROOT / path).read_text(), draw()
-    assert SIGNED.sub("", shown) == SIGNED.sub("", expected)
-    assert list(map(float, SIGNED.findall(shown))) == pytest.approx(
+    committed, expected = (ROOT / path).read_text(), draw()
+    assert SIGNED.sub("", committed) == SIGNED.sub("", expected)
+    assert list(map(float, SIGNED.findall(committed))) == pytest.approx(
         list(map(float, SIGNED.findall(expected))), abs=digit
     )
 
@@ -156,14 +162,14 @@ LOSSES = ("rlsep", "mse")  # of the README's first numbers, in their order
 class TestReadme:
     def test_its_first_numbers_are_those_of_the_kept_results(self):
         results = (ROOT / "docs/results.md").read_text()
-        *found, chance = [
+        *accuracies, chance = [
             re.findall(rf"Label ranking \| ranked 0-1 \|.*\b{loss}: (0\.\d+)", results)[0]
             for loss in (*LOSSES, "multilabel_cross_entropy")
         ]
-        assert re.findall(r"\*\*(\d+) %\*\*", README) == [f"{100 * float(one):.0f}" for one in found]
+        assert re.findall(r"\*\*(\d+) %\*\*", README) == [f"{100 * float(accuracy):.0f}" for accuracy in accuracies]
         assert f"is at chance, {100 * float(chance):.0f} %" in README
         answers = [re.findall(rf"Label ranking \| answer 0-1 \|.*\b{loss}: (0\.\d+)", results)[0] for loss in LOSSES]
-        assert re.findall(r"\*\*.* \| (\d+) % \|", README) == [f"{100 * float(one):.0f}" for one in answers]
+        assert re.findall(r"\*\*.* \| (\d+) % \|", README) == [f"{100 * float(accuracy):.0f}" for accuracy in answers]
         row = re.findall(r"\| ranked 0-1 \| (\d[^\n]*) \|", (ROOT / "docs/table_1.md").read_text())[0]
         assert f"RLSEP reaches {float(row.split(' | ')[2].split()[0]):.0f} %" in README
 
@@ -188,9 +194,9 @@ def test_a_result_of_a_paper_says_what_differs():
 def test_the_schema_is_current_and_params_name_and_satisfy_it(folder):
     assert (ROOT / schema.PATH).read_text() == schema.schema(), "run `python -m tools.schema`"
     path = ROOT / folder / "params.yaml"
-    place = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text())
-    assert place is not None
-    check("--schemafile", (path.parent / place[1]).resolve(), path)
+    reference = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text())
+    assert reference is not None
+    check("--schemafile", (path.parent / reference[1]).resolve(), path)
 
 
 class TestExamples:
@@ -205,9 +211,9 @@ class TestExamples:
         monkeypatch.syspath_prepend(ROOT / "examples")
         matplotlib.use("Agg")
         cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
-        shown = "".join("".join(one.get("text", [])) for cell in cells for one in cell["outputs"])
+        stored = "".join("".join(output.get("text", [])) for cell in cells for output in cell["outputs"])
         exec(compile("\n".join("".join(cell["source"]) for cell in cells), path.name, "exec"), {})
         printed = capsys.readouterr().out
-        text, values = (lambda said: NUMBER.sub("", said), lambda said: list(map(float, NUMBER.findall(said))))
-        assert text(printed) == text(shown)
-        assert values(printed) == pytest.approx(values(shown), abs=0.005)
+        text, values = (lambda text_: NUMBER.sub("", text_), lambda text_: list(map(float, NUMBER.findall(text_))))
+        assert text(printed) == text(stored)
+        assert values(printed) == pytest.approx(values(stored), abs=0.005)

@@ -24,9 +24,9 @@ PASSWORDS = {name: secrets.token_hex(16) for name in ("postgres", "mlflow", "pre
 
 def postgresql() -> Path | None:
     """The folder of the newest installed server's programs."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     on_path = shutil.which("initdb")
-    return found[-1].parent if found else Path(on_path).parent if on_path else None
+    return installed[-1].parent if installed else Path(on_path).parent if on_path else None
 
 
 REASON = "PostgreSQL is not installed: apt-get install postgresql"
@@ -82,10 +82,10 @@ def database() -> Iterator[dict[str, str]]:
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
     done(*control, "start", "--log", folder / "log", "--options", options, folder=folder)
     try:
-        where = {"PGHOST": "127.0.0.1", "PGPORT": port}
+        variables = {"PGHOST": "127.0.0.1", "PGPORT": port}
         new = {"MLFLOW_DATABASE_PASSWORD": PASSWORDS["mlflow"], "PREFECT_DATABASE_PASSWORD": PASSWORDS["prefect"]}
-        query(ROOT / "deploy/postgres/databases.sql", **where, **new)
-        yield where
+        query(ROOT / "deploy/postgres/databases.sql", **variables, **new)
+        yield variables
         assert PASSWORDS["mlflow"] not in (folder / "log").read_text()
     finally:
         done(*control, "stop", "--mode", "immediate", folder=folder)
@@ -94,9 +94,9 @@ def database() -> Iterator[dict[str, str]]:
 
 def query(what: str | Path, *, database: str = "postgres", user: str = "postgres", fails: bool = False, **where) -> str:
     """What psql prints of a statement or a file."""
-    given = ["--file" if isinstance(what, Path) else "--command", what]
+    arguments = ["--file" if isinstance(what, Path) else "--command", what]
     psql = [postgresql() / "psql", "--no-psqlrc", "--tuples-only", "--no-align", "--dbname", database]
-    return done(*psql, *given, fails=fails, PGUSER=user, PGPASSWORD=PASSWORDS[user], **where)
+    return done(*psql, *arguments, fails=fails, PGUSER=user, PGPASSWORD=PASSWORDS[user], **where)
 
 
 def test_each_server_has_a_role_that_sees_its_own_databases_alone(database):
@@ -111,14 +111,14 @@ def store() -> Iterator[dict[str, str]]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()
-    where = {
+    variables = {
         "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}", "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ACCESS_KEY_ID": "rankgrad", "AWS_SECRET_ACCESS_KEY": secrets.token_hex(16),
     }  # fmt: skip
     try:
-        assert "bucket dvc: made" in prepare("buckets", "mlflow", "dvc", **where)
-        assert "bucket dvc: was there" in prepare("buckets", "mlflow", "dvc", **where)
-        yield where
+        assert "bucket dvc: made" in prepare("buckets", "mlflow", "dvc", **variables)
+        assert "bucket dvc: was there" in prepare("buckets", "mlflow", "dvc", **variables)
+        yield variables
     finally:
         server.stop()
 
@@ -133,7 +133,7 @@ def objects(store: dict[str, str], bucket: str) -> list[str]:
         aws_access_key_id=store["AWS_ACCESS_KEY_ID"], aws_secret_access_key=store["AWS_SECRET_ACCESS_KEY"],
     )  # fmt: skip
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
-    return [one["Key"] for page in pages for one in page.get("Contents", [])]
+    return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
 
 
 @pytest.fixture(scope="module")
@@ -151,15 +151,15 @@ def mlflow_server(database, store, tmp_path_factory) -> Iterator[str]:
         MLFLOW_DISABLE_TELEMETRY="true", **database, **store,
     ):  # fmt: skip
         yield address
-    said = log.read_text()
-    assert not [name for name in PASSWORDS if PASSWORDS[name] in said], "a password stands in the server's log"
+    text = log.read_text()
+    assert not [name for name in PASSWORDS if PASSWORDS[name] in text], "a password stands in the server's log"
 
 
 @pytest.fixture(scope="module")
 def worker_of(mlflow_server) -> dict[str, str]:
     """How the workers' user reaches MLflow."""
-    given = {"MLFLOW_TRACKING_URI": mlflow_server, "MLFLOW_NEW_PASSWORD": PASSWORDS["worker"]}
-    administrator = given | {"MLFLOW_TRACKING_USERNAME": "admin"}
+    variables = {"MLFLOW_TRACKING_URI": mlflow_server, "MLFLOW_NEW_PASSWORD": PASSWORDS["worker"]}
+    administrator = variables | {"MLFLOW_TRACKING_USERNAME": "admin"}
     refused = prepare("user", "worker", fails=True, MLFLOW_TRACKING_PASSWORD="guessed", **administrator)
     assert "refuses the administrator" in refused
     right = administrator | {"MLFLOW_TRACKING_PASSWORD": PASSWORDS["admin"]}
@@ -192,10 +192,10 @@ PUBLISH = "PYTHONPATH=src python -m pipelines.stages publish"
 
 @pytest.mark.parametrize("password", [None, "guessed"])
 def test_publishing_without_the_right_password_is_refused_in_a_line(trained, worker_of, password):
-    given = {name: value for name, value in worker_of.items() if password or name == "MLFLOW_TRACKING_URI"}
+    variables = {name: value for name, value in worker_of.items() if password or name == "MLFLOW_TRACKING_URI"}
     if password:
-        given["MLFLOW_TRACKING_PASSWORD"] = password
-    output = trained.run(PUBLISH, fails=True, **given)
+        variables["MLFLOW_TRACKING_PASSWORD"] = password
+    output = trained.run(PUBLISH, fails=True, **variables)
     assert len(output.strip().splitlines()) == 1, output
     assert "401" in output
     assert "guessed" not in output

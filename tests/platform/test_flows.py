@@ -82,9 +82,9 @@ class TestCommands:
         assert self.run(f"{code})", tmp_path).startswith("to http://host/a ")
         with pytest.raises(CommandFailed) as failure:
             self.run(f"{code}1)", tmp_path)
-        shown = str(failure.value).partition(" ended with ")[2]
-        assert "owned" in shown
-        assert not re.search("s3cret|\x1b", shown)
+        message = str(failure.value).partition(" ended with ")[2]
+        assert "owned" in message
+        assert not re.search("s3cret|\x1b", message)
 
     @pytest.mark.parametrize(
         ("ending", "kind"),
@@ -226,7 +226,7 @@ class TestCheckout:
         sh(project, "git config commit.gpgsign true && git config gpg.program false")
         with fresh_checkout(project, advance=True) as (folder, _):
             remotes = Config(str(folder / ".dvc"))["remote"]
-            assert {os.path.realpath(one["url"]) for one in remotes.values()} == {
+            assert {os.path.realpath(remote_["url"]) for remote_ in remotes.values()} == {
                 str(project.parent / name) for name in ("near", "far")
             }
 
@@ -390,10 +390,10 @@ def test_a_worker_that_is_told_no_checkout_says_on_the_runs_page_what_to_type(tm
         ours = {"PREFECT_API_URL": f"{address}/api", "PREFECT__FLOW_RUN_ID": "7"}
         for wrong in ({}, {"RANKGRAD_PROJECT": ""}, key | {"RANKGRAD_PROJECT": str(tmp_path)}):
             assert "make up PARTS=worker" in done("sh", "-c", script, fails=True, **ours, **wrong)
-            path, headers, said = heard.pop()
+            path, headers, body = heard.pop()
             assert path == "/api/flow_runs/7/set_state"
             assert (headers["authorization"] == "Basic YTpi") == (key.items() <= wrong.items())
-            assert "make up PARTS=worker" in said["state"]["message"]
+            assert "make up PARTS=worker" in body["state"]["message"]
     assert done("sh", "-c", script, RANKGRAD_PROJECT=str(ROOT)) == ""
     assert "\n" not in script  # of which Prefect would run each line
     assert change["prefect.deployments.steps.set_working_directory"] == {"directory": "{{ $RANKGRAD_PROJECT }}"}

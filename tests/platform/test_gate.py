@@ -127,10 +127,10 @@ class TestVerdict:
         for repeat in range(repeats):
             rows = draws.normal(size=400)
             ours, theirs = (rows + draws.normal(sign * more, 0.5, 400) for more in (gain, 0))
-            both = [Statistic(["m"], 400, lambda own, values=values: values[own].mean(-1)[None])
+            statistics = [Statistic(["m"], 400, lambda rows_, values=values: values[rows_].mean(-1)[None])
                     for values in (ours, theirs)]  # fmt: skip
             gate_options = SimpleNamespace(**options)
-            gaps = gate._differences(*both, gate_options, str(repeat))
+            gaps = gate._differences(*statistics, gate_options, str(repeat))
             better, _ = gate.verdict(gaps, judged, gate_options, {"m": sign < 0})
             error = np.std(ours - theirs) / 20  # the paired error, by hand
             assert gaps["m"].high - gaps["m"].low == pytest.approx(2 * 1.96 * error, rel=0.5)
@@ -241,7 +241,7 @@ class TestWhatCannotBeJudged:
         sorter("flat", 1.0)
         store.create_registered_model("their_model")
         decisions = gate.decide_all(None, PARAMS)
-        assert [one.model for one in decisions] == gate.models_of(PARAMS) == ["sorter-x", "score_ranking"]
+        assert [decision.model for decision in decisions] == gate.models_of(PARAMS) == ["sorter-x", "score_ranking"]
         assert "expected a name that begins with one of sorter, score_ranking" in decide("their_model").reason
 
     def test_a_version_that_this_code_cannot_load_is_named_and_stops_no_other_model(self, store, clips):
@@ -373,5 +373,5 @@ def test_rows_are_known_in_another_order_as_another_number_and_by_the_names_of_t
     for split, rows in (("train", train), ("val", later[:1]), ("gate", later)):
         table = rows if isinstance(rows, pa.Table) else pa.table({"features": rows.tolist()})
         pq.write_table(table, tmp_path / f"{split}.parquet")
-    found = learned(tmp_path / "gate.parquet", [known_rows(tmp_path)["train"]], share=gate.KNOWN_SHARE)
-    assert (found == known).all()
+    overlap = learned(tmp_path / "gate.parquet", [known_rows(tmp_path)["train"]], share=gate.KNOWN_SHARE)
+    assert (overlap == known).all()

@@ -106,11 +106,11 @@ def test_more_of_the_same_is_called_drift_as_rarely_as_alpha_says(scenes, tmp_pa
     drifted = []
     for seed in range(40):  # which scenes come to which side is chance
         rows = np.random.default_rng(seed).permutation(1200)
-        trial = [rows_of(pool, part) for part in np.split(rows, [500, 1000])]
+        trial = [rows_of(pool, side) for side in np.split(rows, [500, 1000])]
         result = quantities(reference(*trial[:2]), trial[2], alpha=0.05, least_distance=0.0)
         # The correction can only make p larger, and keeps their order.
-        assert all(one.p <= one.adjusted_p <= 1 for one in result)
-        drifted.append(any(one.drifted for one in result))
+        assert all(quantity.p <= quantity.adjusted_p <= 1 for quantity in result)
+        drifted.append(any(quantity.drifted for quantity in result))
     # By chance, 7 or more of 40 at a rate of 0.05 come in one of 300 such tests.
     assert sum(drifted) < 7
     many = rows_of(pool, np.tile(np.arange(1200), 15))
@@ -118,7 +118,10 @@ def test_more_of_the_same_is_called_drift_as_rarely_as_alpha_says(scenes, tmp_pa
     brightness = inputs["brightness"] + 0.1 * inputs["brightness"].std()
     moved = many._replace(inputs=Inputs(inputs.assign(brightness=brightness), set()))
     for least, expected in ((0.0, True), (0.1, False)):  # a small distance is no drift however many rows there are
-        result = {one.name: one for one in quantities(reference(many, many), moved, alpha=0.01, least_distance=least)}
+        result = {
+            quantity.name: quantity
+            for quantity in quantities(reference(many, many), moved, alpha=0.01, least_distance=least)
+        }
         assert result["brightness"].adjusted_p < 1e-6
         assert result["brightness"].drifted is expected
 
@@ -130,7 +133,7 @@ def test_more_of_the_same_is_no_drift_and_gets_a_whole_report(compared, scenes, 
     write(comparison, tmp_path / "reports/fresh.json")
     report = json.loads((tmp_path / "reports/fresh.json").read_text())
     assert report["rows"] == {"train": 250, "val": 250, "fresh": 200}
-    names = [one["name"] for one in report["quantities"]]
+    names = [quantity["name"] for quantity in report["quantities"]]
     assert len(names) == len(set(names)) == 4 + 6 + 10 + 2
 
 
@@ -192,7 +195,9 @@ class TestReference:
 
     def test_a_challenger_answers_the_same_rows_and_one_that_cannot_costs_nothing(self, registered, scenes):
         ours = self.compared(scenes, challenger=f"models:/{NAME}/1")
-        assert {(one.correlation, one.alike) for one in ours.shadow.agreement if one.correlation} == {(1.0, 1.0)}
+        assert {
+            (agreement.correlation, agreement.alike) for agreement in ours.shadow.agreement if agreement.correlation
+        } == {(1.0, 1.0)}
         assert self.compared(scenes, challenger="@challenger").shadow is None  # it is the champion
         ranker = small_ranker()
         for weights in ranker.parameters():
@@ -201,8 +206,10 @@ class TestReference:
         publish([Run("new", "tests", "new", version=Version(NAME, Path("other")))])
         shadow = self.compared(scenes, challenger="@challenger").shadow
         assert shadow.model == f"models:/{NAME}/2"
-        assert {one.name for one in shadow.agreement} == {one.name for one in ours.shadow.agreement}
-        assert min(one.correlation or 0 for one in shadow.agreement) < 0.9
+        assert {agreement.name for agreement in shadow.agreement} == {
+            agreement.name for agreement in ours.shadow.agreement
+        }
+        assert min(agreement.correlation or 0 for agreement in shadow.agreement) < 0.9
         save_model("network", small_network("score_ranking", "image"))
         spared = self.compared(scenes, challenger="network")
         assert spared.quantities == ours.quantities
@@ -241,7 +248,7 @@ def test_counts_drift_however_rare_each_number_is(learned, fresh, drifted):
         return Measured(inputs, Answers(pd.DataFrame({"documents": counts}), np.eye(len(counts), 3)))
 
     before = reference(of(learned), of(learned))
-    result = {one.name: one for one in quantities(before, of(fresh), alpha=0.01, least_distance=0.1)}
+    result = {quantity.name: quantity for quantity in quantities(before, of(fresh), alpha=0.01, least_distance=0.1)}
     assert result["documents"].drifted == drifted
 
 
@@ -252,8 +259,11 @@ def test_photos_of_another_size_and_format_are_no_drift(scenes, tmp_path, monkey
         for image in decode_images(scenes(240, 8)["image"], path="x", threads=1)
     ]
     Path("data/photos").mkdir(parents=True)
-    for split, part in (("train", photos[:80]), ("val", photos[80:160])):  # as they are stored, of the network's size
-        images = [np.asarray(squared(photo, 32)) for photo in part]
+    for split, of_split in (
+        ("train", photos[:80]),
+        ("val", photos[80:160]),
+    ):  # as they are stored, of the network's size
+        images = [np.asarray(squared(photo, 32)) for photo in of_split]
         pq.write_table(pa.table({"image": encode_images(images, threads=1)}), f"data/photos/{split}.parquet")
     Path("fresh").mkdir()
     for number, photo in enumerate(photos[160:]):
@@ -278,8 +288,8 @@ def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(tmp_path
         Path("data/shop").mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({kind: rows(300)[kind]}), f"data/shop/{split}.parquet")
     for name, change in {"same": {}, "other": {"price": 1.0, "more": "Xylophone"}}.items():
-        given = rows(200, **change)
-        numbers, columns = np.array(given["features"]), {"title": given["text"]}
+        columns_ = rows(200, **change)
+        numbers, columns = np.array(columns_["features"]), {"title": columns_["text"]}
         columns |= {"age": numbers[:, 0], "price": numbers[:, 1]}
         pd.DataFrame(columns).to_csv(f"{name}.csv", index=False)
     TrainingData(Path("data/shop")).write(Path("model"))
@@ -292,7 +302,7 @@ def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(tmp_path
 
 class TestFlow:
     @pytest.fixture
-    def asked(self, monkeypatch):
+    def retrainings(self, monkeypatch):
         """What Prefect's server is asked for, by key."""
         runs = {}
 
@@ -307,17 +317,17 @@ class TestFlow:
         with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"}), disable_run_logger():
             yield runs
 
-    def test_one_reason_is_one_retraining_until_that_failed(self, asked):
+    def test_one_reason_is_one_retraining_until_that_failed(self, retrainings):
         assert flow.retrain("drift: ink", once="ink") == flow.retrain("drift: ink", once="ink") == "run 0"
-        asked["ink"].state = Cancelled()
+        retrainings["ink"].state = Cancelled()
         assert flow.retrain("drift: ink", once="ink") == flow.retrain("drift: ink", once="ink") == "run 1"
-        asked["ink; after id of run 0"].state = Completed()
+        retrainings["ink; after id of run 0"].state = Completed()
         assert flow.retrain("drift: ink", once="ink") == "run 1"
-        asked["ink; after id of run 0"].state = Failed(name=flow.NOT_JUDGED)
+        retrainings["ink; after id of run 0"].state = Failed(name=flow.NOT_JUDGED)
         assert flow.retrain("drift: ink", once="ink") == "run 1"
 
     def test_the_newest_file_is_compared_and_drift_asks_once_for_a_retraining(
-        self, asked, project, scenes, monkeypatch
+        self, retrainings, project, scenes, monkeypatch
     ):
         monkeypatch.chdir(project)
         assert "incoming" in flow.monitor.fn(folder="incoming").message  # there is nothing to compare, by any model
@@ -328,22 +338,23 @@ class TestFlow:
             flow.newest(Path("incoming"))
         pq.write_table(scenes(100, 13, digits_per_image=(1, 1)), "incoming/2026-11-21.parquet")
         pq.write_table(scenes(200, 14), "incoming/2026-11-20.parquet")
-        shown = {}
-        monkeypatch.setattr(flow, "create_table_artifact", lambda key, **options: shown.update({key: options}))
+        tables = {}
+        monkeypatch.setattr(flow, "create_table_artifact", lambda key, **options: tables.update({key: options}))
         options = {"folder": "incoming", "model": "model"}
         for may, beside, count in ((False, None, 0), (True, "@challenger", 1), (True, "model", 1)):
             state = flow.monitor.fn(**options, retrain_on_drift=may, challenger=beside)
             assert state.message.startswith("drift: ")
-            assert (len(asked), [*shown]) == (count, ["monitored", *(["challenger"] if beside == "model" else [])])
-        assert "model agrees least in" in shown["challenger"]["description"]
-        assert {row["alike"] for row in shown["challenger"]["table"]} == {1.0}
-        assert next(iter(asked.values())).parameters == {"reason": state.message}
+            artifacts = ["monitored", "challenger"] if beside == "model" else ["monitored"]
+            assert (len(retrainings), [*tables]) == (count, artifacts)
+        assert "model agrees least in" in tables["challenger"]["description"]
+        assert {row["alike"] for row in tables["challenger"]["table"]} == {1.0}
+        assert next(iter(retrainings.values())).parameters == {"reason": state.message}
         assert state.name == "Completed"  # it was reported, and no alert comes twice
         Path("reports/monitoring/2026-11-21.json").unlink()
         assert flow.monitor.fn(**options, retrain_on_drift=False).name == flow.DRIFTED
         Path("incoming/2026-11-21.parquet").unlink()
         assert flow.monitor.fn(**options).message.startswith("no drift")
-        assert len(asked) == 1
+        assert len(retrainings) == 1
 
     def test_of_the_files_of_a_day_the_one_written_last_is_the_newest(self, tmp_path):
         names = ("2026-11-21-a.parquet", "2026-11-22-evening.parquet", "2026-11-22-10.parquet", "2026-11-22-9.parquet")

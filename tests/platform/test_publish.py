@@ -118,10 +118,10 @@ def test_a_run_names_its_data_and_the_versions_that_it_was_made_from(store):
     publish([child, training("parent", 1.0)])
     run = store.get_run(whole(store, "child"))
     assert run.data.tags["from"] == f"models:/{MODEL}/1"  # the parent is sent first
-    data = [(one.dataset.name, one.dataset.digest, one.tags[0].value) for one in run.inputs.dataset_inputs]
+    data = [(entry.dataset.name, entry.dataset.digest, entry.tags[0].value) for entry in run.inputs.dataset_inputs]
     assert data == [("clips", "1f1f1f1f", "train"), ("clips", "2e2e2e2e", "val")]
     parent = store.get_model_version(MODEL, "1").source
-    assert [f"models:/{one.model_id}" for one in run.inputs.model_inputs] == [parent]
+    assert [f"models:/{entry.model_id}" for entry in run.inputs.model_inputs] == [parent]
     version = store.get_model_version(MODEL, "2")
     assert not [name for name in version.tags if name.startswith("input.")]
     assert f"Made from models:/{MODEL}/1." in version.description
@@ -277,7 +277,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     keep_times("pretrain", "lstm", Path("models/runs/memorability-mse"), {"all": (1, 2)})  # of another result
     main(params)
     assert "sent 3 of 3 runs: sorter-lstm, sorter-laplace, memorability-mse" in capsys.readouterr().out
-    runs = store.search_runs([one.experiment_id for one in store.search_experiments()])
+    runs = store.search_runs([experiment.experiment_id for experiment in store.search_experiments()])
     runs = {run.info.run_name: run for run in runs}
     parent, best = runs["memorability-mse"], runs["memorability-mse-seed2"]
     curves = {"epoch/loss": 0.25, "epoch/spearman": 0.4, "epoch/learning_rate": 0.1}  # means over both seeds
@@ -355,7 +355,7 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
     main(made)
     assert "sent 3 of 3 runs as experiment faster" in capsys.readouterr().out
     assert not list(copy.glob("ml*"))
-    experiments = [one.experiment_id for one in store.search_experiments()]
+    experiments = [experiment.experiment_id for experiment in store.search_experiments()]
     sent = {run.info.run_id: run for run in store.search_runs(experiments)}
     assert {run.data.tags["dvc.experiment"] for run in sent.values()} == {"faster"}
     assert store.search_registered_models() == []
@@ -401,8 +401,8 @@ def test_a_card_speaks_of_what_there_is(tmp_path, tags, more, expected, absent):
     save_model(tmp_path / "ranker", ranker)
     tags = {"run": "mine", "git_commit": "unknown", "input.data/shop/train.parquet": "1f"} | tags
     text = card("label_ranking-shop", tmp_path / "ranker", params={}, metrics=[], tags=tags)
-    assert all(part in text for part in expected)
-    assert not any(part in text for part in absent)
+    assert all(words in text for words in expected)
+    assert not any(words in text for words in absent)
 
 
 def test_a_version_answers_its_example_elsewhere_by_its_own_code_and_names_what_it_imports(store, tmp_path):
@@ -418,9 +418,9 @@ def test_a_version_answers_its_example_elsewhere_by_its_own_code_and_names_what_
     elsewhere.mkdir()
     environment = {"PATH": os.environ["PATH"], "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db",
                    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false"}  # fmt: skip
-    shown = done(sys.executable, "-c", code, folder=elsewhere, **environment).splitlines()[-1]
-    assert shown.startswith(f"{tmp_path}/mlruns/")
-    assert shown.endswith("['scores'] 1")
+    printed = done(sys.executable, "-c", code, folder=elsewhere, **environment).splitlines()[-1]
+    assert printed.startswith(f"{tmp_path}/mlruns/")
+    assert printed.endswith("['scores'] 1")
     signature = mlflow.models.get_model_info("models:/query_ranking-shop/1").signature
     assert (signature.inputs.input_names(), signature.outputs.input_names()) == (["text", "id"], ["scores"])
     (file,) = Path("mlruns").rglob("requirements.txt")

@@ -96,8 +96,8 @@ class Site:
 
     def pause(self, paused: bool = True) -> None:
         """Have no new runs, and wait for those under way; or have new ones again."""
-        for one in self.ask("deployments/filter"):
-            patch = partial(httpx.patch, f"{self.prefect}/api/deployments/{one['id']}", json={"paused": paused})
+        for deployment in self.ask("deployments/filter"):
+            patch = partial(httpx.patch, f"{self.prefect}/api/deployments/{deployment['id']}", json={"paused": paused})
             self.wait_for(lambda patch=patch: patch(timeout=60).raise_for_status(), patience=60)  # a busy server: 503
         ended = ("COMPLETED", "CRASHED", "FAILED", "CANCELLED")
         if paused:
@@ -160,8 +160,8 @@ def check_outcome(site: Site, new_project) -> None:
     assert not (project.folder / ".retrain/checkout").exists()
     assert not [name for name in ("training", "dvc", "flow") if site.process_of(name)]
 
-    found = site.ask("mlflow/experiments/search", max_results=100)["experiments"]
-    experiments = [one["experiment_id"] for one in found]
+    known_experiments = site.ask("mlflow/experiments/search", max_results=100)["experiments"]
+    experiments = [entry["experiment_id"] for entry in known_experiments]
     runs = site.ask("mlflow/runs/search", experiment_ids=experiments, max_results=5000)["runs"]
     assert not [run["info"]["run_name"] for run in runs if run["info"]["status"] == "RUNNING"]
     models = [name for name in models_of(site.params) if name != "sorter-laplace"]  # which has no weights to register
@@ -174,7 +174,7 @@ def check_outcome(site: Site, new_project) -> None:
     published = [key for tags in finished for key in keys_of(tags) if key in keys]
     assert sorted(published) == sorted(keys)  # each once
     assert not [limit for limit in site.ask("v2/concurrency_limits/filter") if limit["active_slots"]]
-    assert {"results", "gate", "stages"} <= {one["key"] for one in site.ask("artifacts/latest/filter")}
+    assert {"results", "gate", "stages"} <= {entry["key"] for entry in site.ask("artifacts/latest/filter")}
 
 
 def test_the_schedule_alone_retrains_publishes_and_gates(site, new_project):
@@ -192,7 +192,8 @@ def test_the_schedule_alone_retrains_publishes_and_gates(site, new_project):
 def test_a_missing_pool_and_an_unknown_parameter_change_nothing(site):
     def seen() -> tuple:
         deployments = [
-            (one["name"], one["work_pool_name"], str(one["parameters"])) for one in site.ask("deployments/filter")
+            (deployment["name"], deployment["work_pool_name"], str(deployment["parameters"]))
+            for deployment in site.ask("deployments/filter")
         ]
         return sorted(deployments), len(site.runs())
 

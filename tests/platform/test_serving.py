@@ -86,6 +86,8 @@ def sent(value):
     """An image of a size, or what should be one, as it is sent; other values as they are."""
     if isinstance(value, list):
         return [*map(sent, value)]
+    if isinstance(value, dict):
+        return {name: sent(cell) for name, cell in value.items()}
     value = encoded(Image.new("L", value)) if isinstance(value, tuple) else value
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
@@ -142,7 +144,7 @@ class TestServed:
     @pytest.mark.parametrize(("task", "body", "message"), REFUSED)
     def test_what_cannot_be_answered_is_a_400_that_names_its_row(self, served, task, body, message):
         if isinstance(body, list):
-            body = {"dataframe_records": [{name: sent(value) for name, value in row.items()} for row in body]}
+            body = {"dataframe_records": sent(body)}
         answer = served(task).post("/invocations", json=body)
         assert answer.status_code == 400
         assert re.search(message, answer.json()["message"]), answer.text
@@ -161,8 +163,8 @@ class TestServed:
         ):
             answer = served("label_ranking").post("/invocations", content=body, headers={"Content-Type": kind})
             assert (answer.status_code, "Traceback" in answer.text) == (status, False)
-        both = {"Content-Type": "application/json", "Content-Length": "2", "Transfer-Encoding": "chunked"}
-        assert served("label_ranking").post("/invocations", content=b"{}", headers=both).status_code == 411
+        headers = {"Content-Type": "application/json", "Content-Length": "2", "Transfer-Encoding": "chunked"}
+        assert served("label_ranking").post("/invocations", content=b"{}", headers=headers).status_code == 411
         for encoding in ("gzip", "deflate"):
             packed = {"Content-Type": "application/json", "Content-Encoding": encoding}
             answer = served("label_ranking").post("/invocations", content=b"\x1f\x8b", headers=packed)
@@ -173,8 +175,8 @@ class TestServed:
             network = network_of(task)
             torch.nn.init.constant_(next(iter(network.parameters())), torch.inf)
             save_model(tmp_path, network)
-            asked = {"dataframe_records": [{"image": sent(GOOD)}]}
-            answer = TestClient(server.app_of(tmp_path)).post("/invocations", json=asked)
+            body = {"dataframe_records": [{"image": sent(GOOD)}]}
+            answer = TestClient(server.app_of(tmp_path)).post("/invocations", json=body)
             assert (answer.status_code, "not finite" in answer.json()["message"]) == (400, True)
 
     def test_a_small_request_waits_for_a_turn_of_a_large_one_and_not_for_its_end(self, tmp_path):
@@ -215,8 +217,8 @@ class TestModelFolder:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
         for model in (run, run / "seed2", "models:/label_ranking-shop@champion"):
             with model_folder(str(model)) as folder:
-                found = load_model(folder).state_dict()
-            assert all(found[name].equal(weights) for name, weights in expected.items())
+                state = load_model(folder).state_dict()
+            assert all(state[name].equal(weights) for name, weights in expected.items())
         assert list((tmp_path / "temporary").iterdir()) == []
 
     def test_names_what_is_wrong(self, store, tmp_path):
@@ -276,7 +278,10 @@ class TestRequests:
         client = TestClient(server.app_of(folder_of(task), version="shop/3", requests=kept))
         kind, draws = TYPES.get(task, "image"), np.random.default_rng(1)
         [cell] = cells(task, kind, 1, draws)
-        row = {kind: [by_name(one, draws) for one in cell] if task == "query_ranking" else of_json(cell), "id": "mine"}
+        row = {
+            kind: by_name(cell, draws) if task == "query_ranking" else of_json(cell),
+            "id": "mine",
+        }
         answers = []
         for _ in range(2):
             answer = client.post("/invocations", json={"dataframe_records": [row]})
@@ -289,7 +294,9 @@ class TestRequests:
         assert file.name == "2026-11-26-requests.jsonl"
         (line,) = map(json.loads, file.read_text().splitlines())
         assert (line["version"], line["asked"]) == ("shop/3", "2026-11-26T00:00:00+00:00")
-        (again,) = lookup.find("tasks", task)().respond(network, [one.asked() for one in read([file], network.recipe)])
+        (again,) = lookup.find("tasks", task)().respond(
+            network, [item.asked() for item in read([file], network.recipe)]
+        )
         for name, value in again.items():
             assert pytest.approx(value) == line["answer"][name]
             assert line["answer"][name] == answers[0][name]
@@ -299,7 +306,7 @@ class TestRequests:
         for start in range(0, 3000, 1500):
             kept = RequestLog(tmp_path, seed=start)
             for first in range(start, start + 1500, 50):
-                kept.keep([{"id": one} for one in range(first, first + 50)], [{"score": 0.5}] * 50, "shop/1")
+                kept.keep([{"id": number} for number in range(first, first + 50)], [{"score": 0.5}] * 50, "shop/1")
             with kept._file.open("a") as file:
                 file.write('{"id": 7')  # as a killed process leaves it
         lines = kept._file.read_text().splitlines()[:-1]
@@ -349,7 +356,7 @@ class TestServe:
             images = [encoded(noise(generator, 16, 16)) for _ in range(40)]
             with ThreadPoolExecutor(40) as pool:
                 together = list(pool.map(ask, images))
-            expected = LabelRanking().respond(network_of("label_ranking"), [{"image": one} for one in images])
+            expected = LabelRanking().respond(network_of("label_ranking"), [{"image": picture} for picture in images])
             for scores, answer in zip(together, expected, strict=True):
                 assert scores == pytest.approx(answer["scores"], abs=1e-5)
             with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1"):

@@ -98,10 +98,10 @@ def test_of_several_at_once_one_makes_the_store(made):
             failed.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(3)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert (failed, len(made.begun)) == ([], 1)
 
 

@@ -1,4 +1,4 @@
-"""What a model says of each row of files, in pieces, and files of that; memory does not grow with them."""
+"""The answers of a model to the rows of files, in pieces, and files of answers; memory does not grow with them."""
 
 import csv
 import logging
@@ -27,7 +27,7 @@ Answer = dict[str, Any]  # `id`, and what the task says of it, or `error`
 def answers(
     folder: Path, sources: Sequence[Path], roles: Roles = OWN, *, skip_broken: bool = False
 ) -> Iterator[list[Answer]]:
-    """Return what a model says of each row of files, in pieces; memory does not grow with the files.
+    """Yield the answers of a model to the rows of files, in pieces; memory does not grow with the files.
 
     Args:
         folder: of the model, see `rankgrad.io.recipes.folder_of`.
@@ -61,10 +61,10 @@ def answers(
 
 
 def _answered(respond: Callable[[list[Any]], list[Answer]], piece: list[Row], skip_broken: bool) -> list[Answer]:
-    """Return the answers to rows: to all together, or, if that fails, to each alone, to find which cannot be given."""
+    """Return the answers to all rows together, or, if that fails, to one at a time, to find those that fail."""
     try:
-        found = respond([row.asked() for row in piece])
-        return [*chain.from_iterable(map(_with_ids, piece, found))]
+        responses = respond([row.asked() for row in piece])
+        return [*chain.from_iterable(map(_with_ids, piece, responses))]
     except (ValueError, OSError, FloatingPointError):
         pass
     result: list[Answer] = []
@@ -75,46 +75,49 @@ def _answered(respond: Callable[[list[Any]], list[Answer]], piece: list[Row], sk
             message = str(error).removeprefix("row 0").lstrip(":, ")
             if not skip_broken:
                 raise ValueError(f"{row.place}: {message}") from error
-            result += [{"id": own, "error": message} for own in row.documents or [row.id]]
+            result += [{"id": row_id, "error": message} for row_id in row.documents or [row.id]]
     return result
 
 
 def _with_ids(row: Row, answer: Answer) -> list[Answer]:
-    """Return the answer with the row's id; where a query has a row a document, one for each, with its place."""
+    """Return the answer with the row's id; of a query whose documents are rows, an answer for each, with its place."""
     if row.documents is None:
         return [{"id": row.id} | answer]
-    order = sorted(range(len(row.documents)), key=lambda place: -answer["scores"][place])
-    places = {document: place for place, document in enumerate(order, 1)}
-    return [
-        {"id": own, "query": row.id, "score": score, "place": places[number]}
-        for number, (own, score) in enumerate(zip(row.documents, answer["scores"], strict=True))
-    ]
+    order = sorted(range(len(row.documents)), key=lambda number: -answer["scores"][number])
+    place_of = {number: place for place, number in enumerate(order, 1)}
+    result = []
+    for number, (document, score) in enumerate(zip(row.documents, answer["scores"], strict=True)):
+        result.append({"id": document, "query": row.id, "score": score, "place": place_of[number]})
+    return result
 
 
-def found_among(asked: Iterable[list[Answer]], among: Iterable[list[Answer]]) -> Iterator[list[Answer]]:
-    """Yield a row for each of the ten embeddings of `among` that fit one of `asked` best, the best first."""
+def found_among(queries: Iterable[list[Answer]], among: Iterable[list[Answer]]) -> Iterator[list[Answer]]:
+    """Yield a row for each of the ten embeddings of `among` that fit one of `queries` best, the best first."""
     import numpy as np
 
     gallery = [*chain.from_iterable(among)]
-    embeddings = np.array([one["embedding"] for one in gallery])
+    embeddings = np.array([item["embedding"] for item in gallery])
 
-    def found(answer: Answer) -> list[Answer]:
+    def best_of(answer: Answer) -> list[Answer]:
         if "error" in answer:
             return [answer]
         scores = embeddings @ answer["embedding"]
         best = enumerate(np.argsort(-scores, kind="stable")[:FOUND], 1)
-        own = {"id": answer["id"]}
-        return [own | {"place": place, "found": gallery[k]["id"], "score": float(scores[k])} for place, k in best]
+        result = []
+        for rank, number in best:
+            score = float(scores[number])
+            result.append({"id": answer["id"], "place": rank, "found": gallery[number]["id"], "score": score})
+        return result
 
-    for piece in asked:
-        yield [*chain.from_iterable(map(found, piece))]
+    for piece in queries:
+        yield [*chain.from_iterable(map(best_of, piece))]
 
 
 # Files of answers.
 
 
 def write(
-    path: Path, found: Iterable[list[Answer]], *, classes: Sequence[str] | None = None, errors: bool = False
+    path: Path, pieces: Iterable[list[Answer]], *, classes: Sequence[str] | None = None, errors: bool = False
 ) -> tuple[int, list[Any]]:
     """Write answers as CSV, TSV, JSON lines or Parquet, by the suffix, whole or not at all.
 
@@ -123,12 +126,12 @@ def write(
 
     Args:
         path: of the file.
-        found: from `answers`.
+        pieces: from `answers`.
         classes: names of the model's classes, if they have any.
         errors: whether there is a column `error`.
 
     Returns:
-        How many rows there are, and the ids of those that have an error.
+        How many rows there are, and the ids of the rows with an error.
 
     Raises:
         OSError: the file cannot be written.
@@ -137,7 +140,7 @@ def write(
 
     def counted() -> Iterator[list[Answer]]:
         nonlocal count
-        for piece in found:
+        for piece in pieces:
             count += len(piece)
             broken.extend(answer["id"] for answer in piece if "error" in answer)
             yield piece
@@ -161,10 +164,10 @@ def write(
     return count, broken
 
 
-def _begun(found: Iterator[list[Answer]], *, rows: int, errors: bool) -> tuple[list[Answer], list[str]]:
+def _begun(pieces: Iterator[list[Answer]], *, rows: int, errors: bool) -> tuple[list[Answer], list[str]]:
     """Return the first answers, at least `rows` and one without an error if there is any, and the columns of all."""
     first: list[Answer] = []
-    for piece in found:
+    for piece in pieces:
         first += piece
         if len(first) >= rows and not all("error" in answer for answer in first):
             break
@@ -172,15 +175,15 @@ def _begun(found: Iterator[list[Answer]], *, rows: int, errors: bool) -> tuple[l
     return first, [*columns, *(["error"] if errors else [])]
 
 
-def _write_delimited(writer: Any, found: Iterator[list[Answer]], *, errors: bool) -> int:
+def _write_delimited(writer: Any, pieces: Iterator[list[Answer]], *, errors: bool) -> int:
     """Write rows, and return how many cells got a ' before them."""
-    first, columns = _begun(found, rows=1, errors=errors)
+    first, columns = _begun(pieces, rows=1, errors=errors)
     writer.writerow(columns)
     quoted = 0
-    for answer in chain(first, chain.from_iterable(found)):
+    for answer in chain(first, chain.from_iterable(pieces)):
         cells = [as_text(answer[name]) if _is_id(name, answer) else _cell(answer.get(name)) for name in columns]
         safe = [cell if isinstance(cell, int) else without_formula(cell) for cell in cells]
-        quoted += sum(one is not cell for one, cell in zip(safe, cells, strict=True))
+        quoted += sum(text is not cell for text, cell in zip(safe, cells, strict=True))
         writer.writerow(safe)
     return quoted
 
@@ -192,7 +195,7 @@ def _is_id(name: str, answer: Answer) -> bool:
 def _cell(value: Any) -> int | str:
     """Return a cell of what a model says."""
     if isinstance(value, list):
-        return SEPARATOR.join(str(_cell(one)) for one in value)
+        return SEPARATOR.join(str(_cell(item)) for item in value)
     if isinstance(value, int):
         return value
     if value is None:
@@ -201,27 +204,29 @@ def _cell(value: Any) -> int | str:
 
 
 def _write_parquet(
-    partial: Path, path: Path, found: Iterator[list[Answer]], *, classes: Sequence[str] | None, errors: bool
+    partial: Path, path: Path, pieces: Iterator[list[Answer]], *, classes: Sequence[str] | None, errors: bool
 ) -> None:
     """Write answers as Parquet to `partial`; messages name `path`, which it becomes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # Takes the first answers out of `found`: their values decide the types of the columns.
-    first, columns = _begun(found, rows=WRITTEN, errors=errors)
-    kinds = {name: _kind([answer.get(name) for answer in first]) for name in columns}
-    if errors:
-        kinds["error"] = pa.string()  # the first answers may have no error to tell the type from
+    # Takes the first answers out of `pieces`: their values decide the types of the columns.
+    first, columns = _begun(pieces, rows=WRITTEN, errors=errors)
     untyped_list = pa.list_(pa.null())  # Arrow's type if every list is empty: no row has a label
     label_list = pa.list_(pa.string() if classes else pa.int64())
-    schema = pa.schema([(name, label_list if kind == untyped_list else kind) for name, kind in kinds.items()])
+    fields = []
+    for name in columns:
+        # The first answers may have no error to tell the type from.
+        kind = pa.string() if name == "error" else _kind([answer.get(name) for answer in first])
+        fields.append((name, label_list if kind == untyped_list else kind))
+    schema = pa.schema(fields)
 
-    # Iterating over `found` reads the inputs: its errors are none of writing.
+    # Iterating over `pieces` reads the inputs: its errors are none of writing.
     writer, waiting = None, first
     try:
         with _write_errors(path):
             writer = pq.ParquetWriter(partial, schema, compression="zstd")
-        for piece in found:
+        for piece in pieces:
             waiting = waiting + piece
             if len(waiting) >= WRITTEN:
                 table, waiting = _fitted(waiting, schema, path), []
@@ -283,9 +288,9 @@ def _fitted(answers: list[Answer], schema: Any, path: Path) -> Any:
         try:
             column = pa.array(values, field.type)
             if field.name in IDS:  # Arrow makes 2 of 2.5 where whole numbers came first
-                for own, kept in zip(values, column.to_pylist(), strict=True):
-                    if own != kept and own == own:
-                        raise pa.ArrowInvalid(f"{own} would become {kept}")
+                for value, kept in zip(values, column.to_pylist(), strict=True):
+                    if value != kept and value == value:
+                        raise pa.ArrowInvalid(f"{value} would become {kept}")
             columns.append(column)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             raise ValueError(

@@ -11,8 +11,10 @@ __all__ = ["checkout", "main"]
 
 def checkout(folder: Path) -> Path | None:
     """Return the nearest folder, upwards from `folder`, that has dvc.yaml and pipelines/; None if there is none."""
-    places = (folder, *folder.parents)
-    return next((one for one in places if (one / "dvc.yaml").is_file() and (one / "pipelines").is_dir()), None)
+    for parent in (folder, *folder.parents):
+        if (parent / "dvc.yaml").is_file() and (parent / "pipelines").is_dir():
+            return parent
+    return None
 
 
 def main() -> None:
@@ -20,20 +22,20 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"rankgrad {__version__}")
         return
-    here = Path.cwd()
-    top = checkout(here)
+    typed_in = Path.cwd()
+    top = checkout(typed_in)
     if top is None:
-        _outside(here)
+        _outside(typed_in)
         return
     os.chdir(top)
     # In a new process, which imports the library of this checkout: the one at work here may be of another.
     paths = [str(top), str(top / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "RANKGRAD_TYPED_IN": str(here)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "RANKGRAD_TYPED_IN": str(typed_in)}
     os.execve(sys.executable, [sys.executable, "-m", "pipelines.cli", *sys.argv[1:]], environment)
 
 
 def _outside(folder: Path) -> None:
-    """Run what needs no checkout, and say of all else what it needs."""
+    """Run the commands that need no checkout; of any other, say that it needs one."""
     try:
         if sys.argv[1:2] == ["predict"]:
             from rankgrad.cli.predict import main as predict
@@ -43,8 +45,8 @@ def _outside(folder: Path) -> None:
         name = (error.name or "").partition(".")[0]
         if name == "rankgrad":
             raise
-        wanted = name if name == "matplotlib" else '"rankgrad[tasks]"'
-        sys.exit(f"the package {name} is missing: pip install {wanted}")
+        package = name if name == "matplotlib" else '"rankgrad[tasks]"'
+        sys.exit(f"the package {name} is missing: pip install {package}")
     if "_RANKGRAD_COMPLETE" in os.environ:  # Tab in another folder
         sys.exit(1)
     sys.exit(

@@ -1,6 +1,6 @@
-"""`rankgrad predict MODEL INPUT [-o OUTPUT]`: what a trained model says of pictures, folders of them and tables.
+"""`rankgrad predict MODEL INPUT [-o OUTPUT]`: the answers of a trained model to pictures, folders of them and tables.
 
-What can be wrong with files or model is told before torch is imported, as far as that is possible.
+Errors in files or the model are reported before torch is imported, as far as possible.
 """
 
 import argparse
@@ -54,17 +54,17 @@ def order_of(answer: Answer) -> list[tuple[int, Any, float]]:
 
 
 def lines_of(answer: Answer) -> list[str]:
-    """Return an answer in lines for people, without what would change their terminal.
+    """Return an answer in lines for people, without characters that would change their terminal.
 
     >>> lines_of({"id": "a.png", "score": 0.5, "embedding": [0.25] * 9})
     ['a.png: score 0.500; embedding 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, ... (9)']
     """
     if "label_ranks" in answer:
         order = order_of(answer)
-        rows = [f"{place:>3}.  {_shown(label)}  {score:7.3f}" for place, label, score in order]
+        rows = [f"{rank:>3}.  {_shown(label)}  {score:7.3f}" for rank, label, score in order]
         return [_shown_id(answer) if order else f"{_shown_id(answer)}: no label", *rows]
-    shown = [f"{name} {_shown(value)}" for name, value in answer.items() if name != "id"]
-    return [f"{_shown_id(answer)}: {'; '.join(shown)}"]
+    values = [f"{name} {_shown(value)}" for name, value in answer.items() if name != "id"]
+    return [f"{_shown_id(answer)}: {'; '.join(values)}"]
 
 
 def _shown_id(answer: Answer) -> str:
@@ -73,8 +73,8 @@ def _shown_id(answer: Answer) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, list):
-        rest = f", ... ({len(value)})" if len(value) > LONGEST else ""
-        return ", ".join(map(_shown, value[:LONGEST])) + rest
+        length = f", ... ({len(value)})" if len(value) > LONGEST else ""
+        return ", ".join(map(_shown, value[:LONGEST])) + length
     return f"{value:.3f}" if isinstance(value, float) else printable(as_text(value))
 
 
@@ -98,7 +98,7 @@ def annotated_paths(paths: Sequence[Path], out: Path) -> list[Path]:
 
 
 def annotate(path: Path, source: Path, answer: Answer) -> None:
-    """Draw an image beside its labels, the most important one on top, as long as its score."""
+    """Draw an image and its labels, the most important one on top, as long as its score."""
     from matplotlib.figure import Figure
     from PIL import Image
 
@@ -106,13 +106,13 @@ def annotate(path: Path, source: Path, answer: Answer) -> None:
 
     order = order_of(answer)
     figure = Figure(figsize=(7, 3.4), layout="constrained")
-    shown, bars = figure.subplots(1, 2)
+    picture, bars = figure.subplots(1, 2)
     with Image.open(source) as image:  # which the model has read
-        shown.imshow(turned(image).convert("RGB"))
-    shown.axis("off")
+        picture.imshow(turned(image).convert("RGB"))
+    picture.axis("off")
     drawn = bars.barh(range(len(order)), [score for _, _, score in order])
     bars.bar_label(drawn, [f"{score:.2f}" for _, _, score in order], padding=3)
-    names = [f"{place}.  {label}" for place, label, _ in order]
+    names = [f"{rank}.  {label}" for rank, label, _ in order]
     bars.set_yticks(range(len(order)), names, parse_math=False)
     bars.invert_yaxis()
     bars.margins(x=0.2)
@@ -149,16 +149,16 @@ def run(
     Raises:
         FileNotFoundError, ValueError, OSError: see `answers` and `write`.
     """
-    found = followed(answers(folder, sources, roles, skip_broken=skip_broken))
+    pieces = followed(answers(folder, sources, roles, skip_broken=skip_broken))
     if among is not None:
         if (task := recipe_of(folder).get("task")) != "retrieval":
             raise ValueError(f"{folder}: a model of {task}, expected one of retrieval to find rows among others")
-        found = found_among(found, answers(folder, [among], roles._replace(input=(), captions_first=True)))
+        pieces = found_among(pieces, answers(folder, [among], roles._replace(input=(), captions_first=True)))
     if out is not None and table_of(out) in WRITABLE:
-        return _to_table(folder, sources, out, found, skip_broken=skip_broken, as_json=as_json)
+        return _to_table(folder, sources, out, pieces, skip_broken=skip_broken, as_json=as_json)
     places = [] if out is None else _places(folder, sources, out)
     broken, count = [], 0
-    for count, answer in enumerate(chain.from_iterable(found), 1):
+    for count, answer in enumerate(chain.from_iterable(pieces), 1):
         _print(written.as_json(answer, ascii=not _is_utf_8()) if as_json else "\n".join(lines_of(answer)))
         if "error" in answer:
             broken.append(answer["id"])
@@ -169,13 +169,19 @@ def run(
 
 
 def _to_table(
-    folder: Path, sources: Sequence[Path], out: Path, found: Iterable[list[Answer]], *, skip_broken: bool, as_json: bool
+    folder: Path,
+    sources: Sequence[Path],
+    out: Path,
+    pieces: Iterable[list[Answer]],
+    *,
+    skip_broken: bool,
+    as_json: bool,
 ) -> int:
     if out.is_dir() or out.resolve() in {source.resolve() for source in sources}:
         raise ValueError(f"{out}: {'a folder' if out.is_dir() else 'the file that is read'}; name another file")
-    count, broken = write(out, found, classes=recipe_of(folder).get("classes"), errors=skip_broken)
-    told = {"out": str(out), "rows": count, "broken": broken}
-    _print(written.as_json(told) if as_json else f"{out}: answers to {count - len(broken)} of {count} rows")
+    count, broken = write(out, pieces, classes=recipe_of(folder).get("classes"), errors=skip_broken)
+    summary = {"out": str(out), "rows": count, "broken": broken}
+    _print(written.as_json(summary) if as_json else f"{out}: answers to {count - len(broken)} of {count} rows")
     return _told(broken, count)
 
 
@@ -200,7 +206,7 @@ def _places(folder: Path, sources: Sequence[Path], out: Path) -> list[Path]:
 def _told(broken: Sequence[Any], count: int) -> int:
     if not broken:
         return 0
-    named = ", ".join(printable(as_text(own)) for own in broken[:10]) + (", ..." if len(broken) > 10 else "")
+    named = ", ".join(printable(as_text(row_id)) for row_id in broken[:10]) + (", ..." if len(broken) > 10 else "")
     print(f"{len(broken)} of {count} rows could not be answered: {named}", file=sys.stderr)
     return 3
 

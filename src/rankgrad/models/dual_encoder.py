@@ -55,9 +55,9 @@ class DualEncoder(nn.Module):
         words: list[str] | None = None,
     ):
         super().__init__()
-        given = {"outputs": size, "colors": colors, "features": features, "words": words}
-        self.items = Network(backbone=backbone, head=head, **given)
-        self.captions = Network(backbone=text, head=LINEAR, **given)
+        runtime = {"outputs": size, "colors": colors, "features": features, "words": words}
+        self.items = Network(backbone=backbone, head=head, **runtime)
+        self.captions = Network(backbone=text, head=LINEAR, **runtime)
 
     @property
     def backbone(self) -> nn.Module:

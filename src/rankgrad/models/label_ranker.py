@@ -57,8 +57,9 @@ class LabelRanker(nn.Module):
         views: dict[str, Any] | None = None,
     ):
         super().__init__()
-        given = {"outputs": outputs, "colors": colors, "features": features, "words": words}
-        self.scorer = Network(backbone=backbone, head=head, **given)
+        self.scorer = Network(
+            backbone=backbone, head=head, outputs=outputs, colors=colors, features=features, words=words
+        )
         self.thresholds = ThresholdNetwork(features=self.scorer.embedding_size, outputs=outputs, hidden=hidden)
         self.views = views
         next(self._views_of(torch.empty(0, 1, 1, 1, dtype=torch.uint8)))  # impossible options are refused at once
@@ -76,8 +77,9 @@ class LabelRanker(nn.Module):
         return self.thresholds(pooled(embedding))
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        several = self._views_of(inputs) if self.views else [inputs]
-        embeddings = (self.scorer.head.embed(self.scorer.embed(one)) for one in several)
-        both = [torch.stack([self.scorer.head.score(one), self.levels(one)]).float() for one in embeddings]
-        scores, thresholds = torch.stack(both).mean(0)
+        of_views = []
+        for view in self._views_of(inputs) if self.views else [inputs]:
+            embedding = self.scorer.head.embed(self.scorer.embed(view))
+            of_views.append(torch.stack([self.scorer.head.score(embedding), self.levels(embedding)]).float())
+        scores, thresholds = torch.stack(of_views).mean(0)
         return scores, thresholds

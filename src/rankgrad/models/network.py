@@ -11,22 +11,22 @@ from rankgrad.layers import Head
 __all__ = ["Network", "made"]
 
 
-def made(folder: str, part: dict[str, Any], **runtime: Any) -> Any:
-    """Return a part of a network, made with its options and with what it asks for of what the data decide.
+def made(folder: str, component: dict[str, Any], **runtime: Any) -> Any:
+    """Return a component of a network, made with its options and with what it asks for of what the data decide.
 
     Args:
         folder: `models.backbones` or `models.heads`.
-        part: `name` and `args`, and `files` where it keeps some, see `rankgrad.io.starts.with_files`.
-        runtime: such as `colors` or `features`; what the part does not ask for is left out.
+        component: `name` and `args`, and `files` where it keeps some, see `rankgrad.io.starts.with_files`.
+        runtime: such as `colors` or `features`; what the component does not ask for is left out.
 
     Raises:
         ValueError: an unknown name or option, or one that is impossible.
     """
-    lookup.check_options(folder, part["name"], part.get("args", {}))
-    make = lookup.find(folder, part["name"])
-    asked = inspect.signature(make).parameters
-    given = {name: value for name, value in runtime.items() if name in asked}
-    return make(**part.get("args", {}), **part.get("files", {}), **given)
+    lookup.check_options(folder, component["name"], component.get("args", {}))
+    make = lookup.find(folder, component["name"])
+    parameters = inspect.signature(make).parameters
+    taken = {name: value for name, value in runtime.items() if name in parameters}
+    return make(**component.get("args", {}), **component.get("files", {}), **taken)
 
 
 class Network(nn.Module):
@@ -66,8 +66,7 @@ class Network(nn.Module):
         words: list[str] | None = None,
     ):
         super().__init__()
-        given = {"colors": colors, "features": features, "words": words}
-        self.backbone = made("models.backbones", backbone, **given)
+        self.backbone = made("models.backbones", backbone, colors=colors, features=features, words=words)
         self.head = made("models.heads", head, features=self.backbone.size, maps=self.backbone.maps, outputs=outputs)
 
     @property
@@ -75,9 +74,9 @@ class Network(nn.Module):
         """Channels of the last features before the scores."""
         return self.head.embedding_size
 
-    def embed(self, inputs: Tensor, *given: Any) -> Tensor:
+    def embed(self, inputs: Tensor, *sizes: Any) -> Tensor:
         """Return what the head takes: of a frozen backbone it can be kept, (n, ...)."""
-        return self.head.pool(self.backbone(inputs, *given))
+        return self.head.pool(self.backbone(inputs, *sizes))
 
-    def forward(self, inputs: Tensor, *given: Any) -> Tensor:
-        return self.head(self.embed(inputs, *given))
+    def forward(self, inputs: Tensor, *sizes: Any) -> Tensor:
+        return self.head(self.embed(inputs, *sizes))

@@ -80,8 +80,8 @@ def in_lists(groups: Tensor, length: int, generator: torch.Generator) -> Tensor:
     rows = torch.randperm(len(groups), generator=generator)
     rows = rows[groups[rows].argsort(stable=True)]
     counts = groups.bincount()
-    place = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[groups[rows]]  # within its group
-    lists = rows[place < (counts - counts % length)[groups[rows]]].view(-1, length)
+    position = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[groups[rows]]  # within its group
+    lists = rows[position < (counts - counts % length)[groups[rows]]].view(-1, length)
     return lists[torch.randperm(len(lists), generator=generator)].flatten()
 
 
@@ -94,6 +94,6 @@ def batch_count(size: int, batch_size: int, *, multiple_of: int = 1, share: tupl
     >>> batch_count(9, 4), batch_count(130, 64, multiple_of=64)  # a last batch of one row; two rows that make no group
     (2, 2)
     """
-    whole, rest = divmod(size - size % multiple_of, batch_size)
-    kept = [length // (multiple_of * share[1]) * multiple_of for length in (batch_size, rest)]
-    return whole * (kept[0] > 1 or size == 1) + (kept[1] > 1 or rest == size == 1)
+    full, last = divmod(size - size % multiple_of, batch_size)
+    rows_of_full, rows_of_last = (length // (multiple_of * share[1]) * multiple_of for length in (batch_size, last))
+    return full * (rows_of_full > 1 or size == 1) + (rows_of_last > 1 or last == size == 1)

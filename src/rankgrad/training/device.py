@@ -36,8 +36,8 @@ def find_device(device: str) -> torch.device:
             raise ValueError(f"compute.device is cuda, but torch finds no GPU: {advice}")
         if count:
             logging.getLogger(__name__).warning("compute.device is auto, and torch finds no GPU: %s", advice)
-    there = None if device == "cpu" else torch.accelerator.current_accelerator(check_available=True)
-    return there or torch.device("cpu")
+    gpu = None if device == "cpu" else torch.accelerator.current_accelerator(check_available=True)
+    return gpu or torch.device("cpu")
 
 
 def make_accelerator(*, device: str, precision: str) -> "Accelerator":
@@ -73,9 +73,9 @@ def one_thread() -> Generator[None]:
 
     Beside another busy process they take many times as long: in each, threads wait for one that has no core.
     """
-    several = torch.get_num_threads()
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(several)
+        torch.set_num_threads(threads)

@@ -45,26 +45,26 @@ def alone() -> bool:
 class _Gathered(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:
-        own = torch.tensor(value.shape, dtype=torch.int64, device=value.device)
-        shapes = [torch.empty_like(own) for _ in range(processes.get_world_size())]
-        processes.all_gather(shapes, own)
-        if any((shape[1:] != own[1:]).any() for shape in shapes):
-            found = [tuple(shape.tolist()) for shape in shapes]
-            raise ValueError(f"values of {found}, expected the same dimensions behind the first in each process")
+        shape_here = torch.tensor(value.shape, dtype=torch.int64, device=value.device)
+        shapes = [torch.empty_like(shape_here) for _ in range(processes.get_world_size())]
+        processes.all_gather(shapes, shape_here)
+        if any((shape[1:] != shape_here[1:]).any() for shape in shapes):
+            every = [tuple(shape.tolist()) for shape in shapes]
+            raise ValueError(f"values of {every}, expected the same dimensions behind the first in each process")
         sizes = [int(shape[0]) for shape in shapes]
-        ctx.place, ctx.size = sum(sizes[: processes.get_rank()]), len(value)
+        ctx.first, ctx.size = sum(sizes[: processes.get_rank()]), len(value)
         # Processes can exchange equally much alone: what is missing is filled up, and left out again.
         filled = value.new_zeros(max(sizes), *value.shape[1:])
         filled[: len(value)] = value
         if value.dtype == torch.bool:
             filled = filled.byte()
-        parts = [torch.empty_like(filled) for _ in sizes]
-        processes.all_gather(parts, filled.contiguous())
-        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)]).to(value.dtype)
+        shares = [torch.empty_like(filled) for _ in sizes]
+        processes.all_gather(shares, filled.contiguous())
+        return torch.cat([share[:size] for share, size in zip(shares, sizes, strict=True)]).to(value.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (gradient,) = gradients
         gradient = gradient.contiguous().clone()
         processes.all_reduce(gradient)
-        return gradient[ctx.place : ctx.place + ctx.size]
+        return gradient[ctx.first : ctx.first + ctx.size]

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -51,17 +52,20 @@ def split(inputs: Sequence[Tensor], chunk: int) -> list[tuple[Tensor, ...]]:
     Raises:
         ValueError: see `in_chunks`.
 
-    >>> [len(part) for (part,) in split([torch.zeros(7)], 3)]
+    >>> [len(chunk) for (chunk,) in split([torch.zeros(7)], 3)]
     [3, 4]
     """
     check_count("chunk", chunk)
-    if len({len(one) for one in inputs}) != 1:
-        raise ValueError(f"inputs of {[len(one) for one in inputs]} examples, expected equally many in each")
-    if not (count := len(inputs[0])):
+    counts = [len(tensor) for tensor in inputs]
+    if len(set(counts)) != 1:
+        raise ValueError(f"inputs of {counts} examples, expected equally many in each")
+    if not (count := counts[0]):
         raise ValueError("inputs have no examples, expected at least one")
-    alone = 1 < chunk < count and count % chunk == 1
-    lengths = [chunk] * (count // chunk - alone) + [rest for rest in [count % chunk + alone * chunk] if rest]
-    return [*zip(*(one.split(lengths) for one in inputs), strict=True)]
+    full, last = divmod(count, chunk)
+    if last == 1 and full and chunk > 1:  # the last row joins the chunk before it
+        full, last = full - 1, chunk + 1
+    lengths = [chunk] * full + ([last] if last else [])
+    return [*zip(*(tensor.split(lengths) for tensor in inputs), strict=True)]
 
 
 def in_parts(network: nn.Module, parts: Sequence[tuple[Tensor, ...]]) -> Any:
@@ -70,8 +74,8 @@ def in_parts(network: nn.Module, parts: Sequence[tuple[Tensor, ...]]) -> Any:
     >>> in_parts(nn.Identity(), [(torch.tensor([1.0]),), (torch.tensor([2.0, 3.0]),)])
     tensor([1., 2., 3.])
     """
-    learned = [one for one in network.parameters() if one.requires_grad]
-    outputs = _Parts.apply(network, len(parts), len(parts[0]), *(one for part in parts for one in part), *learned)
+    learned = [weight for weight in network.parameters() if weight.requires_grad]
+    outputs = _Parts.apply(network, len(parts), len(parts[0]), *chain.from_iterable(parts), *learned)
     return outputs if len(outputs) > 1 else outputs[0]
 
 
@@ -86,15 +90,16 @@ class _Parts(torch.autograd.Function):
     def forward(ctx: Any, network: nn.Module, count: int, width: int, *values: Tensor) -> tuple[Tensor, ...]:
         device, ctx.network, ctx.count, ctx.width = values[0].device, network, count, width
         ctx.states, outputs = [], []
-        for place in range(0, count * width, width):
+        for first in range(0, count * width, width):
             ctx.states.append(_random_state(device))
-            outputs.append(_several(network(*values[place : place + width])))
+            outputs.append(_as_tuple(network(*values[first : first + width])))
         if not outputs[0][0].dim():
             raise ValueError("an output without dimensions, expected (n, ...): chunks are of scores, not of their loss")
-        ctx.lengths = [[len(part) for part in some] for some in zip(*outputs, strict=True)]
+        by_output = [*zip(*outputs, strict=True)]
+        ctx.lengths = [list(map(len, chunks)) for chunks in by_output]
         ctx.autocast = torch.get_autocast_dtype(device.type), torch.is_autocast_enabled(device.type)
         ctx.save_for_backward(*values)
-        return tuple(torch.cat(some) for some in zip(*outputs, strict=True))
+        return tuple(torch.cat(chunks) for chunks in by_output)
 
     @staticmethod
     @once_differentiable
@@ -103,30 +108,29 @@ class _Parts(torch.autograd.Function):
         learned, device = values[inside:], values[0].device
         sums: list[Tensor | None] = [None] * len(learned)  # None for what is not used, which an optimizer leaves alone
         to_inputs: list[Tensor | None] = []
-        parts = zip(*(one.split(lengths) for one, lengths in zip(gradients, ctx.lengths, strict=True)), strict=True)
+        by_output = [gradient.split(lengths) for gradient, lengths in zip(gradients, ctx.lengths, strict=True)]
+        by_chunk = zip(*by_output, strict=True)
         (dtype, enabled), devices = ctx.autocast, [device] if device.type == "cuda" else []
         with torch.random.fork_rng(devices), _unmoved(ctx.network):
-            for place, state, part in zip(range(0, inside, ctx.width), ctx.states, parts, strict=True):
+            for first, state, of_chunk in zip(range(0, inside, ctx.width), ctx.states, by_chunk, strict=True):
                 _set_random_state(state, device)
-                asked = ctx.needs_input_grad[3 + place : 3 + place + ctx.width]
-                leaves = [
-                    one.detach().requires_grad_(need)
-                    for one, need in zip(values[place : place + ctx.width], asked, strict=True)
-                ]
+                needs = ctx.needs_input_grad[3 + first : 3 + first + ctx.width]
+                inputs = values[first : first + ctx.width]
+                leaves = [tensor.detach().requires_grad_(need) for tensor, need in zip(inputs, needs, strict=True)]
                 with torch.enable_grad(), torch.autocast(device.type, dtype, enabled=enabled):
-                    outputs = _several(ctx.network(*leaves))
-                wanted = [*learned, *(leaf for leaf in leaves if leaf.requires_grad)]
-                found = torch.autograd.grad(outputs, wanted, part, allow_unused=True)
-                for place_of, one in enumerate(found[: len(learned)]):
-                    if one is not None:
-                        total = sums[place_of]
-                        sums[place_of] = one if total is None else total.add_(one)
-                rest = iter(found[len(learned) :])
-                to_inputs += [next(rest) if need else None for need in asked]
+                    outputs = _as_tuple(ctx.network(*leaves))
+                sources = [*learned, *(leaf for leaf in leaves if leaf.requires_grad)]
+                derivatives = torch.autograd.grad(outputs, sources, of_chunk, allow_unused=True)
+                for number, derivative in enumerate(derivatives[: len(learned)]):
+                    if derivative is not None:
+                        total = sums[number]
+                        sums[number] = derivative if total is None else total.add_(derivative)
+                of_inputs = iter(derivatives[len(learned) :])
+                to_inputs += [next(of_inputs) if need else None for need in needs]
         return None, None, None, *to_inputs, *sums
 
 
-def _several(outputs: Any) -> tuple[Tensor, ...]:
+def _as_tuple(outputs: Any) -> tuple[Tensor, ...]:
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
@@ -148,5 +152,5 @@ def _unmoved(network: nn.Module) -> Generator[None]:
         yield
     finally:
         with torch.no_grad():
-            for buffer, known in zip(network.buffers(), before, strict=True):
-                buffer.copy_(known)
+            for buffer, value in zip(network.buffers(), before, strict=True):
+                buffer.copy_(value)

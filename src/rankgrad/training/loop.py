@@ -184,8 +184,8 @@ class _Training:
             torch.distributed.broadcast(buffer, 0)
         every = torch.stack(losses).float().cpu()  # once an epoch: asking each step would stall a GPU
         if not torch.isfinite(every).all():
-            place = int((~torch.isfinite(every)).nonzero()[0])
-            raise self._diverged(f"the loss became {every[place].item()}", place + 1, number)
+            batch = int((~torch.isfinite(every)).nonzero()[0])
+            raise self._diverged(f"the loss became {every[batch].item()}", batch + 1, number)
         return every.mean().item(), float(rate)
 
     def _descend(self, value: Tensor) -> None:
@@ -274,7 +274,9 @@ def train(
     best: dict[int, tuple[float, dict[str, Tensor]]] = {}  # by the module that a phase trains
     count = 0
     for phase in task.phases(network, train_split, val_split, objective, started=started, accelerator=accelerator):
-        known, before, values, sign = best.get(id(phase.module)), count, [], -1 if phase.lower_is_better else 1
+        # Of an earlier phase that trained the same module, the best value and its weights.
+        best_before, epochs_before, values = best.get(id(phase.module)), count, []
+        sign = -1 if phase.lower_is_better else 1
         epochs = fit(
             phase,
             # Each phase draws other batches: seeds of users end below 2^31.
@@ -286,13 +288,13 @@ def train(
         )
         with one_thread() if phase.small else nullcontext():
             for epoch in epochs:
-                count = before + epoch.number
+                count = epochs_before + epoch.number
                 objective.epoch = count + 1
                 values.append(sign * epoch.value)
-                ahead = known is None or values[-1] > known[0]
-                yield phase.name, replace(epoch, number=count, best=epoch.best and ahead)
-        if known is not None and known[0] >= max(values):
-            phase.module.load_state_dict(known[1])
+                is_better = best_before is None or values[-1] > best_before[0]
+                yield phase.name, replace(epoch, number=count, best=epoch.best and is_better)
+        if best_before is not None and best_before[0] >= max(values):
+            phase.module.load_state_dict(best_before[1])
         else:
             best[id(phase.module)] = max(values), copied(phase.module)
     if not count:

@@ -172,7 +172,7 @@ class Objective:
         recorder = _Recorder(self._sorter)
         with torch.no_grad():
             self._loss(scores.detach(), _truth_of(self._loss, truth), sorter=recorder)
-        vectors = torch.cat([part.reshape(-1, part.shape[-1]) for part in recorder.seen])
+        vectors = torch.cat([scores.reshape(-1, scores.shape[-1]) for scores in recorder.seen])
         self._sorter.requires_grad_(True)
         with torch.enable_grad():
             error = (self._sorter(vectors) - exact_ranks(vectors)).abs().mean() / vectors.shape[-1]
@@ -182,8 +182,8 @@ class Objective:
         self._sorter.requires_grad_(False)
 
 
-def _refuse(place: str, reason: str) -> NoReturn:
-    raise lookup.ComponentError(place, reason)
+def _refuse(option: str, reason: str) -> NoReturn:
+    raise lookup.ComponentError(option, reason)
 
 
 class _Recorder(Sorter):

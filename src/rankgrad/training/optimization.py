@@ -35,8 +35,8 @@ def check_optimizer(optimizer: Component) -> None:
     def add_param_group(made: Any, group: dict[str, Any]) -> None:
         made.param_groups.append(made.defaults | group)
 
-    known = getattr(torch.optim, optimizer.name)
-    trial = type(optimizer.name, (known,), {"add_param_group": add_param_group})
+    base = getattr(torch.optim, optimizer.name)
+    trial = type(optimizer.name, (base,), {"add_param_group": add_param_group})
     trial([{"params": [torch.empty(1, device="meta", requires_grad=True)]}], **optimizer.args)
 
 

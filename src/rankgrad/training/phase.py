@@ -125,4 +125,7 @@ def _together(truth: tuple[Any, ...], device: torch.device) -> tuple[Any, ...]:
     """Return the truth of all processes, which exchange it on the device of the outputs."""
     if alone():
         return truth
-    return tuple(one if one is None else gathered(one.to(device))[0].to(one.device) for one in truth)
+    together = []
+    for values in truth:
+        together.append(None if values is None else gathered(values.to(device))[0].to(values.device))
+    return tuple(together)

@@ -93,5 +93,5 @@ def save(accelerator: "Accelerator", checkpoint: Path, number: int) -> None:
 
 def newest(checkpoint: Path) -> Path | None:
     """Return the folder of the last epoch that was kept, or None."""
-    whole = sorted(path for path in checkpoint.glob("epoch-*") if ".partial-" not in path.name)
-    return whole[-1] if whole else None
+    complete = sorted(path for path in checkpoint.glob("epoch-*") if ".partial-" not in path.name)
+    return complete[-1] if complete else None

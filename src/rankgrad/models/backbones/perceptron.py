@@ -70,7 +70,7 @@ class Perceptron(Backbone):
         if not self.within_group:
             return self.layers(overall.to(self.like.dtype))
         queries = [len(vectors)] if sizes is None else sizes.tolist()
-        within = torch.cat([_standardized(part, *_moments(part.double())) for part in vectors.split(queries)])
+        within = torch.cat([_standardized(query, *_moments(query.double())) for query in vectors.split(queries)])
         return self.layers(torch.cat([within, overall], dim=1).to(self.like.dtype))
 
 

@@ -57,7 +57,7 @@ class Sru(Backbone):
             check_count(name, count)
         self.size, self.vocabulary = size, Vocabulary(words)
         self.words = nn.Embedding(len(words), word_size, padding_idx=0)
-        self.layers = nn.ModuleList(_Layer(size if place else word_size, size) for place in range(layers))
+        self.layers = nn.ModuleList(_Layer(size if depth else word_size, size) for depth in range(layers))
         self.dropout = nn.Dropout(dropout)
 
     def tokenize(self, texts: Sequence[str]) -> Tensor:
@@ -69,8 +69,8 @@ class Sru(Backbone):
         if bool((lengths == 0).any()):
             raise ValueError(f"text {int((lengths == 0).nonzero()[0])} has no words, expected at least one")
         states = self.words(tokens)
-        for place, layer in enumerate(self.layers):
-            states = layer(self.dropout(states) if place else states)
+        for depth, layer in enumerate(self.layers):
+            states = layer(self.dropout(states) if depth else states)
         return states[torch.arange(len(tokens), device=tokens.device), lengths - 1]
 
 
@@ -97,7 +97,8 @@ def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
     """
     reach = 1
     while reach < terms.shape[1]:
-        before = [nn.functional.pad(part[:, :-reach], (0, 0, reach, 0)) for part in (factors, terms)]
-        factors, terms = factors * before[0], terms + factors * before[1]
+        factors_before = nn.functional.pad(factors[:, :-reach], (0, 0, reach, 0))
+        terms_before = nn.functional.pad(terms[:, :-reach], (0, 0, reach, 0))
+        factors, terms = factors * factors_before, terms + factors * terms_before
         reach *= 2
     return terms

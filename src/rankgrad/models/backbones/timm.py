@@ -55,13 +55,13 @@ class Timm(PhotoNetwork):
             self.network: Any = _made(network, num_classes=0)
         self.to(torch.get_default_device())  # what NumbersOnCpu kept on the CPU
         expected, used = self.network.pretrained_cfg, set()
-        after = {name: part for name, part in self.network.named_children() if name in AFTER}
-        hooks = [part.register_forward_pre_hook(lambda part, _: used.add(part)) for part in after.values()]
+        after = {name: layer for name, layer in self.network.named_children() if name in AFTER}
+        hooks = [layer.register_forward_pre_hook(lambda layer, _: used.add(layer)) for layer in after.values()]
         self.measure(expected["input_size"][-1], expected["mean"], expected["std"])
         for hook in hooks:
             hook.remove()
-        for name, part in after.items():
-            if part not in used:  # some networks have their last convolution before the maps, some after
+        for name, layer in after.items():
+            if layer not in used:  # some networks have their last convolution before the maps, some after
                 setattr(self.network, name, nn.Identity())
 
     @staticmethod

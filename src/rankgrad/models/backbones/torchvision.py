@@ -80,24 +80,24 @@ class Torchvision(PhotoNetwork):
 
 
 def _check_known(network: str) -> None:
-    known = list_models(module=torchvision.models)
-    if network not in known:
+    networks = list_models(module=torchvision.models)
+    if network not in networks:
         raise ValueError(
             f"network: no {network!r} among torchvision's networks of classification, such as resnet50 or "
-            f"swin_t{did_you_mean(network, known)}"
+            f"swin_t{did_you_mean(network, networks)}"
         )
 
 
 def _without_classifier(network: Any) -> nn.Module:
     if isinstance(network, VisionTransformer):
         return _Patches(network)
-    parts = OrderedDict((name, part) for name, part in network.named_children() if name not in AFTER)
-    for name, part in parts.items():
-        if type(part) is nn.ModuleList:
-            parts[name] = nn.Sequential(*part)
+    layers = OrderedDict()
+    for name, layer in network.named_children():
+        if name not in AFTER:
+            layers[name] = nn.Sequential(*layer) if type(layer) is nn.ModuleList else layer
     if isinstance(network, DenseNet):
-        parts["relu"] = nn.ReLU()  # which it calls as a function
-    return nn.Sequential(parts)
+        layers["relu"] = nn.ReLU()  # which it calls as a function
+    return nn.Sequential(layers)
 
 
 class _Patches(nn.Module):

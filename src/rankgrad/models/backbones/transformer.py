@@ -7,7 +7,7 @@ to, so that only plain options of known encoders reach them.
 import json
 import re
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -144,7 +144,7 @@ class Transformer(Backbone):
             FileNotFoundError: it lacks one of the files.
             ValueError: one is no JSON.
         """
-        found = {}
+        arguments = {}
         for option in ("config", "tokenizer"):
             file = folder / f"{option}.json"
             if not file.is_file():
@@ -153,10 +153,10 @@ class Transformer(Backbone):
                     "model.safetensors, as `save_pretrained` of transformers writes it"
                 )
             try:
-                found[option] = parsed_json(file.read_text(encoding="utf-8"))
+                arguments[option] = parsed_json(file.read_text(encoding="utf-8"))
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{file}: not JSON ({error})") from error
-        return found
+        return arguments
 
     def tokenize(self, texts: Sequence[str]) -> Tensor:
         """Return numbers of tokens plus 1 (n, longest), padded with 0.
@@ -169,16 +169,16 @@ class Transformer(Backbone):
                 raise ValueError(f"text {row} is {text!r}, expected at least one word")
         with _named("tokenizer"):
             encodings = self.tokenizer.encode_batch([*map(plain_text, texts)])
-            numbers = [torch.tensor(one.ids) + 1 for one in encodings]
+            numbers = [torch.tensor(encoding.ids) + 1 for encoding in encodings]
         return torch.nn.utils.rnn.pad_sequence(numbers, batch_first=True)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        there = tokens != 0
-        given = {"input_ids": (tokens - 1).clamp(min=0), "attention_mask": there.long()}
-        states = self.network(**given).last_hidden_state
+        is_token = tokens != 0
+        numbers = (tokens - 1).clamp(min=0)
+        states = self.network(input_ids=numbers, attention_mask=is_token.long()).last_hidden_state
         if self.pooling == "first":
             return states[:, 0]
-        weights = there.unsqueeze(-1).to(states.dtype)
+        weights = is_token.unsqueeze(-1).to(states.dtype)
         return (states * weights).sum(1) / weights.sum(1)
 
 
@@ -194,20 +194,25 @@ def _check_config(config: Any) -> None:
     for option in ("is_decoder", "add_cross_attention"):
         if config.get(option):
             raise ValueError(f"config: {option} is {str(config[option])[:80]}, expected false: an encoder")
-    parts: list[Any] = [config]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, list):
-            parts += part
-        elif isinstance(part, dict):
-            for key, value in part.items():
-                if FOREIGN.fullmatch(key) and value:
-                    raise ValueError(
-                        f"config: {key} is {str(value)[:80]!r}: it asks for code, or for files from elsewhere, and "
-                        "none are taken; remove it if the encoder works without"
-                    )
-                if key not in IGNORED:  # names of labels are anything
-                    parts.append(value)
+    for block in _nested(config, skipped=IGNORED):  # names of labels are anything
+        for key, value in block.items() if isinstance(block, dict) else ():
+            if FOREIGN.fullmatch(key) and value:
+                raise ValueError(
+                    f"config: {key} is {str(value)[:80]!r}: it asks for code, or for files from elsewhere, and "
+                    "none are taken; remove it if the encoder works without"
+                )
+
+
+def _nested(value: Any, *, skipped: Collection[str] = ()) -> Iterator[Any]:
+    """Yield a value of JSON and all values within it, except those of skipped keys; without recursion."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        yield value
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += [inner for key, inner in value.items() if key not in skipped]
 
 
 def _options_of(default: Any, config: dict[str, Any]) -> dict[str, Any]:
@@ -216,22 +221,21 @@ def _options_of(default: Any, config: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: one is no plain value: it could be a path, an address or a name of something on the Hub.
     """
-    known = (default.to_dict().keys() | default.attribute_map.keys() | ALSO_READ) - IGNORED
-    taken = {key: value for key, value in config.items() if key in known}
+    options = (default.to_dict().keys() | default.attribute_map.keys() | ALSO_READ) - IGNORED
+    taken = {key: value for key, value in config.items() if key in options}
     for key, value in taken.items():
-        most = LAYERS if key.endswith("layers") else LARGEST
-        parts = [value]
-        while parts:
-            part = parts.pop()
-            if isinstance(part, dict):
-                parts += [*part.keys(), *part.values()]
-            elif isinstance(part, list):
-                parts += part
-            elif isinstance(part, str) and not re.fullmatch(r"[\w|.-]*", part):
-                raise ValueError(f"config: {key} is {part[:80]!r}, expected letters, digits, _, -, . and | alone")
-            elif isinstance(part, int | float) and not -LARGEST <= part <= most:
-                raise ValueError(f"config: {key} is {part}, expected at most {most:,}")
+        for inner in _nested(value):
+            for plain in inner if isinstance(inner, dict) else [inner]:  # the keys of a block too
+                _check_plain(key, plain)
     return taken
+
+
+def _check_plain(key: str, value: Any) -> None:
+    most = LAYERS if key.endswith("layers") else LARGEST
+    if isinstance(value, str) and not re.fullmatch(r"[\w|.-]*", value):
+        raise ValueError(f"config: {key} is {value[:80]!r}, expected only letters, digits, _, -, . and |")
+    if isinstance(value, int | float) and not -LARGEST <= value <= most:
+        raise ValueError(f"config: {key} is {value}, expected at most {most:,}")
 
 
 def _check_tokenizer(tokenizer: Any) -> None:
@@ -239,20 +243,18 @@ def _check_tokenizer(tokenizer: Any) -> None:
 
     Where memory then ends, the tokenizers' Rust ends the process.
     """
-    growing, parts = 0, [tokenizer.get(key) for key in ("normalizer", "pre_tokenizer", "post_processor")]
-    while parts:
-        part = parts.pop()
-        parts += part if isinstance(part, list) else part.values() if isinstance(part, dict) else []
-        kind = part.get("type") if isinstance(part, dict) else None
+    growing = 0
+    for step in _nested([tokenizer.get(key) for key in ("normalizer", "pre_tokenizer", "post_processor")]):
+        kind = step.get("type") if isinstance(step, dict) else None
         if kind == "Replace":
-            pattern, content = part.get("pattern"), str(part.get("content"))
-            found = pattern.get("String") if isinstance(pattern, dict) else pattern
-            growing += bool(content) and not found  # a pattern may be found between any two letters
-            if len(content) > max(1, len(str(found or ""))):
-                raise ValueError(f"tokenizer: {content[:40]!r} replaces {found or 'a pattern'!r:.40}, which is shorter")
+            pattern, content = step.get("pattern"), str(step.get("content"))
+            text = pattern.get("String") if isinstance(pattern, dict) else pattern
+            growing += bool(content) and not text  # a pattern may be found between any two letters
+            if len(content) > max(1, len(str(text or ""))):
+                raise ValueError(f"tokenizer: {content[:40]!r} replaces {text or 'a pattern'!r:.40}, which is shorter")
         elif kind in ("ByteLevel", "Precompiled"):
             growing += 1
-        elif kind == "TemplateProcessing" and str(part.get("single")).count("'Sequence'") > 1:
+        elif kind == "TemplateProcessing" and str(step.get("single")).count("'Sequence'") > 1:
             raise ValueError("tokenizer: its template has a text several times, expected it once")
     if growing > GROWING:
         raise ValueError(f"tokenizer: {growing} steps that may make a text longer, expected at most {GROWING}")
@@ -273,11 +275,11 @@ def _offline() -> Generator[None]:
 
 
 @contextmanager
-def _named(place: str) -> Generator[None]:
+def _named(file: str) -> Generator[None]:
     """Make a ValueError of whatever these libraries have against files."""
     try:
         yield
     except BaseException as error:  # a panic of the tokenizers' Rust is no Exception, and no public class
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise ValueError(f"{place}: {' '.join(str(error).split())[:300]}") from error
+        raise ValueError(f"{file}: {' '.join(str(error).split())[:300]}") from error
