@@ -268,6 +268,7 @@ def test_bad_input_is_refused_by_its_place(raw, fault):
     ("options", "expected_words"),
     [
         ({"labels": None}, "the truth is none"),
+        ({"image": None}, "the input is none"),
         ({"text": "tags"}, "image and text"),
         ({"relevance": "price", "labels": None}, "group"),
         ({"ordered": True, "labels": ["a", "b"]}, "label_ranks"),

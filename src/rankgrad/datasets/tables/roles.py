@@ -146,6 +146,7 @@ class TableOptions:
         inputs, truths = self._given(INPUTS), self._given(TRUTHS)
         if len(inputs) > 1:
             raise ValueError(f"the input is {' and '.join(inputs)}, expected exactly one of {', '.join(INPUTS)}")
+        input_type_of(vars(self))  # which raises where no role names an input
         if len(truths) != 1:
             named = " and ".join(truths) or "none"
             raise ValueError(f"the truth is {named}, expected exactly one of {', '.join(TRUTHS)}")
