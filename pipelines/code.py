@@ -126,16 +126,16 @@ def _exported(source: bytes) -> dict[str, str]:
 def _file_of(module: str, root: Path) -> Path | None:
     """Return the file of a module of this project; of `package:name` that of the name, if it has one of its own."""
     module, _, name = module.partition(":")
-    place = (root / "src" if module.partition(".")[0] == LIBRARY else root) / module.replace(".", "/")
-    if place.with_suffix(".py").is_file():
-        return place.with_suffix(".py")
-    package = place / "__init__.py"
+    folder = (root / "src" if module.partition(".")[0] == LIBRARY else root) / module.replace(".", "/")
+    if folder.with_suffix(".py").is_file():
+        return folder.with_suffix(".py")
+    package = folder / "__init__.py"
     if not name:
         return package if package.is_file() else None
-    if (own := (place / name).with_suffix(".py")).is_file():
-        return own
-    if (place / name / "__init__.py").is_file():
-        return place / name / "__init__.py"
+    if (file := (folder / name).with_suffix(".py")).is_file():
+        return file
+    if (folder / name / "__init__.py").is_file():
+        return folder / name / "__init__.py"
     if not package.is_file():
         return None
     exported = _exported(package.read_bytes())
@@ -159,10 +159,10 @@ def behind(files: Iterable[Path], *, root: Path = ROOT, all_of: bool = False) ->
         seen.add(file)
         used = _used_by(file.read_bytes())
         for module in used.modules:
-            found = _file_of(module, root) or _file_of(
-                module, root.parent
-            )  # the folder may be a package, as studies is
-            waiting += [found] if found and found.is_relative_to(root) else []
+            # The folder may be a package, as studies is.
+            module_file = _file_of(module, root) or _file_of(module, root.parent)
+            if module_file is not None and module_file.is_relative_to(root):
+                waiting.append(module_file)
         for folder in used.folders.intersection(WHOLE):
             waiting += files_of(folder, lookup.names(folder), root)
     return sorted(seen)
@@ -170,15 +170,15 @@ def behind(files: Iterable[Path], *, root: Path = ROOT, all_of: bool = False) ->
 
 def files_of(folder: str, names: Iterable[str], root: Path = ROOT) -> list[Path]:
     """Return the files of the components of a folder that have such a name."""
-    known = set(lookup.names(folder)).intersection(names)
-    return [root / "src" / LIBRARY / folder.replace(".", "/") / f"{name}.py" for name in sorted(known)]
+    components = sorted(set(lookup.names(folder)).intersection(names))
+    return [root / "src" / LIBRARY / folder.replace(".", "/") / f"{name}.py" for name in components]
 
 
 def packages(files: Iterable[Path]) -> set[str]:
     """Return the first names of all that files import from elsewhere."""
-    names = {
-        module.partition(":")[0].partition(".")[0] for file in files for module in _used_by(file.read_bytes()).modules
-    }
+    names = set[str]()
+    for file in files:
+        names |= {re.split("[.:]", module)[0] for module in _used_by(file.read_bytes()).modules}
     return names - {LIBRARY, "pipelines"}
 
 
@@ -186,12 +186,9 @@ def words_of(value: Any) -> Iterator[str]:
     """Yield all text in a block of params but keys."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from words_of(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from words_of(part)
+    elif isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from words_of(inner)
 
 
 def _components(params: Settings, stage: str, key: str, root: Path) -> list[Path]:
@@ -249,9 +246,9 @@ def refuse_other_versions(recorded: Path) -> None:
     """
     for line in recorded.read_text().splitlines() if recorded.is_file() else ():
         if match := re.fullmatch(rf"({'|'.join(RECORDED)}) ([\d.]+)", line):
-            name, known = match.groups()
-            if (here := _short(version(name))) != known:
+            name, before = match.groups()
+            if (installed := _short(version(name))) != before:
                 raise ValueError(
-                    f"{name} is {here} here and was {known} when {recorded} was written: `dvc repro --force code` "
-                    f"records {here}, and what it made is made again; or install {known}"
+                    f"{name} is {installed} here and was {before} when {recorded} was written: `dvc repro --force "
+                    f"code` records {installed}, and DVC makes again what depends on it; or install {before}"
                 )

@@ -603,7 +603,7 @@ def _refuse_other_candidates(
 def _no_target(column: Column, other: str) -> ValueError:
     """Return the refusal of a column that may be meant, but cannot be learned as it is."""
     wrong = column.cells if column.content == "number" else column.cells[column.numbers.isna()]
-    advice = "make numbers of its cells and empty the others"
+    advice = "turn its cells into numbers and empty the others"
     if column.is_category:
         advice = f"`--target {column.name}` learns these names"
     elif column.content == "number":

@@ -1,4 +1,4 @@
-"""A table of one's own: columns of CSV, TSV, JSON lines, Parquet, or SVMlight files, by their roles."""
+"""Your own table: columns of CSV, TSV, JSON lines, Parquet, or SVMlight files, by their roles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ HEAD = 1000  # rows of a file that are looked at before it is read
 
 @dataclass(frozen=True, kw_only=True)
 class Table(TableOptions):
-    """A table of one's own, see `TableOptions` for its options; everything that a role implies is checked."""
+    """Your own table, see `TableOptions` for its options; everything that a role implies is checked."""
 
     def check_head(self, raw: str | Path) -> None:
         delivery_of(self, Path(raw), seed=0, head=HEAD)

@@ -17,7 +17,7 @@ SPLITS = ("train", "val", "test")  # and the gate, where it has rows
 
 
 class Reading(NamedTuple):
-    """What a dataset is read with.
+    """Options for reading a dataset.
 
     Attributes:
         seed: of the splits, where the data have none.
@@ -51,7 +51,7 @@ class Source(Protocol):
         ...
 
     def manifest(self) -> dict[str, Any]:
-        """Return what is known of how the rows were made, when all are written."""
+        """Return how the rows were made, once all are written."""
         ...
 
 

@@ -64,7 +64,7 @@ def cut(data: str | Path, folder: Path, splits: Sequence[str], *, fold: int, fol
         data: folder of the dataset; each of its files has all rows.
         folder: for `<split>.parquet`.
         splits: `train`, `val` or `test`.
-        fold: which rows are for test; those of the next one are for validation, all others for training.
+        fold: the test fold; the next one validates, all others train.
         folds: how many there are.
     """
     validated = next_of(fold, folds=folds)

@@ -51,10 +51,10 @@ class Split:
 
     Attributes:
         inputs: of the rows, or of the documents of all rows one after another.
-        truth: what the task learns and is judged by; None where it is not known.
+        truth: labels, targets or grades; None if unknown.
         sizes: documents of each row (n,); None where a row has one input.
-        weight: how much each row counts (n,); None if all count alike.
-        about: a row a row: `name` and `group` where the table has them, which predictions keep.
+        weight: weight of each row (n,); None for equal weights.
+        about: columns `name` and `group` of the table, if it has them; predictions keep them.
         classes: their names, where the table knows them.
     """
 
@@ -69,7 +69,7 @@ class Split:
         return len(self.inputs if self.sizes is None else self.sizes)
 
     def table(self, columns: dict[str, pa.Array]) -> pa.Table:
-        """Return predictions, a row a row: `id`, `name` and `group`, these columns, and `weight`."""
+        """Return a table of predictions: `id`, `name` and `group`, these columns, and `weight`."""
         kept = {} if self.about is None else dict(zip(self.about.column_names, self.about.columns, strict=True))
         weight = {} if self.weight is None else {"weight": pa.array(self.weight.numpy())}
         return pa.table({"id": pa.array(range(len(self)), pa.int64())} | kept | columns | weight)
@@ -130,7 +130,7 @@ def read_split(
         columns: that it needs.
         optional: that it is given where they are there.
         lists: whether a row is a query with a list of documents.
-        sampled: whether the task takes inputs of which training sees a random part, frames of clips.
+        sampled: whether the task takes inputs from which training draws at random, such as frames of clips.
         threads: to decode with.
         memory: GiB; pictures that take more are decoded when they are asked for.
 
@@ -224,7 +224,7 @@ def labels_of(table: pa.Table, path: Path) -> Labels:
     Difficult labels are positive in training and skipped in average precision (VOC's rule).
 
     Raises:
-        ValueError: a label is neither 0 nor 1, or there are not as many that may be difficult as labels.
+        ValueError: a label is not 0 or 1, or `difficult` has another length.
     """
     labels = matrix(table, "labels", path=path)
     difficult = torch.zeros_like(labels)
@@ -239,7 +239,7 @@ def captions_of(table: pa.Table, path: Path) -> Captions:
     """Return the column `captions`, and the family and the gallery of each row.
 
     Items of a family, the twins of made scenes, compete for the same captions; without a column `family` each item
-    is a family by itself. Items of a gallery are searched together; without a column `gallery` all are.
+    is its own family. Items of a gallery are searched together; without a column `gallery`, all items are.
 
     Raises:
         ValueError: an item has no caption, or one without words.
@@ -273,7 +273,7 @@ def relevance_of(table: pa.Table, path: Path) -> Tensor:
     """Return the column `relevance`, the lists of all rows one after another (m,).
 
     Raises:
-        ValueError: a relevance is no number of at least 0.
+        ValueError: a relevance is negative or not finite.
     """
     relevance, lengths = lists_of(table, "relevance", path=path)
     if (wrong := ~(relevance.isfinite() & (relevance >= 0))).any():

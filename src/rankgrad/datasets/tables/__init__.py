@@ -1,1 +1,1 @@
-"""How a table of one's own becomes a dataset."""
+"""Turn your own table into a dataset."""

@@ -1,4 +1,4 @@
-"""Cells of a person's own table as what their role says: numbers, names, paths, labels, days. Errors name the row."""
+"""Convert cells of a table by their role: numbers, names, paths, labels, days. Errors name the row."""
 
 import posixpath
 from collections import Counter
@@ -54,7 +54,7 @@ def series(values: Iterable[Any], index: pd.Index) -> pd.Series:
 
 
 def missing_in(cells: pd.Series, *, numeric: bool) -> np.ndarray:
-    """Return which cells (n,) hold nothing: an empty one, a null, an empty list; where numbers are meant, NaN too."""
+    """Return which cells (n,) are empty text, null or an empty list, or NaN if `numeric`."""
     if cells.dtype != object:
         return cells.isna().to_numpy()
     return np.array([_is_empty(cell, numeric=numeric) for cell in cells], bool)
@@ -69,7 +69,7 @@ def _is_empty(cell: Any, *, numeric: bool) -> bool:
 
 
 def _converted(sheet: Sheet, cells: pd.Series, convert: Callable[[Any], Any], verb: str = "is ") -> pd.Series:
-    """Return what is made of each cell; one that cannot be read is refused by its row."""
+    """Convert each cell; an error names the row."""
     values = []
     for number, cell in cells.items():
         try:
@@ -144,7 +144,7 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
     """Return cells that are lists of numbers, or text of numbers, as (n, k): float32 if all are, else float64.
 
     Raises:
-        ValueError: one is no list of finite numbers, or of another length than the first; the message names its row. Or
+        ValueError: a cell is not a list of finite numbers, or its length differs; the message names its row. Or
             float64 would make two numbers of a place equal that differ; the message names both rows.
     """
     if all(isinstance(cell, np.ndarray) for cell in cells) and len({cell.shape for cell in cells}) == 1:

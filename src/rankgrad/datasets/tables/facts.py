@@ -1,4 +1,4 @@
-"""What must hold for the tables that are made of a person's own: facts of each row and class, and expectations."""
+"""Facts of the rows and classes of a stored table, and what must hold for them."""
 
 import json
 import operator
@@ -16,12 +16,12 @@ from rankgrad.datasets.files.expected import between, in_set, mean, rows_of, uni
 from rankgrad.datasets.files.folds import FOLD
 from rankgrad.datasets.tables.cells import has_word
 from rankgrad.datasets.tables.roles import TableOptions
-from rankgrad.io.parquet import columns_of, documents_of, list_lengths, read_table
+from rankgrad.io.parquet import columns_of, documents_of, read_table, said
 
 __all__ = ["compared", "expected_of", "facts_of"]
 
 DRIFT = 0.1  # of a class's share, and of deviations of a target's mean: beyond it, a later delivery is another
-LEFT_OUT = 0.5  # of the rows, beyond which what is left is hardly the data
+LEFT_OUT = 0.5  # fraction of rows that may be left out
 
 
 def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
@@ -46,10 +46,24 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
         facts["documents"] = documents_of(path, table.input)
         facts["a_grade_each"] = [*map(operator.eq, facts["documents"], facts["grades"])]
     result = {"rows": pd.DataFrame(facts).set_index(["split", "id"])}
+    manifest = json.loads((folder / "manifest.json").read_text())
+    first = manifest["fitted"]["rows"] if split == "train" else len(read)  # rows of the first delivery
     if table.truth in ("labels", "label_ranks"):
-        result["classes"] = _class_facts(table, folder, split, read)
-    result["splits"] = _split_facts(table, folder, split, read)
+        result["classes"] = _class_facts(table, split, path, read, first)
+    result["splits"] = _split_facts(table, split, read, manifest, first)
     return result
+
+
+# Of the cell of each truth; a missing value fails.
+
+
+def _target(value: float | None) -> dict[str, Any]:
+    return {"target": value, "finite_target": value is not None and isfinite(value)}
+
+
+def _captions(row: list[str | None] | None) -> dict[str, Any]:
+    captions = [caption or "" for caption in row or []]
+    return {"captions": len(captions), "captions_have_words": all(map(has_word, captions))}
 
 
 def _grades(row: list[float | None] | None) -> dict[str, Any]:
@@ -59,68 +73,43 @@ def _grades(row: list[float | None] | None) -> dict[str, Any]:
     return facts | {"has_relevant": float(highest > 0)}
 
 
+def _labels(row: list[int | None] | None) -> dict[str, Any]:
+    present = [label for label in row or [] if label != 0]
+    return {"labels": len(present), "labels_are_0_or_1": all(label == 1 for label in present)}
+
+
 def _ranks(row: list[int | None] | None) -> dict[str, Any]:
     present = [rank for rank in row or [] if rank != 0]
-    ranks = {rank for rank in present if rank is not None}
-    dense = None not in present and ranks == set(range(1, len(ranks) + 1))
+    dense = None not in present and {*present} == {*range(1, len({*present}) + 1)}
     return {"labels": len(present), "ranks_are_1_upwards": dense}
 
 
-# Of the cell of each truth; a missing value fails.
 TRUTH_FACTS: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "target": lambda value: {"target": value, "finite_target": value is not None and isfinite(value)},
-    "captions": lambda row: {
-        "captions": len(row or []),
-        "captions_have_words": all(has_word(one or "") for one in row or []),
-    },
-    "relevance": _grades,
-    "labels": lambda row: {
-        "labels": sum(rank != 0 for rank in row or []),
-        "labels_are_0_or_1": all(rank in (0, 1) for rank in row or []),
-    },
-    "label_ranks": _ranks,
-}
+    "target": _target, "captions": _captions, "relevance": _grades, "labels": _labels, "label_ranks": _ranks,
+}  # fmt: skip
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
-    path = folder / "manifest.json"
-    return json.loads(path.read_text()) if path.is_file() else {}
-
-
-def _first_rows(folder: Path, rows: int) -> int:
-    """Return how many rows of training are of the first delivery, where there are later ones; else 0."""
-    first = _manifest(folder).get("fitted", {}).get("rows", rows)
-    return first if first < rows else 0
-
-
-def _class_facts(table: TableOptions, folder: Path, split: str, read: pa.Table) -> pd.DataFrame:
-    """Facts of each class: how many rows of the split have it, and in training how its share drifts over time."""
-    metadata = read.schema.metadata or {}
-    width = int(list_lengths(read[table.truth])[:1].sum())
-    classes = json.loads(metadata.get(b"classes", b"null")) or [str(number) for number in range(width)]
-    present = np.array(read[table.truth].to_pylist()).reshape(len(read), -1) != 0
-    drift = np.zeros(len(classes))
-    if split == "train" and (first := _first_rows(folder, len(read))):
-        drift = np.abs(present[first:].mean(0) - present[:first].mean(0))
-    facts = {"split": split, "class": classes, "rows": present.sum(0), "drift": drift}
+def _class_facts(table: TableOptions, split: str, path: Path, read: pa.Table, first: int) -> pd.DataFrame:
+    """Return how many rows of a split have each class, and how its fraction drifts after the first rows."""
+    present = np.array(read[table.truth].to_pylist()) != 0
+    later = present[first:] if first < len(read) else present[:first]
+    drift = np.abs(later.mean(0) - present[:first].mean(0))
+    facts = {"split": split, "class": said(path, "classes"), "rows": present.sum(0), "drift": drift}
     return pd.DataFrame(facts).set_index(["split", "class"])
 
 
-def _split_facts(table: TableOptions, folder: Path, split: str, read: pa.Table) -> pd.DataFrame:
-    """Facts of a split: its rows, how many were left out, and in training how far later targets are from the first."""
-    training, manifest = split == "train", _manifest(folder)
-    left_out = manifest.get("skipped", {}).get(split, {}).get("files", 0)
-    left_out += manifest.get("fitted", {}).get("left_out", 0) if training else 0
-    facts = {
-        "split": split,
-        "rows": len(read),
-        "left_out": left_out,
-        "left_out_share": left_out / (left_out + len(read)),
-    }
+def _split_facts(
+    table: TableOptions, split: str, read: pa.Table, manifest: Mapping[str, Any], first: int
+) -> pd.DataFrame:
+    """Return the rows of a split, how many were left out, and how targets shift after the first rows."""
+    left_out = manifest["skipped"].get(split, {}).get("files", 0)
+    left_out += manifest["fitted"]["left_out"] if split == "train" else 0
+    fraction = left_out / (left_out + len(read))
+    facts = {"split": split, "rows": len(read), "left_out": left_out, "left_out_share": fraction}
     if table.truth == "target":
-        target, shift = read["target"].to_numpy(), 0.0
-        if training and (first := _first_rows(folder, len(read))):
-            shift = abs(target[first:].mean() - target[:first].mean()) / max(float(target[:first].std()), 1e-12)
+        target = read["target"].to_numpy()
+        later = target[first:] if first < len(read) else target[:first]
+        shift = abs(later.mean() - target[:first].mean()) / max(float(target[:first].std()), 1e-12)
         facts |= {"mean_target": float(target.mean()), "shift_in_deviations": float(shift)}
     return pd.DataFrame([facts]).set_index("split")
 

@@ -1,4 +1,4 @@
-"""Files of a person's own tables: CSV, TSV, JSON lines, Parquet and SVMlight, read into frames of cells."""
+"""Read CSV, TSV, JSON lines, Parquet and SVMlight files into frames of cells."""
 
 import re
 from codecs import BOM_UTF8
@@ -45,7 +45,7 @@ class Sheet(NamedTuple):
     """What files hold.
 
     Attributes:
-        frame: a row a row, by columns; cells of text files are text, a missing one is None.
+        frame: the rows, by columns; cells of text files are text, missing ones None.
         paths: the files.
         file: which of them each row (n,) is from.
         row: its number in that file, from 1 on, a header not counted.
@@ -90,7 +90,7 @@ def read_sheet(
     Args:
         paths: of the files.
         columns: which of the columns that a file has are to be read; raises ValueError if one is missing.
-        kind: their format; None for that of each suffix.
+        kind: their format; by default, by the suffix.
         encoding: of files of text.
         writing: of their numbers.
         head: how many rows of each; None for all.
@@ -239,7 +239,7 @@ def _parquet_pieces(
 
 
 def _frame_of(batch: pa.Table, pictures: Collection[str]) -> pd.DataFrame:
-    batch = batch.replace_schema_metadata(None)  # which tells of pandas' index alone
+    batch = batch.replace_schema_metadata(None)  # of pandas' index
     for position, field in enumerate(batch.schema):
         if pa.types.is_time64(field.type):  # whose nanoseconds Python has not
             batch = batch.set_column(position, field.name, batch[field.name].cast(pa.string()))
@@ -248,7 +248,7 @@ def _frame_of(batch: pa.Table, pictures: Collection[str]) -> pd.DataFrame:
         cells = frame[field.name]
         if field.name in pictures:
             continue
-        if isinstance(field.type, pa.BaseExtensionType):  # such as UUIDs, of which pandas makes bytes
+        if isinstance(field.type, pa.BaseExtensionType):  # such as UUIDs, which pandas turns into bytes
             frame[field.name] = cells_of(batch[field.name].to_pylist())
         elif cells.dtype == object or isinstance(cells.dtype, pd.CategoricalDtype | pd.StringDtype):
             frame[field.name] = cells_of(cells)
@@ -259,7 +259,7 @@ def stored_pictures(cells: Sequence[StoredPicture], column: str) -> Iterator[byt
     """Read pictures that are stored in Parquet files one by one; memory does not grow with the files.
 
     Args:
-        cells: of the pictures; those that stand behind another in a file are found without reading it again.
+        cells: of the pictures; cells in the order of a file are found in one pass.
         column: of bytes, or of `{bytes, path}`.
     """
     rows: Iterator[tuple[int, Any]] = iter(())
@@ -338,7 +338,7 @@ def _svmlight_as_written(path: Path, contents: bytes) -> tuple[list[str], list[d
 
 
 def _fault_of_svmlight(cells: list[str], *, in_queries: bool) -> str | None:
-    """Return what is wrong with the cells of a row, if anything is."""
+    """Return the fault in the cells of a row, or None."""
     label, *pairs = cells
     if not _is_number(label):
         return "no number as its label"

@@ -1,4 +1,4 @@
-"""What tables need to know of training rows: classes, features of names, widths; and examples in their terms."""
+"""Fit a table to its training rows: classes, named features, widths; and encode examples by them."""
 
 import logging
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ JOINED = 0.01  # of a column's different values: of 20,000 uniform ones ten join
 
 
 def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[str, pd.DataFrame]) -> dict[str, Any]:
-    """Return what is known of the first delivery, as JSON can hold it.
+    """Return what is fitted to the first delivery, as plain values for JSON.
 
     It is applied to all deliveries, so that a shift of a later one stays to be seen.
 
@@ -71,7 +71,7 @@ def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Map
     """Return examples with vectors in place of names, and numbers of classes in place of labels.
 
     Raises:
-        ValueError: a vector is not as those of training, or a label is no class; the message names its row.
+        ValueError: a vector differs from training vectors, or a label is unknown; the message names its row.
     """
     if table.has_names:
         chosen = _with_vectors(table, sheet, chosen, fitted["features"])
@@ -115,7 +115,7 @@ def _names_of_columns(table: TableOptions, roles: dict[str, list[str]]) -> list[
 
 
 def _with_numbers(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, classes: list[str]) -> pd.DataFrame:
-    """Return examples with a number for each class; without those that have no order."""
+    """Return examples with a number for each class; ordered labels without a known class are dropped."""
     index_of = {name: index for index, name in enumerate(classes)}
     labels = chosen["truth"].explode().dropna()
     unknown = labels[~labels.isin(classes)]
@@ -139,7 +139,7 @@ def _with_numbers(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, class
 
 
 def _feature_names(table: TableOptions, roles: dict[str, list[str]]) -> list[str] | None:
-    """Return the names of features in columns of their own; None for those of a vector."""
+    """Return the names of feature columns; None for a vector."""
     columns = roles["features"]
     return columns if len(columns) > 1 or isinstance(table.features, list) else None
 
@@ -208,7 +208,7 @@ def _first_vector(table: TableOptions, rows: pd.DataFrame) -> np.ndarray:
 
 
 def _require_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> None:
-    """Raise ValueError if vectors are not as those of the first delivery."""
+    """Raise ValueError if vectors differ from the first delivery's in width or precision."""
     widths = chosen["input"].map(lambda cell: len(cell[0] if table.relevance else cell))
     for row, width in widths[widths != fitted["width"]].items():
         raise ValueError(
@@ -223,7 +223,7 @@ def _require_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fi
         )
 
 
-# What a person is told.
+# What was understood, for reports.
 
 
 def _understood(
@@ -279,7 +279,7 @@ def _has_numbers(values: pd.Series) -> bool:
 
 
 def _joined_in_float32(columns: Mapping[str, np.ndarray]) -> list[str]:
-    """Return a line for each column of numbers of which many become equal when they are standardized and cast.
+    """Return a line for each column whose numbers become equal when standardized and cast.
 
     >>> _joined_in_float32({"km": np.arange(100.0), "views": np.append(np.arange(99.0), 1e15)})
     ['views has 100 different values, of which standardized ones in float32 keep 2']

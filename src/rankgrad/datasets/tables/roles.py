@@ -1,4 +1,4 @@
-"""What options say of a table of one's own: which columns have which role, and what its rows are split by."""
+"""Options of your own table: the roles of its columns, and how its rows are split."""
 
 import datetime
 import json
@@ -53,11 +53,11 @@ def input_type_of(options: Mapping[str, Any]) -> type[InputType]:
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """A table of one's own. Options say which columns have which role; everything that a role implies is checked.
+    """Your own table. Options name the columns of each role; everything that a role implies is checked.
 
     Attributes:
         file: a name or a pattern (`photos-*.csv`) below the raw folder, or one a split: {train: , val: , test: }.
-        format: csv, tsv, jsonl, parquet or svmlight; None for that of the suffix. SVMlight has the columns
+        format: csv, tsv, jsonl, parquet or svmlight; by default, by the suffix. SVMlight has the columns
             `label`, `qid` and `all`, the vector. Cells of a CSV are separated by what cuts its header into most.
         encoding: of text.
         decimal: the point or comma in numbers that are text.
@@ -80,7 +80,7 @@ class TableOptions:
             truth; they need no `target`. Validation, test and gate are judged by `target`, and need no `train_target`.
         relevance: column of grades; the rows of one `group` are the documents of a query.
         captions: columns of text; rows of one image (or of one `id`) are gathered.
-        gallery: column; retrieval searches each item among those of its own gallery, by default among all of a split.
+        gallery: column; retrieval searches each item within its gallery, by default within the whole split.
         label_separator, frame_separator: between the names in a cell.
         group: column; rows of one group stay in one split, and are drawn together by the bootstrap.
         weight: column of numbers above 0.
@@ -89,8 +89,8 @@ class TableOptions:
             month or year one more, which is for training.
         split: column of train, val, test and gate, or {hash_of: column, val: 0.1, test: 0.2, gate: 0.1}. By default by
             a hash of the group, or of the id. Where a column or files have no gate, it is `gate_share` of validation.
-        classes: names of the labels, in the order of the scores; None for those of the training rows, sorted.
-        unknown_labels: whether a label that is none of the classes is refused, or left out of its row.
+        classes: names of the labels, in the order of the scores; by default the training labels, sorted.
+        unknown_labels: whether a label outside the classes is refused, or left out of its row.
         missing: whether a row with a missing value is refused, or left out; or whether an empty feature gets the median
             of training rows, with a feature that says so (`impute`): then other missing values leave a row out.
         gray: store pictures gray and without loss, in place of RGB as JPEG; networks then have one channel.
@@ -144,9 +144,9 @@ class TableOptions:
         if not 0 <= self.gate_share < 1:
             raise ValueError(f"gate_share is {self.gate_share}, expected from 0 (no gate) to below 1")
         inputs, truths = self._given(INPUTS), self._given(TRUTHS)
-        if len(inputs) > 1:
-            raise ValueError(f"the input is {' and '.join(inputs)}, expected exactly one of {', '.join(INPUTS)}")
-        input_type_of(vars(self))  # which raises where no role names an input
+        if len(inputs) > 1 or not (inputs or self.has_names):
+            named = " and ".join(inputs) or "none"
+            raise ValueError(f"the input is {named}, expected exactly one of {', '.join(INPUTS)}")
         if len(truths) != 1:
             named = " and ".join(truths) or "none"
             raise ValueError(f"the truth is {named}, expected exactly one of {', '.join(TRUTHS)}")
@@ -329,7 +329,7 @@ class TableOptions:
         return pa.schema(fields, metadata or None)
 
     def roles(self, names: list[str]) -> dict[str, list[str]]:
-        """Return the columns of each role, of those that a file has.
+        """Return the columns of each role in a file.
 
         Raises:
             ValueError: a column is missing, or none begins as a pattern says.

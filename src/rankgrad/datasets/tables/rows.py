@@ -1,4 +1,4 @@
-"""What a model is asked, a row at a time: by pictures, folders of them, and tables, read as those of its training."""
+"""Read the rows of a request: pictures, folders of pictures, and tables, read as in training."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ DOCUMENTS = 16  # queries that are
 
 
 class Roles(NamedTuple):
-    """Which columns of a table have which role, where a person names others than those of the training.
+    """The roles of a table's columns, where they differ from the training's.
 
     Attributes:
         input: of the model's input; several, or `f_*` for all that begin so, of features. `caption=NAME` is that of
@@ -39,16 +39,16 @@ class Roles(NamedTuple):
     captions_first: bool = False
 
 
-OWN = Roles()  # those of the training, or columns that are called as their roles are
+OWN = Roles()  # the training's columns, or columns that have the names of their roles
 
 
 class Row(NamedTuple):
-    """A row, of which only the files' table was read.
+    """A row whose pictures are not read yet.
 
     Attributes:
         id: what comes back with its answer.
         place: of the row, for messages.
-        asked: returns what the model is asked; raises a ValueError or OSError if a cell or a picture is none.
+        asked: reads the inputs of the row; raises ValueError or OSError if a cell or a picture cannot be read.
         documents: ids of a query's rows, in a table that has a row for each.
     """
 
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 def kind_of(recipe: Mapping[str, Any], *, where: object) -> str:
-    """Return what a model's input is: `image`, `frames`, `features` or `text`.
+    """Return the name of a model's input type, such as `image`.
 
     Raises:
         ValueError: the recipe does not say it.
@@ -78,14 +78,14 @@ def table_of(path: Path) -> Format | None:
 def read(
     sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles = OWN, *, form: Format | None = None
 ) -> Iterator[Row]:
-    """Read what a model is asked, row by row; memory does not grow with the files.
+    """Read the rows of a request one by one; memory does not grow with the files.
 
     Args:
         sources: pictures or folders of them; or one table, whose cells of images are bytes, data URIs or paths from
             its folder.
         recipe: of the model, which knows how its training's table was read.
         roles: of the table's columns, where they are others.
-        form: format of the table; None for that of its suffix, or else of the training.
+        form: format of the table; by default by its suffix, or the training's.
 
     Raises:
         FileNotFoundError: no such file.
@@ -169,7 +169,7 @@ class _Cells:
 
     Attributes:
         row: cells by column.
-        folder: of the table, from which paths lead.
+        folder: of the table; paths are relative to it.
         writing: of its numbers.
         features: names of the features of the model.
         separator: of the frames in a cell.
@@ -352,7 +352,7 @@ class _Table:
         return _Cells(row, self.path.parent, writing, self.features, self.about.get("separator", "|"))
 
     def _vector(self, numbers: list[Any]) -> list[Any]:
-        """Return a vector of SVMlight as that of the training: from its lowest index on, with the zeros at its end."""
+        """Return a vector of SVMlight as in training: from the lowest index on, with zeros at its end."""
         lowest = self.about.get("lowest", 0 if self.about.get("columns") == ["all"] else 1)
         return numbers[lowest:] + [0.0] * ((self.about.get("count") or 0) + lowest - len(numbers))
 
