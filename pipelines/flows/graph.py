@@ -38,7 +38,8 @@ def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage
                 behind |= networkx.descendants(graph, stage)
             graph = graph.subgraph(behind)
         ordered = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: stage.name)
-        return {
-            stage.name: Stage(sorted(need.name for need in graph.successors(stage)), stage.name.startswith(COMPUTING))
-            for stage in ordered
-        }
+        result = {}
+        for stage in ordered:
+            needs = sorted(need.name for need in graph.successors(stage))
+            result[stage.name] = Stage(needs, stage.name.startswith(COMPUTING))
+        return result

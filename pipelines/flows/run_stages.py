@@ -133,7 +133,8 @@ def _show(took: list[Took], clock: float) -> None:
     """Show what each stage took, the longest first, and above the table what all took together."""
     rows = sorted(took, key=lambda stage: -stage.seconds)
     on_gpus = sum(stage.seconds for stage in rows if stage.gpu)
-    counts = ", ".join(f"{how} {count}" for how, count in Counter(stage.how for stage in rows).items())
+    counted = Counter(stage.how for stage in rows)
+    counts = ", ".join(f"{how} {count}" for how, count in counted.items())
     cost = sum(stage.cpu_seconds for stage in rows)
     create_table_artifact(
         key="stages",

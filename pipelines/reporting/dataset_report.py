@@ -117,7 +117,9 @@ def render(
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    counts = {state: sum(check.state == state for check in checks) for state in ("passed", "warning", "failed")}
+    counts = dict.fromkeys(("passed", "warning", "failed"), 0)
+    for check in checks:
+        counts[check.state] += 1
     tables = [_shown(name, frame) for name, frame in facts.items()]
     return environment.get_template("data.html.j2").render(
         dataset=dataset, counts=counts, checks=checks, understood=understood, tables=tables

@@ -95,7 +95,10 @@ def orders(
     wide = {}
     for label, _ in chain.from_iterable(lines):
         wide[label] = step if glyphs else max(step, 0.13 + 0.1 * len(label))
-    width = left + max(sum(wide[label] for label, _ in order) for order in lines)
+    widths = []
+    for order in lines:
+        widths.append(sum(wide[label] for label, _ in order))
+    width = left + max(widths)
     height = max(side, step * len(orders[0])) + 0.2
     figure, axes = _panels(len(examples), columns=max(1, int(10.8 / width)), width=width, height=height)
     for axis, example, by_name in zip(axes, examples, orders, strict=True):

@@ -154,7 +154,9 @@ def _parents_first(runs: list[Run]) -> list[Run]:
     made_by: dict[str, str] = {}
     for run in runs:
         made_by |= dict.fromkeys(_folders(run), run.name)
-    graph = {run.name: [made_by[path] for path in inputs_of(run.tags) if path in made_by] for run in runs}
+    graph: dict[str, list[str]] = {}
+    for run in runs:
+        graph[run.name] = [made_by[path] for path in inputs_of(run.tags) if path in made_by]
     by_name = {run.name: run for run in runs}
     return [by_name[name] for name in TopologicalSorter(graph).static_order()]
 
