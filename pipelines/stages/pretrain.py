@@ -84,7 +84,7 @@ def main(params: Settings, name: str) -> None:
             "pretrain",
             name,
             settings=options.model_dump() | {"compute": compute.model_dump()},
-            inputs=[vectors],
+            inputs=[vectors / f"{split}.parquet" for split in ("train", "val")],
         )
         epochs = fit(
             ImitationPhase(sorter, train, val, options.training),

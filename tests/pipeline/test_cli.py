@@ -186,9 +186,9 @@ class TestScale:
         tiny = (project / "params.yaml").read_text()
         comments = re.compile(r"#.*")
         assert comments.findall(tiny) == comments.findall(shipped)
-        assert load().sorters["lstm"].length == 8
+        assert load().length_of("lstm") == {"length": 8}
         rankgrad("scale", "paper")
-        assert load().sorters["lstm"].length == 100
+        assert load().length_of("lstm") == {"length": 100}
         rankgrad("scale", "tiny")  # of paper nothing stays
         assert (project / "params.yaml").read_text() == tiny
         (project / "params.yaml").write_text(tiny.replace("length: 8", "length: 9"))
@@ -242,7 +242,7 @@ def test_fetch_brings_what_the_params_need_or_fails(project, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "torchvision.datasets", SimpleNamespace(MNIST=refuse))
     assert rankgrad("fetch") == ""  # the subset is there
-    edit(project / "params.yaml", "source: subset", "source: mnist")
+    edit(project / "params.yaml", "raw: data/raw/subset", "raw: data/raw/mnist")
     for words in (["fetch"], ["fetch", "mnist"]):
         assert "no network" in rankgrad(*words, code=1)
     assert not (project / "data/raw/mnist").exists()

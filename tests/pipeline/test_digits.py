@@ -127,21 +127,6 @@ def test_the_digits_that_ship_are_as_many_of_each_class_and_in_one_split():
     assert len(pictures) == 14000
 
 
-@pytest.mark.parametrize(
-    ("column", "values", "message"),
-    [("label", [["1"]], "column label is string"), ("glyph", [[1.0]], "column glyph is double"),
-     ("label", [[None]], "column label is"), ("label", [], "no rows")],
-)  # fmt: skip
-def test_a_table_of_digits_that_are_none_is_named(tmp_path, column, values, message):
-    table = digits.table(digits.load(SUBSET, "val")).slice(0, len(values))
-    changed = table.set_column(
-        table.column_names.index(column), column, pa.array(values[0]) if values else pa.array([], pa.int64())
-    )
-    pq.write_table(changed, tmp_path / "val.parquet")
-    with pytest.raises(ValueError, match=message):
-        digits.load(tmp_path, "val")
-
-
 def test_a_subset_that_is_not_as_it_ships_is_told_where_to_get_it(tmp_path):
     shutil.copytree(SUBSET, tmp_path, dirs_exist_ok=True)
     pq.write_table(pq.read_table(SUBSET / "val.parquet").slice(1), tmp_path / "val.parquet")

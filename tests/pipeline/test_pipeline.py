@@ -62,7 +62,8 @@ def project(new_project, tmp_path_factory):
     path = made.folder / "params.yaml"
     params = YAML(typ="safe").load(path)
     params["datasets"]["photos"] = PHOTOS
-    params["sorters"] = {name: params["sorters"][name] for name in ("laplace", "comparator", "lstm")}
+    for block in ("sorters", "benchmark_sorters"):
+        params[block] = {name: params[block][name] for name in ("laplace", "comparator", "lstm")}
     params["runs"] = {name: params["runs"][name] for name in DEFAULTS} | OTHERS
     params["comparisons"] = {"mine": COMPARISON}
     YAML().dump(params, path)
@@ -219,7 +220,7 @@ def test_params_that_cannot_be_are_told_before_anything_runs(project):
 
 
 def test_a_failed_expectation_stops_the_graph(project):
-    drawn = "dataset = params.datasets[key].built()"
+    drawn = "dataset = block.built()"
     project.replace("pipelines/stages/data.py", drawn, f"{drawn}\n    object.__setattr__(dataset, 'scale', (1.0, 5.0))")
     output = project.run("dvc repro evaluate@label_ranking-multilabel_cross_entropy", fails=True)
     assert ran(output) == {"code", "data@ranked_mnist", "validate@ranked_mnist"}
