@@ -1,9 +1,13 @@
 """Drawing, and what validation measures of it, against their formulas."""
 
+import math
+
 import pytest
 import torch
 
+from rankgrad.datasets.scenes.digits import Digits
 from rankgrad.datasets.scenes.drawing import draw
+from rankgrad.datasets.scenes.measures import box_facts
 
 
 @pytest.fixture
@@ -36,3 +40,17 @@ def test_a_scene_is_the_clipped_sum_of_its_glyphs_at_any_place_whatever_the_othe
                 down, across = (weights(starts[row, slot], float(sizes[row, slot]), 48) for starts in (tops, lefts))
                 total += down @ glyphs[slot].float() @ across.T
         assert (images[row].float() - total.clamp(0, 255)).abs().max() < 0.51  # rounded to the nearest
+
+
+def test_ink_is_the_sum_of_the_pixels_in_each_box(generator):
+    images = torch.randint(256, (600, 9, 9), generator=generator, dtype=torch.uint8)
+    offsets = torch.tensor([2.0, 1.0, 1.0]).view(3, 1, 1)
+    size, top, left = torch.rand(3, 600, 2, generator=generator) * 8 - offsets
+    digits = Digits(torch.arange(1), images[:1], torch.arange(1))
+    rows, slots, facts = box_facts(images, digits, (size, top, left, torch.zeros(600, 2, dtype=torch.int64)))
+    assert torch.stack([rows, slots], 1).equal((size > 0).nonzero())
+    for row, slot, ink in zip(rows.tolist(), slots.tolist(), facts["ink_in_box"], strict=True):
+        side, first_row, first_column = (float(values[row, slot]) for values in (size, top, left))
+        down = slice(max(0, math.floor(first_row)), max(0, math.ceil(first_row + side)))
+        across = slice(max(0, math.floor(first_column)), max(0, math.ceil(first_column + side)))
+        assert ink == pytest.approx(images[row, down, across].sum().item() / side**2, rel=1e-4)

@@ -282,6 +282,15 @@ def test_lists_of_voc_that_differ_and_a_layout_without_its_files_are_refused(tmp
         voc2007.table(tmp_path)
 
 
+def test_no_feature_of_a_film_knows_a_rating_that_is_ranked():
+    ratings = rated()[movielens_100k.RATINGS]
+    features = movielens_100k.features(ratings[::2], ratings[1::2], *_films_and_users())
+    # Other values of the ratings to be ranked change no feature.
+    ranked = ratings.index % 2 == 1
+    other = ratings.assign(rating=ratings["rating"].where(~ranked, 6 - ratings["rating"]))
+    assert np.array_equal(features, movielens_100k.features(other[::2], other[1::2], *_films_and_users()))
+
+
 def _films_and_users() -> tuple[pd.DataFrame, pd.DataFrame]:
     tables = rated()
     return tables[movielens_100k.FILMS].set_index("movie_id"), tables[movielens_100k.USERS].set_index("user_id")
