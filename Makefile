@@ -29,6 +29,7 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 # dozens of stages would compile PyTorch anew.
 .venv/.installed: requirements.lock requirements-uv.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit(f"Python 3.11 or newer is needed, found {sys.version.split()[0]}: make PYTHON=python3.12 ...")'
+	@test ! -L .venv || { echo ".venv is a link, and would be emptied where it leads to: rm .venv" >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
 	@command -v uv >/dev/null || .venv/bin/pip install --quiet --require-hashes -r requirements-uv.lock
 	PATH="$(BIN):$$PATH" uv pip install --quiet --compile-bytecode --python .venv/bin/python --require-hashes -r requirements.lock

@@ -51,7 +51,7 @@ def trained(task: str, loss: str, kind: str, folder):
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("task", LOSSES)
+@pytest.mark.parametrize("task", lookup.names("tasks"))
 def test_an_input_and_a_task_are_trained_and_judged_or_say_why_not(task, kind, tmp_path):
     written(task, kind, tmp_path)
     if kind not in lookup.find("tasks", task).reads.inputs:
