@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from filelock import FileLock
 
 import pipelines.stages
@@ -136,3 +137,17 @@ def test_other_data_are_another_state_and_another_trainings_code_is_not(tmp_path
     import rankgrad.losses.hinge_ap  # noqa: F401 imported for another run
 
     assert begun() == result[0]
+
+
+def test_a_package_of_another_version_than_the_recorded_one_stops_a_stage(ended):
+    recorded = Path("checks/code/made@one.txt")
+    recorded.parent.mkdir(parents=True)
+    installed = ".".join(torch.__version__.split("+")[0].split(".")[:2])
+    recorded.write_text(f"torch {installed}\n")
+    assert ended() == (0, "")
+    recorded.write_text("torch 1.13\n")
+    status, message = ended()
+    assert status == 1
+    assert "torch is" in message
+    assert "1.13" in message
+    assert "dvc repro --force code" in message
