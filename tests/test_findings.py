@@ -144,7 +144,3 @@ class TestPlatform:
     @missing("O16: what was trained cannot be served before it is published")
     def test_a_folder_of_a_run_is_served(self):
         assert "models/runs" in CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "300"}).output
-
-    @missing("S8: the default run is not among the kept studies")
-    def test_the_default_run_is_kept(self):
-        assert (ROOT / "studies/made/default_run/made_by.json").is_file()

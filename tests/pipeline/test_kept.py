@@ -1,9 +1,13 @@
 """Kept results: what made them is told, damage is refused, and the docs' tables are made of them."""
 
+import re
+
 import pytest
 
 from rankgrad.io.results import Row
 from studies import cells, kept, pages, tables
+
+from conftest import ROOT  # isort: skip
 
 MADE_BY = {"commit": "0123", "params": {}, "hashes": {}, "machine": {}}
 
@@ -22,6 +26,19 @@ def test_a_study_is_found_by_run_and_metric(tmp_path, monkeypatch):
     table.write_text(table.read_text().replace("0.3", "0.2"))
     with pytest.raises(ValueError, match=r"results\.csv: its SHA-256"):
         kept.read("mine")
+
+
+def test_the_docs_show_the_default_run_that_is_kept():
+    study, page = kept.read("default_run"), (ROOT / "docs/results.md").read_text()
+    shown = re.findall(
+        r"^\| .*?\| ([\w.@ -]+) \| multilabel_cross_entropy: ([\d.]+) \((.*?) to (.*?)\) \|", page, re.MULTILINE
+    )
+    assert {metric for metric, *_ in shown} == {"ranked 0-1", "answer 0-1"}
+    for metric, *numbers in shown:
+        row = study.leaf("label_ranking-multilabel_cross_entropy", f"{metric.split()[0]}.exact_match")
+        assert numbers == [f"{number:.3f}" for number in row]
+    for metric, value in re.findall(r"\| (ranked|answer) 0-1 \| .* \| rlsep: ([\d.]+) \(", page):
+        assert value == f"{study.leaf('label_ranking-rlsep', f'{metric}.exact_match')[0]:.3f}"
 
 
 class TestPages:
