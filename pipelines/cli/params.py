@@ -51,14 +51,12 @@ def _looked_at(settings: "Settings") -> str:
 def left_over(settings: "Settings") -> list[Path]:
     """Return what runs, sorters and datasets that the params no longer define left in the present folder."""
     from pipelines.config.schema import NONE
+    from pipelines.running.runner import leftovers
 
     defined = {"models/runs": settings.runs, "models/sorters": settings.sorters, "metrics/runs": settings.runs,
                "metrics/sorters": settings.sorters, "predictions": settings.runs,
-               "reports/data": {**settings.datasets, "score_vectors": None, "digits": None}}  # fmt: skip
-    paths = []
-    for folder, keys in defined.items():
-        paths += [path for path in sorted(Path(folder).glob("[!.]*")) if path.stem not in {NONE, *keys}]
-    return paths
+               "reports/data": [*settings.datasets, "score_vectors"]}  # fmt: skip
+    return leftovers({folder: {NONE, *keys} for folder, keys in defined.items()})
 
 
 def examined(file: Path) -> "tuple[Settings | None, list[str]]":

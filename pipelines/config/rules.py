@@ -41,7 +41,7 @@ __all__ = ["SORTER_METRICS", "check", "check_values"]
 SORTER_METRICS = ("negative_l1", "exactly_ordered")  # larger is better
 LABELS, WORDS = 10, ["<padding>", "<unknown>", "a"]  # of networks that are built to see whether they can be
 # Folders and files of the pipeline's own, which no dataset may be called.
-TAKEN = ("raw", "params", "code", "incoming")
+TAKEN = ("raw", "score_vectors", "params", "code", "incoming")
 
 
 def check(path: str | Path = "params.yaml") -> Settings:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from importlib import import_module
@@ -22,7 +22,7 @@ from pipelines.config import Settings, load
 from pipelines.ops import status
 from rankgrad.io.atomic import remove_folder
 
-__all__ = ["FEATURES", "checkpoint_folder", "refuse_leftovers", "run"]
+__all__ = ["FEATURES", "checkpoint_folder", "leftovers", "refuse_leftovers", "run"]
 
 STAGES = Path(__file__).parents[1] / "stages"
 FEATURES = Path(".checkpoints/features")  # of frozen networks, shared by trainings and evaluations
@@ -119,22 +119,25 @@ def run(stage: str = "", *names: str) -> None:
         sys.exit(exit_status)
 
 
-def refuse_leftovers(known: dict[str, Iterable[str]]) -> None:
-    """Raise if a folder holds outputs of runs or sorters that params.yaml no longer defines.
+def leftovers(known: Mapping[str, Collection[str]]) -> list[Path]:
+    """Return the outputs in folders that are of nothing which params.yaml defines.
 
     Args:
         known: the names that each folder may hold, without their endings.
+    """
+    paths = []
+    for folder, names in known.items():
+        paths += [path for path in sorted(Path(folder).glob("[!.]*")) if path.stem not in names]
+    return [path for path in paths if ".partial-" not in path.name]
+
+
+def refuse_leftovers(known: Mapping[str, Collection[str]]) -> None:
+    """Raise if a folder holds outputs of runs or sorters that params.yaml no longer defines, see `leftovers`.
 
     Raises:
-        ValueError: it holds more; with that, this checkout's dvc.lock would differ from a fresh clone's.
+        ValueError: it does; with them, this checkout's dvc.lock would differ from a fresh clone's.
     """
-    extra = [
-        str(path)
-        for folder, names in known.items()
-        for path in sorted(Path(folder).iterdir())
-        if path.stem not in set(names) and not path.name.startswith(".") and ".partial-" not in path.name
-    ]
-    if extra:
+    if extra := [str(path) for path in leftovers(known)]:
         raise ValueError(f"outputs of runs or sorters that params.yaml no longer defines; rm -r {' '.join(extra)}")
 
 

@@ -1,6 +1,5 @@
 """Write the report: one HTML page with its pictures, and the tables of docs/results.md."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,10 +17,9 @@ FIGURES = Path("reports/figures")
 
 
 def main(params: Settings) -> None:
-    folders = ("metrics/runs", "models/runs", "predictions")
-    allowed: dict[str, Iterable[str]] = {name: [*params.runs, NONE] for name in folders if Path(name).is_dir()}
-    allowed |= {name: [*params.sorters, NONE] for name in ("metrics/sorters", "models/sorters") if params.sorters}
-    refuse_leftovers(allowed)
+    runs, sorters = (*params.runs, NONE), (*params.sorters, NONE)
+    known = {"metrics/runs": runs, "models/runs": runs, "predictions": runs}
+    refuse_leftovers(known | {"metrics/sorters": sorters, "models/sorters": sorters})
     loader, escaped = PackageLoader("pipelines.reporting"), select_autoescape(["html.j2"])
     environment = Environment(loader=loader, autoescape=escaped, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"quoted": quote, "width": _width}
