@@ -642,9 +642,7 @@ def _input(columns: Columns, structure: dict[str, Any], truth: Truth) -> tuple[d
     if truth.task == "query_ranking":
         texts = [column for column in texts if _differs_within(columns, structure["group"], column)] or texts
     texts.sort(key=lambda column: not column.is_called("text"))
-    names = [column for column in columns.free if column.is_category or column.is_aligned]
-    names = [column for column in names if not is_feature_name(column.name)]
-    numbers = [column for column in columns.of_content("number") if not names or not is_feature_name(column.name)]
+    names, numbers = _names_and_numbers(columns)
     if texts and (not numbers + names or texts[0].is_called("text") or texts[0].is_called("captions")):
         _refuse_several_texts(columns, texts)
         columns.free.remove(texts[0])
@@ -659,6 +657,16 @@ def _input(columns: Columns, structure: dict[str, Any], truth: Truth) -> tuple[d
         "letters": [column.name for column in names if column.is_aligned],
     }
     return {role: used for role, used in options.items() if used}, numbers + names
+
+
+def _names_and_numbers(columns: Columns) -> tuple[list[Column], list[Column]]:
+    """Return the columns of names that become features, and those of numbers."""
+    names = [column for column in columns.free if column.is_category or column.is_aligned]
+    names = [column for column in names if not is_feature_name(column.name)]
+    numbers = columns.of_content("number")
+    if names:  # beside them no number may be called like a feature that is made of a name
+        numbers = [column for column in numbers if not is_feature_name(column.name)]
+    return names, numbers
 
 
 def _refuse_several_texts(columns: Columns, texts: Sequence[Column]) -> None:

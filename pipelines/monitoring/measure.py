@@ -18,7 +18,7 @@ from rankgrad.models.label_ranker import pooled
 from rankgrad.tasks import check_answer
 from rankgrad.vocabulary import Vocabulary
 
-__all__ = ["Answers", "Inputs", "Measured", "measure", "measure_answers", "measure_inputs"]
+__all__ = ["Answers", "Inputs", "Measured", "measure", "measure_answers"]
 
 
 class Inputs(NamedTuple):
@@ -83,12 +83,9 @@ def measure(
     for piece in _prepared(rows, network.recipe, chosen):
         inputs.append(_inputs(piece, network.recipe))
         answers.append(_answers(piece, network, known))
-    return Measured(_all_inputs(inputs), _all_answers(answers))
-
-
-def measure_inputs(rows: Iterable[Row], recipe: Mapping[str, Any], *, chosen: Collection[int]) -> Inputs:
-    """Measure rows as the networks of a recipe take them, see `measure`."""
-    return _all_inputs([_inputs(piece, recipe) for piece in _prepared(rows, recipe, chosen)])
+    quantities, words = zip(*inputs, strict=True)
+    measured = Inputs(pd.concat(quantities, ignore_index=True), set().union(*words))
+    return Measured(measured, _all_answers(answers))
 
 
 def measure_answers(
@@ -96,11 +93,6 @@ def measure_answers(
 ) -> Answers:
     """Measure what a network answers to rows, see `measure`."""
     return _all_answers([_answers(piece, network, known) for piece in _prepared(rows, network.recipe, chosen)])
-
-
-def _all_inputs(measured: list[Inputs]) -> Inputs:
-    quantities, words = zip(*measured, strict=True)
-    return Inputs(pd.concat(quantities, ignore_index=True), set().union(*words))
 
 
 def _all_answers(measured: list[Answers]) -> Answers:

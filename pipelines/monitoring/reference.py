@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 from sklearn.decomposition import PCA
 
-from pipelines.monitoring.measure import Answers, Inputs, measure_answers, measure_inputs
+from pipelines.monitoring.measure import Answers, Inputs, measure, measure_answers
 from pipelines.tracking.known_rows import known_rows, write_known
 from rankgrad.datasets.tables.rows import Row, read
 from rankgrad.io.checkpoints import load_model
@@ -138,10 +138,12 @@ class TrainingData:
         network = load_model(version, device=find_device("auto"))
         recipe = network.recipe
         taken = json.dumps([recipe["task"], recipe["input"]], sort_keys=True)
-        if taken not in self._inputs:
-            self._inputs[taken] = measure_inputs(self._rows("train", recipe), recipe, chosen=self._chosen("train"))
+        rows, chosen_rows = self._rows("train", recipe), self._chosen("train")
+        if taken in self._inputs:
+            training = measure_answers(rows, network, chosen=chosen_rows)
+        else:
+            self._inputs[taken], training = measure(rows, network, chosen=chosen_rows)
         inputs = self._inputs[taken]
-        training = measure_answers(self._rows("train", recipe), network, chosen=self._chosen("train"))
         answers = measure_answers(
             self._rows("val", recipe), network, chosen=self._chosen("val"), known=inputs.words or None
         )

@@ -60,9 +60,8 @@ def _component(name: str, args: Mapping[str, Any], **options: Any) -> str:
     return f"{name}({', '.join(shown)})" if shown else name
 
 
-def _params(params: Settings, name: str, chosen: dict[str, Any]) -> dict[str, Any]:
+def _params(params: Settings, plan: RunPlan, chosen: dict[str, Any]) -> dict[str, Any]:
     """Return the params of a run as MLflow's tables compare them: those that differ between runs come first by name."""
-    plan = resolve(params, name)
     values: dict[str, Any] = {"backbone": _component(**asdict(plan.model.backbone))}
     if plan.model.text is not None:
         values["text"] = _component(**asdict(plan.model.text))
@@ -71,7 +70,7 @@ def _params(params: Settings, name: str, chosen: dict[str, Any]) -> dict[str, An
         values["auxiliary"] = _component(**asdict(plan.auxiliary))
     start = NONE if plan.start is None else plan.start.name
     values |= {"task": plan.task, "dataset": plan.dataset, "start": start, "sorter": plan.sorter or NONE}
-    values |= {"seeds": [*plan.seeds], "tried": params.runs[name].grid, "training": asdict(plan.training)}
+    values |= {"seeds": [*plan.seeds], "tried": params.runs[plan.name].grid, "training": asdict(plan.training)}
     values |= {"sorter_optimizer": plan.sorter_optimizer and asdict(plan.sorter_optimizer)}
     return _flat(values | {"compute": params.compute.model_dump()} | params.data.model_dump()) | _flat(chosen)
 
@@ -170,7 +169,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 name=name,
                 experiment=plan.task,
                 key=key,
-                params=_params(params, name, trained["setting"]),
+                params=_params(params, plan, trained["setting"]),
                 metrics=_with_judged(metrics, judged),
                 tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries) | _undefined(metrics),
                 files={"results": [Path(f"metrics/runs/{name}.csv"), folder / "run.json"]}

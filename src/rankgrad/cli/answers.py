@@ -222,24 +222,30 @@ def _write_parquet(
     schema = pa.schema(fields)
 
     # Iterating over `pieces` reads the inputs: its errors are none of writing.
-    writer, waiting = None, first
+    writer = None
     try:
         with _write_errors(path):
             writer = pq.ParquetWriter(partial, schema, compression="zstd")
-        for piece in pieces:
-            waiting = waiting + piece
-            if len(waiting) >= WRITTEN:
-                table, waiting = _fitted(waiting, schema, path), []
-                with _write_errors(path):
-                    writer.write_table(table)
-        if waiting:
-            table = _fitted(waiting, schema, path)
+        for batch in _batches(chain([first], pieces)):
+            table = _fitted(batch, schema, path)
             with _write_errors(path):
                 writer.write_table(table)
     finally:
         if writer is not None:
             with _write_errors(path):
                 writer.close()
+
+
+def _batches(pieces: Iterable[list[Answer]]) -> Iterator[list[Answer]]:
+    """Yield answers, at least `WRITTEN` at a time but for the last ones."""
+    waiting: list[Answer] = []
+    for piece in pieces:
+        waiting = waiting + piece
+        if len(waiting) >= WRITTEN:
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
 
 
 @contextmanager
