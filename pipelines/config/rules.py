@@ -122,12 +122,15 @@ class _Undrawn(TorchFunctionMode):
     """Draw no weights: memory that nobody writes is not taken.
 
     The meta device would do, but to compute anything on it torch imports its compiler, which takes seconds.
+    What is no parameter is drawn: ``trunc_normal_`` draws new tensors until all their values are within its bounds.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}
         if getattr(func, "__name__", "") in ("kaiming_uniform_", "normal_", "uniform_"):
-            return options["tensor"] if "tensor" in options else args[0]
+            tensor = options["tensor"] if "tensor" in options else args[0]
+            if isinstance(tensor, torch.nn.Parameter):
+                return tensor
         return func(*args, **options)
 
 
