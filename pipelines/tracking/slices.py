@@ -68,7 +68,7 @@ def statistics(judge: Any, metric: str, predictions: pa.Table, split: Path) -> d
         predictions: of one model, for rows of the split.
         split: see `slices`.
     """
-    all_rows, group = by_fold(judge.scored, predictions), judge.group_of(predictions)
+    all_rows, group = by_fold(judge.measured, predictions), judge.group_of(predictions)
     measured, column = {}, all_rows.names.index(metric)
     for name, rows in _slices(judge, predictions["id"].to_pylist(), split):
         statistic = Statistic([metric], len(rows), lambda chosen, rows=rows: all_rows.of_rows(rows[chosen])[[column]])

@@ -1,5 +1,6 @@
 """Score ranking: a number for each example, judged by the order of the scores alone (SoDeep, Section 4.2.1)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from rankgrad.evaluation import Statistic
 from rankgrad.inputs import Inputs
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.spearman import spearman
-from rankgrad.tasks._base import Examples, Metric, Reads, network_of, weight_of
+from rankgrad.tasks._base import Examples, Lists, Metric, Reads, network_of, weight_of
 from rankgrad.tasks._phases import GroupPhase, TwoPhases
 from rankgrad.training.objective import grouped
 from rankgrad.training.options import Training, check_lists
@@ -103,6 +104,7 @@ class ScoreRanking(TwoPhases):
 
     title = "Score ranking"
     metrics = (Metric("spearman", "Spearman"),)
+    judged = "target"
     reads = Reads(("target",), target_of)
     Training = ScoreTraining
     phase = ScorePhase
@@ -163,7 +165,8 @@ class ScoreRanking(TwoPhases):
 
         Spearman's is NaN of scores or targets that are all equal.
         """
-        score, target = (torch.from_numpy(table[name].to_numpy().astype(np.float64)) for name in ("score", "target"))
+        (lists,) = self.lists(table)
+        score, target = lists.scores[0], lists.truth[0]
         weight, names, positive = weight_of(table), ["spearman"], None
         if "positive" in table.column_names:
             names, positive = [*names, "average_precision"], torch.from_numpy(np.array(table["positive"].to_pylist()))
@@ -177,6 +180,11 @@ class ScoreRanking(TwoPhases):
             return torch.stack(values).numpy().reshape(-1, *rows.shape[:-1])
 
         return Statistic(names, len(score), of_rows)
+
+    def lists(self, table: pa.Table) -> Iterator[Lists]:
+        """Yield one list, of all rows."""
+        score, target = (torch.from_numpy(table[name].to_numpy().astype(np.float64)) for name in ("score", "target"))
+        yield Lists(score.unsqueeze(0), target.unsqueeze(0))
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `score` of each row."""
