@@ -93,7 +93,7 @@ def in_groups(groups: Tensor, generator: torch.Generator) -> Tensor:
         generator: draws the order of groups, and that of the rows of each.
 
     >>> in_groups(torch.tensor([0, 1, 0, 1, 1]), torch.Generator().manual_seed(0))
-    tensor([2, 0, 4, 3, 1])
+    tensor([4, 1, 3, 0, 2])
     """
     rows = torch.randperm(len(groups), generator=generator)
     place = torch.randperm(int(groups.max()) + 1, generator=generator)
