@@ -103,8 +103,8 @@ def _check_gradient(value: Tensor, scores: Tensor, of: tuple[str, str, str]) -> 
         raise _wrong(*of, "has a gradient that is NaN or infinite", "finite numbers", advice)
 
 
-def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Task]) -> None:
-    """Raise if a loss of `own` cannot train a task."""
+def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Task], *, masked: bool) -> None:
+    """Raise if a loss of `own` cannot train a task, whose lists are `masked` if they differ in length."""
     of = "losses", name, location
     parameters = takes("losses", name)
     if len(parameters) < 2 or parameters[1] not in TRUTHS:
@@ -113,7 +113,7 @@ def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Tas
     truth = parameters[1]
     scores, target = _drawn((2, LENGTH, LENGTH) if truth == "positives" else (ROWS, LENGTH), truth)
     options: dict[str, Any] = {"sorter": Laplace()} if "sorter" in parameters else {}
-    if task.reads.lists:  # of different lengths
+    if masked:
         if "mask" not in parameters:
             found, expected = f"takes {', '.join(parameters)}", f"mask too: the lists of {task.name} differ in length"
             raise _wrong(*of, found, expected, "give it the argument mask, and leave out what is False there")

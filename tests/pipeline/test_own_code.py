@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -17,6 +18,7 @@ from pipelines.tracking.upload import Run, Version, publish
 from rankgrad import lookup
 from rankgrad.io import results
 from rankgrad.io.checkpoints import build, load_model, save_model
+from rankgrad.io.parquet import ragged_lists
 from rankgrad.sorters import load_sorter
 
 from conftest import PHASE, ROOT, done, params_of  # isort: skip
@@ -117,6 +119,41 @@ def test_a_version_carries_its_files_and_a_folder_without_them_names_the_one_it_
         del sys.modules[name]
     with pytest.raises(ValueError, match="there is no own/sorters/tanh_ranks.py"):
         load_sorter(tmp_path / "made/tanh")
+
+
+def test_a_metric_is_the_mean_over_lists_as_each_task_has_them(own, generator):
+    scores, target = torch.randn(12, generator=generator).double(), torch.rand(12, generator=generator).double()
+    places, sizes = [slice(0, 5), slice(5, 9), slice(9, 12)], torch.tensor([5, 4, 3])
+    displacement = lookup.find("metrics", "displacement")
+
+    def measured(task: str, columns: dict, rows: int) -> float:
+        statistic = lookup.find("tasks", task)().statistic(pa.table({"id": range(rows)} | columns))
+        return dict(zip(statistic.names, statistic.of_all(), strict=True))["displacement"]
+
+    def expected(truth: torch.Tensor, *lists: slice) -> float:
+        return np.mean([displacement(scores[rows], truth[rows]).item() for rows in lists])
+
+    flat = {"score": scores.numpy(), "target": target.numpy()}
+    assert measured("score_ranking", flat, 12) == pytest.approx(expected(target, slice(None)))
+    within = {"group": np.repeat([0, 1, 2], sizes), "within": [True] * 12}
+    assert measured("score_ranking", flat | within, 12) == pytest.approx(expected(target, *places))
+    grades = (4 * target).round()
+    grades[places[1]] = 0  # a query without a relevant document is not judged
+    queries = {"scores": scores.float(), "relevance": grades.float()}
+    lists = {name: ragged_lists(pa.array(values.numpy()), sizes) for name, values in queries.items()}
+    assert measured("query_ranking", lists, 3) == pytest.approx(expected(grades, places[0], places[2]))
+    for task, truth, columns in (
+        ("label_ranking", "label_ranks", ("scores", "selected", "true_label_ranks")),
+        ("multilabel", "labels", ("scores", "difficult", "labels")),
+    ):
+        text = METRIC.replace("displacement", f"{truth}_first").replace("target", truth)
+        first = f"{truth}.gather(-1, scores.argmax(-1, keepdim=True)).squeeze(-1).double()"
+        write(own, f"metrics/{truth}_first.py", text.format(first))
+        rows = [[[0.1, 0.9], [0.8, 0.2], [0.7, 0.3]], [[False, False]] * 3, [[1, 2], [0, 1], [3, 0]]]
+        table = pa.table({"id": range(3)} | dict(zip(columns, rows, strict=True)))
+        statistic = lookup.find("tasks", task)().statistic(table)
+        value = dict(zip(statistic.names, statistic.of_all(), strict=True))[f"{truth}_first"]
+        assert value == pytest.approx({"label_ranks": 5 / 3, "labels": 0.5}[truth])
 
 
 STAGES = [("pretrain", "tanh"), ("train", "mine"), ("train", "usual"), ("evaluate", "mine"), ("evaluate", "usual"),
