@@ -32,7 +32,7 @@ def of_strings(texts: Sequence[str]) -> Inputs:
 class Text(InputType):
     """A text of at least one word."""
 
-    name, backbone, cell = "text", "text", str
+    name, backbones, cell = "text", ("text",), str
 
     @staticmethod
     def fits(cells: list[Any]) -> bool:

@@ -157,6 +157,11 @@ class _Reader(NamedTuple):
     def text(self, column: str) -> pd.Series:
         return as_texts(self.sheet, self.cells[column])
 
+    def texts(self, columns: list[str]) -> pd.Series:
+        """Return a list of the texts of several columns."""
+        texts = [self.text(column) for column in columns]
+        return series(map(list, zip(*texts, strict=True)), self.cells.index)
+
     def files(self, columns: list[str]) -> pd.Series:
         """Return the paths of several columns, or of the parts of one."""
         cells = self.cells[columns]

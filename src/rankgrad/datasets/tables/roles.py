@@ -70,6 +70,7 @@ class TableOptions:
         letters: columns of texts of one length, such as aligned proteins. Which letter stands where is features alike;
             a place where training rows have one letter is left out.
         text: column of text.
+        text_pair: two columns of text that are read together, such as a query and a passage.
         labels: column with the names of a row's labels in one cell, or columns of 0 and 1.
         ordered: labels of a cell stand in order, the most important first.
         ignore: columns of 0 and 1, one for each column of `labels`: 1 where average precision ignores the row, such as
@@ -113,6 +114,7 @@ class TableOptions:
     categories: Columns = None
     letters: Columns = None
     text: str | None = None
+    text_pair: list[str] | None = None
     labels: Columns = None
     ordered: bool = False
     ignore: Columns = None
@@ -176,13 +178,15 @@ class TableOptions:
             raise ValueError(f"date.first is {date['first']!r}, expected a day such as '2026-10-31'")
 
     def _check_input(self) -> None:
+        if (count := self.input_type.columns) is not None and len(self.input_columns) != count:
+            raise ValueError(f"{self.input} is {self.input_columns}, expected the names of {count} columns")
         if self.missing == "impute" and not self.input_type.vectors:
             raise ValueError(f"missing: impute fills numbers of `features`; expected leave_out beside {self.input}")
         if self.has_names and not self.input_type.vectors:
             names = " and ".join(self._given(NAMED))
             raise ValueError(f"{names}: expected beside `features` or alone, not beside {self.input}")
         if self.relevance is not None and self.input_type.sampled:
-            raise ValueError(f"relevance: documents may be image, features or text, not {self.input}")
+            raise ValueError(f"relevance: documents may be image, features, text or text_pair, not {self.input}")
         if self.captions is not None and self.text is not None:
             raise ValueError("captions describe an image, frames or features, not text")
         if self.gallery is not None and self.captions is None:

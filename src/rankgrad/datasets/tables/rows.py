@@ -194,6 +194,11 @@ class _Cells:
         except ValueError as error:
             raise ValueError(f"{column} is {error}") from error
 
+    def texts(self, columns: list[str]) -> list[str]:
+        """Return the texts of several columns, or of a list in a cell."""
+        cell = self.row[columns[0]]
+        return cell if len(columns) == 1 and isinstance(cell, list) else [self.text(column) for column in columns]
+
     def numbers(self, columns: list[str]) -> list[float] | Mapping[str, Any]:
         """Return a vector, or numbers and names by their columns."""
         cell = self.row[columns[0]]
