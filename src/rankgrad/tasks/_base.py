@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_type_hints
 
@@ -309,8 +309,17 @@ class Task:
 
         Where there are folds, see `rankgrad.evaluation.by_fold`.
         """
+        return self.of_slices(table)(np.arange(len(table)))
+
+    def of_slices(self, table: pa.Table) -> Callable[[np.ndarray], Statistic]:
+        """Return a function from row numbers (n,) of a table of predictions to their metrics, see `statistic`."""
         statistic, group = by_fold(self.scored, table), self.group_of(table)
-        return statistic if group is None else by_group(statistic, group)
+
+        def of_slice(rows: np.ndarray) -> Statistic:
+            sliced = replace(statistic, examples=len(rows), of_rows=lambda chosen: statistic.of_rows(rows[chosen]))
+            return sliced if group is None else by_group(sliced, group[rows])
+
+        return of_slice
 
     def group_of(self, table: pa.Table) -> np.ndarray | None:
         """Return which predictions are resampled together (n,), by equal values; None if each by itself."""

@@ -82,6 +82,8 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
     if "id" in first:
         frame["name"] = as_names(sheet, first["id"])
     frame["group"] = as_keys(sheet, first["group"]) if "group" in first else frame["name"]
+    if table.within:
+        frame["within"] = table.group
     frame["key"] = _keys(table, sheet, first, frame)
     if "weight" in first:
         frame["weight"] = _weights(sheet, first["weight"])

@@ -39,6 +39,8 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
     frame, train = pd.concat(splits.values()), splits["train"]
     if not len(train):
         raise ValueError(f"{raw}: none of its {len(frame)} rows is for training; see `split`")
+    if table.within:
+        _check_groups(table, raw, frame)
     fitted: dict[str, Any] = {"rows": len(train), "left_out": len(examples.left_out)}
     if table.has_label_cells:
         fitted |= _classes_of(table, raw, examples.sheet, train)
@@ -65,6 +67,19 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
             logging.warning("%s: %s: a network cannot tell these apart; see whether an outlier is right", raw, line)
     logging.info("%s", "; ".join(f"{key} {value}" for key, value in fitted["understood"].items()))
     return fitted
+
+
+def _check_groups(table: TableOptions, raw: Path, frame: pd.DataFrame) -> None:
+    """Raise ValueError if there are no groups within which rows could be compared."""
+    targets = frame.groupby("group")["truth"].nunique()
+    advice = f"name another column in `group`, or leave `within` out to compare all {len(frame)} rows"
+    if len(targets) == 1:
+        raise ValueError(f"{raw}: {table.group} is {targets.index[0]!r} in all rows, expected several groups; {advice}")
+    if (targets < 2).all():
+        raise ValueError(
+            f"{raw}: none of the {len(targets)} groups of {table.group} has two rows with different {table.target}, "
+            f"so there is nothing to compare; {advice}"
+        )
 
 
 def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
@@ -246,6 +261,7 @@ def _understood(
     if table.group:
         sizes = frame["truth"].map(len) if table.relevance else frame["group"].value_counts()
         lines["groups"] = f"{len(sizes)} of {table.group}, with {sizes.min()} to {sizes.max()} rows"
+        lines["groups"] += ", each compared within" if table.within else ""
     near = near_names(frame["group"].unique()) if table.group else []
     near += near_names(fitted["features"]) if table.has_names else []
     if near:

@@ -89,6 +89,8 @@ class TableOptions:
         gallery: column; retrieval searches each item within its gallery, by default within the whole split.
         label_separator, frame_separator: between the names in a cell.
         group: column; rows of one group stay in one split, and are drawn together by the bootstrap.
+        within: compare rows of one group only, by their `target`: losses get a list for each group, and metrics are
+            means over groups. For targets whose scale or offset differs between groups, such as laboratories.
         weight: column of numbers above 0.
         id: column that comes back in predictions; None for the image's path, else the row's number.
         date: {column, first, every}: rows up to the day `first` are the first delivery, those of each later day, week,
@@ -134,6 +136,7 @@ class TableOptions:
     label_separator: str = "|"
     frame_separator: str = "|"
     group: str | None = None
+    within: bool = False
     weight: str | None = None
     id: str | None = None
     date: dict[str, str] | None = None
@@ -167,6 +170,8 @@ class TableOptions:
             object.__setattr__(self, "group", self.split["hash_of"])
         if self.rejected is not None and self.group is None and len(self.input_columns) > 1:
             object.__setattr__(self, "group", self.input_columns[0])  # answers to one prompt belong together
+        if self.within and self.group is None:
+            raise ValueError("within needs `group`: the column whose rows are compared with each other")
         if self.date is not None:
             self._check_date(self.date)
         if self.decimal == self.thousands:
@@ -219,6 +224,8 @@ class TableOptions:
             raise ValueError("train_target: expected with `target` alone")
         if self.margin is not None and self.rejected is None:
             raise ValueError("margin: expected with `rejected` alone")
+        if self.within and self.target is None:
+            raise ValueError(f"within: expected with `target`, not with {self.truth_role}; leave it out")
         if self.relevance is not None and self.group is None:
             raise ValueError("relevance needs `group`: the column that says to which query a row belongs")
 
@@ -347,6 +354,8 @@ class TableOptions:
             fields["difficult"] = pa.list_(pa.bool_(), len(classes) or -1)
         if self.group is not None and not self.relevance:
             fields["group"] = pa.string()
+        if self.within:
+            fields["within"] = pa.string()  # the column of the groups, in each row: predictions keep it
         if self.weight is not None:
             fields["weight"] = pa.float64()
         if self.gallery is not None:
