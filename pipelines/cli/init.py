@@ -26,6 +26,7 @@ HEAD = 1000  # rows whose grades are looked at
 BACKBONES = {  # by what a backbone takes
     "image": {"name": "convnet", "args": {"channels": [32, 64, 96]}},
     "text": {"name": "words", "args": {}},
+    "text_pair": {"name": "knrm", "args": {}},
     "features": {"name": "perceptron", "args": {"hidden": [64]}},
 }
 
@@ -179,7 +180,7 @@ def blocks_of(
     common = {
         "task": task,
         "dataset": key,
-        "model": {**head, "backbone": BACKBONES[input_type.backbone]},
+        "model": {**head, "backbone": BACKBONES[input_type.backbones[0]]},
         "start": "models/runs/none",
         "loss": {},
         "sorter": "none",

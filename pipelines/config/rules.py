@@ -343,7 +343,7 @@ def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> 
     backbone, _ = _backbones(settings, plan, components)
     components.built("models.heads", plan.model, location, features=backbone.size, maps=backbone.maps, outputs=LABELS)
     inputs = components.inputs(plan.dataset)
-    kinds = {lookup.find("inputs", kind).backbone for kind in inputs}
+    kinds = {backbone for kind in inputs for backbone in lookup.find("inputs", kind).backbones}
     if backbone.input not in kinds:
         names = lookup.choices("models.backbones")
         fitting = [name for name in names if lookup.find("models.backbones", name).input in kinds]

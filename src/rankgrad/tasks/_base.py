@@ -92,10 +92,10 @@ def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, ta
     """
     inputs, input_type = split.inputs, split.inputs.type
     backbone = model["backbone"]["name"]
-    if (takes := lookup.find("models.backbones", backbone).input) != input_type.backbone:
+    if (takes := lookup.find("models.backbones", backbone).input) not in input_type.backbones:
         raise ValueError(
             f"{backbone} takes {takes}, but the dataset has {input_type.name}: choose a backbone of "
-            f"{input_type.backbone}"
+            f"{' or '.join(input_type.backbones)}"
         )
     parts = {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
     network = build("models", name, parts, seed=seed, **input_type.runtime(inputs) | args)
