@@ -26,6 +26,7 @@ HEAD = 1000  # rows whose grades are looked at
 BACKBONES = {  # by what a backbone takes
     "image": {"name": "convnet", "args": {"channels": [32, 64, 96]}},
     "text": {"name": "words", "args": {}},
+    "text_pair": {"name": "knrm", "args": {}},
     "features": {"name": "perceptron", "args": {"hidden": [64]}},
 }
 
@@ -169,7 +170,7 @@ def blocks_of(
         folder: that has the file now; None for `raw`.
         metric: by which runs are compared and versions are judged; None for the task's.
     """
-    _check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).metrics])
+    _check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).all_metrics()])
     starting = _starting()[task]
     input_type = _input_type(options)
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
@@ -179,7 +180,7 @@ def blocks_of(
     common = {
         "task": task,
         "dataset": key,
-        "model": {**head, "backbone": BACKBONES[input_type.backbone]},
+        "model": {**head, "backbone": BACKBONES[input_type.backbones[0]]},
         "start": "models/runs/none",
         "loss": {},
         "sorter": "none",

@@ -30,7 +30,7 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
     Raises:
         FileNotFoundError, ValueError: the file is missing or corrupt, or lacks a column.
     """
-    path, lists = folder / f"{split}.parquet", table.relevance is not None
+    path, lists = folder / f"{split}.parquet", table.lists
     stored = columns_of(path)
     if table.input not in stored:
         raise ValueError(f"{path}: no column {table.input}")
@@ -211,7 +211,7 @@ def _expected_truth(table: TableOptions) -> list[dict[str, Any]]:
 
 def _expected_input(table: TableOptions, size: int | None) -> list[dict[str, Any]]:
     input_type = table.input_type
-    may_repeat = table.allow_repeated or table.relevance
+    may_repeat = table.allow_repeated or table.lists
     expected = [in_set("same_picture_as", "")] if input_type.pictures and not may_repeat else []
     implied = input_type.expected(size=size) | ({"mode": "L"} if table.gray else {})
     for fact, value in implied.items():

@@ -49,7 +49,7 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
         fitted |= {"classes": _names_of_columns(table, examples.roles), "counts": present.sum(0).tolist()}
     elif table.truth == "target":
         fitted |= {"mean": float(train["truth"].mean()), "deviation": float(train["truth"].std(ddof=0))}
-    elif table.relevance:
+    elif table.lists:
         fitted["whole"] = all(float(grade).is_integer() for grade in frame["truth"].explode())
     if table.has_names:
         names = _named_features(table, examples, train)
@@ -185,7 +185,7 @@ def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame
 
 def _inputs(table: TableOptions, rows: pd.DataFrame) -> pd.Series:
     """Return the inputs of all rows, or of all documents of queries, by the number of their row."""
-    return rows["input"].explode() if table.relevance else rows["input"]
+    return rows["input"].explode() if table.lists else rows["input"]
 
 
 def _names_in(texts: pd.Series, called: str, file: Path) -> list[str]:
@@ -214,17 +214,17 @@ def _with_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names
             column, len(names_of_column), len(values), names_of_column[0],
         )  # fmt: skip
     entered = series(vectors, values.index)
-    return chosen.assign(input=entered.groupby(level=0).agg(list) if table.relevance else entered)
+    return chosen.assign(input=entered.groupby(level=0).agg(list) if table.lists else entered)
 
 
 def _first_vector(table: TableOptions, rows: pd.DataFrame) -> np.ndarray:
     cell = rows["input"].iloc[0]
-    return cell[0] if table.relevance else cell
+    return cell[0] if table.lists else cell
 
 
 def _require_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> None:
     """Raise ValueError if vectors differ from the first delivery's in width or precision."""
-    widths = chosen["input"].map(lambda cell: len(cell[0] if table.relevance else cell))
+    widths = chosen["input"].map(lambda cell: len(cell[0] if table.lists else cell))
     for row, width in widths[widths != fitted["width"]].items():
         raise ValueError(
             f"{sheet.place(row)}: {width} features, expected {fitted['width']} as in the first delivery; give it the "
