@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from hashlib import sha256
 from importlib import import_module
@@ -43,6 +44,11 @@ def _advice(error: BaseException) -> str | None:
         return f"no space left on the disk for {error.filename or 'an output'}: free some and run `dvc repro` again"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; `dvc repro` resumes from the last epoch that was kept"
+    if isinstance(error, BrokenExecutor):
+        return (
+            "the process of a job was killed, most often as this machine's memory was full: lower jobs.count, or the "
+            "batch_size of this training; `dvc repro` resumes from the last epoch that was kept"
+        )
     if whose := _full_memory(error):
         message = next(iter(str(error).splitlines()), type(error).__name__)
         return (

@@ -48,6 +48,7 @@ def ended(tmp_path, monkeypatch, capsys):
         ("bytearray(2**62)", "this machine's memory is full (MemoryError)"),
         ("raise torch.OutOfMemoryError('CUDA out of memory: 2 GiB\\nmore')", "the GPU's memory is full (CUDA out of"),
         ("raise RuntimeError('CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling')", "the GPU's memory"),
+        ("from joblib.externals.loky.process_executor import TerminatedWorkerError as it; raise it", "jobs.count"),
         ("raise OSError(28, 'No space left', 'models/one')", "no space left on the disk for models/one"),
         ("raise ValueError('data/one: no rows\\ndata/two: no rows')", "made@one: data/two: no rows"),
     ],
