@@ -6,6 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import pytest
 import torch
 
 from rankgrad import lookup
@@ -13,6 +14,7 @@ from rankgrad.datasets.files.splits import Captions, Labels, Split
 from rankgrad.inputs.features import of_tensor
 from rankgrad.io.checkpoints import build
 from rankgrad.losses import spearman
+from rankgrad.metrics import EpochMetric, ndcg
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.training.distributed import gathered
 from rankgrad.training.loop import train
@@ -98,6 +100,28 @@ def check_uneven_shares(rank: int) -> None:
         torch.testing.assert_close(shared.grad / 2, weights.grad)
 
 
+def check_metric_of_uneven_rows(rank: int) -> None:
+    """Check that a metric of the rows of both processes is that of one, and that rows that do not fit are refused."""
+    draws = torch.Generator().manual_seed(0)
+    scores, target = torch.randn(2, 12, generator=draws)
+    query = torch.randint(3, (12,), generator=draws)
+    whole = EpochMetric(ndcg, sync_on_compute=False)
+    whole.update(scores, target.abs(), query=query)
+    for shares in ([0, 7, 12], [0, 0, 12], [0, 12, 12]):
+        metric = EpochMetric(ndcg)
+        rows = slice(*shares[rank : rank + 2])
+        if len(scores[rows]):
+            metric.update(scores[rows], target[rows].abs(), query=query[rows])
+        torch.testing.assert_close(metric.compute(), whole.compute())
+    metric = EpochMetric(ndcg)
+    metric.update(torch.zeros(2, 3 + rank), torch.zeros(2, 3 + rank))
+    with pytest.raises(ValueError, match=r"scores has shape \(2, 4\), expected \(n, 3\) as in process 0"):
+        metric.compute()
+    metric.reset()
+    with pytest.raises(ValueError, match="no batch"):
+        metric.compute()
+
+
 if __name__ == "__main__":
     rank, folder, port = sys.argv[1:]
     os.environ |= {
@@ -107,5 +131,6 @@ if __name__ == "__main__":
     results = {name: trained(*case) for name, case in cases().items()}
     results["normalized"] = trained("score_ranking", "mse", None, None, model=MODEL | {"args": {}})
     check_uneven_shares(int(rank))
+    check_metric_of_uneven_rows(int(rank))
     torch.save(results, Path(folder) / f"{rank}.pt")
     torch.distributed.destroy_process_group()

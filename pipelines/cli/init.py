@@ -26,6 +26,7 @@ HEAD = 1000  # rows whose grades are looked at
 BACKBONES = {  # by what a backbone takes
     "image": {"name": "convnet", "args": {"channels": [32, 64, 96]}},
     "text": {"name": "words", "args": {}},
+    "text_pair": {"name": "knrm", "args": {}},
     "features": {"name": "perceptron", "args": {"hidden": [64]}},
 }
 
@@ -39,6 +40,9 @@ def init(
     target: Annotated[str | None, typer.Option(help="Column to learn: a number, grades, labels or captions.")] = None,
     text: Annotated[str | None, typer.Option(help="Column of the text that is read.")] = None,
     group: Annotated[str | None, typer.Option(help="Column whose rows stay in one split.")] = None,
+    within: Annotated[
+        bool, typer.Option("--within", help="Compare only rows of one group, such as those of one laboratory.")
+    ] = False,
     query: Annotated[str | None, typer.Option(help="Column whose rows are the documents of a query.")] = None,
     row_id: Annotated[str | None, typer.Option("--id", help="Column that names each row.")] = None,
     date: Annotated[
@@ -68,7 +72,9 @@ def init(
     named = {role: name for role, name in roles.items() if name is not None}
     with errors_in_a_line():
         _check_name("--task", task, _starting())
-        roles_of_columns = guess(file, task=task, encoding=encoding, writing=_writing(decimal, thousands), named=named)
+        roles_of_columns = guess(
+            file, task=task, encoding=encoding, writing=_writing(decimal, thousands), named=named, within=within
+        )
         key = _key(key or (file.parent.name if _below_raw(file) else file.stem))
         raw = _raw(file, key, link=link, dry_run=dry_run)
         blocks = blocks_of(key, raw, roles_of_columns.task, roles_of_columns.options, folder=file.parent, metric=metric)
@@ -164,7 +170,7 @@ def blocks_of(
         folder: that has the file now; None for `raw`.
         metric: by which runs are compared and versions are judged; None for the task's.
     """
-    _check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).metrics])
+    _check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).all_metrics()])
     starting = _starting()[task]
     input_type = _input_type(options)
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
@@ -174,14 +180,14 @@ def blocks_of(
     common = {
         "task": task,
         "dataset": key,
-        "model": {**head, "backbone": BACKBONES[input_type.backbone]},
+        "model": {**head, "backbone": BACKBONES[input_type.backbones[0]]},
         "start": "models/runs/none",
         "loss": {},
         "sorter": "none",
         "auxiliary": {"name": "none"},
         "seeds": SEEDS,
     }
-    by_loss = _fitting(starting["runs"], task, _numbers_of_truth(folder or raw, options))
+    by_loss = _fitting(starting["runs"], options, _numbers_of_truth(folder or raw, options))
     runs = {f"{key}-{name}": common | run for name, run in by_loss.items()}
     if metric is None:
         metric = "mean_average_precision" if "hinge_ap" in by_loss else starting["metric"]
@@ -206,11 +212,13 @@ def _input_type(options: dict[str, Any]) -> Any:
     return lookup.find("inputs", Table(**options).input)
 
 
-def _fitting(runs: dict[str, Any], task: str, truth: Any) -> dict[str, Any]:
+def _fitting(runs: dict[str, Any], options: dict[str, Any], truth: Any) -> dict[str, Any]:
     """Return the runs of a task that fit its targets or grades."""
-    if task == "query_ranking" and truth.nunique() > 2:
+    if "relevance" in options and truth.nunique() > 2:
         del runs["hinge_ap"]
-    if task == "score_ranking":
+    if "target" in options:
+        if not options.get("within"):
+            del runs["mse_centered"]
         runs["mse"]["loss"]["args"]["sigmoid"] = bool(truth.between(0, 1).all())
         usual = truth.clip(upper=truth.quantile(0.99))  # a row of totals makes no tail
         if truth.nunique() > GRADES and usual.skew() > SKEWED and truth.min() >= 0:
@@ -248,6 +256,8 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
 
     dataset, options = blocks["datasets"][key], blocks["datasets"][key]["args"]
     structure = [f"{role} from {options[role]}" for role in ("group", "weight", "id") if role in options]
+    if "within" in options:
+        structure[0] += ", and only rows of one are compared"
     lines = [f"structure: {', '.join(structure)}; else: --group, --id"] if structure else []
     split = options.get("split")
     shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in SHARES.items())

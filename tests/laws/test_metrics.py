@@ -4,17 +4,20 @@ What all have in common is in contracts/test_measures.py, and their formulas in 
 """
 
 import math
-import textwrap
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from contracts.measures import METRICS
+from contracts.values import parameters
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 from sklearn.metrics import average_precision_score
 
 from laws.formulas import rates
+from laws.law import law
 from rankgrad import metrics
 
 SCORES, NOTHING = torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool)
@@ -108,15 +111,90 @@ def test_means_without_a_value_are_nan():
     assert metrics.median_rank(SCORES[:0], SCORES[:0]).isnan()
 
 
-def test_the_class_for_torchmetrics_runs_as_documented():
-    pytest.importorskip("torchmetrics")
-    lines = metrics.__doc__.split("needs these lines")[1].split("\n\n", 1)[1].splitlines()
-    names = {name: getattr(metrics, name) for name in metrics.__all__}
-    exec(textwrap.dedent("\n".join(lines)), names)
-    values = names["metrics"].compute()
-    assert values["ndcg"].item() == pytest.approx(1.0)  # the exact order
-    assert 0 < values["err"] < 1
-    mean = names["MeanOverGroups"](metrics.spearman)
-    for scores in (torch.zeros(5), torch.arange(5.0)):
-        mean.update(scores, torch.arange(5.0))
-    assert mean.compute() == 1.0
+# A metric of a set whose rows come in batches.
+
+
+def same(first, second) -> None:
+    torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12, equal_nan=True)
+
+
+def in_batches(metric, sizes, *arguments, **more):
+    """Return the metric of rows that come in batches of these sizes."""
+    epoch_metric = metrics.EpochMetric(metric)
+    pieces = zip(*(values.split(sizes) for values in arguments), strict=True)
+    options = {name: values.split(sizes) for name, values in more.items()}
+    for number, piece in enumerate(pieces):
+        epoch_metric.update(*piece, **{name: values[number] for name, values in options.items()})
+    return epoch_metric.compute()
+
+
+@pytest.mark.parametrize("name", [metric.name for metric in METRICS] + ["metrics.label_set_scores"])
+@law(10)
+@given(sizes=st.lists(st.integers(0, 4), min_size=1, max_size=5).filter(any), seed=st.integers(0, 1000))
+def test_a_metric_of_batches_is_that_of_their_rows(name, sizes, seed):
+    metric = getattr(metrics, name.removeprefix("metrics."))
+    arguments, generator = parameters(metric), torch.Generator().manual_seed(seed)
+    shape = (sum(sizes), 5)
+    scores, truth = torch.randint(4, (2, *shape), generator=generator)
+    scores = scores > 1 if name == "metrics.label_set_scores" else scores.double()
+    if arguments[1] in ("labels", "positives"):
+        truth = truth.clamp(max=1)
+    if arguments[1] == "positives":
+        truth[:, 0] = 1
+    more = {}
+    if "mask" in arguments:
+        more["mask"] = torch.rand(shape, generator=generator) < 0.8
+        more["mask"][:, 0] = True
+    if "weights" in arguments:
+        more["weights"] = torch.rand(shape, generator=generator)
+    expected = metric(scores, truth, **more)
+    same(in_batches(metric, sizes, scores, truth, **more), expected)
+
+    if "dim" in arguments:
+        across = partial(metric, dim=0)
+        same(in_batches(across, sizes, scores, truth, **more), across(scores, truth, **more))
+        # Rows of lists in any order, of which some are left out, and others masked.
+        order = torch.randperm(scores.numel(), generator=generator)
+        order = order[more["mask"].flatten()[order] | (torch.rand(len(order), generator=generator) < 0.5)]
+        columns = {"query": torch.arange(shape[0])[:, None].expand(shape), **more}
+        rows = {column: values.flatten()[order] for column, values in columns.items()}
+        queries = in_batches(metric, 3, scores.flatten()[order], truth.flatten()[order], **rows)
+        same(queries, expected)
+
+
+def test_the_next_set_begins_with_nothing_and_a_batch_is_kept_as_it_was():
+    metric, scores = metrics.EpochMetric(metrics.spearman), torch.tensor([0.1, 0.2, 0.3], requires_grad=True)
+    for target in ([1, 2, 3], [3, 2, 1]):
+        metric.update(scores, torch.tensor(target))
+        with torch.no_grad():
+            scores.mul_(2)
+        value = metric.compute()
+        assert value == metric.compute()
+        assert not value.requires_grad
+        metric.reset()
+        with pytest.raises(ValueError, match="no batch.*call update first"):
+            metric.compute()
+    assert value == -1
+
+
+BATCH = {"scores": torch.zeros(2, 3), "truth": torch.zeros(2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"scores": torch.tensor(0.5)}, ValueError, r"scores has shape \(\).*not their metric"),
+        ({"scores": [0.5]}, TypeError, "scores is a list"),
+        ({"truth": torch.zeros(3, 2)}, ValueError, r"truth has shape \(3, 2\), expected that of scores, \(2, 3\)"),
+        ({"query": torch.zeros(2)}, ValueError, r"scores has shape \(2, 3\), expected \(n,\) with query"),
+        ({"mask": BATCH["truth"] > 0}, ValueError, "arguments are scores, truth, mask, expected scores, truth as in"),
+        ({name: values[:, :2] for name, values in BATCH.items()}, ValueError, r"scores has shape \(2, 2\).*\(n, 3\)"),
+        ({"truth": BATCH["truth"].double()}, TypeError, "truth is torch.float64, expected torch.float32"),
+        ({"scores": BATCH["scores"].to("meta")}, ValueError, "scores is on meta, expected cpu"),
+    ],
+)
+def test_a_batch_that_cannot_join_the_others_is_named(change, error, message):
+    metric = metrics.EpochMetric(metrics.spearman)
+    metric.update(**BATCH)
+    with pytest.raises(error, match=message):
+        metric.update(**BATCH | change)

@@ -147,6 +147,35 @@ def test_versions_are_judged_by_the_metric_of_the_comparison(project, grades, me
     assert ("mine-hinge_ap" in settings.runs) == (max(grades) == 1)
 
 
+SAMPLES = {"lab": [f"s{k % 6}" for k in N], "x": X, "price": Y + 100 * (np.array(N) % 6)}
+
+
+def test_a_group_whose_targets_have_a_level_of_their_own_is_compared_within(project):
+    write(project / "data/raw/mine", "a.csv", **SAMPLES)
+    line = next(line for line in guess(project / "data/raw/mine/a.csv").lines if "explains" in line)
+    assert line.startswith("lab explains 9")
+    assert "`--group lab --within`" in line
+    run("data/raw/mine/a.csv", "--group", "lab", "--within")
+    settings = rules.check("params.yaml")
+    assert settings.datasets["mine"].args["within"] is True
+    assert list(settings.runs) == ["mine-mse", "mine-spearman", "mine-ranknet", "mine-mse_centered"]
+
+
+@pytest.mark.parametrize(
+    ("named", "task", "words"),
+    [
+        ({}, None, "--group COLUMN"),
+        ({"group": "lab"}, "multilabel", "--task multilabel"),
+        ({"group": "all"}, None, "one value in all rows"),
+        ({"group": "row"}, None, "a value of its own"),
+    ],
+)
+def test_groups_within_which_nothing_is_compared_are_refused(tmp_path, named, task, words):
+    write(tmp_path, "a.csv", **SAMPLES, all=["s"] * ROWS, row=[f"r{k}" for k in N])
+    with pytest.raises(ValueError, match=words):
+        guess(tmp_path / "a.csv", named=named, task=task, within=True)
+
+
 def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):
     captions(project / "data/raw/mine")
     run("data/raw/mine/a.csv", "--metric", "text_to_image.recall_at_1")

@@ -93,16 +93,18 @@ def test_each_command_that_a_page_or_a_message_names_exists():
     assert {("make", "repro"), ("make", "deploy"), ("rankgrad", "init")} <= named
 
 
+# Code, and what it prints if the page says so.
 BLOCKS = [
-    (page, code)
+    (page, *block)
     for page in (ROOT / "docs").glob("*.md")
-    for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    for block in re.findall(r"```python\n(.*?)```\n(?:```\n(.*?)```)?", page.read_text(), re.DOTALL)
 ]
 
 
-@pytest.mark.parametrize(("page", "code"), BLOCKS, ids=lambda value: getattr(value, "name", ""))
-def test_python_in_pages_runs(page, code):
+@pytest.mark.parametrize(("page", "code", "expected"), BLOCKS, ids=lambda value: getattr(value, "name", ""))
+def test_python_in_pages_runs_and_prints_what_they_say(page, code, expected, capsys):
     exec(compile(code, page.name, "exec"), {})
+    assert capsys.readouterr().out == expected
 
 
 def test_every_page_is_in_the_navigation():

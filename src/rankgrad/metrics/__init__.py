@@ -7,8 +7,8 @@ Average or bootstrap the values. A group for which a metric is not defined has N
 no positive, no gain, nothing but ties in a correlation. Of no group, as scores of shape (0, d), there is no value, and
 a mean over groups is NaN. Arguments are as in `rankgrad.losses`; values are float64.
 
-- Of a `target` to be ordered like: `spearman`, `kendall` (tau-b), `goodman_kruskal_gamma`, `exact_match` (EM),
-  `elementwise_match` (EW).
+- Of a `target` to be ordered like: `spearman`, `kendall` (tau-b), `goodman_kruskal_gamma`, `pair_accuracy`,
+  `exact_match` (EM), `elementwise_match` (EW).
 - Of a `target` that is a relevance: `ndcg`, `expected_reciprocal_rank` (ERR).
 - Of `labels`: `average_precision` (whose mean is MAP over queries or classes, LRAP over examples), `reciprocal_rank`
   (MRR), `hit_rate`, `precision_at_k`, `recall_at_k`, `coverage_error`, `ranking_loss`.
@@ -18,35 +18,13 @@ a mean over groups is NaN. Arguments are as in `rankgrad.losses`; values are flo
 Equal scores share their places in `ndcg`, `precision_at_k`, `recall_at_k` and wherever ranks are compared. In the other
 metrics of relevance and labels they count against the positive, as in scikit-learn.
 
-For a mean over the groups of many batches, or of several processes, torchmetrics needs these lines. They take any
-metric here that returns one value a group:
-
-    import torch, torchmetrics
-
-    class MeanOverGroups(torchmetrics.Metric):
-        def __init__(self, metric):
-            super().__init__()
-            self.metric = metric
-            self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-            self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
-
-        def update(self, scores, truth, **options):
-            values = self.metric(scores, truth, **options)
-            self.total += values.nansum()
-            self.count += (~values.isnan()).sum()
-
-        def compute(self):
-            return self.total / self.count
-
-    graded = {"ndcg": MeanOverGroups(ndcg), "err": MeanOverGroups(expected_reciprocal_rank)}
-    metrics = torchmetrics.MetricCollection(graded)  # of one kind of truth: these of a target
-    metrics.update(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[2, 0, 3]]))
-    metrics.compute()
+`EpochMetric(metric)` computes any of them of a whole set whose rows come in batches, on one process or several.
 """
 
 from functools import partial
 
 from rankgrad import lookup
+from rankgrad.metrics._epoch_metric import EpochMetric
 from rankgrad.metrics.coverage_error import coverage_error
 from rankgrad.metrics.exact_match import elementwise_match, exact_match
 from rankgrad.metrics.expected_reciprocal_rank import expected_reciprocal_rank
@@ -55,6 +33,7 @@ from rankgrad.metrics.label_ranking import label_ranking_scores, label_set_score
 from rankgrad.metrics.mean_average_precision import average_precision, mean_average_precision
 from rankgrad.metrics.median_rank import first_positive_ranks, median_rank
 from rankgrad.metrics.ndcg import ndcg
+from rankgrad.metrics.pair_accuracy import pair_accuracy
 from rankgrad.metrics.precision_at_k import precision_at_k
 from rankgrad.metrics.ranking_loss import ranking_loss
 from rankgrad.metrics.recall_at_k import recall_at_k
@@ -62,6 +41,7 @@ from rankgrad.metrics.reciprocal_rank import hit_rate, reciprocal_rank
 from rankgrad.metrics.spearman import spearman
 
 __all__ = [
+    "EpochMetric",
     "average_precision",
     "coverage_error",
     "elementwise_match",
@@ -76,6 +56,7 @@ __all__ = [
     "mean_average_precision",
     "median_rank",
     "ndcg",
+    "pair_accuracy",
     "precision_at_k",
     "ranked_map_ceiling",
     "ranking_loss",
