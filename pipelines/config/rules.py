@@ -335,6 +335,9 @@ def _check_data_of(settings: Settings, plan: RunPlan, components: _Components) -
             "target"
         )
         raise _wrong(f"{location}.training.positives", reason, advice="leave one of them out")
+    if share is not None and settings.datasets[key].args.get("within"):
+        reason = f"is {share}, a share of all targets, but {key} compares rows of one group only (`within`)"
+        raise _wrong(f"{location}.training.positives", reason, advice="leave one of them out")
 
 
 def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> None:

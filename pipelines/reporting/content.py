@@ -64,8 +64,10 @@ def _drawn(params: Settings) -> str:
 
 
 def _title(params: Settings, run: Run) -> str:
-    """Return the title of a run's task, with its dataset if the task has several."""
-    title = lookup.find("tasks", run.task).title
+    """Return the title of a run's task, with its dataset if the task has several, and with what is compared."""
+    title, dataset = lookup.find("tasks", run.task).title, params.datasets[run.dataset]
+    if dataset.args.get("within"):
+        title += f" within {dataset.built().group}"
     datasets = {other.dataset for other in params.runs.values() if other.task == run.task}
     return f"{title}, {run.dataset}" if len(datasets) > 1 else title
 

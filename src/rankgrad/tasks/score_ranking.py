@@ -170,16 +170,13 @@ class ScoreRanking(TwoPhases):
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         network = network_of("network", model, split, seed=seed, task=self.name, outputs=1)
         if (share := self.training.positives) is not None:
-            if split.within:
-                raise ValueError(
-                    f"positives is {share}, but the dataset says `within`: targets of groups are not compared; leave "
-                    "positives out"
-                )
             network.recipe["threshold"] = split.truth.double().quantile(1 - share).item()
             if bool((split.truth >= network.recipe["threshold"]).all()):
                 raise ValueError(
                     f"positives is {share}, by which all {len(split)} training targets are: choose another"
                 )
+        if split.about is not None and split.within:
+            network.recipe["within"] = split.about["within"][0].as_py()
         target, scale = split.truth.double(), {}
         if (plus := self.training.log_plus) is not None:
             if (smallest := target.min().item()) + plus <= 0:
