@@ -62,6 +62,7 @@ TYPES: dict[str, tuple[dict[str, Any], Callable[[Draws], Any]]] = {
     "frames": (CONVNET, clip),
     "features": ({"name": "perceptron", "args": {"hidden": [6]}}, vector),
     "text": ({"name": "words", "args": {"size": 6, "word_size": 4}}, words),
+    "text_pair": ({"name": "words", "args": {"size": 6, "word_size": 4}}, lambda draws: [words(draws), words(draws)]),
 }
 
 

@@ -31,6 +31,7 @@ MOSTLY = 0.5  # of groups
 SPLITS = {"train", "val", "test", "gate"}
 ROLES = ("target", "text", "group", "query", "id", "date", "weight")  # that a person may name
 STANDS_IN = re.compile(r"-?9{2,}")  # for a missing value, as -999 does
+EXPLAINED, FEWEST_GROUPS = 0.3, 5  # from which on a column may be a group whose target has an offset of its own
 REPEATED = 3  # rows that must share such a number
 
 
@@ -138,6 +139,7 @@ def guess(
     encoding: str = "utf-8",
     writing: Writing | None = None,
     named: Mapping[str, str] | None = None,
+    within: bool = False,
 ) -> Guess:
     """Look at the first rows of a file, and return which roles its columns seem to have.
 
@@ -147,6 +149,7 @@ def guess(
         encoding: of text.
         writing: of numbers that are text, where a person says it.
         named: the columns that a person names, by their role, one of `ROLES`.
+        within: whether only rows of one group are compared.
 
     Raises:
         FileNotFoundError, ValueError: the file cannot be read, nothing in it fits a task, or a column that a person
@@ -161,6 +164,9 @@ def guess(
 
     structure = _structure(columns)
     columns.leave_out(NEVER_LEARNED, None)
+    if within:
+        _check_within(columns, structure, task)
+        structure, task = structure | {"within": True}, "score_ranking"
     truth = _truth(columns, structure, task)
     columns.leave_out(LEFT_OUT, truth)
     inputs, input_columns = _input(columns, structure, truth)
@@ -172,6 +178,8 @@ def guess(
         options |= _split_by_key(columns, options)
 
     lines = [f"input: {', '.join(f'{role} from {_listed(names)}' for role, names in inputs.items())}", truth.line]
+    if truth.task == "score_ranking" and not within:
+        lines += _lines_on_offsets(columns, structure, truth)
     lines += _lines_on_files(files) + _lines_on_stand_ins(input_columns) + _lines_on_unused(columns, structure)
     missing, missing_lines = _missing(columns, options, input_columns)
     options, lines = options | missing, lines + missing_lines
@@ -306,6 +314,23 @@ def _structure(columns: Columns) -> dict[str, Any]:
     if "date" in named:
         structure["date"] = {"column": named["date"].name, "first": _last_day(columns, named["date"]), "every": "month"}
     return structure
+
+
+def _check_within(columns: Columns, structure: dict[str, Any], task: str | None) -> None:
+    """Refuse to compare rows within groups where there are no groups, or for another task."""
+    if task not in (None, "score_ranking"):
+        raise columns.refusal(f"--within is for a number to rank by; leave it out, or `--task {task}`")
+    if "group" not in structure:
+        raise columns.refusal("--within: no column is called like a group; name it, as in `--group COLUMN --within`")
+    group = columns.all[structure["group"]]
+    if group.is_unique or group.names.nunique() == 1:
+        group = columns.whole(group)
+    if group.names.nunique() in (1, len(group.cells)):
+        values = "one value in all rows" if group.names.nunique() == 1 else "a value of its own in each row"
+        raise columns.refusal(
+            f"--within: {group.name} has {values}, expected several values that come again; name another column as "
+            "`--group`"
+        )
 
 
 def _last_day(columns: Columns, column: Column) -> str:
@@ -744,6 +769,39 @@ def _lines_on_unused(columns: Columns, structure: dict[str, Any]) -> list[str]:
             unused.append(column.name)
     lines += [f"not used: {name}: {reason}" for name, reason in columns.reasons.items()]
     return lines + ([f"not used: {_listed(unused)}"] if unused else [])
+
+
+def _lines_on_offsets(columns: Columns, structure: dict[str, Any], truth: Truth) -> list[str]:
+    """Return a line for the group, or else for each column of names, that the order of targets depends on."""
+    assert truth.column is not None
+    candidates = []
+    for column in columns.all.values():
+        count = column.names.nunique()
+        if column.content == "name" and FEWEST_GROUPS <= count <= len(column.cells) // 2:
+            candidates.append(column)
+    if "group" in structure:
+        candidates = [columns.all[structure["group"]]]
+    lines = []
+    for column in candidates:
+        fraction = _explained(column.names, truth.column.numbers)
+        if fraction > EXPLAINED:
+            lines.append(
+                f"{column.name} explains {100 * fraction:.0f} % of the order of {truth.column.name}; if only rows of "
+                f"one {column.name} are compared, `--group {column.name} --within` learns and judges within each"
+            )
+    return lines
+
+
+def _explained(names: pd.Series, numbers: pd.Series) -> float:
+    """Return which fraction of the variance of ranks lies between groups, adjusted for how many groups there are.
+
+    >>> round(_explained(pd.Series(list("aabb")), pd.Series([1.0, 2.0, 11.0, 12.0])), 2)
+    0.7
+    """
+    rows = pd.DataFrame({"name": names, "rank": numbers.rank()}).dropna()
+    apart = rows["rank"] - rows.groupby("name")["rank"].transform("mean")
+    freedom, total = len(rows) - rows["name"].nunique(), rows["rank"].var()
+    return 1 - float((apart**2).sum() / freedom / total) if freedom > 0 and total > 0 else 0.0
 
 
 def _lines_on_stand_ins(inputs: Sequence[Column]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankgrad import lookup
-from rankgrad.evaluation import Statistic, by_fold, by_group, evaluate
+from rankgrad.evaluation import Statistic, evaluate
 from rankgrad.io.parquet import FOLD, columns_of, parquet_file, read_table, said
 
 __all__ = ["Slice", "slices", "statistics"]
@@ -20,7 +20,7 @@ __all__ = ["Slice", "slices", "statistics"]
 FEWEST = 30  # rows of a slice
 VALUES = 6  # of a column whose values are slices; a number with more is cut into thirds
 RESAMPLES = 100  # rough, and in time: a version has a dozen slices
-NO_SLICES = {"id", "group", "family", "gallery", "weight", FOLD}
+NO_SLICES = {"id", "group", "within", "family", "gallery", "weight", FOLD}
 
 
 @dataclass(frozen=True)
@@ -68,17 +68,20 @@ def statistics(judge: Any, metric: str, predictions: pa.Table, split: Path) -> d
         predictions: of one model, for rows of the split.
         split: see `slices`.
     """
-    all_rows, group = by_fold(judge.scored, predictions), judge.group_of(predictions)
-    measured, column = {}, all_rows.names.index(metric)
+    measured, of_slice = {}, judge.of_slices(predictions)
     for name, rows in _slices(judge, predictions["id"].to_pylist(), split):
-        statistic = Statistic([metric], len(rows), lambda chosen, rows=rows: all_rows.of_rows(rows[chosen])[[column]])
-        statistic = statistic if group is None else by_group(statistic, group[rows])
+        statistic = _only(metric, of_slice(rows))
         if len(rows) >= FEWEST and statistic.examples > 1:
             # A column may be called as the classes are, or have numbers that are printed the same.
             while name in measured:
                 name += "'"
             measured[name] = len(rows), statistic
     return measured
+
+
+def _only(metric: str, statistic: Statistic) -> Statistic:
+    column = statistic.names.index(metric)
+    return replace(statistic, names=[metric], of_rows=lambda rows: statistic.of_rows(rows)[[column]])
 
 
 def _slices(judge: Any, ids: list[Any], split: Path) -> Iterator[tuple[str, np.ndarray]]:

@@ -37,7 +37,7 @@ class Backbone(nn.Module):
     """What gives a head its features; what of it is frozen is as in evaluation, also while the rest is trained.
 
     Attributes:
-        input: the kind of input that it takes: `image`, `features` or `text`.
+        input: the kind of input that it takes: `image`, `features`, `text` or `text_pair`.
         maps: whether it gives maps (n, size, height, width) or vectors (n, size).
         size: channels of what it gives.
         left_out: how names of weights begin that a library publishes, and that have no place here: its classifier's.

@@ -10,12 +10,14 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 __all__ = [
     "LONGEST",
     "NAME",
     "check_name",
+    "key_in",
     "name_in",
     "near_names",
     "parsed_json",
@@ -110,6 +112,24 @@ def name_in(cell: Any) -> str:
         return text.capitalize()
     shorter = WHOLE.fullmatch(text) or MIDNIGHT.fullmatch(text)
     return shorter[1] if shorter else text
+
+
+def key_in(cell: Any) -> str:
+    """Return the name in a cell, see `name_in`; of a text too long for one its beginning and its digest.
+
+    Rows may share a text as well as a name: a prompt, a query.
+
+    Raises:
+        ValueError: it is a list or an object.
+
+    >>> key_in(7.0), len(key_in("word " * 1000))
+    ('7', 117)
+    """
+    if isinstance(cell, str) and len(cell) > NAME:
+        text = " ".join(plain_text(cell).split())
+        if len(text) > NAME:
+            return f"{text[:100]} {sha256(text.encode()).hexdigest()[:16]}"
+    return name_in(cell)
 
 
 def near_names(names: Iterable[str]) -> list[tuple[str, str]]:

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from rankgrad.plain_text import plain_text
 
-__all__ = ["Vocabulary"]
+__all__ = ["PAIR", "Vocabulary"]
 
 PADDING, UNKNOWN = "<padding>", "<unknown>"
+PAIR = "\x1e"  # ASCII's record separator, a word by itself: between two texts that are read together
 
 
 class Vocabulary:
@@ -45,10 +46,14 @@ class Vocabulary:
     def split(caption: str) -> list[str]:
         """Split into words in lower case, without punctuation."""
         plain = plain_text(caption.lower())  # an accent by itself would cut a word in two
-        return re.findall(r"[^\W_]+(?:'[^\W_]+)?", plain)
+        return re.findall(r"[^\W_]+(?:'[^\W_]+)?|\x1e", plain)
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def number_of(self, word: str) -> int:
+        """Return the number of a word, 1 if it is not known."""
+        return self._numbers.get(word, 1)
 
     def encode(self, captions: Sequence[str]) -> Tensor:
         """Return word numbers (n, longest), padded with 0.
@@ -56,7 +61,7 @@ class Vocabulary:
         Raises:
             ValueError: a caption has no words; the message names it.
         """
-        numbers = [[self._numbers.get(word, 1) for word in self.split(caption)] for caption in captions]
+        numbers = [[*map(self.number_of, self.split(caption))] for caption in captions]
         for row, caption in enumerate(numbers):
             if not caption:
                 raise ValueError(f"caption {row} is {captions[row]!r}, expected at least one word")

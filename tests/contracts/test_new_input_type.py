@@ -36,7 +36,7 @@ def bands(sound):
 
 
 class Audio(InputType):
-    name, backbone, cell, files, suffixes = "audio", "features", bytes, True, (".pcm",)
+    name, backbones, cell, files, suffixes = "audio", ("features",), bytes, True, (".pcm",)
 
     @staticmethod
     def stored(*, width=None, single=False):

@@ -485,6 +485,16 @@ def gamma(rows: Rows) -> Value:
     return agreement / (compared or 1.0)
 
 
+def pair_accuracy(rows: Rows) -> Value:
+    right = total = 0.0
+    for first, second in permutations(rows, 2):
+        if first.truth > second.truth:
+            weight = first.weight * second.weight
+            total += weight
+            right += weight * (1.0 if first.score > second.score else 0.5 if first.score == second.score else 0.0)
+    return right / total if total else None
+
+
 def shared(rows: Rows, worth: Callable[[int], float]) -> list[float]:
     """Return the mean of what the places are worth that equal scores take together."""
     result = []
@@ -657,6 +667,7 @@ METRICS = [
     ("label_ranking_scores", label_ranking_scores, {}),
     ("ndcg", ndcg, {}),
     ("ndcg", ndcg, {"k": 2, "gain": "linear"}),
+    ("pair_accuracy", pair_accuracy, {}),
     ("precision_at_k", precision_at_k, {"k": 3}),
     ("precision_at_k", precision_at_k, {"k": 3, "adaptive_k": True}),
     ("ranking_loss", ranking_loss, {}),

@@ -13,6 +13,7 @@ from torchvision.models import resnet18
 
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.io.starts import check_fit, start_from, with_files
+from rankgrad.vocabulary import PAIR
 
 CONVNET = {"name": "convnet", "args": {"channels": [4, 6]}}
 RESNET = {"name": "torchvision", "args": {"network": "resnet18"}}
@@ -108,6 +109,24 @@ class TestEncoder:
         again = network_of(with_files({"backbone": ENCODER}, tmp_path / "elsewhere")["backbone"], seed=9)
         start_from(again, tmp_path / "elsewhere")
         assert again.eval().backbone(tokens).allclose(loaded.backbone(tokens))
+
+    def test_a_pair_is_read_as_transformers_itself_reads_it(self, encoder):
+        from transformers import AutoModel, PreTrainedTokenizerFast
+
+        special = {"[SEP]": {"id": "[SEP]", "ids": [2], "tokens": ["a"]}}
+        pair = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[SEP]", "type_id": 0}}]
+        pair.append({"Sequence": {"id": "B", "type_id": 1}})
+        template = {"type": "TemplateProcessing", "single": pair[:1], "pair": pair, "special_tokens": special}
+        tokenizer = {**FILES["tokenizer"], "post_processor": template}
+        (encoder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        network = network_of(with_files({"backbone": ENCODER}, encoder)["backbone"]).eval()
+        start_from(network, encoder)
+        theirs = PreTrainedTokenizerFast(tokenizer_file=str(encoder / "tokenizer.json"))
+        batch = theirs("b c", "d", return_tensors="pt", return_token_type_ids=True)
+        assert batch["token_type_ids"].tolist() == [[0, 0, 0, 1]]
+        expected = AutoModel.from_pretrained(encoder).eval()(**batch).last_hidden_state.mean(1)
+        assert network.backbone(network.backbone.tokenize([f"b c {PAIR} d"])).allclose(expected, atol=1e-6)
+        assert not network.backbone(network.backbone.tokenize(["b c a d"])).allclose(expected, atol=1e-3)
 
     def test_a_folder_may_hold_an_encoder_of_captions_beside_the_weights_of_an_image_network(
         self, encoder, resnet, tmp_path

@@ -7,6 +7,7 @@ from io import BytesIO
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from laws.tables import made as read
 from PIL import Image
@@ -194,6 +195,7 @@ def bytes_with(change):
 SVM = {"file": "a.txt", "image": None, "features": "all", "labels": None, "relevance": "label", "group": "qid"}
 X = {"image": None, "features": ["x"], "labels": None}
 FLAT = {"image": None, "features": ["weight"], "labels": None, "target": "price"}
+WITHIN = FLAT | {"group": "customer", "within": True}
 QUERY = {"image": None, "features": ["price"], "labels": None, "relevance": "weight", "group": "customer"}
 
 
@@ -227,6 +229,9 @@ BAD = {
     "gaps in ranks": (rows("a,b,x", "1,2,3", "1,3,4"), X | {"label_ranks": ["a", "b"]}, ["row 2", "1, 3", "a gap"]),
     "too large for float32": (csv_with({(5, "price"): "1e39"}), FLAT, ["row 5", "1e39"]),
     "group in two splits": (by_turns({}), {"split": "split", "group": "customer"}, ["row 2", "c0", "val", "train"]),
+    "one group": (csv_with({(row, "customer"): "c0" for row in range(1, ROWS + 1)}), WITHIN,
+                  ["customer is 'c0' in all rows", "several groups"]),
+    "groups of one": (lambda raw: None, WITHIN | {"group": "path"}, ["none of the 60 groups of path", "`within`"]),
     "query of one": (csv_with({(2, "customer"): "c9"}), QUERY, ["row 1", "c0", "one document", "drop"]),
     "no day": (csv_with({(5, "day"): "10.09.2026"}), {"date": DATED["date"]}, ["row 5", "'10.09.2026'", "2026-11-30"]),
     "column twice": (text_with(lambda text: text.replace("weight", "price", 1)), {}, ["'price' is there twice"]),
@@ -271,6 +276,8 @@ def test_bad_input_is_refused_by_its_place(raw, fault):
         ({"image": None}, "the input is none"),
         ({"text": "tags"}, "image and text"),
         ({"relevance": "price", "labels": None}, "group"),
+        ({"target": "price", "labels": None, "within": True}, "within needs `group`"),
+        ({"group": "customer", "within": True}, "within: expected with `target`, not with labels"),
         ({"ordered": True, "labels": ["a", "b"]}, "label_ranks"),
         ({"train_target": "price"}, "train_target: expected with `target` alone"),
         ({"file": "../photos.csv"}, "without `..`"),
@@ -347,6 +354,19 @@ class TestStages:
         assert "FAILED" in page
         assert "split val, id 0" in failed
         assert "split val, id 0" in page
+
+    def test_groups_without_an_order_are_counted_and_a_fold_of_none_but_these_is_refused(self, project):
+        frame = pd.read_csv("data/raw/mine/photos.csv")
+        frame["price"] = [*range(len(frame))]
+        frame.to_csv("data/raw/mine/photos.csv", index=False)
+        params = settings(PHOTOS | WITHIN, folds=3, seed=SEED)
+        data.main(params, "mine")
+        assert refusal(params, "mine") is None
+        page = (project / "reports/data/mine.html").read_text()
+        assert "judged_groups" in page
+        folds = pq.read_table("data/mine/train.parquet")["fold"].to_pylist()
+        equal = [with_cell("target", row, lambda _: 1.0) for row, fold in enumerate(folds) if fold == 2]
+        assert "fold 2: judged_groups = 0" in refusal(params, "mine", train=equal)
 
     def test_a_class_that_training_has_not_seen_fails_and_a_drift_is_a_warning_alone(self, project, caplog):
         frame = pd.read_csv("data/raw/mine/photos.csv")

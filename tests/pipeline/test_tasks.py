@@ -1,6 +1,7 @@
 """Tasks: their phases, batches, objectives and metrics; what each gives and takes is in contracts/."""
 
 import math
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -265,6 +266,26 @@ class TestMetrics:
         assert row.value == pytest.approx(spearmanr(scores, target).statistic)
         assert np.isfinite(row.interval).all()
 
+    def test_spearman_within_groups_is_the_mean_of_scipys_and_resamples_are_of_groups(self, generator):
+        group = np.array([0] * 30 + [1] * 5 + [2] * 4 + [3] + [4] * 3 + [5] * 4)
+        scores, quality = torch.randn(2, len(group), generator=generator).double().numpy()
+        target = quality * 10.0**group + 1000 * group
+        target[group == 4], scores[group == 5] = 7.0, 1.0  # nothing to order; an order that a model does not see
+        columns = {"score": scores, "target": target, "group": [f"lab {number}" for number in group]}
+        table = pa.table({"id": range(len(group)), **columns, "within": ["lab"] * len(group), "fold": group % 2 + 1})
+        task = lookup.find("tasks", "score_ranking")()
+        expected = [spearmanr(scores[group == number], target[group == number]).statistic for number in range(3)] + [0]
+        statistic = task.statistic(table)
+        assert statistic.examples == 6
+        assert statistic.of_all() == pytest.approx([np.mean(expected)])
+        resamples = statistic.of_rows(np.array([[0, 0, 1], [2, 3, 4], [3, 4, 4]]))[0]
+        assert resamples[:2] == pytest.approx([np.mean([expected[0]] * 2 + expected[1:2]), expected[2]])
+        assert np.isnan(resamples[2])
+        weighed = table.append_column("weight", pa.array(np.where(group == 0, 3.0, 1.0)))
+        assert task.statistic(weighed).of_all() == pytest.approx(np.average(expected, weights=[3, 1, 1, 1]))
+        rows = np.flatnonzero(group == 1)
+        assert task.of_slices(table)(rows).of_all() == pytest.approx(expected[1:2])
+
     def test_a_class_whose_positives_a_resample_lost_is_left_out_and_difficult_labels_count_nowhere(self):
         scores, labels = [[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 3.0]], [[1, 0], [1, 0], [0, 0], [0, 1]]
         rows = evaluate("", {1: statistic_of("multilabel", scores, labels, [[0, 0]] * 4)}, resamples=100, seed=0)
@@ -395,6 +416,37 @@ class TestBatches:
         options = options_of("score_ranking") | {"list_length": length, "batch_size": length}
         with pytest.raises(ValueError, match=message):
             Training(("score_ranking", VECTORS, "mse", None, None), split, training=options).phase("finetune")
+
+    def grouped(self, loss, generator, groups, target):
+        about = pa.table({"group": groups, "within": ["lab"] * len(groups)})
+        inputs = features.of_tensor(torch.randn(len(groups), 2, generator=generator))
+        split = Split(inputs, torch.tensor(target).double(), about=about)
+        sorter = {"mse": None}.get(loss, "handcrafted")
+        return Training(("score_ranking", VECTORS, loss, sorter, None), split).phase("finetune")
+
+    @pytest.mark.parametrize("loss", ["mse", "spearman"])
+    def test_within_groups_a_loss_compares_rows_of_one_and_a_loss_of_single_scores_is_as_ever(self, loss, generator):
+        groups, target = ["a", "b", "a", "c", "b", "a"], [0.1, 0.9, 0.3, 0.5, 0.2, 0.6]
+        finetune = self.grouped(loss, generator, groups, target)
+        rows = finetune.order(generator)
+        assert sorted(rows.tolist()) == list(range(6))
+        in_order = [groups[row] for row in rows]
+        assert len([*groupby(in_order)]) == 3
+        rows, scores = torch.tensor([0, 2, 5, 3, 1, 4]), torch.randn(6, 1, generator=generator)
+
+        def value(chosen):
+            batch = finetune.batch(rows[chosen], generator)
+            return finetune.loss((scores[chosen],), batch.truth, generator)
+
+        if loss == "mse":
+            expected = (scores.squeeze(1) - torch.tensor(target)[rows]).square().mean()
+        else:  # the list of one row has no order
+            expected = (value(torch.arange(3)) + value(torch.tensor([4, 5]))) / 2
+        torch.testing.assert_close(value(torch.arange(6)), expected, check_dtype=False)
+
+    def test_what_cannot_be_compared_within_groups_is_refused(self, generator):
+        with pytest.raises(ValueError, match="no group of the 4 training rows has two different targets"):
+            self.grouped("mse", generator, ["a", "b", "c", "c"], [1.0, 2.0, 3.0, 3.0])
 
     def test_losses_may_learn_the_log_of_targets(self, generator):
         target = torch.tensor([0.0, 0.9, 9.9, 99.9])

@@ -40,7 +40,7 @@ class InputType:
 
     Attributes:
         name: of the type, that of its file.
-        backbone: the attribute `input` of the backbones that take it.
+        backbones: the attributes `input` of the backbones that take it, the usual one first.
         cell: what a cell of a request is in Python: `bytes`, `str`, a list of them, or `Any`.
         piece: how many rows are read and answered together.
         sampled: whether a row has several items, of which training sees a random one: such rows cannot be documents.
@@ -50,10 +50,11 @@ class InputType:
         small: whether a batch of them is computed on one thread, which several would only delay.
         suffixes: of files that are an input each: a folder of them needs no table, and a row is called by its file.
         roles: of columns of a person's table that become part of it, besides the one that is called by its name.
+        columns: how many columns of a person's table it is of; None for one, or any number.
     """
 
     name: ClassVar[str]
-    backbone: ClassVar[str]
+    backbones: ClassVar[tuple[str, ...]]
     cell: ClassVar[Any]
     piece: ClassVar[int] = 256
     sampled: ClassVar[bool] = False
@@ -63,6 +64,7 @@ class InputType:
     small: ClassVar[bool] = False
     suffixes: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[tuple[str, ...]] = ()
+    columns: ClassVar[int | None] = None
 
     # Of people's tables.
 
@@ -77,7 +79,7 @@ class InputType:
 
         Args:
             columns: of the input.
-            cells: the row, or the rows: `file` and `text` read a column, `files` and `numbers` several.
+            cells: the row, or the rows: `file` and `text` read a column, `files`, `texts` and `numbers` several.
 
         Raises:
             ValueError, OSError: a cell is none of this type.

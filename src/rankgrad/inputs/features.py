@@ -40,7 +40,7 @@ def of_tensor(vectors: Tensor, names: list[str] | None = None) -> Inputs:
 class Features(InputType):
     """A vector of numbers."""
 
-    name, backbone, cell = "features", "features", Any
+    name, backbones, cell = "features", ("features",), Any
     piece, vectors, small = 1024, True, True
     roles = ("categories", "letters")
 

@@ -44,7 +44,7 @@ def of_tensor(images: Tensor) -> Inputs:
 class Image(InputType):
     """A picture."""
 
-    name, backbone, cell = "image", "image", bytes
+    name, backbones, cell = "image", ("image",), bytes
     piece, pictures, files = 64, True, True
     suffixes = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 

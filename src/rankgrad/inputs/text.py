@@ -32,7 +32,7 @@ def of_strings(texts: Sequence[str]) -> Inputs:
 class Text(InputType):
     """A text of at least one word."""
 
-    name, backbone, cell = "text", "text", str
+    name, backbones, cell = "text", ("text",), str
 
     @staticmethod
     def fits(cells: list[Any]) -> bool:
@@ -112,7 +112,7 @@ class Text(InputType):
         return items if items.is_floating_point() else items[:, : int((items != 0).sum(1).max())]
 
     @staticmethod
-    def checked(cell: Any, place: str) -> str:
+    def checked(cell: Any, place: str) -> Any:
         if not isinstance(cell, str):
             raise ValueError(f"{place} is {in_json(cell)}, expected text")
         if not Vocabulary.split(cell[:CHARACTERS]):
@@ -120,7 +120,7 @@ class Text(InputType):
         return cell
 
     @staticmethod
-    def prepared(cells: list[str], about: dict[str, Any], *, where: str) -> list[str]:
+    def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> list[str]:
         return cells
 
     @staticmethod
@@ -128,13 +128,13 @@ class Text(InputType):
         return Inputs(about, [text for texts in rows for text in texts])
 
     @staticmethod
-    def values(cell: str, about: dict[str, Any]) -> int:
+    def values(cell: Any, about: dict[str, Any]) -> int:
         if len(cell) > CHARACTERS:
             raise ValueError(f"a text of {len(cell)} characters, expected at most {CHARACTERS}")
         return len(cell)
 
     @staticmethod
-    def example(about: dict[str, Any]) -> str:
+    def example(about: dict[str, Any]) -> Any:
         return "word"
 
     @staticmethod

@@ -7,8 +7,8 @@ Average or bootstrap the values. A group for which a metric is not defined has N
 no positive, no gain, nothing but ties in a correlation. Of no group, as scores of shape (0, d), there is no value, and
 a mean over groups is NaN. Arguments are as in `rankgrad.losses`; values are float64.
 
-- Of a `target` to be ordered like: `spearman`, `kendall` (tau-b), `goodman_kruskal_gamma`, `exact_match` (EM),
-  `elementwise_match` (EW).
+- Of a `target` to be ordered like: `spearman`, `kendall` (tau-b), `goodman_kruskal_gamma`, `pair_accuracy`,
+  `exact_match` (EM), `elementwise_match` (EW).
 - Of a `target` that is a relevance: `ndcg`, `expected_reciprocal_rank` (ERR).
 - Of `labels`: `average_precision` (whose mean is MAP over queries or classes, LRAP over examples), `reciprocal_rank`
   (MRR), `hit_rate`, `precision_at_k`, `recall_at_k`, `coverage_error`, `ranking_loss`.
@@ -33,6 +33,7 @@ from rankgrad.metrics.label_ranking import label_ranking_scores, label_set_score
 from rankgrad.metrics.mean_average_precision import average_precision, mean_average_precision
 from rankgrad.metrics.median_rank import first_positive_ranks, median_rank
 from rankgrad.metrics.ndcg import ndcg
+from rankgrad.metrics.pair_accuracy import pair_accuracy
 from rankgrad.metrics.precision_at_k import precision_at_k
 from rankgrad.metrics.ranking_loss import ranking_loss
 from rankgrad.metrics.recall_at_k import recall_at_k
@@ -55,6 +56,7 @@ __all__ = [
     "mean_average_precision",
     "median_rank",
     "ndcg",
+    "pair_accuracy",
     "precision_at_k",
     "ranked_map_ceiling",
     "ranking_loss",

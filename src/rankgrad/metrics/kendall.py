@@ -48,7 +48,7 @@ def kendall(
     >>> kendall(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1, 2, 3]))
     tensor(0.3333, dtype=torch.float64)
     """
-    concordant, discordant, of_scores, of_target, defined = _pairs(
+    concordant, discordant, of_scores, of_target, defined = pairs_of(
         "Kendall's tau", scores, target, mask, weights, dim, top_heavy=top_heavy
     )
     product = of_scores * of_target
@@ -84,12 +84,12 @@ def goodman_kruskal_gamma(
     >>> goodman_kruskal_gamma(torch.tensor([0.1, 0.4, 0.4]), torch.tensor([1, 2, 3]))
     tensor(1., dtype=torch.float64)
     """
-    concordant, discordant, *_, defined = _pairs("Gamma", scores, target, mask, weights, dim)
+    concordant, discordant, *_, defined = pairs_of("Gamma", scores, target, mask, weights, dim)
     compared = concordant + discordant
     return ((concordant - discordant) / compared.where(defined, 1.0)).clamp(-1.0, 1.0).where(defined, torch.nan)
 
 
-def _pairs(
+def pairs_of(
     metric: str,
     scores: Tensor,
     target: Tensor,
@@ -99,7 +99,10 @@ def _pairs(
     *,
     top_heavy: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the weights of pairs, see `_sums`, (...) each; and which groups have an order."""
+    """Return sums of the weights of pairs, (...) each, and which groups have an order.
+
+    The sums are over concordant pairs, discordant ones, those of different scores, and those of different targets.
+    """
     weight, first, second, defined = comparable(metric, scores, target, mask, weights, dim)
     factors = [within(weight)]  # products of four small ones would vanish
     if top_heavy:

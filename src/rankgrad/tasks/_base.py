@@ -2,7 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_type_hints
 
@@ -16,6 +17,7 @@ from rankgrad.datasets.files.splits import MEMORY, Split, read_split
 from rankgrad.evaluation import Statistic, by_fold, by_group
 from rankgrad.inputs import Inputs, type_of
 from rankgrad.io.checkpoints import build
+from rankgrad.tasks._own import Lists, judging, over_rows, within_rows
 from rankgrad.tasks._predict import Column, Id, check_answer, checked_row, of_row
 from rankgrad.training.objective import Objective
 from rankgrad.training.options import Component, PhaseOptions, WholePhase
@@ -24,7 +26,7 @@ from rankgrad.training.phase import Phase
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["SHOWN", "Examples", "Metric", "Reads", "Task", "mean_of", "mean_over", "network_of", "weight_of"]
+__all__ = ["SHOWN", "Examples", "Lists", "Metric", "Reads", "Task", "mean_of", "mean_over", "network_of", "weight_of"]
 
 
 SHOWN = 12  # examples in a picture
@@ -90,10 +92,10 @@ def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, ta
     """
     inputs, input_type = split.inputs, split.inputs.type
     backbone = model["backbone"]["name"]
-    if (takes := lookup.find("models.backbones", backbone).input) != input_type.backbone:
+    if (takes := lookup.find("models.backbones", backbone).input) not in input_type.backbones:
         raise ValueError(
             f"{backbone} takes {takes}, but the dataset has {input_type.name}: choose a backbone of "
-            f"{input_type.backbone}"
+            f"{' or '.join(input_type.backbones)}"
         )
     parts = {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
     network = build("models", name, parts, seed=seed, **input_type.runtime(inputs) | args)
@@ -161,6 +163,7 @@ class Task:
     Attributes:
         title: of the task.
         metrics: the only list of the task's metrics; the first is its main one.
+        judged: the second argument of a project's own metrics that judge the task; None if none can.
         reads: what it reads of a table.
         Training: a dataclass of the options of its training; fields that are `PhaseOptions` are its phases, in order.
         text: the backbone of captions where a model names none; None of a task without captions.
@@ -172,6 +175,7 @@ class Task:
 
     title: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]]
+    judged: ClassVar[str | None] = None
     reads: ClassVar[Reads]
     Training: ClassVar[type]
     text: ClassVar[Component | None] = None
@@ -221,6 +225,10 @@ class Task:
         """Return the metrics of a table of predictions, as a function of which rows count."""
         raise NotImplementedError
 
+    def lists(self, table: pa.Table) -> Iterator[Lists]:
+        """Yield the predictions as a project's own metrics compare them with the truth that is `judged`."""
+        raise NotImplementedError
+
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return an answer of plain numbers, lists and strings to each row of a request.
 
@@ -256,6 +264,14 @@ class Task:
         """Return the names of the blocks of training options, in order."""
         types = get_type_hints(cls.Training)
         return [name for name, block in types.items() if inspect.isclass(block) and issubclass(block, PhaseOptions)]
+
+    @classmethod
+    def all_metrics(cls) -> tuple[Metric, ...]:
+        """Return the task's metrics, then those of `own/metrics` that judge it."""
+        own = []
+        for name, lower_is_better in judging(cls.judged).items():
+            own.append(Metric(name, name.replace("_", " "), lower_is_better))
+        return (*cls.metrics, *own)
 
     def plan(self, *, started: bool) -> dict[str, PhaseOptions]:
         """Return the phases that are trained, by name, in order.
@@ -304,13 +320,40 @@ class Task:
             sampled=reads.sampled, threads=threads, memory=memory,
         )  # fmt: skip
 
+    def measured(self, table: pa.Table) -> Statistic:
+        """Return the metrics of `scored`, then those of `own/metrics` that judge the task."""
+        statistic, own, weight = self.scored(table), [], weight_of(table)
+        if not (names := list(judging(self.judged))):
+            return statistic
+        lists = list(self.lists(table))
+        for name in names:
+            if lists[0].rows is None:
+                own.append(over_rows(name, lists[0], weight))
+            else:
+                values = within_rows(name, lists, len(table))
+                own.append(partial(mean_over, values, weight=weight))
+
+        def of_rows(rows: np.ndarray) -> np.ndarray:
+            return np.concatenate([statistic.of_rows(rows), np.stack([metric(rows) for metric in own])])
+
+        return replace(statistic, names=[*statistic.names, *names], of_rows=of_rows)
+
     def statistic(self, table: pa.Table) -> Statistic:
         """Return the metrics of a table of predictions, as a function of which rows count, or which groups of rows.
 
         Where there are folds, see `rankgrad.evaluation.by_fold`.
         """
-        statistic, group = by_fold(self.scored, table), self.group_of(table)
-        return statistic if group is None else by_group(statistic, group)
+        return self.of_slices(table)(np.arange(len(table)))
+
+    def of_slices(self, table: pa.Table) -> Callable[[np.ndarray], Statistic]:
+        """Return a function from row numbers (n,) of a table of predictions to their metrics, see `statistic`."""
+        statistic, group = by_fold(self.measured, table), self.group_of(table)
+
+        def of_slice(rows: np.ndarray) -> Statistic:
+            sliced = replace(statistic, examples=len(rows), of_rows=lambda chosen: statistic.of_rows(rows[chosen]))
+            return sliced if group is None else by_group(sliced, group[rows])
+
+        return of_slice
 
     def group_of(self, table: pa.Table) -> np.ndarray | None:
         """Return which predictions are resampled together (n,), by equal values; None if each by itself."""

@@ -1,6 +1,7 @@
 """Query ranking: the documents of each query in order, the relevant ones first: vectors, pictures or texts."""
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,8 +22,9 @@ from rankgrad.layers import ScoreLayer
 from rankgrad.metrics.kendall import kendall
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.ndcg import ndcg
+from rankgrad.metrics.pair_accuracy import pair_accuracy
 from rankgrad.ragged import pad_groups
-from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, Task, mean_over, network_of, weight_of
+from rankgrad.tasks._base import SHOWN, Examples, Lists, Metric, Reads, Task, mean_over, network_of, weight_of
 from rankgrad.tasks._phases import SplitPhase
 from rankgrad.training.large_batch import split as split_rows
 from rankgrad.training.objective import Objective
@@ -40,6 +42,7 @@ METRICS = (
     Metric("rank_of_last", "RKL", lower_is_better=True),
     *(Metric(f"ndcg_at_{depth}", f"NDCG@{depth}", shown=depth == 10) for depth in DEPTHS),
     Metric("kendall", "Kendall's tau", shown=False),
+    Metric("pair_accuracy", "pair accuracy", shown=False),
 )
 
 
@@ -47,7 +50,9 @@ METRICS = (
 class RankerOptions(BatchedPhase):
     """Options of the ranker's training; `batch_size` counts queries, `monitor` decides on the best epoch."""
 
-    monitor: Literal["mean_average_precision", "ndcg", "ndcg_at_5", "ndcg_at_10", "top_1"] = "mean_average_precision"
+    monitor: Literal["mean_average_precision", "ndcg", "ndcg_at_5", "ndcg_at_10", "top_1", "pair_accuracy"] = (
+        "mean_average_precision"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +69,8 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
 
     Args:
         scores, relevance, mask: (n, d). A document is relevant if it has more than half of the query's largest
-            relevance: 1 of 0 and 1, 3 and 4 of grades up to 4. NDCG takes grades as they are, and so does Kendall's
-            tau, which is 0 where scores or grades are all equal.
+            relevance: 1 of 0 and 1, 3 and 4 of grades up to 4. NDCG takes grades as they are, and so do
+            Kendall's tau, which is 0 where scores or grades are all equal, and pair accuracy, which is then 0.5.
     """
     largest = relevance.masked_fill(~mask, 0).amax(-1, keepdim=True)
     relevant = (2 * relevance > largest) & mask
@@ -77,6 +82,7 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
         "rank_of_last": ((scores >= lowest) & mask).sum(-1).double(),
         **{f"ndcg_at_{depth}": ndcg(scores, relevance, mask=mask, k=depth) for depth in DEPTHS},
         "kendall": kendall(scores, relevance, mask=mask).nan_to_num(0.0),
+        "pair_accuracy": pair_accuracy(scores, relevance, mask=mask).nan_to_num(0.5),
     }
     return torch.stack([values[metric.name] for metric in METRICS]).where(relevant.any(-1), torch.nan)
 
@@ -152,6 +158,7 @@ class QueryRanking(Task):
 
     title = "Query ranking"
     metrics = METRICS
+    judged = "target"
     Training = Training
     reads = Reads(("relevance",), relevance_of, lists=True, sampled=False)
 
@@ -211,25 +218,40 @@ class QueryRanking(Task):
     def scored(self, table: pa.Table) -> Statistic:
         """Return means over queries: average precision, NDCG, also @5 and @10, tau, the KDD Cup 2004's TOP1 and RKL.
 
-        TOP1 is 1 where a relevant document comes first, and RKL the rank of the last one, ties at their worst.
+        TOP1 is 1 where a relevant document comes first, and RKL the rank of the last one, ties at their worst. Pair
+        accuracy is the mean over queries of the share of their pairs that are in order.
         """
+        values = torch.empty(len(METRICS), len(table), dtype=torch.float64)
+        for queries in self.lists(table):
+            assert queries.mask is not None
+            values[:, queries.rows] = metrics_of(queries.scores, queries.truth, queries.mask)
+        of_rows = partial(mean_over, values.numpy(), weight=weight_of(table))
+        return Statistic([metric.name for metric in self.metrics], len(table), of_rows)
+
+    def lists(self, table: pa.Table) -> Iterator[Lists]:
+        """Yield queries of about one length together: the longest may be much longer than the others."""
         scores, sizes = lists_of(table, "scores", path="predictions")
         relevance, _ = lists_of(table, "relevance", path="predictions")
-        values = torch.empty(len(METRICS), len(sizes), dtype=torch.float64)
-        # Queries of about one length together: the longest may be much longer than the others.
-        order = sizes.argsort()
         queries = Queries(Inputs({}, scores), sizes, relevance, None)
-        for rows in order.split(1024):
+        for rows in sizes.argsort().split(1024):
             documents = queries.documents(rows)
             of_queries, mask = padded(scores[documents], sizes[rows])
-            values[:, rows] = metrics_of(of_queries, padded(relevance[documents], sizes[rows])[0], mask)
-        of_rows = partial(mean_over, values.numpy(), weight=weight_of(table))
-        return Statistic([metric.name for metric in self.metrics], len(sizes), of_rows)
+            truth, _ = padded(relevance[documents], sizes[rows])
+            yield Lists(of_queries, truth, mask, rows, counts=(truth > 0).any(-1))
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
-        """Return the `scores` of each row's documents; only their order within a row means something."""
+        """Return the `scores` of each row's documents; only their order within a row means something.
+
+        A network that learned preferences adds to a row of two `first_is_preferred`, the probability that the first
+        one is preferred (Bradley and Terry 1952), of which only a logistic loss of pairs makes one.
+        """
         scores = self.scores(network, inputs, sizes)
-        return [{"scores": of_query.tolist()} for of_query in scores.split(sizes.tolist())]
+        answers: list[dict[str, Any]] = [{"scores": of_query.tolist()} for of_query in scores.split(sizes.tolist())]
+        if network.recipe["input"].get("rejected"):
+            for answer in answers:
+                if len(pair := answer["scores"]) == 2:
+                    answer["first_is_preferred"] = torch.tensor(pair[0] - pair[1]).sigmoid().item()
+        return answers
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         """Draw the relevance of the first documents of each query, in their true and in the predicted order."""

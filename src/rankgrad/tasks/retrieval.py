@@ -170,7 +170,7 @@ class Retrieval(TwoPhases):
     @classmethod
     def accepts(cls, model: Mapping[str, Any]) -> None:
         text = model.get("text")
-        if text is not None and (takes := lookup.find("models.backbones", text["name"]).input) != Text.backbone:
+        if text is not None and (takes := lookup.find("models.backbones", text["name"]).input) not in Text.backbones:
             raise ValueError(f"{text['name']} takes {takes}, expected a backbone of text")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:

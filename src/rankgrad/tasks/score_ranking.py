@@ -1,6 +1,9 @@
 """Score ranking: a number for each example, judged by the order of the scores alone (SoDeep, Section 4.2.1)."""
 
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,15 +13,19 @@ import torch
 from torch import Tensor
 
 from rankgrad.checks import check_finite, check_scores
-from rankgrad.datasets.files.splits import Split, target_of
+from rankgrad.datasets.files.splits import MEMORY, Split, padded, target_of
 from rankgrad.evaluation import Statistic
 from rankgrad.inputs import Inputs
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.spearman import spearman
-from rankgrad.tasks._base import Examples, Metric, Reads, network_of, weight_of
+from rankgrad.ragged import pad_groups
+from rankgrad.tasks._base import Examples, Lists, Metric, Reads, mean_over, network_of, weight_of
+from rankgrad.tasks._own import judging, of_lists
 from rankgrad.tasks._phases import GroupPhase, TwoPhases
+from rankgrad.training.batches import in_groups
 from rankgrad.training.objective import grouped
 from rankgrad.training.options import Training, check_lists
+from rankgrad.training.phase import Batch
 
 __all__ = ["ScoreRanking"]
 
@@ -48,12 +55,26 @@ class ScoreTraining(Training):
 
 
 class ScorePhase(GroupPhase):
-    """Scores are compared with targets; labels are the targets above the network's threshold, where it has one."""
+    """Scores are compared with targets; labels are the targets above the network's threshold, where it has one.
+
+    Where only rows of one group are compared, a batch has whole groups one after another, cut where it ends, and the
+    loss gets a list of each.
+
+    Attributes:
+        lists: the number of the group of each training row (n,), where losses get a list of each; else None.
+    """
 
     monitor = "spearman"
+    lists: Tensor | None = None
+
+    def __init__(self, task: TwoPhases, name: str, module: Any, train: Split, *arguments: Any, **options: Any):
+        super().__init__(task, name, module, train, *arguments, **options)
+        if train.within and self.length is None:
+            self.lists = _group_numbers(train)
+            self.order = partial(in_groups, self.lists)
 
     def together(self, training: ScoreTraining) -> tuple[str, int, Tensor] | None:
-        if (length := training.list_length) is None:
+        if (length := training.list_length or (self.length if self.train.within else None)) is None:
             return None
         if self.length not in (None, length):
             raise ValueError(f"list_length is {length}, expected {self.length}, the sorter's length")
@@ -64,8 +85,26 @@ class ScorePhase(GroupPhase):
             )
         if missing := about["group"].null_count:
             raise ValueError(f"list_length is {length}, but {missing} rows of the training table have no group")
-        groups = about["group"].combine_chunks().dictionary_encode()
-        return "list_length", length, torch.tensor(groups.indices.to_numpy())
+        return "list_length", length, _group_numbers(self.train)
+
+    def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
+        batch = super().batch(rows, generator)
+        return batch if self.lists is None else Batch(batch.inputs, (self.lists[rows], *batch.truth))
+
+    def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
+        if self.lists is None:
+            return super().loss(outputs, truth, generator)
+        lists, target, weight = truth
+        sizes = lists.unique_consecutive(return_counts=True)[1]
+        scores, compared = self.compare(*outputs, target, length=len(target))
+        scores, mask = padded(scores.squeeze(0), sizes)
+        compared = {name: padded(values.squeeze(0), sizes)[0] for name, values in compared.items()}
+        counts = {}
+        if weight is not None:  # see `weigh`
+            weights, _ = padded(weight, sizes)
+            means = weights.sum(-1) / mask.sum(-1)
+            counts = {"weights": weights / means.unsqueeze(-1), "of_groups": means}
+        return self.objective(scores, compared, mask=mask, **counts, generator=generator)
 
     def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Any]:
         recipe = self.module.recipe
@@ -79,6 +118,8 @@ class ScorePhase(GroupPhase):
     def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
         scores, target, weights = outputs.cpu().squeeze(1), self.val.truth, self.val.weight
         check_scores(scores)
+        if self.val.within:
+            return {"spearman": _within(scores, target, _group_numbers(self.val), weights).of_all().item()}
         # A network that gives every example the same score has no order: it is no better than chance.
         constant = bool((scores == scores[0]).all())
         metrics = {"spearman": 0.0 if constant else _correlation(scores, target, weights).item()}
@@ -98,17 +139,33 @@ class ScoreRanking(TwoPhases):
     are standardized for the losses, by mean and deviation of the training's: a network begins near 0, and a loss on
     their values would not get to prices of thousands. Their order stays.
 
+    Where a dataset says `within`, only rows of one group are compared: a metric is the mean over groups, and intervals
+    are of groups. A group with one row, or with equal targets, is not judged; the log tells how many there are.
+
     A truth is targets (n,), float32 or float64.
     """
 
     title = "Score ranking"
     metrics = (Metric("spearman", "Spearman"),)
+    judged = "target"
     reads = Reads(("target",), target_of)
     Training = ScoreTraining
     phase = ScorePhase
 
     def learns(self) -> tuple[str, ...]:
         return ("target",) if self.training is None or self.training.positives is None else ("target", "labels")
+
+    def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
+        rows = super().load(folder, split, threads=threads, memory=memory)
+        if rows.within:
+            groups = _group_numbers(rows)
+            judged, count = _with_order(rows.truth, groups).sum(), int(groups.max()) + 1
+            if judged < count:
+                logging.warning(
+                    "%s/%s.parquet: %d of %d groups have one row or equal targets: nothing is compared there",
+                    folder, split, count - judged, count,
+                )  # fmt: skip
+        return rows
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         network = network_of("network", model, split, seed=seed, task=self.name, outputs=1)
@@ -118,6 +175,8 @@ class ScoreRanking(TwoPhases):
                 raise ValueError(
                     f"positives is {share}, by which all {len(split)} training targets are: choose another"
                 )
+        if split.about is not None and split.within:
+            network.recipe["within"] = split.about["within"][0].as_py()
         target, scale = split.truth.double(), {}
         if (plus := self.training.log_plus) is not None:
             if (smallest := target.min().item()) + plus <= 0:
@@ -140,6 +199,12 @@ class ScoreRanking(TwoPhases):
                 f"all {len(val)} validation targets are {val.truth[0].item():g}, where Spearman is undefined: expected "
                 "examples whose targets differ"
             )
+        for name, split in (("training", train), ("validation", val)):
+            if split.within and not _with_order(split.truth, _group_numbers(split)).any():
+                raise ValueError(
+                    f"no group of the {len(split)} {name} rows has two different targets, so there is nothing to "
+                    "compare: expected such a group, or no `within`"
+                )
         return train, val
 
     def scores(self, network: Any, inputs: Inputs) -> Tensor:
@@ -158,12 +223,25 @@ class ScoreRanking(TwoPhases):
             columns["positive"] = pa.array((target >= threshold).numpy())
         return split.table(columns)
 
+    def of_slices(self, table: pa.Table) -> Callable[[np.ndarray], Statistic]:
+        if "within" not in table.column_names:
+            return super().of_slices(table)
+        score, target = _scores_and_targets(table)
+        weights, group = weight_of(table), np.asarray(table["group"].to_pylist())
+
+        def of_slice(rows: np.ndarray) -> Statistic:
+            numbers = torch.from_numpy(np.unique(group[rows], return_inverse=True)[1])
+            weight = None if weights is None else torch.from_numpy(weights[rows])
+            return _within(score[rows], target[rows], numbers, weight, own=list(judging(self.judged)))
+
+        return of_slice
+
     def scored(self, table: pa.Table) -> Statistic:
         """Return Spearman's correlation, and average precision where it is known which examples are positive.
 
         Spearman's is NaN of scores or targets that are all equal.
         """
-        score, target = (torch.from_numpy(table[name].to_numpy().astype(np.float64)) for name in ("score", "target"))
+        score, target = _scores_and_targets(table)
         weight, names, positive = weight_of(table), ["spearman"], None
         if "positive" in table.column_names:
             names, positive = [*names, "average_precision"], torch.from_numpy(np.array(table["positive"].to_pylist()))
@@ -178,6 +256,11 @@ class ScoreRanking(TwoPhases):
 
         return Statistic(names, len(score), of_rows)
 
+    def lists(self, table: pa.Table) -> Iterator[Lists]:
+        """Yield one list, of all rows."""
+        score, target = _scores_and_targets(table)
+        yield Lists(score.unsqueeze(0), target.unsqueeze(0))
+
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `score` of each row."""
         return [{"score": score} for score in self.scores(network, inputs).tolist()]
@@ -186,6 +269,58 @@ class ScoreRanking(TwoPhases):
         table = examples.predicted("score", "target")
         plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy())
         return True
+
+
+def _scores_and_targets(table: pa.Table) -> tuple[Tensor, Tensor]:
+    """Return both columns of predictions (n,), float64."""
+    score, target = (torch.from_numpy(table[name].to_numpy().astype(np.float64)) for name in ("score", "target"))
+    return score, target
+
+
+def _group_numbers(split: Split) -> Tensor:
+    """Return the number of the group of each row (n,)."""
+    assert split.about is not None
+    return torch.tensor(split.about["group"].combine_chunks().dictionary_encode().indices.to_numpy())
+
+
+def _with_order(target: Tensor, groups: Tensor) -> Tensor:
+    """Return which groups have two different targets (groups,), by the number of the group of each row (n,)."""
+    empty = target.new_zeros(int(groups.max()) + 1)
+    largest = empty.scatter_reduce(0, groups, target, "amax", include_self=False)
+    return largest != empty.scatter_reduce(0, groups, target, "amin", include_self=False)
+
+
+def _within(
+    scores: Tensor, target: Tensor, groups: Tensor, weights: Tensor | None, *, own: Sequence[str] = ()
+) -> Statistic:
+    """Return the mean of Spearman's correlation over groups, those that have two different targets.
+
+    Equal scores are no order: their correlation is 0. A group counts as much as its rows do on average.
+
+    Args:
+        scores, target, weights: of each row (n,).
+        groups: the number of the group of each row (n,), from 0 on; each has a row.
+        own: names of metrics of `own/metrics`, of which the mean is returned too.
+    """
+    names, sizes, is_weighted = ["spearman", *own], groups.bincount(), weights is not None
+    weights = torch.ones(len(target), dtype=torch.float64) if weights is None else weights.double()
+    values = torch.empty(len(names), len(sizes), dtype=torch.float64)
+    counts = torch.empty(len(sizes), dtype=torch.float64)
+    # Groups of about one size together: the largest may be much larger than the others.
+    for chunk in sizes.argsort().split(1024):
+        is_in_chunk = torch.isin(groups, chunk)
+        query, chunk = groups[is_in_chunk], chunk.sort().values
+        padded_scores, mask = pad_groups(scores[is_in_chunk], query=query)
+        padded_target, _ = pad_groups(target[is_in_chunk], query=query)
+        padded_weights, _ = pad_groups(weights[is_in_chunk], query=query)
+        correlations = spearman(padded_scores, padded_target, mask=mask, weights=padded_weights)
+        values[0, chunk] = correlations.nan_to_num(0.0)
+        lists = Lists(padded_scores, padded_target, mask)
+        for number, name in enumerate(own, 1):
+            values[number, chunk] = of_lists(name, lists, padded_weights if is_weighted else None)
+        counts[chunk] = padded_weights.sum(-1) / sizes[chunk]
+    values = values.where(_with_order(target, groups), torch.nan)
+    return Statistic(names, len(sizes), partial(mean_over, values.numpy(), weight=counts.numpy()))
 
 
 def _too_near(target: Tensor, **measured: float) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-__all__ = ["batch_count", "in_lists", "random_batches"]
+__all__ = ["batch_count", "in_groups", "in_lists", "random_batches"]
 
 
 def random_batches(
@@ -83,6 +83,21 @@ def in_lists(groups: Tensor, length: int, generator: torch.Generator) -> Tensor:
     position = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[groups[rows]]  # within its group
     lists = rows[position < (counts - counts % length)[groups[rows]]].view(-1, length)
     return lists[torch.randperm(len(lists), generator=generator)].flatten()
+
+
+def in_groups(groups: Tensor, generator: torch.Generator) -> Tensor:
+    """Return all row numbers in random order, of which those of a group stand one after another.
+
+    Args:
+        groups: the number of the group of each row (n,).
+        generator: draws the order of groups, and that of the rows of each.
+
+    >>> in_groups(torch.tensor([0, 1, 0, 1, 1]), torch.Generator().manual_seed(0))
+    tensor([4, 1, 3, 0, 2])
+    """
+    rows = torch.randperm(len(groups), generator=generator)
+    place = torch.randperm(int(groups.max()) + 1, generator=generator)
+    return rows[place[groups[rows]].argsort(stable=True)]
 
 
 def batch_count(size: int, batch_size: int, *, multiple_of: int = 1, share: tuple[int, int] = (0, 1)) -> int:

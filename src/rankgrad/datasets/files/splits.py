@@ -54,7 +54,7 @@ class Split:
         truth: labels, targets or grades; None if unknown.
         sizes: documents of each row (n,); None where a row has one input.
         weight: weight of each row (n,); None for equal weights.
-        about: columns `name` and `group` of the table, if it has them; predictions keep them.
+        about: columns `name`, `group` and `within` of the table, if it has them; predictions keep them.
         classes: their names, where the table knows them.
     """
 
@@ -68,8 +68,13 @@ class Split:
     def __len__(self) -> int:
         return len(self.inputs if self.sizes is None else self.sizes)
 
+    @property
+    def within(self) -> bool:
+        """Whether only rows of one group are compared."""
+        return self.about is not None and "within" in self.about.column_names
+
     def table(self, columns: dict[str, pa.Array]) -> pa.Table:
-        """Return a table of predictions: `id`, `name` and `group`, these columns, and `weight`."""
+        """Return a table of predictions: `id`, the columns of `about`, these columns, and `weight`."""
         kept = {} if self.about is None else dict(zip(self.about.column_names, self.about.columns, strict=True))
         weight = {} if self.weight is None else {"weight": pa.array(self.weight.numpy())}
         return pa.table({"id": pa.array(range(len(self)), pa.int64())} | kept | columns | weight)
@@ -145,7 +150,7 @@ def read_split(
             f"{path}: {input_type.name} are no input of this task: training sees a random one of a row, but what is "
             "compared here is seen whole"
         )
-    kept = [name for name in ("name", "group") if name in stored]
+    kept = [name for name in ("name", "group", "within") if name in stored]
     table = read_table(path, [*columns, *(name for name in (*optional, "weight") if name in stored), *kept])
     if not len(table):
         raise ValueError(f"{path}: no rows, expected at least one; make it again")

@@ -12,10 +12,11 @@ import pandas as pd
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.numbers import Writing, exact, number_in, vector_in, writings_of
-from rankgrad.plain_text import name_in, parts_in, text_in
+from rankgrad.plain_text import key_in, name_in, parts_in, text_in
 
 __all__ = [
     "as_flags",
+    "as_keys",
     "as_labels",
     "as_names",
     "as_numbers",
@@ -213,6 +214,15 @@ def as_names(sheet: Sheet, cells: pd.Series) -> pd.Series:
         ValueError: one is a list or an object, or too long for a name; the message names its row.
     """
     return _converted(sheet, cells, name_in)
+
+
+def as_keys(sheet: Sheet, cells: pd.Series) -> pd.Series:
+    """Return cells as names of what rows share, see `rankgrad.plain_text.key_in`.
+
+    Raises:
+        ValueError: one is a list or an object; the message names its row.
+    """
+    return _converted(sheet, cells, key_in)
 
 
 def as_texts(sheet: Sheet, cells: pd.Series) -> pd.Series:

@@ -89,7 +89,7 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
         files,
         lambda names: [*dict.fromkeys(chain.from_iterable(table.roles(names).values()))],
         kind=table.format, encoding=table.encoding, writing=table.writing, head=head,
-        pictures=table.input_columns if table.input_type.files else [],
+        pictures=[*table.input_columns, *filter(None, [table.rejected])] if table.input_type.files else [],
     )  # fmt: skip
     examples = examples_of(table, sheet)
     frame = examples.frame

@@ -11,6 +11,7 @@ import pandas as pd
 
 from rankgrad.datasets.tables.cells import (
     as_flags,
+    as_keys,
     as_labels,
     as_names,
     as_numbers,
@@ -73,12 +74,16 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
     frame = pd.DataFrame({"name": names[complete], "split": "train", "delivery": 0, "weight": 1.0}, index=cells.index)
     reader = _Reader(table, sheet, cells, roles)
     frame["input"] = table.input_type.from_table(roles.get(table.input, []), reader)
-    if table.input_type.suffixes and not isinstance(frame["input"].iloc[0], StoredPicture):
+    if table.rejected is not None:
+        frame["input"] = _with_rejected(table, sheet, frame["input"], reader)
+    if table.input_type.suffixes and not table.lists and not isinstance(frame["input"].iloc[0], StoredPicture):
         frame["name"] = frame["input"]
     first = {role: cells[columns[0]] for role, columns in roles.items()}
     if "id" in first:
         frame["name"] = as_names(sheet, first["id"])
-    frame["group"] = as_names(sheet, first["group"]) if "group" in first else frame["name"]
+    frame["group"] = as_keys(sheet, first["group"]) if "group" in first else frame["name"]
+    if table.within:
+        frame["within"] = table.group
     frame["key"] = _keys(table, sheet, first, frame)
     if "weight" in first:
         frame["weight"] = _weights(sheet, first["weight"])
@@ -88,7 +93,7 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
         frame["delivery"] = as_periods(sheet, first["date"], table.date["first"], table.date["every"])
     if "split" in first:
         frame["split"] = _splits(sheet, first["split"])
-    frame["truth"] = _truths(table, sheet, cells[roles[table.truth_role]])
+    frame["truth"] = _truths(table, sheet, cells[roles["margin" if table.margin else table.truth_role]])
     if "ignore" in roles:
         frame["difficult"] = series(as_flags(sheet, cells[roles["ignore"]]) != 0, cells.index)
     if "train_target" in first:
@@ -157,6 +162,11 @@ class _Reader(NamedTuple):
     def text(self, column: str) -> pd.Series:
         return as_texts(self.sheet, self.cells[column])
 
+    def texts(self, columns: list[str]) -> pd.Series:
+        """Return a list of the texts of several columns."""
+        texts = [self.text(column) for column in columns]
+        return series(map(list, zip(*texts, strict=True)), self.cells.index)
+
     def files(self, columns: list[str]) -> pd.Series:
         """Return the paths of several columns, or of the parts of one."""
         cells = self.cells[columns]
@@ -212,19 +222,35 @@ class _Reader(NamedTuple):
         return series(pd.DataFrame(values, index=self.cells.index).to_dict("records"), self.cells.index)
 
 
+def _with_rejected(table: TableOptions, sheet: Sheet, preferred: pd.Series, reader: _Reader) -> pd.Series:
+    """Return lists of two inputs of each row, the preferred one and the rejected one."""
+    assert table.rejected is not None
+    rejected = table.input_type.from_table([*table.input_columns[:-1], table.rejected], reader)
+    pairs = series(map(list, zip(preferred, rejected, strict=True)), preferred.index)
+    for row, (first, second) in pairs.items():
+        if first == second:
+            raise ValueError(
+                f"{sheet.place(row)}: {table.input_columns[-1]} and {table.rejected} are equal: {str(first)[:60]!r}; "
+                "remove the row: nothing can be learned from it"
+            )
+    return pairs
+
+
 def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame: pd.DataFrame) -> pd.Series:
     """Return what decides on the split of each row: a column that is named, its group, its id, or else its input."""
     if "key" in first:
         if isinstance(first["key"].iloc[0], StoredPicture):
             raise ValueError(f"split.hash_of: {first['key'].name} holds pictures, expected a column of text or numbers")
-        return frame["input"] if first["key"].name == table.image else as_names(sheet, first["key"])
+        return frame["input"] if first["key"].name == table.image else as_keys(sheet, first["key"])
     if "group" in first:
         return frame["group"]
     entered = frame["input"].iloc[0]
+    if table.rejected and isinstance(entered[0], StoredPicture) and "id" not in first:
+        raise ValueError(f"rejected: {table.input} holds the pictures themselves: name an `id` or a `group` too")
     if isinstance(entered, StoredPicture) and "id" not in first:
         contents = stored_pictures(frame["input"].tolist(), table.image or "")
         return pd.Series([sha256(picture or b"").hexdigest() for picture in contents], frame.index)
-    if "id" in first or table.input_type.suffixes:
+    if "id" in first or (table.input_type.suffixes and not table.lists):
         return frame["name"]
     # No number of a row: if one is taken out, those behind it stay where they are.
     return frame["input"].map(lambda cell: as_json(cell.tolist() if isinstance(cell, np.ndarray) else cell))
@@ -262,6 +288,11 @@ def _truths(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
             return as_numbers(sheet, first)
         case "relevance":
             return as_numbers(sheet, first, least=0, what="a grade of at least 0")
+        case "rejected":
+            margins = pd.Series(1.0, cells.index)
+            if table.margin is not None:
+                margins = as_numbers(sheet, first, least=0, what="a margin of at least 0")
+            return margins.map(lambda margin: [margin, 0.0])
     return _captions(sheet, cells)
 
 

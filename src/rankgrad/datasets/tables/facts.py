@@ -30,7 +30,7 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
     Raises:
         FileNotFoundError, ValueError: the file is missing or corrupt, or lacks a column.
     """
-    path, lists = folder / f"{split}.parquet", table.relevance is not None
+    path, lists = folder / f"{split}.parquet", table.lists
     stored = columns_of(path)
     if table.input not in stored:
         raise ValueError(f"{path}: no column {table.input}")
@@ -50,6 +50,8 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
     first = manifest["fitted"]["rows"] if split == "train" else len(read)  # rows of the first delivery
     if table.truth in ("labels", "label_ranks"):
         result["classes"] = _class_facts(table, split, path, read, first)
+    if table.within:
+        result["groups"] = _group_facts(splits, read)
     result["splits"] = _split_facts(table, split, read, manifest, first)
     return result
 
@@ -114,6 +116,19 @@ def _split_facts(
     return pd.DataFrame([facts]).set_index("split")
 
 
+def _group_facts(splits: list[str], read: pa.Table) -> pd.DataFrame:
+    """Return how many groups each split or fold has, how many of them have an order, and why the others have none."""
+    rows = pd.DataFrame({"split": splits, "group": read["group"].to_pylist(), "target": read["target"].to_numpy()})
+    targets = rows.groupby(["split", "group"])["target"].agg(["size", "nunique"])
+    facts = {
+        "groups": 1,
+        "judged_groups": targets["nunique"] > 1,
+        "groups_of_one_row": targets["size"] == 1,
+        "groups_of_equal_targets": (targets["size"] > 1) & (targets["nunique"] == 1),
+    }
+    return pd.DataFrame(facts, targets.index).groupby("split", sort=False).sum()
+
+
 def compared(facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return the facts of all splits with what is the same elsewhere: names, pictures, groups."""
     rows, result = facts["rows"], dict(facts)
@@ -170,6 +185,8 @@ def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) 
         expected.append({**between("weight", 0.0), "strict_min": True})
     expected += _expected_truth(table) + _expected_input(table, size)
     result = {"rows": expected, "splits": [between("left_out_share", 0.0, LEFT_OUT)]}
+    if table.within:
+        result["groups"] = [between("judged_groups", 1)]
     if table.truth == "target":
         result["splits"].append({**between("shift_in_deviations", 0.0, DRIFT), "severity": "warning"})
     if table.truth in ("labels", "label_ranks"):
@@ -194,7 +211,7 @@ def _expected_truth(table: TableOptions) -> list[dict[str, Any]]:
 
 def _expected_input(table: TableOptions, size: int | None) -> list[dict[str, Any]]:
     input_type = table.input_type
-    may_repeat = table.allow_repeated or table.relevance
+    may_repeat = table.allow_repeated or table.lists
     expected = [in_set("same_picture_as", "")] if input_type.pictures and not may_repeat else []
     implied = input_type.expected(size=size) | ({"mode": "L"} if table.gray else {})
     for fact, value in implied.items():

@@ -39,6 +39,8 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
     frame, train = pd.concat(splits.values()), splits["train"]
     if not len(train):
         raise ValueError(f"{raw}: none of its {len(frame)} rows is for training; see `split`")
+    if table.within:
+        _check_groups(table, raw, frame)
     fitted: dict[str, Any] = {"rows": len(train), "left_out": len(examples.left_out)}
     if table.has_label_cells:
         fitted |= _classes_of(table, raw, examples.sheet, train)
@@ -47,7 +49,7 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
         fitted |= {"classes": _names_of_columns(table, examples.roles), "counts": present.sum(0).tolist()}
     elif table.truth == "target":
         fitted |= {"mean": float(train["truth"].mean()), "deviation": float(train["truth"].std(ddof=0))}
-    elif table.relevance:
+    elif table.lists:
         fitted["whole"] = all(float(grade).is_integer() for grade in frame["truth"].explode())
     if table.has_names:
         names = _named_features(table, examples, train)
@@ -65,6 +67,19 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
             logging.warning("%s: %s: a network cannot tell these apart; see whether an outlier is right", raw, line)
     logging.info("%s", "; ".join(f"{key} {value}" for key, value in fitted["understood"].items()))
     return fitted
+
+
+def _check_groups(table: TableOptions, raw: Path, frame: pd.DataFrame) -> None:
+    """Raise ValueError if there are no groups within which rows could be compared."""
+    targets = frame.groupby("group")["truth"].nunique()
+    advice = f"name another column in `group`, or leave `within` out to compare all {len(frame)} rows"
+    if len(targets) == 1:
+        raise ValueError(f"{raw}: {table.group} is {targets.index[0]!r} in all rows, expected several groups; {advice}")
+    if (targets < 2).all():
+        raise ValueError(
+            f"{raw}: none of the {len(targets)} groups of {table.group} has two rows with different {table.target}, "
+            f"so there is nothing to compare; {advice}"
+        )
 
 
 def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
@@ -170,7 +185,7 @@ def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame
 
 def _inputs(table: TableOptions, rows: pd.DataFrame) -> pd.Series:
     """Return the inputs of all rows, or of all documents of queries, by the number of their row."""
-    return rows["input"].explode() if table.relevance else rows["input"]
+    return rows["input"].explode() if table.lists else rows["input"]
 
 
 def _names_in(texts: pd.Series, called: str, file: Path) -> list[str]:
@@ -199,17 +214,17 @@ def _with_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names
             column, len(names_of_column), len(values), names_of_column[0],
         )  # fmt: skip
     entered = series(vectors, values.index)
-    return chosen.assign(input=entered.groupby(level=0).agg(list) if table.relevance else entered)
+    return chosen.assign(input=entered.groupby(level=0).agg(list) if table.lists else entered)
 
 
 def _first_vector(table: TableOptions, rows: pd.DataFrame) -> np.ndarray:
     cell = rows["input"].iloc[0]
-    return cell[0] if table.relevance else cell
+    return cell[0] if table.lists else cell
 
 
 def _require_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> None:
     """Raise ValueError if vectors differ from the first delivery's in width or precision."""
-    widths = chosen["input"].map(lambda cell: len(cell[0] if table.relevance else cell))
+    widths = chosen["input"].map(lambda cell: len(cell[0] if table.lists else cell))
     for row, width in widths[widths != fitted["width"]].items():
         raise ValueError(
             f"{sheet.place(row)}: {width} features, expected {fitted['width']} as in the first delivery; give it the "
@@ -246,6 +261,7 @@ def _understood(
     if table.group:
         sizes = frame["truth"].map(len) if table.relevance else frame["group"].value_counts()
         lines["groups"] = f"{len(sizes)} of {table.group}, with {sizes.min()} to {sizes.max()} rows"
+        lines["groups"] += ", each compared within" if table.within else ""
     near = near_names(frame["group"].unique()) if table.group else []
     near += near_names(fitted["features"]) if table.has_names else []
     if near:

@@ -25,9 +25,9 @@ SHARES = {"val": 0.1, "test": 0.2, "gate": 0.1}
 INPUTS = tuple(lookup.names("inputs"))
 NAMED = Features.roles  # which become features too
 LEARNED = (Features.name, *NAMED)
-TRUTHS = ("labels", "label_ranks", "target", "relevance", "captions")
-STRUCTURE = ("train_target", "ignore", "gallery", "group", "weight", "id", "date", "split", "key")
-NUMERIC = (Features.name, "label_ranks", "target", "train_target", "relevance", "weight")
+TRUTHS = ("labels", "label_ranks", "target", "relevance", "rejected", "captions")
+STRUCTURE = ("train_target", "margin", "ignore", "gallery", "group", "weight", "id", "date", "split", "key")
+NUMERIC = (Features.name, "label_ranks", "target", "train_target", "relevance", "margin", "weight")
 
 Columns = str | list[str] | None
 
@@ -70,6 +70,7 @@ class TableOptions:
         letters: columns of texts of one length, such as aligned proteins. Which letter stands where is features alike;
             a place where training rows have one letter is left out.
         text: column of text.
+        text_pair: two columns of text that are read together, such as a query and a passage.
         labels: column with the names of a row's labels in one cell, or columns of 0 and 1.
         ordered: labels of a cell stand in order, the most important first.
         ignore: columns of 0 and 1, one for each column of `labels`: 1 where average precision ignores the row, such as
@@ -79,10 +80,17 @@ class TableOptions:
         train_target: column from which training rows learn in place of `target`, such as clicks where grades are the
             truth; they need no `target`. Validation, test and gate are judged by `target`, and need no `train_target`.
         relevance: column of grades; the rows of one `group` are the documents of a query.
+        rejected: column of what was rejected, of preferences. Each row is a query of two documents: the input, which
+            was preferred, and the same with this column in place of its last one, such as `text_pair: [prompt, chosen]`
+            with `rejected: rejected`. Rows of one `group` stay in one split; of pairs of texts, it is the first text.
+        margin: column of numbers of at least 0: by how much the input was preferred; 0 for a tie, which counts in no
+            metric.
         captions: columns of text; rows of one image (or of one `id`) are gathered.
         gallery: column; retrieval searches each item within its gallery, by default within the whole split.
         label_separator, frame_separator: between the names in a cell.
         group: column; rows of one group stay in one split, and are drawn together by the bootstrap.
+        within: compare rows of one group only, by their `target`: losses get a list for each group, and metrics are
+            means over groups. For targets whose scale or offset differs between groups, such as laboratories.
         weight: column of numbers above 0.
         id: column that comes back in predictions; None for the image's path, else the row's number.
         date: {column, first, every}: rows up to the day `first` are the first delivery, those of each later day, week,
@@ -113,6 +121,7 @@ class TableOptions:
     categories: Columns = None
     letters: Columns = None
     text: str | None = None
+    text_pair: list[str] | None = None
     labels: Columns = None
     ordered: bool = False
     ignore: Columns = None
@@ -120,11 +129,14 @@ class TableOptions:
     target: str | None = None
     train_target: str | None = None
     relevance: str | None = None
+    rejected: str | None = None
+    margin: str | None = None
     captions: Columns = None
     gallery: str | None = None
     label_separator: str = "|"
     frame_separator: str = "|"
     group: str | None = None
+    within: bool = False
     weight: str | None = None
     id: str | None = None
     date: dict[str, str] | None = None
@@ -156,6 +168,10 @@ class TableOptions:
         if self.group is None and isinstance(self.split, dict) and self.split["hash_of"] not in (self.id, self.image):
             # What decides on the split belongs together in folds, in later deliveries and in the bootstrap, too.
             object.__setattr__(self, "group", self.split["hash_of"])
+        if self.rejected is not None and self.group is None and len(self.input_columns) > 1:
+            object.__setattr__(self, "group", self.input_columns[0])  # answers to one prompt belong together
+        if self.within and self.group is None:
+            raise ValueError("within needs `group`: the column whose rows are compared with each other")
         if self.date is not None:
             self._check_date(self.date)
         if self.decimal == self.thousands:
@@ -176,15 +192,22 @@ class TableOptions:
             raise ValueError(f"date.first is {date['first']!r}, expected a day such as '2026-10-31'")
 
     def _check_input(self) -> None:
+        if (count := self.input_type.columns) is not None and len(self.input_columns) != count:
+            raise ValueError(f"{self.input} is {self.input_columns}, expected the names of {count} columns")
         if self.missing == "impute" and not self.input_type.vectors:
             raise ValueError(f"missing: impute fills numbers of `features`; expected leave_out beside {self.input}")
         if self.has_names and not self.input_type.vectors:
             names = " and ".join(self._given(NAMED))
             raise ValueError(f"{names}: expected beside `features` or alone, not beside {self.input}")
-        if self.relevance is not None and self.input_type.sampled:
-            raise ValueError(f"relevance: documents may be image, features or text, not {self.input}")
+        if self.lists and self.input_type.sampled:
+            raise ValueError(f"{self.truth_role}: documents may be image, features or text, not {self.input}")
         if self.captions is not None and self.text is not None:
             raise ValueError("captions describe an image, frames or features, not text")
+        if self.rejected is not None and (self.input_type.vectors or self.rejected in self.input_columns):
+            raise ValueError(
+                f"rejected: expected a column beside {self.input} that holds another one, not {self.rejected}; "
+                "preferences of vectors have a row each, with `relevance` and `group`"
+            )
         if self.gallery is not None and self.captions is None:
             raise ValueError("gallery: expected with `captions`, which are searched")
 
@@ -199,6 +222,10 @@ class TableOptions:
             raise ValueError("ignore: expected with `labels` in columns of 0 and 1")
         if self.train_target is not None and self.target is None:
             raise ValueError("train_target: expected with `target` alone")
+        if self.margin is not None and self.rejected is None:
+            raise ValueError("margin: expected with `rejected` alone")
+        if self.within and self.target is None:
+            raise ValueError(f"within: expected with `target`, not with {self.truth_role}; leave it out")
         if self.relevance is not None and self.group is None:
             raise ValueError("relevance needs `group`: the column that says to which query a row belongs")
 
@@ -262,6 +289,7 @@ class TableOptions:
     def reading(self) -> dict[str, Any]:
         """Return all that a model must know to read such a file: what is not as usual, and the columns of its roles."""
         named = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
+        named |= {"rejected": self.rejected}
         named |= {"caption": self.captions if isinstance(self.captions, str) else None}
         named |= {"separator": self.frame_separator if self.frames is not None else None}
         usual = {"encoding": "utf-8", "decimal": ".", "thousands": ""}
@@ -294,7 +322,13 @@ class TableOptions:
     @property
     def truth(self) -> str:
         """The column of the truth."""
-        return "label_ranks" if self.ordered else self.truth_role
+        stored_as = {"labels": "label_ranks"} if self.ordered else {"rejected": "relevance"}
+        return stored_as.get(self.truth_role, self.truth_role)
+
+    @property
+    def lists(self) -> bool:
+        """Whether an example has a list of inputs, the documents of a query."""
+        return self.truth == "relevance"
 
     @property
     def schema(self) -> pa.Schema:
@@ -314,12 +348,14 @@ class TableOptions:
             "captions": pa.list_(pa.string()),
         }
         about_input = self.reading | ({"lowest": fitted["lowest"]} if "lowest" in fitted else {})
-        kind = pa.list_(stored) if self.relevance else stored
+        kind = pa.list_(stored) if self.lists else stored
         fields = {"id": pa.int64(), "name": pa.string(), self.input: kind, self.truth: truths[self.truth]}
         if self.ignore is not None:
             fields["difficult"] = pa.list_(pa.bool_(), len(classes) or -1)
         if self.group is not None and not self.relevance:
             fields["group"] = pa.string()
+        if self.within:
+            fields["within"] = pa.string()  # the column of the groups, in each row: predictions keep it
         if self.weight is not None:
             fields["weight"] = pa.float64()
         if self.gallery is not None:

@@ -15,7 +15,7 @@ from rankgrad.inputs.text import Text
 from rankgrad.io.written import encodable
 from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import Writing, number_in, vector_in
-from rankgrad.plain_text import name_in, parts_in, text_in
+from rankgrad.plain_text import key_in, parts_in, text_in
 
 __all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "table_of"]
 
@@ -194,6 +194,11 @@ class _Cells:
         except ValueError as error:
             raise ValueError(f"{column} is {error}") from error
 
+    def texts(self, columns: list[str]) -> list[str]:
+        """Return the texts of several columns, or of a list in a cell."""
+        cell = self.row[columns[0]]
+        return cell if len(columns) == 1 and isinstance(cell, list) else [self.text(column) for column in columns]
+
     def numbers(self, columns: list[str]) -> list[float] | Mapping[str, Any]:
         """Return a vector, or numbers and names by their columns."""
         cell = self.row[columns[0]]
@@ -263,7 +268,8 @@ class _Table:
         self.query = None
         if self.task == "query_ranking":
             self.query = roles.query or self._first(self.about.get("query"), "qid" if form == "svmlight" else None)
-        columns = [column for entered in self.inputs for column in entered.columns]
+        self.rejected = self._rejected(roles)
+        columns = [column for entered in (*self.inputs, *self.rejected) for column in entered.columns]
         self.columns = [*dict.fromkeys(filter(None, (*columns, self.id, self.query)))]
         for column in self.columns:
             if column not in self.names:
@@ -320,13 +326,20 @@ class _Table:
                 return order
         return columns
 
+    def _rejected(self, roles: Roles) -> list[_Input]:
+        """Return the second document of each row, if the file has preferences as the training's had."""
+        column, entered = self.about.get("rejected"), self.inputs[0]
+        if column not in self.names or roles.query or [*self.about.get("columns", ())] != entered.columns:
+            return []
+        return [_Input([*entered.columns[:-1], column], entered.name, entered.type)]
+
     # Rows.
 
     def rows(self) -> Iterator[Row]:
         if self.query is not None:
             yield from self._grouped(self.query)
             return
-        row_of = self._listed if self.task == "query_ranking" else self._row
+        row_of = self._row if self.task != "query_ranking" else self._pair if self.rejected else self._listed
         for number, cells in self._numbered():
             yield row_of(number, cells)
 
@@ -334,7 +347,8 @@ class _Table:
         """Yield the number of each row from 1 on, and its cells."""
         from rankgrad.datasets.tables.files import pieces_of
 
-        files = [column for entered in self.inputs if entered.type.files for column in entered.columns]
+        inputs = (*self.inputs, *self.rejected)
+        files = [column for entered in inputs if entered.type.files for column in entered.columns]
         pieces = pieces_of(
             self.path, self.columns, form=self.form, encoding=self.encoding, size=self.type.piece, pictures=files
         )
@@ -374,6 +388,15 @@ class _Table:
             return usual
         return encodable(cell) if isinstance(cell, str) else cell
 
+    def _pair(self, number: int, cells: _Cells) -> Row:
+        """Return a query of two documents: what was preferred, and what was rejected."""
+        preferred, rejected = self.inputs[0], self.rejected[0]
+
+        def asked() -> dict[str, Any]:
+            return {preferred.name: [cells.of(preferred), cells.of(rejected)]}
+
+        return Row(self._id(cells, number), self._place(number), asked)
+
     def _listed(self, number: int, cells: _Cells) -> Row:
         """Return a query whose documents are the list in its cell."""
         entered = self.inputs[0]
@@ -412,7 +435,7 @@ class _Table:
     def _query(self, column: str, number: int, cells: _Cells) -> str:
         cell = cells.row[column]
         try:
-            query = name_in(cell)
+            query = key_in(cell)
         except ValueError:
             query = ""
         if not query:

@@ -19,6 +19,7 @@ from rankgrad.checks import check_count
 from rankgrad.layers import Backbone, Freeze, missing_extra
 from rankgrad.lookup import did_you_mean
 from rankgrad.plain_text import parsed_json, plain_text
+from rankgrad.vocabulary import PAIR
 
 __all__ = ["ENCODERS", "Transformer"]
 
@@ -127,6 +128,7 @@ class Transformer(Backbone):
             raise ValueError(f"longest is {longest}, expected at most the encoder's {positions} positions")
         if getattr(self.network, "pooler", None) is not None:
             self.network.pooler = None  # of a task that it was trained on
+        self.marks_second = getattr(settings, "type_vocab_size", 0) > 1
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(longest)
         self.pooling, self.size, self.frozen = pooling, settings.hidden_size, freeze
@@ -161,21 +163,29 @@ class Transformer(Backbone):
     def tokenize(self, texts: Sequence[str]) -> Tensor:
         """Return numbers of tokens plus 1 (n, longest), padded with 0.
 
+        Two texts with `rankgrad.vocabulary.PAIR` between them are tokenized as a pair; where the tokenizer marks the
+        second one, its numbers are larger by 2^24.
+
         Raises:
             ValueError: a text is blank; the message names it.
         """
         for row, text in enumerate(texts):
             if not text.strip():
                 raise ValueError(f"text {row} is {text!r}, expected at least one word")
+        plain = [tuple(map(plain_text, text.split(PAIR, 1))) for text in texts]
         with _named("tokenizer"):
-            encodings = self.tokenizer.encode_batch([*map(plain_text, texts)])
-            numbers = [torch.tensor(encoding.ids) + 1 for encoding in encodings]
+            encodings = self.tokenizer.encode_batch([text if len(text) > 1 else text[0] for text in plain])
+            numbers = []
+            for encoding in encodings:
+                numbers.append(torch.tensor(encoding.ids) + 1 + LARGEST * torch.tensor(encoding.type_ids))
         return torch.nn.utils.rnn.pad_sequence(numbers, batch_first=True)
 
     def forward(self, tokens: Tensor) -> Tensor:
         is_token = tokens != 0
         numbers = (tokens - 1).clamp(min=0)
-        states = self.network(input_ids=numbers, attention_mask=is_token.long()).last_hidden_state
+        types = {"token_type_ids": numbers // LARGEST} if self.marks_second else {}
+        output = self.network(input_ids=numbers % LARGEST, attention_mask=is_token.long(), **types)
+        states = output.last_hidden_state
         if self.pooling == "first":
             return states[:, 0]
         weights = is_token.unsqueeze(-1).to(states.dtype)
@@ -254,8 +264,10 @@ def _check_tokenizer(tokenizer: Any) -> None:
                 raise ValueError(f"tokenizer: {content[:40]!r} replaces {text or 'a pattern'!r:.40}, which is shorter")
         elif kind in ("ByteLevel", "Precompiled"):
             growing += 1
-        elif kind == "TemplateProcessing" and str(step.get("single")).count("'Sequence'") > 1:
-            raise ValueError("tokenizer: its template has a text several times, expected it once")
+        elif kind == "TemplateProcessing":
+            for form, count in (("single", 1), ("pair", 2)):
+                if str(step.get(form)).count("'Sequence'") > count:
+                    raise ValueError("tokenizer: its template has a text several times, expected it once")
     if growing > GROWING:
         raise ValueError(f"tokenizer: {growing} steps that may make a text longer, expected at most {GROWING}")
 

@@ -1,0 +1,114 @@
+"""Two texts that are read together, such as a query and a passage, or a prompt and an answer."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from rankgrad.inputs._base import Inputs, as_list
+from rankgrad.inputs.text import Text
+from rankgrad.vocabulary import PAIR, Vocabulary
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = ["TextPair"]
+
+
+class TextPair(Text):
+    """Two texts, each of at least one word, that a network reads together: a cross-encoder's input.
+
+    Networks are given one text, in which `rankgrad.vocabulary.PAIR` stands between the two. What texts can be encoded
+    apart, as for search among many passages, are the two sides of `retrieval` instead.
+    """
+
+    name, backbones, cell = "text_pair", ("text_pair", "text"), Any
+    columns = 2
+
+    @staticmethod
+    def fits(cells: list[Any]) -> bool:
+        return False  # one column holds no pair
+
+    @staticmethod
+    def from_table(columns: list[str], cells: Any) -> Any:
+        return cells.texts(columns)
+
+    @staticmethod
+    def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
+        import pyarrow as pa
+
+        return pa.list_(pa.string(), 2)
+
+    @staticmethod
+    def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
+        from rankgrad.io.parquet import flat, is_list, is_text, read_table, row_of
+
+        column, counts = read_table(path, ["text_pair"])["text_pair"], None
+        kind = column.type.value_type if lists and is_list(column.type) else column.type
+        if not is_list(kind) or not is_text(kind.value_type):
+            expected = "a list of pairs of texts" if lists else "a pair of texts"
+            raise ValueError(f"{path}: column text_pair: {column.type}, expected {expected} in each row; make it again")
+        if lists:
+            column, counts = flat(column)
+        pairs = []
+        for number, texts in enumerate(column.to_pylist()):
+            try:
+                pairs.append(_joined(texts, "a pair"))
+            except ValueError as error:
+                raise ValueError(f"{path}: row {row_of(number, counts)}: {error}; make it again") from error
+        return Inputs({"kind": "text_pair"}, pairs), counts
+
+    @classmethod
+    def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":
+        import pandas as pd
+
+        from rankgrad.io.parquet import read_table
+
+        shortest = []
+        for cell in read_table(path, ["text_pair"])["text_pair"].to_pylist():
+            pairs = cell if lists else [cell]
+            shortest.append(min(len(text or "") for pair in pairs for text in pair or [""]))
+        return pd.DataFrame({"characters": shortest})
+
+    @staticmethod
+    def shown(column: "pa.ChunkedArray", *, path: Path, threads: int) -> list[str]:
+        return [" | ".join(texts) for texts in column.to_pylist()]
+
+    @staticmethod
+    def checked(cell: Any, place: str) -> list[str]:
+        texts = as_list(cell, place)
+        if len(texts) != 2:
+            raise ValueError(f"{place} is a list of {len(texts)}, expected two texts")
+        return [Text.checked(text, f"{place}, text {number}") for number, text in enumerate(texts, 1)]
+
+    @staticmethod
+    def prepared(cells: list[list[str]], about: dict[str, Any], *, where: str) -> list[str]:
+        return [_joined(texts, where) for texts in cells]
+
+    @staticmethod
+    def values(cell: list[str], about: dict[str, Any]) -> int:
+        return sum(Text.values(text, about) for text in cell)
+
+    @staticmethod
+    def example(about: dict[str, Any]) -> list[str]:
+        return ["word", "another word"]
+
+    @staticmethod
+    def described(about: dict[str, Any]) -> str:
+        columns = about.get("columns") or ()
+        return f"a list of two texts, {' and '.join(columns)}" if len(columns) == 2 else "a list of two texts"
+
+
+def _joined(texts: Any, place: str) -> str:
+    """Return two texts as one.
+
+    Raises:
+        ValueError: there are not two, or one is without a word.
+    """
+    if not isinstance(texts, list) or len(texts) != 2:
+        raise ValueError(f"{place} is {str(texts)[:60]!r}, expected two texts")
+    for text in texts:
+        if not text or not Vocabulary.split(text):
+            raise ValueError(f"{place} has the text {text!r:.60}, expected at least one word")
+    return PAIR.join(text.replace(PAIR, " ") for text in texts)

@@ -1,0 +1,97 @@
+"""K-NRM: how well the words of a first text match those of a second one, softly, as a reranker sees it."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.checks import check_count
+from rankgrad.layers import Backbone
+from rankgrad.vocabulary import PAIR, Vocabulary
+
+__all__ = ["Knrm"]
+
+EXACT = 1e-3  # width of the kernel that only equal words reach
+
+
+class Knrm(Backbone):
+    r"""Kernel pooling over the similarities of words (Xiong et al. 2017), of two texts that are read together.
+
+    With $M_{ij}$, the cosine of word $i$ of the first text, such as a query, and word $j$ of the second, each kernel
+    counts the words that are about as similar as its mean says,
+
+    $$\phi_k = \frac{\sum_i w_i \log\bigl(1 + \sum_j e^{-(M_{ij} - \mu_k)^2 / 2 \sigma_k^2}\bigr)}{\sum_i w_i};$$
+
+    the last feature is the logarithm of the second text's length. Unlike in the paper, words have weights $w_i$, their
+    inverse document frequency in the second texts of training, and a count $c$ is $\log(1 + c)$, which is 0 for none:
+    so the first kernel, of equal words, is close to BM25 before anything is learned.
+
+    Args:
+        words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
+        word_size: of a word's embedding.
+        kernels: how many, with means from 1 (equal words) down to near -1.
+
+    Shapes:
+        word numbers (n, longest), padded with 0, `PAIR` between the texts, to (n, kernels + 1).
+
+    Raises:
+        ValueError: fewer than 2 kernels; a text is no pair, or one of its sides has no words.
+
+    >>> knrm = Knrm(words=Vocabulary.of([f"a three {PAIR} a large three"]).words, kernels=5)
+    >>> knrm(knrm.tokenize([f"a three {PAIR} a large three", f"a {PAIR} three"])).shape
+    torch.Size([2, 6])
+    """
+
+    input, maps = "text_pair", False
+
+    def __init__(self, *, words: Sequence[str], word_size: int = 64, kernels: int = 11):
+        super().__init__()
+        check_count("word_size", word_size)
+        check_count("kernels", kernels)
+        if kernels == 1:
+            raise ValueError("kernels is 1, expected at least 2: equal words, and similar ones")
+        self.size, self.vocabulary = kernels + 1, Vocabulary(words)
+        self.pair = self.vocabulary.number_of(PAIR)
+        self.words = nn.Embedding(len(words), word_size, padding_idx=0)
+        self.weights = nn.Buffer(torch.ones(len(words)))
+        step = 2 / (kernels - 1)
+        means = [1.0, *(1 - step * (number - 0.5) for number in range(1, kernels))]
+        self.means = nn.Buffer(torch.tensor(means), persistent=False)
+        self.widths = nn.Buffer(torch.tensor([EXACT] + [step / 2] * (kernels - 1)), persistent=False)
+
+    def fit(self, texts: Sequence[str]) -> None:
+        """Take the inverse document frequency of each word in the second texts of training."""
+        documents = {text.partition(PAIR)[2] for text in texts}
+        counts = torch.zeros(len(self.weights))
+        for document in documents:
+            counts[self.vocabulary.encode([document])[0].unique()] += 1
+        self.weights.copy_(torch.log1p((len(documents) - counts + 0.5) / (counts + 0.5)))
+
+    def tokenize(self, texts: Sequence[str]) -> Tensor:
+        """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""
+        return self.vocabulary.encode(texts)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        is_word, is_pair = tokens != 0, tokens == self.pair
+        is_second = (is_pair.cumsum(1) > 0) & ~is_pair & is_word
+        is_first = is_word & ~is_pair & ~is_second
+        if bool((wrong := ~(is_first.any(1) & is_second.any(1))).any()):
+            raise ValueError(f"text {int(wrong.nonzero()[0])} is no pair, expected two texts of at least one word each")
+        longest = int(is_first.sum(1).max())
+        first, is_first = tokens[:, :longest], is_first[:, :longest]
+        similarity = _unit(self.words(first)) @ _unit(self.words(tokens)).mT  # (n, longest, length)
+        # Two words that training has not are no match.
+        may_match = (is_second & (tokens != 1)).unsqueeze(1) & (first != 1).unsqueeze(2)
+        weights = self.weights[first] * is_first
+        weights = weights / weights.sum(1, keepdim=True)
+        features = []
+        for mean, width in zip(self.means, self.widths, strict=True):
+            kernel = torch.exp(-(((similarity - mean) / width) ** 2) / 2)
+            counts = (kernel * may_match).sum(2)
+            features.append((weights * counts.log1p()).sum(1))
+        features.append(is_second.sum(1).to(features[0]).log())
+        return torch.stack(features, 1)
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return nn.functional.normalize(vectors, dim=-1)
