@@ -178,12 +178,12 @@ def test_groups_within_which_nothing_is_compared_are_refused(tmp_path, named, ta
 
 def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):
     captions(project / "data/raw/mine")
-    run("data/raw/mine/a.csv", "--metric", "text_to_image.recall_at_1")
+    run("data/raw/mine/a.csv", "--metric", "text_to_item.recall_at_1")
     settings = rules.check("params.yaml")
-    assert settings.comparisons["mine"].metric == "text_to_image.recall_at_1"
+    assert settings.comparisons["mine"].metric == "text_to_item.recall_at_1"
     judged = settings.gate.judged["retrieval"]
-    assert (judged.metric, judged.guarded) == ("text_to_image.recall_at_1", [])
-    assert "did you mean" in run("data/raw/mine/a.csv", "--metric", "text_to_image.recal_at_1", fails=True)
+    assert (judged.metric, judged.guarded) == ("text_to_item.recall_at_1", [])
+    assert "did you mean" in run("data/raw/mine/a.csv", "--metric", "text_to_item.recal_at_1", fails=True)
 
 
 def test_what_is_there_is_kept_a_second_table_is_added_and_a_dry_run_writes_nothing(project):

@@ -34,7 +34,7 @@ from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
 from rankgrad.numbers import number_in
-from rankgrad.plain_text import text_in
+from rankgrad.plain_text import key_in, text_in
 
 __all__ = ["Examples", "by_query", "examples_of", "gathered", "missing_cells", "with_truth"]
 
@@ -78,6 +78,8 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
         frame["input"] = _with_rejected(table, sheet, frame["input"], reader)
     if table.input_type.suffixes and not table.lists and not isinstance(frame["input"].iloc[0], StoredPicture):
         frame["name"] = frame["input"]
+    if table.captions is not None and table.text is not None:
+        frame["name"] = frame["input"].map(key_in)  # a passage that several queries ask for is one item
     first = {role: cells[columns[0]] for role, columns in roles.items()}
     if "id" in first:
         frame["name"] = as_names(sheet, first["id"])
