@@ -1,7 +1,8 @@
 """Which code makes what: the files behind each stage by their imports, and a digest of each that words do not change.
 
 A stage uses the files that its own imports, and the components that its params name, see
-`pipelines.config.plan.modules_of`, with what they import. A digest is that of the syntax without comments, docstrings
+`pipelines.config.plan.modules_of`, with what they import. What scores predictions uses `own/metrics` too, those that
+judge the task. A digest is that of the syntax without comments, docstrings
 and what stands in a `raise`, so that better words train nothing.
 """
 
@@ -43,6 +44,7 @@ FOLDERS = ("datasets", "inputs", "losses", "models", "models.backbones", "models
 DEFAULTS = {"network_of": "models", "Component": "models.backbones"}
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 EVALUATED = ("task", "head", "backbone", "text")  # what of a run predicts
+SCORES = ("compare", "evaluate", "publish", "report")  # stages that score predictions, or show how
 WHOLE = ("inputs",)  # folders whose components no params name: data decide
 
 
@@ -169,9 +171,33 @@ def behind(files: Iterable[Path], *, root: Path = ROOT, all_of: bool = False) ->
 
 
 def files_of(folder: str, names: Iterable[str], root: Path = ROOT) -> list[Path]:
-    """Return the files of the components of a folder that have such a name."""
-    components = sorted(set(lookup.names(folder)).intersection(names))
-    return [root / "src" / LIBRARY / folder.replace(".", "/") / f"{name}.py" for name in components]
+    """Return the files of the components of a folder, of the package or in `own`, that have such a name."""
+    tops = [root / "src" / LIBRARY, *([root / lookup.OWN] if folder in lookup.OWN_FOLDERS else [])]
+    names, files = set(names), list[Path]()
+    for top in tops:
+        components = sorted((top / folder.replace(".", "/")).glob("[!_]*.py"))
+        files += [file for file in components if file.stem in names]
+    return files
+
+
+def _judging(tasks: Iterable[str], root: Path) -> list[Path]:
+    """Return the files of `own/metrics` whose second argument is the truth of one of these tasks."""
+    if not (metrics := sorted((root / lookup.OWN / "metrics").glob("[!_]*.py"))):
+        return []  # to import a task takes seconds
+    truths = {lookup.find("tasks", task).judged for task in set(tasks).intersection(lookup.names("tasks"))}
+    return [file for file in metrics if _second_argument(file) in truths]
+
+
+def _second_argument(file: Path) -> str | None:
+    """Return the name of the second argument of the function that a file is named after, without importing it."""
+    try:
+        statements = ast.parse(file.read_bytes()).body
+    except (SyntaxError, ValueError):  # of which `check` says what is wrong
+        return None
+    for statement in statements:
+        if isinstance(statement, ast.FunctionDef) and statement.name == file.stem and len(statement.args.args) > 1:
+            return statement.args.args[1].arg
+    return None
 
 
 def packages(files: Iterable[Path]) -> set[str]:
@@ -179,7 +205,7 @@ def packages(files: Iterable[Path]) -> set[str]:
     names = set[str]()
     for file in files:
         names |= {re.split("[.:]", module)[0] for module in _used_by(file.read_bytes()).modules}
-    return names - {LIBRARY, "pipelines"}
+    return names - {LIBRARY, "pipelines", lookup.OWN}
 
 
 def words_of(value: Any) -> Iterator[str]:
@@ -198,19 +224,21 @@ def _components(params: Settings, stage: str, key: str, root: Path) -> list[Path
     if stage in ("pretrain", "benchmark_sorters"):
         return files_of("sorters", [params.sorters[key].name], root)
     if stage in ("train", "evaluate"):
-        modules = modules_of(params, params.runs[key])
-        return [
-            file
-            for part, module in modules.items()
-            if (stage == "train" or part in EVALUATED) and (file := _file_of(module, root))
-        ]
-    return files_of("tasks", [run.task for run in params.runs.values()], root)
+        run, files = params.runs[key], []
+        for part, module in modules_of(params, run).items():
+            if stage == "train" or part in EVALUATED:
+                folder, _, name = module.partition(".")[2].rpartition(".")
+                files += files_of(folder, [name], root)
+        return files + (_judging([run.task], root) if stage in SCORES else [])
+    tasks = [run.task for run in params.runs.values()]
+    return files_of("tasks", tasks, root) + (_judging(tasks, root) if stage in SCORES else [])
 
 
 def _all_components(params: Settings, root: Path) -> list[Path]:
     """Return the files of all components that params name."""
     names = set(words_of(params.model_dump())) - {NONE}
-    return [file for folder in FOLDERS for file in files_of(folder, names, root)]
+    named = [file for folder in FOLDERS for file in files_of(folder, names, root)]
+    return named + _judging([run.task for run in params.runs.values()], root)
 
 
 def lines_of(params: Settings, stage: str, key: str = "", *, root: Path = ROOT) -> list[str]:

@@ -170,7 +170,7 @@ def blocks_of(
         folder: that has the file now; None for `raw`.
         metric: by which runs are compared and versions are judged; None for the task's.
     """
-    _check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).metrics])
+    _check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).all_metrics()])
     starting = _starting()[task]
     input_type = _input_type(options)
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}

@@ -27,7 +27,7 @@ def check(
     for file in files or [PARAMS]:
         settings, problems_of[str(file)] = examined(file)
         if settings is not None:
-            valid[str(file)] = f"{file}: valid{_looked_at(settings)}"
+            valid[str(file)] = f"{file}: valid{_looked_at(settings)}{_own()}"
             for path in left_over(settings) if file.resolve() == PARAMS.resolve() else ():
                 valid[str(file)] += f"\n  {path}: made by what {file} no longer defines; remove it"
     if as_json:
@@ -37,6 +37,16 @@ def check(
             typer.secho("\n".join(lines) or valid[file], fg="red" if lines else None, err=bool(lines))
     if any(problems_of.values()):
         raise typer.Exit(1)
+
+
+def _own() -> str:
+    """Return the components of the project's own, which params may name; nothing if there are none."""
+    from rankgrad import lookup
+
+    files = []
+    for folder in lookup.OWN_FOLDERS:
+        files += [lookup.own_file(folder, name) for name in lookup.own_files(folder)]
+    return f"\n  of your own: {', '.join(files)}" if files else ""
 
 
 def _looked_at(settings: "Settings") -> str:

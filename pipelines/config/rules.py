@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from pipelines.config import own
 from pipelines.config.errors import ParamsError, Problem, unknown
 from pipelines.config.plan import RunPlan, resolve
 from pipelines.config.schema import (
@@ -64,6 +65,9 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
         except ParamsError as error:
             problems.extend(error.problems)
             wrong.add(location)
+        except lookup.ComponentError as error:  # of a metric in `own`, which several rules ask about
+            problems.append(Problem(error.place, error.reason, error.expected, error.advice))
+            wrong.add(location)
 
     for key, dataset in settings.datasets.items():
         ask(f"datasets.{key}", _check_dataset, key, dataset)
@@ -113,7 +117,7 @@ def _at(location: str, *errors: type[Exception]) -> Generator[None]:
     except ParamsError:
         raise
     except lookup.ComponentError as error:
-        raise _wrong(error.place, error.reason) from error
+        raise _wrong(error.place, error.reason, error.expected, error.advice) from error
     except (ValueError, *errors) as error:
         raise _wrong(location, str(error)) from error
 
@@ -155,7 +159,8 @@ class _Components:
             make = _checked(folder, component, location)
             parameters = inspect.signature(make).parameters
             taken = {name: value for name, value in runtime.items() if name in parameters}
-            with _at(f"{location}.args", TypeError, RuntimeError, ImportError), _Undrawn():
+            raised = own.raised_by(folder, component.name, location)
+            with _at(f"{location}.args", TypeError, RuntimeError, ImportError), raised, _Undrawn():
                 return make(**component.args, **taken)
 
         return self.once(build, folder, component.name, component.args, runtime)
@@ -184,7 +189,8 @@ class _Components:
 
 def _checked(folder: str, component: Any, location: str) -> Callable[..., Any]:
     """Return the component of that name, which takes these options."""
-    with _at(location):
+    with _at(location), own.raised_by(folder, component.name, location):
+        own.check_class(folder, component.name, location)
         lookup.check_options(folder, component.name, component.args, where=location)
         make = lookup.find(folder, component.name, where=f"{location}.name")
         kinds = lookup.options(make)
@@ -244,6 +250,8 @@ def _check_read(block: Dataset, kind: type[Any], location: str) -> None:
 
 def _check_sorter(location: str, settings: Settings, key: str, components: _Components) -> None:
     module, sorter = components.sorter(key), settings.sorters[key]
+    if sorter.name in lookup.own_files("sorters"):
+        own.check_sorter(location, sorter.name, sorter.args, **settings.length_of(key))
     has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
         expected = "a block of options: it has weights to train" if has_weights else "null: it has no weights"
@@ -288,6 +296,8 @@ def _phases(training: Any) -> dict[str, PhaseOptions]:
 def _check_training(location: str, settings: Settings, name: str) -> None:
     with _at(location):
         task = lookup.find("tasks", name, where=location)
+        if name in {run.task for run in settings.runs.values()}:
+            own.check_metrics(task)
     training = typed(task.Training, settings.training[name], location)
     for phase, options in _phases(training).items():
         _check_optimizer(options.optimizer, f"{location}.{phase}.optimizer")
@@ -325,6 +335,9 @@ def _check_data_of(settings: Settings, plan: RunPlan, components: _Components) -
             "target"
         )
         raise _wrong(f"{location}.training.positives", reason, advice="leave one of them out")
+    if share is not None and settings.datasets[key].args.get("within"):
+        reason = f"is {share}, a share of all targets, but {key} compares rows of one group only (`within`)"
+        raise _wrong(f"{location}.training.positives", reason, advice="leave one of them out")
 
 
 def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> None:
@@ -335,7 +348,7 @@ def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> 
     inputs = components.inputs(plan.dataset)
     kinds = {backbone for kind in inputs for backbone in lookup.find("inputs", kind).backbones}
     if backbone.input not in kinds:
-        names = lookup.names("models.backbones")
+        names = lookup.choices("models.backbones")
         fitting = [name for name in names if lookup.find("models.backbones", name).input in kinds]
         reason = f"{plan.model.backbone.name} takes {backbone.input}, but {plan.dataset} has {' or '.join(inputs)}"
         raise _wrong(f"{location}.backbone.name", reason, advice=f"try {', '.join(fitting) or 'another dataset'}")
@@ -387,7 +400,8 @@ def _check_objective(settings: Settings, plan: RunPlan, components: _Components)
     location, key = f"runs.{plan.name}", plan.sorter
     for option, loss in (("loss", plan.loss), ("auxiliary", plan.auxiliary)):
         if loss is not None:
-            _check_loss(plan, loss, components, f"{location}.{option}")
+            masked = bool(settings.datasets[plan.dataset].args.get("within"))
+            _check_loss(plan, loss, components, f"{location}.{option}", masked=masked)
     if key is not None and key not in settings.sorters:
         raise ParamsError(unknown(f"{location}.sorter", key, [*settings.sorters, NONE]))
     sorter = None if key is None else components.sorter(key)
@@ -408,15 +422,25 @@ def _check_objective(settings: Settings, plan: RunPlan, components: _Components)
         raise _wrong(f"{location}.training.batch_size", reason, "a multiple of it")
 
 
-def _check_loss(plan: RunPlan, loss: Component, components: _Components, location: str) -> None:
-    """Check that a loss is one of the task, and call it once with its options."""
+def _check_loss(plan: RunPlan, loss: Component, components: _Components, location: str, *, masked: bool) -> None:
+    """Check that a loss is one of the task, and call it once with its options.
+
+    Args:
+        masked: whether the dataset makes lists of different lengths.
+    """
     logs = getattr(plan.training, "log_plus", None) is not None
     learns = lookup.find("tasks", plan.task)(plan.training).learns()
     function = _checked("losses", loss, location)
+    is_own = loss.name in lookup.own_files("losses")
+    if is_own:
+        task = lookup.find("tasks", plan.task)
+        own.check_loss(location, loss.name, loss.args, task, masked=masked or task.reads.lists)
     parameters = _parameters(loss.name)
     if parameters[1] not in learns:
         fitting = [name for name in lookup.names("losses") if _parameters(name)[1] in learns]
         raise _wrong(f"{location}.name", f"{loss.name} is no loss of {plan.task}", f"one of {', '.join(fitting)}")
+    if is_own:
+        return
     # Two rows, whose targets are in 0 to 1, or beyond where logs are standardized.
     scores = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     truth = {"label_ranks": torch.tensor([[2, 1], [0, 1]]), "target": 2 * scores - 1 if logs else scores}
@@ -526,7 +550,7 @@ def _test_data(settings: Settings, run: Run) -> Any:
 
 
 def _metrics(task: str) -> list[str]:
-    return [metric.name for metric in lookup.find("tasks", task).metrics]
+    return [metric.name for metric in lookup.find("tasks", task).all_metrics()]
 
 
 def _check_metric(name: str, names: list[str] | tuple[str, ...], location: str, *, what: str = "metric ") -> None:

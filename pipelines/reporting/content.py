@@ -64,8 +64,10 @@ def _drawn(params: Settings) -> str:
 
 
 def _title(params: Settings, run: Run) -> str:
-    """Return the title of a run's task, with its dataset if the task has several."""
-    title = lookup.find("tasks", run.task).title
+    """Return the title of a run's task, with its dataset if the task has several, and with what is compared."""
+    title, dataset = lookup.find("tasks", run.task).title, params.datasets[run.dataset]
+    if dataset.args.get("within"):
+        title += f" within {dataset.built().group}"
     datasets = {other.dataset for other in params.runs.values() if other.task == run.task}
     return f"{title}, {run.dataset}" if len(datasets) > 1 else title
 
@@ -74,7 +76,7 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
     """Return a comparison's baseline and, for each of its runs, the difference from that."""
     comparison, compared = params.comparisons[name], results.read(f"metrics/comparisons/{name}.csv")
     baseline, metric = comparison.baseline, comparison.metric
-    by_name = {known.name: known for known in lookup.find("tasks", params.runs[baseline].task).metrics}
+    by_name = {known.name: known for known in lookup.find("tasks", params.runs[baseline].task).all_metrics()}
     about = by_name.get(metric, Metric(metric, metric))
     difference = minus(metric, baseline)
     rows = []
@@ -159,7 +161,7 @@ def _task(params: Settings, runs: Results, names: list[str], folder: Path) -> di
             "seeds": ", ".join(map(str, trained["seeds"])),
             "chosen setting": ", ".join(setting),
         }
-        for metric in lookup.find("tasks", run.task).metrics:
+        for metric in lookup.find("tasks", run.task).all_metrics():
             cells[metric.title] = cell(*runs.row(name, metric.name).interval)
         for title, text in cells.items():
             table.setdefault(title, []).append(text)

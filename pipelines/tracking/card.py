@@ -111,7 +111,12 @@ def _limits(recipe: Mapping[str, Any]) -> str:
     if recipe.get("classes"):
         names = as_markdown(f"Its classes: {', '.join(recipe['classes'])}")
         classes = f" {shorten(names, NAMES, placeholder=', ...')}."
-    return f"Takes {_input(recipe)}.{classes} It was judged on data like its training data, and on no other."
+    within = ""
+    if recipe.get("within"):
+        within = (
+            f" Only scores of one {as_markdown(recipe['within'])} can be compared, and metrics are means over these."
+        )
+    return f"Takes {_input(recipe)}.{classes}{within} It was judged on data like its training data, and on no other."
 
 
 def _loading(model: str, recipe: Mapping[str, Any]) -> str:

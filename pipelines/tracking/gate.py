@@ -242,7 +242,7 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
         for name_of_slice in ours.keys() & theirs.keys():
             rows, statistic = ours[name_of_slice]
             pairs.append(SlicePair(name_of_slice, rows, statistic, theirs[name_of_slice][1]))
-    lower_is_better = {metric.name: metric.lower_is_better for metric in judge.metrics}
+    lower_is_better = {metric.name: metric.lower_is_better for metric in judge.all_metrics()}
     return Evidence(
         *map(judge.statistic, tables), lower_is_better, described, sorted(pairs, key=lambda pair: pair.name)
     )

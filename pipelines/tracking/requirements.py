@@ -1,5 +1,6 @@
-"""Which packages a model needs, found from the code that it loads."""
+"""Which packages, and which files of `own`, a model needs, found from the code that it loads."""
 
+import shutil
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -7,9 +8,10 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from pipelines.code import behind, files_of, packages, words_of
+from pipelines.code import ROOT, behind, files_of, packages, words_of
+from rankgrad.lookup import OWN
 
-__all__ = ["requirements"]
+__all__ = ["copy_own", "requirements"]
 
 FOLDERS = ("models", "models.backbones", "models.heads", "sorters", "tasks")  # whose files a recipe names
 
@@ -26,13 +28,28 @@ def requirements(recipe: Mapping[str, Any], served_by: Path) -> list[str]:
     >>> [line.partition("==")[0] for line in found]
     ['mlflow', 'numpy', 'pandas', 'pillow', 'pyarrow', 'safetensors', 'torch']
     """
-    components = [file for folder in FOLDERS for file in files_of(folder, words_of(recipe))]
-    imported = packages(behind([served_by, *components], all_of=True)) - set(sys.stdlib_module_names)
+    files = behind([served_by, *_components(recipe, ROOT)], all_of=True)
+    imported = packages(files) - set(sys.stdlib_module_names)
     names = set()
     for package, distributions in _distributions().items():
         if package in imported:  # mlflow, which mlflow-skinny has too
             names.add(package if package in distributions else distributions[0])
     return [f"{name}=={version(name).split('+')[0]}" for name in sorted(names, key=str.lower)]
+
+
+def copy_own(recipe: Mapping[str, Any], to: Path) -> list[str]:
+    """Copy the files of `own` that a model needs into a folder, and return what MLflow takes as its `code_paths`."""
+    here = Path.cwd()  # where the rest of `code_paths` is too
+    for file in behind(_components(recipe, here), root=here, all_of=True):
+        path = file.relative_to(here)
+        if path.parts[0] == OWN:
+            (to / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, to / path)
+    return [str(to / OWN)] if (to / OWN).is_dir() else []
+
+
+def _components(recipe: Mapping[str, Any], root: Path) -> list[Path]:
+    return [file for folder in FOLDERS for file in files_of(folder, words_of(recipe), root)]
 
 
 _distributions = cache(packages_distributions)  # which takes a second

@@ -27,7 +27,7 @@ from pipelines.ops.git import git
 from pipelines.ops.messages import without_credentials
 from pipelines.tracking import live, registry
 from pipelines.tracking.card import NUMBER, card, inputs_of, summary
-from pipelines.tracking.requirements import requirements
+from pipelines.tracking.requirements import copy_own, requirements
 from pipelines.tracking.signature import example_of, signature_of
 from pipelines.tracking.slices import Slice
 from pipelines.tracking.store import answering, connect, experiment_of
@@ -284,7 +284,8 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
                 name=run.name,
                 python_model=str(SERVED_BY),
                 artifacts={"weights": str(weights)},
-                code_paths=["src/rankgrad"],  # the model runs where rankgrad is not installed
+                # The model runs where rankgrad is not installed.
+                code_paths=["src/rankgrad", *copy_own(recipe, Path(scratch))],
                 signature=signature_of(version.weights),
                 input_example=example_of(version.weights),
                 # MLflow takes ten seconds to infer them, and sees only what one request imports.

@@ -2,21 +2,29 @@
 
 `losses/spearman.py` defines `spearman` and `models/heads/wildcat.py` defines `Wildcat`: the public name of a component
 is that of its file, case and underscores aside. A file whose name begins with an underscore holds no component.
+
+A project may add losses, sorters, metrics, backbones and heads: `own/losses/footrule.py` defines `footrule`. Python
+finds the package `own` in the folder where a command runs, or in the `code_paths` of a model in MLflow.
 """
 
 import difflib
 import importlib
 import inspect
+import traceback
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, ParamSpec, TypeVar, get_type_hints
 
 __all__ = [
+    "OWN",
+    "OWN_FOLDERS",
     "ComponentError",
     "check_options",
+    "choices",
     "did_you_mean",
     "find",
     "listed",
@@ -25,6 +33,9 @@ __all__ = [
     "nearest",
     "no_attribute",
     "options",
+    "own_file",
+    "own_files",
+    "raised_at",
     "renamed_arguments",
 ]
 
@@ -80,6 +91,8 @@ RENAMED = {
 # To compare two names takes the product of their lengths, and both may be strangers'.
 COMPARED, KNOWN = 60, 1000  # characters, names
 LISTED = 30  # names that a message lists
+OWN = "own"  # the package of a project's own components
+OWN_FOLDERS = ("losses", "metrics", "models.backbones", "models.heads", "sorters")
 
 
 class ComponentError(ValueError):
@@ -88,11 +101,14 @@ class ComponentError(ValueError):
     Attributes:
         place: where it is named, such as a path into the params.
         reason: what is wrong.
+        expected: what may be there, if the reason does not say it.
+        advice: what to do.
     """
 
-    def __init__(self, place: str, reason: str):
-        super().__init__(f"{place}: {reason}")
-        self.place, self.reason = place, reason
+    def __init__(self, place: str, reason: str, expected: str = "", advice: str = ""):
+        self.place, self.reason, self.expected, self.advice = place, reason, expected, advice
+        expectation, remedy = f", expected {expected}" if expected else "", f"; {advice}" if advice else ""
+        super().__init__(f"{place}: {reason}{expectation}{remedy}")
 
 
 @cache
@@ -111,6 +127,36 @@ def names(folder: str) -> list[str]:
     return list(_modules(folder))
 
 
+def own_files(folder: str) -> dict[str, Path]:
+    """Return the file of each component that the project adds to a folder of the package, by name.
+
+    >>> own_files("datasets")
+    {}
+    """
+    files: dict[str, Path] = {}
+    package = find_spec(OWN) if folder in OWN_FOLDERS else None
+    tops = package.submodule_search_locations if package is not None else None
+    for top in tops or []:
+        for file in sorted((Path(top) / folder.replace(".", "/")).glob("[!_]*.py")):
+            if file.stem.isidentifier():
+                files.setdefault(file.stem, file)
+    return files
+
+
+def own_file(folder: str, name: str) -> str:
+    """Return how messages call the file of a component of the project's own.
+
+    >>> own_file("models.heads", "mine")
+    'own/models/heads/mine.py'
+    """
+    return f"{OWN}/{folder.replace('.', '/')}/{name}.py"
+
+
+def choices(folder: str) -> list[str]:
+    """Return the names that params may use: those of the package's components, and the project's own."""
+    return [*_modules(folder), *own_files(folder)]
+
+
 def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     """Import the module of a component, such as `module("datasets", "clips")`.
 
@@ -120,32 +166,63 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
         where: a path into the params, for the error.
 
     Raises:
-        ValueError: there is no component of this name.
+        ValueError: there is no component of this name, or there are two; or its file in `own` cannot be imported.
 
     >>> module("losses", "rslep", where="runs.mine.loss.name")
     Traceback (most recent call last):
     ...
-    rankgrad.lookup.ComponentError: runs.mine.loss.name: no 'rslep' in rankgrad/losses; ...; did you mean rlsep?
+    rankgrad.lookup.ComponentError: runs.mine.loss.name: no 'rslep' in rankgrad/losses...; did you mean rlsep?
     """
-    modules, where = _modules(folder), where or f"{folder}.name"
+    modules, where, place = _modules(folder), where or f"{folder}.name", folder.replace(".", "/")
+    own = own_files(folder)
+    if isinstance(name, str) and name in own:
+        if name in modules:
+            found = f"{own_file(folder, name)} has the name of rankgrad/{place}/{name}.py"
+            raise ComponentError(where, found, "a name that is free", "rename the file and what it defines")
+        return _imported(folder, name, where)
     if not isinstance(name, str) or name not in modules:  # a file of params or a model may name anything
         if isinstance(name, str) and (new := RENAMED.get(folder, {}).get(name)):
             raise ComponentError(where, f"{name} was renamed: it is {new} now")
-        place, near = folder.replace(".", "/"), did_you_mean(str(name), modules)
-        raise ComponentError(where, f"no {name!r} in rankgrad/{place}; there are {', '.join(modules)}{near}")
+        known, missing = choices(folder), ""
+        if folder in OWN_FOLDERS and isinstance(name, str) and name.isidentifier() and len(name) <= COMPARED:
+            missing = f", and there is no {own_file(folder, name)}"
+        near = did_you_mean(str(name), known)
+        raise ComponentError(where, f"no {name!r} in rankgrad/{place}{missing}; there are {', '.join(known)}{near}")
     return importlib.import_module(modules[name])
+
+
+def _imported(folder: str, name: str, where: str) -> ModuleType:
+    """Import a file of `own`, whatever a person wrote there."""
+    try:
+        return importlib.import_module(f"{OWN}.{folder}.{name}")
+    except (Exception, SystemExit) as error:
+        advice = f"run `python -m {OWN}.{folder}.{name}`, and mend the file"
+        if isinstance(error, ModuleNotFoundError):
+            advice = f"install the package of {error.name}, or leave its import out"
+        found = f"{own_file(folder, name)} cannot be imported: {raised_at(error, own_files(folder)[name])}"
+        raise ComponentError(where, found, "a file that Python imports", advice) from error
+
+
+def raised_at(error: BaseException, file: Path) -> str:
+    """Return what an error says, in one line, with the last line of a file that led to it."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
+    place = f" (line {lines[-1]})" if lines else ""  # a SyntaxError says it
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
 
 
 def find(folder: str, name: str, *, where: str | None = None) -> Any:
     """Return a component: the function or class that its file is named after.
 
     Raises:
-        ValueError: there is no component of this name, or its file defines nothing of this name.
+        ValueError: there is no component of this name, or its file defines nothing of this name; a file in `own`
+            exports something else too.
 
     >>> find("sorters", "straight_through").__name__, find("losses", "rlsep").__name__
     ('StraightThrough', 'rlsep')
     """
     file = module(folder, name, where=where)
+    if file.__name__.startswith(f"{OWN}."):
+        return _exported(file, folder, name, where or f"{folder}.name")
     for public in getattr(file, "__all__", []):
         if public.lower() == name.replace("_", "") or public == name:
             return getattr(file, public)
@@ -154,6 +231,25 @@ def find(folder: str, name: str, *, where: str | None = None) -> Any:
         f"{file.__name__} has nothing called {name} in its __all__; the name of a file that holds no component begins "
         "with an underscore",
     )
+
+
+def _exported(file: ModuleType, folder: str, name: str, where: str) -> Any:
+    """Return the only thing that a file of `own` exports, which has the name of the file."""
+    exported = getattr(file, "__all__", None)
+    if exported is None:
+        found = "has no __all__"
+    elif not isinstance(exported, list | tuple) or len(exported) != 1:
+        found = f"has {exported!r:.200} as its __all__"
+    elif str(exported[0]).lower() not in (name.lower(), name.lower().replace("_", "")):
+        found = f"exports {exported[0]!r:.80}"
+    elif not callable(getattr(file, exported[0], None)):
+        found = f"exports {exported[0]}, but defines no such function or class"
+    else:
+        return getattr(file, exported[0])
+    named = name if folder in ("losses", "metrics") else name.title().replace("_", "")
+    expected = f'the one name that params use: __all__ = ["{named}"]'
+    advice = "helpers belong into a file whose name begins with an underscore"
+    raise ComponentError(where, f"{own_file(folder, name)} {found}", expected, advice)
 
 
 def options(thing: Callable[..., Any]) -> dict[str, Any]:

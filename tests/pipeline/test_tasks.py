@@ -417,13 +417,12 @@ class TestBatches:
         with pytest.raises(ValueError, match=message):
             Training(("score_ranking", VECTORS, "mse", None, None), split, training=options).phase("finetune")
 
-    def grouped(self, loss, generator, groups, target, weight=None, **training):
+    def grouped(self, loss, generator, groups, target):
         about = pa.table({"group": groups, "within": ["lab"] * len(groups)})
         inputs = features.of_tensor(torch.randn(len(groups), 2, generator=generator))
-        split = Split(inputs, torch.as_tensor(target).double(), about=about, weight=weight)
+        split = Split(inputs, torch.tensor(target).double(), about=about)
         sorter = {"mse": None}.get(loss, "handcrafted")
-        options = options_of("score_ranking") | training
-        return Training(("score_ranking", VECTORS, loss, sorter, None), split, training=options).phase("finetune")
+        return Training(("score_ranking", VECTORS, loss, sorter, None), split).phase("finetune")
 
     @pytest.mark.parametrize("loss", ["mse", "spearman"])
     def test_within_groups_a_loss_compares_rows_of_one_and_a_loss_of_single_scores_is_as_ever(self, loss, generator):
@@ -448,8 +447,6 @@ class TestBatches:
     def test_what_cannot_be_compared_within_groups_is_refused(self, generator):
         with pytest.raises(ValueError, match="no group of the 4 training rows has two different targets"):
             self.grouped("mse", generator, ["a", "b", "c", "c"], [1.0, 2.0, 3.0, 3.0])
-        with pytest.raises(ValueError, match="leave positives out"):
-            self.grouped("mse", generator, ["a", "a", "b"], [1.0, 2.0, 3.0], positives=0.5)
 
     def test_losses_may_learn_the_log_of_targets(self, generator):
         target = torch.tensor([0.0, 0.9, 9.9, 99.9])

@@ -114,7 +114,8 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.
-        ValueError: the weights are damaged or do not fit the recipe.
+        ValueError: the weights are damaged or do not fit the recipe, or a component that it names is not here, such as
+            a file in `own`. None is imported from the folder.
     """
     path, recipe = folder_of(path), recipe_of(path)
     make = lookup.find(recipe["folder"], recipe["name"], where=f"{path}: model.json: name")
@@ -126,6 +127,8 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
         with _on_cpu(), _Bounded(sum(value.numel() for value in weights.values())):
             model = make(**recipe["args"])
         model.load_state_dict(weights)
+    except lookup.ComponentError as error:
+        raise ValueError(f"{path}: {error}") from error
     except Exception as error:  # whatever the class has against options that a file gives it
         found = " ".join(str(error).split())  # load_state_dict has a line for each weight
         raise ValueError(f"{path}: not a whole model ({found}); make it again with `dvc repro`") from error

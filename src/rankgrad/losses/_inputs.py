@@ -125,7 +125,7 @@ def _load(name: str, device: torch.device) -> None:
         raise RuntimeError("a sorter is loaded by name: call the loss once before it is compiled, or pass a sorter")
     from rankgrad.sorters import load_sorter  # reads weights, which who passes a sorter does not need
 
-    names = lookup.names("sorters")
+    names = lookup.choices("sorters")
     if name not in names:
         raise ValueError(
             f"sorter is {name!r}, expected a sorter or the name of one: {', '.join(names)}"

@@ -43,7 +43,7 @@ def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> So
     if text.startswith("models:/"):
         with TemporaryDirectory() as scratch:
             return load_sorter(download(text, Path(scratch)), device=device)
-    names = lookup.names("sorters")
+    names = lookup.choices("sorters")
     if text in names and not (Path(source) / "model.json").is_file():
         if not (PRETRAINED / text).is_dir():
             return _untrained(text).to(device)

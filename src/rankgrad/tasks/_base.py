@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_type_hints
 
@@ -16,6 +17,7 @@ from rankgrad.datasets.files.splits import MEMORY, Split, read_split
 from rankgrad.evaluation import Statistic, by_fold, by_group
 from rankgrad.inputs import Inputs, type_of
 from rankgrad.io.checkpoints import build
+from rankgrad.tasks._own import Lists, judging, over_rows, within_rows
 from rankgrad.tasks._predict import Column, Id, check_answer, checked_row, of_row
 from rankgrad.training.objective import Objective
 from rankgrad.training.options import Component, PhaseOptions, WholePhase
@@ -24,7 +26,7 @@ from rankgrad.training.phase import Phase
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-__all__ = ["SHOWN", "Examples", "Metric", "Reads", "Task", "mean_of", "mean_over", "network_of", "weight_of"]
+__all__ = ["SHOWN", "Examples", "Lists", "Metric", "Reads", "Task", "mean_of", "mean_over", "network_of", "weight_of"]
 
 
 SHOWN = 12  # examples in a picture
@@ -161,6 +163,7 @@ class Task:
     Attributes:
         title: of the task.
         metrics: the only list of the task's metrics; the first is its main one.
+        judged: the second argument of a project's own metrics that judge the task; None if none can.
         reads: what it reads of a table.
         Training: a dataclass of the options of its training; fields that are `PhaseOptions` are its phases, in order.
         text: the backbone of captions where a model names none; None of a task without captions.
@@ -172,6 +175,7 @@ class Task:
 
     title: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]]
+    judged: ClassVar[str | None] = None
     reads: ClassVar[Reads]
     Training: ClassVar[type]
     text: ClassVar[Component | None] = None
@@ -221,6 +225,10 @@ class Task:
         """Return the metrics of a table of predictions, as a function of which rows count."""
         raise NotImplementedError
 
+    def lists(self, table: pa.Table) -> Iterator[Lists]:
+        """Yield the predictions as a project's own metrics compare them with the truth that is `judged`."""
+        raise NotImplementedError
+
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return an answer of plain numbers, lists and strings to each row of a request.
 
@@ -256,6 +264,14 @@ class Task:
         """Return the names of the blocks of training options, in order."""
         types = get_type_hints(cls.Training)
         return [name for name, block in types.items() if inspect.isclass(block) and issubclass(block, PhaseOptions)]
+
+    @classmethod
+    def all_metrics(cls) -> tuple[Metric, ...]:
+        """Return the task's metrics, then those of `own/metrics` that judge it."""
+        own = []
+        for name, lower_is_better in judging(cls.judged).items():
+            own.append(Metric(name, name.replace("_", " "), lower_is_better))
+        return (*cls.metrics, *own)
 
     def plan(self, *, started: bool) -> dict[str, PhaseOptions]:
         """Return the phases that are trained, by name, in order.
@@ -304,6 +320,24 @@ class Task:
             sampled=reads.sampled, threads=threads, memory=memory,
         )  # fmt: skip
 
+    def measured(self, table: pa.Table) -> Statistic:
+        """Return the metrics of `scored`, then those of `own/metrics` that judge the task."""
+        statistic, own, weight = self.scored(table), [], weight_of(table)
+        if not (names := list(judging(self.judged))):
+            return statistic
+        lists = list(self.lists(table))
+        for name in names:
+            if lists[0].rows is None:
+                own.append(over_rows(name, lists[0], weight))
+            else:
+                values = within_rows(name, lists, len(table))
+                own.append(partial(mean_over, values, weight=weight))
+
+        def of_rows(rows: np.ndarray) -> np.ndarray:
+            return np.concatenate([statistic.of_rows(rows), np.stack([metric(rows) for metric in own])])
+
+        return replace(statistic, names=[*statistic.names, *names], of_rows=of_rows)
+
     def statistic(self, table: pa.Table) -> Statistic:
         """Return the metrics of a table of predictions, as a function of which rows count, or which groups of rows.
 
@@ -313,7 +347,7 @@ class Task:
 
     def of_slices(self, table: pa.Table) -> Callable[[np.ndarray], Statistic]:
         """Return a function from row numbers (n,) of a table of predictions to their metrics, see `statistic`."""
-        statistic, group = by_fold(self.scored, table), self.group_of(table)
+        statistic, group = by_fold(self.measured, table), self.group_of(table)
 
         def of_slice(rows: np.ndarray) -> Statistic:
             sliced = replace(statistic, examples=len(rows), of_rows=lambda chosen: statistic.of_rows(rows[chosen]))

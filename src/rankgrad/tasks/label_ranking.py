@@ -1,6 +1,6 @@
 """Label ranking: which labels an example has, in order of importance (RLSEP)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -21,7 +21,7 @@ from rankgrad.metrics.label_ranking import label_ranking_scores, label_set_score
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.models.label_ranker import pooled
 from rankgrad.ranks import dense_ranks
-from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, Task, mean_of, mean_over, network_of, weight_of
+from rankgrad.tasks._base import SHOWN, Examples, Lists, Metric, Reads, Task, mean_of, mean_over, network_of, weight_of
 from rankgrad.tasks._phases import SplitPhase
 from rankgrad.tasks._predict import named, order_of
 from rankgrad.training.objective import Objective
@@ -194,6 +194,7 @@ class LabelRanking(Task):
         Metric("answer.exact_match", "answer 0-1", shown=True),
         Metric("answer.kendall", "answer tau"),
     )
+    judged = "label_ranks"
     Training = Training
     reads = Reads(("label_ranks",), splits.label_ranks_of)
 
@@ -277,6 +278,12 @@ class LabelRanking(Task):
             return np.stack([means[name] for name in names])
 
         return Statistic(names, len(truth), of_rows)
+
+    def lists(self, table: pa.Table) -> Iterator[Lists]:
+        """Yield the labels of each row."""
+        scores = matrix(table, "scores", path="predictions")
+        truth = matrix(table, "true_label_ranks", path="predictions")
+        yield Lists(scores, truth, rows=torch.arange(len(table)))
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return `labels`, `label_ranks` and `scores` of each row.

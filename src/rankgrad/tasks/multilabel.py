@@ -1,6 +1,6 @@
 """Multi-label classification: which labels an example has, judged by mean average precision (SoDeep, Section 4.2.2)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from rankgrad.evaluation import Statistic
 from rankgrad.inputs import Inputs
 from rankgrad.io.parquet import as_lists, matrix
 from rankgrad.metrics.mean_average_precision import mean_average_precision
-from rankgrad.tasks._base import Examples, Metric, Reads, network_of, weight_of
+from rankgrad.tasks._base import Examples, Lists, Metric, Reads, network_of, weight_of
 from rankgrad.tasks._phases import GroupPhase, TwoPhases
 from rankgrad.tasks._predict import named
 from rankgrad.training.objective import grouped
@@ -59,6 +59,7 @@ class MultiLabel(TwoPhases):
 
     title = "Multi-label classification"
     metrics = (Metric("mean_average_precision", "mAP"),)
+    judged = "labels"
     reads = Reads(("labels",), labels_of, optional=("difficult",))
     phase = LabelPhase
 
@@ -103,6 +104,15 @@ class MultiLabel(TwoPhases):
 
         names = [f"{OF_CLASS}{label}" for label in has_positives.nonzero().flatten().tolist()]
         return Statistic([self.metrics[0].name, *names], len(scores), of_rows)
+
+    def lists(self, table: pa.Table) -> Iterator[Lists]:
+        """Yield a list of all rows for each class that has positives; difficult rows do not count."""
+        scores, labels, difficult = (
+            matrix(table, column, path="predictions") for column in ("scores", "labels", "difficult")
+        )
+        labels, mask = labels.bool(), ~difficult.bool()
+        classes = (labels & mask).any(0)
+        yield Lists(scores[:, classes].mT, labels[:, classes].mT, mask[:, classes].mT)
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `scores` of each row, one a label, and the `labels`, the highest score first.

@@ -1,6 +1,7 @@
 """Query ranking: the documents of each query in order, the relevant ones first: vectors, pictures or texts."""
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.ndcg import ndcg
 from rankgrad.metrics.pair_accuracy import pair_accuracy
 from rankgrad.ragged import pad_groups
-from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, Task, mean_over, network_of, weight_of
+from rankgrad.tasks._base import SHOWN, Examples, Lists, Metric, Reads, Task, mean_over, network_of, weight_of
 from rankgrad.tasks._phases import SplitPhase
 from rankgrad.training.large_batch import split as split_rows
 from rankgrad.training.objective import Objective
@@ -157,6 +158,7 @@ class QueryRanking(Task):
 
     title = "Query ranking"
     metrics = METRICS
+    judged = "target"
     Training = Training
     reads = Reads(("relevance",), relevance_of, lists=True, sampled=False)
 
@@ -219,18 +221,23 @@ class QueryRanking(Task):
         TOP1 is 1 where a relevant document comes first, and RKL the rank of the last one, ties at their worst. Pair
         accuracy is the mean over queries of the share of their pairs that are in order.
         """
+        values = torch.empty(len(METRICS), len(table), dtype=torch.float64)
+        for queries in self.lists(table):
+            assert queries.mask is not None
+            values[:, queries.rows] = metrics_of(queries.scores, queries.truth, queries.mask)
+        of_rows = partial(mean_over, values.numpy(), weight=weight_of(table))
+        return Statistic([metric.name for metric in self.metrics], len(table), of_rows)
+
+    def lists(self, table: pa.Table) -> Iterator[Lists]:
+        """Yield queries of about one length together: the longest may be much longer than the others."""
         scores, sizes = lists_of(table, "scores", path="predictions")
         relevance, _ = lists_of(table, "relevance", path="predictions")
-        values = torch.empty(len(METRICS), len(sizes), dtype=torch.float64)
-        # Queries of about one length together: the longest may be much longer than the others.
-        order = sizes.argsort()
         queries = Queries(Inputs({}, scores), sizes, relevance, None)
-        for rows in order.split(1024):
+        for rows in sizes.argsort().split(1024):
             documents = queries.documents(rows)
             of_queries, mask = padded(scores[documents], sizes[rows])
-            values[:, rows] = metrics_of(of_queries, padded(relevance[documents], sizes[rows])[0], mask)
-        of_rows = partial(mean_over, values.numpy(), weight=weight_of(table))
-        return Statistic([metric.name for metric in self.metrics], len(sizes), of_rows)
+            truth, _ = padded(relevance[documents], sizes[rows])
+            yield Lists(of_queries, truth, mask, rows, counts=(truth > 0).any(-1))
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `scores` of each row's documents; only their order within a row means something.

@@ -1,7 +1,7 @@
 """Score ranking: a number for each example, judged by the order of the scores alone (SoDeep, Section 4.2.1)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,8 @@ from rankgrad.inputs import Inputs
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.spearman import spearman
 from rankgrad.ragged import pad_groups
-from rankgrad.tasks._base import Examples, Metric, Reads, mean_over, network_of, weight_of
+from rankgrad.tasks._base import Examples, Lists, Metric, Reads, mean_over, network_of, weight_of
+from rankgrad.tasks._own import judging, of_lists
 from rankgrad.tasks._phases import GroupPhase, TwoPhases
 from rankgrad.training.batches import in_groups
 from rankgrad.training.objective import grouped
@@ -146,6 +147,7 @@ class ScoreRanking(TwoPhases):
 
     title = "Score ranking"
     metrics = (Metric("spearman", "Spearman"),)
+    judged = "target"
     reads = Reads(("target",), target_of)
     Training = ScoreTraining
     phase = ScorePhase
@@ -168,16 +170,13 @@ class ScoreRanking(TwoPhases):
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         network = network_of("network", model, split, seed=seed, task=self.name, outputs=1)
         if (share := self.training.positives) is not None:
-            if split.within:
-                raise ValueError(
-                    f"positives is {share}, but the dataset says `within`: targets of groups are not compared; leave "
-                    "positives out"
-                )
             network.recipe["threshold"] = split.truth.double().quantile(1 - share).item()
             if bool((split.truth >= network.recipe["threshold"]).all()):
                 raise ValueError(
                     f"positives is {share}, by which all {len(split)} training targets are: choose another"
                 )
+        if split.about is not None and split.within:
+            network.recipe["within"] = split.about["within"][0].as_py()
         target, scale = split.truth.double(), {}
         if (plus := self.training.log_plus) is not None:
             if (smallest := target.min().item()) + plus <= 0:
@@ -233,7 +232,7 @@ class ScoreRanking(TwoPhases):
         def of_slice(rows: np.ndarray) -> Statistic:
             numbers = torch.from_numpy(np.unique(group[rows], return_inverse=True)[1])
             weight = None if weights is None else torch.from_numpy(weights[rows])
-            return _within(score[rows], target[rows], numbers, weight)
+            return _within(score[rows], target[rows], numbers, weight, own=list(judging(self.judged)))
 
         return of_slice
 
@@ -256,6 +255,11 @@ class ScoreRanking(TwoPhases):
             return torch.stack(values).numpy().reshape(-1, *rows.shape[:-1])
 
         return Statistic(names, len(score), of_rows)
+
+    def lists(self, table: pa.Table) -> Iterator[Lists]:
+        """Yield one list, of all rows."""
+        score, target = _scores_and_targets(table)
+        yield Lists(score.unsqueeze(0), target.unsqueeze(0))
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `score` of each row."""
@@ -286,7 +290,9 @@ def _with_order(target: Tensor, groups: Tensor) -> Tensor:
     return largest != empty.scatter_reduce(0, groups, target, "amin", include_self=False)
 
 
-def _within(scores: Tensor, target: Tensor, groups: Tensor, weights: Tensor | None) -> Statistic:
+def _within(
+    scores: Tensor, target: Tensor, groups: Tensor, weights: Tensor | None, *, own: Sequence[str] = ()
+) -> Statistic:
     """Return the mean of Spearman's correlation over groups, those that have two different targets.
 
     Equal scores are no order: their correlation is 0. A group counts as much as its rows do on average.
@@ -294,10 +300,12 @@ def _within(scores: Tensor, target: Tensor, groups: Tensor, weights: Tensor | No
     Args:
         scores, target, weights: of each row (n,).
         groups: the number of the group of each row (n,), from 0 on; each has a row.
+        own: names of metrics of `own/metrics`, of which the mean is returned too.
     """
-    sizes = groups.bincount()
+    names, sizes, is_weighted = ["spearman", *own], groups.bincount(), weights is not None
     weights = torch.ones(len(target), dtype=torch.float64) if weights is None else weights.double()
-    values, counts = torch.empty(2, len(sizes), dtype=torch.float64)
+    values = torch.empty(len(names), len(sizes), dtype=torch.float64)
+    counts = torch.empty(len(sizes), dtype=torch.float64)
     # Groups of about one size together: the largest may be much larger than the others.
     for chunk in sizes.argsort().split(1024):
         is_in_chunk = torch.isin(groups, chunk)
@@ -306,10 +314,13 @@ def _within(scores: Tensor, target: Tensor, groups: Tensor, weights: Tensor | No
         padded_target, _ = pad_groups(target[is_in_chunk], query=query)
         padded_weights, _ = pad_groups(weights[is_in_chunk], query=query)
         correlations = spearman(padded_scores, padded_target, mask=mask, weights=padded_weights)
-        values[chunk] = correlations.nan_to_num(0.0)
+        values[0, chunk] = correlations.nan_to_num(0.0)
+        lists = Lists(padded_scores, padded_target, mask)
+        for number, name in enumerate(own, 1):
+            values[number, chunk] = of_lists(name, lists, padded_weights if is_weighted else None)
         counts[chunk] = padded_weights.sum(-1) / sizes[chunk]
     values = values.where(_with_order(target, groups), torch.nan)
-    return Statistic(["spearman"], len(sizes), partial(mean_over, values.numpy()[None], weight=counts.numpy()))
+    return Statistic(names, len(sizes), partial(mean_over, values.numpy(), weight=counts.numpy()))
 
 
 def _too_near(target: Tensor, **measured: float) -> bool:

@@ -142,20 +142,24 @@ class Objective:
             mask: as the loss takes it, False where there is no score; None where all are there.
             weights: as the loss takes them, how much each score counts within its group; None if all count alike.
             of_groups: (groups,), how much each group counts in the mean, see `rankgrad.losses`; None for all alike.
-            generator: for losses that draw pairs.
+            generator: for losses that draw random numbers.
 
         Raises:
             ValueError: a sorter is to learn from lists with a mask.
         """
         masked = {} if mask is None else {"mask": mask}
-        # Each step would wait for a GPU; the loop reports a loss that is not finite.
-        options: dict[str, Any] = masked | {"check_finite": scores.device.type == "cpu"}
+        options: dict[str, Any] = masked
         options |= {} if weights is None else {"weights": weights}
         options |= {} if of_groups is None else {"group_weights": of_groups}
+        # Each step would wait for a GPU; the loop reports a loss that is not finite.
+        offered = {"check_finite": scores.device.type == "cpu", "generator": generator}
 
         def value_of(loss: partial) -> Tensor:
-            drawn = {} if loss.keywords.get("pairs") is None else {"generator": generator}
-            return loss(scores, _truth_of(loss, truth), **options, **drawn)
+            parameters = inspect.signature(loss.func).parameters
+            if of_groups is not None and "group_weights" not in parameters:
+                raise ValueError("the training table has a column weight, which this loss does not use: choose another")
+            taken = {name: value for name, value in offered.items() if name in parameters}
+            return loss(scores, _truth_of(loss, truth), **options, **taken)
 
         if self._optimizer is not None and torch.is_grad_enabled():
             if masked:  # a part of a vector is nothing to learn sorting from

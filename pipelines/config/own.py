@@ -1,0 +1,171 @@
+"""Run components of `own` on toy data: check what they return, its gradient, and that only a seed decides on it."""
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pipelines.config.errors import ParamsError, Problem
+from rankgrad import lookup
+from rankgrad.io.checkpoints import build
+from rankgrad.layers import Backbone, Head
+from rankgrad.sorters import Sorter
+from rankgrad.sorters.laplace import Laplace
+from rankgrad.tasks import Lists, Task, judging, of_lists, takes
+
+__all__ = ["check_class", "check_loss", "check_metrics", "check_sorter", "raised_by"]
+
+BASES = {"models.backbones": Backbone, "models.heads": Head, "sorters": Sorter}
+TRUTHS = ("target", "labels", "label_ranks", "positives")
+ROWS, LENGTH = 4, 6
+NEAR = 1e-3  # ranks that are equal up to rounding
+
+
+@contextmanager
+def raised_by(folder: str, name: str, location: str) -> Generator[None]:
+    """Turn whatever a component of `own` raises into a problem that names its file; of another component, nothing."""
+    try:
+        yield
+    except (ParamsError, lookup.ComponentError):
+        raise
+    except Exception as error:
+        if (file := lookup.own_files(folder).get(name)) is None:
+            raise
+        raise _wrong(folder, name, location, f"raises {lookup.raised_at(error, file)}", "", "mend it") from error
+
+
+def _wrong(folder: str, name: str, location: str, found: str, expected: str, advice: str) -> ParamsError:
+    return ParamsError(Problem(location, f"{lookup.own_file(folder, name)} {found}", expected, advice))
+
+
+def check_class(folder: str, name: str, location: str) -> None:
+    """Raise if a file of `own` defines something else than the class that its folder is for."""
+    base = BASES.get(folder)
+    if base is not None and name in lookup.own_files(folder):
+        component = lookup.find(folder, name, where=f"{location}.name")
+        if not (isinstance(component, type) and issubclass(component, base)):
+            found = f"defines {component.__name__}, which is no {base.__name__}"
+            advice = f"derive it from {base.__module__.removesuffix('._base')}.{base.__name__}"
+            raise _wrong(folder, name, location, found, f"a subclass of {base.__name__}", advice)
+
+
+def _drawn(shape: tuple[int, ...], truth: str) -> tuple[Tensor, Tensor]:
+    """Return scores, and a truth of this name."""
+    draws = torch.Generator().manual_seed(0)
+    scores = torch.randn(shape, generator=draws)
+    if truth == "positives":
+        return scores, torch.eye(shape[-1], dtype=torch.bool).expand(shape)
+    if truth == "label_ranks":
+        return scores, torch.randint(0, 4, shape, generator=draws)
+    values = torch.rand(shape, generator=draws)
+    return scores, values if truth == "target" else values > values.median()
+
+
+def _masked(scores: Tensor) -> Tensor:
+    """Return a mask that leaves out the last score of each list but those of the first row."""
+    mask = torch.ones_like(scores, dtype=torch.bool)
+    mask[1:, ..., -1] = False
+    return mask
+
+
+def _checked(
+    call: Callable[[], Any], shape: tuple[int, ...], meaning: str, of: tuple[str, str, str], *, draws: str
+) -> Tensor:
+    """Return what a component returns: a finite tensor of this shape, and the same one when it is called again."""
+    with torch.random.fork_rng(devices=[]), raised_by(*of):
+        first, second = call(), call()
+    if not torch.is_tensor(first) or not first.is_floating_point():
+        found = first.dtype if torch.is_tensor(first) else type(first).__name__
+        raise _wrong(*of, f"returns {found}", f"a floating-point tensor, {meaning}", "convert it")
+    if tuple(first.shape) != shape:
+        raise _wrong(*of, f"returns the shape {tuple(first.shape)}", f"{shape}: {meaning}", "reduce or expand it")
+    if not bool(first.isfinite().all()):
+        advice = "look for a logarithm or a division by 0"
+        raise _wrong(*of, "returns NaN or infinity for finite scores", "finite numbers", advice)
+    if not torch.equal(first, second):
+        raise _wrong(*of, "returns other values when it is called again", "random numbers that a seed decides", draws)
+    return first
+
+
+def _check_gradient(value: Tensor, scores: Tensor, of: tuple[str, str, str]) -> None:
+    advice = "sort, round and compare have none: rank with a sorter, see docs/own_code.md"
+    if not value.requires_grad:
+        raise _wrong(*of, "has no gradient", "one with respect to the scores", advice)
+    with raised_by(*of):
+        (gradient,) = torch.autograd.grad(value, scores, allow_unused=True)
+    if gradient is None or not bool(gradient.any()):
+        raise _wrong(*of, "has a gradient of 0 for all scores", "one that changes them", advice)
+    if not bool(gradient.isfinite().all()):
+        advice = "look for the root, logarithm or quotient of a value that can be 0"
+        raise _wrong(*of, "has a gradient that is NaN or infinite", "finite numbers", advice)
+
+
+def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Task], *, masked: bool) -> None:
+    """Raise if a loss of `own` cannot train a task, whose lists are `masked` if they differ in length."""
+    of = "losses", name, location
+    parameters = takes("losses", name)
+    if len(parameters) < 2 or parameters[1] not in TRUTHS:
+        found, advice = f"takes {', '.join(parameters) or 'nothing'}", "the second argument says what it learns from"
+        raise _wrong(*of, found, f"scores, then one of {', '.join(TRUTHS)}", advice)
+    truth = parameters[1]
+    scores, target = _drawn((2, LENGTH, LENGTH) if truth == "positives" else (ROWS, LENGTH), truth)
+    options: dict[str, Any] = {"sorter": Laplace()} if "sorter" in parameters else {}
+    if masked:
+        if "mask" not in parameters:
+            found, expected = f"takes {', '.join(parameters)}", f"mask too: the lists of {task.name} differ in length"
+            raise _wrong(*of, found, expected, "give it the argument mask, and leave out what is False there")
+        options["mask"] = _masked(scores)
+    scores.requires_grad_()
+
+    def call() -> Any:
+        drawn = {"generator": torch.Generator().manual_seed(0)} if "generator" in parameters else {}
+        return lookup.find("losses", name)(scores, target, **args, **options, **drawn)
+
+    draws = "give it the argument generator, and draw with generator=generator"
+    value = _checked(call, (), "the mean over lists, a scalar", of, draws=draws)
+    _check_gradient(value, scores, of)
+
+
+def check_sorter(location: str, name: str, args: dict[str, Any], **length: int) -> None:
+    """Raise if a sorter of `own` does not return ranks."""
+    of = "sorters", name, location
+    with raised_by(*of):
+        sorter: Any = build("sorters", name, args, seed=1, **length).eval()
+    scores, _ = _drawn((ROWS, sorter.length or LENGTH), "target")
+    scores.requires_grad_()
+    draws = "it may draw when it is made, not when it is called"
+    ranks = _checked(lambda: sorter(scores), tuple(scores.shape), "a rank for each score", of, draws=draws)
+    _check_gradient((ranks * torch.arange(1.0, ranks.shape[-1] + 1)).sum(), scores, of)
+    if any(weight.requires_grad for weight in sorter.parameters()):  # it has not learned to sort
+        return
+    if bool(((ranks - ranks.mean(-1, keepdim=True)) * scores).sum(-1).gt(0).any()):
+        raise _wrong(*of, "gives the largest score the largest rank", "rank 1 for the largest", "rank -scores")
+    if sorter.length is None:
+        mask = _masked(scores)
+        with raised_by(*of):
+            masked, alone = sorter(scores, mask=mask)[1:, :-1], sorter(scores[1:, :-1])
+        if not torch.allclose(masked, alone, atol=NEAR):
+            found = "ranks scores by others that a mask leaves out"
+            raise _wrong(*of, found, "the ranks that they have alone", "let what is False there beat no score")
+
+
+def check_metrics(task: type[Task]) -> None:
+    """Raise if a metric of `own` that judges a task cannot, or has the name of one of the task's."""
+    for name in lookup.own_files("metrics"):
+        of = "metrics", name, f"training.{task.name}"
+        parameters = takes("metrics", name)
+        if len(parameters) < 2 or parameters[1] not in TRUTHS[:-1]:
+            found = f"takes {', '.join(parameters) or 'nothing'}"
+            expected = f"scores, then one of {', '.join(TRUTHS[:-1])}"
+            raise _wrong(*of, found, expected, "the second argument says which tasks it judges")
+        if name in [metric.name for metric in task.metrics]:
+            raise _wrong(*of, f"has the name of a metric of {task.name}", "a name that is free", "rename it")
+    for name in judging(task.judged):
+        scores, truth = _drawn((ROWS, LENGTH), str(task.judged))
+        lists = Lists(scores, truth, _masked(scores) if task.reads.lists else None)
+        draws = "a metric draws nothing, or from a generator that it seeds"
+        of = "metrics", name, f"training.{task.name}"
+        _checked(partial(of_lists, name, lists), (ROWS,), "one number per list", of, draws=draws)

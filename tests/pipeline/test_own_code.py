@@ -1,0 +1,270 @@
+"""A loss, a sorter and a metric of `own/`: used in a run, followed by the graph, refused where they cannot work."""
+
+import importlib
+import shutil
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from pipelines.code import lines_of
+from pipelines.config.errors import ParamsError
+from pipelines.config.plan import merged
+from pipelines.config.rules import check_values
+from pipelines.config.schema import check_shapes
+from pipelines.tracking.upload import Run, Version, publish
+from rankgrad import lookup
+from rankgrad.io import results
+from rankgrad.io.checkpoints import build, load_model, save_model
+from rankgrad.io.parquet import ragged_lists
+from rankgrad.sorters import load_sorter
+
+from conftest import PHASE, ROOT, done, params_of  # isort: skip
+
+EXAMPLE = ROOT / "examples/own_code"
+MODEL = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": [4]}}}
+RUN = {
+    "task": "score_ranking", "dataset": "cars", "model": MODEL, "start": "models/runs/none", "seeds": [1],
+    "loss": {"name": "footrule", "args": {}}, "sorter": "tanh", "auxiliary": {"name": "none"},
+}  # fmt: skip
+CARS = {"file": "cars.csv", "features": ["km", "age"], "target": "price"}
+CHANGES = {
+    "compute": {"threads": 1}, "jobs": {"count": 1}, "evaluate": {"resamples": 20},
+    "datasets": {"cars": {"name": "table", "raw": "data/raw/cars", "seed": 1, "args": CARS}},
+    "sorters": {"tanh": {"name": "tanh_ranks", "args": {"width": 0.5}, "vectors": "none"}},
+    "training": {"score_ranking": {"batch_size": 16, "probe": PHASE, "finetune": PHASE}},
+    "runs": {"mine": RUN, "usual": RUN | {"loss": {"name": "mse", "args": {}}, "sorter": "none"}},
+    "comparisons": {"cars": {"question": "Why?", "metric": "displacement", "baseline": "usual", "runs": ["mine"]}},
+}  # fmt: skip
+
+
+def values_of(changes: dict | None = None) -> dict:
+    """Plain params of the two runs, without anything of the showcase."""
+    empty = {"datasets": {}, "sorters": {}, "benchmark_sorters": {}, "score_vectors": {}}
+    return merged(merged(params_of({}) | empty, CHANGES), changes or {})
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """The folder `own` of a project, with the example of the docs, in the folder that commands run in."""
+
+    def forget():
+        for name in [name for name in sys.modules if name.partition(".")[0] == lookup.OWN]:
+            del sys.modules[name]
+
+    folder = tmp_path / "own"
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a file that is changed within a second is read again
+    forget()
+    yield folder
+    forget()
+
+
+def write(own, file: str, text: str) -> None:
+    (own / file).parent.mkdir(parents=True, exist_ok=True)
+    (own / file).write_text(text)
+
+
+def test_a_run_trains_evaluates_and_compares_by_them_and_the_report_shows_it(own, tmp_path):
+    draws = np.random.default_rng(0)
+    (tmp_path / "data/raw/cars").mkdir(parents=True)
+    km, age = draws.integers(0, 200_000, 200), draws.integers(0, 20, 200)
+    rows = np.stack([km, age, 20_000 - km / 20 - 300 * age], 1)
+    np.savetxt("data/raw/cars/cars.csv", rows, "%.1f", ",", header="km,age,price", comments="")
+    params = check_values(values_of())
+    for stage, *key in (
+        ("data", "cars"), ("pretrain", "tanh"), ("train", "mine"), ("train", "usual"), ("evaluate", "mine"),
+        ("evaluate", "usual"), ("compare",), ("report",),
+    ):  # fmt: skip
+        importlib.import_module(f"pipelines.stages.{stage}").main(params, *key)
+    measured = results.read("metrics/runs")
+    row = measured.row("mine", "displacement")
+    assert 0 < row.low <= row.value <= row.high
+    gap = results.read("metrics/comparisons").row("mine", "displacement minus usual")
+    assert gap.value == pytest.approx(row.value - measured.row("usual", "displacement").value)
+    assert "footrule + tanh" in (tmp_path / "reports/results.md").read_text()
+    assert load_model("models/sorters/tanh").width == 0.5
+    (own / "losses/footrule.py").unlink()  # a trained model needs no loss
+    assert load_model("models/runs/mine").recipe["task"] == "score_ranking"
+
+
+def test_a_version_carries_its_files_and_a_folder_without_them_names_the_one_it_needs(store, own, tmp_path):
+    write(own, "sorters/_steep.py", "WIDTH = 0.5\n")
+    text = (own / "sorters/tanh_ranks.py").read_text()
+    write(
+        own, "sorters/tanh_ranks.py", text.replace("import torch\n", "import torch\n\nimport own.sorters._steep\n", 1)
+    )
+    save_model("made/tanh", build("sorters", "tanh_ranks", {"width": 0.1}, seed=0))
+    publish([Run("x", "tests", "x", version=Version("sorter-tanh", tmp_path / "made/tanh"))])
+    (code,) = tmp_path.glob("mlruns/**/code")
+    carried = {path.relative_to(code).as_posix() for path in (code / "own").rglob("*.py")}
+    assert carried == {"own/sorters/_steep.py", "own/sorters/tanh_ranks.py"}
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    answer = (
+        "import mlflow, numpy; model = mlflow.pyfunc.load_model('models:/sorter-tanh@champion')\n"
+        "print(model.predict(numpy.array([[0.1, 9.0, 5.0]], numpy.float32)).round().tolist())"
+    )
+    printed = done(
+        sys.executable, "-c", answer, folder=elsewhere, MLFLOW_TRACKING_URI=f"sqlite:///{tmp_path}/mlflow.db"
+    )
+    assert printed.splitlines()[-1] == "[[3.0, 1.0, 2.0]]"
+    # Without the file: what lies in a model's folder is no code to be imported.
+    shutil.move(own, tmp_path / "made/tanh/own")
+    for name in [name for name in sys.modules if name.partition(".")[0] == lookup.OWN]:
+        del sys.modules[name]
+    with pytest.raises(ValueError, match="there is no own/sorters/tanh_ranks.py"):
+        load_sorter(tmp_path / "made/tanh")
+
+
+def test_a_metric_is_the_mean_over_lists_as_each_task_has_them(own, generator):
+    scores, target = torch.randn(12, generator=generator).double(), torch.rand(12, generator=generator).double()
+    places, sizes = [slice(0, 5), slice(5, 9), slice(9, 12)], torch.tensor([5, 4, 3])
+    displacement = lookup.find("metrics", "displacement")
+
+    def measured(task: str, columns: dict, rows: int) -> float:
+        statistic = lookup.find("tasks", task)().statistic(pa.table({"id": range(rows)} | columns))
+        return dict(zip(statistic.names, statistic.of_all(), strict=True))["displacement"]
+
+    def expected(truth: torch.Tensor, *lists: slice) -> float:
+        return np.mean([displacement(scores[rows], truth[rows]).item() for rows in lists])
+
+    flat = {"score": scores.numpy(), "target": target.numpy()}
+    assert measured("score_ranking", flat, 12) == pytest.approx(expected(target, slice(None)))
+    within = {"group": np.repeat([0, 1, 2], sizes), "within": [True] * 12}
+    assert measured("score_ranking", flat | within, 12) == pytest.approx(expected(target, *places))
+    grades = (4 * target).round()
+    grades[places[1]] = 0  # a query without a relevant document is not judged
+    queries = {"scores": scores.float(), "relevance": grades.float()}
+    lists = {name: ragged_lists(pa.array(values.numpy()), sizes) for name, values in queries.items()}
+    assert measured("query_ranking", lists, 3) == pytest.approx(expected(grades, places[0], places[2]))
+    for task, truth, columns in (
+        ("label_ranking", "label_ranks", ("scores", "selected", "true_label_ranks")),
+        ("multilabel", "labels", ("scores", "difficult", "labels")),
+    ):
+        text = METRIC.replace("displacement", f"{truth}_first").replace("target", truth)
+        first = f"{truth}.gather(-1, scores.argmax(-1, keepdim=True)).squeeze(-1).double()"
+        write(own, f"metrics/{truth}_first.py", text.format(first))
+        rows = [[[0.1, 0.9], [0.8, 0.2], [0.7, 0.3]], [[False, False]] * 3, [[1, 2], [0, 1], [3, 0]]]
+        table = pa.table({"id": range(3)} | dict(zip(columns, rows, strict=True)))
+        statistic = lookup.find("tasks", task)().statistic(table)
+        value = dict(zip(statistic.names, statistic.of_all(), strict=True))[f"{truth}_first"]
+        assert value == pytest.approx({"label_ranks": 5 / 3, "labels": 0.5}[truth])
+
+
+STAGES = [("pretrain", "tanh"), ("train", "mine"), ("train", "usual"), ("evaluate", "mine"), ("evaluate", "usual"),
+          ("compare", ""), ("summarize", "")]  # fmt: skip
+
+
+USED_BY = {
+    "losses/footrule.py": {"train mine"},
+    "sorters/tanh_ranks.py": {"pretrain tanh", "train mine"},
+    "metrics/displacement.py": {"evaluate mine", "evaluate usual", "compare "},
+    "losses/_helper.py": {"train mine"},
+    "losses/unused.py": set(),
+}
+
+
+def test_a_changed_token_makes_stale_what_uses_it_alone(own, tmp_path):
+    for name in ("src", "pipelines"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    params, text = check_shapes(values_of()), (own / "losses/footrule.py").read_text()
+    write(own, "losses/footrule.py", text.replace("import torch\n", "import torch\n\nimport own.losses._helper\n", 1))
+    write(own, "losses/_helper.py", "VALUE = 1\n")
+    write(own, "losses/unused.py", text)
+    before = {stage: lines_of(params, *stage, root=tmp_path) for stage in STAGES}
+    for file, stale in USED_BY.items():
+        text = (own / file).read_text()
+        write(own, file, f"# a comment\n{text}")
+        assert {stage: lines_of(params, *stage, root=tmp_path) for stage in STAGES} == before
+        write(own, file, f"{text}\nVALUE = 2\n")
+        changed = {" ".join(stage) for stage in STAGES if lines_of(params, *stage, root=tmp_path) != before[stage]}
+        assert changed == stale, file
+        write(own, file, text)
+
+
+LOSS = """import torch
+__all__ = ["footrule"]
+def footrule(scores, target, *, sorter):
+    return {}
+"""
+SORTER = """import torch
+from rankgrad.sorters import Sorter
+__all__ = ["TanhRanks"]
+class TanhRanks(Sorter):
+    def __init__(self, *, width=1.0):
+        super().__init__()
+    def soft_ranks(self, scores, mask):
+        return {}
+"""
+METRIC = """import torch
+__all__ = ["displacement"]
+def displacement(scores, target):
+    return {}
+"""
+# A file, its text, and what the problem says: the place of the params, and words of what was found.
+REFUSED = [
+    ("losses/footrule.py", "def", "runs.mine.loss.name", "cannot be imported: SyntaxError"),
+    ("losses/footrule.py", "import none_such", "runs.mine.loss.name", "No module named 'none_such' (line 1)"),
+    ("losses/footrule.py", "def footrule(scores, target): ...", "runs.mine.loss.name", "has no __all__"),
+    ("losses/footrule.py", "__all__ = ['footrule', 'other']", "runs.mine.loss.name", "['footrule', 'other']"),
+    ("losses/footrule.py", "__all__ = ['other']", "runs.mine.loss.name", "exports 'other'"),
+    ("losses/footrule.py", LOSS.format("scores.square().mean(-1)"), "runs.mine.loss", "returns the shape (4,)"),
+    ("losses/footrule.py", LOSS.format("(scores * torch.rand(6)).mean()"), "runs.mine.loss", "other values"),
+    ("losses/footrule.py", LOSS.format("scores.argsort(-1).double().mean()"), "runs.mine.loss", "no gradient"),
+    ("losses/footrule.py", LOSS.format("(scores - scores).mean()"), "runs.mine.loss", "a gradient of 0"),
+    ("losses/footrule.py", LOSS.format("(scores - scores).sqrt().mean()"), "runs.mine.loss", "a gradient that is NaN"),
+    ("losses/footrule.py", LOSS.format("scores.log().mean()"), "runs.mine.loss", "returns NaN"),
+    ("losses/footrule.py", LOSS.format("target.none_such"), "runs.mine.loss", "raises AttributeError"),
+    ("losses/footrule.py", LOSS.replace("target", "prices").format(0), "runs.mine.loss", "takes scores, prices"),
+    ("losses/mse.py", LOSS.replace("footrule", "mse").format(0), "runs.usual.loss.name", "rankgrad/losses/mse.py"),
+    ("sorters/tanh_ranks.py", SORTER.format("scores.mean(-1)"), "sorters.tanh", "returns the shape (4,)"),
+    ("sorters/tanh_ranks.py", SORTER.format("3.5 + scores / 10"), "sorters.tanh", "the largest score the largest"),
+    ("sorters/tanh_ranks.py", SORTER.format("3.5 - (scores - scores.mean(-1, keepdim=True)) / 10"), "sorters.tanh",
+     "that a mask leaves out"),
+    ("sorters/tanh_ranks.py", SORTER.format("3.5 - scores / 10 * torch.rand(6)"), "sorters.tanh", "other values"),
+    ("sorters/tanh_ranks.py", SORTER.replace("(Sorter)", "").format(0), "sorters.tanh", "which is no Sorter"),
+    ("metrics/displacement.py", METRIC.format("scores.mean()"), "training.score_ranking", "expected one number per"),
+    ("metrics/displacement.py", METRIC.replace("target", "price").format(0), "training.score_ranking", "scores, price"),
+    ("metrics/spearman.py", METRIC.replace("displacement", "spearman").format(0), "metrics.spearman",
+     "rankgrad/metrics/spearman.py"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "text", "place", "found"), REFUSED)
+def test_check_names_the_file_of_what_cannot_work(own, file, text, place, found):
+    write(own, file, text)
+    with pytest.raises(ParamsError) as raised:
+        check_values(values_of())
+    problem = next(problem for problem in raised.value.problems if f"own/{file}" in problem.found)
+    assert found in problem.found + problem.expected
+    assert problem.expected or problem.advice
+    assert problem.place == place
+
+
+@pytest.mark.parametrize(
+    "name", ["own.losses.footrule", "../own/losses/footrule", "losses/footrule", "_helper", "footrul"]
+)
+def test_a_name_is_that_of_a_file_and_nothing_else(own, name):
+    write(own, "losses/_helper.py", "raise SystemExit('imported')")
+    with pytest.raises(ParamsError) as raised:
+        check_values(values_of({"runs": {"mine": {"loss": {"name": name}}}}))
+    (problem,) = raised.value.problems
+    assert problem.place == "runs.mine.loss.name"
+    assert "did you mean footrule?" in problem.found or name != "footrul"
+
+
+def test_a_loss_that_draws_is_given_the_trainings_generator(own):
+    text = LOSS.replace("*, sorter", "*, sorter, generator")
+    write(own, "losses/footrule.py", text.format("(scores * torch.rand(scores.shape, generator=generator)).mean()"))
+    assert check_values(values_of()).runs["mine"].loss.name == "footrule"
+    from rankgrad.training.objective import Objective
+    from rankgrad.training.options import Component
+
+    objective, scores = Objective(Component("footrule"), sorter=load_sorter("tanh_ranks")), torch.ones(1, 5)
+    first, second = (objective(scores, scores, generator=torch.Generator().manual_seed(0)) for _ in range(2))
+    assert first == second
