@@ -71,7 +71,7 @@ def init(
     }  # fmt: skip
     named = {role: name for role, name in roles.items() if name is not None}
     with errors_in_a_line():
-        _check_name("--task", task, _starting())
+        _check_name("--task", task, lookup.names("tasks"))
         roles_of_columns = guess(
             file, task=task, encoding=encoding, writing=_writing(decimal, thousands), named=named, within=within
         )
@@ -95,7 +95,7 @@ def init(
 
 
 def _starting() -> dict[str, Any]:
-    """Return what is written for a table, by task."""
+    """Return what is written for a table, by task or by a form of its truth."""
     from ruamel.yaml import YAML
 
     return YAML(typ="safe").load(Path(__file__).with_name("starting_runs.yaml"))
@@ -171,8 +171,12 @@ def blocks_of(
         metric: by which runs are compared and versions are judged; None for the task's.
     """
     _check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).all_metrics()])
-    starting = _starting()[task]
-    input_type = _input_type(options)
+    input_type, form = _input_type(options), task
+    if "rejected" in options:
+        form = "preferences"
+    elif "captions" in options and input_type.name == "text":
+        form = "search"
+    starting = _starting()[form]
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
     if input_type.pictures:
         dataset["size"] = SIZE

@@ -265,7 +265,8 @@ NAMED = [
      {"text": "text", "labels": ["toxic", "rude"]}),
     (
         {"query_id": [k // 4 for k in N], "prompt": [f"tell me about number {k // 4}" for k in N],
-         "text": [f"an answer with the words {k}" for k in N], "relevance": [0, 1, 2] * 20}, {"text": "text"},
+         "text": [f"an answer with the words {k}" for k in N], "relevance": [0, 1, 2] * 20},
+        {"text_pair": ["prompt", "text"], "group": "query_id", "text": None},
     ),
 ]  # fmt: skip
 

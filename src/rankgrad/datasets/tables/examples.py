@@ -225,15 +225,17 @@ class _Reader(NamedTuple):
 
 
 def _with_rejected(table: TableOptions, sheet: Sheet, preferred: pd.Series, reader: _Reader) -> pd.Series:
-    """Return lists of two inputs of each row, the preferred one and the rejected one."""
-    assert table.rejected is not None
-    rejected = table.input_type.from_table([*table.input_columns[:-1], table.rejected], reader)
+    """Return lists of two inputs of each row: the preferred one, and the one with what was rejected in its place."""
+    column = table.input_columns[-1]
+    cells = reader.cells.assign(**{column: reader.cells[table.rejected]})
+    rejected = table.input_type.from_table(reader.roles.get(table.input, []), reader._replace(cells=cells))
     pairs = series(map(list, zip(preferred, rejected, strict=True)), preferred.index)
     for row, (first, second) in pairs.items():
         if first == second:
+            cell = str(reader.cells.loc[row, column])[:60]
             raise ValueError(
-                f"{sheet.place(row)}: {table.input_columns[-1]} and {table.rejected} are equal: {str(first)[:60]!r}; "
-                "remove the row: nothing can be learned from it"
+                f"{sheet.place(row)}: {column} and {table.rejected} are equal: {cell!r}; remove the row: nothing can "
+                "be learned from it"
             )
     return pairs
 

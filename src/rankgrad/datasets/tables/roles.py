@@ -202,11 +202,8 @@ class TableOptions:
             raise ValueError(f"{names}: expected beside `features` or alone, not beside {self.input}")
         if self.lists and self.input_type.sampled:
             raise ValueError(f"{self.truth_role}: documents may be image, features or text, not {self.input}")
-        if self.rejected is not None and (self.input_type.vectors or self.rejected in self.input_columns):
-            raise ValueError(
-                f"rejected: expected a column beside {self.input} that holds another one, not {self.rejected}; "
-                "preferences of vectors have a row each, with `relevance` and `group`"
-            )
+        if self.rejected in self.input_columns:
+            raise ValueError(f"rejected: {self.rejected} is a column of {self.input} too; name another one")
         if self.gallery is not None and self.captions is None:
             raise ValueError("gallery: expected with `captions`, which are searched")
 
