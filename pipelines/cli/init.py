@@ -18,6 +18,7 @@ from rankgrad.numbers import Writing
 __all__ = ["blocks_of", "init"]
 
 RAW = Path("data/raw")
+STARTING_RUNS = Path(__file__).with_name("starting_runs.yaml")
 SEEDS = 3
 WIDTH = 70  # of values in the params that DVC leaves on their line
 SIZE = 96  # pixels on a side of pictures
@@ -98,7 +99,7 @@ def _starting() -> dict[str, Any]:
     """Return what is written for a table, by task or by a form of its truth."""
     from ruamel.yaml import YAML
 
-    return YAML(typ="safe").load(Path(__file__).with_name("starting_runs.yaml"))
+    return YAML(typ="safe").load(STARTING_RUNS)
 
 
 def _check_name(option: str, name: str | None, names: Any) -> None:
@@ -176,7 +177,7 @@ def blocks_of(
         form = "preferences"
     elif "captions" in options and input_type.name == "text":
         form = "search"
-    starting = _starting()[form]
+    starting = _starting_of(form)
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
     if input_type.pictures:
         dataset["size"] = SIZE
@@ -192,10 +193,12 @@ def blocks_of(
         "auxiliary": {"name": "none"},
         "seeds": SEEDS,
     }
-    by_loss = _fitting(starting["runs"], options, _numbers_of_truth(folder or raw, options))
+    truth = _numbers_of_truth(folder or raw, options)
+    conditions = _conditions(options, truth)
+    by_loss = _fitting(starting["runs"], conditions, options, truth)
     runs = {f"{key}-{name}": common | run for name, run in by_loss.items()}
     if metric is None:
-        metric = "mean_average_precision" if "hinge_ap" in by_loss else starting["metric"]
+        metric = "mean_average_precision" if "binary" in conditions else starting["metric"]
     usual, *rivals = by_loss
     comparison = {
         "question": f"Does {' or '.join(rivals)} rank {key} better than {usual}?",
@@ -217,20 +220,48 @@ def _input_type(options: dict[str, Any]) -> Any:
     return lookup.find("inputs", Table(**options).input)
 
 
-def _fitting(runs: dict[str, Any], options: dict[str, Any], truth: Any) -> dict[str, Any]:
-    """Return the runs of a task that fit its targets or grades."""
-    if "relevance" in options and truth.nunique() > 2:
-        del runs["hinge_ap"]
+def _starting_of(task: str) -> dict[str, Any]:
+    """Return what is written for a table of a task.
+
+    Raises:
+        ValueError: nothing is known for it.
+    """
+    starting = _starting()
+    if task not in starting:
+        raise ValueError(
+            f"init has no runs for the task {task}, only for {', '.join(starting)}: write its blocks by hand, or add "
+            f"{task} to {STARTING_RUNS.name}"
+        )
+    return starting[task]
+
+
+def _conditions(options: dict[str, Any], truth: Any) -> set[str]:
+    """Return which conditions, by which a run of `starting_runs.yaml` is asked for, hold for a table."""
+    conditions = set()
+    if "relevance" in options:
+        conditions.add("binary" if truth.isin([0, 1]).all() else "graded")
+    if options.get("within"):
+        conditions.add("within")
+    if "target" in options and truth.nunique() > GRADES and truth.min() >= 0 and _clipped(truth).skew() > SKEWED:
+        conditions.add("skewed")
+    return conditions
+
+
+def _clipped(truth: Any) -> Any:
+    return truth.clip(upper=truth.quantile(0.99))  # a row of totals makes no tail
+
+
+def _fitting(runs: dict[str, Any], conditions: set[str], options: dict[str, Any], truth: Any) -> dict[str, Any]:
+    """Return the runs of a task that fit a table: the standard loss, then its rivals."""
+    fitting = {}
+    for name, run in runs.items():
+        if run.get("when") in {None, *conditions}:
+            fitting[name] = {key: value for key, value in run.items() if key not in ("when", "advice")}
     if "target" in options:
-        if not options.get("within"):
-            del runs["mse_centered"]
-        runs["mse"]["loss"]["args"]["sigmoid"] = bool(truth.between(0, 1).all())
-        usual = truth.clip(upper=truth.quantile(0.99))  # a row of totals makes no tail
-        if truth.nunique() > GRADES and usual.skew() > SKEWED and truth.min() >= 0:
-            runs["mse_log"]["training"]["log_plus"] = 10.0 ** floor(log10(usual.mean())) / 100
-        else:
-            del runs["mse_log"]
-    return runs
+        fitting["mse"]["loss"]["args"]["sigmoid"] = bool(truth.between(0, 1).all())
+    if "skewed" in conditions:
+        fitting["mse_log"]["training"]["log_plus"] = 10.0 ** floor(log10(_clipped(truth).mean())) / 100
+    return fitting
 
 
 def _numbers_of_truth(folder: Path, options: dict[str, Any]) -> Any:

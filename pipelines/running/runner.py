@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from hashlib import sha256
 from importlib import import_module
@@ -20,6 +21,7 @@ from filelock import FileLock, Timeout
 from pipelines.code import lines_of, refuse_other_versions
 from pipelines.config import Settings, load
 from pipelines.ops import status
+from pipelines.running.sources import refuse_changed, sources
 from rankgrad.io.atomic import remove_folder
 
 __all__ = ["FEATURES", "checkpoint_folder", "leftovers", "refuse_leftovers", "run"]
@@ -42,6 +44,11 @@ def _advice(error: BaseException) -> str | None:
         return f"no space left on the disk for {error.filename or 'an output'}: free some and run `dvc repro` again"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; `dvc repro` resumes from the last epoch that was kept"
+    if isinstance(error, BrokenExecutor):
+        return (
+            "the process of a job was killed, most often as this machine's memory was full: lower jobs.count, or the "
+            "batch_size of this training; `dvc repro` resumes from the last epoch that was kept"
+        )
     if whose := _full_memory(error):
         message = next(iter(str(error).splitlines()), type(error).__name__)
         return (
@@ -85,8 +92,8 @@ def run(stage: str = "", *names: str) -> None:
 
     Errors of the data, the params or the disk are printed in a line and end the process; RANKGRAD_TRACEBACK=1 shows
     where they come from. Everything else is a bug and keeps its traceback. Why a stage failed stands in its status
-    file, see `pipelines.ops.status`. If another process of the same stage and names does not end within 20 seconds,
-    this one refuses to run.
+    file, see `pipelines.ops.status`. A stage that DVC runs fails if its sources changed meanwhile. If another process
+    of the same stage and names does not end within 20 seconds, this one refuses to run.
     """
     title, key = "@".join([stage or "stages", *names]), "@".join(names)
     start = time.perf_counter()
@@ -94,6 +101,7 @@ def run(stage: str = "", *names: str) -> None:
     for chatty in ("accelerate", "great_expectations"):  # which log each file of each checkpoint, each registration
         logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
+        before = sources(stage, key) if "DVC_STAGE" in os.environ else None
         params = load()
         refuse_other_versions(Path("checks/code") / f"{title}.txt")
         main = _main(stage, *names)
@@ -105,6 +113,8 @@ def run(stage: str = "", *names: str) -> None:
         with FileLock(f".locks/{title}.lock", timeout=PATIENCE):
             status.began(stage, key)
             main(params, *names)
+            if before is not None:  # DVC records them when this has ended
+                refuse_changed(before, stage, key)
             status.succeeded(stage, key)
         logging.getLogger("stage").info("took %.1f s", time.perf_counter() - start)
     except (Exception, KeyboardInterrupt) as error:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
+from hashlib import file_digest, md5
 from math import isnan
 from pathlib import Path
 from textwrap import shorten
@@ -34,11 +35,29 @@ PLOTS, PAGES = Path("reports/figures"), Path("reports/data")
 
 
 def _entries(*stages: str) -> list[dict[str, Any]]:
-    """Return the entries of stages in dvc.lock."""
+    """Return the entries of stages in dvc.lock, each of which used what the earlier ones made.
+
+    Raises:
+        ValueError: there is none, or what they made is not of one piece: weights would have the metrics of others.
+    """
     known = dvc_lock.stages()
-    if missing := [stage for stage in stages if stage not in known]:
-        raise ValueError(f"dvc.lock: no entry for {missing[0]}, so there is nothing to publish: run `dvc repro` first")
+    made: dict[str, str] = {}
+    for stage in stages:
+        if stage not in known:
+            raise ValueError(f"dvc.lock: no entry for {stage}, so there is nothing to publish: run `dvc repro` first")
+        for dependency in known[stage]["deps"]:
+            if made.get(dependency["path"], dependency.get("md5")) != dependency.get("md5"):
+                raise ValueError(f"dvc.lock: {stage} is of an earlier {dependency['path']}: run `dvc repro` first")
+        for out in known[stage]["outs"]:
+            made[out["path"]] = out.get("md5")
+            if out.get("hash") == "md5" and Path(out["path"]).is_file() and _md5(out["path"]) != out["md5"]:
+                raise ValueError(f"{out['path']}: not what dvc.lock says of {stage}: run `dvc repro` first")
     return [known[stage] for stage in stages]
+
+
+def _md5(path: str) -> str:
+    with open(path, "rb") as file:
+        return file_digest(file, partial(md5, usedforsecurity=False)).hexdigest()
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +132,7 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
     for key in params.benchmark_sorters:
         options = params.sorters[key]
         stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.csv")
-        entries = _entries(stage)
+        entries = _entries(stage, f"benchmark_sorters@{key}")[:1]
         (times, used), version, epochs = kept("pretrain", key, folder), None, None
         if (folder / "history.csv").is_file():  # it has weights
             version, epochs = Version(prefixed(f"sorter-{key}"), folder), history(folder)

@@ -2,9 +2,15 @@
 
 Scores are of the ten kinds on which sorters are trained, d = 100 unless it says otherwise; the trained ones of fixed
 length are measured at theirs.
+
+    python -m studies.times sorters --add my.py:MySorter
+
+adds a sorter of yours to the table: a class, or a function from scores (..., d) to ranks (..., d), 1 for the largest.
+The table is then written to studies/times/results, and the page stays as it is.
 """
 
 import argparse
+import importlib.util
 import shutil
 import time
 from itertools import count
@@ -43,11 +49,38 @@ OURS = {
 }
 # Beyond, gigabytes or minutes for one vector.
 LONGEST = {"logistic": 10_000, "handcrafted": 1000, "NeuralSort": 1000, "SoftSort": 1000, "diffsort": 100}
+# An added sorter is measured up to where ten times the scores would take more than this, if it is quadratic.
+MOST_SECONDS, MOST_MB = 2.0, 2000.0
 SHOWN = (
     "l1", "exactly_ordered", "vanishing", "wrong_signs_of_others", "equivariance", "l1_at_scale_0.01", "l1_of_tied",
     "l1_cauchy", "fidelity_0.1", "adam_steps_from_0.01", "ms_at_100", "ms_at_10000", "ms_at_1000000",
     "mb_at_1000000",
 )  # fmt: skip
+
+
+def added(address: str) -> tuple[str, Ranking]:
+    """Return the name and the sorter of `my.py:MySorter`; a class is made with its default options.
+
+    Raises:
+        ValueError: there is no such file or name, or it does not rank.
+    """
+    path, _, name = address.rpartition(":")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path) if Path(path).is_file() else None
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{address}: no Python file {path!r}; expected a file and a name in it, as my.py:MySorter")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    component = getattr(module, name, None)
+    if not callable(component):
+        raise ValueError(f"{address}: {path} defines no class or function {name!r}")
+    ranking: Ranking = component() if isinstance(component, type) else component
+    scores = torch.tensor([[0.0, 3.0, -2.0, 1.0]], requires_grad=True)
+    ranks = ranking(scores)
+    if not torch.is_tensor(ranks) or ranks.shape != scores.shape or not ranks.requires_grad:
+        raise ValueError(f"{address}: expected ranks in the shape of the scores, with a gradient")
+    if ranks[0].argmin() != 1:
+        raise ValueError(f"{address}: the largest of the scores 0, 3, -2, 1 has not the smallest rank; rank -scores")
+    return name, ranking
 
 
 def rankings() -> dict[str, Ranking]:
@@ -124,12 +157,14 @@ def seconds_and_bytes(ranking: Ranking, length: int) -> tuple[float, int]:
     return seconds, memory.most
 
 
-def costs(name: str, ranking: Ranking, lengths: tuple[int, ...]) -> dict[str, float]:
-    """Measures 7 and 10."""
-    figures = {}
+def costs(name: str, ranking: Ranking, lengths: tuple[int, ...], *, careful: bool = False) -> dict[str, float]:
+    """Measures 7 and 10; if `careful`, not at lengths that might take too long, see `MOST_SECONDS`."""
+    figures, seconds, held = {}, 0.0, 0
     for length in lengths:
         if length > LONGEST.get(name.split()[0], length):
             continue
+        if careful and (100 * seconds > MOST_SECONDS or held / 1e4 > MOST_MB):
+            break
         scores, _ = draw(200 if length <= 1000 else 5, length, seeded(length))
         with torch.no_grad():
             ranks = torch.cat([ranking(piece) for piece in scores.split(max(1, MOST_PAIRS // length**2 // 20))])
@@ -188,15 +223,24 @@ def plots(table: pd.DataFrame) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
-    torch.set_num_threads(parser.parse_args().threads)
+    parser.add_argument("--add", action="append", default=[], metavar="FILE.py:NAME", help="a sorter of yours")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    try:
+        extra = dict(added(address) for address in options.add)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
     rows = {}
-    for name, ranking in rankings().items():
+    for name, ranking in (extra | rankings()).items():
         print(f"{name} ...", flush=True)
         length = getattr(ranking, "length", None)  # of a trained one
-        rows[name] = quality(ranking, length or LENGTH) | costs(name, ranking, (length,) if length else LENGTHS)
+        lengths = (length,) if length else LENGTHS
+        rows[name] = quality(ranking, length or LENGTH) | costs(name, ranking, lengths, careful=name in extra)
         weights = ranking.parameters() if isinstance(ranking, torch.nn.Module) else ()
         rows[name]["parameters"] = sum(weight.numel() for weight in weights)
-    write("sorters", rows, SHOWN)
+    write("sorters_with_yours" if extra else "sorters", rows, SHOWN)
+    if extra:
+        return
     table = pd.DataFrame(rows).T
     table.to_parquet(FOLDER / "sorters.parquet")
     plots(table)

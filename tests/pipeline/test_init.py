@@ -1,6 +1,8 @@
 """`rankgrad init`: what it takes a file for, and what it writes into the params."""
 
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,9 +10,11 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from pipelines.cli import init
 from pipelines.cli.app import app
 from pipelines.cli.guess import guess
 from pipelines.config import rules
+from rankgrad import lookup
 from rankgrad.datasets.files.dataset import Reading
 
 from conftest import ROOT, encoded  # isort: skip
@@ -144,7 +148,8 @@ def test_versions_are_judged_by_the_metric_of_the_comparison(project, grades, me
     run("data/raw/mine/a.csv")
     settings = rules.check("params.yaml")
     assert settings.comparisons["mine"].metric == settings.gate.judged["query_ranking"].metric == metric
-    assert ("mine-hinge_ap" in settings.runs) == (max(grades) == 1)
+    losses = ["multilabel_soft_margin", "hinge_ap", "rlsep"] if max(grades) == 1 else ["mse", "lambdarank"]
+    assert list(settings.runs) == [f"mine-{loss}" for loss in losses]
 
 
 SAMPLES = {"lab": [f"s{k % 6}" for k in N], "x": X, "price": Y + 100 * (np.array(N) % 6)}
@@ -174,6 +179,43 @@ def test_groups_within_which_nothing_is_compared_are_refused(tmp_path, named, ta
     write(tmp_path, "a.csv", **SAMPLES, all=["s"] * ROWS, row=[f"r{k}" for k in N])
     with pytest.raises(ValueError, match=words):
         guess(tmp_path / "a.csv", named=named, task=task, within=True)
+
+
+# Rows of docs/choose.md that no look at a table could tell.
+NOT_SEEN = {
+    "some targets are wrong", "extrapolation beyond the training range", "lists of labels 0 and 1, 5 % of them wrong",
+    "lists of labels 0 and 1 with different offsets", "labels 0 and 1, a third of them wrong",
+    "pairs: A was preferred to B",
+}  # fmt: skip
+
+
+def quoted(text: str) -> set[str]:
+    """Return the losses that a text names."""
+    return {*re.findall(r"`(\w+)", text)} & {*lookup.names("losses")}
+
+
+def test_what_init_compares_is_what_the_pages_advise():
+    choose, own_data = ((ROOT / "docs" / name).read_text() for name in ("choose.md", "own_data.md"))
+    advice = {row[1]: row[0] for row in re.findall(r"^(\| (.+?) \|.*)$", choose, re.MULTILINE)}
+    rows = {*advice} - {"your data", "---", "you want"}
+    for section in choose.split("\n## ")[1:]:
+        title, _, text = section.partition("\n")
+        advice[title] = text
+    named = set()
+    for task in lookup.names("tasks"):
+        runs = init._starting_of(task)["runs"]
+        for name, run in runs.items():
+            assert re.search(rf"\b{run['loss']['name']}\b", advice[run["advice"]]), f"{task}: {name}"
+            named.add(run["advice"])
+        [line] = re.findall(rf"^\| .* \| `{task}`.*? \| (.*) \|$", own_data, re.MULTILINE)
+        assert quoted(line) == {run["loss"]["name"] for run in runs.values()}, task
+    sorter_rows = set(re.findall(r"^\| (.+?) \|", choose[choose.index("## Which sorter") :], re.MULTILINE))
+    assert rows - sorter_rows == (named & rows) | NOT_SEEN
+
+
+def test_a_task_for_which_nothing_is_known_is_refused_with_what_to_write():
+    with pytest.raises(ValueError, match="the task sorting, only for label_ranking"):
+        init.blocks_of("mine", Path("data/raw/mine"), "sorting", {})
 
 
 def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):

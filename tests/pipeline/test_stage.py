@@ -1,5 +1,6 @@
 """How a stage runs: one at a time, its errors in a line; and where a training keeps its state."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -47,6 +48,7 @@ def ended(tmp_path, monkeypatch, capsys):
         ("bytearray(2**62)", "this machine's memory is full (MemoryError)"),
         ("raise torch.OutOfMemoryError('CUDA out of memory: 2 GiB\\nmore')", "the GPU's memory is full (CUDA out of"),
         ("raise RuntimeError('CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling')", "the GPU's memory"),
+        ("from joblib.externals.loky.process_executor import TerminatedWorkerError as it; raise it", "jobs.count"),
         ("raise OSError(28, 'No space left', 'models/one')", "no space left on the disk for models/one"),
         ("raise ValueError('data/one: no rows\\ndata/two: no rows')", "made@one: data/two: no rows"),
     ],
@@ -151,3 +153,27 @@ def test_a_package_of_another_version_than_the_recorded_one_stops_a_stage(ended)
     assert "torch is" in message
     assert "1.13" in message
     assert "dvc repro --force code" in message
+
+
+@pytest.mark.parametrize(
+    ("line", "changed"),
+    [("pass", ""),
+     ("Path('params.yaml').write_text(text.replace('rate: 1', 'rate: 2'))", "runs.one.rate"),
+     ("Path('params.yaml').write_text(text.replace('rate: 3', 'rate: 4'))", ""),  # of another run
+     ("Path('raw/late.csv').write_text('row')", "raw/late.csv"),
+     ("Path('raw/first.csv').unlink()", "raw/first.csv"),
+     ("Path('raw/.first.csv.swp').write_text('')", "")],  # an editor's
+)  # fmt: skip
+@pytest.mark.parametrize("by_dvc", [True, False])  # which records them afterwards
+def test_a_stage_whose_sources_change_meanwhile_fails_and_flows_try_again(ended, monkeypatch, line, changed, by_dvc):
+    stage = {"foreach": "${runs}", "do": {"params": ["runs.${key}.rate"], "deps": ["${item.raw}"]}}
+    Path("dvc.yaml").write_text(json.dumps({"stages": {"made": stage}}))
+    Path("params.yaml").write_text("runs: {one: {raw: raw, rate: 1}, two: {raw: raw, rate: 3}}")
+    Path("raw").mkdir()
+    Path("raw/first.csv").write_text("row")
+    monkeypatch.setattr(runner, "load", lambda: load(ROOT / "params.yaml"))
+    if by_dvc:
+        monkeypatch.setenv("DVC_STAGE", "made@one")
+    code, message = ended("from pathlib import Path", "text = Path('params.yaml').read_text()", line)
+    assert code == (os.EX_TEMPFAIL if changed and by_dvc else 0)
+    assert code == 0 or changed in message

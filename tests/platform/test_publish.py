@@ -1,5 +1,6 @@
 """What MLflow holds after publishing, in a real store: runs with their seeds, versions, aliases; once, and mended."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -219,7 +220,8 @@ def made_pipeline(params) -> None:
     files = {"data/clips/train.parquet": "2e", "models/runs/parent": "3d", "models/runs/none": "4c", "src/x.py": "5b"}
     deps = [{"path": path, "md5": md5} for path, md5 in files.items()]
     entry = {"outs": [{"path": "out", "md5": "1f"}], "deps": deps}
-    stages = [*(f"pretrain@{key}" for key in params.sorters), "train@memorability-mse", "evaluate@memorability-mse"]
+    stages = [f"{stage}@{key}" for stage in ("pretrain", "benchmark_sorters") for key in params.sorters]
+    stages += ["train@memorability-mse", "evaluate@memorability-mse"]
     history = "phase,epoch,loss,spearman,learning_rate,best\nprobe,1,0.5,0.2,0.1,1\nfinetune,2,0.25,0.4,0.1,1\n"
     by_seed = {1: 0.45, 2: 0.55}
     spearman = [Row("memorability-mse", "spearman", 0.5, 0.4, 0.6),
@@ -337,6 +339,24 @@ def test_without_an_entry_in_the_lock_there_is_nothing_to_publish(store):
     Path("metrics/sorters").mkdir(parents=True)
     with pytest.raises(ValueError, match=f"dvc.lock: no entry for pretrain@{next(iter(params.sorters))}"):
         main(params)
+
+
+@pytest.mark.parametrize("place", ["models/runs/memorability-mse", "metrics/runs/memorability-mse.csv"])
+def test_weights_are_not_published_with_the_metrics_of_others(store, made, place):
+    """As where a run was trained anew and not evaluated, or another branch has other results."""
+    made_pipeline(made)
+    lock = json.loads(Path("dvc.lock").read_text())
+    trained, evaluated = (lock["stages"][f"{stage}@memorability-mse"] for stage in ("train", "evaluate"))
+    trained |= {"outs": [{"path": "models/runs/memorability-mse", "md5": "6a.dir", "hash": "md5"}]}
+    evaluated |= {"deps": [{"path": "models/runs/memorability-mse", "md5": "6a.dir"}]}
+    digest = hashlib.md5(Path("metrics/runs/memorability-mse.csv").read_bytes()).hexdigest()
+    evaluated |= {"outs": [{"path": "metrics/runs/memorability-mse.csv", "md5": digest, "hash": "md5"}]}
+    Path("dvc.lock").write_text(json.dumps(lock))
+    main(made, "memorability-mse")
+    (evaluated["deps"] if place.startswith("models") else evaluated["outs"])[0]["md5"] = "0f"
+    Path("dvc.lock").write_text(json.dumps(lock))
+    with pytest.raises(ValueError, match=place):
+        main(made, "memorability-mse")
 
 
 def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_checkout(

@@ -1,0 +1,75 @@
+"""What DVC records of a stage when that has ended: files and params as they are by then, not as the stage read them.
+
+Params that are edited during a training would be recorded beside the model of the old ones, and DVC would find nothing
+to do. So a stage looks before and after its work, and fails if they differ.
+"""
+
+import os
+import re
+from typing import Any
+
+from pipelines.config.schema import read
+from pipelines.ops.status import TRANSIENT
+
+__all__ = ["SourcesChanged", "refuse_changed", "sources"]
+
+PASSED_OVER = re.compile(r"^([.~]|__pycache__$)|\.partial-")  # what tools leave beside sources
+
+
+class SourcesChanged(ValueError):
+    """Sources of a stage changed while it ran, so that it must run again."""
+
+    exit_status = TRANSIENT
+
+
+def sources(stage: str, key: str) -> dict[str, Any]:
+    """Return what dvc.yaml says that a stage reads: size and time of each file, and the value of each of its params.
+
+    Args:
+        stage: file name in pipelines/stages; of one that dvc.yaml does not have there is nothing.
+        key: of the dataset, run or sorter; empty if the stage has none.
+    """
+    params, block = read("params.yaml"), read("dvc.yaml")["stages"].get(stage, {})
+    item = _at(params, f"{block['foreach'].strip('${}')}.{key}") if "foreach" in block else None
+    block = block.get("do", block)
+
+    def filled(text: str) -> str:
+        text = text.replace("${key}", key).replace("${item}", str(item))
+        return re.sub(r"\$\{item\.(\w+)\}", lambda match: str(_at(item, match[1])), text)
+
+    seen = {name: _at(params, name) for name in map(filled, block.get("params", ()))}
+    for path in map(filled, block.get("deps", ())):
+        seen |= _files(path)
+    return seen
+
+
+def _at(values: Any, name: str) -> Any:
+    """Return what nested values hold by a dotted name; None if there is nothing."""
+    for part in name.split("."):
+        values = values.get(part) if isinstance(values, dict) else None
+    return values
+
+
+def _files(path: str) -> dict[str, tuple[int, int]]:
+    """Return size and time of a file, or of each in a folder, by its path."""
+    paths = [path] if os.path.isfile(path) else []
+    for folder, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if not PASSED_OVER.search(name)]
+        paths += [os.path.join(folder, name) for name in names if not PASSED_OVER.search(name)]
+    stats = {path: os.stat(path) for path in paths if os.path.exists(path)}  # a link may lead nowhere
+    return {path: (stat.st_size, stat.st_mtime_ns) for path, stat in stats.items()}
+
+
+def refuse_changed(before: dict[str, Any], stage: str, key: str) -> None:
+    """Raise if sources of a stage are no longer what they were.
+
+    Raises:
+        SourcesChanged: they are not; the message names them.
+    """
+    now = sources(stage, key)
+    if changed := [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]:
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise SourcesChanged(
+            f"changed while this stage ran, so DVC would record what was not read: {', '.join(changed[:3])}{more}; "
+            "run `dvc repro` again"
+        )
