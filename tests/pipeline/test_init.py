@@ -202,7 +202,8 @@ def test_what_init_compares_is_what_the_pages_advise():
         title, _, text = section.partition("\n")
         advice[title] = text
     named = set()
-    for task in lookup.names("tasks"):
+    assert {*lookup.names("tasks")} <= {*init._starting()}
+    for task in init._starting():
         runs = init._starting_of(task)["runs"]
         for name, run in runs.items():
             assert re.search(rf"\b{run['loss']['name']}\b", advice[run["advice"]]), f"{task}: {name}"

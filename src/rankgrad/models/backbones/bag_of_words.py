@@ -15,8 +15,8 @@ __all__ = ["BagOfWords"]
 class BagOfWords(Backbone):
     r"""The sum of the vectors of a text's words over the root of their number (as fastText has it, Joulin et al. 2017).
 
-    With a linear head, scores are linear in counts of words: on few rows hardly any network is better. Of two texts that
-    are read together, each has its vector, and their products are features too.
+    With a linear head, scores are linear in counts of words: on few rows hardly any network is better. Of two texts
+    that are read together, each has its vector, and their products are features too.
 
     Args:
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`; of pairs it has `PAIR`.
