@@ -171,13 +171,14 @@ def blocks_of(
         folder: that has the file now; None for `raw`.
         metric: by which runs are compared and versions are judged; None for the task's.
     """
-    _check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).all_metrics()])
-    input_type, form = _input_type(options), task
+    form = task
     if "rejected" in options:
         form = "preferences"
-    elif "captions" in options and input_type.name == "text":
+    elif "captions" in options and "text" in options:
         form = "search"
     starting = _starting_of(form)
+    _check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).all_metrics()])
+    input_type = _input_type(options)
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
     if input_type.pictures:
         dataset["size"] = SIZE

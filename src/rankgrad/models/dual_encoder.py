@@ -57,6 +57,7 @@ class DualEncoder(nn.Module):
         super().__init__()
         runtime = {"outputs": size, "colors": colors, "features": features, "words": words}
         self.items = Network(backbone=backbone, head=head, **runtime)
+        self.shared = text is None
         if text is not None:
             self.captions = Network(backbone=text, head=LINEAR, **runtime)
 
@@ -66,9 +67,9 @@ class DualEncoder(nn.Module):
         return self.items.backbone
 
     @property
-    def texts(self) -> nn.Module:
+    def texts(self) -> Network:
         """The encoder of captions."""
-        return getattr(self, "captions", self.items)
+        return self.items if self.shared else self.captions
 
     def tokenize(self, captions: Sequence[str]) -> Tensor:
         """Return tokens (n, longest) of captions, padded with 0."""

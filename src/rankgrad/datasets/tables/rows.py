@@ -338,7 +338,9 @@ class _Table:
         if self.query is not None:
             yield from self._grouped(self.query)
             return
-        row_of = self._row if self.task != "query_ranking" else self._pair if self.rejected else self._listed
+        row_of = self._row
+        if self.task == "query_ranking":
+            row_of = self._listed if self.rejected is None else partial(self._pair, self.rejected)
         for number, cells in self._numbered():
             yield row_of(number, cells)
 
@@ -387,12 +389,12 @@ class _Table:
             return usual
         return encodable(cell) if isinstance(cell, str) else cell
 
-    def _pair(self, number: int, cells: _Cells) -> Row:
+    def _pair(self, column: str, number: int, cells: _Cells) -> Row:
         """Return a query of two documents: the one that was preferred, and the same with what was rejected in it."""
         entered = self.inputs[0]
 
         def asked() -> dict[str, Any]:
-            rejected = {**cells.row, entered.columns[-1]: cells.row[self.rejected]}
+            rejected = {**cells.row, entered.columns[-1]: cells.row[column]}
             return {entered.name: [cells.of(entered), self._cells(rejected).of(entered)]}
 
         return Row(self._id(cells, number), self._place(number), asked)
