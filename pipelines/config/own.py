@@ -16,7 +16,7 @@ from rankgrad.sorters import Sorter
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.tasks import Lists, Task, judging, of_lists, takes
 
-__all__ = ["check_class", "check_loss", "check_metrics", "check_sorter", "raised_by"]
+__all__ = ["check_class", "check_columns", "check_loss", "check_metrics", "check_sorter", "raised_by"]
 
 BASES = {"models.backbones": Backbone, "models.heads": Head, "sorters": Sorter}
 TRUTHS = ("target", "labels", "label_ranks", "positives")
@@ -103,8 +103,8 @@ def _check_gradient(value: Tensor, scores: Tensor, of: tuple[str, str, str]) -> 
         raise _wrong(*of, "has a gradient that is NaN or infinite", "finite numbers", advice)
 
 
-def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Task], *, masked: bool) -> None:
-    """Raise if a loss of `own` cannot train a task, whose lists are `masked` if they differ in length."""
+def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Task], table: Mapping[str, Any]) -> None:
+    """Raise if a loss of `own` cannot train a task on a dataset with the options `table`."""
     of = "losses", name, location
     parameters = takes("losses", name)
     if len(parameters) < 2 or parameters[1] not in TRUTHS:
@@ -113,11 +113,13 @@ def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Tas
     truth = parameters[1]
     scores, target = _drawn((2, LENGTH, LENGTH) if truth == "positives" else (ROWS, LENGTH), truth)
     options: dict[str, Any] = {"sorter": Laplace()} if "sorter" in parameters else {}
-    if masked:
-        if "mask" not in parameters:
-            found, expected = f"takes {', '.join(parameters)}", f"mask too: the lists of {task.name} differ in length"
-            raise _wrong(*of, found, expected, "give it the argument mask, and leave out what is False there")
+    needed = {}
+    if task.reads.lists or table.get("within"):
+        needed["mask"] = f"the lists of {task.name} differ in length"
         options["mask"] = _masked(scores)
+    if table.get("weight"):
+        needed |= dict.fromkeys(("weights", "group_weights"), "the table has a column weight")
+    _check_arguments(parameters, needed, of)
     scores.requires_grad_()
 
     def call() -> Any:
@@ -127,6 +129,13 @@ def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Tas
     draws = "give it the argument generator, and draw with generator=generator"
     value = _checked(call, (), "the mean over lists, a scalar", of, draws=draws)
     _check_gradient(value, scores, of)
+
+
+def _check_arguments(parameters: list[str], needed: Mapping[str, str], of: tuple[str, str, str]) -> None:
+    """Raise if a function lacks an argument that a dataset needs; each has its reason."""
+    for argument, reason in needed.items():
+        if argument not in parameters:
+            raise _wrong(*of, f"takes {', '.join(parameters)}", f"{argument} too: {reason}", "add the argument")
 
 
 def check_sorter(location: str, name: str, args: dict[str, Any], **length: int) -> None:
@@ -150,6 +159,17 @@ def check_sorter(location: str, name: str, args: dict[str, Any], **length: int) 
         if not torch.allclose(masked, alone, atol=NEAR):
             found = "ranks scores by others that a mask leaves out"
             raise _wrong(*of, found, "the ranks that they have alone", "let what is False there beat no score")
+
+
+def check_columns(location: str, task: type[Task], table: Mapping[str, Any]) -> None:
+    """Raise if a metric of `own` that judges a task lacks an argument for a dataset with the options `table`."""
+    needed = {}
+    if table.get("within") or table.get("ignore"):
+        needed["mask"] = "some scores are left out of a list"
+    if table.get("weight") and task.judged != "label_ranks" and not task.reads.lists:  # lists of several rows
+        needed["weights"] = "the table has a column weight"
+    for name in judging(task.judged):
+        _check_arguments(takes("metrics", name), needed, ("metrics", name, location))
 
 
 def check_metrics(task: type[Task]) -> None:
