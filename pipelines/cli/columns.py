@@ -29,7 +29,7 @@ CALLED = {
     "text": r"(text|document|doc$|passage|answer|response|body|content|review)",
     "query": r"(qid|query|pair|prompt|search|request)(_?id)?$",
     "group": r"(group|user|customer|session|product|owner|patient|subject|author|shop|store)s?"
-    r"(_?(id|key|name|number|code))?$",
+    r"(_?(id|key|name|number|no|nr|code))?$",
     "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed: 0)\.?$",
     "key": r"(id|key|sku|nr|code|uuid|isbn|ean|zip|zip_?code|post_?code|plz|phone|telephone)\.?$",
     "date": r"(date|day$|time|ts$|epoch|added|created|month)",

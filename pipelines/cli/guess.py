@@ -374,7 +374,7 @@ def row_number(column: Column, truth: Truth | None) -> str | None:
 
 def key(column: Column, truth: Truth | None) -> str | None:
     """Numbers that name something, such as a shop or a place."""
-    if column.is_whole and column.is_called("key"):
+    if column.is_whole and (column.is_called("key") or (column.is_called("id") and column.is_unique)):
         return f"a number that names something; if rows of one belong together, `--group {column.name}`"
     return None
 
