@@ -1,6 +1,6 @@
 # One vocabulary for people, hooks and CI. `make` lists it.
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart repro test test-fast test-slow fuzz coverage lint scale ui up deploy service serve lock audit secrets
+.PHONY: help setup quickstart repro test test-fast test-slow fuzz coverage lint scale ui up deploy service serve lock audit secrets trainers
 SHELL := bash
 # Of the time when this project was called RankOps: they would be ignored silently.
 $(foreach old,$(filter RANKOPS_%,$(.VARIABLES)),$(error $(old) is called $(old:RANKOPS_%=RANKGRAD_%) now: unset $(old)))
@@ -94,6 +94,15 @@ docs: .venv-tools/.installed ## the documentation site, into site/; warnings are
 hooks: .venv/.installed .venv-tools/.installed ## the checks of .pre-commit-config.yaml, at each commit from now on
 	.venv-tools/bin/pre-commit install
 
+.venv-trainers/.installed: requirements-trainers.lock
+	$(PYTHON) -m venv --clear .venv-trainers
+	.venv-trainers/bin/pip install --quiet --require-hashes -r requirements-trainers.lock
+	@touch $@
+
+trainers: .venv-trainers/.installed ## Hugging Face, Lightning, sentence-transformers and TRL with our losses: examples/trainers
+	@for example in examples/trainers/*.py; do \
+		echo "$$example"; PYTHONPATH=src HF_HUB_OFFLINE=1 .venv-trainers/bin/python $$example || exit 1; done
+
 scale: .venv/.installed ## make scale SCALE=paper: a scale's values, written into params.yaml
 	$(RUN) rankgrad scale $(SCALE)
 
@@ -131,11 +140,13 @@ service: ## make up as a unit of systemd, which starts it after a reboot (POOL=g
 serve: .venv/.installed ## make serve MODEL=label_ranking-photos@champion PORT=5001: a registered version, on 127.0.0.1 alone
 	$(RUN) rankgrad serve $(if $(MODEL),--model models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT))
 
-lock: ## requirements.lock and requirements-tools.lock anew, from pyproject.toml; what is pinned stays, unless UPGRADE=--upgrade
+lock: ## requirements.lock, -tools.lock and -trainers.lock anew, from pyproject.toml; what is pinned stays, unless UPGRADE=--upgrade
 	uv pip compile pyproject.toml --extra fleet --group dev --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --quiet $(UPGRADE) --output-file requirements.lock
 	uv pip compile --group docs --group hooks --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --quiet $(UPGRADE) --output-file requirements-tools.lock
+	uv pip compile pyproject.toml --group trainers --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --quiet --constraint requirements.lock $(UPGRADE) --output-file requirements-trainers.lock
 
 audit: .venv/.installed # known vulnerabilities of what requirements.lock pins (asks a service)
 	$(RUN) pip-audit --strict --require-hashes --disable-pip --requirement requirements.lock

@@ -27,6 +27,9 @@ CALLED = {
     "relevance": r"(relevance|grade|rel$|label$|click|judg|prefer|better)",
     "captions": r"(captions?|description|sentence|text|title)",
     "text": r"(text|document|doc$|passage|answer|response|body|content|review)",
+    "chosen": r"(chosen|preferred|accepted|winner|win)$",
+    "rejected": r"(rejected|dispreferred|loser|lose)$",
+    "margin": r"margin$",
     "query": r"(qid|query|pair|prompt|search|request)(_?id)?$",
     "group": r"(group|user|customer|session|product|owner|patient|subject|author|shop|store)s?"
     r"(_?(id|key|name|number|no|nr|code))?$",

@@ -11,7 +11,7 @@ from typing import Any
 from pipelines.config.schema import read
 from pipelines.ops.status import TRANSIENT
 
-__all__ = ["SourcesChanged", "refuse_changed", "sources"]
+__all__ = ["SourcesChanged", "refuse_changed", "sources", "value_at"]
 
 PASSED_OVER = re.compile(r"^([.~]|__pycache__$)|\.partial-")  # what tools leave beside sources
 
@@ -30,20 +30,20 @@ def sources(stage: str, key: str) -> dict[str, Any]:
         key: of the dataset, run or sorter; empty if the stage has none.
     """
     params, block = read("params.yaml"), read("dvc.yaml")["stages"].get(stage, {})
-    item = _at(params, f"{block['foreach'].strip('${}')}.{key}") if "foreach" in block else None
+    item = value_at(params, f"{block['foreach'].strip('${}')}.{key}") if "foreach" in block else None
     block = block.get("do", block)
 
     def filled(text: str) -> str:
         text = text.replace("${key}", key).replace("${item}", str(item))
-        return re.sub(r"\$\{item\.(\w+)\}", lambda match: str(_at(item, match[1])), text)
+        return re.sub(r"\$\{item\.(\w+)\}", lambda match: str(value_at(item, match[1])), text)
 
-    seen = {name: _at(params, name) for name in map(filled, block.get("params", ()))}
+    seen = {name: value_at(params, name) for name in map(filled, block.get("params", ()))}
     for path in map(filled, block.get("deps", ())):
         seen |= _files(path)
     return seen
 
 
-def _at(values: Any, name: str) -> Any:
+def value_at(values: Any, name: str) -> Any:
     """Return what nested values hold by a dotted name; None if there is nothing."""
     for part in name.split("."):
         values = values.get(part) if isinstance(values, dict) else None

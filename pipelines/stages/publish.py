@@ -18,11 +18,12 @@ import pandas as pd
 from filelock import FileLock
 
 from pipelines.config import RunPlan, Settings, prefixed, resolve
-from pipelines.config.schema import NONE
+from pipelines.config.schema import NONE, read
 from pipelines.monitoring.reference import TrainingData
 from pipelines.ops import dvc_lock
 from pipelines.reporting.results import history, read_run
 from pipelines.running.history import kept
+from pipelines.running.sources import value_at
 from pipelines.tracking.slices import Slice, slices
 from pipelines.tracking.store import experiment
 from pipelines.tracking.upload import Run, Version, key_of, publish
@@ -38,13 +39,17 @@ def _entries(*stages: str) -> list[dict[str, Any]]:
     """Return the entries of stages in dvc.lock, each of which used what the earlier ones made.
 
     Raises:
-        ValueError: there is none, or what they made is not of one piece: weights would have the metrics of others.
+        ValueError: there is none, what they made is not of one piece, or params.yaml has other values by now: weights
+            would have the metrics or the params of others.
     """
-    known = dvc_lock.stages()
+    known, now = dvc_lock.stages(), read("params.yaml")
     made: dict[str, str] = {}
     for stage in stages:
         if stage not in known:
             raise ValueError(f"dvc.lock: no entry for {stage}, so there is nothing to publish: run `dvc repro` first")
+        for name, value in known[stage].get("params", {}).get("params.yaml", {}).items():
+            if value_at(now, name) != value:
+                raise ValueError(f"params.yaml: {name} is not what {stage} was made with: run `dvc repro` first")
         for dependency in known[stage]["deps"]:
             if made.get(dependency["path"], dependency.get("md5")) != dependency.get("md5"):
                 raise ValueError(f"dvc.lock: {stage} is of an earlier {dependency['path']}: run `dvc repro` first")
@@ -159,7 +164,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
     datasets = {name: TrainingData(Path("data") / name) for name in {run.dataset for run in params.runs.values()}}
     for name, run in params.runs.items():
         plan = resolve(params, name)
-        entries = _entries(f"train@{name}", f"evaluate@{name}")
+        entries = _entries(f"data@{plan.dataset}", f"train@{name}", f"evaluate@{name}")[1:]
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, metrics = read_run(folder), measured.of_run(name)
         best, (times, used) = trained["best"], kept("train", name, folder)

@@ -202,7 +202,8 @@ def test_what_init_compares_is_what_the_pages_advise():
         title, _, text = section.partition("\n")
         advice[title] = text
     named = set()
-    for task in lookup.names("tasks"):
+    assert {*lookup.names("tasks")} <= {*init._starting()}
+    for task in init._starting():
         runs = init._starting_of(task)["runs"]
         for name, run in runs.items():
             assert re.search(rf"\b{run['loss']['name']}\b", advice[run["advice"]]), f"{task}: {name}"
@@ -220,12 +221,12 @@ def test_a_task_for_which_nothing_is_known_is_refused_with_what_to_write():
 
 def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):
     captions(project / "data/raw/mine")
-    run("data/raw/mine/a.csv", "--metric", "text_to_image.recall_at_1")
+    run("data/raw/mine/a.csv", "--metric", "text_to_item.recall_at_1")
     settings = rules.check("params.yaml")
-    assert settings.comparisons["mine"].metric == "text_to_image.recall_at_1"
+    assert settings.comparisons["mine"].metric == "text_to_item.recall_at_1"
     judged = settings.gate.judged["retrieval"]
-    assert (judged.metric, judged.guarded) == ("text_to_image.recall_at_1", [])
-    assert "did you mean" in run("data/raw/mine/a.csv", "--metric", "text_to_image.recal_at_1", fails=True)
+    assert (judged.metric, judged.guarded) == ("text_to_item.recall_at_1", [])
+    assert "did you mean" in run("data/raw/mine/a.csv", "--metric", "text_to_item.recal_at_1", fails=True)
 
 
 def test_what_is_there_is_kept_a_second_table_is_added_and_a_dry_run_writes_nothing(project):
@@ -307,7 +308,8 @@ NAMED = [
      {"text": "text", "labels": ["toxic", "rude"]}),
     (
         {"query_id": [k // 4 for k in N], "prompt": [f"tell me about number {k // 4}" for k in N],
-         "text": [f"an answer with the words {k}" for k in N], "relevance": [0, 1, 2] * 20}, {"text": "text"},
+         "text": [f"an answer with the words {k}" for k in N], "relevance": [0, 1, 2] * 20},
+        {"text_pair": ["prompt", "text"], "group": "query_id", "text": None},
     ),
 ]  # fmt: skip
 

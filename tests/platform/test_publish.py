@@ -221,13 +221,14 @@ def made_pipeline(params) -> None:
     deps = [{"path": path, "md5": md5} for path, md5 in files.items()]
     entry = {"outs": [{"path": "out", "md5": "1f"}], "deps": deps}
     stages = [f"{stage}@{key}" for stage in ("pretrain", "benchmark_sorters") for key in params.sorters]
-    stages += ["train@memorability-mse", "evaluate@memorability-mse"]
+    stages += ["data@clips", "train@memorability-mse", "evaluate@memorability-mse"]
     history = "phase,epoch,loss,spearman,learning_rate,best\nprobe,1,0.5,0.2,0.1,1\nfinetune,2,0.25,0.4,0.1,1\n"
     by_seed = {1: 0.45, 2: 0.55}
     spearman = [Row("memorability-mse", "spearman", 0.5, 0.4, 0.6),
                 *(Row("memorability-mse", "spearman", by_seed[seed], seed=seed) for seed in by_seed)]  # fmt: skip
     record = {"seeds": [1, 2], "best": 2, "setting": {}, "tried": [], "validation": {"1": 0.3, "2": 0.4}}
     files = {
+        "params.yaml": {"runs": {"memorability-mse": {"loss": "mse"}}},
         "dvc.lock": {"stages": dict.fromkeys(stages, entry)},
         "models/runs/memorability-mse/run.json": record,
         "reports/figures/memorability-mse-examples.png": "", "reports/data/clips.html": "all rows passed",
@@ -337,13 +338,16 @@ def test_two_projects_on_one_server_keep_their_runs_and_champions_apart(store, m
 def test_without_an_entry_in_the_lock_there_is_nothing_to_publish(store):
     params = load(ROOT / "params.yaml")
     Path("metrics/sorters").mkdir(parents=True)
+    shutil.copyfile(ROOT / "params.yaml", "params.yaml")
     with pytest.raises(ValueError, match=f"dvc.lock: no entry for pretrain@{next(iter(params.sorters))}"):
         main(params)
 
 
-@pytest.mark.parametrize("place", ["models/runs/memorability-mse", "metrics/runs/memorability-mse.csv"])
-def test_weights_are_not_published_with_the_metrics_of_others(store, made, place):
-    """As where a run was trained anew and not evaluated, or another branch has other results."""
+@pytest.mark.parametrize(
+    "place", ["models/runs/memorability-mse", "metrics/runs/memorability-mse.csv", "runs.memorability-mse.loss"]
+)
+def test_weights_are_not_published_with_metrics_or_params_of_others(store, made, place):
+    """As where a run was trained anew and not evaluated, another branch has other results, or params are edited."""
     made_pipeline(made)
     lock = json.loads(Path("dvc.lock").read_text())
     trained, evaluated = (lock["stages"][f"{stage}@memorability-mse"] for stage in ("train", "evaluate"))
@@ -351,9 +355,13 @@ def test_weights_are_not_published_with_the_metrics_of_others(store, made, place
     evaluated |= {"deps": [{"path": "models/runs/memorability-mse", "md5": "6a.dir"}]}
     digest = hashlib.md5(Path("metrics/runs/memorability-mse.csv").read_bytes()).hexdigest()
     evaluated |= {"outs": [{"path": "metrics/runs/memorability-mse.csv", "md5": digest, "hash": "md5"}]}
+    trained |= {"params": {"params.yaml": {"runs.memorability-mse.loss": "mse"}}}
     Path("dvc.lock").write_text(json.dumps(lock))
     main(made, "memorability-mse")
-    (evaluated["deps"] if place.startswith("models") else evaluated["outs"])[0]["md5"] = "0f"
+    if place.startswith("runs"):
+        Path("params.yaml").write_text("runs: {memorability-mse: {loss: l1}}")
+    else:
+        evaluated["deps" if place.startswith("models") else "outs"][0]["md5"] = "0f"
     Path("dvc.lock").write_text(json.dumps(lock))
     with pytest.raises(ValueError, match=place):
         main(made, "memorability-mse")
@@ -365,7 +373,7 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     made_pipeline(made)
     copy = tmp_path / ".dvc/tmp/exps/copy"
-    for name in ("metrics", "models", "reports", "dvc.lock"):
+    for name in ("metrics", "models", "reports", "dvc.lock", "params.yaml"):
         copied = shutil.copytree if Path(name).is_dir() else shutil.copy
         copy.mkdir(parents=True, exist_ok=True)
         copied(name, copy / name)
