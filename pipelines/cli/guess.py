@@ -21,6 +21,7 @@ from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.files import Sheet, columns_like, names_in, read_sheet
 from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.roles import SHARES
+from rankgrad.datasets.tables.suspects import stand_ins
 from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.numbers import PLAIN, Writing, number_in
@@ -31,9 +32,7 @@ HEAD = 1000  # rows that are looked at
 MOSTLY = 0.5  # of groups
 SPLITS = {"train", "val", "test", "gate"}
 ROLES = ("target", "text", "group", "query", "id", "date", "weight")  # that a person may name
-STANDS_IN = re.compile(r"-?9{2,}")  # for a missing value, as -999 does
 EXPLAINED, FEWEST_GROUPS = 0.3, 5  # from which on a column may be a group whose target has an offset of its own
-REPEATED = 3  # rows that must share such a number
 
 
 class Guess(NamedTuple):
@@ -380,7 +379,7 @@ def row_number(column: Column, truth: Truth | None) -> str | None:
 
 def key(column: Column, truth: Truth | None) -> str | None:
     """Numbers that name something, such as a shop or a place."""
-    if column.is_whole and column.is_called("key"):
+    if column.is_whole and (column.is_called("key") or (column.is_called("id") and column.is_unique)):
         return f"a number that names something; if rows of one belong together, `--group {column.name}`"
     return None
 
@@ -877,12 +876,10 @@ def _lines_on_stand_ins(inputs: Sequence[Column]) -> list[str]:
     for column in inputs:
         if column.content != "number":
             continue
-        for value in dict.fromkeys([column.numbers.min(), column.numbers.max()]):
-            text, count = f"{value:.17g}", int((column.numbers == value).sum())  # all digits: :g has six
-            if STANDS_IN.fullmatch(text) and count >= REPEATED:
-                lines.append(
-                    f"{column.name}: {text} in {count} rows; if it stands for a missing value, leave those cells empty"
-                )
+        for text, count in stand_ins(column.numbers.to_numpy()).items():
+            lines.append(
+                f"{column.name}: {text} in {count} rows; if it stands for a missing value, leave those cells empty"
+            )
         if plain(column.name) in ("weight", "weights"):
             lines.append(f"{column.name}: a feature; if it says how much a row counts, pass `--weight {column.name}`")
     return lines

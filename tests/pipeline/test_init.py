@@ -382,6 +382,7 @@ REPORTED = {
     "a value that stands in": ({"x": [-999.0] * 9 + [*X[9:]], "price": Y}, ["x:", "-999 in 9 rows"]),
     "days as people write them": ({"at": [f"{1 + k % 28}.01.2026" for k in N], **PLAIN}, ["at: days"]),
     "row numbers beside an id": ({"id": [f"k{k}" for k in N], "no": N, **PLAIN}, ["no: it counts rows"]),
+    "another id": ({"id": [f"k{k}" for k in N], "no": 7 * A, **PLAIN}, ["no: a number that names"]),
     "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a number that names", "--group zip"]),
     "days in digits": ({"made": [20260101 + k % 28 for k in N], **PLAIN}, ["made: days"]),
     "a comment": ({**PLAIN, "note": [f"sold to somebody {k}" for k in N]}, ["note: a text", "--text note"]),
