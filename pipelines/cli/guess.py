@@ -162,6 +162,8 @@ def guess(
     """
     columns = Columns(path, encoding, writing, named or {})
     if columns.form == "svmlight":
+        if within:
+            raise columns.refusal("--within: documents of a qid are compared within it already; leave it out")
         return _svmlight(columns, task)
     _check_header(columns)
     for column in columns.all.values():

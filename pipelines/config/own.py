@@ -32,9 +32,9 @@ def raised_by(folder: str, name: str, location: str) -> Generator[None]:
     except (ParamsError, lookup.ComponentError):
         raise
     except Exception as error:
-        if (file := lookup.own_files(folder).get(name)) is None:
+        if name not in lookup.own_files(folder):
             raise
-        raise _wrong(folder, name, location, f"raises {lookup.raised_at(error, file)}", "", "mend it") from error
+        raise _wrong(folder, name, location, f"raises {lookup.raised_at(error)}", "", "mend it") from error
 
 
 def _wrong(folder: str, name: str, location: str, problem: str, expected: str, advice: str) -> ParamsError:

@@ -27,6 +27,7 @@ __all__ = [
     "choices",
     "did_you_mean",
     "find",
+    "line_in_own",
     "listed",
     "module",
     "names",
@@ -134,13 +135,18 @@ def own_files(folder: str) -> dict[str, Path]:
     {}
     """
     files: dict[str, Path] = {}
-    package = find_spec(OWN) if folder in OWN_FOLDERS else None
-    tops = package.submodule_search_locations if package is not None else None
-    for top in tops or []:
-        for file in sorted((Path(top) / folder.replace(".", "/")).glob("[!_]*.py")):
+    for top in _tops_of_own() if folder in OWN_FOLDERS else []:
+        for file in sorted((top / folder.replace(".", "/")).glob("[!_]*.py")):
             if file.stem.isidentifier():
                 files.setdefault(file.stem, file)
     return files
+
+
+def _tops_of_own() -> list[Path]:
+    """Return the folders of the package `own`: Python finds one in the project, none, or several."""
+    package = find_spec(OWN)
+    locations = package.submodule_search_locations if package is not None else None
+    return [Path(location) for location in locations or ()]
 
 
 def own_file(folder: str, name: str) -> str:
@@ -198,15 +204,23 @@ def _imported(folder: str, name: str, where: str) -> ModuleType:
         advice = f"run `python -m {OWN}.{folder}.{name}`, and mend the file"
         if isinstance(error, ModuleNotFoundError):
             advice = f"install the package of {error.name}, or leave its import out"
-        reason = f"{own_file(folder, name)} cannot be imported: {raised_at(error, own_files(folder)[name])}"
+        reason = f"{own_file(folder, name)} cannot be imported: {raised_at(error)}"
         raise ComponentError(where, reason, "a file that Python imports", advice) from error
 
 
-def raised_at(error: BaseException, file: Path) -> str:
-    """Return what an error says, in one line, with the last line of a file that led to it."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
-    line = f" (line {lines[-1]})" if lines else ""  # a SyntaxError says it
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{line}"
+def raised_at(error: BaseException) -> str:
+    """Return what an error says, in one line, with the last line of `own` that led to it."""
+    line, message = line_in_own(error), f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{message} ({line})" if line else message  # a SyntaxError names its line
+
+
+def line_in_own(error: BaseException) -> str:
+    """Return the last line of `own` that led to an error, such as "own/losses/footrule.py, line 9"; else ""."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        for top in _tops_of_own():
+            if (file := Path(frame.filename)).is_relative_to(top):
+                return f"{OWN}/{file.relative_to(top).as_posix()}, line {frame.lineno}"
+    return ""
 
 
 def find(folder: str, name: str, *, where: str | None = None) -> Any:

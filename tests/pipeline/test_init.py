@@ -219,6 +219,12 @@ def test_a_task_for_which_nothing_is_known_is_refused_with_what_to_write():
         init.blocks_of("mine", Path("data/raw/mine"), "sorting", {})
 
 
+def test_documents_of_a_query_are_compared_within_it_already(tmp_path):
+    queries(tmp_path)
+    with pytest.raises(ValueError, match="leave it out"):
+        guess(tmp_path / "train.txt", within=True)
+
+
 def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):
     captions(project / "data/raw/mine")
     run("data/raw/mine/a.csv", "--metric", "text_to_item.recall_at_1")

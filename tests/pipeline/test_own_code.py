@@ -60,13 +60,15 @@ def values_of(changes: dict | None = None) -> dict:
     return merged(merged(params_of({}) | empty, CHANGES), changes or {})
 
 
+def forget() -> None:
+    """Import the files of `own` anew."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == lookup.OWN]:
+        del sys.modules[name]
+
+
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """The folder `own` of a project, with the example of the docs, in the folder that commands run in."""
-
-    def forget():
-        for name in [name for name in sys.modules if name.partition(".")[0] == lookup.OWN]:
-            del sys.modules[name]
 
     folder = tmp_path / "own"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -104,6 +106,11 @@ def test_a_run_trains_evaluates_and_compares_by_them_and_the_report_shows_it(own
     assert gap.value == pytest.approx(row.value - measured.row("usual", "displacement").value)
     assert "footrule + tanh" in (tmp_path / "reports/results.md").read_text()
     assert load_model("models/sorters/tanh").width == 0.5
+    write(own, "losses/footrule.py", LOSS.format("{}['here']"))
+    train = importlib.import_module("pipelines.stages.train")
+    forget()
+    with pytest.raises(ValueError, match=r"KeyError: 'here' \(own/losses/footrule.py, line 4\)"):
+        train.main(params, "mine")
     (own / "losses/footrule.py").unlink()  # a trained model needs no loss
     assert load_model("models/runs/mine").recipe["task"] == "score_ranking"
     assert load_model("models/runs/usual").backbone.size == 3
@@ -135,8 +142,7 @@ def test_a_version_carries_its_files_and_a_folder_without_them_names_the_one_it_
     assert printed.splitlines()[-1] == "[[3.0, 1.0, 2.0]]"
     # Without the file: what lies in a model's folder is no code to be imported.
     shutil.move(own, tmp_path / "made/tanh/own")
-    for name in [name for name in sys.modules if name.partition(".")[0] == lookup.OWN]:
-        del sys.modules[name]
+    forget()
     with pytest.raises(ValueError, match="there is no own/sorters/tanh_ranks.py"):
         load_sorter(tmp_path / "made/tanh")
 
@@ -239,7 +245,7 @@ def displacement(scores, target):
 # A file, its text, and what the problem says: the place of the params, and words of what was found.
 REFUSED = [
     ("losses/footrule.py", "def", "runs.mine.loss.name", "cannot be imported: SyntaxError"),
-    ("losses/footrule.py", "import none_such", "runs.mine.loss.name", "No module named 'none_such' (line 1)"),
+    ("losses/footrule.py", "import none_such", "runs.mine.loss.name", "'none_such' (own/losses/footrule.py, line 1)"),
     ("losses/footrule.py", "def footrule(scores, target): ...", "runs.mine.loss.name", "has no __all__"),
     ("losses/footrule.py", "__all__ = ['footrule', 'other']", "runs.mine.loss.name", "['footrule', 'other']"),
     ("losses/footrule.py", "__all__ = ['other']", "runs.mine.loss.name", "exports 'other'"),

@@ -130,6 +130,9 @@ class TestRoles:
         made = read({"file": "a.csv", "features": "f", "target": "y", "group": "g"}, tmp_path)
         assert "'Anna' beside 'anna'" in made[1]["understood"]["near"]
         assert "'Anna' beside 'anna'" in caplog.text
+        lines(tmp_path, "b.csv", "f,is_Cat,is_cat", *[f"{k},{k % 2},{k % 3 // 2}" for k in range(60)])
+        made = read({"file": "b.csv", "features": "f", "labels": "is_*"}, tmp_path)
+        assert "'Cat' beside 'cat'" in made[1]["understood"]["near"]
 
     def test_captions_of_an_image_are_gathered(self, raw):
         rows = ["image,caption", *[f"p{k}.jpg,a picture {k}" for k in range(40)]]

@@ -48,7 +48,7 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
         cells = read_table(path, [table.input])[table.input].to_pandas()
         facts["contents"] = [_digest(cell).hex() for cell in cells]
         if lists:
-            facts["different_documents"] = [len({_digest(document) for document in cell}) for cell in cells]
+            facts["different_documents"] = [len({*map(_digest, cell)}) for cell in cells]
     if table.truth == "captions":
         facts["repeated_captions"] = _repeated_captions(read["captions"].to_pylist())
     if lists:
@@ -61,9 +61,8 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
         result["classes"] = _class_facts(table, split, path, read, first)
     if table.within:
         result["groups"] = _group_facts(splits, read)
-    if not table.input_type.pictures:
-        variety = _variety(split, result["rows"])
-        result["training"] = variety if split == "train" else variety[:0]
+    variety = _variety(split, result["rows"])
+    result["training"] = variety if split == "train" else variety[:0]
     result["splits"] = _split_facts(table, split, read, manifest, first)
     return result
 
@@ -129,14 +128,19 @@ def _repeated_captions(rows: list[list[str | None] | None]) -> list[int]:
     >>> _repeated_captions([["A lamp", "a  LAMP", "red"], ["a lamp"], ["blue"]])
     [1, 1, 0]
     """
-    captions_of_rows = [{_spelled_alike(caption or "") for caption in row or []} for row in rows]
-    counts = Counter(chain.from_iterable(captions_of_rows))
-    return [sum(counts[caption] > 1 for caption in captions) for captions in captions_of_rows]
+    captions_of_rows = []
+    for row in rows:
+        captions_of_rows.append({_spelled_alike(caption or "") for caption in row or []})
+    counts, repeated = Counter(chain.from_iterable(captions_of_rows)), []
+    for captions in captions_of_rows:
+        repeated.append(sum(counts[caption] > 1 for caption in captions))
+    return repeated
 
 
 def _variety(split: str, rows: pd.DataFrame) -> pd.DataFrame:
     """Return how many different inputs a split has, or how many of its queries have different documents."""
-    facts = {"split": [split], "different_inputs": [rows["contents"].nunique()]}
+    inputs = rows["pixels" if "pixels" in rows else "contents"]
+    facts = {"split": [split], "different_inputs": [inputs.nunique()]}
     if "different_documents" in rows:
         facts["queries_of_different_documents"] = [(rows["different_documents"] > 1).sum()]
     return pd.DataFrame(facts).set_index("split")
@@ -238,10 +242,9 @@ def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) 
         expected.append({**between("weight", 0.0), "strict_min": True})
     expected += _expected_truth(table) + _expected_input(table, size)
     result = {"rows": expected, "splits": [between("left_out_share", 0.0, LEFT_OUT)]}
-    if not table.input_type.pictures:
-        result["training"] = [between("different_inputs", 2)]
-        if table.lists:
-            result["training"] = [between("queries_of_different_documents", 1)]
+    result["training"] = [between("different_inputs", 2)]
+    if table.lists and not table.input_type.pictures:
+        result["training"] = [between("queries_of_different_documents", 1)]
     if table.within:
         result["groups"] = [between("judged_groups", 1)]
     if table.truth == "target":

@@ -267,6 +267,7 @@ def _understood(
         lines["groups"] += ", each compared within" if table.within else ""
     near = near_names(frame["group"].unique()) if table.group else []
     near += near_names(fitted["features"]) if table.has_names else []
+    near += near_names(fitted.get("classes", [])) if table.classes is None else []
     if near:
         lines["near"] = ", ".join(f"{name!r} beside {other!r}" for name, other in near[:NAMED])
         logging.warning("%s: names that may be one: %s", examples.sheet.paths[0], lines["near"])

@@ -66,9 +66,9 @@ def described(columns: Mapping[str, np.ndarray], truth: np.ndarray | None, group
         if abs(correlation) > SAME_ORDER:
             suspects.setdefault("orders rows as the target", []).append(f"{name} (Spearman {correlation:.3f})")
     lines = {}
-    for suspicion, found in suspects.items():
-        more = f", ... ({len(found)} columns)" if len(found) > NAMED else ""
-        lines[suspicion] = ", ".join(found[:NAMED]) + more
+    for suspicion, names in suspects.items():
+        more = f", ... ({len(names)} columns)" if len(names) > NAMED else ""
+        lines[suspicion] = ", ".join(names[:NAMED]) + more
     return lines
 
 
