@@ -101,7 +101,7 @@ hooks: .venv/.installed .venv-tools/.installed ## the checks of .pre-commit-conf
 
 trainers: .venv-trainers/.installed ## Hugging Face, Lightning, sentence-transformers and TRL with our losses: examples/trainers
 	@for example in examples/trainers/*.py; do \
-		echo "$$example"; PYTHONPATH=src HF_HUB_OFFLINE=1 .venv-trainers/bin/python $$example || exit 1; done
+		echo "$$example"; PYTHONPATH=src OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 .venv-trainers/bin/python $$example || exit 1; done
 
 scale: .venv/.installed ## make scale SCALE=paper: a scale's values, written into params.yaml
 	$(RUN) rankgrad scale $(SCALE)

@@ -68,10 +68,11 @@ def _losses() -> dict[str, tuple[str, str]]:
 
 def _exported(folder: Path) -> list[str]:
     """Return the names that a package takes from its modules, each with its module."""
+    package = ".".join(folder.parts[1:])
     return [
         f"{statement.module}.{alias.name}"
         for statement in ast.parse((folder / "__init__.py").read_text()).body
-        if isinstance(statement, ast.ImportFrom)
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(f"{package}.")
         for alias in statement.names
     ]
 

@@ -283,8 +283,8 @@ def compared_runs(study: Study) -> str:
 
 HEAD = re.compile(r"heads-(?P<task>\w+)-(?P<loss>\w+)(-\d+)?-batch(?P<batch>\d+)")
 BATCHES = {
-    ("captions", "image_to_text.recall_at_1"): ("caption R@1", ("triplet", "info_nce", "mean_log_rank")),
-    ("captions", "text_to_image.recall_at_1"): ("image R@1", ("triplet", "info_nce", "mean_log_rank")),
+    ("captions", "item_to_text.recall_at_1"): ("caption R@1", ("triplet", "info_nce", "mean_log_rank")),
+    ("captions", "text_to_item.recall_at_1"): ("image R@1", ("triplet", "info_nce", "mean_log_rank")),
     ("scenes", "mean_average_precision"): (
         "mAP",
         ("soft_margin", "average_precision_and_soft_margin", "average_precision", "generalized_cross_entropy"),

@@ -63,11 +63,14 @@ topics = {"cats": ["purr", "claw", "meow", "whiskers"], "ships": ["sail", "harbo
 words = [*topics["cats"], *topics["ships"], "the", "a", "of", "and", "with", "is"]
 rows = {"query": [], "docs": [], "labels": []}
 for _ in range(400):
-    query = draws.choice(list(topics))
-    documents = [draws.choices(words, k=6) for _ in range(draws.randint(4, 9))]
+    query, documents, labels = draws.choice(list(topics)), [], []
+    for _ in range(draws.randint(4, 9)):
+        document = draws.choices(words, k=6)
+        documents.append(" ".join(document))
+        labels.append(min(4, sum(word in topics[query] for word in document)))
     rows["query"].append(query)
-    rows["docs"].append([" ".join(document) for document in documents])
-    rows["labels"].append([min(4, sum(word in topics[query] for word in document)) for document in documents])
+    rows["docs"].append(documents)
+    rows["labels"].append(labels)
 lists = Dataset.from_dict(rows)
 disable_progress_bars()
 for loss in (LambdaLoss, ListLoss):

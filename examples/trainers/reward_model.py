@@ -31,17 +31,17 @@ words = {"kindly": ["thanks", "welcome", "gladly", "sure"], "rudely": ["no", "wh
 rows = {"prompt": [], "chosen": [], "rejected": []}
 while len(rows["prompt"]) < 600:
     style = draws.choice(list(words))
-    answers = [draws.choices([*words["kindly"], *words["rudely"]], k=6) for _ in range(2)]
-    counts = [sum(word in words[style] for word in answer) for answer in answers]
-    if counts[0] > counts[1]:
+    chosen, rejected = (draws.choices([*words["kindly"], *words["rudely"]], k=6) for _ in range(2))
+    margin = sum(word in words[style] for word in chosen) - sum(word in words[style] for word in rejected)
+    if margin > 0:
         rows["prompt"].append(f"answer {style}")
-        rows["chosen"].append(" " + " ".join(answers[0]))
-        rows["rejected"].append(" " + " ".join(answers[1]))
+        rows["chosen"].append(" " + " ".join(chosen))
+        rows["rejected"].append(" " + " ".join(rejected))
 pairs = Dataset.from_dict(rows)
 
 # A small Llama with random weights, and a tokenizer of one token a word.
-known = ["<pad>", "</s>", "<unk>", "answer", *words, *words["kindly"], *words["rudely"]]
-vocabulary = {word: number for number, word in enumerate(known)}
+tokens = ["<pad>", "</s>", "<unk>", "answer", *words, *words["kindly"], *words["rudely"]]
+vocabulary = {word: number for number, word in enumerate(tokens)}
 tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
 tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
 tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
@@ -49,7 +49,7 @@ shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 disable_progress_bars()
 for trainer_class in (RewardTrainer, PairTrainer):
     torch.manual_seed(0)
-    model = LlamaForSequenceClassification(LlamaConfig(vocab_size=len(known), num_labels=1, pad_token_id=0, **shape))
+    model = LlamaForSequenceClassification(LlamaConfig(vocab_size=len(tokens), num_labels=1, pad_token_id=0, **shape))
     with TemporaryDirectory() as folder:
         arguments = RewardConfig(
             folder, num_train_epochs=3, per_device_train_batch_size=16, learning_rate=0.003, use_cpu=True, bf16=False,

@@ -13,13 +13,13 @@ import pandas as pd
 
 from rankgrad import lookup
 from rankgrad.datasets.tables.files import Sheet
+from rankgrad.datasets.tables.suspects import SAME_ORDER, rank_correlation
 from rankgrad.numbers import PLAIN, number_in, vector_in, writings_of
 
 __all__ = ["Column", "check_cells", "plain", "same_order"]
 
 MOSTLY = 0.5  # of cells
 SECONDS = 1e8  # beyond it a number called a time counts seconds since 1970
-SAME_ORDER = 0.99  # Spearman's correlation beyond which two columns order rows the same way
 # What columns of a role are often called.
 CALLED = {
     "labels": r"(tags?|labels?|categor|class|genres?|topics?)",
@@ -27,9 +27,12 @@ CALLED = {
     "relevance": r"(relevance|grade|rel$|label$|click|judg|prefer|better)",
     "captions": r"(captions?|description|sentence|text|title)",
     "text": r"(text|document|doc$|passage|answer|response|body|content|review)",
+    "chosen": r"(chosen|preferred|accepted|winner|win)$",
+    "rejected": r"(rejected|dispreferred|loser|lose)$",
+    "margin": r"margin$",
     "query": r"(qid|query|pair|prompt|search|request)(_?id)?$",
     "group": r"(group|user|customer|session|product|owner|patient|subject|author|shop|store)s?"
-    r"(_?(id|key|name|number|code))?$",
+    r"(_?(id|key|name|number|no|nr|code))?$",
     "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed: 0)\.?$",
     "key": r"(id|key|sku|nr|code|uuid|isbn|ean|zip|zip_?code|post_?code|plz|phone|telephone)\.?$",
     "date": r"(date|day$|time|ts$|epoch|added|created|month)",
@@ -185,10 +188,8 @@ def in_one_order(rows: list[list[str]]) -> bool:
 
 def same_order(column: Column, other: Column) -> bool:
     """Return whether two columns of numbers give rows the same order, or the reverse."""
-    ranks = pd.DataFrame({"column": column.numbers, "other": other.numbers}).dropna().rank()
-    if len(ranks) < 10 or (ranks.std() == 0).any():
-        return False
-    return abs(float(ranks.corr().to_numpy()[0, 1])) > SAME_ORDER
+    numbers = pd.DataFrame({"column": column.numbers, "other": other.numbers})
+    return abs(rank_correlation(numbers["column"].to_numpy(), numbers["other"].to_numpy())) > SAME_ORDER
 
 
 # What cells hold: each function recognizes one content, and the first that does decides.

@@ -7,6 +7,7 @@ type. No other column takes the place of one that is called like a target.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.files import Sheet, columns_like, names_in, read_sheet
 from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.roles import SHARES
+from rankgrad.datasets.tables.suspects import stand_ins
 from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.numbers import PLAIN, Writing, number_in
@@ -30,9 +32,7 @@ HEAD = 1000  # rows that are looked at
 MOSTLY = 0.5  # of groups
 SPLITS = {"train", "val", "test", "gate"}
 ROLES = ("target", "text", "group", "query", "id", "date", "weight")  # that a person may name
-STANDS_IN = re.compile(r"-?9{2,}")  # for a missing value, as -999 does
 EXPLAINED, FEWEST_GROUPS = 0.3, 5  # from which on a column may be a group whose target has an offset of its own
-REPEATED = 3  # rows that must share such a number
 
 
 class Guess(NamedTuple):
@@ -44,12 +44,17 @@ class Guess(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What is learned: its task, the options of the table, a line about it, and its column if it is a single one."""
+    """What is learned: its task, the options of the table, a line about it, and its column if it is a single one.
+
+    `inputs` are the options of an input that follows from it, of `input_columns`.
+    """
 
     task: str
     options: dict[str, Any]
     line: str
     column: Column | None = None
+    inputs: Mapping[str, Any] = MappingProxyType({})
+    input_columns: Sequence[Column] = ()
 
 
 class Columns:
@@ -157,6 +162,8 @@ def guess(
     """
     columns = Columns(path, encoding, writing, named or {})
     if columns.form == "svmlight":
+        if within:
+            raise columns.refusal("--within: documents of a qid are compared within it already; leave it out")
         return _svmlight(columns, task)
     _check_header(columns)
     for column in columns.all.values():
@@ -374,7 +381,7 @@ def row_number(column: Column, truth: Truth | None) -> str | None:
 
 def key(column: Column, truth: Truth | None) -> str | None:
     """Numbers that name something, such as a shop or a place."""
-    if column.is_whole and column.is_called("key"):
+    if column.is_whole and (column.is_called("key") or (column.is_called("id") and column.is_unique)):
         return f"a number that names something; if rows of one belong together, `--group {column.name}`"
     return None
 
@@ -468,8 +475,43 @@ def _flags(columns: Columns) -> Truth | None:
     return None
 
 
+def preferences(columns: Columns, structure: dict[str, Any]) -> Truth | None:
+    """Recognize preferences: what was chosen and what was rejected in a row, perhaps of answers to a prompt."""
+
+    def may_be(role: str) -> Callable[[Column], bool]:
+        return lambda column: column.is_called(role) and (column.has_names or is_whole_input(column))
+
+    fitting = [[column for column in columns.free if may_be(role)(column)] for role in ("chosen", "rejected")]
+    if not all(fitting) or "target" in columns.named:
+        return None
+    chosen, rejected = (columns_of_role[0] for columns_of_role in fitting)
+    prompt = _query_text(columns, structure)
+    margin = columns.take(lambda column: column.is_called("margin") and column.content == "number")
+    columns.free = [column for column in columns.free if column not in (chosen, rejected, prompt)]
+    inputs: dict[str, Any] = {chosen.content if is_whole_input(chosen) else "text": chosen.name}
+    if prompt is not None and "text" in inputs:
+        inputs, structure["group"] = {"text_pair": [prompt.name, chosen.name]}, prompt.name
+    elif chosen.is_category:
+        inputs = {"categories": [chosen.name]}
+    options = {"rejected": rejected.name} | ({"margin": margin.name} if margin else {})
+    line = f"truth: {chosen.name} is preferred to {rejected.name}" + (f" by {margin.name}" if margin else "")
+    return Truth("query_ranking", options, line, None, inputs, [chosen])
+
+
+def _query_text(columns: Columns, structure: dict[str, Any]) -> Column | None:
+    """Return the text of queries or prompts: the column that is called so, if most of its cells have several words."""
+    group = columns.all.get(structure.get("group", ""))
+    for column in [*([group] if group else []), *columns.free]:
+        is_text = column.content in ("text", "name") and column.names.str.contains(r"\s").mean() > MOSTLY
+        if is_text and (column.is_called("query") or column is columns.named.get("query")):
+            return column
+    return None
+
+
 def relevance(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
-    """Recognize the grades of a query's documents: numbers of at least 0, in a table with a column of queries."""
+    """Recognize preferences, or grades of a query's documents: numbers of at least 0, beside a column of queries."""
+    if (truth := preferences(columns, structure)) is not None:
+        return truth
     group = structure.get("group")
     if group is None or not ("query" in columns.named or columns.all[group].is_called("query")):
         return None
@@ -489,8 +531,10 @@ def relevance(columns: Columns, structure: dict[str, Any], task: str | None) -> 
 
 
 def captions(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
-    """Recognize captions: sentences beside pictures or vectors."""
-    if not any(map(is_whole_input, columns.free)) or "text" in columns.named:
+    """Recognize captions: sentences beside pictures or vectors; or queries beside the passages that they ask for."""
+    if not any(map(is_whole_input, columns.free)):
+        return _searched_text(columns, structure)
+    if "text" in columns.named:
         return None
     column = columns.take_truth(lambda column: column.content in ("text", "captions"), "captions")
     if column is None:
@@ -498,6 +542,19 @@ def captions(columns: Columns, structure: dict[str, Any], task: str | None) -> T
     return Truth(
         "retrieval", {"captions": column.name}, f"truth: captions from {column.name}, a sentence or more", column
     )
+
+
+def _searched_text(columns: Columns, structure: dict[str, Any]) -> Truth | None:
+    """Take queries and the passages that they ask for, where no column says how well."""
+    query = _query_text(columns, structure)
+    passages = [column for column in columns.free if is_text(column) and column.is_called("text")]
+    passages = [columns.named["text"]] if "text" in columns.named else passages
+    if query is None or len(passages) != 1 or "target" in columns.named:
+        return None
+    columns.free = [column for column in columns.free if column not in (query, passages[0])]
+    structure.pop("group", None)  # a passage may be asked for by several queries: it is what splits are drawn of
+    line = f"truth: captions from {query.name}, by which {passages[0].name} is searched"
+    return Truth("retrieval", {"captions": query.name}, line, None, {"text": passages[0].name}, passages)
 
 
 def target(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
@@ -658,9 +715,11 @@ def _input(columns: Columns, structure: dict[str, Any], truth: Truth) -> tuple[d
     Returns:
         The options of the table, and the columns.
     """
+    if truth.inputs:
+        return {**truth.inputs}, [*truth.input_columns]
     if "text" in columns.named:
         text = _named_text(columns, structure, truth)
-        return {"text": text.name}, [text]
+        return _with_query(columns, structure, truth, text), [text]
     if (column := columns.take(is_whole_input)) is not None:
         return {column.content: column.name}, [column]
     texts = [column for column in columns.free if is_text(column)]
@@ -671,7 +730,7 @@ def _input(columns: Columns, structure: dict[str, Any], truth: Truth) -> tuple[d
     if texts and (not numbers + names or texts[0].is_called("text") or texts[0].is_called("captions")):
         _refuse_several_texts(columns, texts)
         columns.free.remove(texts[0])
-        return {"text": texts[0].name}, texts[:1]
+        return _with_query(columns, structure, truth, texts[0]), texts[:1]
     columns.free = [column for column in columns.free if column not in numbers + names]
     for column in texts:
         columns.reasons[column.name] = f"a text; `--text {column.name}` reads it in place of numbers and names"
@@ -682,6 +741,15 @@ def _input(columns: Columns, structure: dict[str, Any], truth: Truth) -> tuple[d
         "letters": [column.name for column in names if column.is_aligned],
     }
     return {role: used for role, used in options.items() if used}, numbers + names
+
+
+def _with_query(columns: Columns, structure: dict[str, Any], truth: Truth, text: Column) -> dict[str, Any]:
+    """Return the input of a text: read together with its query, where queries have words."""
+    query = _query_text(columns, structure) if truth.task == "query_ranking" else None
+    if query is None or _differs_within(columns, structure["group"], query):
+        return {"text": text.name}
+    columns.free = [column for column in columns.free if column is not query]
+    return {"text_pair": [query.name, text.name]}
 
 
 def _names_and_numbers(columns: Columns) -> tuple[list[Column], list[Column]]:
@@ -810,12 +878,10 @@ def _lines_on_stand_ins(inputs: Sequence[Column]) -> list[str]:
     for column in inputs:
         if column.content != "number":
             continue
-        for value in dict.fromkeys([column.numbers.min(), column.numbers.max()]):
-            text, count = f"{value:.17g}", int((column.numbers == value).sum())  # all digits: :g has six
-            if STANDS_IN.fullmatch(text) and count >= REPEATED:
-                lines.append(
-                    f"{column.name}: {text} in {count} rows; if it stands for a missing value, leave those cells empty"
-                )
+        for text, count in stand_ins(column.numbers.to_numpy()).items():
+            lines.append(
+                f"{column.name}: {text} in {count} rows; if it stands for a missing value, leave those cells empty"
+            )
         if plain(column.name) in ("weight", "weights"):
             lines.append(f"{column.name}: a feature; if it says how much a row counts, pass `--weight {column.name}`")
     return lines

@@ -72,7 +72,7 @@ def init(
     }  # fmt: skip
     named = {role: name for role, name in roles.items() if name is not None}
     with errors_in_a_line():
-        _check_name("--task", task, _starting())
+        _check_name("--task", task, lookup.names("tasks"))
         roles_of_columns = guess(
             file, task=task, encoding=encoding, writing=_writing(decimal, thousands), named=named, within=within
         )
@@ -96,7 +96,7 @@ def init(
 
 
 def _starting() -> dict[str, Any]:
-    """Return what is written for a table, by task."""
+    """Return what is written for a table, by task or by a form of its truth."""
     from ruamel.yaml import YAML
 
     return YAML(typ="safe").load(STARTING_RUNS)
@@ -171,17 +171,23 @@ def blocks_of(
         folder: that has the file now; None for `raw`.
         metric: by which runs are compared and versions are judged; None for the task's.
     """
-    starting = _starting_of(task)
+    form = task
+    if "rejected" in options:
+        form = "preferences"
+    elif "captions" in options and "text" in options:
+        form = "search"
+    starting = _starting_of(form)
     _check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).all_metrics()])
     input_type = _input_type(options)
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
     if input_type.pictures:
         dataset["size"] = SIZE
     head = starting["head"] if input_type.files else {"name": "linear", "args": {}}
+    backbone = starting.get("backbones", {}).get(input_type.name, BACKBONES[input_type.backbones[0]])
     common = {
         "task": task,
         "dataset": key,
-        "model": {**head, "backbone": BACKBONES[input_type.backbones[0]]},
+        "model": {**head, "backbone": backbone},
         "start": "models/runs/none",
         "loss": {},
         "sorter": "none",

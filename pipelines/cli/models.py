@@ -46,7 +46,7 @@ def predict(
         Path | None,
         typer.Option(
             callback=typed_here,
-            help="Table of captions, or folder of pictures, of which retrieval finds the ten that fit each row best.",
+            help="Table of captions, texts or pictures, or a folder, of which retrieval finds the ten that fit best.",
         ),
     ] = None,
     own: Annotated[str | None, typer.Option("--id", help="Column that comes back with each answer.")] = None,
@@ -92,6 +92,13 @@ def serve(
             "takes: about 2,000 rows or 128 MB a day; by default none is kept.",
         ),
     ] = None,
+    among: Annotated[
+        Path | None,
+        typer.Option(
+            callback=typed_here,
+            help="Table or folder that retrieval searches: an answer has the ten rows that fit best.",
+        ),
+    ] = None,
 ) -> None:
     """Serve a registered version on http://127.0.0.1:PORT/invocations until Ctrl-C.
 
@@ -101,7 +108,7 @@ def serve(
     from pipelines.serving.named_model import the_model
 
     with errors_in_a_line():
-        server.serve(the_model(model, "rankgrad serve --model MODEL"), port=port, log_to=log_to)
+        server.serve(the_model(model, "rankgrad serve --model MODEL"), port=port, log_to=log_to, among=among)
 
 
 def monitor(

@@ -16,7 +16,7 @@ from rankgrad.sorters import Sorter
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.tasks import Lists, Task, judging, of_lists, takes
 
-__all__ = ["check_class", "check_loss", "check_metrics", "check_sorter", "raised_by"]
+__all__ = ["check_class", "check_columns", "check_loss", "check_metrics", "check_sorter", "raised_by"]
 
 BASES = {"models.backbones": Backbone, "models.heads": Head, "sorters": Sorter}
 TRUTHS = ("target", "labels", "label_ranks", "positives")
@@ -32,13 +32,13 @@ def raised_by(folder: str, name: str, location: str) -> Generator[None]:
     except (ParamsError, lookup.ComponentError):
         raise
     except Exception as error:
-        if (file := lookup.own_files(folder).get(name)) is None:
+        if name not in lookup.own_files(folder):
             raise
-        raise _wrong(folder, name, location, f"raises {lookup.raised_at(error, file)}", "", "mend it") from error
+        raise _wrong(folder, name, location, f"raises {lookup.raised_at(error)}", "", "mend it") from error
 
 
-def _wrong(folder: str, name: str, location: str, found: str, expected: str, advice: str) -> ParamsError:
-    return ParamsError(Problem(location, f"{lookup.own_file(folder, name)} {found}", expected, advice))
+def _wrong(folder: str, name: str, location: str, problem: str, expected: str, advice: str) -> ParamsError:
+    return ParamsError(Problem(location, f"{lookup.own_file(folder, name)} {problem}", expected, advice))
 
 
 def check_class(folder: str, name: str, location: str) -> None:
@@ -47,9 +47,9 @@ def check_class(folder: str, name: str, location: str) -> None:
     if base is not None and name in lookup.own_files(folder):
         component = lookup.find(folder, name, where=f"{location}.name")
         if not (isinstance(component, type) and issubclass(component, base)):
-            found = f"defines {component.__name__}, which is no {base.__name__}"
+            defined = f"defines {component.__name__}, which is no {base.__name__}"
             advice = f"derive it from {base.__module__.removesuffix('._base')}.{base.__name__}"
-            raise _wrong(folder, name, location, found, f"a subclass of {base.__name__}", advice)
+            raise _wrong(folder, name, location, defined, f"a subclass of {base.__name__}", advice)
 
 
 def _drawn(shape: tuple[int, ...], truth: str) -> tuple[Tensor, Tensor]:
@@ -65,59 +65,66 @@ def _drawn(shape: tuple[int, ...], truth: str) -> tuple[Tensor, Tensor]:
 
 
 def _masked(scores: Tensor) -> Tensor:
-    """Return a mask that leaves out the last score of each list but those of the first row."""
+    """Return a mask that leaves out the last score of each list, except in the first row."""
     mask = torch.ones_like(scores, dtype=torch.bool)
     mask[1:, ..., -1] = False
     return mask
 
 
 def _checked(
-    call: Callable[[], Any], shape: tuple[int, ...], meaning: str, of: tuple[str, str, str], *, draws: str
+    call: Callable[[], Any], shape: tuple[int, ...], meaning: str, component: tuple[str, str, str], *, draws: str
 ) -> Tensor:
     """Return what a component returns: a finite tensor of this shape, and the same one when it is called again."""
-    with torch.random.fork_rng(devices=[]), raised_by(*of):
+    with torch.random.fork_rng(devices=[]), raised_by(*component):
         first, second = call(), call()
     if not torch.is_tensor(first) or not first.is_floating_point():
-        found = first.dtype if torch.is_tensor(first) else type(first).__name__
-        raise _wrong(*of, f"returns {found}", f"a floating-point tensor, {meaning}", "convert it")
+        returned = first.dtype if torch.is_tensor(first) else type(first).__name__
+        raise _wrong(*component, f"returns {returned}", f"a floating-point tensor, {meaning}", "convert it")
     if tuple(first.shape) != shape:
-        raise _wrong(*of, f"returns the shape {tuple(first.shape)}", f"{shape}: {meaning}", "reduce or expand it")
+        raise _wrong(
+            *component, f"returns the shape {tuple(first.shape)}", f"{shape}: {meaning}", "reduce or expand it"
+        )
     if not bool(first.isfinite().all()):
         advice = "look for a logarithm or a division by 0"
-        raise _wrong(*of, "returns NaN or infinity for finite scores", "finite numbers", advice)
+        raise _wrong(*component, "returns NaN or infinity for finite scores", "finite numbers", advice)
     if not torch.equal(first, second):
-        raise _wrong(*of, "returns other values when it is called again", "random numbers that a seed decides", draws)
+        raise _wrong(
+            *component, "returns other values when it is called again", "random numbers that a seed decides", draws
+        )
     return first
 
 
-def _check_gradient(value: Tensor, scores: Tensor, of: tuple[str, str, str]) -> None:
+def _check_gradient(value: Tensor, scores: Tensor, component: tuple[str, str, str]) -> None:
     advice = "sort, round and compare have none: rank with a sorter, see docs/own_code.md"
     if not value.requires_grad:
-        raise _wrong(*of, "has no gradient", "one with respect to the scores", advice)
-    with raised_by(*of):
+        raise _wrong(*component, "has no gradient", "one with respect to the scores", advice)
+    with raised_by(*component):
         (gradient,) = torch.autograd.grad(value, scores, allow_unused=True)
     if gradient is None or not bool(gradient.any()):
-        raise _wrong(*of, "has a gradient of 0 for all scores", "one that changes them", advice)
+        raise _wrong(*component, "has a gradient of 0 for all scores", "one that changes them", advice)
     if not bool(gradient.isfinite().all()):
         advice = "look for the root, logarithm or quotient of a value that can be 0"
-        raise _wrong(*of, "has a gradient that is NaN or infinite", "finite numbers", advice)
+        raise _wrong(*component, "has a gradient that is NaN or infinite", "finite numbers", advice)
 
 
-def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Task], *, masked: bool) -> None:
-    """Raise if a loss of `own` cannot train a task, whose lists are `masked` if they differ in length."""
-    of = "losses", name, location
+def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Task], table: Mapping[str, Any]) -> None:
+    """Raise if a loss of `own` cannot train a task on a dataset with the options `table`."""
+    component = "losses", name, location
     parameters = takes("losses", name)
     if len(parameters) < 2 or parameters[1] not in TRUTHS:
-        found, advice = f"takes {', '.join(parameters) or 'nothing'}", "the second argument says what it learns from"
-        raise _wrong(*of, found, f"scores, then one of {', '.join(TRUTHS)}", advice)
+        arguments, advice = ", ".join(parameters) or "nothing", "the second argument says what it learns from"
+        raise _wrong(*component, f"takes {arguments}", f"scores, then one of {', '.join(TRUTHS)}", advice)
     truth = parameters[1]
-    scores, target = _drawn((2, LENGTH, LENGTH) if truth == "positives" else (ROWS, LENGTH), truth)
+    has_matrices = truth == "positives" or task.judged == "labels"  # a list for each item, or for each class
+    scores, target = _drawn((2, LENGTH, LENGTH) if has_matrices else (ROWS, LENGTH), truth)
     options: dict[str, Any] = {"sorter": Laplace()} if "sorter" in parameters else {}
-    if masked:
-        if "mask" not in parameters:
-            found, expected = f"takes {', '.join(parameters)}", f"mask too: the lists of {task.name} differ in length"
-            raise _wrong(*of, found, expected, "give it the argument mask, and leave out what is False there")
+    needed = {}
+    if task.reads.lists or table.get("within"):
+        needed["mask"] = f"the lists of {task.name} differ in length"
         options["mask"] = _masked(scores)
+    if table.get("weight"):
+        needed |= dict.fromkeys(("weights", "group_weights"), "the table has a column weight")
+    _check_arguments(parameters, needed, component)
     scores.requires_grad_()
 
     def call() -> Any:
@@ -125,47 +132,73 @@ def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Tas
         return lookup.find("losses", name)(scores, target, **args, **options, **drawn)
 
     draws = "give it the argument generator, and draw with generator=generator"
-    value = _checked(call, (), "the mean over lists, a scalar", of, draws=draws)
-    _check_gradient(value, scores, of)
+    value = _checked(call, (), "the mean over lists, a scalar", component, draws=draws)
+    _check_gradient(value, scores, component)
+
+
+def _check_arguments(parameters: list[str], needed: Mapping[str, str], component: tuple[str, str, str]) -> None:
+    """Raise if a function lacks an argument that a dataset needs; each has its reason."""
+    for argument, reason in needed.items():
+        if argument not in parameters:
+            raise _wrong(*component, f"takes {', '.join(parameters)}", f"{argument} too: {reason}", "add the argument")
 
 
 def check_sorter(location: str, name: str, args: dict[str, Any], **length: int) -> None:
     """Raise if a sorter of `own` does not return ranks."""
-    of = "sorters", name, location
-    with raised_by(*of):
+    component = "sorters", name, location
+    with raised_by(*component):
         sorter: Any = build("sorters", name, args, seed=1, **length).eval()
     scores, _ = _drawn((ROWS, sorter.length or LENGTH), "target")
     scores.requires_grad_()
     draws = "it may draw when it is made, not when it is called"
-    ranks = _checked(lambda: sorter(scores), tuple(scores.shape), "a rank for each score", of, draws=draws)
-    _check_gradient((ranks * torch.arange(1.0, ranks.shape[-1] + 1)).sum(), scores, of)
+    ranks = _checked(lambda: sorter(scores), tuple(scores.shape), "a rank for each score", component, draws=draws)
+    _check_gradient((ranks * torch.arange(1.0, ranks.shape[-1] + 1)).sum(), scores, component)
+    with raised_by(*component):
+        alone = torch.cat([sorter(row) for row in scores.split(1)])
+    _check_alone(ranks, alone, "lists", component)
     if any(weight.requires_grad for weight in sorter.parameters()):  # it has not learned to sort
         return
     if bool(((ranks - ranks.mean(-1, keepdim=True)) * scores).sum(-1).gt(0).any()):
-        raise _wrong(*of, "gives the largest score the largest rank", "rank 1 for the largest", "rank -scores")
+        raise _wrong(*component, "gives the largest score the largest rank", "rank 1 for the largest", "rank -scores")
     if sorter.length is None:
         mask = _masked(scores)
-        with raised_by(*of):
+        with raised_by(*component):
             masked, alone = sorter(scores, mask=mask)[1:, :-1], sorter(scores[1:, :-1])
-        if not torch.allclose(masked, alone, atol=NEAR):
-            found = "ranks scores by others that a mask leaves out"
-            raise _wrong(*of, found, "the ranks that they have alone", "let what is False there beat no score")
+        _check_alone(masked, alone, "scores that a mask leaves out", component)
+
+
+def _check_alone(values: Tensor, alone: Tensor, others: str, component: tuple[str, str, str]) -> None:
+    """Raise if the values of lists change when `others` are gone."""
+    if not torch.allclose(values, alone, atol=NEAR):
+        raise _wrong(*component, f"depends on other {others}", "values of each list by itself", "leave them out")
+
+
+def check_columns(location: str, task: type[Task], table: Mapping[str, Any]) -> None:
+    """Raise if a metric of `own` that judges a task lacks an argument for a dataset with the options `table`."""
+    needed = {}
+    if table.get("within") or table.get("ignore"):
+        needed["mask"] = "some scores are left out of a list"
+    if table.get("weight") and task.judged != "label_ranks" and not task.reads.lists:  # lists of several rows
+        needed["weights"] = "the table has a column weight"
+    for name in judging(task.judged):
+        _check_arguments(takes("metrics", name), needed, ("metrics", name, location))
 
 
 def check_metrics(task: type[Task]) -> None:
     """Raise if a metric of `own` that judges a task cannot, or has the name of one of the task's."""
     for name in lookup.own_files("metrics"):
-        of = "metrics", name, f"training.{task.name}"
+        component = "metrics", name, f"training.{task.name}"
         parameters = takes("metrics", name)
         if len(parameters) < 2 or parameters[1] not in TRUTHS[:-1]:
-            found = f"takes {', '.join(parameters) or 'nothing'}"
-            expected = f"scores, then one of {', '.join(TRUTHS[:-1])}"
-            raise _wrong(*of, found, expected, "the second argument says which tasks it judges")
+            arguments, expected = ", ".join(parameters) or "nothing", f"scores, then one of {', '.join(TRUTHS[:-1])}"
+            raise _wrong(*component, f"takes {arguments}", expected, "the second argument says which tasks it judges")
         if name in [metric.name for metric in task.metrics]:
-            raise _wrong(*of, f"has the name of a metric of {task.name}", "a name that is free", "rename it")
+            raise _wrong(*component, f"has the name of a metric of {task.name}", "a name that is free", "rename it")
     for name in judging(task.judged):
         scores, truth = _drawn((ROWS, LENGTH), str(task.judged))
         lists = Lists(scores, truth, _masked(scores) if task.reads.lists else None)
         draws = "a metric draws nothing, or from a generator that it seeds"
-        of = "metrics", name, f"training.{task.name}"
-        _checked(partial(of_lists, name, lists), (ROWS,), "one number per list", of, draws=draws)
+        component = "metrics", name, f"training.{task.name}"
+        values = _checked(partial(of_lists, name, lists), (ROWS,), "one number per list", component, draws=draws)
+        first = Lists(scores[:1], truth[:1])  # of which the mask leaves out nothing
+        _check_alone(values[:1], of_lists(name, first), "lists", component)

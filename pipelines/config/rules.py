@@ -313,6 +313,7 @@ def _check_run(location: str, settings: Settings, name: str, components: _Compon
             _check_optimizer(options.optimizer, f"{location}.training.{phase}.optimizer")
         _check_model(settings, plan, components)
         _check_objective(settings, plan, components)
+        own.check_columns(location, lookup.find("tasks", plan.task), settings.datasets[plan.dataset].args)
         _check_start(settings, plan, components)
 
 
@@ -400,8 +401,8 @@ def _check_objective(settings: Settings, plan: RunPlan, components: _Components)
     location, key = f"runs.{plan.name}", plan.sorter
     for option, loss in (("loss", plan.loss), ("auxiliary", plan.auxiliary)):
         if loss is not None:
-            masked = bool(settings.datasets[plan.dataset].args.get("within"))
-            _check_loss(plan, loss, components, f"{location}.{option}", masked=masked)
+            table = settings.datasets[plan.dataset].args
+            _check_loss(plan, loss, components, f"{location}.{option}", table)
     if key is not None and key not in settings.sorters:
         raise ParamsError(unknown(f"{location}.sorter", key, [*settings.sorters, NONE]))
     sorter = None if key is None else components.sorter(key)
@@ -422,19 +423,16 @@ def _check_objective(settings: Settings, plan: RunPlan, components: _Components)
         raise _wrong(f"{location}.training.batch_size", reason, "a multiple of it")
 
 
-def _check_loss(plan: RunPlan, loss: Component, components: _Components, location: str, *, masked: bool) -> None:
-    """Check that a loss is one of the task, and call it once with its options.
-
-    Args:
-        masked: whether the dataset makes lists of different lengths.
-    """
+def _check_loss(
+    plan: RunPlan, loss: Component, components: _Components, location: str, table: Mapping[str, Any]
+) -> None:
+    """Check that a loss is one of the task, and call it once with its options; `table` is those of the dataset."""
     logs = getattr(plan.training, "log_plus", None) is not None
     learns = lookup.find("tasks", plan.task)(plan.training).learns()
     function = _checked("losses", loss, location)
     is_own = loss.name in lookup.own_files("losses")
     if is_own:
-        task = lookup.find("tasks", plan.task)
-        own.check_loss(location, loss.name, loss.args, task, masked=masked or task.reads.lists)
+        own.check_loss(location, loss.name, loss.args, lookup.find("tasks", plan.task), table)
     parameters = _parameters(loss.name)
     if parameters[1] not in learns:
         fitting = [name for name in lookup.names("losses") if _parameters(name)[1] in learns]

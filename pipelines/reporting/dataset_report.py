@@ -133,7 +133,7 @@ def _shown(name: str, frame: pd.DataFrame) -> dict[str, Any]:
         return {"title": name, "header": list(plain), "rows": plain.map(_cell).to_numpy().tolist()}
     splits = dict(list(plain.groupby("split", sort=False))) if "split" in plain else {"all": plain}
     rows = [["rows", *(f"{len(rows_of_split):,}" for rows_of_split in splits.values())]]
-    for column in plain.columns.difference(["split", "id", "split_rows", "pixels"], sort=False):
+    for column in plain.columns.difference(["split", "id", "split_rows", "pixels", "contents"], sort=False):
         rows.append([column, *(_summary(rows_of_split[column]) for rows_of_split in splits.values())])
     return {"title": name, "header": ["", *splits], "rows": rows}
 

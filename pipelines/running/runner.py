@@ -22,6 +22,7 @@ from pipelines.code import lines_of, refuse_other_versions
 from pipelines.config import Settings, load
 from pipelines.ops import status
 from pipelines.running.sources import refuse_changed, sources
+from rankgrad import lookup
 from rankgrad.io.atomic import remove_folder
 
 __all__ = ["FEATURES", "checkpoint_folder", "leftovers", "refuse_leftovers", "run"]
@@ -56,7 +57,9 @@ def _advice(error: BaseException) -> str | None:
             "bf16, or lower jobs.count in params.yaml. Without a change `dvc repro` resumes from the last epoch that "
             "was kept; with a changed batch_size or precision the training starts again"
         )
-    return str(error) if isinstance(error, (ValueError, OSError, FloatingPointError)) else None
+    if isinstance(error, (ValueError, OSError, FloatingPointError)):
+        return str(error)
+    return lookup.raised_at(error) if lookup.line_in_own(error) else None
 
 
 def _full_memory(error: BaseException) -> str | None:

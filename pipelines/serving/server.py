@@ -23,6 +23,7 @@ from pipelines.serving.named_model import is_registered
 from pipelines.serving.request_log import RequestLog, row_of
 from pipelines.serving.served_model import BODY, Model
 from pipelines.tracking.registry import version_of, weights_of
+from rankgrad.cli.answers import Gallery
 from rankgrad.inputs import as_list, in_json
 from rankgrad.lookup import listed
 from rankgrad.plain_text import parsed_json
@@ -43,20 +44,21 @@ class Served:
     Args:
         model: registered, such as `models:/label_ranking-photos@champion`.
         requests: what keeps a sample of the requests; None to keep none.
+        among: what a model of retrieval searches, see `rankgrad.cli.answers.Gallery`; None to answer embeddings.
 
     Raises:
         FileNotFoundError, ValueError: no such version, see `pipelines.tracking.registry.weights_of`.
     """
 
-    def __init__(self, model: str, requests: RequestLog | None = None) -> None:
-        self._model, self._requests = model, requests
+    def __init__(self, model: str, requests: RequestLog | None = None, among: Path | None = None) -> None:
+        self._model, self._requests, self._among = model, requests, among
         self._app, self.version = self._loaded(version_of(model))
 
     def _loaded(self, version: ModelVersion) -> tuple[Starlette, str]:
         name = f"{version.name}/{version.version}"
         with TemporaryDirectory() as scratch:
             weights = weights_of(f"models:/{name}", Path(scratch))
-            return app_of(weights, version=name, requests=self._requests), name
+            return app_of(weights, version=name, requests=self._requests, among=self._among), name
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
@@ -77,13 +79,14 @@ class Served:
             self.look()
 
 
-def serve(model: str, *, port: int, log_to: Path | None = None) -> None:
+def serve(model: str, *, port: int, log_to: Path | None = None, among: Path | None = None) -> None:
     """Serve the weights of a registered version until Ctrl-C, by the code of this checkout.
 
     Args:
         model: the address of a version, see `Served`.
         port: of this machine.
         log_to: a folder for a sample of the requests, see `pipelines.serving.request_log`; None to keep none.
+        among: see `Served`.
 
     Raises:
         FileNotFoundError, ValueError: no such version, see `pipelines.tracking.registry.weights_of`; the port is taken.
@@ -91,7 +94,8 @@ def serve(model: str, *, port: int, log_to: Path | None = None) -> None:
     """
     if not is_registered(model):
         raise ValueError(f"{model}: MLflow serves what is registered; expected such as models:/<name>@champion")
-    served, ended = Served(model, None if log_to is None else RequestLog(log_to)), threading.Event()
+    requests = None if log_to is None else RequestLog(log_to)
+    served, ended = Served(model, requests, among), threading.Event()
     with socket.socket() as probe:  # uvicorn would only log it
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -106,7 +110,9 @@ def serve(model: str, *, port: int, log_to: Path | None = None) -> None:
         ended.set()
 
 
-def app_of(weights: Path, *, version: str = "", requests: RequestLog | None = None) -> Starlette:
+def app_of(
+    weights: Path, *, version: str = "", requests: RequestLog | None = None, among: Path | None = None
+) -> Starlette:
     """Return a server of a model's weights. Nothing but them is taken from where they come from.
 
     A version in the registry has code too, which whoever may write versions has written: it is not run.
@@ -115,6 +121,8 @@ def app_of(weights: Path, *, version: str = "", requests: RequestLog | None = No
         weights: folder of a model.
         version: such as `label_ranking-photos/3`, which each answer has in its header `X-Model-Version`.
         requests: what keeps a sample of the requests; None to keep none.
+        among: what a model of retrieval searches, once for all requests: an answer has the ten rows that fit best in
+            place of an embedding.
 
     Raises:
         ValueError: there are no whole weights, or no task could answer requests to them.
@@ -123,6 +131,7 @@ def app_of(weights: Path, *, version: str = "", requests: RequestLog | None = No
     model.load(weights)
     if requests is not None and model.task is None:
         raise ValueError(f"{version}: a sorter, whose scores nothing monitors: leave out --log-to")
+    gallery = None if among is None else Gallery(weights, among)
     input_name = model.recipe.get("input", {}).get("kind")
 
     def answers_to(body: bytes) -> Response:
@@ -138,6 +147,8 @@ def app_of(weights: Path, *, version: str = "", requests: RequestLog | None = No
             kept = [number for number, row in enumerate(rows) if input_name in row]
             written = [row_of(rows[number], model.recipe) for number in kept]
             requests.keep(written, [answers[number] for number in kept], version)
+        if gallery is not None:
+            answers = [_with_found(answer, gallery) for answer in answers]
         return JSONResponse({"predictions": answers})
 
     async def invocations(request: Request) -> Response:
@@ -156,6 +167,12 @@ def app_of(weights: Path, *, version: str = "", requests: RequestLog | None = No
     return Starlette(routes=[
         Route("/invocations", invocations, methods=["POST"]), Route("/ping", ping), Route("/health", ping),
     ])  # fmt: skip
+
+
+def _with_found(answer: dict[str, Any], gallery: Gallery) -> dict[str, Any]:
+    """Return an answer with what is found in place of its embedding."""
+    rest = {name: value for name, value in answer.items() if name != "embedding"}
+    return rest | {"found": gallery.best(answer["embedding"])}
 
 
 def _refused(request: Request) -> Response | None:

@@ -260,6 +260,11 @@ def _job(params: Settings, name: str, job: Job, folder: str, number: int, starte
         if os.environ.get("RANKGRAD_TRACEBACK"):
             raise
         return str(error)
+    except Exception as error:  # another process would lose the line
+        memory_is_full = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+        if memory_is_full or not lookup.line_in_own(error) or os.environ.get("RANKGRAD_TRACEBACK"):
+            raise
+        return lookup.raised_at(error)
     return None
 
 

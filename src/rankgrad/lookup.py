@@ -27,6 +27,7 @@ __all__ = [
     "choices",
     "did_you_mean",
     "find",
+    "line_in_own",
     "listed",
     "module",
     "names",
@@ -134,13 +135,18 @@ def own_files(folder: str) -> dict[str, Path]:
     {}
     """
     files: dict[str, Path] = {}
-    package = find_spec(OWN) if folder in OWN_FOLDERS else None
-    tops = package.submodule_search_locations if package is not None else None
-    for top in tops or []:
-        for file in sorted((Path(top) / folder.replace(".", "/")).glob("[!_]*.py")):
+    for top in _tops_of_own() if folder in OWN_FOLDERS else []:
+        for file in sorted((top / folder.replace(".", "/")).glob("[!_]*.py")):
             if file.stem.isidentifier():
                 files.setdefault(file.stem, file)
     return files
+
+
+def _tops_of_own() -> list[Path]:
+    """Return the folders of the package `own`: Python finds one in the project, none, or several."""
+    package = find_spec(OWN)
+    locations = package.submodule_search_locations if package is not None else None
+    return [Path(location) for location in locations or ()]
 
 
 def own_file(folder: str, name: str) -> str:
@@ -174,11 +180,10 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     rankgrad.lookup.ComponentError: runs.mine.loss.name: no 'rslep' in rankgrad/losses...; did you mean rlsep?
     """
     modules, where, place = _modules(folder), where or f"{folder}.name", folder.replace(".", "/")
-    own = own_files(folder)
-    if isinstance(name, str) and name in own:
+    if isinstance(name, str) and name in own_files(folder):
         if name in modules:
-            found = f"{own_file(folder, name)} has the name of rankgrad/{place}/{name}.py"
-            raise ComponentError(where, found, "a name that is free", "rename the file and what it defines")
+            reason = f"{own_file(folder, name)} has the name of rankgrad/{place}/{name}.py"
+            raise ComponentError(where, reason, "a name that is free", "rename the file and what it defines")
         return _imported(folder, name, where)
     if not isinstance(name, str) or name not in modules:  # a file of params or a model may name anything
         if isinstance(name, str) and (new := RENAMED.get(folder, {}).get(name)):
@@ -199,15 +204,23 @@ def _imported(folder: str, name: str, where: str) -> ModuleType:
         advice = f"run `python -m {OWN}.{folder}.{name}`, and mend the file"
         if isinstance(error, ModuleNotFoundError):
             advice = f"install the package of {error.name}, or leave its import out"
-        found = f"{own_file(folder, name)} cannot be imported: {raised_at(error, own_files(folder)[name])}"
-        raise ComponentError(where, found, "a file that Python imports", advice) from error
+        reason = f"{own_file(folder, name)} cannot be imported: {raised_at(error)}"
+        raise ComponentError(where, reason, "a file that Python imports", advice) from error
 
 
-def raised_at(error: BaseException, file: Path) -> str:
-    """Return what an error says, in one line, with the last line of a file that led to it."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
-    place = f" (line {lines[-1]})" if lines else ""  # a SyntaxError says it
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
+def raised_at(error: BaseException) -> str:
+    """Return what an error says, in one line, with the last line of `own` that led to it."""
+    line, message = line_in_own(error), f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{message} ({line})" if line else message  # a SyntaxError names its line
+
+
+def line_in_own(error: BaseException) -> str:
+    """Return the last line of `own` that led to an error, such as "own/losses/footrule.py, line 9"; else ""."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        for top in _tops_of_own():
+            if (file := Path(frame.filename)).is_relative_to(top):
+                return f"{OWN}/{file.relative_to(top).as_posix()}, line {frame.lineno}"
+    return ""
 
 
 def find(folder: str, name: str, *, where: str | None = None) -> Any:
@@ -237,19 +250,19 @@ def _exported(file: ModuleType, folder: str, name: str, where: str) -> Any:
     """Return the only thing that a file of `own` exports, which has the name of the file."""
     exported = getattr(file, "__all__", None)
     if exported is None:
-        found = "has no __all__"
+        reason = "has no __all__"
     elif not isinstance(exported, list | tuple) or len(exported) != 1:
-        found = f"has {exported!r:.200} as its __all__"
+        reason = f"has {exported!r:.200} as its __all__"
     elif str(exported[0]).lower() not in (name.lower(), name.lower().replace("_", "")):
-        found = f"exports {exported[0]!r:.80}"
+        reason = f"exports {exported[0]!r:.80}"
     elif not callable(getattr(file, exported[0], None)):
-        found = f"exports {exported[0]}, but defines no such function or class"
+        reason = f"exports {exported[0]}, but defines no such function or class"
     else:
         return getattr(file, exported[0])
     named = name if folder in ("losses", "metrics") else name.title().replace("_", "")
     expected = f'the one name that params use: __all__ = ["{named}"]'
     advice = "helpers belong into a file whose name begins with an underscore"
-    raise ComponentError(where, f"{own_file(folder, name)} {found}", expected, advice)
+    raise ComponentError(where, f"{own_file(folder, name)} {reason}", expected, advice)
 
 
 def options(thing: Callable[..., Any]) -> dict[str, Any]:

@@ -185,7 +185,7 @@ BATCH = {"scores": torch.zeros(2, 3), "truth": torch.zeros(2, 3)}
     [
         ({"scores": torch.tensor(0.5)}, ValueError, r"scores has shape \(\).*not their metric"),
         ({"scores": [0.5]}, TypeError, "scores is a list"),
-        ({"truth": torch.zeros(3, 2)}, ValueError, r"truth has shape \(3, 2\), expected that of scores, \(2, 3\)"),
+        ({"truth": torch.zeros(3, 2)}, ValueError, r"truth has shape \(3, 2\), expected the shape of scores, \(2, 3\)"),
         ({"query": torch.zeros(2)}, ValueError, r"scores has shape \(2, 3\), expected \(n,\) with query"),
         ({"mask": BATCH["truth"] > 0}, ValueError, "arguments are scores, truth, mask, expected scores, truth as in"),
         ({name: values[:, :2] for name, values in BATCH.items()}, ValueError, r"scores has shape \(2, 2\).*\(n, 3\)"),

@@ -202,7 +202,8 @@ def test_what_init_compares_is_what_the_pages_advise():
         title, _, text = section.partition("\n")
         advice[title] = text
     named = set()
-    for task in lookup.names("tasks"):
+    assert {*lookup.names("tasks")} <= {*init._starting()}
+    for task in init._starting():
         runs = init._starting_of(task)["runs"]
         for name, run in runs.items():
             assert re.search(rf"\b{run['loss']['name']}\b", advice[run["advice"]]), f"{task}: {name}"
@@ -218,14 +219,20 @@ def test_a_task_for_which_nothing_is_known_is_refused_with_what_to_write():
         init.blocks_of("mine", Path("data/raw/mine"), "sorting", {})
 
 
+def test_documents_of_a_query_are_compared_within_it_already(tmp_path):
+    queries(tmp_path)
+    with pytest.raises(ValueError, match="leave it out"):
+        guess(tmp_path / "train.txt", within=True)
+
+
 def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):
     captions(project / "data/raw/mine")
-    run("data/raw/mine/a.csv", "--metric", "text_to_image.recall_at_1")
+    run("data/raw/mine/a.csv", "--metric", "text_to_item.recall_at_1")
     settings = rules.check("params.yaml")
-    assert settings.comparisons["mine"].metric == "text_to_image.recall_at_1"
+    assert settings.comparisons["mine"].metric == "text_to_item.recall_at_1"
     judged = settings.gate.judged["retrieval"]
-    assert (judged.metric, judged.guarded) == ("text_to_image.recall_at_1", [])
-    assert "did you mean" in run("data/raw/mine/a.csv", "--metric", "text_to_image.recal_at_1", fails=True)
+    assert (judged.metric, judged.guarded) == ("text_to_item.recall_at_1", [])
+    assert "did you mean" in run("data/raw/mine/a.csv", "--metric", "text_to_item.recal_at_1", fails=True)
 
 
 def test_what_is_there_is_kept_a_second_table_is_added_and_a_dry_run_writes_nothing(project):
@@ -307,7 +314,8 @@ NAMED = [
      {"text": "text", "labels": ["toxic", "rude"]}),
     (
         {"query_id": [k // 4 for k in N], "prompt": [f"tell me about number {k // 4}" for k in N],
-         "text": [f"an answer with the words {k}" for k in N], "relevance": [0, 1, 2] * 20}, {"text": "text"},
+         "text": [f"an answer with the words {k}" for k in N], "relevance": [0, 1, 2] * 20},
+        {"text_pair": ["prompt", "text"], "group": "query_id", "text": None},
     ),
 ]  # fmt: skip
 
@@ -380,6 +388,7 @@ REPORTED = {
     "a value that stands in": ({"x": [-999.0] * 9 + [*X[9:]], "price": Y}, ["x:", "-999 in 9 rows"]),
     "days as people write them": ({"at": [f"{1 + k % 28}.01.2026" for k in N], **PLAIN}, ["at: days"]),
     "row numbers beside an id": ({"id": [f"k{k}" for k in N], "no": N, **PLAIN}, ["no: it counts rows"]),
+    "another id": ({"id": [f"k{k}" for k in N], "no": 7 * A, **PLAIN}, ["no: a number that names"]),
     "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a number that names", "--group zip"]),
     "days in digits": ({"made": [20260101 + k % 28 for k in N], **PLAIN}, ["made: days"]),
     "a comment": ({**PLAIN, "note": [f"sold to somebody {k}" for k in N]}, ["note: a text", "--text note"]),

@@ -41,19 +41,34 @@ CHANGES = {
 }  # fmt: skip
 
 
+BACKBONE = """import torch
+from rankgrad.layers import Backbone
+__all__ = ["Narrow"]
+class Narrow(Backbone):
+    input, maps = "features", False
+    def __init__(self, *, features: int, width: int):
+        super().__init__()
+        self.layer, self.size = torch.nn.Linear(features, width), width
+    def forward(self, vectors):
+        return self.layer(vectors.to(self.layer.weight.dtype) / 1e5)
+"""
+
+
 def values_of(changes: dict | None = None) -> dict:
     """Plain params of the two runs, without anything of the showcase."""
     empty = {"datasets": {}, "sorters": {}, "benchmark_sorters": {}, "score_vectors": {}}
     return merged(merged(params_of({}) | empty, CHANGES), changes or {})
 
 
+def forget() -> None:
+    """Import the files of `own` anew."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == lookup.OWN]:
+        del sys.modules[name]
+
+
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """The folder `own` of a project, with the example of the docs, in the folder that commands run in."""
-
-    def forget():
-        for name in [name for name in sys.modules if name.partition(".")[0] == lookup.OWN]:
-            del sys.modules[name]
 
     folder = tmp_path / "own"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -76,7 +91,9 @@ def test_a_run_trains_evaluates_and_compares_by_them_and_the_report_shows_it(own
     km, age = draws.integers(0, 200_000, 200), draws.integers(0, 20, 200)
     rows = np.stack([km, age, 20_000 - km / 20 - 300 * age], 1)
     np.savetxt("data/raw/cars/cars.csv", rows, "%.1f", ",", header="km,age,price", comments="")
-    params = check_values(values_of())
+    write(own, "models/backbones/narrow.py", BACKBONE)
+    model = MODEL | {"backbone": {"name": "narrow", "args": {"width": 3}}}
+    params = check_values(values_of({"runs": {"usual": {"model": model}}}))
     for stage, *key in (
         ("data", "cars"), ("pretrain", "tanh"), ("train", "mine"), ("train", "usual"), ("evaluate", "mine"),
         ("evaluate", "usual"), ("compare",), ("report",),
@@ -89,8 +106,17 @@ def test_a_run_trains_evaluates_and_compares_by_them_and_the_report_shows_it(own
     assert gap.value == pytest.approx(row.value - measured.row("usual", "displacement").value)
     assert "footrule + tanh" in (tmp_path / "reports/results.md").read_text()
     assert load_model("models/sorters/tanh").width == 0.5
+    write(own, "losses/footrule.py", LOSS.format("{}['here']"))
+    train = importlib.import_module("pipelines.stages.train")
+    forget()
+    with pytest.raises(ValueError, match=r"KeyError: 'here' \(own/losses/footrule.py, line 4\)"):
+        train.main(params, "mine")
     (own / "losses/footrule.py").unlink()  # a trained model needs no loss
     assert load_model("models/runs/mine").recipe["task"] == "score_ranking"
+    assert load_model("models/runs/usual").backbone.size == 3
+    (own / "models/backbones/narrow.py").unlink()
+    with pytest.raises(ValueError, match="there is no own/models/backbones/narrow.py"):
+        load_model("models/runs/usual")
 
 
 def test_a_version_carries_its_files_and_a_folder_without_them_names_the_one_it_needs(store, own, tmp_path):
@@ -116,8 +142,7 @@ def test_a_version_carries_its_files_and_a_folder_without_them_names_the_one_it_
     assert printed.splitlines()[-1] == "[[3.0, 1.0, 2.0]]"
     # Without the file: what lies in a model's folder is no code to be imported.
     shutil.move(own, tmp_path / "made/tanh/own")
-    for name in [name for name in sys.modules if name.partition(".")[0] == lookup.OWN]:
-        del sys.modules[name]
+    forget()
     with pytest.raises(ValueError, match="there is no own/sorters/tanh_ranks.py"):
         load_sorter(tmp_path / "made/tanh")
 
@@ -220,7 +245,7 @@ def displacement(scores, target):
 # A file, its text, and what the problem says: the place of the params, and words of what was found.
 REFUSED = [
     ("losses/footrule.py", "def", "runs.mine.loss.name", "cannot be imported: SyntaxError"),
-    ("losses/footrule.py", "import none_such", "runs.mine.loss.name", "No module named 'none_such' (line 1)"),
+    ("losses/footrule.py", "import none_such", "runs.mine.loss.name", "'none_such' (own/losses/footrule.py, line 1)"),
     ("losses/footrule.py", "def footrule(scores, target): ...", "runs.mine.loss.name", "has no __all__"),
     ("losses/footrule.py", "__all__ = ['footrule', 'other']", "runs.mine.loss.name", "['footrule', 'other']"),
     ("losses/footrule.py", "__all__ = ['other']", "runs.mine.loss.name", "exports 'other'"),
@@ -236,7 +261,10 @@ REFUSED = [
     ("sorters/tanh_ranks.py", SORTER.format("scores.mean(-1)"), "sorters.tanh", "returns the shape (4,)"),
     ("sorters/tanh_ranks.py", SORTER.format("3.5 + scores / 10"), "sorters.tanh", "the largest score the largest"),
     ("sorters/tanh_ranks.py", SORTER.format("3.5 - (scores - scores.mean(-1, keepdim=True)) / 10"), "sorters.tanh",
-     "that a mask leaves out"),
+     "depends on other scores that a mask"),
+    ("sorters/tanh_ranks.py", SORTER.format("3.5 - scores / scores.abs().max()"), "sorters.tanh", "on other lists"),
+    ("metrics/displacement.py", METRIC.format("scores.mean(-1) - scores.mean()"), "training.score_ranking",
+     "on other lists"),
     ("sorters/tanh_ranks.py", SORTER.format("3.5 - scores / 10 * torch.rand(6)"), "sorters.tanh", "other values"),
     ("sorters/tanh_ranks.py", SORTER.replace("(Sorter)", "").format(0), "sorters.tanh", "which is no Sorter"),
     ("metrics/displacement.py", METRIC.format("scores.mean()"), "training.score_ranking", "expected one number per"),
@@ -255,6 +283,23 @@ def test_check_names_the_file_of_what_cannot_work(own, file, text, place, found)
     assert found in problem.found + problem.expected
     assert problem.expected or problem.advice
     assert problem.place == place
+
+
+@pytest.mark.parametrize(
+    ("file", "args", "argument"),
+    [
+        ("losses/footrule.py", {"weight": "count"}, "weights"),
+        ("losses/footrule.py", {"group": "shop", "within": True}, "mask"),
+        ("metrics/displacement.py", {"weight": "count"}, "weights"),
+        ("metrics/displacement.py", {"group": "shop", "within": True}, "mask"),
+    ],
+)
+def test_check_names_the_argument_that_a_table_needs(own, file, args, argument):
+    write(own, file, LOSS.format("scores.mean()") if "losses" in file else METRIC.format("scores.mean(-1)"))
+    with pytest.raises(ParamsError) as raised:
+        check_values(values_of({"datasets": {"cars": {"args": args}}}))
+    problem = next(problem for problem in raised.value.problems if f"own/{file}" in problem.found)
+    assert problem.expected.startswith(argument)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ def test_metrics_are_means_over_queries_that_have_a_relevant_document(generator)
             "ndcg_at_5": ndcg_score([relevance], [scores], k=5),
             "ndcg_at_10": ndcg_score([relevance], [scores], k=10),
             "kendall": np.nan_to_num(kendalltau(relevance, scores).statistic),
+            "pair_accuracy": np.mean(scores[0] > np.array(scores[1:])),
         }.items():
             measured.setdefault(name, []).append(value)
     statistic = task.statistic(table)

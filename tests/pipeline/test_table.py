@@ -130,6 +130,9 @@ class TestRoles:
         made = read({"file": "a.csv", "features": "f", "target": "y", "group": "g"}, tmp_path)
         assert "'Anna' beside 'anna'" in made[1]["understood"]["near"]
         assert "'Anna' beside 'anna'" in caplog.text
+        lines(tmp_path, "b.csv", "f,is_Cat,is_cat", *[f"{k},{k % 2},{k % 3 // 2}" for k in range(60)])
+        made = read({"file": "b.csv", "features": "f", "labels": "is_*"}, tmp_path)
+        assert "'Cat' beside 'cat'" in made[1]["understood"]["near"]
 
     def test_captions_of_an_image_are_gathered(self, raw):
         rows = ["image,caption", *[f"p{k}.jpg,a picture {k}" for k in range(40)]]
@@ -195,6 +198,27 @@ def bytes_with(change):
 SVM = {"file": "a.txt", "image": None, "features": "all", "labels": None, "relevance": "label", "group": "qid"}
 X = {"image": None, "features": ["x"], "labels": None}
 FLAT = {"image": None, "features": ["weight"], "labels": None, "target": "price"}
+NUMBERS, TEXT = {"features": ["x"], "target": "y"}, {"text": "t", "target": "y"}
+SUSPICIOUS = {  # columns, options, what is reported, and what is refused
+    "a text of two spellings in two splits": (
+        {"t": ["a red lamp", "A  red Lamp", *[f"lamp {k}" for k in range(ROWS - 2)]]}, TEXT, "same_input_as", None
+    ),
+    "numbers in two splits": ({"x": [k // 2 for k in range(ROWS)]}, NUMBERS, "same_input_as", None),
+    "one text": ({"t": ["lamp"] * ROWS}, TEXT, "different_inputs", "different_inputs"),
+    "one number": ({"x": [1] * ROWS}, NUMBERS, "constant", "different_inputs"),
+    "one document in each query": (
+        {"x": [k // 8 for k in range(ROWS)], "q": [f"{k % 4} {k // 8}" for k in range(ROWS)]},
+        {"features": ["x"], "relevance": "y", "group": "q", "id": None, "without_relevant": "drop"},
+        "constant within each group",
+        "queries_of_different_documents",
+    ),
+    "a copy of the target": ({"x": [k % 9 * 3.5 for k in range(ROWS)]}, NUMBERS, "x (Spearman 1.000)", None),
+    "a stand-in": ({"x": [-999 if k % 5 == 0 else k for k in range(ROWS)]}, NUMBERS, "x is -999 in", None),
+    "a caption of two pictures": (
+        {"path": [f"p{k}.jpg" for k in range(ROWS)], "t": [f"lamp {k // 8}" for k in range(ROWS)]},
+        {"image": "path", "captions": "t", "id": None}, "repeated_captions", None,
+    ),
+}  # fmt: skip
 WITHIN = FLAT | {"group": "customer", "within": True}
 QUERY = {"image": None, "features": ["price"], "labels": None, "relevance": "weight", "group": "customer"}
 
@@ -354,6 +378,19 @@ class TestStages:
         assert "FAILED" in page
         assert "split val, id 0" in failed
         assert "split val, id 0" in page
+
+    @pytest.mark.parametrize("fault", SUSPICIOUS)
+    def test_what_is_suspicious_is_counted_and_what_teaches_nothing_is_refused(self, project, caplog, fault):
+        columns, options, reported, refused = SUSPICIOUS[fault]
+        numbers = range(ROWS)
+        usual = {"no": [f"n{k}" for k in numbers], "x": [k * 7 % 60 for k in numbers], "y": [k % 9 for k in numbers]}
+        usual |= {"split": [NAMES[k % 4] for k in numbers], "q": [f"q{k // 4 * 4 + k % 4}" for k in numbers]}
+        pd.DataFrame(usual | columns).to_csv("data/raw/mine/t.csv", index=False)
+        params = settings({"file": "t.csv", "id": "no", "split": "split"} | options, size=16)
+        data.main(params, "mine")
+        failed = refusal(params, "mine") or ""
+        assert (refused in failed) if refused else not failed
+        assert reported in caplog.text + (project / "reports/data/mine.html").read_text()
 
     def test_groups_without_an_order_are_counted_and_a_fold_of_none_but_these_is_refused(self, project):
         frame = pd.read_csv("data/raw/mine/photos.csv")

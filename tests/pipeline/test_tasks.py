@@ -303,14 +303,14 @@ class TestMetrics:
         texts = torch.stack([images, images.flip(1)], dim=1)
         statistic = statistic_of("retrieval", images.tolist(), texts.tolist(), range(10), pairs)
         values = dict(zip(statistic.names, statistic.of_rows(np.arange(10)), strict=True))
-        assert values["text_to_image.recall_at_1"] == 0.5
+        assert values["text_to_item.recall_at_1"] == 0.5
         assert values["gallery"] == 2
         # Each image is matched as well by its own first caption as by the other's second: a tie counts against it.
-        assert (values["image_to_text.recall_at_1"], values["image_to_text.median_rank"]) == (0.0, 2.0)
+        assert (values["item_to_text.recall_at_1"], values["item_to_text.median_rank"]) == (0.0, 2.0)
         texts = torch.cat([images[:2], -images[2:]]).unsqueeze(1)
         twins = statistic_of("retrieval", images.tolist(), texts.tolist(), pairs, pairs)
         assert twins.examples == 5
-        index = twins.names.index("text_to_image.recall_at_1")
+        index = twins.names.index("text_to_item.recall_at_1")
         assert twins.of_rows(np.array([[0, 0, 1, 2], [4, 3, 2, 1]]))[index].tolist() == [0.5, 0.0]
         with pytest.raises(ValueError, match="column family: 1 missing"):
             statistic_of("retrieval", images.tolist(), texts.tolist(), [None, *pairs[1:]], pairs)
@@ -319,7 +319,7 @@ class TestMetrics:
         images = torch.eye(3)
         texts = [[[1.0, 0, 0], [0, 1.0, 0], [1.0, 0, 0]], [[0, 1.0, 0]], [[1.0, 0, 0], [1.0, 0, 0]]]
         statistic = statistic_of("retrieval", images.tolist(), texts, [0, 0, 1], [0] * 3)
-        index = statistic.names.index("text_to_image.recall_at_1")
+        index = statistic.names.index("text_to_item.recall_at_1")
         recalls = statistic.of_rows(np.array([[0, 1], [0, 0], [1, 1]]))[index]
         assert recalls.tolist() == [3 / 6, 3 / 4, 0.0]
         ranks = [1, 3, 1, 1, 3, 3]  # of each caption: its item among three, ties at their worst

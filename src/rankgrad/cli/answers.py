@@ -13,7 +13,7 @@ from rankgrad.io.atomic import replaced_file, write_error
 from rankgrad.io.recipes import recipe_of
 from rankgrad.io.written import as_json, as_text, without_formula
 
-__all__ = ["WRITABLE", "Answer", "answers", "found_among", "write"]
+__all__ = ["WRITABLE", "Answer", "Gallery", "answers", "found_among", "write"]
 
 WRITTEN = 8192  # answers that are written at a time: each writing makes a row group of Parquet
 FOUND = 10  # rows that are found for each one
@@ -91,26 +91,51 @@ def _with_ids(row: Row, answer: Answer) -> list[Answer]:
     return result
 
 
-def found_among(queries: Iterable[list[Answer]], among: Iterable[list[Answer]]) -> Iterator[list[Answer]]:
-    """Yield a row for each of the ten embeddings of `among` that fit one of `queries` best, the best first."""
-    import numpy as np
+class Gallery:
+    """What retrieval searches: the embeddings of rows, and their ids.
 
-    gallery = [*chain.from_iterable(among)]
-    embeddings = np.array([item["embedding"] for item in gallery])
+    Args:
+        folder: of a model of retrieval.
+        source: a table of captions, or else of items, or a folder of pictures.
+        roles: of the table's columns, see `rankgrad.datasets.tables.rows.read`.
 
-    def best_of(answer: Answer) -> list[Answer]:
-        if "error" in answer:
-            return [answer]
-        scores = embeddings @ answer["embedding"]
-        best = enumerate(np.argsort(-scores, kind="stable")[:FOUND], 1)
+    Raises:
+        FileNotFoundError: no such file or model.
+        ValueError: the model is none of retrieval; see `answers`.
+    """
+
+    def __init__(self, folder: Path, source: Path, roles: Roles = OWN):
+        import numpy as np
+
+        if (task := recipe_of(folder).get("task")) != "retrieval":
+            raise ValueError(f"{folder}: a model of {task}, expected one of retrieval to find rows among others")
+        pieces = answers(folder, [source], roles._replace(input=(), captions_first=True))
+        rows = [*chain.from_iterable(pieces)]
+        self.ids = [row["id"] for row in rows]
+        self.embeddings = np.array([row["embedding"] for row in rows])
+
+    def best(self, embedding: list[float]) -> list[Answer]:
+        """Return the ten rows that fit an embedding best, the best first: `place`, `found` and `score` of each."""
+        import numpy as np
+
+        scores = self.embeddings @ embedding
+        order = np.argsort(-scores, kind="stable")[:FOUND]
         result = []
-        for rank, number in best:
-            score = float(scores[number])
-            result.append({"id": answer["id"], "place": rank, "found": gallery[number]["id"], "score": score})
+        for place, number in enumerate(order, 1):
+            result.append({"place": place, "found": self.ids[number], "score": float(scores[number])})
         return result
 
+
+def found_among(queries: Iterable[list[Answer]], gallery: Gallery) -> Iterator[list[Answer]]:
+    """Yield a row for each of the ten rows of a gallery that fit one of `queries` best, the best first."""
     for piece in queries:
-        yield [*chain.from_iterable(map(best_of, piece))]
+        found: list[Answer] = []
+        for answer in piece:
+            if "error" in answer:
+                found.append(answer)
+            else:
+                found += [{"id": answer["id"]} | row for row in gallery.best(answer["embedding"])]
+        yield found
 
 
 # Files of answers.

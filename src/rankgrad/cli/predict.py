@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-from rankgrad.cli.answers import WRITABLE, Answer, answers, found_among, write
+from rankgrad.cli.answers import WRITABLE, Answer, Gallery, answers, found_among, write
 from rankgrad.datasets.tables.rows import OWN, Roles, table_of
 from rankgrad.io import written
 from rankgrad.io.atomic import replaced_file
@@ -140,8 +140,7 @@ def run(
 
     Args:
         folder, sources, roles, skip_broken: see `answers`.
-        among: a table whose captions, or else pictures, or a folder of pictures, of which the ten best are found for
-            each row by a model of retrieval.
+        among: what a model of retrieval searches for each row, see `Gallery`.
         out: a table for the answers; or, of label rankers, a picture or a folder for annotated pictures.
         as_json: print JSON, a line an answer.
         followed: passes on the pieces of answers, and shows how many there are.
@@ -151,9 +150,7 @@ def run(
     """
     pieces = followed(answers(folder, sources, roles, skip_broken=skip_broken))
     if among is not None:
-        if (task := recipe_of(folder).get("task")) != "retrieval":
-            raise ValueError(f"{folder}: a model of {task}, expected one of retrieval to find rows among others")
-        pieces = found_among(pieces, answers(folder, [among], roles._replace(input=(), captions_first=True)))
+        pieces = found_among(pieces, Gallery(folder, among, roles))
     if out is not None and table_of(out) in WRITABLE:
         return _to_table(folder, sources, out, pieces, skip_broken=skip_broken, as_json=as_json)
     places = [] if out is None else _places(folder, sources, out)

@@ -134,24 +134,24 @@ def _check_shapes(batch: Batch) -> None:
         )
     for name, values in batch.items():
         if tuple(values.shape) != shape:
-            raise ValueError(f"{name} has shape {tuple(values.shape)}, expected that of scores, {shape}")
+            raise ValueError(f"{name} has shape {tuple(values.shape)}, expected the shape of scores, {shape}")
 
 
-def _check_like(first: Batch, batch: Batch, where: str) -> None:
+def _check_like(first: Batch, batch: Batch, source: str) -> None:
     """Raise if batches cannot be joined without a change of values."""
     if first.keys() != batch.keys():
-        raise ValueError(f"arguments are {', '.join(batch)}, expected {', '.join(first)} as in {where}")
+        raise ValueError(f"arguments are {', '.join(batch)}, expected {', '.join(first)} as in {source}")
     for name, values in batch.items():
         expected = first[name]
         if values.dtype != expected.dtype:
-            raise TypeError(f"{name} is {values.dtype}, expected {expected.dtype} as in {where}: convert all batches")
+            raise TypeError(f"{name} is {values.dtype}, expected {expected.dtype} as in {source}: convert all batches")
         if values.device != expected.device:
             raise ValueError(
-                f"{name} is on {values.device}, expected {expected.device} as in {where}: move all batches"
+                f"{name} is on {values.device}, expected {expected.device} as in {source}: move all batches"
             )
         if values.shape[1:] != expected.shape[1:]:
             columns = ", ".join(map(str, ["n", *expected.shape[1:]]))
             raise ValueError(
-                f"{name} has shape {tuple(values.shape)}, expected ({columns}) as in {where}: pass lists of different "
+                f"{name} has shape {tuple(values.shape)}, expected ({columns}) as in {source}: pass lists of different "
                 f"lengths as {name}[mask], with query numbers of that shape"
             )

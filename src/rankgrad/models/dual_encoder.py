@@ -17,7 +17,7 @@ class DualEncoder(nn.Module):
 
     Args:
         backbone, head: of the items, which are pictures, vectors or texts, see `rankgrad.models.network.Network`.
-        text: `name` and `args` of the captions' backbone.
+        text: `name` and `args` of the captions' backbone; None if the items' encoder reads captions too.
         size: of the common space.
         colors: of pictures, 1 (gray) or 3.
         features: of vectors.
@@ -48,7 +48,7 @@ class DualEncoder(nn.Module):
         *,
         backbone: dict[str, Any],
         head: dict[str, Any],
-        text: dict[str, Any],
+        text: dict[str, Any] | None,
         size: int = 128,
         colors: int = 1,
         features: int | None = None,
@@ -57,16 +57,23 @@ class DualEncoder(nn.Module):
         super().__init__()
         runtime = {"outputs": size, "colors": colors, "features": features, "words": words}
         self.items = Network(backbone=backbone, head=head, **runtime)
-        self.captions = Network(backbone=text, head=LINEAR, **runtime)
+        self.shared = text is None
+        if text is not None:
+            self.captions = Network(backbone=text, head=LINEAR, **runtime)
 
     @property
     def backbone(self) -> nn.Module:
         """The items' backbone."""
         return self.items.backbone
 
+    @property
+    def texts(self) -> Network:
+        """The encoder of captions."""
+        return self.items if self.shared else self.captions
+
     def tokenize(self, captions: Sequence[str]) -> Tensor:
         """Return tokens (n, longest) of captions, padded with 0."""
-        return self.captions.backbone.tokenize(captions)
+        return self.texts.backbone.tokenize(captions)
 
     def embed(self, inputs: Tensor) -> Tensor:
         """Return what `head` takes of items."""
@@ -78,7 +85,7 @@ class DualEncoder(nn.Module):
 
     def encode_text(self, tokens: Tensor) -> Tensor:
         """Return the captions' embeddings, (n, size), of unit length."""
-        return nn.functional.normalize(self.captions(tokens), dim=-1)
+        return nn.functional.normalize(self.texts(tokens), dim=-1)
 
     def forward(self, inputs: Tensor) -> Tensor:
         return self.head(self.embed(inputs))

@@ -56,26 +56,25 @@ def of_lists(name: str, lists: Lists, weights: Tensor | None = None) -> Tensor:
 
     Args:
         name: of the metric.
-        lists: (..., d).
+        lists: (n, d).
         weights: how much each score counts, or None.
 
     Raises:
         ValueError: it does not take a mask or weights where there are some, or does not return one number per list.
     """
-    given: dict[str, Tensor] = {}
+    options: dict[str, Tensor] = {}
     if lists.mask is not None and not bool(lists.mask.all()):
-        given["mask"] = lists.mask
+        options["mask"] = lists.mask
     if weights is not None:
-        given["weights"] = weights
+        options["weights"] = weights
     file, parameters = lookup.own_file("metrics", name), takes("metrics", name)
-    for option in given:
+    for option in options:
         if option not in parameters:
             raise ValueError(f"{file}: {name} takes no {option}, which these data have; give it the argument {option}")
-    values: Any = lookup.find("metrics", name)(lists.scores, lists.truth, **given)
-    expected = tuple(lists.scores.shape[:-1])
-    found = tuple(values.shape) if torch.is_tensor(values) else type(values).__name__
-    if found != expected:
-        raise ValueError(f"{file}: {name} returns {found}, expected one number per list, the shape {expected}")
+    values: Any = lookup.find("metrics", name)(lists.scores, lists.truth, **options)
+    returned, expected = getattr(values, "shape", type(values).__name__), lists.scores.shape[:-1]
+    if returned != expected:
+        raise ValueError(f"{file}: {name} returns {returned}, expected one number per list, {expected}")
     return values.double()
 
 
@@ -85,10 +84,12 @@ def over_rows(name: str, lists: Lists, weight: np.ndarray | None) -> Callable[[n
     def of_rows(rows: np.ndarray) -> np.ndarray:
         means = []
         for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])).split(RESAMPLES):
-            mask = None if lists.mask is None else lists.mask[:, chosen]
-            drawn = Lists(lists.scores[:, chosen], lists.truth[:, chosen], mask)
-            weights = None if weight is None else torch.from_numpy(weight)[chosen].expand_as(drawn.scores)
-            means.append(of_lists(name, drawn, weights).nanmean(0))
+            # As (lists, d), which a metric may not do without: those of all resamples one after another.
+            scores, truth = lists.scores[:, chosen].flatten(0, 1), lists.truth[:, chosen].flatten(0, 1)
+            mask = None if lists.mask is None else lists.mask[:, chosen].flatten(0, 1)
+            weights = None if weight is None else torch.from_numpy(weight)[chosen].repeat(len(lists.scores), 1)
+            values = of_lists(name, Lists(scores, truth, mask), weights)
+            means.append(values.unflatten(0, (len(lists.scores), len(chosen))).nanmean(0))
         return torch.cat(means).numpy().reshape(rows.shape[:-1])
 
     return of_rows

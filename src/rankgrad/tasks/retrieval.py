@@ -31,9 +31,10 @@ __all__ = ["Retrieval", "first_ranks"]
 
 WORDS = Component("words")  # the backbone of captions, where a model names none
 DEPTHS = (1, 5, 10)
+CUT = 10  # of MRR@10
 FOUND = ("image_embedding", "captions", "text_embeddings")  # columns by which captions are found
 AT_ONCE = 1000  # rows of similarities that are ranked together
-DIRECTIONS = {"image_to_text": "caption", "text_to_image": "image"}
+DIRECTIONS = {"item_to_text": "caption", "text_to_item": "item"}
 
 
 def first_ranks(items: Tensor, captions: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,13 +79,16 @@ class RetrievalTraining(Training):
     """What a batch is of, and where it is compared.
 
     `least_count` is how often a word must occur in the training captions to be known, `size` of the common space.
+    `shared`: captions are read by the items' own encoder, where items are texts too, such as passages that queries ask
+    for.
     `together`: so many items of a family (the column `family`), such as twins, are in a batch together; None for any.
     """
 
     least_count: int = 1
     size: int = 128
+    shared: bool = False
     together: int | None = None
-    monitor: Literal["recall_at_1", "image_to_text", "text_to_image"] = "recall_at_1"
+    monitor: Literal["recall_at_1", "item_to_text", "text_to_item"] = "recall_at_1"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,20 +133,23 @@ class PairPhase(GroupPhase):
         weight = self.val.weight
         of_captions = None if weight is None else weight.repeat_interleave(truth.counts)
         text, image = mean_of(to_text <= 1, weight), mean_of(to_image <= 1, of_captions)
-        return {"recall_at_1": (text + image) / 2, "image_to_text": text, "text_to_image": image}
+        return {"recall_at_1": (text + image) / 2, "item_to_text": text, "text_to_item": image}
 
 
 def _metrics_of(direction: str) -> list[Metric]:
-    """Return recall at each depth and the median rank of one direction."""
+    """Return recall at each depth, the median rank and the mean reciprocal rank of one direction."""
     answer = DIRECTIONS[direction]
     metrics = []
     for depth in DEPTHS:
         metrics.append(Metric(f"{direction}.recall_at_{depth}", f"{answer} R@{depth}", shown=depth == 1))
-    return [*metrics, Metric(f"{direction}.median_rank", f"{answer} median rank", lower_is_better=True, shown=False)]
+    metrics.append(Metric(f"{direction}.median_rank", f"{answer} median rank", lower_is_better=True, shown=False))
+    return [*metrics, Metric(f"{direction}.reciprocal_rank_at_{CUT}", f"{answer} MRR@{CUT}", shown=False)]
 
 
 class Retrieval(TwoPhases):
     """Embed items and captions in one space; each item is seen with one of its captions in an epoch.
+
+    Items are pictures, vectors or texts; captions are any texts by which an item is searched, also queries.
 
     The loss gets the cosines of all items and captions of a batch, or of groups of the sorter's length where that is
     fixed. The vocabulary is of the training captions; the text encoder learns in both phases.
@@ -155,9 +162,9 @@ class Retrieval(TwoPhases):
 
     title = "Cross-modal retrieval"
     metrics = (
-        *_metrics_of("image_to_text"),
-        *_metrics_of("text_to_image"),
-        Metric("gallery", "images searched", shown=False),
+        *_metrics_of("item_to_text"),
+        *_metrics_of("text_to_item"),
+        Metric("gallery", "items searched", shown=False),
     )
     Training = RetrievalTraining
     reads = Reads(("captions",), captions_of, optional=("family", "gallery"), sampled=False)
@@ -174,9 +181,13 @@ class Retrieval(TwoPhases):
             raise ValueError(f"{text['name']} takes {takes}, expected a backbone of text")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
-        texts = split.truth.texts + split.inputs.type.texts(split.inputs.items)
+        items = split.inputs.type.texts(split.inputs.items)
+        if self.training.shared and not items:
+            raise ValueError(f"training.shared: items are {split.inputs.type.name}, expected text, as captions are")
+        texts = split.truth.texts + items
         words = Vocabulary.of(texts, least=self.training.least_count).words
-        args = {"text": model.get("text") or asdict(WORDS), "size": self.training.size, "words": words}
+        text = None if self.training.shared else model.get("text") or asdict(WORDS)
+        args = {"text": text, "size": self.training.size, "words": words}
         return network_of("dual_encoder", model, split, seed=seed, task=self.name, **args)
 
     def splits_for(self, network: Any, train: Split, val: Split) -> tuple[Split, Split]:
@@ -207,7 +218,7 @@ class Retrieval(TwoPhases):
         return split.table(columns)
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return recall at 1, 5 and 10 and the median rank in both directions, each gallery searched by itself.
+        """Return recall, median rank and MRR@10 in both directions, each gallery searched by itself.
 
         Metrics are over the rows of all galleries; `gallery` is the mean size of that in which an item is searched.
         Where rows have weights, recall is weighted by them. Resamples are of families of items, which do not err
@@ -249,6 +260,8 @@ class Retrieval(TwoPhases):
                 metrics += [((ranks <= depth) * share).sum(-1) / share.sum(-1) for depth in DEPTHS]
                 median = np.median if counted.all() else np.nanmedian
                 metrics.append(median(ranks if counted.all() else np.where(counted, ranks, np.nan), axis=-1))
+                found = np.where((ranks <= CUT) & (ranks > 0), 1 / np.maximum(ranks, 1), 0.0)
+                metrics.append((found * share).sum(-1) / share.sum(-1))
             return np.stack([*metrics, sizes[rows].mean(-1)])
 
         return Statistic([metric.name for metric in self.metrics], len(items), of_rows)

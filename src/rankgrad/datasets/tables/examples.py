@@ -34,7 +34,7 @@ from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
 from rankgrad.numbers import number_in
-from rankgrad.plain_text import text_in
+from rankgrad.plain_text import key_in, text_in
 
 __all__ = ["Examples", "by_query", "examples_of", "gathered", "missing_cells", "with_truth"]
 
@@ -78,6 +78,8 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
         frame["input"] = _with_rejected(table, sheet, frame["input"], reader)
     if table.input_type.suffixes and not table.lists and not isinstance(frame["input"].iloc[0], StoredPicture):
         frame["name"] = frame["input"]
+    if table.captions is not None and table.text is not None:
+        frame["name"] = frame["input"].map(key_in)  # a passage that several queries ask for is one item
     first = {role: cells[columns[0]] for role, columns in roles.items()}
     if "id" in first:
         frame["name"] = as_names(sheet, first["id"])
@@ -223,15 +225,17 @@ class _Reader(NamedTuple):
 
 
 def _with_rejected(table: TableOptions, sheet: Sheet, preferred: pd.Series, reader: _Reader) -> pd.Series:
-    """Return lists of two inputs of each row, the preferred one and the rejected one."""
-    assert table.rejected is not None
-    rejected = table.input_type.from_table([*table.input_columns[:-1], table.rejected], reader)
+    """Return lists of two inputs of each row: the preferred one, and the one with what was rejected in its place."""
+    column = table.input_columns[-1]
+    cells = reader.cells.assign(**{column: reader.cells[table.rejected]})
+    rejected = table.input_type.from_table(reader.roles.get(table.input, []), reader._replace(cells=cells))
     pairs = series(map(list, zip(preferred, rejected, strict=True)), preferred.index)
     for row, (first, second) in pairs.items():
         if first == second:
+            cell = str(reader.cells.loc[row, column])[:60]
             raise ValueError(
-                f"{sheet.place(row)}: {table.input_columns[-1]} and {table.rejected} are equal: {str(first)[:60]!r}; "
-                "remove the row: nothing can be learned from it"
+                f"{sheet.place(row)}: {column} and {table.rejected} are equal: {cell!r}; remove the row: nothing can "
+                "be learned from it"
             )
     return pairs
 

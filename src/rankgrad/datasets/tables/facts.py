@@ -4,6 +4,8 @@ import json
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,13 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
     facts |= {name: read[name].to_pylist() for name in ("id", "name", "group", "weight") if name in columns}
     facts |= pd.DataFrame(map(TRUTH_FACTS[table.truth], read[table.truth].to_pylist())).to_dict("list")
     facts |= table.input_type.facts(path, lists=lists, threads=threads).to_dict("list")
+    if not table.input_type.pictures:
+        cells = read_table(path, [table.input])[table.input].to_pandas()
+        facts["contents"] = [_digest(cell).hex() for cell in cells]
+        if lists:
+            facts["different_documents"] = [len({*map(_digest, cell)}) for cell in cells]
+    if table.truth == "captions":
+        facts["repeated_captions"] = _repeated_captions(read["captions"].to_pylist())
     if lists:
         facts["documents"] = documents_of(path, table.input)
         facts["a_grade_each"] = [*map(operator.eq, facts["documents"], facts["grades"])]
@@ -52,6 +61,8 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
         result["classes"] = _class_facts(table, split, path, read, first)
     if table.within:
         result["groups"] = _group_facts(splits, read)
+    variety = _variety(split, result["rows"])
+    result["training"] = variety if split == "train" else variety[:0]
     result["splits"] = _split_facts(table, split, read, manifest, first)
     return result
 
@@ -89,6 +100,50 @@ def _ranks(row: list[int | None] | None) -> dict[str, Any]:
 TRUTH_FACTS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "target": _target, "captions": _captions, "relevance": _grades, "labels": _labels, "label_ranks": _ranks,
 }  # fmt: skip
+
+
+def _spelled_alike(text: str) -> str:
+    """Return a text without upper case and repeated spaces."""
+    return " ".join(text.casefold().split())
+
+
+def _digest(cell: Any) -> bytes:
+    """Return a digest of an input, or of a list of inputs; texts that differ in case and spaces alone have the same.
+
+    >>> _digest("A  lamp") == _digest("a lamp"), _digest(np.array(["a", "b"], object)) == _digest("ab")
+    (True, False)
+    """
+    if isinstance(cell, np.ndarray) and cell.dtype != object:
+        contents = cell.tobytes()
+    elif isinstance(cell, np.ndarray):
+        contents = b"".join(map(_digest, cell))
+    else:
+        contents = (_spelled_alike(cell) if isinstance(cell, str) else repr(cell)).encode(errors="surrogatepass")
+    return blake2b(contents, digest_size=16).digest()
+
+
+def _repeated_captions(rows: list[list[str | None] | None]) -> list[int]:
+    """Return how many captions of each row another row has too, whatever their case and spaces.
+
+    >>> _repeated_captions([["A lamp", "a  LAMP", "red"], ["a lamp"], ["blue"]])
+    [1, 1, 0]
+    """
+    captions_of_rows = []
+    for row in rows:
+        captions_of_rows.append({_spelled_alike(caption or "") for caption in row or []})
+    counts, repeated = Counter(chain.from_iterable(captions_of_rows)), []
+    for captions in captions_of_rows:
+        repeated.append(sum(counts[caption] > 1 for caption in captions))
+    return repeated
+
+
+def _variety(split: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return how many different inputs a split has, or how many of its queries have different documents."""
+    inputs = rows["pixels" if "pixels" in rows else "contents"]
+    facts = {"split": [split], "different_inputs": [inputs.nunique()]}
+    if "different_documents" in rows:
+        facts["queries_of_different_documents"] = [(rows["different_documents"] > 1).sum()]
+    return pd.DataFrame(facts).set_index("split")
 
 
 def _class_facts(table: TableOptions, split: str, path: Path, read: pa.Table, first: int) -> pd.DataFrame:
@@ -135,6 +190,8 @@ def compared(facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     same = {"same_name_as": _same_elsewhere(rows["name"])}
     if "pixels" in rows:
         same["same_picture_as"] = _same_elsewhere(rows["pixels"])
+    if "contents" in rows:
+        same["same_input_as"] = _same_elsewhere(rows["contents"])
     if "group" in rows:
         elsewhere = _same_elsewhere(rows["group"])
         same["same_group_as"] = elsewhere.where(elsewhere == "", rows["group"] + " in " + elsewhere)
@@ -185,6 +242,9 @@ def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) 
         expected.append({**between("weight", 0.0), "strict_min": True})
     expected += _expected_truth(table) + _expected_input(table, size)
     result = {"rows": expected, "splits": [between("left_out_share", 0.0, LEFT_OUT)]}
+    result["training"] = [between("different_inputs", 2)]
+    if table.lists and not table.input_type.pictures:
+        result["training"] = [between("queries_of_different_documents", 1)]
     if table.within:
         result["groups"] = [between("judged_groups", 1)]
     if table.truth == "target":
@@ -197,7 +257,11 @@ def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) 
 def _expected_truth(table: TableOptions) -> list[dict[str, Any]]:
     return {
         "target": [in_set("finite_target", True)],
-        "captions": [between("captions", 1), in_set("captions_have_words", True)],
+        "captions": [
+            between("captions", 1),
+            in_set("captions_have_words", True),
+            {**between("repeated_captions", 0, 0), "severity": "warning"},
+        ],
         "relevance": [
             between("documents", 2),
             in_set("a_grade_each", True),
@@ -213,6 +277,8 @@ def _expected_input(table: TableOptions, size: int | None) -> list[dict[str, Any
     input_type = table.input_type
     may_repeat = table.allow_repeated or table.lists
     expected = [in_set("same_picture_as", "")] if input_type.pictures and not may_repeat else []
+    if not input_type.pictures:
+        expected.append({**in_set("same_input_as", ""), "severity": "warning"})
     implied = input_type.expected(size=size) | ({"mode": "L"} if table.gray else {})
     for fact, value in implied.items():
         expected.append(in_set(fact, value) if isinstance(value, bool | str) else between(fact, value))

@@ -13,6 +13,7 @@ from rankgrad.datasets.tables.cells import series
 from rankgrad.datasets.tables.examples import Examples
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.roles import TableOptions
+from rankgrad.datasets.tables.suspects import described
 from rankgrad.feature_names import filled_names, numbers_of
 from rankgrad.lookup import did_you_mean
 from rankgrad.plain_text import near_names
@@ -61,7 +62,9 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
         if examples.sheet.lowest is not None:
             fitted["lowest"] = examples.sheet.lowest
     fitted["understood"] = _understood(table, examples, splits, fitted)
-    if joined := _joined_in_float32(_numbers_learned(table, examples, train)):
+    numbers = _numbers_learned(table, examples, train)
+    _add_suspects(fitted["understood"], table, raw, train, numbers)
+    if joined := _joined_in_float32(numbers):
         fitted["understood"]["joined"] = "; ".join(joined)
         for line in joined:
             logging.warning("%s: %s: a network cannot tell these apart; see whether an outlier is right", raw, line)
@@ -264,11 +267,29 @@ def _understood(
         lines["groups"] += ", each compared within" if table.within else ""
     near = near_names(frame["group"].unique()) if table.group else []
     near += near_names(fitted["features"]) if table.has_names else []
+    near += near_names(fitted.get("classes", [])) if table.classes is None else []
     if near:
         lines["near"] = ", ".join(f"{name!r} beside {other!r}" for name, other in near[:NAMED])
         logging.warning("%s: names that may be one: %s", examples.sheet.paths[0], lines["near"])
     lines["missing"] = f"{len(examples.left_out)} rows left out" if examples.left_out else "none"
     return lines
+
+
+def _add_suspects(
+    lines: dict[str, Any], table: TableOptions, raw: Path, train: pd.DataFrame, numbers: Mapping[str, np.ndarray]
+) -> None:
+    """Add a line for each suspicion of `suspects.described`, and warn of those that are mistakes as a rule."""
+    target, truth, groups = table.train_target or table.target, None, None
+    if table.lists:
+        groups = np.repeat(np.arange(len(train)), train["truth"].map(len))
+    elif table.within:
+        groups = pd.factorize(train["group"])[0]
+    if table.target or table.relevance:
+        truth = train["truth"].explode().to_numpy(np.float64)
+    suspects = described({name: values for name, values in numbers.items() if name != target}, truth, groups)
+    lines |= suspects
+    for suspicion in suspects.keys() & {"stand-ins", "orders rows as the target"}:
+        logging.warning("%s: %s: %s; see whether that is right", raw, suspicion, suspects[suspicion])
 
 
 def _listed(columns: str | list[str]) -> str:
@@ -283,7 +304,7 @@ def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFram
         return numbers
     if table.has_names:
         values = pd.DataFrame(_inputs(table, train).tolist())
-        return numbers | {name: values[name].dropna().to_numpy() for name in values if _has_numbers(values[name])}
+        return numbers | {name: values[name].to_numpy() for name in values if _has_numbers(values[name])}
     vectors = np.stack(_inputs(table, train).tolist())
     called = table.features if isinstance(table.features, str) else table.input
     names = _feature_names(table, examples.roles) or [f"{called}[{index}]" for index in range(vectors.shape[1])]
@@ -302,7 +323,7 @@ def _joined_in_float32(columns: Mapping[str, np.ndarray]) -> list[str]:
     """
     lines = []
     for name, values in columns.items():
-        values = values.astype(np.float64)
+        values = values[~np.isnan(values)].astype(np.float64)
         different = np.unique(values)
         kept = len(np.unique(((different - values.mean()) / (values.std() or 1.0)).astype(np.float32)))
         if kept < (1 - JOINED) * len(different):

@@ -85,7 +85,8 @@ class TableOptions:
             with `rejected: rejected`. Rows of one `group` stay in one split; of pairs of texts, it is the first text.
         margin: column of numbers of at least 0: by how much the input was preferred; 0 for a tie, which counts in no
             metric.
-        captions: columns of text; rows of one image (or of one `id`) are gathered.
+        captions: columns of text by which an item is searched, such as queries that a passage (`text`) answers; rows of
+            one image, one text, or one `id` are gathered.
         gallery: column; retrieval searches each item within its gallery, by default within the whole split.
         label_separator, frame_separator: between the names in a cell.
         group: column; rows of one group stay in one split, and are drawn together by the bootstrap.
@@ -201,13 +202,8 @@ class TableOptions:
             raise ValueError(f"{names}: expected beside `features` or alone, not beside {self.input}")
         if self.lists and self.input_type.sampled:
             raise ValueError(f"{self.truth_role}: documents may be image, features or text, not {self.input}")
-        if self.captions is not None and self.text is not None:
-            raise ValueError("captions describe an image, frames or features, not text")
-        if self.rejected is not None and (self.input_type.vectors or self.rejected in self.input_columns):
-            raise ValueError(
-                f"rejected: expected a column beside {self.input} that holds another one, not {self.rejected}; "
-                "preferences of vectors have a row each, with `relevance` and `group`"
-            )
+        if self.rejected in self.input_columns:
+            raise ValueError(f"rejected: {self.rejected} is a column of {self.input} too; name another one")
         if self.gallery is not None and self.captions is None:
             raise ValueError("gallery: expected with `captions`, which are searched")
 

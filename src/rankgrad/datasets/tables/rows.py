@@ -269,7 +269,8 @@ class _Table:
         if self.task == "query_ranking":
             self.query = roles.query or self._first(self.about.get("query"), "qid" if form == "svmlight" else None)
         self.rejected = self._rejected(roles)
-        columns = [column for entered in (*self.inputs, *self.rejected) for column in entered.columns]
+        columns = [column for entered in self.inputs for column in entered.columns]
+        columns += [self.rejected] if self.rejected else []
         self.columns = [*dict.fromkeys(filter(None, (*columns, self.id, self.query)))]
         for column in self.columns:
             if column not in self.names:
@@ -326,12 +327,10 @@ class _Table:
                 return order
         return columns
 
-    def _rejected(self, roles: Roles) -> list[_Input]:
-        """Return the second document of each row, if the file has preferences as the training's had."""
-        column, entered = self.about.get("rejected"), self.inputs[0]
-        if column not in self.names or roles.query or [*self.about.get("columns", ())] != entered.columns:
-            return []
-        return [_Input([*entered.columns[:-1], column], entered.name, entered.type)]
+    def _rejected(self, roles: Roles) -> str | None:
+        """Return the column of what was rejected, if the file has preferences as the training's had."""
+        column, columns = self.about.get("rejected"), self.about.get("columns")
+        return column if column in self.names and not roles.query and columns == self.inputs[0].columns else None
 
     # Rows.
 
@@ -339,7 +338,9 @@ class _Table:
         if self.query is not None:
             yield from self._grouped(self.query)
             return
-        row_of = self._row if self.task != "query_ranking" else self._pair if self.rejected else self._listed
+        row_of = self._row
+        if self.task == "query_ranking":
+            row_of = self._listed if self.rejected is None else partial(self._pair, self.rejected)
         for number, cells in self._numbered():
             yield row_of(number, cells)
 
@@ -347,8 +348,8 @@ class _Table:
         """Yield the number of each row from 1 on, and its cells."""
         from rankgrad.datasets.tables.files import pieces_of
 
-        inputs = (*self.inputs, *self.rejected)
-        files = [column for entered in inputs if entered.type.files for column in entered.columns]
+        files = [column for entered in self.inputs if entered.type.files for column in entered.columns]
+        files += [self.rejected] if files and self.rejected else []
         pieces = pieces_of(
             self.path, self.columns, form=self.form, encoding=self.encoding, size=self.type.piece, pictures=files
         )
@@ -388,12 +389,13 @@ class _Table:
             return usual
         return encodable(cell) if isinstance(cell, str) else cell
 
-    def _pair(self, number: int, cells: _Cells) -> Row:
-        """Return a query of two documents: what was preferred, and what was rejected."""
-        preferred, rejected = self.inputs[0], self.rejected[0]
+    def _pair(self, column: str, number: int, cells: _Cells) -> Row:
+        """Return a query of two documents: the one that was preferred, and the same with what was rejected in it."""
+        entered = self.inputs[0]
 
         def asked() -> dict[str, Any]:
-            return {preferred.name: [cells.of(preferred), cells.of(rejected)]}
+            rejected = {**cells.row, entered.columns[-1]: cells.row[column]}
+            return {entered.name: [cells.of(entered), self._cells(rejected).of(entered)]}
 
         return Row(self._id(cells, number), self._place(number), asked)
 

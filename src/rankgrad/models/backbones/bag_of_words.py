@@ -1,0 +1,65 @@
+"""A bag of words: a vector of each word, summed, whatever the order of words is."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.checks import check_count
+from rankgrad.layers import Backbone
+from rankgrad.vocabulary import PAIR, Vocabulary
+
+__all__ = ["BagOfWords"]
+
+
+class BagOfWords(Backbone):
+    r"""The sum of the vectors of a text's words over the root of their number (as fastText has it, Joulin et al. 2017).
+
+    With a linear head, scores are linear in counts of words: on few rows hardly any network is better. Of two texts
+    that are read together, each has its vector, and their products are features too.
+
+    Args:
+        words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`; of pairs it has `PAIR`.
+        size: of a text's vector.
+
+    Shapes:
+        word numbers (n, longest), padded with 0, to (n, size), or of pairs to (n, 3 size).
+
+    Raises:
+        ValueError: a size below 1; a text without words.
+
+    >>> bag = BagOfWords(words=Vocabulary.of(["a large three"]).words, size=12)
+    >>> bag(bag.tokenize(["a three", "a large three"])).shape
+    torch.Size([2, 12])
+    """
+
+    input, maps = "text", False
+
+    def __init__(self, *, words: Sequence[str], size: int = 64):
+        super().__init__()
+        check_count("size", size)
+        self.vocabulary = Vocabulary(words)
+        self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
+        self.size = size if self.pair is None else 3 * size
+        self.words = nn.Embedding(len(words), size, padding_idx=0)
+
+    def tokenize(self, texts: Sequence[str]) -> Tensor:
+        """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""
+        return self.vocabulary.encode(texts)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        is_word = tokens != 0
+        if bool((wordless := ~is_word.any(1)).any()):
+            raise ValueError(f"text {int(wordless.nonzero()[0])} has no words, expected at least one")
+        if self.pair is None:
+            return self._summed(tokens, is_word)
+        is_pair = tokens == self.pair
+        is_second = (is_pair.cumsum(1) > 0) & ~is_pair & is_word
+        first = self._summed(tokens, is_word & ~is_pair & ~is_second)
+        second = self._summed(tokens, is_second)
+        return torch.cat([first, second, first * second], 1)
+
+    def _summed(self, tokens: Tensor, counts: Tensor) -> Tensor:
+        """Return sums (n, size) over the words that count (n, longest)."""
+        weights = counts / counts.sum(1, keepdim=True).clamp(min=1).sqrt()
+        return torch.einsum("nl,nls->ns", weights.to(self.words.weight.dtype), self.words(tokens))

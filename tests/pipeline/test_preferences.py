@@ -1,0 +1,199 @@
+"""Preferences, and texts that are read or searched together with their query: tables, models of them, answers."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from laws.tables import made as read
+from starlette.testclient import TestClient
+
+from pipelines.serving import server
+from rankgrad.cli.answers import Gallery, answers, found_among
+from rankgrad.datasets.table import Table
+from rankgrad.io.checkpoints import load_model, save_model
+from rankgrad.losses import ranknet
+from rankgrad.tasks.query_ranking import QueryRanking
+
+from conftest import task_of  # isort: skip
+from rows import PHASE, TRAINING, folder_of  # isort: skip
+
+ROWS = 60
+BAG = {"name": "linear", "args": {}, "backbone": {"name": "bag_of_words", "args": {"size": 6}}}
+SPLIT = {"split": "part"}
+WIDE = {"file": "wide.jsonl", "text_pair": ["prompt", "chosen"], "rejected": "rejected"} | SPLIT
+LONG = {"file": "long.csv", "text_pair": ["prompt", "answer"], "relevance": "preferred", "group": "pair"} | SPLIT
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """Sixty preferences of answers to twenty prompts: wide, and with a row for each answer."""
+    wide, long = [], []
+    for number in range(ROWS):
+        prompt, chosen, rejected = f"what is {number % 20} like", f"it is good {number}", f"bad, {number} times"
+        part = ["train", "val", "test", "gate"][number % 20 // 5]
+        wide.append({"prompt": prompt, "chosen": chosen, "rejected": rejected, "margin": number % 3, "part": part})
+        for answer, preferred in ((chosen, 1), (rejected, 0)):
+            long.append({"prompt": prompt, "pair": number, "answer": answer, "preferred": preferred, "part": part})
+    pd.DataFrame(wide).to_json(tmp_path / "wide.jsonl", orient="records", lines=True)
+    pd.DataFrame(long).to_csv(tmp_path / "long.csv", index=False)
+    return tmp_path
+
+
+def rows_of(splits: dict[str, pa.Table]) -> dict[str, list]:
+    """Return the documents and the relevance of each query, by its documents."""
+    table = pa.concat_tables([split.select(["text_pair", "relevance"]) for split in splits.values()])
+    return {json.dumps(row["text_pair"]): row["relevance"] for row in table.to_pylist()}
+
+
+def test_a_wide_row_and_a_row_for_each_answer_are_the_same_query(raw):
+    wide, _, _ = read(WIDE, raw)
+    long, _, _ = read(LONG, raw)
+    assert rows_of(wide) == rows_of(long)
+    assert len(rows_of(wide)) == ROWS
+
+
+def test_answers_to_one_prompt_stay_in_one_split_and_a_margin_is_the_grade(raw):
+    splits, _, _ = read(WIDE | {"margin": "margin"}, raw)
+    prompts = {name: {*split["group"].to_pylist()} for name, split in splits.items()}
+    assert sum(map(len, prompts.values())) == len(set().union(*prompts.values())) == 20
+    grades = {tuple(row["relevance"]) for split in splits.values() for row in split.to_pylist()}
+    assert grades == {(0.0, 0.0), (1.0, 0.0), (2.0, 0.0)}
+
+
+def test_a_prompt_may_be_longer_than_a_name(raw):
+    frame = pd.read_json(raw / "wide.jsonl", lines=True)
+    frame["prompt"] = [f"{prompt} " + "very " * 1000 for prompt in frame["prompt"]]
+    frame.to_json(raw / "wide.jsonl", orient="records", lines=True)
+    splits, _, _ = read(WIDE, raw)
+    assert len({*pa.concat_tables(splits.values())["group"].to_pylist()}) == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rejected": "it is good 3"}, r"row 4: chosen and rejected are equal: 'it is good 3'; remove the row"),
+        ({"rejected": ""}, "row 4: rejected is empty"),
+        ({"margin": -1}, "row 4: margin is -1, expected a margin of at least 0"),
+        ({"prompt": "what is 7 like", "part": "test"}, "group what is 7 like has the split"),
+    ],
+)
+def test_a_row_of_which_nothing_can_be_learned_is_named(raw, change, message):
+    rows = [json.loads(line) for line in (raw / "wide.jsonl").read_text().splitlines()]
+    rows[3] |= change
+    (raw / "wide.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(ValueError, match=message):
+        read(WIDE | {"margin": "margin"}, raw)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text_pair": ["prompt"]}, "expected the names of 2 columns"),
+        ({"rejected": "chosen"}, "rejected: chosen is a column of text_pair too"),
+        ({"rejected": None, "margin": "margin", "relevance": "margin", "group": "prompt"}, "margin: expected with"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Table(**WIDE | options)
+
+
+def network_of(raw, options) -> torch.nn.Module:
+    splits, _, _ = read(options, raw)
+    for name, split in splits.items():
+        pq.write_table(split, raw / f"{name}.parquet")
+    task = task_of("query_ranking", TRAINING["query_ranking"])
+    return task.build(BAG, task.load(raw, "train", threads=1), seed=0).eval()
+
+
+def test_a_wide_row_is_answered_with_two_scores_and_how_probable_the_preference_is(raw, tmp_path):
+    save_model(tmp_path / "model", network_of(raw, WIDE))
+    pieces = answers(tmp_path / "model", [raw / "wide.jsonl"])
+    rows = [answer for piece in pieces for answer in piece]
+    assert [row["id"] for row in rows] == [*range(1, ROWS + 1)]
+    network, first = load_model(tmp_path / "model").eval(), json.loads((raw / "wide.jsonl").read_text().splitlines()[0])
+    pair = [[first["prompt"], first[name]] for name in ("chosen", "rejected")]
+    [expected] = QueryRanking().respond(network, [{"text_pair": pair}])
+    assert rows[0]["scores"] == pytest.approx(expected["scores"], abs=1e-5)
+    margin = rows[0]["scores"][0] - rows[0]["scores"][1]
+    assert rows[0]["first_is_preferred"] == pytest.approx(1 / (1 + np.exp(-margin)), abs=1e-6)
+
+
+def test_the_strength_of_players_is_bradley_and_terrys():
+    """Beside the maximum likelihood by Hunter's (2004) iteration, which shares no code with a gradient."""
+    draws, players = np.random.default_rng(3), 6
+    strength = draws.normal(size=players)
+    wins = np.zeros((players, players))
+    for _ in range(600):
+        first, second = draws.choice(players, 2, replace=False)
+        won = draws.random() < 1 / (1 + np.exp(strength[second] - strength[first]))
+        wins[(first, second) if won else (second, first)] += 1
+    worth = np.ones(players)
+    for _ in range(5000):
+        games = (wins + wins.T) / (worth[:, None] + worth)
+        worth = wins.sum(1) / games.sum(1)
+        worth /= np.exp(np.log(worth).mean())
+    winners, losers = (torch.tensor(column) for column in np.nonzero(wins))
+    scores = torch.zeros(players, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([scores], max_iter=500, tolerance_grad=1e-12, tolerance_change=1e-15)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        pairs = torch.stack([scores[winners], scores[losers]], 1)
+        target = torch.tensor([1.0, 0.0]).expand(len(pairs), 2)
+        loss = ranknet(pairs, target, group_weights=torch.from_numpy(wins)[winners, losers])
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert (scores - scores.mean()).detach().numpy() == pytest.approx(np.log(worth), abs=1e-6)
+
+
+def test_a_passage_is_found_by_a_query_also_by_a_server(tmp_path):
+    folder = folder_of("retrieval of text")
+    passages = ["a large three", "two red above", "small large", "above two"]
+    pd.DataFrame({"text": passages, "key": list("abcd")}).to_csv(tmp_path / "passages.csv", index=False)
+    pd.DataFrame({"caption": ["red two", "large"]}).to_csv(tmp_path / "queries.csv", index=False)
+    task, network = folder_tasks(folder)
+    of_queries = task.embed_captions(network, ["red two", "large"]).numpy()
+    of_passages = np.array([row["embedding"] for row in task.respond(network, [{"text": text} for text in passages])])
+    best = np.argsort(-(of_queries @ of_passages.T), axis=1) + 1
+
+    gallery = Gallery(folder, tmp_path / "passages.csv")
+    rows = [row for piece in found_among(answers(folder, [tmp_path / "queries.csv"]), gallery) for row in piece]
+    assert [row["found"] for row in rows] == best.flatten().tolist()
+    client = TestClient(server.app_of(folder, among=tmp_path / "passages.csv"))
+    sent = {"dataframe_records": [{"caption": "red two", "id": "q"}, {"caption": "large"}]}
+    predictions = client.post("/invocations", json=sent).json()["predictions"]
+    assert [[row["found"] for row in answer["found"]] for answer in predictions] == best.tolist()
+    assert (predictions[0]["id"], "embedding" in predictions[0]) == ("q", False)
+
+
+def folder_tasks(folder):
+    from rankgrad.tasks.retrieval import Retrieval
+
+    return Retrieval(), load_model(folder).eval()
+
+
+def test_one_encoder_may_read_passages_and_queries(tmp_path):
+    table = pa.table(
+        {"id": [0, 1], "text": ["a large three", "two red"], "captions": [["large three"], ["red", "two"]]}
+    )
+    pq.write_table(table, tmp_path / "train.parquet")
+    task = task_of("retrieval", {"batch_size": 2, "shared": True, "probe": PHASE, "finetune": PHASE})
+    split = task.load(tmp_path, "train", threads=1)
+    network = task.build(BAG, split, seed=0)
+    save_model(tmp_path / "model", network)
+    network = load_model(tmp_path / "model").eval()
+    same = task.embed_captions(network, ["two red"])
+    [answer] = task.respond(network, [{"text": "two red"}])
+    assert answer["embedding"] == pytest.approx(same[0].tolist(), abs=1e-6)
+    vectors = pa.table({"id": [0, 1], "features": [[0.1, 0.2], [0.3, 0.1]], "captions": [["a"], ["b"]]})
+    pq.write_table(vectors, tmp_path / "train.parquet")
+    split = task.load(tmp_path, "train", threads=1)
+    with pytest.raises(ValueError, match="shared: items are features, expected text"):
+        task.build(BAG | {"backbone": {"name": "perceptron", "args": {}}}, split, seed=0)
