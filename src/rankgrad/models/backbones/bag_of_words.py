@@ -16,14 +16,14 @@ class BagOfWords(Backbone):
     r"""The sum of the vectors of a text's words over the root of their number (as fastText has it, Joulin et al. 2017).
 
     With a linear head, scores are linear in counts of words: on few rows hardly any network is better. Of two texts
-    that are read together, each has its vector, and their products are features too.
+    that are read together, each has its vector; how well they match only `knrm` sees.
 
     Args:
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`; of pairs it has `PAIR`.
         size: of a text's vector.
 
     Shapes:
-        word numbers (n, longest), padded with 0, to (n, size), or of pairs to (n, 3 size).
+        word numbers (n, longest), padded with 0, to (n, size), or of pairs to (n, 2 size).
 
     Raises:
         ValueError: a size below 1; a text without words.
@@ -40,7 +40,7 @@ class BagOfWords(Backbone):
         check_count("size", size)
         self.vocabulary = Vocabulary(words)
         self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
-        self.size = size if self.pair is None else 3 * size
+        self.size = size if self.pair is None else 2 * size
         self.words = nn.Embedding(len(words), size, padding_idx=0)
 
     def tokenize(self, texts: Sequence[str]) -> Tensor:
@@ -56,8 +56,7 @@ class BagOfWords(Backbone):
         is_pair = tokens == self.pair
         is_second = (is_pair.cumsum(1) > 0) & ~is_pair & is_word
         first = self._summed(tokens, is_word & ~is_pair & ~is_second)
-        second = self._summed(tokens, is_second)
-        return torch.cat([first, second, first * second], 1)
+        return torch.cat([first, self._summed(tokens, is_second)], 1)
 
     def _summed(self, tokens: Tensor, counts: Tensor) -> Tensor:
         """Return sums (n, size) over the words that count (n, longest)."""
