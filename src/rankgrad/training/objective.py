@@ -147,8 +147,7 @@ class Objective:
         Raises:
             ValueError: a sorter is to learn from lists with a mask.
         """
-        masked = {} if mask is None else {"mask": mask}
-        options: dict[str, Any] = masked
+        options: dict[str, Any] = {} if mask is None else {"mask": mask}
         options |= {} if weights is None else {"weights": weights}
         options |= {} if of_groups is None else {"group_weights": of_groups}
         # Each step would wait for a GPU; the loop reports a loss that is not finite.
@@ -162,7 +161,7 @@ class Objective:
             return loss(scores, _truth_of(loss, truth), **options, **taken)
 
         if self._optimizer is not None and torch.is_grad_enabled():
-            if masked:  # a part of a vector is nothing to learn sorting from
+            if mask is not None:  # a part of a vector is nothing to learn sorting from
                 raise ValueError("sorter_optimizer: a sorter learns from no lists of different lengths: leave it out")
             self._fine_tune_sorter(scores, truth)
         value = value_of(self._loss)
