@@ -152,7 +152,7 @@ def test_versions_are_judged_by_the_metric_of_the_comparison(project, grades, me
     assert list(settings.runs) == [f"mine-{loss}" for loss in losses]
 
 
-SAMPLES = {"lab": [f"s{k % 6}" for k in N], "x": X, "price": Y + 100 * (np.array(N) % 6)}
+SAMPLES = {"lab": [f"lab {k % 6}" for k in N], "x": X, "price": Y + 100 * (np.array(N) % 6)}
 
 
 def test_a_group_whose_targets_have_a_level_of_their_own_is_compared_within(project):
