@@ -24,6 +24,7 @@ WIDTH = 70  # of values in the params that DVC leaves on their line
 SIZE = 96  # pixels on a side of pictures
 SKEWED, GRADES = 1.0, 10  # skewness of targets, and how many different ones, beyond which their log is a rival
 HEAD = 1000  # rows whose grades are looked at
+SORTERS = {"laplace": {"name": "laplace", "args": {"softness": 0.2}, "vectors": "none"}}  # of runs that init writes
 BACKBONES = {  # by what a backbone takes
     "image": {"name": "convnet", "args": {"channels": [32, 64, 96]}},
     "text": {"name": "words", "args": {}},
@@ -372,6 +373,9 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
                 advice = "remove it, or choose another name by --key"
                 raise ParamsError(Problem(f"{block}.{name}", "is there already", advice=advice), path=params)
             values[block][name] = entry
+    for run in blocks["runs"].values():
+        if run["sorter"] in SORTERS and run["sorter"] not in values["sorters"]:  # an earlier `init` had no use for it
+            values["sorters"][run["sorter"]] = _laid_out(SORTERS[run["sorter"]], depth=3)
     for task, judged in blocks["judged"].items():
         block = values["gate"]["judged"].setdefault(task, {"metric": judged["metric"], "guarded": []})
         block["metric"] = judged["metric"]

@@ -169,6 +169,21 @@ def make_movielens_100k(raw: Path) -> dict[str, int]:
     return {str(5 * row): min(40, (19 + row) // 2) for row in range(1, ROWS + 1)}  # how many films are ranked
 
 
+def make_cranfield(raw: Path) -> dict[str, list[int]]:
+    """Each abstract has a word of its own, which one question asks for; the last abstract is empty."""
+    raw.mkdir(parents=True, exist_ok=True)
+    documents = [
+        f"<doc><docno>{row}</docno><title>on flow</title><text>word{row} .</text></doc>" for row in range(ROWS)
+    ]
+    documents.append(f"<doc><docno>{ROWS}</docno><title></title><text></text></doc>")
+    questions = [f"<top><num> {7 * row}</num><title>what of\nword{row}</title></top>" for row in range(ROWS)]
+    write(raw / "cran.all.1400.xml", "\n".join(documents))
+    write(raw / "cran.qry.xml", "\n".join(questions))
+    write(raw / "cranqrel.trec.txt", "\n".join(f"{row} 0 {row} 1\n{row} 0 {row + 1} 0" for row in range(1, ROWS + 1)))
+    best_first = [1] + [0] * (ROWS - 1)
+    return {str(row): best_first for row in range(1, ROWS + 1)}
+
+
 def component(label: str, left: float, top: float, width: float, height: float, more: str = "") -> str:
     """Two strokes with a bounding box: a wave through its middle, which touches all four sides, and a line."""
     middle, bend, half = top + height / 2, height * 2 / 3, width / 2  # a cubic curve reaches 3/4 of its control points

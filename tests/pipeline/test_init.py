@@ -225,6 +225,18 @@ def test_documents_of_a_query_are_compared_within_it_already(tmp_path):
         guess(tmp_path / "train.txt", within=True)
 
 
+def test_a_second_table_gets_the_sorter_that_the_first_had_no_use_for(project):
+    houses(project / "data/raw/houses")
+    answers = {"chosen": [f"it is good {k}" for k in N], "rejected": [f"it is bad {k}" for k in N]}
+    write(project / "data/raw/answers", "a.csv", **answers)
+    run("data/raw/answers/a.csv")
+    assert "laplace" not in rules.check("params.yaml").sorters
+    run("data/raw/houses/a.csv", "--keep")
+    settings = rules.check("params.yaml")
+    assert settings.runs["houses-spearman"].sorter == "laplace"
+    assert settings.datasets["answers"].args["rejected"] == "rejected"
+
+
 def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):
     captions(project / "data/raw/mine")
     run("data/raw/mine/a.csv", "--metric", "text_to_item.recall_at_1")
