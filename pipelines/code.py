@@ -222,7 +222,7 @@ def _components(params: Settings, stage: str, key: str, root: Path) -> list[Path
     if stage in ("data", "validate"):
         return files_of("datasets", words_of(params.datasets[key].model_dump()), root)  # some are made of others
     if stage in ("pretrain", "benchmark_sorters"):
-        return files_of("sorters", [params.sorters[key].name], root)
+        return files_of("sorters", [params.sorters[key].name] if key in params.sorters else [], root)
     if stage in ("train", "evaluate"):
         run, files = params.runs[key], []
         for part, module in modules_of(params, run).items():

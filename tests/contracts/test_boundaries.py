@@ -266,3 +266,7 @@ def test_no_registry_host_and_no_large_file_is_in_git():
         assert len(raw) < 1_000_000, file
         # Spelled backwards, because this file is looked at too.
         assert not any(host[::-1] in raw for host in (b"gro.ipyp", b"detsohnohtyp", b"gro.sjmpn")), file
+
+
+def test_a_measured_sorter_that_the_params_lack_is_left_to_the_check():
+    assert lines_of(PARAMS.model_copy(update={"sorters": {}}), "benchmark_sorters", "laplace")

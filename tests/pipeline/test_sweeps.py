@@ -11,7 +11,8 @@ from conftest import ROOT  # isort: skip
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 KEPT = {
-    "datasets": ["ranked_mnist", "clips"], "sorters": ["laplace"], "comparisons": ["score_ranking"],
+    "datasets": ["ranked_mnist", "clips"], "comparisons": ["score_ranking"],
+    "sorters": ["laplace"], "benchmark_sorters": ["laplace"],
     "runs": ["label_ranking-rlsep", "memorability-mse", "memorability-mse-centered"],
 }  # fmt: skip
 BATCH = "runs.memorability-mse.training.batch_size"
