@@ -54,7 +54,6 @@ def project(tmp_path, monkeypatch) -> Path:
 class TestInit:
     """What `rankgrad init` takes a table for, where it must refuse, or take it for something else."""
 
-    @missing("O14, G28: preferences", ValueError)
     def test_preferences_are_a_kind_of_data(self, tmp_path):
         texts = pd.Series(range(ROWS)).map("with the words {}".format)
         columns = {name: f"{name} " + texts for name in ("prompt", "chosen", "rejected")}
@@ -68,7 +67,6 @@ class TestInit:
 
 
 class TestSplits:
-    @missing("A6, O5, O10: equal inputs")
     @pytest.mark.parametrize(("columns", "options"), [
         ({"words": ["one of two texts", "the other text"] * 60}, {"text": "words", "target": "price"}),
         ({f"f_{column}": np.arange(ROWS) % 5 for column in range(2)}, {"features": "f_*", "target": "price"}),
@@ -107,7 +105,6 @@ class TestLibrary:
 
         assert metrics.Gathered
 
-    @missing("O15: a metric within groups")
     def test_the_metric_of_grouped_rows_can_be_that_within_groups(self):
         assert "within" in {field.name for field in fields(Table)}
 

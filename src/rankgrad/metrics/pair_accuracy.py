@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankgrad.metrics.kendall import pairs_of
+from rankgrad.metrics._pairs import pairs_of
 
 __all__ = ["pair_accuracy"]
 
