@@ -42,7 +42,7 @@ CALLED = {
 }  # fmt: skip
 ALIGNED = re.compile(r"[A-Z*.-]{8,}|[acgtun*.-]{8,}")  # proteins and genes
 UNIT = re.compile(  # 4,5 kg, $7 and USD 7, but not lab 7
-    r"([^\w\s]{0,2}|([A-Z]{2,4}|kr|[A-Z][a-z]|[A-Za-z]{2,4}\.) )\s?[+-]?\d[\d.,' ]*\s?[^\d\s|;,]{0,8}"
+    r"([^\w\s]{0,2}|([A-Z]{2,4}|kr|eur|usd|gbp|chf|[A-Z][a-z]|[A-Za-z]{2,4}\.) )\s?[+-]?\d[\d.,' ]*\s?[^\d\s|;,]{0,8}"
 )
 MONTHS = "(jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
 DAY = re.compile(

@@ -533,7 +533,7 @@ def relevance(columns: Columns, structure: dict[str, Any], task: str | None) -> 
 def captions(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
     """Recognize captions: sentences beside pictures or vectors; or queries beside the passages that they ask for."""
     if not any(map(is_whole_input, columns.free)):
-        return _searched_text(columns, structure)
+        return _searched_text(columns, structure, task)
     if "text" in columns.named:
         return None
     column = columns.take_truth(lambda column: column.content in ("text", "captions"), "captions")
@@ -544,12 +544,15 @@ def captions(columns: Columns, structure: dict[str, Any], task: str | None) -> T
     )
 
 
-def _searched_text(columns: Columns, structure: dict[str, Any]) -> Truth | None:
+def _searched_text(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
     """Take queries and the passages that they ask for, where no column says how well."""
     query = _query_text(columns, structure)
     passages = [column for column in columns.free if is_text(column) and column.is_called("text")]
     passages = [columns.named["text"]] if "text" in columns.named else passages
     if query is None or len(passages) != 1 or "target" in columns.named:
+        return None
+    judged = [column for column in columns.of_content("number") if column.is_called("target")]
+    if judged and task is None:  # a rating of each answer is what is learned
         return None
     columns.free = [column for column in columns.free if column not in (query, passages[0])]
     structure.pop("group", None)  # a passage may be asked for by several queries: it is what splits are drawn of

@@ -225,6 +225,15 @@ def test_documents_of_a_query_are_compared_within_it_already(tmp_path):
         guess(tmp_path / "train.txt", within=True)
 
 
+def test_rated_answers_are_ranked_by_their_rating_and_pairs_without_one_are_searched(tmp_path):
+    texts = {"request": [f"tell me of number {k}" for k in N], "response": [f"it is a number like {k}" for k in N]}
+    write(tmp_path, "rated.csv", **texts, rating=X)
+    write(tmp_path, "pairs.csv", **texts)
+    assert guess(tmp_path / "pairs.csv").options["captions"] == "request"
+    rated = guess(tmp_path / "rated.csv")
+    assert (rated.task, rated.options["target"], rated.options["text"]) == ("score_ranking", "rating", "response")
+
+
 def test_a_second_table_gets_the_sorter_that_the_first_had_no_use_for(project):
     houses(project / "data/raw/houses")
     answers = {"chosen": [f"it is good {k}" for k in N], "rejected": [f"it is bad {k}" for k in N]}

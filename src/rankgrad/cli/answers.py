@@ -111,6 +111,8 @@ class Gallery:
             raise ValueError(f"{folder}: a model of {task}, expected one of retrieval to find rows among others")
         pieces = answers(folder, [source], roles._replace(input=(), captions_first=True))
         rows = [*chain.from_iterable(pieces)]
+        if not rows:
+            raise ValueError(f"{source}: no rows, expected at least one to search")
         self.ids = [row["id"] for row in rows]
         self.embeddings = np.array([row["embedding"] for row in rows])
 
