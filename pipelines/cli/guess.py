@@ -477,14 +477,11 @@ def _flags(columns: Columns) -> Truth | None:
 
 def preferences(columns: Columns, structure: dict[str, Any]) -> Truth | None:
     """Recognize preferences: what was chosen and what was rejected in a row, perhaps of answers to a prompt."""
-
-    def may_be(role: str) -> Callable[[Column], bool]:
-        return lambda column: column.is_called(role) and (column.has_names or is_whole_input(column))
-
-    fitting = [[column for column in columns.free if may_be(role)(column)] for role in ("chosen", "rejected")]
-    if not all(fitting) or "target" in columns.named:
+    inputs_in_cells = [column for column in columns.free if column.has_names or is_whole_input(column)]
+    chosen = next((column for column in inputs_in_cells if column.is_called("chosen")), None)
+    rejected = next((column for column in inputs_in_cells if column.is_called("rejected")), None)
+    if chosen is None or rejected is None or "target" in columns.named:
         return None
-    chosen, rejected = (columns_of_role[0] for columns_of_role in fitting)
     prompt = _query_text(columns, structure)
     margin = columns.take(lambda column: column.is_called("margin") and column.content == "number")
     columns.free = [column for column in columns.free if column not in (chosen, rejected, prompt)]

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from rankgrad.checks import check_count
 from rankgrad.layers import Backbone
+from rankgrad.models.backbones._sides import sides
 from rankgrad.vocabulary import PAIR, Vocabulary
 
 __all__ = ["BagOfWords"]
@@ -53,10 +54,7 @@ class BagOfWords(Backbone):
             raise ValueError(f"text {int(wordless.nonzero()[0])} has no words, expected at least one")
         if self.pair is None:
             return self._summed(tokens, is_word)
-        is_pair = tokens == self.pair
-        is_second = (is_pair.cumsum(1) > 0) & ~is_pair & is_word
-        first = self._summed(tokens, is_word & ~is_pair & ~is_second)
-        return torch.cat([first, self._summed(tokens, is_second)], 1)
+        return torch.cat([self._summed(tokens, side) for side in sides(tokens, self.pair)], 1)
 
     def _summed(self, tokens: Tensor, counts: Tensor) -> Tensor:
         """Return sums (n, size) over the words that count (n, longest)."""

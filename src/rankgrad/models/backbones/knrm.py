@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from rankgrad.checks import check_count
 from rankgrad.layers import Backbone
+from rankgrad.models.backbones._sides import sides
 from rankgrad.vocabulary import PAIR, Vocabulary
 
 __all__ = ["Knrm"]
@@ -72,9 +73,7 @@ class Knrm(Backbone):
         return self.vocabulary.encode(texts)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        is_word, is_pair = tokens != 0, tokens == self.pair
-        is_second = (is_pair.cumsum(1) > 0) & ~is_pair & is_word
-        is_first = is_word & ~is_pair & ~is_second
+        is_first, is_second = sides(tokens, self.pair)
         if bool((wrong := ~(is_first.any(1) & is_second.any(1))).any()):
             raise ValueError(f"text {int(wrong.nonzero()[0])} is no pair, expected two texts of at least one word each")
         longest = int(is_first.sum(1).max())
