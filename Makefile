@@ -88,6 +88,7 @@ dist: .venv/.installed # what a release publishes, into dist/: the source distri
 	@touch $@
 
 docs: .venv-tools/.installed ## the documentation site, into site/; warnings are errors
+	.venv-tools/bin/python -m tools.reference
 	NO_MKDOCS_2_WARNING=1 .venv-tools/bin/mkdocs build --strict --quiet
 	@echo "wrote site/index.html"
 
