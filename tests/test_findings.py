@@ -6,6 +6,7 @@ Letters are those of the reviews: A security, F architecture, G public bug repor
 S science.
 """
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
