@@ -185,18 +185,22 @@ def _judging(tasks: Iterable[str], root: Path) -> list[Path]:
     if not (metrics := sorted((root / lookup.OWN / "metrics").glob("[!_]*.py"))):
         return []  # to import a task takes seconds
     truths = {lookup.find("tasks", task).judged for task in set(tasks).intersection(lookup.names("tasks"))}
-    return [file for file in metrics if _second_argument(file) in truths]
+    return [file for file in metrics if _second_argument(file) in {None, *truths}]  # of None it is not known
 
 
 def _second_argument(file: Path) -> str | None:
-    """Return the name of the second argument of the function that a file is named after, without importing it."""
+    """Return the name of the second argument of the function that a file is named after, without importing it.
+
+    None of what is made in another way, such as by `functools.partial`.
+    """
     try:
         statements = ast.parse(file.read_bytes()).body
     except (SyntaxError, ValueError):  # of which `check` says what is wrong
         return None
     for statement in statements:
-        if isinstance(statement, ast.FunctionDef) and statement.name == file.stem and len(statement.args.args) > 1:
-            return statement.args.args[1].arg
+        if isinstance(statement, ast.FunctionDef) and statement.name == file.stem:
+            arguments = [*statement.args.posonlyargs, *statement.args.args]
+            return arguments[1].arg if len(arguments) > 1 else None
     return None
 
 

@@ -12,11 +12,15 @@ from laws.tables import made as read
 from starlette.testclient import TestClient
 
 from pipelines.serving import server
+from rankgrad.cli import predict
 from rankgrad.cli.answers import Gallery, answers, found_among
 from rankgrad.datasets.table import Table
+from rankgrad.inputs.text import Text, of_strings
+from rankgrad.inputs.text_pair import TextPair
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.losses import ranknet
 from rankgrad.tasks.query_ranking import QueryRanking
+from rankgrad.vocabulary import PAIR
 
 from conftest import task_of  # isort: skip
 from rows import PHASE, TRAINING, folder_of  # isort: skip
@@ -197,3 +201,25 @@ def test_one_encoder_may_read_passages_and_queries(tmp_path):
     split = task.load(tmp_path, "train", threads=1)
     with pytest.raises(ValueError, match="shared: items are features, expected text"):
         task.build(BAG | {"backbone": {"name": "perceptron", "args": {}}}, split, seed=0)
+
+
+def test_a_gallery_is_the_other_side_of_what_asks(tmp_path):
+    folder = folder_of("retrieval of text")
+    rows = pd.DataFrame({"text": ["a large three", "two red above"], "caption": ["red two", "large"], "id": ["a", "b"]})
+    rows.to_csv(tmp_path / "both.csv", index=False)
+    rows[["caption"]].to_csv(tmp_path / "queries.csv", index=False)
+    rows[["text"]].to_csv(tmp_path / "passages.csv", index=False)
+    passages = Gallery(folder, tmp_path / "both.csv").embeddings
+    assert passages.tolist() == Gallery(folder, tmp_path / "passages.csv").embeddings.tolist()
+    captions = Gallery(folder, tmp_path / "queries.csv").embeddings
+
+    for asked, searched in (("queries.csv", passages), ("passages.csv", captions)):
+        predict.run(folder, [tmp_path / asked], among=tmp_path / "both.csv", out=tmp_path / "found.csv")
+        found = pd.read_csv(tmp_path / "found.csv")
+        [answer, *_] = [row for piece in answers(folder, [tmp_path / asked]) for row in piece]
+        assert found["score"][0] == pytest.approx((searched @ answer["embedding"]).max(), abs=1e-6)
+
+
+def test_a_separator_within_plain_text_makes_no_pair():
+    assert PAIR not in Text.runtime(of_strings([f"red{PAIR}two", "large"]))["words"]
+    assert PAIR in TextPair.runtime(of_strings([f"red{PAIR}two"]))["words"]

@@ -96,20 +96,21 @@ class Gallery:
 
     Args:
         folder: of a model of retrieval.
-        source: a table of captions, or else of items, or a folder of pictures.
+        source: a table of items, or else of captions; or a folder of pictures.
         roles: of the table's columns, see `rankgrad.datasets.tables.rows.read`.
+        captions: search the captions of a table that has both.
 
     Raises:
         FileNotFoundError: no such file or model.
         ValueError: the model is none of retrieval; see `answers`.
     """
 
-    def __init__(self, folder: Path, source: Path, roles: Roles = OWN):
+    def __init__(self, folder: Path, source: Path, roles: Roles = OWN, *, captions: bool = False):
         import numpy as np
 
         if (task := recipe_of(folder).get("task")) != "retrieval":
             raise ValueError(f"{folder}: a model of {task}, expected one of retrieval to find rows among others")
-        pieces = answers(folder, [source], roles._replace(input=(), captions_first=True))
+        pieces = answers(folder, [source], roles._replace(input=(), captions_first=captions))
         rows = [*chain.from_iterable(pieces)]
         if not rows:
             raise ValueError(f"{source}: no rows, expected at least one to search")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.inputs._base import AT_ONCE, Inputs, InputType, in_json
-from rankgrad.vocabulary import Vocabulary
+from rankgrad.vocabulary import PAIR, Vocabulary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,7 +87,8 @@ class Text(InputType):
 
     @staticmethod
     def runtime(inputs: Inputs) -> dict[str, Any]:
-        return {"words": Vocabulary.of(inputs.items).words}
+        words = Vocabulary.of(inputs.items).words
+        return {"words": [word for word in words if word != PAIR]}
 
     @staticmethod
     def check(about: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ class TextPair(Text):
         pairs = []
         for number, texts in enumerate(column.to_pylist()):
             try:
-                pairs.append(_joined(texts, "a pair"))
+                pairs.append(_joined(TextPair.checked(texts, "a pair")))
             except ValueError as error:
                 raise ValueError(f"{path}: row {row_of(number, counts)}: {error}; make it again") from error
         return Inputs({"kind": "text_pair"}, pairs), counts
@@ -72,6 +72,10 @@ class TextPair(Text):
         return pd.DataFrame({"characters": shortest})
 
     @staticmethod
+    def runtime(inputs: Inputs) -> dict[str, Any]:
+        return {"words": Vocabulary.of(inputs.items).words}
+
+    @staticmethod
     def shown(column: "pa.ChunkedArray", *, path: Path, threads: int) -> list[str]:
         return [" | ".join(texts) for texts in column.to_pylist()]
 
@@ -84,7 +88,7 @@ class TextPair(Text):
 
     @staticmethod
     def prepared(cells: list[list[str]], about: dict[str, Any], *, where: str) -> list[str]:
-        return [_joined(texts, where) for texts in cells]
+        return [_joined(texts) for texts in cells]
 
     @staticmethod
     def values(cell: list[str], about: dict[str, Any]) -> int:
@@ -100,15 +104,5 @@ class TextPair(Text):
         return f"a list of two texts, {' and '.join(columns)}" if len(columns) == 2 else "a list of two texts"
 
 
-def _joined(texts: Any, place: str) -> str:
-    """Return two texts as one.
-
-    Raises:
-        ValueError: there are not two, or one is without a word.
-    """
-    if not isinstance(texts, list) or len(texts) != 2:
-        raise ValueError(f"{place} is {str(texts)[:60]!r}, expected two texts")
-    for text in texts:
-        if not text or not Vocabulary.split(text):
-            raise ValueError(f"{place} has the text {text!r:.60}, expected at least one word")
+def _joined(texts: list[str]) -> str:
     return PAIR.join(text.replace(PAIR, " ") for text in texts)

@@ -2,13 +2,15 @@
 
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -42,6 +44,14 @@ def embedded(network: Any, chunks: Iterable[Tensor]) -> Tensor:
         features = torch.cat([network.embed(chunk.to(device)) for chunk in chunks])
     network.train(training)
     return features
+
+
+def _forget(cache: Path) -> None:
+    """Remove the oldest features of a cache, but for those that another training is about to read."""
+    files = sorted(cache.glob("*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
+    for file in files[:-KEPT]:
+        with suppress(Timeout), FileLock(file.with_suffix(".lock"), blocking=False):
+            file.unlink(missing_ok=True)
 
 
 class SplitPhase(Phase):
@@ -227,10 +237,9 @@ class TwoPhases(Task):
             if not file.is_file():
                 with replaced_file(file) as partial:
                     save_file({"features": embedded(network, inputs.parts()).contiguous().cpu()}, partial)
-                for old in sorted(self.cache.glob("*.safetensors"), key=lambda path: path.stat().st_mtime_ns)[:-KEPT]:
-                    old.unlink(missing_ok=True)
-                    old.with_suffix(".lock").unlink(missing_ok=True)
-        return load_file(file)["features"].to(next(network.parameters()).device)
+                _forget(self.cache)
+            features = load_file(file)["features"]
+        return features.to(next(network.parameters()).device)
 
     def outputs(self, network: Any, inputs: Any) -> Tensor:
         """Return what a network says of each row, on the CPU."""

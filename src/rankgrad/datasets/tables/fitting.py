@@ -323,7 +323,8 @@ def _joined_in_float32(columns: Mapping[str, np.ndarray]) -> list[str]:
     """
     lines = []
     for name, values in columns.items():
-        values = values[~np.isnan(values)].astype(np.float64)
+        values = values.astype(np.float64)
+        values = values[~np.isnan(values)]
         different = np.unique(values)
         kept = len(np.unique(((different - values.mean()) / (values.std() or 1.0)).astype(np.float32)))
         if kept < (1 - JOINED) * len(different):

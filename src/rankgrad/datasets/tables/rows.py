@@ -17,7 +17,7 @@ from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import Writing, number_in, vector_in
 from rankgrad.plain_text import key_in, parts_in, text_in
 
-__all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "table_of"]
+__all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "side_of", "table_of"]
 
 DOCUMENTS = 16  # queries that are
 
@@ -110,6 +110,22 @@ def read(
         for path in _files(sources, suffixes):
             name = encodable(str(path))  # of a file whose name is no UTF-8, too
             yield Row(name, name, partial(_of_file, kind, path))
+
+
+def side_of(source: Path, recipe: Mapping[str, Any], roles: Roles = OWN) -> str:
+    """Return what a model of retrieval is asked by the rows of a file or folder: its input type, or `caption`.
+
+    Raises:
+        ValueError: the table lacks a column of both.
+    """
+    usual = recipe["input"].get("format")
+    if source.is_dir() or (table_of(source) is None and usual is None):
+        return kind_of(recipe, where="the model")
+    suffixes = type_of(recipe["input"]).suffixes
+    if source.suffix.lower() in suffixes:
+        return kind_of(recipe, where="the model")
+    form = usual if table_of(source) in (None, "svmlight") else None
+    return _Table(source, format_of(source, form), recipe, roles).inputs[0].name
 
 
 def _of_file(kind: str, path: Path) -> dict[str, Any]:
@@ -322,9 +338,9 @@ class _Table:
         starts = tuple(name.removesuffix("*") for name in named if name.endswith("*"))
         columns = [name for name in named if not name.endswith("*")]
         columns += [name for name in self.names if name.startswith(starts)]
-        for order in (self.features, columns_of(self.features)):
+        for order in (self.features, columns_of(self.features), self.about.get("columns")):
             if order and set(order) == set(columns):
-                return order
+                return [*order]
         return columns
 
     def _rejected(self, roles: Roles) -> str | None:

@@ -6,14 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
-from rankgrad.layers import Backbone
-from rankgrad.models.backbones._sides import sides
-from rankgrad.vocabulary import PAIR, Vocabulary
+from rankgrad.models.backbones._word_numbers import WordBackbone, check_words, sides
+from rankgrad.vocabulary import PAIR
 
 __all__ = ["BagOfWords"]
 
 
-class BagOfWords(Backbone):
+class BagOfWords(WordBackbone):
     r"""The sum of the vectors of a text's words over the root of their number (as fastText has it, Joulin et al. 2017).
 
     With a linear head, scores are linear in counts of words: on few rows hardly any network is better. Of two texts
@@ -29,29 +28,22 @@ class BagOfWords(Backbone):
     Raises:
         ValueError: a size below 1; a text without words.
 
+    >>> from rankgrad.vocabulary import Vocabulary
     >>> bag = BagOfWords(words=Vocabulary.of(["a large three"]).words, size=12)
     >>> bag(bag.tokenize(["a three", "a large three"])).shape
     torch.Size([2, 12])
     """
 
-    input, maps = "text", False
-
     def __init__(self, *, words: Sequence[str], size: int = 64):
-        super().__init__()
+        super().__init__(words)
         check_count("size", size)
-        self.vocabulary = Vocabulary(words)
         self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
         self.size = size if self.pair is None else 2 * size
         self.words = nn.Embedding(len(words), size, padding_idx=0)
 
-    def tokenize(self, texts: Sequence[str]) -> Tensor:
-        """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""
-        return self.vocabulary.encode(texts)
-
     def forward(self, tokens: Tensor) -> Tensor:
+        check_words(tokens)
         is_word = tokens != 0
-        if bool((wordless := ~is_word.any(1)).any()):
-            raise ValueError(f"text {int(wordless.nonzero()[0])} has no words, expected at least one")
         if self.pair is None:
             return self._summed(tokens, is_word)
         return torch.cat([self._summed(tokens, side) for side in sides(tokens, self.pair)], 1)

@@ -6,16 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
-from rankgrad.layers import Backbone
-from rankgrad.models.backbones._sides import sides
-from rankgrad.vocabulary import PAIR, Vocabulary
+from rankgrad.models.backbones._word_numbers import WordBackbone, sides
+from rankgrad.vocabulary import PAIR
 
 __all__ = ["Knrm"]
 
 EXACT = 1e-3  # width of the kernel that only equal words reach
 
 
-class Knrm(Backbone):
+class Knrm(WordBackbone):
     r"""Kernel pooling over the similarities of words (Xiong et al. 2017), of two texts that are read together.
 
     With $M_{ij}$, the cosine of word $i$ of the first text, such as a query, and word $j$ of the second, each kernel
@@ -38,6 +37,7 @@ class Knrm(Backbone):
     Raises:
         ValueError: fewer than 2 kernels; a text is no pair, or one of its sides has no words.
 
+    >>> from rankgrad.vocabulary import Vocabulary
     >>> knrm = Knrm(words=Vocabulary.of([f"a three {PAIR} a large three"]).words, kernels=5)
     >>> knrm(knrm.tokenize([f"a three {PAIR} a large three", f"a {PAIR} three"])).shape
     torch.Size([2, 6])
@@ -46,12 +46,12 @@ class Knrm(Backbone):
     input, maps = "text_pair", False
 
     def __init__(self, *, words: Sequence[str], word_size: int = 64, kernels: int = 11):
-        super().__init__()
+        super().__init__(words)
         check_count("word_size", word_size)
         check_count("kernels", kernels)
         if kernels == 1:
             raise ValueError("kernels is 1, expected at least 2: equal words, and similar ones")
-        self.size, self.vocabulary = kernels + 1, Vocabulary(words)
+        self.size = kernels + 1
         self.pair = self.vocabulary.number_of(PAIR)
         self.words = nn.Embedding(len(words), word_size, padding_idx=0)
         self.weights = nn.Buffer(torch.ones(len(words)))
@@ -67,10 +67,6 @@ class Knrm(Backbone):
         for document in documents:
             counts[self.vocabulary.encode([document])[0].unique()] += 1
         self.weights.copy_(torch.log1p((len(documents) - counts + 0.5) / (counts + 0.5)))
-
-    def tokenize(self, texts: Sequence[str]) -> Tensor:
-        """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""
-        return self.vocabulary.encode(texts)
 
     def forward(self, tokens: Tensor) -> Tensor:
         is_first, is_second = sides(tokens, self.pair)

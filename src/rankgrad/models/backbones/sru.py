@@ -6,13 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
-from rankgrad.layers import Backbone
-from rankgrad.vocabulary import Vocabulary
+from rankgrad.models.backbones._word_numbers import WordBackbone, check_words
 
 __all__ = ["Sru"]
 
 
-class Sru(Backbone):
+class Sru(WordBackbone):
     r"""Layers of Simple Recurrent Units (Lei et al. 2018) over the words of a text; its last state counts.
 
     So DSVE and SoDeep (Section 4.2.3) read captions. With the word (or the layer before) $x_t$,
@@ -36,12 +35,11 @@ class Sru(Backbone):
     Raises:
         ValueError: a text without words; a size or `layers` below 1.
 
+    >>> from rankgrad.vocabulary import Vocabulary
     >>> sru = Sru(words=Vocabulary.of(["a large three"]).words, size=12)
     >>> sru(sru.tokenize(["a three", "a large three"])).shape
     torch.Size([2, 12])
     """
-
-    input, maps = "text", False
 
     def __init__(
         self,
@@ -52,22 +50,17 @@ class Sru(Backbone):
         layers: int = 4,
         dropout: float = 0.25,
     ):
-        super().__init__()
+        super().__init__(words)
         for name, count in (("size", size), ("word_size", word_size), ("layers", layers)):
             check_count(name, count)
-        self.size, self.vocabulary = size, Vocabulary(words)
+        self.size = size
         self.words = nn.Embedding(len(words), word_size, padding_idx=0)
         self.layers = nn.ModuleList(_Layer(size if depth else word_size, size) for depth in range(layers))
         self.dropout = nn.Dropout(dropout)
 
-    def tokenize(self, texts: Sequence[str]) -> Tensor:
-        """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""
-        return self.vocabulary.encode(texts)
-
     def forward(self, tokens: Tensor) -> Tensor:
+        check_words(tokens)
         lengths = (tokens != 0).sum(1)
-        if bool((lengths == 0).any()):
-            raise ValueError(f"text {int((lengths == 0).nonzero()[0])} has no words, expected at least one")
         states = self.words(tokens)
         for depth, layer in enumerate(self.layers):
             states = layer(self.dropout(states) if depth else states)

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rankgrad.layers import Backbone
-from rankgrad.vocabulary import Vocabulary
+from rankgrad.models.backbones._word_numbers import WordBackbone, check_words
 
 __all__ = ["Words"]
 
 
-class Words(Backbone):
+class Words(WordBackbone):
     """Two convolutions over the embeddings of words, then the largest of each feature (Kim, 2014).
 
     It takes a CPU less time than a recurrent network.
@@ -27,28 +26,22 @@ class Words(Backbone):
     Raises:
         ValueError: a text without words.
 
+    >>> from rankgrad.vocabulary import Vocabulary
     >>> words = Words(words=Vocabulary.of(["a large three"]).words, size=12)
     >>> words(words.tokenize(["a three", "a large three"])).shape
     torch.Size([2, 12])
     """
 
-    input, maps = "text", False
-
     def __init__(self, *, words: Sequence[str], size: int = 128, word_size: int = 64):
-        super().__init__()
-        self.size, self.vocabulary = size, Vocabulary(words)
+        super().__init__(words)
+        self.size = size
         self.words = nn.Embedding(len(words), word_size, padding_idx=0)
         self.phrases = nn.Conv1d(word_size, size, 5, padding=2)
         self.clauses = nn.Conv1d(size, size, 3, padding=1)
 
-    def tokenize(self, texts: Sequence[str]) -> Tensor:
-        """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""
-        return self.vocabulary.encode(texts)
-
     def forward(self, tokens: Tensor) -> Tensor:
+        check_words(tokens)
         absent = tokens == 0
-        if bool((wordless := absent.all(1)).any()):
-            raise ValueError(f"text {int(wordless.nonzero()[0])} has no words, expected at least one")
         absent = absent.unsqueeze(1)  # (n, 1, longest)
         # Padding stays 0 from layer to layer: how long the batch's longest text is changes nothing.
         phrases = self.phrases(self.words(tokens).mT).relu().masked_fill(absent, 0)

@@ -1,0 +1,51 @@
+"""What backbones share that read the numbers of words."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from rankgrad.layers import Backbone
+from rankgrad.vocabulary import Vocabulary
+
+__all__ = ["WordBackbone", "check_words", "sides"]
+
+
+class WordBackbone(Backbone):
+    """A backbone that reads the numbers of words (n, longest), padded with 0.
+
+    Args:
+        words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
+    """
+
+    input, maps = "text", False
+
+    def __init__(self, words: Sequence[str]):
+        super().__init__()
+        self.vocabulary = Vocabulary(words)
+
+    def tokenize(self, texts: Sequence[str]) -> Tensor:
+        """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""
+        return self.vocabulary.encode(texts)
+
+
+def check_words(tokens: Tensor) -> None:
+    """Raise ValueError if a text of word numbers (n, longest) has none."""
+    if bool((is_empty := (tokens == 0).all(1)).any()):
+        raise ValueError(f"text {int(is_empty.nonzero()[0])} has no words, expected at least one")
+
+
+def sides(tokens: Tensor, pair: int) -> tuple[Tensor, Tensor]:
+    """Return where the words of the first texts are, and those of the second ones, (n, longest) each.
+
+    Args:
+        tokens: word numbers (n, longest), padded with 0.
+        pair: the number of `rankgrad.vocabulary.PAIR`, which stands between the two.
+
+    >>> import torch
+    >>> first, second = sides(torch.tensor([[5, 2, 6, 7, 0]]), pair=2)
+    >>> first.int().tolist(), second.int().tolist()
+    ([[1, 0, 0, 0, 0]], [[0, 0, 1, 1, 0]])
+    """
+    is_pair = tokens == pair
+    is_word, is_behind = (tokens != 0) & ~is_pair, is_pair.cumsum(1) > 0
+    return is_word & ~is_behind, is_word & is_behind
