@@ -6,7 +6,7 @@ marked as moved. A process killed before the alias moves leaves a last entry wit
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from pipelines.tracking.store import ServerUnreachable, answering, connect, is_u
 from rankgrad.io.registered import download
 
 __all__ = [
-    "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "refuse_old", "replace",
-    "set_champion", "version_of", "versions", "weights_of",
+    "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "newest_snapshot", "refuse_old",
+    "replace", "set_champion", "version_of", "versions", "weights_of",
 ]  # fmt: skip
 
 CHAMPIONS = "ranking.champions"  # on a model: every version that this project made champion, the latest last
@@ -97,6 +97,20 @@ def versions(client: mlflow.MlflowClient, name: str) -> list[str]:
     """Return the numbers of a model's versions, the oldest first."""
     versions_of_model = client.search_model_versions(f"name = '{name}'", max_results=10000)
     return sorted((str(version.version) for version in versions_of_model), key=int)
+
+
+def newest_snapshot(names: Iterable[str]) -> int:
+    """Return the newest snapshot of the data that versions of these models were trained on; 0 if there are none."""
+    try:
+        client = connect()
+    except FileNotFoundError:  # there is no store yet
+        return 0
+    snapshots = [0]
+    with answering():
+        for name in names:
+            for version in client.search_model_versions(f"name = '{name}'", max_results=10000):
+                snapshots.append(int(version.tags.get("snapshot", 0)))
+    return max(snapshots)
 
 
 def champions(client: mlflow.MlflowClient, model: RegisteredModel) -> list[str]:

@@ -170,6 +170,28 @@ class TestServed:
             answer = served("label_ranking").post("/invocations", content=b"\x1f\x8b", headers=packed)
             assert (answer.status_code, f"Content-Encoding is '{encoding}'" in answer.text) == (415, True)
 
+    def test_a_token_is_asked_for_but_for_health_and_the_counters_and_the_version_are_the_models(self):
+        app = server.app_of(folder_of("label_ranking"), version="shop/3", run="mine", token="s3cret")
+        client, body = TestClient(app), {"dataframe_records": [{"image": sent(GOOD)}] * 2}
+        for path in ("/health", "/ping"):
+            assert client.get(path).status_code == 200
+        for authorization in ("", "Bearer s3cre", "Bearer s3cr\xe9t", "s3cret"):
+            headers = {"Authorization": authorization.encode("latin-1")}
+            for path in ("/version", "/metrics"):
+                assert client.get(path, headers=headers).status_code == 401
+            assert client.post("/invocations", json=body, headers=headers).status_code == 401
+        headers = {"Authorization": "Bearer s3cret"}
+        assert client.post("/invocations", json=body, headers=headers).status_code == 200
+        assert client.post("/invocations", json={}, headers=headers).status_code == 400
+        assert client.get("/version", headers=headers).json() == {"model": "shop", "version": "3", "run": "mine"}
+        lines = client.get("/metrics", headers=headers).text.splitlines()
+        for line in (
+            'rankgrad_serving{model="shop",run="mine",version="3"} 1.0', 'rankgrad_requests_total{status="200"} 1.0',
+            'rankgrad_requests_total{status="400"} 1.0', "rankgrad_rows_total 2.0",
+            "rankgrad_request_seconds_count 2.0",
+        ):  # fmt: skip
+            assert line in lines
+
     def test_an_answer_that_is_no_number_is_a_400(self, tmp_path):
         for task in ("multilabel", "label_ranking"):
             network = network_of(task)
@@ -292,6 +314,8 @@ class TestRequests:
             (tmp_path / "in/2026-11-27-requests.jsonl").stat()
         file = newest(tmp_path / "in")
         assert file.name == "2026-11-26-requests.jsonl"
+        kept.close_days()  # it has, by the clock
+        assert newest(tmp_path / "in").name == "2026-11-27-requests.jsonl"
         (line,) = map(json.loads, file.read_text().splitlines())
         assert (line["version"], line["asked"]) == ("shop/3", "2026-11-26T00:00:00+00:00")
         (again,) = lookup.find("tasks", task)().respond(
@@ -331,7 +355,7 @@ class TestServe:
         served.look()
         assert client.get("/ping").headers["X-Model-Version"] == "label_ranking-shop/2"
 
-    def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator):
+    def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator, monkeypatch):
         publish([Run("x", "tests", "x", version=Version("label_ranking-shop", run / "seed2"))])
         (code,) = Path("mlruns").rglob("served_model.py")
         code.write_text("raise SystemExit('the code of a version was run')")
@@ -361,6 +385,9 @@ class TestServe:
                 assert scores == pytest.approx(answer["scores"], abs=1e-5)
             with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1"):
                 server.serve("models:/label_ranking-shop@champion", port=port)
+            monkeypatch.delenv(server.TOKEN, raising=False)
+            with pytest.raises(ValueError, match=server.TOKEN):
+                server.serve("models:/label_ranking-shop@champion", port=port, host="0.0.0.0")
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(30)
