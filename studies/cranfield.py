@@ -212,9 +212,10 @@ def rows(run: str, scores_of: Callable[[str], tuple[Tensor, list[Row]]]) -> list
     truth = relevance.expand(scores.shape)
     values = [metrics.ndcg(scores, truth, k=10), metrics.reciprocal_rank(scores, truth, k=10)]
     values = torch.stack([*values, metrics.average_precision(scores, truth)], 1).numpy()
-    baselines = {name: name for name in (RULE, LEARNED) if name != run and run not in RULES}
-    if run == LEARNED:
-        baselines = {RULE: RULE}
+    # Jobs make the baselines first.
+    baselines = {RULE: RULE, LEARNED: LEARNED}
+    if run in (RULE, LEARNED):
+        baselines = {RULE: RULE} if run == LEARNED else {}
     return compared("cranfield", run, NAMES, values, baselines=baselines) + chosen_settings
 
 
@@ -229,10 +230,8 @@ def shape() -> list[Row]:
 
 def of_features(_: list[Row]) -> Jobs:
     yield "table", shape
-    for run in RULES:
-        yield run, partial(rows, run, rule_scores)
-    for run in METHODS:
-        yield run, partial(rows, run, network_scores)
+    for run in dict.fromkeys([RULE, LEARNED, *RULES, *METHODS]):
+        yield run, partial(rows, run, rule_scores if run in RULES else network_scores)
 
 
 def of_trees(_: list[Row]) -> Jobs:
