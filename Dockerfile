@@ -2,16 +2,25 @@
 # libraries, the host brings the driver.
 #
 #   docker build --tag rankgrad .
+#   docker build --tag rankgrad:cpu --build-arg TORCH=cpu .      # 5 GB less: PyTorch's own builds for processors alone
 #   docker run --gpus all --volume rankgrad:/rankgrad rankgrad
 #
 # The named volume begins as the image's checkout and keeps data, models and mlflow.db; with MLFLOW_TRACKING_URI set,
 # runs go there.
 FROM python:3.11-slim-bookworm AS build
+ARG TORCH=cuda
 WORKDIR /rankgrad
-COPY requirements.lock requirements-uv.lock pyproject.toml README.md ./
+COPY requirements.lock requirements-uv.lock pyproject.toml README.md deploy/without_cuda.sh ./
+# The lock has the hashes of PyTorch's builds for CUDA. Those for processors alone have the same versions, and no hash here.
 RUN python -m venv .venv \
     && .venv/bin/pip install --no-cache-dir --require-hashes -r requirements-uv.lock \
-    && .venv/bin/uv pip install --no-cache --compile-bytecode --python .venv/bin/python --require-hashes -r requirements.lock
+    && uv="env UV_NO_CACHE=1 .venv/bin/uv pip install --compile-bytecode --python .venv/bin/python" \
+    && case "$TORCH" in \
+        cuda) $uv --require-hashes -r requirements.lock ;; \
+        cpu) sh without_cuda.sh < requirements.lock > cpu.lock && $uv --no-deps --require-hashes -r cpu.lock \
+            && grep -oE '^torch(vision)?==[0-9.]+' requirements.lock > torch.txt && $uv --no-deps --torch-backend cpu -r torch.txt ;; \
+        *) echo "TORCH is $TORCH, expected cuda or cpu" >&2; exit 1 ;; \
+    esac
 COPY . .
 # The cache and the retrainings are volumes of the worker's, which begin with these folders' owner.
 RUN .venv/bin/uv pip install --no-cache --python .venv/bin/python --no-deps --no-build-isolation --editable . \
@@ -27,5 +36,5 @@ USER 1000
 WORKDIR /rankgrad
 # Which GPUs there are is for `--gpus` to say.
 ENV PATH=/rankgrad/.venv/bin:$PATH NVIDIA_DRIVER_CAPABILITIES=compute,utility \
-    RANKGRAD_PROJECT=/rankgrad MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
+    RANKGRAD_PROJECT=/rankgrad RANKGRAD_IN_IMAGE=1 MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
 CMD ["sh", "-c", "rankgrad fetch && exec dvc repro"]

@@ -88,6 +88,7 @@ dist: .venv/.installed # what a release publishes, into dist/: the source distri
 	@touch $@
 
 docs: .venv-tools/.installed ## the documentation site, into site/; warnings are errors
+	.venv-tools/bin/python -m tools.reference
 	NO_MKDOCS_2_WARNING=1 .venv-tools/bin/mkdocs build --strict --quiet
 	@echo "wrote site/index.html"
 
@@ -119,6 +120,7 @@ ui: .venv/.installed ## MLflow on http://127.0.0.1:5000 (PORT=...)
 SERVERS := PREFECT_API_URL="$${PREFECT_API_URL:-http://127.0.0.1:$(PREFECT_PORT)/api}" \
 	MLFLOW_TRACKING_URI="$${MLFLOW_TRACKING_URI:-http://127.0.0.1:$(MLFLOW_PORT)}" \
 	PREFECT_HOME="$(CURDIR)/.servers/prefect" PREFECT_SERVER_ANALYTICS_ENABLED=false PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30 PREFECT_SERVER_DATABASE_TIMEOUT=60 \
+	PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT=60 PREFECT_SERVER_EVENTS_CAUSAL_ORDERING=pipelines.flows.event_order \
 	PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem \
 	MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false DO_NOT_TRACK=1
 
@@ -129,16 +131,17 @@ up: .venv/.installed ## Prefect on http://127.0.0.1:4200, MLflow on :5000 and a 
 	@mkdir -p .servers/prefect; UP=$$$$ PREFECT_PORT=$(PREFECT_PORT) MLFLOW_PORT=$(MLFLOW_PORT) POOL=$(POOL) exec $(TIED) $(RUN) $(SERVERS) \
 		PYTHONPATH="$(CURDIR):$(CURDIR)/src" RANKGRAD_PROJECT="$(CURDIR)" honcho --env /dev/null start $(PARTS)
 
-deploy: .venv/.installed ## flows and their schedules to the Prefect server, for the pool that a worker polls (POOL=gpu, NIGHTLY="0 3 * * *")
+deploy: .venv/.installed ## flows and their schedules to the Prefect server, for the pool that a worker polls (POOL=gpu, NIGHTLY="0 3 * * *", PUSH=origin)
 	@mkdir -p .servers/prefect
 	$(RUN) $(SERVERS) $(if $(filter file,$(origin POOL)),,RANKGRAD_POOL=$(POOL)) RANKGRAD_PORTS="$(PORTS)" RANKGRAD_NIGHTLY="$(NIGHTLY)" \
+		$(if $(PUSH),RANKGRAD_PUSH="$(PUSH)") \
 		deploy/prefect.sh
 
 service: ## make up as a unit of systemd, which starts it after a reboot (POOL=gpu, PARTS=worker, PREFECT_PORT=, MLFLOW_PORT=)
 	@deploy/service.sh 'POOL=$(POOL)' 'PREFECT_PORT=$(PREFECT_PORT)' 'MLFLOW_PORT=$(MLFLOW_PORT)' $(if $(PARTS),'PARTS=$(PARTS)')
 
-serve: .venv/.installed ## make serve MODEL=label_ranking-photos@champion PORT=5001: a registered version, on 127.0.0.1 alone
-	$(RUN) rankgrad serve $(if $(MODEL),--model models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT))
+serve: .venv/.installed ## make serve MODEL=label_ranking-photos@champion PORT=5001: a registered version (HOST=0.0.0.0 and RANKGRAD_TOKEN for other machines)
+	$(RUN) rankgrad serve $(if $(MODEL),--model models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT)) $(if $(filter command,$(origin HOST)),--host $(HOST))
 
 lock: ## requirements.lock, -tools.lock and -trainers.lock anew, from pyproject.toml; what is pinned stays, unless UPGRADE=--upgrade
 	uv pip compile pyproject.toml --extra fleet --group dev --universal --python-version 3.11 --generate-hashes \

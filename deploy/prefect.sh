@@ -2,10 +2,10 @@
 # Bring the Prefect server that PREFECT_API_URL names to what this checkout says: work pools, the deployments of
 # prefect.yaml with their schedules, the automations of heartbeats.yaml and starts.yaml, and alerts where
 # RANKGRAD_ALERTS_URL names a webhook. Run again, it updates them. `make deploy`. The flows' pool is RANKGRAD_POOL, or the
-# one that a worker polls.
+# one that a worker polls. The nightly retraining pushes to the git remote RANKGRAD_PUSH, where that is set.
 set -eu
 : "${PREFECT_API_URL:?set it to the address of a Prefect server; make deploy takes that of make up}"
-export RANKGRAD_NIGHTLY="${RANKGRAD_NIGHTLY:-0 3 * * *}"
+export RANKGRAD_NIGHTLY="${RANKGRAD_NIGHTLY:-0 3 * * *}" RANKGRAD_PUSH="${RANKGRAD_PUSH:-}"
 unset RANKGRAD_PROJECT # it would be filled in here, and each worker has its own
 
 ports=${RANKGRAD_PORTS:+ $RANKGRAD_PORTS} # that make was given
@@ -41,4 +41,6 @@ case $status:$RANKGRAD_POOL in
 esac
 changed=$(git diff HEAD --name-only | paste -s -d ' ')
 [ -z "$changed" ] || echo "not committed, and a retraining takes what is committed alone: $changed"
+[ -z "${RANKGRAD_IN_IMAGE:-}" ] || [ -n "$RANKGRAD_PUSH" ] ||
+    echo "RANKGRAD_PUSH names no git remote, so the nightly retraining is refused: its branch would go with the container"
 [ -z "${RANKGRAD_ALERTS_URL:-}" ] || python deploy/prepare.py alerts

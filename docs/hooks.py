@@ -1,6 +1,5 @@
-"""MkDocs calls this while it builds the site: a page for each loss, MathML, links out of docs/, examples."""
+"""MkDocs calls this while it builds the site: pages of losses in the menu, MathML, links out of docs/, gradients."""
 
-import ast
 import csv
 import html
 import re
@@ -8,22 +7,18 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-import griffe
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]+\)")
 SECTION = re.compile(r"^.*\(\.\./README\.md#[\w-]+\).*<!-- section: (\w+) -->$", re.MULTILINE)
-DOCTEST = re.compile(r"\n\n(?=>>> )")
-PACKAGE = re.compile(r"^::: (rankgrad\.\w+)$", re.MULTILINE)
+INLINE = re.compile(r"\$`([^`]+)`\$")
 ELSEWHERE = re.compile(
     r'<(?:script|img|iframe|source|link(?! rel="?canonical))\b[^>]*?(?:src|href)="?((?:https?:)?//[^" >]+)'
 )
-LOSSES, LOSS = "api/losses.md", re.compile(r"rankgrad\.losses\.(\w+)\.\1")
-TRUTHS = ("target", "labels", "label_ranks", "positives")
+LOSSES, LOSS = "api/losses.md", re.compile(r"api/losses/(\w+)\.md")
 GRADIENTS = Path("docs/gradients.csv")
 
 
@@ -33,61 +28,22 @@ def on_config(config: MkDocsConfig) -> None:
     config.copyright = f"RankGrad {version[1]}"
     section = next(each["Library"] for each in config.nav if "Library" in each)
     index = next(index for index, page in enumerate(section) if LOSSES in page.values())
-    section[index] = {"Losses": [LOSSES, *({name: f"api/losses/{name}.md"} for name in _losses())]}
+    names = dict.fromkeys(re.findall(r"\]\(losses/(\w+)\.md\)", Path("docs", LOSSES).read_text()))
+    section[index] = {"Losses": [LOSSES, *({name: f"api/losses/{name}.md"} for name in names)]}
 
 
-def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Make the page of each loss."""
-    for name in _losses():
-        options = "{show_root_heading: true, show_root_toc_entry: true, heading_level: 1}"
-        content = f"---\ntitle: {name}\n---\n\n::: rankgrad.losses.{name}.{name}\n    options: {options}\n"
-        files.append(File.generated(config, f"api/losses/{name}.md", content=content))
-
-
-def on_page_markdown(markdown: str, **_: object) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Prepare a page.
 
     A link to a section of the README becomes that section. Links to files of the repository become text: GitHub follows
-    them, the site does not have them. A package of the library becomes its own text and each name that it exports.
+    them, the site does not have them. Equations lose the backquotes that code hosts need. The page of a loss gets the
+    picture of its gradient.
     """
     markdown = OUTSIDE.sub(r"\1", SECTION.sub(r'--8<-- "README.md:\1"', markdown))
-    return PACKAGE.sub(lambda match: _reference(match[1]), markdown)
-
-
-@cache
-def _losses() -> dict[str, tuple[str, str]]:
-    """Return the kind of truth and the first line of each public loss by name, losses of a kind together."""
-    losses = {}
-    for name in _exported(Path("src/rankgrad/losses")):
-        short = name.rpartition(".")[2]
-        module = ast.parse(Path("src/rankgrad/losses", f"{short}.py").read_text())
-        function = next(node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == short)
-        losses[short] = (function.args.args[1].arg, (ast.get_docstring(function) or "").partition("\n")[0])
-    return dict(sorted(losses.items(), key=lambda loss: (TRUTHS.index(loss[1][0]), loss[0])))
-
-
-def _exported(folder: Path) -> list[str]:
-    """Return the names that a package takes from its modules, each with its module."""
-    package = ".".join(folder.parts[1:])
-    return [
-        f"{statement.module}.{alias.name}"
-        for statement in ast.parse((folder / "__init__.py").read_text()).body
-        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(f"{package}.")
-        for alias in statement.names
-    ]
-
-
-def _reference(module: str) -> str:
-    folder = Path("src", *module.split("."))
-    if not folder.is_dir():
-        return f"::: {module}"
-    text = f"::: {module}\n    options: {{members: false}}\n"
-    if module == "rankgrad.losses":
-        rows = [f"| `{truth}` | [{name}](losses/{name}.md) | {asks} |" for name, (truth, asks) in _losses().items()]
-        return "\n".join(["| truth | loss | what it asks for |", "|---|---|---|", *rows, "", text])
-    names = sorted(_exported(folder), key=lambda name: name.rpartition(".")[2].lower())
-    of_each = "\n    options: {show_root_heading: true, show_root_toc_entry: true}\n"
-    return "\n".join([text, *(f"::: {name}{of_each}" for name in names)])
+    markdown = INLINE.sub(r"$\1$", markdown)
+    if loss := LOSS.fullmatch(page.file.src_uri):
+        markdown = markdown.replace("**Arguments**", f"{_gradient(loss[1])}\n\n**Arguments**", 1)
+    return markdown
 
 
 def on_page_content(html_: str, **_: object) -> str:
@@ -109,24 +65,6 @@ def _mathml(equation: str, *, block: bool) -> str:
             f"${equation}$: MathML lacks a command in it; write it as one such as \\operatorname{{argmax}}"
         )
     return result
-
-
-class Doctests(griffe.Extension):
-    """Give the examples at the end of a docstring their heading and imports, and a loss the picture of its gradient."""
-
-    def on_object(self, *, obj: griffe.Object, **_: object) -> None:
-        """Insert them."""
-        if not obj.docstring or "\nExamples:" in obj.docstring.value:
-            return
-        text, *examples = DOCTEST.split(obj.docstring.value)
-        if loss := LOSS.fullmatch(obj.path):
-            before, arguments, after = text.partition("\n\nArgs:")
-            text = before + _gradient(loss[1]) + arguments + after
-            first = "" if "import torch" in examples[0] else ">>> import torch\n"
-            examples[0] = f"{first}>>> from rankgrad.losses import {loss[1]}\n{examples[0]}"
-        if examples:
-            block = "\n\n".join(examples).replace("\n", "\n    ")
-            obj.docstring.value = f"{text}\n\nExamples:\n    {block}"
 
 
 @cache
@@ -158,4 +96,4 @@ def _gradient(loss: str) -> str:
     )
     label = f"{loss}: gradients of five scores"
     picture = f'<svg viewBox="0 0 400 190" role="img" aria-label="{label}">{titles}{"".join(shapes)}</svg>'
-    return f'\n\n<figure class="gradient">{picture}<figcaption>{caption}</figcaption></figure>'
+    return f'<figure class="gradient">{picture}<figcaption>{caption}</figcaption></figure>'

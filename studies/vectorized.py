@@ -15,7 +15,9 @@ from rankgrad.io.results import Row
 from rankgrad.losses import mse
 from studies import kept
 
-__all__ = ["Jobs", "Lists", "Loss", "adam", "by_seed", "command", "measured", "squared_errors", "trained", "uniform"]
+__all__ = [
+    "Jobs", "Lists", "Loss", "adam", "by_seed", "command", "measured", "scored", "squared_errors", "trained", "uniform",
+]  # fmt: skip
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
 Jobs = Iterator[tuple[str, Callable[[], list[Row]]]]  # runs, and what makes them
@@ -78,24 +80,20 @@ def adam(weights: list[Tensor], loss: Callable[[], Tensor], *, rates: Tensor, st
             yield step
 
 
-def trained(
-    loss: Loss, metric: Loss, learned: Iterator[Lists], tested: Lists, start: list[Tensor],
+def scored(
+    loss: Loss, learned: Iterator[Lists], tested: Lists, start: list[Tensor],
     activation: Callable[[Tensor], Tensor], *, rates: Tensor, steps: Sequence[int],
-) -> Tensor:  # fmt: skip
-    """Train networks of two layers side by side, and return the mean metric of other lists after each of so many steps.
+) -> Iterator[Tensor]:  # fmt: skip
+    """Train networks of two layers side by side, and yield their scores of other lists after each of so many steps.
 
     Args:
-        loss, metric: see `Loss`; a list without an order has a metric of 0. A metric may return several values of each
-            list, with a leading dimension.
+        loss: see `Loss`.
         learned: the lists that each step learns from.
-        tested: lists to compute the metric of.
+        tested: lists to score.
         start: weights and biases: (B, f, hidden), (B, 1, hidden), (B, hidden, outputs), (B, 1, outputs).
         activation: of the hidden layer.
         rates: learning rates (B,).
         steps: ascending.
-
-    Returns:
-        (B, steps), after the dimensions of the metric.
     """
     weights = [layer.clone() for layer in start]
 
@@ -107,10 +105,27 @@ def trained(
         batch = next(learned)
         return batch.mean(loss(scores(batch), batch.truth))
 
-    values = []
     for _ in adam(weights, losses, rates=rates, steps=steps):
         with torch.no_grad():
-            values.append(tested.mean(metric(scores(tested), tested.truth).nan_to_num(0.0)))
+            yield scores(tested)
+
+
+def trained(
+    loss: Loss, metric: Loss, learned: Iterator[Lists], tested: Lists, start: list[Tensor],
+    activation: Callable[[Tensor], Tensor], *, rates: Tensor, steps: Sequence[int],
+) -> Tensor:  # fmt: skip
+    """Train networks, see `scored`, and return the mean metric of other lists after each of so many steps.
+
+    Args:
+        metric: see `Loss`; a list without an order has a metric of 0. A metric may return several values of each
+            list, with a leading dimension.
+
+    Returns:
+        (B, steps), after the dimensions of the metric.
+    """
+    values = []
+    for scores in scored(loss, learned, tested, start, activation, rates=rates, steps=steps):
+        values.append(tested.mean(metric(scores, tested.truth).nan_to_num(0.0)))
     return torch.stack(values, -1)
 
 

@@ -110,21 +110,6 @@ class TestLibrary:
 
 
 class TestPlatform:
-    @missing("N2: no retraining on a terminal")
-    def test_a_retraining_is_a_command(self):
-        assert CliRunner().invoke(app, ["retrain", "--help"]).exit_code == 0
-
-    @missing("N5: a served model cannot be deployed")
-    def test_a_server_listens_where_it_is_told(self):
-        assert "--host" in CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "300"}).output
-
-    @missing("N5: no service of a model")
-    @pytest.mark.parametrize("file", ["compose.yaml", "deploy/kubernetes"])
-    def test_a_service_of_a_model_is_shipped(self, file):
-        path = ROOT / file
-        texts = [path.read_text()] if path.is_file() else [manifest.read_text() for manifest in path.rglob("*.yaml")]
-        assert any(re.search(r"rankgrad.{0,20}serve", text) for text in texts)
-
     def test_the_prefect_server_waits_for_its_database(self):
         assert "PREFECT_SERVER_DATABASE_TIMEOUT" in (ROOT / "Makefile").read_text()
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli import data, doctor, init, models, params
+from pipelines.cli import data, doctor, init, models, params, retrain
 from rankgrad import __version__
 
 PANELS = {
@@ -18,7 +18,7 @@ PANELS = {
         models.predict,
         models.serve,
     ),
-    "Operate": (models.monitor, models.promote),
+    "Operate": (models.monitor, models.promote, retrain.retrain),
 }
 
 app = typer.Typer(

@@ -1,13 +1,16 @@
 """Commands on trained models: predict, serve, monitor, promote."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipelines.cli.shared import AsJson, errors_in_a_line, fail, model_typed_here, table, typed_here
 
-__all__ = ["monitor", "predict", "promote", "serve"]
+if TYPE_CHECKING:
+    from pipelines.tracking.gate import Decision
+
+__all__ = ["monitor", "predict", "promote", "serve", "show_decisions"]
 
 
 def predict(
@@ -84,6 +87,13 @@ def serve(
         typer.Option(help="A registered version; by default the champion of the only model that params.yaml trains."),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5001,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Address to listen at. One that other machines reach, such as 0.0.0.0, needs a secret in the variable "
+            "RANKGRAD_TOKEN, which requests send as `Authorization: Bearer SECRET`."
+        ),
+    ] = "127.0.0.1",
     log_to: Annotated[
         Path | None,
         typer.Option(
@@ -102,13 +112,15 @@ def serve(
 ) -> None:
     """Serve a registered version on http://127.0.0.1:PORT/invocations until Ctrl-C.
 
-    An alias such as @champion is followed: a new champion answers within a minute, without a restart.
+    An alias such as @champion is followed: a new champion answers within a minute, without a restart. /health, /version
+    (model, version and run) and /metrics (for Prometheus) are there too.
     """
     from pipelines.serving import server
     from pipelines.serving.named_model import the_model
 
     with errors_in_a_line():
-        server.serve(the_model(model, "rankgrad serve --model MODEL"), port=port, log_to=log_to, among=among)
+        named = the_model(model, "rankgrad serve --model MODEL")
+        server.serve(named, port=port, host=host, log_to=log_to, among=among)
 
 
 def monitor(
@@ -165,6 +177,8 @@ def monitor(
         else:
             _show(comparison)
             typer.echo(f"{comparison.verdict}; report in {report}")
+            if comparison.to_label:
+                typer.echo(f"{len(comparison.to_label)} rows to label: {drift.list_of(report)}")
         if comparison.drifted and retrain:
             from pipelines.flows import monitor as flow
 
@@ -221,6 +235,11 @@ def promote(
             typer.echo(f"{models[0]}: version {now} is champion; before: {before or 'none'}")
             return
         decisions = gate.decide_all(models or None, load(), over_person=over_person)
+    show_decisions(decisions)
+
+
+def show_decisions(decisions: "list[Decision]") -> None:
+    """Print the gate's decisions; end with exit code 1 if a model could not be judged."""
     rows = [
         (decision.model, decision.challenger, decision.champion, decision.state, decision.reason)
         for decision in decisions

@@ -24,9 +24,9 @@ CHECKPOINTS = Path(".retrain/checkpoints")  # of all retrainings: the next one r
 
 @contextmanager
 def fresh_checkout(
-    project: Path, *, advance: bool, changes: Sequence[str] = (), remote: str | None = None
+    project: Path, *, advance: bool, changes: Sequence[str] = (), remote: str | None = None, known: int = 0
 ) -> Generator[tuple[Path, int]]:
-    """Clone the project's present commit, at the newest snapshot of the data that it or any retraining has.
+    """Clone the project's present commit, at the newest snapshot of the data that it or any retraining had.
 
     DVC's cache and settings, raw data and the checkpoints of retrainings are shared. The clone is removed in the end;
     if the retraining fails or is killed it stays until the next one.
@@ -36,6 +36,7 @@ def fresh_checkout(
         advance: take the snapshot after the newest.
         changes: of the params, see `pipelines.flows.changes.put`.
         remote: a git remote whose branches `retrain/...` count too, and which will get the new one.
+        known: a snapshot that was trained on before, though no branch here may have it.
 
     Yields:
         the clone's folder, and the snapshot.
@@ -61,7 +62,7 @@ def fresh_checkout(
                 )
             _share_dvc(project, folder)
             _link(project, folder)
-            snapshot = _newest_snapshot(project) + advance
+            snapshot = max(known, _newest_snapshot(project)) + advance
             yaml = round_trip()
             params = yaml.load(folder / "params.yaml")
             params["data"]["snapshot"] = snapshot

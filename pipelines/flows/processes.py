@@ -1,5 +1,6 @@
-"""Commands that a flow runs: their output goes to its log, and they end with it."""
+"""Commands that a retraining runs: their output goes to its log, and they end with it."""
 
+import logging
 import os
 import re
 import signal
@@ -7,15 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
-
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-from prefect.logging import get_run_logger
 
 from pipelines.ops import status
 from pipelines.ops.messages import without_credentials
@@ -24,7 +20,7 @@ from pipelines.ops.repro import DVC_IS_BUSY
 from pipelines.ops.status import TRANSIENT
 from rankgrad.io.written import printable
 
-__all__ = ["CommandFailed", "Commands", "Done", "TransientFailure", "retried"]
+__all__ = ["CommandFailed", "Commands", "Done", "TransientFailure"]
 
 PROGRESS_BAR = re.compile(r"\d+%\|")
 TAIL = 12  # lines of output in an error
@@ -38,20 +34,6 @@ class TransientFailure(CommandFailed):
     """A command failed; a retry may succeed."""
 
 
-def _is_transient(task: Any, run: Any, state: Any) -> bool:
-    try:
-        state.result()
-    except Exception as error:
-        return isinstance(error, TransientFailure)
-    return False
-
-
-# Prefect's `task`, retried only after a `TransientFailure`.
-retried: Any = partial(
-    task, cache_policy=NO_CACHE, retries=3, retry_delay_seconds=[2.0, 10.0, 60.0], retry_condition_fn=_is_transient
-)
-
-
 @dataclass(frozen=True)
 class Done:
     """A command that succeeded: what it printed, and the processor time of it and its children."""
@@ -61,9 +43,14 @@ class Done:
 
 
 class Commands:
-    """The commands of one flow run, which `stop` ends all together."""
+    """The commands of one retraining, which `stop` ends all together.
 
-    def __init__(self):
+    Args:
+        log: takes each line of their output; None for Python's log.
+    """
+
+    def __init__(self, log: Callable[[str], None] | None = None):
+        self.log = log or logging.getLogger(__name__).info
         self._running: set[subprocess.Popen] = set()
         self._lock = threading.Lock()
         self._stopped = False
@@ -94,10 +81,10 @@ class Commands:
             self._running.add(process)
         output = []
         for line in filter(None, map(str.rstrip, process.stdout or ())):
-            line = printable(without_credentials(line))  # the whole team reads it
+            line = printable(without_credentials(line.expandtabs()))  # the whole team reads it
             if not PROGRESS_BAR.search(line):
                 output.append(line)
-                get_run_logger().info(line)
+                self.log(line)
         cost = 0.0
         with suppress(ChildProcessError):  # `stop` has waited for it
             _, status, used = os.wait4(process.pid, 0)  # which says, unlike `Popen.wait`, what it used

@@ -2,10 +2,7 @@
 
 import base64
 import json
-import os
 import re
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -15,34 +12,28 @@ from prefect.logging import get_run_logger
 from prefect.states import State
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
-from ruamel.yaml import YAML
 
-from pipelines.config import Settings, load
-from pipelines.flows.branches import commits_in_use, is_new, remove_old, share
-from pipelines.flows.changes import Change, planned
-from pipelines.flows.checkout import commit, fresh_checkout
-from pipelines.flows.processes import CommandFailed, Commands, retried
+from pipelines.config import Settings
+from pipelines.flows import retraining
+from pipelines.flows.changes import Change
+from pipelines.flows.processes import Commands
 from pipelines.flows.promote import judge, outcome, show
+from pipelines.flows.retraining import Request, retrain_in_clone
 from pipelines.flows.run_stages import Took, run_stages
-from pipelines.ops.git import file_at, git
+from pipelines.flows.tasks import retried
 from pipelines.reporting.results import cell, markdown
-from pipelines.tracking.store import address_of_store
+from pipelines.tracking.gate import Decision
 from pipelines.tracking.upload import page, sent_runs
 from rankgrad.io import results
 
 __all__ = ["retrain"]
 
 MOST_STAGES = 64  # that may run at once
-KEPT_DAYS = 30  # of branches `retrain/<time>`; a champion's stays
 # A line, which goes into the commit in the end: git takes none with a NUL, and no word of many kilobytes.
 Reason = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
-@retried(task_run_name="publish")
-def publish(folder: Path, commands: Commands, only: list[str]) -> None:
-    """Send the runs that were trained: the stage `publish` needs all runs."""
-    command = (sys.executable, "-m", "pipelines.stages", "publish", *only)
-    commands.run_stage(*command, stage="@".join(["publish", *only]), folder=folder)
+publish = retried(retraining.publish, task_run_name="publish")
 
 
 @flow(  # ty: ignore[no-matching-overload]
@@ -76,43 +67,23 @@ def retrain(
         Completed, or Promoted, which is a kind of it, with what was promoted; Failed if a model could not be judged,
         which takes nothing from the others.
     """
-    root, commands, only, changes = Path.cwd(), Commands(), only or [], set or []
-    committed = YAML(typ="safe").load(file_at(root, "HEAD", "params.yaml") or b"{}")
-    planned(committed, only, changes)  # before anything runs
-    # For all commands: the code of the folder that they run in, and the project's store, as the clone is removed.
-    os.environ |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": address_of_store()}
-    if changed := git(root, "status", "--porcelain", "--untracked-files=no"):
-        get_run_logger().warning("not committed, so no part of this retraining:\n%s", changed)
-    try:
-        commands.run("rankgrad", "fetch", folder=root)
-        with fresh_checkout(root, advance=advance, changes=changes, remote=push) as (folder, snapshot):
-            params = load(folder / "params.yaml")
-            if push is not None:
-                with suppress(CommandFailed):  # what DVC's remote lacks is made again
-                    commands.run("dvc", "fetch", "--run-cache", folder=folder)
-            took = run_stages(folder, params, commands, [f"evaluate@{name}" for name in only])
-            if only:
-                publish(folder, commands, only)
-            models = dict.fromkeys(params.model_of(params.runs[name]) for name in only)
-            decisions = judge(params, folder, [*models] or None)
-            show(decisions)
-            _show_results(folder, params, took)
-            commit(folder, f"Retrain: snapshot {snapshot} ({reason})")
-            return outcome(decisions, _kept(root, folder, commands, push))
-    finally:  # of a cancelled run too: nothing may outlive it
-        commands.stop()
+    commands = Commands(lambda line: get_run_logger().info(line))
+    request = Request(reason, advance, only or [], set or [], push or None)  # empty if `make deploy` was given none
+    took: dict[str, Took] = {}
 
+    def train(folder: Path, params: Settings) -> None:
+        took.update(run_stages(folder, params, commands, request.targets))
+        if request.only:
+            publish(folder, commands, request.only)
 
-def _kept(root: Path, folder: Path, commands: Commands, push: str | None) -> str:
-    """Make a branch if there is anything new, return its name, and delete old ones."""
-    branch = "nothing new"
-    if is_new(root, folder):
-        if push is not None:  # first: a branch whose data nobody has helps nobody
-            commands.run("dvc", "push", "--run-cache", folder=folder)
-        branch = share(root, folder, remote=push)
-    if removed := remove_old(root, KEPT_DAYS, commits_in_use(), remote=push):
-        get_run_logger().info("deleted, older than %d days: %s", KEPT_DAYS, ", ".join(removed))
-    return branch
+    def judged(folder: Path, params: Settings, models: list[str] | None) -> list[Decision]:
+        decisions = judge(params, folder, models)
+        show(decisions)
+        _show_results(folder, params, took)
+        return decisions
+
+    decisions, branch = retrain_in_clone(Path.cwd(), request, commands, train=train, judge=judged)
+    return outcome(decisions, branch)
 
 
 def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None:

@@ -15,7 +15,8 @@ from prefect.futures import PrefectFuture, as_completed
 
 from pipelines.config import Settings
 from pipelines.flows.graph import Stage, stages
-from pipelines.flows.processes import CommandFailed, Commands, Done, retried
+from pipelines.flows.processes import CommandFailed, Commands, Done
+from pipelines.flows.tasks import retried
 from pipelines.ops.repro import CACHED, RAN, REPRO, command_of
 from pipelines.tracking.live import watch
 

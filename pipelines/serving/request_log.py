@@ -9,6 +9,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,11 @@ class RequestLog:
             if not self._failed:
                 logging.getLogger(__name__).error("%s: requests are not kept: %s", self._folder, error)
             self._failed = True
+
+    def close_days(self) -> None:
+        """Make whole the files of days that have ended, also if nobody asks anything today."""
+        with suppress(OSError), self._lock:
+            self._open(self._now().date().isoformat())
 
     def _keep(self, rows: list[dict[str, Any]], answers: list[dict[str, Any]], version: str) -> None:
         now = self._now()

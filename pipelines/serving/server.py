@@ -1,12 +1,19 @@
-"""A server of a model, only for this machine, with the protocol of MLflow's, and the limits of `served_model`."""
+"""A server of a model with the protocol of MLflow's and the limits of `served_model`.
+
+Other machines reach it only with a token.
+"""
 
 import asyncio
 import json
 import logging
+import os
 import re
+import secrets
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +26,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pipelines.ops.messages import first_line
+from pipelines.serving.counters import CONTENT_TYPE_LATEST, Counters
 from pipelines.serving.named_model import is_registered
 from pipelines.serving.request_log import RequestLog, row_of
 from pipelines.serving.served_model import BODY, Model
@@ -28,9 +36,10 @@ from rankgrad.inputs import as_list, in_json
 from rankgrad.lookup import listed
 from rankgrad.plain_text import parsed_json
 
-__all__ = ["HOST", "Served", "app_of", "serve"]
+__all__ = ["HOST", "TOKEN", "Served", "app_of", "serve"]
 
 HOST = "127.0.0.1"
+TOKEN = "RANKGRAD_TOKEN"  # the variable with the secret that requests must send
 FORMS = ("dataframe_records", "dataframe_split", "inputs", "instances")  # MLflow's
 CHARSETS = ("", "utf-8", "utf8", "us-ascii")
 
@@ -45,20 +54,28 @@ class Served:
         model: registered, such as `models:/label_ranking-photos@champion`.
         requests: what keeps a sample of the requests; None to keep none.
         among: what a model of retrieval searches, see `rankgrad.cli.answers.Gallery`; None to answer embeddings.
+        token: see `app_of`.
 
     Raises:
         FileNotFoundError, ValueError: no such version, see `pipelines.tracking.registry.weights_of`.
     """
 
-    def __init__(self, model: str, requests: RequestLog | None = None, among: Path | None = None) -> None:
-        self._model, self._requests, self._among = model, requests, among
+    def __init__(
+        self, model: str, requests: RequestLog | None = None, among: Path | None = None, token: str = ""
+    ) -> None:
+        self._model, self._requests, self._among, self._token = model, requests, among, token
+        self._counters = Counters()
         self._app, self.version = self._loaded(version_of(model))
 
     def _loaded(self, version: ModelVersion) -> tuple[Starlette, str]:
         name = f"{version.name}/{version.version}"
         with TemporaryDirectory() as scratch:
             weights = weights_of(f"models:/{name}", Path(scratch))
-            return app_of(weights, version=name, requests=self._requests, among=self._among), name
+            app = app_of(
+                weights, version=name, run=version.tags.get("run", ""), requests=self._requests, among=self._among,
+                token=self._token, counters=self._counters,
+            )  # fmt: skip
+        return app, name
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
@@ -74,44 +91,71 @@ class Served:
             logging.getLogger("uvicorn.error").warning("still serving %s: %s", self.version, first_line(error))
 
     def follow(self, ended: threading.Event, *, every: float = 30.0) -> None:
-        """Look every so many seconds until `ended` is set."""
+        """Look every so many seconds until `ended` is set, and close the file of requests of a day that is over."""
         while not ended.wait(every):
-            self.look()
+            if "@" in self._model:
+                self.look()
+            if self._requests is not None:
+                self._requests.close_days()
 
 
-def serve(model: str, *, port: int, log_to: Path | None = None, among: Path | None = None) -> None:
+def serve(model: str, *, port: int, host: str = HOST, log_to: Path | None = None, among: Path | None = None) -> None:
     """Serve the weights of a registered version until Ctrl-C, by the code of this checkout.
 
     Args:
         model: the address of a version, see `Served`.
         port: of this machine.
+        host: the address to listen at; one that other machines reach needs a token in the variable `TOKEN`.
         log_to: a folder for a sample of the requests, see `pipelines.serving.request_log`; None to keep none.
         among: see `Served`.
 
     Raises:
-        FileNotFoundError, ValueError: no such version, see `pipelines.tracking.registry.weights_of`; the port is taken.
+        FileNotFoundError, ValueError: no such version, see `pipelines.tracking.registry.weights_of`; the port is taken;
+            there is no token.
         OSError: `log_to` cannot be made.
     """
     if not is_registered(model):
         raise ValueError(f"{model}: MLflow serves what is registered; expected such as models:/<name>@champion")
+    token = os.environ.get(TOKEN, "").strip()
+    if not token and not _is_loopback(host):
+        raise ValueError(
+            f"{host} is reached from other machines, and {TOKEN} is not set: set it to a secret that requests send as "
+            "`Authorization: Bearer SECRET`, or leave out --host"
+        )
     requests = None if log_to is None else RequestLog(log_to)
-    served, ended = Served(model, requests, among), threading.Event()
-    with socket.socket() as probe:  # uvicorn would only log it
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise ValueError(f"port {port} of {HOST}: {error.strerror}; name another") from error
-    if "@" in model:
-        threading.Thread(target=served.follow, args=(ended,), daemon=True).start()
+    served, ended = Served(model, requests, among, token), threading.Event()
+    try:  # uvicorn would only log it
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ValueError(f"port {port} of {host}: {error.strerror}; name another") from error
+    threading.Thread(target=served.follow, args=(ended,), daemon=True).start()
     try:
-        uvicorn.run(served, host=HOST, port=port)
+        uvicorn.Server(uvicorn.Config(served)).run(sockets=[listening])
     finally:
         ended.set()
 
 
+def _is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address.
+
+    >>> [_is_loopback(host) for host in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "::", "example.org")]
+    [True, True, True, False, False, False]
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def app_of(
-    weights: Path, *, version: str = "", requests: RequestLog | None = None, among: Path | None = None
+    weights: Path,
+    *,
+    version: str = "",
+    run: str = "",
+    requests: RequestLog | None = None,
+    among: Path | None = None,
+    token: str = "",
+    counters: Counters | None = None,
 ) -> Starlette:
     """Return a server of a model's weights. Nothing but them is taken from where they come from.
 
@@ -120,9 +164,12 @@ def app_of(
     Args:
         weights: folder of a model.
         version: such as `label_ranking-photos/3`, which each answer has in its header `X-Model-Version`.
+        run: the name of the run that made it.
         requests: what keeps a sample of the requests; None to keep none.
         among: what a model of retrieval searches, once for all requests: an answer has the ten rows that fit best in
             place of an embedding.
+        token: requests without it get 401, except for health; empty to answer all.
+        counters: count the requests; None for new ones.
 
     Raises:
         ValueError: there are no whole weights, or no task could answer requests to them.
@@ -133,15 +180,18 @@ def app_of(
         raise ValueError(f"{version}: a sorter, whose scores nothing monitors: leave out --log-to")
     gallery = None if among is None else Gallery(weights, among)
     input_name = model.recipe.get("input", {}).get("kind")
+    name, _, number = version.rpartition("/")
+    about, counted = {"model": name, "version": number, "run": run}, counters or Counters()
+    counted.serving(about)
 
-    def answers_to(body: bytes) -> Response:
+    def answers_to(body: bytes) -> tuple[Response, int]:
         try:
             rows = model.checked(rows_in(body))
             answers = model.answered(rows)
         except RecursionError:
-            return _refusal(400, "too many brackets within brackets, expected rows of cells")
+            return _refusal(400, "too many brackets within brackets, expected rows of cells"), 0
         except ValueError as error:
-            return _refusal(400, str(error))
+            return _refusal(400, str(error)), 0
         if requests is not None:
             # A caption by which pictures were looked up has no input, and is not compared.
             kept = [number for number, row in enumerate(rows) if input_name in row]
@@ -149,24 +199,47 @@ def app_of(
             requests.keep(written, [answers[number] for number in kept], version)
         if gallery is not None:
             answers = [_with_found(answer, gallery) for answer in answers]
-        return JSONResponse({"predictions": answers})
+        return JSONResponse({"predictions": answers}), len(answers)
 
     async def invocations(request: Request) -> Response:
-        response = _refused(request)
+        began, rows, response = time.perf_counter(), 0, _refused(request)
         if response is None:
             try:
-                response = await asyncio.to_thread(answers_to, await request.body())
+                response, rows = await asyncio.to_thread(answers_to, await request.body())
             except ClientDisconnect:
                 response = _refusal(400, "the connection ended within the body")
+        counted.answered(response.status_code, rows, time.perf_counter() - began)
         response.headers.update(headers)
         return response
 
     async def ping(request: Request) -> Response:
         return Response(headers=headers)
 
+    async def version_now(request: Request) -> Response:
+        return JSONResponse(about, headers=headers)
+
+    async def metrics(request: Request) -> Response:
+        return Response(counted.written(), media_type=CONTENT_TYPE_LATEST)
+
     return Starlette(routes=[
-        Route("/invocations", invocations, methods=["POST"]), Route("/ping", ping), Route("/health", ping),
+        Route("/invocations", _with_token(invocations, token), methods=["POST"]),
+        Route("/version", _with_token(version_now, token)), Route("/metrics", _with_token(metrics, token)),
+        Route("/ping", ping), Route("/health", ping),
     ])  # fmt: skip
+
+
+def _with_token(endpoint: Callable[[Request], Awaitable[Response]], token: str) -> Any:
+    """Return an endpoint that answers only requests with the token; an empty token is sent by nobody."""
+
+    async def checked(request: Request) -> Response:
+        authorization = request.headers.get("authorization", "").encode("latin-1")
+        if not secrets.compare_digest(authorization, f"Bearer {token}".encode()):
+            refusal = _refusal(401, "expected the header `Authorization: Bearer SECRET`")
+            refusal.headers["WWW-Authenticate"] = "Bearer"
+            return refusal
+        return await endpoint(request)
+
+    return checked if token else endpoint
 
 
 def _with_found(answer: dict[str, Any], gallery: Gallery) -> dict[str, Any]:

@@ -6,7 +6,7 @@ marked as moved. A process killed before the alias moves leaves a last entry wit
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,18 @@ from pipelines.tracking.store import ServerUnreachable, answering, connect, is_u
 from rankgrad.io.registered import download
 
 __all__ = [
-    "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "refuse_old", "replace",
-    "set_champion", "version_of", "versions", "weights_of",
+    "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "newest_snapshot", "refuse_old",
+    "replace", "set_champion", "version_of", "versions", "weights_of", "with_standing",
 ]  # fmt: skip
 
 CHAMPIONS = "ranking.champions"  # on a model: every version that this project made champion, the latest last
+WHY = {  # a version is champion, in the first line of its description; the gate writes its own
+    "first": "made champion as the best on validation of the first versions",
+    "person": "made champion by a person",
+    "rollback": "made champion again by a person",
+}
+LONGEST = 5000  # characters of a description, as MLflow's table has them
+STANDING = re.compile(r" \[(?:made champion|rejected)[^\n]*\]$")
 MADE_BY = "ranking.made_champion_by"  # on a version that became champion: `first`, `gate`, `person` or `rollback`
 
 
@@ -99,6 +106,20 @@ def versions(client: mlflow.MlflowClient, name: str) -> list[str]:
     return sorted((str(version.version) for version in versions_of_model), key=int)
 
 
+def newest_snapshot(names: Iterable[str]) -> int:
+    """Return the newest snapshot of the data that versions of these models were trained on; 0 if there are none."""
+    try:
+        client = connect()
+    except FileNotFoundError:  # there is no store yet
+        return 0
+    snapshots = [0]
+    with answering():
+        for name in names:
+            for version in client.search_model_versions(f"name = '{name}'", max_results=10000):
+                snapshots.append(int(version.tags.get("snapshot", 0)))
+    return max(snapshots)
+
+
 def champions(client: mlflow.MlflowClient, model: RegisteredModel) -> list[str]:
     """Return every version that this project made champion, the latest last; not one whose alias was never moved."""
     result = json.loads(model.tags.get(CHAMPIONS, "[]"))
@@ -130,6 +151,19 @@ def set_champion(client: mlflow.MlflowClient, name: str, version: str, *, by: st
     client.set_registered_model_tag(name, CHAMPIONS, json.dumps(made))
     client.set_registered_model_alias(name, "champion", version)
     client.set_model_version_tag(name, version, MADE_BY, by)
+    if by in WHY:
+        description = client.get_model_version(name, version).description or ""
+        client.update_model_version(name, version, description=with_standing(description, WHY[by]))
+
+
+def with_standing(description: str, standing: str) -> str:
+    """Return a description whose first line ends with how a version stands, in place of how it stood before.
+
+    >>> with_standing("spearman 0.5 [rejected by the gate: x [1]]\\n\\nTrained by", "made champion by a person")
+    'spearman 0.5 [made champion by a person]\\n\\nTrained by'
+    """
+    first, separator, others = description.partition("\n")
+    return f"{STANDING.sub('', first)} [{standing}]{separator}{others}"[:LONGEST]
 
 
 def replace(client: mlflow.MlflowClient, lost: ModelVersion, version: str) -> None:

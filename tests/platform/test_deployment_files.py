@@ -36,7 +36,7 @@ from conftest import ROOT, done, free_port, listening  # isort: skip
 COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 KUBERNETES = sorted(path for path in (ROOT / "deploy/kubernetes").glob("*.yaml") if path.stem != "kustomization")
 KUBERNETES_VERSION = "1.31"
-SECRET = re.compile(r"PASSWORD|SECRET|_KEY|AUTH")
+SECRET = re.compile(r"PASSWORD|SECRET|_KEY(?!_0)|AUTH|TOKEN")
 
 
 def read(path: str | Path) -> list[dict]:
@@ -79,7 +79,7 @@ def test_compose_is_of_its_schema_pins_images_drops_rights_listens_here_alone_an
     files = {volume for volume in volumes if volume.startswith(".")}
     for file in files | {services()["mlflow"]["environment"]["MLFLOW_AUTH_CONFIG_PATH"]}:
         assert (ROOT / file).is_file(), file
-    assert len(ports) == 3
+    assert len(ports) == 4
     assert all(port.startswith("127.0.0.1:") for port in ports), ports
 
 
@@ -113,6 +113,18 @@ def test_no_secret_and_nothing_of_this_machine_goes_into_the_image(tmp_path):
     assert {path for path in exclude_paths(str(tmp_path), rules) if (tmp_path / path).is_file()} == kept
 
 
+def test_the_lock_without_cuda_lacks_pytorch_and_its_libraries_alone():
+    def packages(text: str) -> set[str]:
+        return set(re.findall(r"^([\w.-]+)==", text, re.M))
+
+    lock = (ROOT / "requirements.lock").read_text()
+    left = subprocess.run(["sh", ROOT / "deploy/without_cuda.sh"], input=lock, capture_output=True, text=True).stdout
+    gone = packages(lock) - packages(left)
+    assert {"torch", "torchvision", "triton"} < gone
+    assert not [name for name in gone if not re.match("torch|torchvision|triton|cuda-|nvidia-", name)]
+    assert left.count("--hash") > 1000
+
+
 def test_git_ignores_every_file_of_secrets_and_keeps_the_example():
     ignored = done("git", "check-ignore", "--no-index", *SECRET_FILES, ".env.example")
     assert ignored.split() == list(SECRET_FILES)
@@ -123,9 +135,9 @@ def test_kubernetes_manifests_are_of_the_schema_and_the_worker_is_not_root_and_r
     for manifest in [manifest for path in KUBERNETES for manifest in read(path)]:
         kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
         assert manifest["kind"] != "Secret", "secrets are made by hand, and are in no file"
-    worker = read("deploy/kubernetes/worker.yaml")[0]
-    assert_restricted(worker)
-    assert worker["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+        if manifest["kind"] == "Deployment":
+            assert_restricted(manifest)
+            assert manifest["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
     role = next(document for document in read("deploy/kubernetes/access.yaml") if document["kind"] == "Role")
     assert not any({"secrets", "*"} & {*rule["resources"], *rule["verbs"]} for rule in role["rules"])
 

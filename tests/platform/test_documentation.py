@@ -13,14 +13,13 @@ from pathlib import Path
 
 import matplotlib
 import pytest
-import torch
 
 from pipelines.cli.app import app
 from rankgrad import losses
 from studies.pages import PLACES, page_of, text_of
 from studies.papers import Result
 from studies.pictures import PICTURES
-from tools import gradients, schema
+from tools import gradients, reference, schema
 
 from conftest import ROOT, done  # isort: skip
 
@@ -59,8 +58,7 @@ def test_links_and_pictures_lead_somewhere(page):
         path, _, anchor = "".join(link).partition("#")
         if not path.startswith(("http://", "https://")):
             target = page.parent / path if path else page
-            # Pages of the API are made from docstrings.
-            assert target.exists() or (page.parent == ROOT / "docs" and path.startswith("api/")), link
+            assert target.exists(), link
             if anchor:
                 titles = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
                 assert anchor in {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles}, link
@@ -109,7 +107,8 @@ def test_python_in_pages_runs_and_prints_what_they_say(page, code, expected, cap
 
 def test_every_page_is_in_the_navigation():
     named = set(re.findall(r": ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
-    assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    losses_ = {f"api/losses/{name}.md" for name in losses.__all__}  # put there by docs/hooks.py
+    assert named | losses_ == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
 
 
 def site(folder: Path, source: Path = ROOT) -> subprocess.CompletedProcess:
@@ -136,12 +135,31 @@ def test_the_site_has_a_page_a_loss_and_search_and_loads_nothing_from_elsewhere(
             assert not re.search(loaded, path.read_text()), path
 
 
-@pytest.mark.parametrize("name", losses.__all__)
-def test_the_example_of_a_loss_runs_with_what_its_page_imports(name):
-    loss = getattr(losses, name)
-    example = doctest.DocTestParser().get_doctest(loss.__doc__, {"torch": torch, name: loss}, name, None, 0)
-    assert example.examples
-    doctest.DebugRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(example)
+def test_the_reference_is_that_of_the_docstrings(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    texts = reference.pages()
+    assert set(texts) == {path.relative_to(ROOT) for path in (ROOT / reference.FOLDER).rglob("*.md")}
+    for path, text in texts.items():
+        assert path.read_text() == text, f"{path}: run `make docs`"
+
+
+REFERENCE = sorted((ROOT / reference.FOLDER).rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.stem)
+def test_examples_of_the_reference_run_with_what_they_import(page):
+    for text in re.findall(r"```pycon\n(.*?)```", page.read_text(), re.DOTALL):
+        example = doctest.DocTestParser().get_doctest(text, {}, page.stem, None, 0)
+        doctest.DebugRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(example)
+
+
+def test_each_paper_that_the_reference_names_is_in_the_bibliography():
+    author = r"[A-Z][\w-]+"
+    cited = re.compile(rf"{author}(?: et\s+al\.| and\s+{author})?\s+(?:19|20)\d\d\b")
+    titles = re.findall(r"^## (.+)$", (ROOT / reference.BIBLIOGRAPHY).read_text(), re.MULTILINE)
+    for page in REFERENCE:
+        for paper in cited.findall(page.read_text()):
+            assert any(title.endswith(" ".join(paper.split())) for title in titles), f"{page.name}: {paper}"
 
 
 @pytest.mark.parametrize(
@@ -185,6 +203,11 @@ class TestReadme:
 def test_a_page_shows_what_was_kept(name, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert f"<!-- results: {name} -->\n{text_of(name)}<!-- end of results -->" in page_of(name).read_text()
+
+
+def test_each_kept_study_has_a_command():
+    ((block,),) = (PLACES["commands"]["tables"],)
+    assert set(block["commands"]) == {path.parent.name for path in (ROOT / "studies/made").glob("*/results.csv")}
 
 
 def test_a_result_of_a_paper_says_what_differs():

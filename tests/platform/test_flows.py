@@ -25,6 +25,7 @@ from pipelines.flows.graph import Stage, stages
 from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
 from pipelines.flows.promote import outcome
 from pipelines.flows.retrain import retrain
+from pipelines.flows.retraining import IN_IMAGE, Request, retrain_here
 from pipelines.flows.run_stages import Plan, slots_of
 from pipelines.ops import status
 from pipelines.tracking import registry
@@ -352,6 +353,23 @@ def test_the_commits_of_champions_present_and_past_and_of_what_has_an_alias_are_
         registry.set_champion(store, "m", version, by="gate")
     store.set_registered_model_alias("m", "challenger", "4")
     assert commits_in_use() == ["challenger", "first", "second"]
+
+
+def test_the_next_snapshot_follows_the_registrys_too_as_a_container_has_no_branches(store, project):
+    assert registry.newest_snapshot(["mine"]) == 0
+    store.create_registered_model("mine")
+    for number in (4, 2):
+        store.create_model_version("mine", "elsewhere", None, tags={"snapshot": str(number)})
+    store.create_model_version("mine", "strangers", None)
+    known = registry.newest_snapshot(["mine", "sorter-lstm"])
+    with fresh_checkout(project, advance=True, known=known) as (_, number):
+        assert number == 5
+
+
+def test_in_an_image_no_new_data_are_taken_that_nobody_would_know_of(monkeypatch):
+    monkeypatch.setenv(IN_IMAGE, "1")
+    with pytest.raises(ValueError, match="PUSH=origin"):
+        retrain_here(ROOT, Request())
 
 
 def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():

@@ -23,10 +23,12 @@ import torch
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from PIL import Image
+from prefect.logging import disable_run_logger
 from starlette.testclient import TestClient
 
 from pipelines.config import load
 from pipelines.flows.monitor import newest
+from pipelines.flows.predict import predict
 from pipelines.serving import named_model, request_log, server
 from pipelines.serving.named_model import model_folder, the_model
 from pipelines.serving.request_log import RequestLog
@@ -170,6 +172,28 @@ class TestServed:
             answer = served("label_ranking").post("/invocations", content=b"\x1f\x8b", headers=packed)
             assert (answer.status_code, f"Content-Encoding is '{encoding}'" in answer.text) == (415, True)
 
+    def test_a_token_is_asked_for_but_for_health_and_the_counters_and_the_version_are_the_models(self):
+        app = server.app_of(folder_of("label_ranking"), version="shop/3", run="mine", token="s3cret")
+        client, body = TestClient(app), {"dataframe_records": [{"image": sent(GOOD)}] * 2}
+        for path in ("/health", "/ping"):
+            assert client.get(path).status_code == 200
+        for authorization in ("", "Bearer s3cre", "Bearer s3cr\xe9t", "s3cret"):
+            headers = {"Authorization": authorization.encode("latin-1")}
+            for path in ("/version", "/metrics"):
+                assert client.get(path, headers=headers).status_code == 401
+            assert client.post("/invocations", json=body, headers=headers).status_code == 401
+        headers = {"Authorization": "Bearer s3cret"}
+        assert client.post("/invocations", json=body, headers=headers).status_code == 200
+        assert client.post("/invocations", json={}, headers=headers).status_code == 400
+        assert client.get("/version", headers=headers).json() == {"model": "shop", "version": "3", "run": "mine"}
+        lines = client.get("/metrics", headers=headers).text.splitlines()
+        for line in (
+            'rankgrad_serving{model="shop",run="mine",version="3"} 1.0', 'rankgrad_requests_total{status="200"} 1.0',
+            'rankgrad_requests_total{status="400"} 1.0', "rankgrad_rows_total 2.0",
+            "rankgrad_request_seconds_count 2.0",
+        ):  # fmt: skip
+            assert line in lines
+
     def test_an_answer_that_is_no_number_is_a_400(self, tmp_path):
         for task in ("multilabel", "label_ranking"):
             network = network_of(task)
@@ -268,6 +292,35 @@ class TestModelFolder:
             load_model(tmp_path)
 
 
+class TestBatch:
+    def test_the_newest_file_is_answered_whole_or_not_at_all_once_by_each_version(self, store, run, generator):
+        for key, seed in enumerate(("seed1", "seed2")):
+            publish([Run(seed, "tests", str(key), version=Version("label_ranking-shop", run / seed))])
+        options = {"folder": "incoming", "model": "models:/label_ranking-shop@champion", "out": "answers"}
+        with disable_run_logger():
+            assert "no folder" in predict.fn(**options).message
+            Path("incoming/2026-11-21").mkdir(parents=True)
+            for number in range(3):
+                noise(generator, SIDE, SIDE).save(f"incoming/2026-11-21/{number}.png")
+            Path("incoming/2026-11-21/3.png").write_bytes(b"GIF89a")
+            with pytest.raises(ValueError, match="3.png"):
+                predict.fn(**options)
+            assert not list(Path("answers").glob("*"))
+            messages = [predict.fn(**options, skip_broken=True).message for _ in range(2)]
+            assert ["3 of 4 rows" in message for message in messages] == [True, False]
+            folder = Path("answers/2026-11-21")
+            record = json.loads((folder / "made_by.json").read_text())
+            assert (record["model"], record["run"]) == ("models:/label_ranking-shop/1", "seed1")
+            assert (record["rows"], record["broken"]) == (4, 1)
+            assert len(pd.read_parquet(folder / "answers.parquet")) == 4
+            store.set_registered_model_alias("label_ranking-shop", "champion", "2")
+            Path("incoming/2026-11-21/3.png").unlink()
+            assert "3 of 3 rows" in predict.fn(**options).message
+        again = json.loads((folder / "made_by.json").read_text())
+        assert again["model"] == "models:/label_ranking-shop/2"
+        assert again["sha256"] != record["sha256"]
+
+
 class TestRequests:
     """What is kept of requests is what `rankgrad monitor` reads."""
 
@@ -292,6 +345,8 @@ class TestRequests:
             (tmp_path / "in/2026-11-27-requests.jsonl").stat()
         file = newest(tmp_path / "in")
         assert file.name == "2026-11-26-requests.jsonl"
+        kept.close_days()  # it has, by the clock
+        assert newest(tmp_path / "in").name == "2026-11-27-requests.jsonl"
         (line,) = map(json.loads, file.read_text().splitlines())
         assert (line["version"], line["asked"]) == ("shop/3", "2026-11-26T00:00:00+00:00")
         (again,) = lookup.find("tasks", task)().respond(
@@ -331,7 +386,7 @@ class TestServe:
         served.look()
         assert client.get("/ping").headers["X-Model-Version"] == "label_ranking-shop/2"
 
-    def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator):
+    def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator, monkeypatch):
         publish([Run("x", "tests", "x", version=Version("label_ranking-shop", run / "seed2"))])
         (code,) = Path("mlruns").rglob("served_model.py")
         code.write_text("raise SystemExit('the code of a version was run')")
@@ -361,6 +416,9 @@ class TestServe:
                 assert scores == pytest.approx(answer["scores"], abs=1e-5)
             with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1"):
                 server.serve("models:/label_ranking-shop@champion", port=port)
+            monkeypatch.delenv(server.TOKEN, raising=False)
+            with pytest.raises(ValueError, match=server.TOKEN):
+                server.serve("models:/label_ranking-shop@champion", port=port, host="0.0.0.0")
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(30)

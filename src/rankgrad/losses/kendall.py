@@ -43,7 +43,7 @@ def kendall(
     with $b_{ij} = \mathrm{sign}(y^*_i - y^*_j)$ and $a_{ij} = \mathrm{sign}(\delta) (1 - e^{-|\delta| / \tau})$ of
     $\delta = f(y)_j - f(y)_i$, the step that `Laplace` has: 1 minus Kendall's tau-b when the sorter is exact and $\tau$
     tends to 0. Long groups take $O(d \log^2 d)$ steps. Top-heavy, pairs count
-    $w_{ij} = 1 / \mathrm{rk}(y^*)_i + 1 / \mathrm{rk}(y^*)_j$, which is the weighted tau of Vigna (2015), Eq. 3.
+    $w_{ij} = 1 / \mathrm{rk}(y^*)_i + 1 / \mathrm{rk}(y^*)_j$, which is the weighted tau of Vigna 2015, Eq. 3.
     Averaged over groups; a group whose targets are all equal is left out. $\sum w a^2$ is taken for at least a
     thousandth of $\sum w b^2$, so that nearly equal scores have a finite gradient.
 

@@ -1,9 +1,12 @@
-"""Sorters, one class a file: differentiable ranks. `Sorter` is what they have in common.
+"""Sorters compute differentiable ranks. Each is a class in a file of its own.
 
-from rankgrad.sorters import Laplace, load_sorter, soft_rank
-ranks = soft_rank(scores, softness=0.2)          # no training, any length
-sorter = Laplace(softness=0.2)                   # the same for a loss, with further options
-sorter = load_sorter("comparator")               # trained, its weights come with the package
+    from rankgrad.sorters import Laplace, load_sorter, soft_rank
+    ranks = soft_rank(scores, softness=0.2)          # no training, any length
+    sorter = Laplace(softness=0.2)                   # the same for a loss, with further options
+    sorter = load_sorter("comparator")               # trained, its weights come with the package
+
+`Sorter` is their base class. The functions `soft_rank`, `soft_sort`, `soft_topk_mask`, `soft_quantile`, `soft_median`
+and `soft_permutation` are differentiable operators.
 """
 
 from functools import partial

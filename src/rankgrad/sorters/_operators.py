@@ -49,8 +49,8 @@ def soft_rank(scores: Tensor, softness: float = 0.2, *, dim: int = -1, mask: Ten
     r"""Compute soft ranks, 1 for the largest score: `Laplace` of that softness, as a function.
 
     $1 + \sum_{j \neq i} F\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$ with F the distribution function of
-    Laplace: the soft rank of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), of scores in standard deviations. It
-    takes O(d log d) time. `Laplace` has further options, such as scores in a unit of their own.
+    Laplace: the soft rank of LapSum (Struski et al. 2025), of scores in standard deviations. It takes O(d log d)
+    time. `Laplace` has further options, such as scores in a unit of their own.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
@@ -82,8 +82,8 @@ def soft_topk_mask(
 ) -> Tensor:
     r"""Return how surely each score is among the k largest: $F((s_i - t) / b)$ with t such that they add up to k.
 
-    This is the soft top-k of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), with F the distribution function of
-    Laplace, or of the logistic distribution.
+    This is the soft top-k of LapSum (Struski et al. 2025), with F the distribution function of Laplace, or of the
+    logistic distribution.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
@@ -144,7 +144,7 @@ def soft_sort(
 ) -> Tensor:
     r"""Sort scores, the largest first: the t at which $G(t) = i - \frac12$, in O(d log d).
 
-    This is the soft sorting of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), G the sum of `soft_topk_mask`.
+    This is the soft sorting of LapSum (Struski et al. 2025), G the sum of `soft_topk_mask`.
     With a sorter in standard deviations, equal scores are their own result, and the largest and smallest may lie beyond
     the scores, by less than $b \log 2 d$.
 
@@ -199,7 +199,7 @@ def soft_quantile(
 ) -> Tensor:
     r"""Return soft quantiles: $q (d - 1)$ places from the smallest value of `soft_sort`, linearly in between.
 
-    The values are as in LapSum (Struski et al., ICML 2025, arXiv:2503.06242). As the softness tends to 0, they tend to
+    The values are as in LapSum (Struski et al. 2025). As the softness tends to 0, they tend to
     `torch.quantile`'s linear rule.
 
     Args:
@@ -267,7 +267,7 @@ def soft_permutation(
     r"""Compute how much of each place is taken by each score, a doubly stochastic matrix.
 
     $P_{ij} = F((s_j - t_i) / b) - F((s_j - t_{i-1}) / b)$ with $G(t_i) = i$ and $t_0 = \infty$: LapSum (Struski et
-    al., ICML 2025, arXiv:2503.06242). It takes memory in proportion to d^2.
+    al. 2025). It takes memory in proportion to d^2.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.

@@ -15,10 +15,10 @@ class Laplace(NoisySorter):
     $\hat r_i = 1 + \sum_{j \neq i} F\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$, with
     $F(t) = 1 - \frac12 e^{-t}$ for $t \ge 0$ and $\frac12 e^t$ below, the distribution function of Laplace.
 
-    This is the soft rank of LapSum (Struski et al., ICML 2025, arXiv:2503.06242), here of scores in standard
-    deviations; ranks expected under noise are from SoftRank (Taylor et al. 2008), whose noise is normal. It is
-    exactly the all-pairs sum. After a sort, each side of a score is a sum that decays from one neighbor to the
-    next, so time and memory grow like d log d and d, whatever the scores' scale, offset and distances.
+    This is the soft rank of LapSum (Struski et al. 2025), here of scores in standard deviations; ranks expected under
+    noise are from SoftRank (Taylor et al. 2008), whose noise is normal. It is exactly the all-pairs sum. After a sort,
+    each side of a score is a sum that decays from one neighbor to the next, so time and memory grow like d log d and d,
+    whatever the scores' scale, offset and distances.
 
     Args:
         softness: b, the width of the noise, in standard deviations of the vector (or in the scores' own unit).

@@ -37,7 +37,7 @@ def in_chunks(network: nn.Module, *inputs: Tensor, chunk: int) -> Tensor:
         ValueError: `chunk` is no whole number of at least 1, there are no inputs, or they differ in number.
 
     >>> from rankgrad.losses import spearman
-    >>> network = nn.Linear(8, 1)
+    >>> network = torch.nn.Linear(8, 1)
     >>> scores = in_chunks(network, torch.randn(4096, 8), chunk=64).squeeze(1)
     >>> spearman(scores, torch.arange(4096)).backward()
     >>> network.weight.grad.shape
@@ -71,7 +71,7 @@ def split(inputs: Sequence[Tensor], chunk: int) -> list[tuple[Tensor, ...]]:
 def in_parts(network: nn.Module, parts: Sequence[tuple[Tensor, ...]]) -> Any:
     """Return what a network makes of a batch that is in parts, see `in_chunks`; of a network of several outputs, each.
 
-    >>> in_parts(nn.Identity(), [(torch.tensor([1.0]),), (torch.tensor([2.0, 3.0]),)])
+    >>> in_parts(torch.nn.Identity(), [(torch.tensor([1.0]),), (torch.tensor([2.0, 3.0]),)])
     tensor([1., 2., 3.])
     """
     learned = [weight for weight in network.parameters() if weight.requires_grad]

@@ -1,0 +1,131 @@
+"""A retraining: train in a clone, let the gate judge, and keep params and dvc.lock as a branch.
+
+`rankgrad retrain` calls it in a terminal, without any server, and the flow `retrain` with a Prefect task per stage.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from pipelines.config import Settings, load
+from pipelines.flows.branches import commits_in_use, is_new, remove_old, share
+from pipelines.flows.changes import planned
+from pipelines.flows.checkout import commit, fresh_checkout
+from pipelines.flows.processes import CommandFailed, Commands
+from pipelines.ops.git import file_at, git
+from pipelines.tracking.gate import Decision, decide_all, models_of
+from pipelines.tracking.registry import newest_snapshot
+from pipelines.tracking.store import address_of_store
+
+__all__ = ["Request", "Train", "publish", "retrain_here", "retrain_in_clone"]
+
+KEPT_DAYS = 30  # of branches `retrain/<time>`; a champion's stays
+IN_IMAGE = "RANKGRAD_IN_IMAGE"  # set by the Dockerfile: such a checkout goes with its container
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to retrain; see the flow `retrain`, whose parameters these are."""
+
+    reason: str = "by hand"
+    advance: bool = True
+    only: Sequence[str] = ()
+    changes: Sequence[str] = ()
+    push: str | None = None
+
+    @property
+    def targets(self) -> list[str]:
+        """The stages to run; empty for all."""
+        return [f"evaluate@{name}" for name in self.only]
+
+
+Train = Callable[[Path, Settings], None]  # runs the stages in the clone, and publishes
+Judge = Callable[[Path, Settings, list[str] | None], list[Decision]]  # models, or None for all
+
+
+def retrain_in_clone(
+    project: Path, request: Request, commands: Commands, *, train: Train, judge: Judge
+) -> tuple[list[Decision], str]:
+    """Retrain what the data, the params or the code of a project's present commit have changed.
+
+    Args:
+        project: the absolute path of a checkout, which stays as it is.
+        request: what to retrain.
+        commands: run what is run, and are stopped in the end, however it comes.
+        train: called with the clone and its params.
+        judge: called after it, with the models that were trained.
+
+    Returns:
+        The gate's decisions, and the branch, or `nothing new`.
+
+    Raises:
+        ParamsError: a change or a run does not exist.
+        ValueError: see `fresh_checkout`; or the next data would be forgotten with a container.
+        CommandFailed: a command failed.
+    """
+    committed = YAML(typ="safe").load(file_at(project, "HEAD", "params.yaml") or b"{}")
+    params = planned(committed, request.only, request.changes)  # before anything runs
+    if request.advance and request.push is None and os.environ.get(IN_IMAGE):
+        raise ValueError(
+            "advance: this checkout is an image's and goes with its container, and so would the branch with the new "
+            "params and dvc.lock: name a git remote (`push`, or `make deploy PUSH=origin`), or set `advance` to false"
+        )
+    # For all commands: the code of the folder that they run in, and the project's store, as the clone is removed.
+    os.environ |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": address_of_store()}
+    if changed := git(project, "status", "--porcelain", "--untracked-files=no"):
+        commands.log(f"not committed, so no part of this retraining:\n{changed}")
+    try:
+        commands.run("rankgrad", "fetch", folder=project)
+        known = newest_snapshot(models_of(params))
+        with fresh_checkout(
+            project, advance=request.advance, changes=request.changes, remote=request.push, known=known
+        ) as (folder, snapshot):
+            params = load(folder / "params.yaml")
+            if request.push is not None:
+                with suppress(CommandFailed):  # what DVC's remote lacks is made again
+                    commands.run("dvc", "fetch", "--run-cache", folder=folder)
+            train(folder, params)
+            models = dict.fromkeys(params.model_of(params.runs[name]) for name in request.only)
+            decisions = judge(folder, params, [*models] or None)
+            commit(folder, f"Retrain: snapshot {snapshot} ({request.reason})")
+            return decisions, _kept(project, folder, commands, request.push)
+    finally:  # of a cancelled retraining too: nothing may outlive it
+        commands.stop()
+
+
+def _kept(project: Path, folder: Path, commands: Commands, push: str | None) -> str:
+    """Make a branch if there is anything new, return its name, and delete old ones."""
+    branch = "nothing new"
+    if is_new(project, folder):
+        if push is not None:  # first: a branch whose data nobody has helps nobody
+            commands.run("dvc", "push", "--run-cache", folder=folder)
+        branch = share(project, folder, remote=push)
+    if removed := remove_old(project, KEPT_DAYS, commits_in_use(), remote=push):
+        commands.log(f"deleted, older than {KEPT_DAYS} days: {', '.join(removed)}")
+    return branch
+
+
+def publish(folder: Path, commands: Commands, only: Sequence[str]) -> None:
+    """Send the runs that were trained: the stage `publish` needs all runs."""
+    command = (sys.executable, "-m", "pipelines.stages", "publish", *only)
+    commands.run_stage(*command, stage="@".join(["publish", *only]), folder=folder)
+
+
+def retrain_here(project: Path, request: Request) -> tuple[list[Decision], str]:
+    """Retrain without a server: one stage after another, by `dvc repro`; see `retrain_in_clone`."""
+    commands = Commands()
+
+    def train(folder: Path, params: Settings) -> None:
+        commands.run(sys.executable, "-m", "pipelines.ops.repro", *request.targets, folder=folder)
+        if request.only:
+            publish(folder, commands, request.only)
+
+    def judge(folder: Path, params: Settings, models: list[str] | None) -> list[Decision]:
+        return decide_all(models, params, folder=folder)
+
+    return retrain_in_clone(project, request, commands, train=train, judge=judge)

@@ -1,0 +1,280 @@
+"""Order algorithms by their run time on an instance: ranking losses beside regression on six scenarios of ASlib.
+
+    python -m studies.converters.aslib FOLDER    # once: tables of the scenarios, from a copy that you have
+    python -m studies.aslib [SCENARIO ...]       # all that is missing
+
+Each scenario comes with ten folds. For each fold, the next three choose the learning rate and the number of steps by
+PAR10, with two networks that learn from the other six. Then three networks learn from all nine. All are trained side
+by side. A run that does not solve its instance within the cutoff counts ten times the cutoff (PAR10). It is slower than
+every run that does, and which of two such runs is slower is not known: they are tied at the last position. Instances
+that no algorithm solves have no order and are left out. The time to compute features is not counted.
+"""
+
+from collections.abc import Iterator
+from functools import cache, partial
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.ensemble import RandomForestRegressor
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from rankgrad import losses, metrics
+from rankgrad.io.results import Row
+from rankgrad.ranks import dense_ranks, exact_ranks
+from rankgrad.seeding import generator
+from studies.compared import compared
+from studies.converters.aslib import SCENARIOS, TABLES
+from studies.vectorized import Jobs, Lists, Loss, command, scored, squared_errors, uniform
+
+FOLDS, CHOOSE_WITH = 10, 3  # folds, and how many of them choose settings
+SEEDS, CHOOSE_BY = 3, 2
+HIDDEN = 32
+BATCH = 64
+RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
+STEPS = (12, 25, 50, 100, 200, 400)
+LATE = 10.0  # times the cutoff: what a run counts that is not solved
+FASTEST = 0.01  # seconds; below, times are tied
+FAR = 5.0  # deviations at which features are cut
+TREES = 100
+UPSTREAM = "551b22b"  # the commit that the scenarios are of
+NAMES = ["gap", "tau", "solved"]
+BASELINE = "mse of log time"
+
+
+def speeds(times: Tensor) -> Tensor:
+    """Return how fast runs are, from times in cutoffs: 0 where they are not solved, more where they are faster."""
+    return (LATE / times).log()
+
+
+def mse_centered(scores: Tensor, times: Tensor) -> Tensor:
+    """Return MSE of log times, where scores and targets are compared less their means over the algorithms."""
+    target = speeds(times)
+    spread = target.std((-2, -1), keepdim=True)
+    return losses.mse(scores, target / spread, normalize_groups="centered", reduction="none", check_finite=False)
+
+
+def fastest(scores: Tensor, times: Tensor) -> Tensor:
+    """Return the softmax cross-entropy of the fastest algorithm; tied ones share it."""
+    best = (times == times.amin(-1, keepdim=True)).long()
+    return losses.multilabel_cross_entropy(scores, best, reduction="none", check_finite=False)
+
+
+def label_ranks(times: Tensor) -> Tensor:
+    """Return ranks, 0 for runs that are not solved; the fastest algorithm has the largest.
+
+    >>> label_ranks(torch.tensor([0.5, 10.0, 0.1, 0.5]))
+    tensor([1, 0, 2, 1])
+    """
+    return dense_ranks((speeds(times) * 1e5).round().long())
+
+
+def average_ranks(times: Tensor) -> Tensor:
+    return -exact_ranks(speeds(times))
+
+
+METHODS: dict[str, Loss] = {
+    BASELINE: squared_errors(speeds, (-2, -1)),
+    "mse of log time, centered": mse_centered,
+    "mse of ranks": squared_errors(average_ranks, (-1,)),
+    "cross-entropy, fastest": fastest,
+    "ranknet": lambda scores, times: losses.ranknet(scores, speeds(times), reduction="none", check_finite=False),
+    "rlsep": lambda scores, times: losses.rlsep(scores, label_ranks(times), reduction="none", check_finite=False),
+    "plackett_luce": lambda scores, times: losses.plackett_luce(
+        scores, label_ranks(times), reduction="none", check_finite=False
+    ),
+}
+
+
+@cache
+def read(name: str) -> tuple[Tensor, Tensor, Tensor, float]:
+    """Return features (n, f), times in cutoffs (n, K), folds (n,) from 0, and the cutoff in seconds of a scenario."""
+    table = pd.read_parquet(TABLES / f"{name}.parquet")
+    seconds = torch.tensor(table.filter(regex="^seconds_").to_numpy(), dtype=torch.float64)
+    features = torch.tensor(table.filter(regex="^x_").to_numpy(dtype=float), dtype=torch.float64)
+    cutoff = float(table["cutoff"].iloc[0])
+    solved = ~seconds.isnan().all(-1)
+    times = (seconds.clamp(min=FASTEST) / cutoff).nan_to_num(LATE)
+    return features[solved], times[solved], torch.tensor(table["fold"].to_numpy() - 1)[solved], cutoff
+
+
+def parts(folds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return rows to learn from while settings are chosen, to choose by, and to test with, of each fold."""
+    result = []
+    for test in range(FOLDS):
+        away = (folds - test) % FOLDS
+        chooses = (away > 0) & (away <= CHOOSE_WITH)
+        result.append(tuple(rows.nonzero().flatten() for rows in (away > CHOOSE_WITH, chooses, away == 0)))
+    return result
+
+
+def inputs(features: Tensor, learn: Tensor) -> Tensor:
+    """Return features (n, f) on a logarithmic scale, standardized over the rows to learn from; missing ones are 0."""
+    values = features.sign() * features.abs().log1p()
+    known = values[learn]
+    mean = known.nanmean(0)
+    spread = (known - mean).square().nanmean(0).sqrt()
+    return ((values - mean) / spread.where(spread > 1e-9, torch.inf)).nan_to_num(0.0).clamp(-FAR, FAR).float()
+
+
+def lists(name: str, learned: list[Tensor], tested: list[Tensor], networks: int) -> tuple[Lists, Lists]:
+    """Return instances of each fold to learn from and to test with, for so many networks."""
+    features, times, _, _ = read(name)
+    of_fold = torch.stack([inputs(features, rows) for rows in learned])
+    result = []
+    for rows in (learned, tested):
+        padded = pad_sequence(rows, batch_first=True, padding_value=-1)
+        fold = torch.arange(len(rows)).unsqueeze(1)
+        counts = (padded >= 0).float()
+        split = (of_fold[fold, padded], times[padded].float(), counts)
+        result.append(Lists(*(values.repeat_interleave(networks, 0) for values in split)))
+    return result[0], result[1]
+
+
+def batches(split: Lists, copies: int) -> Iterator[Lists]:
+    """Yield random instances of each network without end, once for each copy; the same for all methods."""
+    draws = generator(0, "aslib", "batches")
+    sizes, counts = split.counts.sum(-1, keepdim=True), torch.ones(copies * len(split.counts), BATCH)
+    network = torch.arange(len(sizes)).unsqueeze(1)
+    while True:
+        rows = (torch.rand(len(sizes), BATCH, generator=draws) * sizes).long()
+        batch = split.inputs[network, rows], split.truth[network, rows]
+        yield Lists(*(values.repeat(copies, 1, 1) for values in batch), counts)
+
+
+def weights(features: int, algorithms: int, networks: int) -> list[Tensor]:
+    """Return weights and biases of so many networks for each fold; a seed starts alike whatever the fold and method."""
+    draws, layers = [generator(seed, "aslib", "network") for seed in range(1, networks + 1)], []
+    for before, after in ((features, HIDDEN), (HIDDEN, algorithms)):
+        for shape in ((before, after), (1, after)):
+            layer = torch.stack([uniform(shape, before, draw) for draw in draws])
+            layers.append(layer.repeat(FOLDS, 1, 1))
+    return layers
+
+
+def time_of_first(scores: Tensor, times: Tensor) -> Tensor:
+    """Return the time of the algorithm with the highest score."""
+    return times.gather(-1, scores.argmax(-1, keepdim=True)).squeeze(-1)
+
+
+def network_scores(name: str, method: str) -> tuple[Tensor, list[Row]]:
+    """Choose a setting for each fold, and return scores (seeds, n, K) of test instances, and the settings."""
+    features, times, folds, _ = read(name)
+    learn, choose, test = map(list, zip(*parts(folds), strict=True))
+    train, run = partial(scored, METHODS[method], activation=torch.relu, steps=STEPS), f"{name}, {method}"
+
+    # Try all settings side by side with the first networks of each fold.
+    learned, tested = lists(name, learn, choose, CHOOSE_BY)
+    start = [layer.repeat(len(RATES), 1, 1) for layer in weights(features.shape[1], times.shape[1], CHOOSE_BY)]
+    repeated = Lists(*(values.repeat(len(RATES), 1, 1) for values in (tested.inputs, tested.truth)), tested.counts)
+    repeated = Lists(repeated.inputs, repeated.truth, tested.counts.repeat(len(RATES), 1))
+    rates = torch.tensor(RATES).repeat_interleave(FOLDS * CHOOSE_BY)
+    tried = []
+    for scores in train(batches(learned, len(RATES)), repeated, start, rates=rates):
+        tried.append(repeated.mean(time_of_first(scores, repeated.truth)))
+    means = torch.stack(tried, -1).view(len(RATES), FOLDS, CHOOSE_BY, len(STEPS)).mean(2)
+    best = means.transpose(0, 1).flatten(1).argmin(-1)  # of each fold
+    rate, step = best // len(STEPS), best % len(STEPS)
+
+    # Train all networks of each fold with its setting, and put its test instances where they belong.
+    both = [torch.cat([*pair]) for pair in zip(learn, choose, strict=True)]
+    learned, tested = lists(name, both, test, SEEDS)
+    start = weights(features.shape[1], times.shape[1], SEEDS)
+    rates = torch.tensor(RATES)[rate].repeat_interleave(SEEDS)
+    by_step = torch.stack([*train(batches(learned, 1), tested, start, rates=rates)])
+    result = torch.empty(SEEDS, *times.shape)
+    for fold, rows in enumerate(test):
+        result[:, rows] = by_step[step[fold], fold * SEEDS : (fold + 1) * SEEDS, : len(rows)]
+    settings = [Row(run, "setting.rate", RATES[index], fold=fold) for fold, index in enumerate(rate, 1)]
+    settings += [Row(run, "setting.steps", STEPS[index], fold=fold) for fold, index in enumerate(step, 1)]
+    return result, settings
+
+
+def forest_scores(name: str) -> Tensor:
+    """Return scores (1, n, K) of test instances: a random forest for each algorithm predicts its log time."""
+    features, times, folds, _ = read(name)
+    result = torch.empty(1, *times.shape)
+    for learn, choose, test in parts(folds):
+        rows = torch.cat([learn, choose])
+        values, target = inputs(features, rows).numpy(), speeds(times).numpy()
+        for algorithm in range(times.shape[1]):
+            forest = RandomForestRegressor(TREES, max_features=1 / 3, random_state=1)
+            forest.fit(values[rows], target[rows, algorithm])
+            result[0, test, algorithm] = torch.tensor(forest.predict(values[test])).float()
+    return result
+
+
+def single_best(name: str) -> Tensor:
+    """Return scores (1, n, K) of test instances: algorithms by their mean PAR10 on the nine other folds."""
+    _, times, folds, _ = read(name)
+    result = torch.empty(1, *times.shape)
+    for learn, choose, test in parts(folds):
+        result[0, test] = -times[torch.cat([learn, choose])].mean(0).float()
+    return result
+
+
+def values_of(name: str, scores: Tensor) -> np.ndarray:
+    """Return (seeds, 5, n): time, tau-b, whether it was solved, time of the single best and of the oracle."""
+    _, times, _, _ = read(name)
+    every = times.expand(scores.shape)
+    time, tau = time_of_first(scores, every), metrics.kendall(scores, speeds(every))
+    best = time_of_first(single_best(name), times.unsqueeze(0)).expand_as(time)
+    oracle = times.amin(-1).expand_as(time)
+    return torch.stack([time, tau, (time < LATE).double(), best, oracle], 1).numpy()
+
+
+def summary(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return what share of the PAR10 between the single best algorithm and the oracle is saved, tau and solved runs.
+
+    >>> summary(np.array([[3.0, 2.0], [0.5, np.nan], [1.0, 1.0], [4.0, 4.0], [1.0, 2.0]]), np.arange(2)).round(2)
+    array([0.6, 0.5, 1. ])
+    """
+    time, tau, solved, best, oracle = values[:, rows]
+    gap = (best - time).mean(-1) / (best - oracle).mean(-1)
+    return np.stack([gap, np.nanmean(tau, -1), solved.mean(-1)])
+
+
+def rows(name: str, method: str) -> list[Row]:
+    """Return the metrics of a method, and their differences from regression."""
+    run, settings = f"{name}, {method}", []
+    if method == "single best":
+        scores = single_best(name)
+    elif method == "random forest":
+        scores = forest_scores(name)
+    else:
+        scores, settings = network_scores(name, method)
+    baselines = {} if method == BASELINE else {BASELINE: f"{name}, {BASELINE}"}
+    values = values_of(name, scores)
+    return compared("aslib", run, NAMES, values, baselines=baselines, summary=summary) + settings
+
+
+def shape(name: str) -> list[Row]:
+    features, times, _, cutoff = read(name)
+    late = (times >= LATE).double().mean().item()
+    numbers = {
+        "instances": len(times), "features": features.shape[1], "algorithms": times.shape[1], "unsolved": late,
+        "cutoff": cutoff,
+    }  # fmt: skip
+    best, oracle = time_of_first(single_best(name), times.unsqueeze(0)).mean().item(), times.amin(-1).mean().item()
+    numbers |= {"single best": best * cutoff, "oracle": oracle * cutoff}
+    return [Row(name, metric, value) for metric, value in numbers.items()]
+
+
+def jobs(name: str, _: list[Row]) -> Jobs:
+    yield name, partial(shape, name)
+    for method in (*METHODS, "single best", "random forest"):
+        yield f"{name}, {method}", partial(rows, name, method)
+
+
+if __name__ == "__main__":
+    params = {
+        "rate": RATES, "steps": STEPS, "folds": FOLDS, "choose_with": CHOOSE_WITH, "seeds": SEEDS, "hidden": HIDDEN,
+        "batch": BATCH, "trees": TREES,
+    }  # fmt: skip
+    command(
+        "aslib",
+        {name: partial(jobs, name) for name in SCENARIOS},
+        params=params,
+        hashes={"coseal/aslib_data": UPSTREAM},
+    )

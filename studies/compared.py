@@ -1,0 +1,83 @@
+"""Compare methods by values of each test example, with intervals over examples and seeds.
+
+A study keeps these values in predictions/<study>/ while it is made, so that methods trained later are compared with a
+baseline of before. `p of ...` in its results is not adjusted yet: tables adjust it for all comparisons they show.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from rankgrad.evaluation import Statistic, differences, evaluate
+from rankgrad.io.atomic import replaced_file
+from rankgrad.io.results import Row, minus
+
+__all__ = ["Summary", "compared", "means", "stored"]
+
+RESAMPLES, SEED = 1000, 1
+Summary = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values (metrics, n), row numbers (..., r) to (metrics, ...)
+
+
+def means(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the mean of each metric over some examples.
+
+    >>> means(np.array([[1.0, 0.0, 1.0]]), np.array([[0, 1], [0, 2]]))
+    array([[0.5, 1. ]])
+    """
+    return values[:, rows].mean(-1)
+
+
+def stored(study: str, run: str) -> np.ndarray:
+    """Return the values of a run, (seeds, metrics, n).
+
+    Raises:
+        FileNotFoundError: the run was made elsewhere, and only its results are kept.
+    """
+    path = _path(study, run)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; remove studies/made/{study} and make it again from the start")
+    return np.load(path)
+
+
+def compared(
+    study: str,
+    run: str,
+    names: list[str],
+    values: np.ndarray,
+    *,
+    baselines: Mapping[str, str],
+    summary: Summary = means,
+) -> list[Row]:
+    """Store the values of a run, and return its metrics and their differences from baselines that were made before.
+
+    Args:
+        study, run: where the values are stored.
+        names: of the metrics.
+        values: (seeds, metrics, n). A method that draws nothing at random has one seed, which is repeated.
+        baselines: the run that holds the values of each, by the name that rows show.
+        summary: makes metrics of the values.
+    """
+    with replaced_file(_path(study, run)) as partial, partial.open("wb") as file:
+        np.save(file, values)
+    ours = _statistics(names, values, len(values), summary)
+    rows = evaluate(run, ours, resamples=RESAMPLES, seed=SEED)
+    for name, baseline in baselines.items():
+        theirs = _statistics(names, stored(study, baseline), len(values), summary)
+        for row in differences({run: ours}, theirs, resamples=RESAMPLES, seed=SEED):
+            if row.seed is None:
+                rows.append(row._replace(metric=minus(row.metric, name)))
+    return rows
+
+
+def _path(study: str, run: str) -> Path:
+    return Path("predictions") / study / f"{run}.npy"
+
+
+def _statistics(names: list[str], values: np.ndarray, seeds: int, summary: Summary) -> dict[int, Statistic]:
+    """Return a statistic for each of so many seeds; one that draws nothing counts for each of them."""
+    statistics = {}
+    for seed in range(seeds):
+        of_seed = values[seed % len(values)]
+        statistics[seed + 1] = Statistic(names, of_seed.shape[1], lambda rows, own=of_seed: summary(own, rows))
+    return statistics
