@@ -205,9 +205,10 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
     """Return the numbers of a vector in the order of training."""
     names = about.get("names")
     if not isinstance(cell, Mapping):
-        filled = fills_of(tuple(names or ()))
-        if len(cell) == len(filled) and [*filled] == columns_of(names):  # numbers alone, and not which ones are empty
-            return numbers_of(dict(zip(filled, cell, strict=True)), names)
+        known = names or []
+        filled = fills_of(tuple(known))
+        if len(cell) == len(filled) and [*filled] == columns_of(known):  # numbers alone, and not which ones are empty
+            return numbers_of(dict(zip(filled, cell, strict=True)), known)
         return [float(value) for value in cell]
     if names is None:
         raise ValueError(f"{where}: features by name, expected a list of {about['count']}: the model knows no names")
