@@ -37,6 +37,8 @@ def text_of(name: str) -> str:
 def _table(block: dict[str, Any]) -> str:
     if "paper" in block:
         return papers.text_of(block["paper"])
+    if "commands" in block:
+        return _commands(block["commands"])
     study = read(block["study"])
     if "computed" in block:
         return getattr(tables, block["computed"])(study)
@@ -48,6 +50,21 @@ def _table(block: dict[str, Any]) -> str:
     seeds = len({row.seed for row in study.rows} - {None})
     title = block.get("title", "").format(seeds=seeds)
     return title + markdown([block["first"], *block["columns"]], rows)
+
+
+def _commands(commands: dict[str, list[str]]) -> str:
+    """Return the command and time of each study, the pages that show it, and on what its kept results were made."""
+    rows = []
+    for study, (command, time, *pages) in commands.items():
+        for place in PLACES.values():
+            page = Path(place["page"]).name
+            if page not in pages and any(block.get("study") == study for block in place["tables"]):
+                pages.append(page)
+        links = ", ".join(f"[{Path(page).stem}]({page})" for page in pages)
+        machine = read(study).made_by["machine"]
+        hardware = machine["gpu"] or f"{machine['processor']}, {machine['threads']} thread(s)"
+        rows.append([study, links, f"`{command}`", time, f"{hardware}; {machine['date']}"])
+    return markdown(["study", "page", "command", "time", "kept results: made on"], rows)
 
 
 def write(page: Path, name: str, text: str) -> None:

@@ -17,6 +17,7 @@ __all__ = ["FOLDER", "pages"]
 FOLDER = Path("docs/api")
 BIBLIOGRAPHY, TIMES = Path("docs/bibliography.md"), Path("docs/losses.md")
 CONTRACTS = Path("tests/contracts/test_measures.py")
+WRITING = ("groups", "soft_ranks", "reduced")  # what a loss is written with
 OTHER = ("ranks", "ragged", "io.checkpoints", "training.large_batch", "training.distributed")
 # The shape of scores and truth, by what the truth is.
 SHAPES = {"target": "(..., d)", "labels": "(..., d)", "label_ranks": "(..., d)", "positives": "(..., n, m)"}
@@ -61,14 +62,20 @@ def _head(path: Path) -> str:
 
 def _exported(module: Any) -> dict[str, Any]:
     """Return the public functions and classes of a module by name, in alphabetical order."""
-    root = module.package
     components = {}
     for name in sorted(map(str, module.exports or ()), key=str.lower):
-        path = module.imports.get(name, f"{module.path}.{name}")
-        component = root[path.removeprefix(f"{root.path}.")]
+        component = _imported(module, name)
         if component.docstring:
             components[name] = component
     return components
+
+
+def _imported(module: Any, name: str) -> Any:
+    """Return what a name of a module is, from the file that defines it."""
+    path = module.imports.get(name)
+    if path is None:
+        return module.members[name]
+    return _imported(module.package[path.rpartition(".")[0].removeprefix("rankgrad.")], name)
 
 
 # Text of docstrings.
@@ -118,8 +125,9 @@ def _signature(component: Any) -> str:
 def _example(module: Any, examples: list[str]) -> str:
     """Return the doctests, with the imports that they do not need in a docstring's own file."""
     text = "\n\n".join(examples).removeprefix(">>> import torch\n")
+    ours = {name for name, path in module.imports.items() if path.startswith("rankgrad.")}
     used = []
-    for name in sorted(map(str, module.exports or ()), key=str.lower):
+    for name in sorted(ours.union(map(str, module.exports or ())), key=str.lower):
         if re.search(rf"\b{name}\b", text) and not re.search(rf"import .*\b{name}\b", text):
             used.append(name)
     imports = f">>> from {module.path} import {', '.join(used)}\n" if used else ""
@@ -173,6 +181,9 @@ def _overview(module: Any, losses: dict[str, Any]) -> str:
             "\n## Properties\n",
             ABOUT_PROPERTIES,
             _table(list(PROPERTIES), properties),
+            "## To write a loss with\n",
+            "[Your own loss](../own_code.md#a-loss-with-masks-weights-and-dim) uses them.\n",
+            *(_component(_imported(module, name), module, level=3) for name in WRITING),
         ]
     )
 

@@ -58,11 +58,12 @@ def card(
 
 
 def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
-    """Return how a run was made, its metrics with their intervals, and its data, for its own description."""
+    """Return a run's description: its judged metric, how it was made, all metrics with intervals, and its data."""
+    lines = _headline(metrics, tags)
     seed = f", seed {tags['seed']}; the metrics are over all its seeds" if "seed" in tags else ""
     made = f"commit {tags['git_commit'][:12]}{' with changes' if tags.get('git_dirty') == 'true' else ''}"
     trained = f"Trained by `{tags['stage']}`{seed}. " if "stage" in tags else ""
-    lines = [f"{trained}Published at {made}, by rankgrad {__version__}."]
+    lines += [f"{trained}Published at {made}, by rankgrad {__version__}."]
     rows = [[row.metric, cell(*row.interval, digits=4)] for row in metrics if not math.isnan(row.value)]
     rows += [[tags["undefined"], UNDEFINED]] if "undefined" in tags else []
     lines += ["", "## Metrics", "", markdown(["metric", "value (95 %)"], rows).rstrip()]
@@ -76,6 +77,22 @@ def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
             lines += ["", f"Made from {tags['from']}."]
         lines += ["", markdown(["file", "md5"], inputs.items()).rstrip()]
     return "\n".join(lines)
+
+
+def _headline(metrics: Sequence[Row], tags: Mapping[str, str]) -> list[str]:
+    """Return the first line, which is all that MLflow's table of versions shows: the judged metric and the data.
+
+    >>> tags = {"judged_by": "spearman", "dataset": "clips", "snapshot": "2"}
+    >>> _headline([Row("mine", "judged", 0.5, low=0.4, high=0.6), Row("mine", "tau", 0.3)], tags)
+    ['spearman 0.5000 (0.4000 to 0.6000) on clips, snapshot 2', '']
+    """
+    if not metrics:
+        return []
+    judged = next((row for row in metrics if row.metric == "judged"), metrics[0])
+    line = f"{tags.get('judged_by', judged.metric)} {cell(*judged.interval, digits=4)}"
+    if "dataset" in tags:
+        line += f" on {tags['dataset']}, snapshot {tags['snapshot']}"
+    return [line, ""]
 
 
 def inputs_of(tags: Mapping[str, str]) -> dict[str, str]:

@@ -37,7 +37,8 @@ KNOWN_SHARE = 0.5  # of what a row holds, from which on it is a row that a versi
 FEWEST = 30  # rows, or groups of them, to judge on: of fewer, resamples find a difference where there is none
 ON_VALIDATION = ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
 LONGEST_REASON = 1000  # characters of what is said of slices
-CARD = "\n\n<!-- card -->\n\n"  # in a version's description: what stands above is rewritten by each decision
+LONGEST_STANDING = 300  # characters of the same in the first line of a description
+CARD = "\n\n<!-- card -->\n\n"  # in a version's description: what stands above is rewritten, but for the first line
 
 
 @dataclass(frozen=True)
@@ -382,8 +383,10 @@ def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: Any, ev
         rows.append([title, cell(ours[metric], digits=4), cell(theirs[metric], digits=4), _interval(gaps[metric])])
     columns = ["metric", f"version {challenger}", f"version {decision.champion}", "difference"]
     head = f"## Gate: {word}\n\n{as_markdown(decision.reason)}.\n\nOn {evidence.examples}:\n\n"
-    card = (client.get_model_version(model, challenger).description or "").rpartition(CARD)[2]
-    description = f"{head}{markdown(columns, rows).rstrip()}{CARD}{card}"
+    first, _, others = (client.get_model_version(model, challenger).description or "").partition("\n\n")
+    text = f"{first}\n\n{head}{markdown(columns, rows).rstrip()}{CARD}{others.rpartition(CARD)[2]}"
+    standing = f"{'made champion' if decision.promoted else 'rejected'} by the gate: {as_markdown(decision.reason)}"
+    description = registry.with_standing(text, shorten(standing, LONGEST_STANDING, placeholder=" ..."))
     client.update_model_version(model, challenger, description=description)
 
 

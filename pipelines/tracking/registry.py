@@ -20,10 +20,17 @@ from rankgrad.io.registered import download
 
 __all__ = [
     "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "newest_snapshot", "refuse_old",
-    "replace", "set_champion", "version_of", "versions", "weights_of",
+    "replace", "set_champion", "version_of", "versions", "weights_of", "with_standing",
 ]  # fmt: skip
 
 CHAMPIONS = "ranking.champions"  # on a model: every version that this project made champion, the latest last
+WHY = {  # a version is champion, in the first line of its description; the gate writes its own
+    "first": "made champion as the best on validation of the first versions",
+    "person": "made champion by a person",
+    "rollback": "made champion again by a person",
+}
+LONGEST = 5000  # characters of a description, as MLflow's table has them
+STANDING = re.compile(r" \[(?:made champion|rejected)[^\n]*\]$")
 MADE_BY = "ranking.made_champion_by"  # on a version that became champion: `first`, `gate`, `person` or `rollback`
 
 
@@ -144,6 +151,19 @@ def set_champion(client: mlflow.MlflowClient, name: str, version: str, *, by: st
     client.set_registered_model_tag(name, CHAMPIONS, json.dumps(made))
     client.set_registered_model_alias(name, "champion", version)
     client.set_model_version_tag(name, version, MADE_BY, by)
+    if by in WHY:
+        description = client.get_model_version(name, version).description or ""
+        client.update_model_version(name, version, description=with_standing(description, WHY[by]))
+
+
+def with_standing(description: str, standing: str) -> str:
+    """Return a description whose first line ends with how a version stands, in place of how it stood before.
+
+    >>> with_standing("spearman 0.5 [rejected by the gate: x [1]]\\n\\nTrained by", "made champion by a person")
+    'spearman 0.5 [made champion by a person]\\n\\nTrained by'
+    """
+    first, separator, others = description.partition("\n")
+    return f"{STANDING.sub('', first)} [{standing}]{separator}{others}"[:LONGEST]
 
 
 def replace(client: mlflow.MlflowClient, lost: ModelVersion, version: str) -> None:

@@ -99,7 +99,10 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
     version = store.get_model_version_by_alias(MODEL, "champion")
     assert (str(version.version), version.tags["gate.decision"], version.tags["gate.against"]) == ("2", "promoted", "1")
     assert "significantly better" in version.tags["gate.reason"]
-    assert version.description.startswith("## Gate: promoted")
+    first, _, rest = version.description.partition("\n\n")
+    assert first.endswith("significantly better; on 5000 fresh vectors]")
+    assert " [made champion by the gate: negative_l1 +" in first
+    assert rest.startswith("## Gate: promoted")
     assert "| **negative_l1** | -0.0" in version.description
     assert not decide().promoted
     assert store.get_model_version(MODEL, "2").description == version.description
@@ -110,9 +113,13 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
         assert "not significantly better" in decision.reason
     version = store.get_model_version(MODEL, "3")
     assert version.tags["gate.decision"] == "rejected"
-    assert version.description.startswith("## Gate: rejected")
-    assert version.description.count("not significantly better") == 1
+    first, _, rest = version.description.partition("\n\n")
+    assert first.count(" [rejected by the gate") == 1
+    assert rest.startswith("## Gate: rejected")
+    assert rest.count("not significantly better") == 1
     assert champion(store) == "2"
+    gate.choose(MODEL, "3")
+    assert store.get_model_version(MODEL, "3").description.partition("\n\n")[0].endswith(" [made champion by a person]")
 
 
 class TestVerdict:

@@ -300,7 +300,12 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert (champion.tags["seed"], champion.run_id) == ("2", parent.info.run_id)
     weights = registry.weights_of("models:/score_ranking-clips@champion", Path("copy"))
     text = (weights / "card.md").read_text()
-    assert text.strip().replace("VERSION", "1") == champion.description.strip()
+    first, _, others = champion.description.strip().partition("\n")
+    assert text.strip().replace("VERSION", "1").partition("\n")[::2] == (first.partition(" [")[0], others)
+    assert first == (
+        "spearman 0.5000 (0.4000 to 0.6000) on clips, snapshot 1 "
+        "[made champion as the best on validation of the first versions]"
+    )
     for words in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 (0.4000 to 0.6000) |",
                   "| data/clips/train.parquet | 2e |", "resized to 16 x 16"):  # fmt: skip
         assert words in text

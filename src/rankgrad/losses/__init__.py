@@ -56,6 +56,9 @@ margin of ranks.
 from functools import partial
 
 from rankgrad import lookup
+from rankgrad.losses._inputs import groups as groups  # with the next two one writes a loss: docs/own_code.md
+from rankgrad.losses._inputs import reduced as reduced
+from rankgrad.losses._inputs import soft_ranks as soft_ranks
 from rankgrad.losses.asymmetric import asymmetric
 from rankgrad.losses.average_precision import average_precision
 from rankgrad.losses.expected_reciprocal_rank import expected_reciprocal_rank
