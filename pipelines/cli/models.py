@@ -177,6 +177,8 @@ def monitor(
         else:
             _show(comparison)
             typer.echo(f"{comparison.verdict}; report in {report}")
+            if comparison.to_label:
+                typer.echo(f"{len(comparison.to_label)} rows to label: {drift.list_of(report)}")
         if comparison.drifted and retrain:
             from pipelines.flows import monitor as flow
 

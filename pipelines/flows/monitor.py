@@ -134,6 +134,9 @@ def monitor(
         f"Rows: {comparison.rows}.",
     )
     get_run_logger().info(comparison.verdict)
+    if comparison.to_label:
+        rows = [row | {"id": str(row["id"])} for row in comparison.to_label]
+        create_table_artifact(key="to-label", table=rows, description=f"Rows to label, also in {drift.list_of(report)}")
     if shadow := comparison.shadow:
         rows = [*map(_row, shadow.agreement)]
         create_table_artifact(key="challenger", table=rows, description=f"**{as_markdown(shadow.verdict)}**")

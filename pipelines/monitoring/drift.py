@@ -5,8 +5,8 @@ enough too: of enough rows any difference is significant, and not each is worth 
 `pipelines.monitoring.reference` for what fresh rows are compared with.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pipelines.monitoring.reference import ROWS, Reference, chosen, read_referen
 from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
 from pipelines.serving.named_model import is_registered, model_folder
+from rankgrad.cli import answers as tables
 from rankgrad.datasets.tables.rows import OWN, Roles, Row, read
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.checkpoints import load_model
@@ -25,9 +26,10 @@ from rankgrad.io.recipes import recipe_of
 from rankgrad.io.written import as_json
 from rankgrad.training.device import find_device
 
-__all__ = ["Comparison", "Quantity", "compare", "quantities", "report_of", "write"]
+__all__ = ["Comparison", "Quantity", "compare", "list_of", "quantities", "report_of", "write"]
 
 LONGEST_NAME = 100  # characters of a quantity in a verdict
+LISTED = 200  # rows to label at most
 FEWEST = 50  # rows on either side: a test of fewer says nothing
 
 
@@ -61,6 +63,7 @@ class Comparison:
     rows: dict[str, int]  # that were compared: `train` (inputs), `val` (network) and `fresh`
     quantities: list[Quantity]
     shadow: Shadow | None = None  # None if no challenger was asked for, or there is none
+    to_label: list[dict[str, Any]] = field(default_factory=list)  # see `rows_to_label`
 
     @property
     def drifted(self) -> list[str]:
@@ -133,10 +136,11 @@ def compare(
     def fresh_rows() -> Iterator[Row]:
         return read([Path(fresh)], recipe, roles)
 
+    ids = [row.id for row in fresh_rows()]
     counts = {
         "train": _enough(f"{model}: training", len(reference.inputs)),
         "val": _enough(f"{model}: validation", len(reference.network)),
-        "fresh": _enough(str(fresh), sum(1 for _ in fresh_rows())),
+        "fresh": _enough(str(fresh), len(ids)),
     }
     numbers = chosen("fresh", counts["fresh"], rows, seed=seed)
 
@@ -149,10 +153,11 @@ def compare(
         challenger = _registry().beside(version, challenger.removeprefix("@")) if version else None
     if challenger is not None:
         shadow = _shadow(challenger, answers, ours.answers)
+    tested = quantities(reference, ours, alpha=alpha, least_distance=least_distance)
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), reference.dataset, alpha, least_distance,
-        rows=counts | {"fresh": len(numbers)}, shadow=shadow,
-        quantities=quantities(reference, ours, alpha=alpha, least_distance=least_distance),
+        rows=counts | {"fresh": len(numbers)}, shadow=shadow, quantities=tested,
+        to_label=rows_to_label(reference, ours, tested, [(number, ids[number]) for number in sorted(numbers)]),
     )  # fmt: skip
 
 
@@ -184,15 +189,23 @@ def _registry() -> Any:
     return registry
 
 
-def quantities(reference: Reference, fresh: Measured, *, alpha: float, least_distance: float) -> list[Quantity]:
-    """Compare the quantities of fresh rows with the reference."""
+def _both(reference: Reference, fresh: Measured) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """Return the name of each quantity with its values on both sides.
+
+    A list, as a column of a person's may be called as a quantity of the network is, such as `score`.
+    """
     theirs, ours = reference.network, reference.of_network(fresh.answers)
-    # A list, as a column of a person's may be called as a quantity of the network is, such as `score`.
-    tested = []
+    both = []
     for name in reference.inputs:
         title = f"input {name}" if name in theirs else name
-        tested.append((title, *_tested(reference.inputs[name].to_numpy(), fresh.inputs.quantities[name].to_numpy())))
-    tested += [(name, *_tested(theirs[name].to_numpy(), ours[name].to_numpy())) for name in theirs]
+        both.append((title, reference.inputs[name].to_numpy(), fresh.inputs.quantities[name].to_numpy()))
+    both += [(name, theirs[name].to_numpy(), ours[name].to_numpy()) for name in theirs]
+    return both
+
+
+def quantities(reference: Reference, fresh: Measured, *, alpha: float, least_distance: float) -> list[Quantity]:
+    """Compare the quantities of fresh rows with the reference."""
+    tested = [(name, *_tested(before, now)) for name, before, now in _both(reference, fresh)]
     adjusted = false_discovery_control([p for *_, p in tested])
     return [
         Quantity(name, *means, distance, p, corrected, corrected <= alpha and distance >= least_distance)
@@ -200,14 +213,54 @@ def quantities(reference: Reference, fresh: Measured, *, alpha: float, least_dis
     ]
 
 
+def rows_to_label(
+    reference: Reference, fresh: Measured, tested: Sequence[Quantity], rows: Sequence[tuple[int, Any]]
+) -> list[dict[str, Any]]:
+    """Return the fresh rows that make the difference, the most telling first, for a person to label.
+
+    In each quantity that drifted there is a value where the fractions of rows below it differ most. Fresh rows are more
+    frequent on one side of it than training rows. A row's `drift` is the sum of the distances of the quantities in
+    which it lies on that side.
+
+    Args:
+        reference, fresh: what was compared.
+        tested: its outcome, quantity by quantity.
+        rows: number and id of each fresh row.
+    """
+    drift, values = np.zeros(len(rows)), dict[str, np.ndarray]()
+    for quantity, (name, before, now) in zip(tested, _both(reference, fresh), strict=True):
+        if quantity.drifted:
+            result = ks_2samp(before, now)
+            above = now > result.statistic_location
+            drift += quantity.distance * (above if result.statistic_sign > 0 else ~above)
+            values[name] = now
+    listed = []
+    for index in np.argsort(-drift, kind="stable")[:LISTED]:
+        if drift[index] > 0:
+            number, row_id = rows[index]
+            of_row = {name: float(column[index]) for name, column in values.items()}
+            listed.append({"id": row_id, "row": number + 1, "drift": round(float(drift[index]), 4), **of_row})
+    return listed
+
+
 def report_of(fresh: Path) -> Path:
     """Return where the comparison of a file or a folder is kept: by its name without a file's suffix."""
     return Path("reports/monitoring") / f"{fresh.resolve().name if fresh.is_dir() else fresh.stem}.json"
 
 
+def list_of(report: str | Path) -> Path:
+    """Return where the rows to label are kept: next to the report."""
+    return Path(report).with_name(f"{Path(report).stem}-to_label.csv")
+
+
 def write(comparison: Comparison, path: str | Path) -> None:
-    """Write the whole comparison as JSON, whole or not at all."""
-    report = asdict(comparison) | {"drifted": comparison.drifted}
+    """Write the whole comparison as JSON, whole or not at all, and the rows to label as a table next to it."""
+    if comparison.to_label:
+        tables.write(list_of(path), [comparison.to_label])
+    else:
+        list_of(path).unlink(missing_ok=True)
+    report = asdict(replace(comparison, to_label=[])) | {"drifted": comparison.drifted}
+    report["to_label"] = str(list_of(path)) if comparison.to_label else None
     with replaced_file(path) as partial:
         partial.write_text(as_json(report, indent=2) + "\n")
 

@@ -297,6 +297,12 @@ def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(tmp_path
     assert compare("same.csv", **options).drifted == []
     moved = compare("other.csv", **options).drifted
     assert {"features": "price", "text": "unknown words"}[kind] in moved
+    pd.concat([pd.read_csv("same.csv").head(100), pd.read_csv("other.csv")]).to_csv("mixed.csv", index=False)
+    write(compare("mixed.csv", **options), "reports/mixed.json")
+    to_label = pd.read_csv("reports/mixed-to_label.csv")
+    assert {"features": "price", "text": "unknown words"}[kind] in to_label
+    assert to_label["drift"].is_monotonic_decreasing
+    assert (to_label["row"].head(50) > 100).mean() > 0.75  # the rows that differ, of which there are two in three
     assert "age" not in moved
 
 
@@ -344,7 +350,7 @@ class TestFlow:
         for may, beside, count in ((False, None, 0), (True, "@challenger", 1), (True, "model", 1)):
             state = flow.monitor.fn(**options, retrain_on_drift=may, challenger=beside)
             assert state.message.startswith("drift: ")
-            artifacts = ["monitored", "challenger"] if beside == "model" else ["monitored"]
+            artifacts = ["monitored", "to-label", *(["challenger"] if beside == "model" else [])]
             assert (len(retrainings), [*tables]) == (count, artifacts)
         assert "model agrees least in" in tables["challenger"]["description"]
         assert {row["alike"] for row in tables["challenger"]["table"]} == {1.0}

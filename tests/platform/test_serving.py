@@ -23,10 +23,12 @@ import torch
 from mlflow.store.artifact.artifact_repo import ArtifactRepository
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from PIL import Image
+from prefect.logging import disable_run_logger
 from starlette.testclient import TestClient
 
 from pipelines.config import load
 from pipelines.flows.monitor import newest
+from pipelines.flows.predict import predict
 from pipelines.serving import named_model, request_log, server
 from pipelines.serving.named_model import model_folder, the_model
 from pipelines.serving.request_log import RequestLog
@@ -119,7 +121,7 @@ REFUSED = [
     ("handcrafted", {"inputs": [[0.5, 1.0], ["1", "2"]]}, "row 2 has text"),
     ("handcrafted", {"inputs": [[0.5, 2], [0.5]]}, "row 2 has 1 scores, expected 2"),
     ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 1: features 0 has text"),
-    ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], "row 1: 3 features, expected 4"),
+    ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], "row 1: 3 features, expected 5"),
     ("query_ranking", [{"features": [{"price": 0.1, "brand": "red"}]}], "row 1: no feature age"),
     (
         "query_ranking",
@@ -288,6 +290,35 @@ class TestModelFolder:
         file.write_text(json.dumps(recipe | change))
         with pytest.raises(ValueError, match=f"^{tmp_path}.*{message}"):
             load_model(tmp_path)
+
+
+class TestBatch:
+    def test_the_newest_file_is_answered_whole_or_not_at_all_once_by_each_version(self, store, run, generator):
+        for key, seed in enumerate(("seed1", "seed2")):
+            publish([Run(seed, "tests", str(key), version=Version("label_ranking-shop", run / seed))])
+        options = {"folder": "incoming", "model": "models:/label_ranking-shop@champion", "out": "answers"}
+        with disable_run_logger():
+            assert "no folder" in predict.fn(**options).message
+            Path("incoming/2026-11-21").mkdir(parents=True)
+            for number in range(3):
+                noise(generator, SIDE, SIDE).save(f"incoming/2026-11-21/{number}.png")
+            Path("incoming/2026-11-21/3.png").write_bytes(b"GIF89a")
+            with pytest.raises(ValueError, match="3.png"):
+                predict.fn(**options)
+            assert not list(Path("answers").glob("*"))
+            messages = [predict.fn(**options, skip_broken=True).message for _ in range(2)]
+            assert ["3 of 4 rows" in message for message in messages] == [True, False]
+            folder = Path("answers/2026-11-21")
+            record = json.loads((folder / "made_by.json").read_text())
+            assert (record["model"], record["run"]) == ("models:/label_ranking-shop/1", "seed1")
+            assert (record["rows"], record["broken"]) == (4, 1)
+            assert len(pd.read_parquet(folder / "answers.parquet")) == 4
+            store.set_registered_model_alias("label_ranking-shop", "champion", "2")
+            Path("incoming/2026-11-21/3.png").unlink()
+            assert "3 of 3 rows" in predict.fn(**options).message
+        again = json.loads((folder / "made_by.json").read_text())
+        assert again["model"] == "models:/label_ranking-shop/2"
+        assert again["sha256"] != record["sha256"]
 
 
 class TestRequests:

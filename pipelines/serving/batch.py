@@ -1,0 +1,74 @@
+"""Answer a whole file by a model, and keep beside the answers which version gave them to which rows."""
+
+import json
+from dataclasses import asdict, dataclass
+from hashlib import file_digest, sha256
+from pathlib import Path
+
+from pipelines.serving.named_model import is_registered, model_folder
+from pipelines.tracking.registry import version_of
+from rankgrad.cli.answers import answers, write
+from rankgrad.io.atomic import replaced_folder
+from rankgrad.io.recipes import recipe_of
+
+__all__ = ["Batch", "answer_batch"]
+
+ANSWERS, RECORD = "answers.parquet", "made_by.json"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What made answers.
+
+    Attributes:
+        model: the address of the version by its number, or a folder.
+        run: the name of the run that made the version; empty for a folder.
+        file: that was answered.
+        sha256: of the file; of a folder, of all names and contents in it.
+    """
+
+    model: str
+    run: str
+    file: str
+    sha256: str
+
+
+def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = False) -> tuple[Path, str]:
+    """Answer all rows of a file; write `answers.parquet` and `made_by.json` into a folder, whole or not at all.
+
+    Args:
+        fresh: raw rows, as `rankgrad predict` takes them: a table, or a folder of pictures.
+        model: a registered version or a folder.
+        out: gets a folder with the name of the file.
+        skip_broken: rows that cannot be answered get an `error`; else one of them refuses the file.
+
+    Returns:
+        The folder, and what was done in a line: nothing if the same version answered the same file before.
+
+    Raises:
+        FileNotFoundError, ValueError: see `rankgrad.cli.answers.answers`.
+        OSError: the answers cannot be written.
+    """
+    run = ""
+    if is_registered(model):
+        version = version_of(model)  # by its number: the alias may move meanwhile
+        model, run = f"models:/{version.name}/{version.version}", version.tags.get("run", "")
+    batch = Batch(model, run, str(fresh), _digest(fresh))
+    target = out / fresh.name
+    if (target / RECORD).is_file() and json.loads((target / RECORD).read_text()).items() >= asdict(batch).items():
+        return target, f"{target}: {model} answered this file before"
+    with model_folder(model) as folder, replaced_folder(target) as partial:
+        pieces = answers(folder, [fresh], skip_broken=skip_broken)
+        count, broken = write(partial / ANSWERS, pieces, classes=recipe_of(folder).get("classes"), errors=skip_broken)
+        record = asdict(batch) | {"rows": count, "broken": len(broken)}
+        (partial / RECORD).write_text(json.dumps(record, indent=2) + "\n")
+    return target, f"{target}: {model} answered {count - len(broken)} of {count} rows"
+
+
+def _digest(path: Path) -> str:
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        lines = [f"{file.relative_to(path)} {_digest(file)}\n" for file in files]
+        return sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
