@@ -49,7 +49,7 @@ def predict(
         Path | None,
         typer.Option(
             callback=typed_here,
-            help="Table or folder of what is searched: its items, or else its captions; the ten that fit best are found.",
+            help="Table or folder that is searched, its items or else its captions; the ten that fit best are found.",
         ),
     ] = None,
     own: Annotated[str | None, typer.Option("--id", help="Column that comes back with each answer.")] = None,

@@ -226,7 +226,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--among",
         type=Path,
-        help="table or folder of what retrieval searches: pictures or texts for captions, captions for these",
+        help="table or folder that retrieval searches: items for captions, captions for items",
     )
     parser.add_argument("--id", help="column that comes back with each answer")
     parser.add_argument("--query", help="column whose rows are the documents of a query")
