@@ -5,6 +5,7 @@ A new input type is a line of `TYPES`.
 
 import base64
 import json
+import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,7 @@ from conftest import encoded, task_of  # isort: skip
 
 SIDE = 16
 WORDS = ["large", "small", "red", "two", "above"]
-NAMES = ["price", "brand=blue", "brand=red", "age"]
+NAMES = ["price", "brand=blue", "brand=red", "age[empty=50.0]", "age[empty]"]
 CONVNET = {"name": "convnet", "args": {"channels": [4, 6]}}
 # Nothing that has a default.
 PHASE = {"epochs": 1, "patience": 1, "schedule": {"name": "cosine"}, "optimizer": {"name": "AdamW"}}
@@ -46,10 +47,10 @@ def clip(draws: Draws) -> list[bytes]:
 
 
 def vector(draws: Draws) -> list[float]:
-    """Of numbers and a brand, which may be none of the two that the model knows."""
+    """Of a price, a brand, which may be none of the two that the model knows, and an age, which may be empty."""
     brand = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]][draws.integers(3)]
     price, age = draws.normal(50, 20, 2).tolist()
-    return [price, *brand, age]
+    return [price, *brand, *([50.0, 1.0] if draws.integers(3) == 0 else [age, 0.0])]
 
 
 def words(draws: Draws) -> str:
@@ -84,6 +85,8 @@ def of_json(cell: Any) -> Any:
     """Return a raw cell as a request has it."""
     if isinstance(cell, bytes):
         return base64.b64encode(cell).decode()
+    if isinstance(cell, float) and math.isnan(cell):
+        return None
     if isinstance(cell, dict):
         return {name: of_json(item) for name, item in cell.items()}
     return [of_json(item) for item in cell] if isinstance(cell, list) else cell
@@ -93,8 +96,9 @@ def by_name(cell: list[Any], draws: Draws) -> Any:
     """Return a vector, or each of a list, by its features' names, in any order."""
     if isinstance(cell[0], list):
         return [by_name(vector_of_list, draws) for vector_of_list in cell]
-    price, blue, red, age = cell
-    row = {"price": price, "brand": "blue" if blue else "red" if red else draws.choice(["", "lada"]).item(), "age": age}
+    price, blue, red, age, is_empty = cell
+    row = {"price": price, "brand": "blue" if blue else "red" if red else draws.choice(["", "lada"]).item()}
+    row["age"] = draws.choice([None, math.nan, ""]) if is_empty else age
     return {name: row[name] for name in draws.permutation([*row]).tolist()}
 
 

@@ -890,10 +890,10 @@ def _lines_on_stand_ins(inputs: Sequence[Column]) -> list[str]:
 def _missing(columns: Columns, options: dict[str, Any], inputs: Sequence[Column]) -> tuple[dict[str, Any], list[str]]:
     """Return the option for rows that miss a value, and lines on how many of the first rows do."""
     table, frame = Table(**options), columns.sheet.frame
+    is_filled = "features" in options and inputs[0].content == "number"
     no_feature, no_other = np.zeros(len(frame), bool), np.zeros(len(frame), bool)
     for role, _, is_empty in missing_cells(table, frame, table.roles(list(frame))):
-        is_filled = role == "features" and inputs[0].content == "number"
-        (no_feature if is_filled else no_other)[is_empty] = True
+        (no_feature if is_filled and role == "features" else no_other)[is_empty] = True
     lines = []
     if no_feature.any():
         lines.append(
@@ -902,6 +902,6 @@ def _missing(columns: Columns, options: dict[str, Any], inputs: Sequence[Column]
         )
     if no_other.any():
         lines.append(f"{no_other.sum()} of the first {len(frame)} rows miss a value: they are left out, and counted")
-    if no_feature.any():
+    if is_filled:  # also for rows to come
         return {"missing": "impute"}, lines
     return {"missing": "leave_out"} if lines else {}, lines

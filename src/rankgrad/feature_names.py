@@ -16,7 +16,16 @@ from rankgrad.plain_text import name_in, text_in
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["columns_of", "filled_names", "fills_of", "is_feature_name", "numbers_of"]
+__all__ = [
+    "columns_of",
+    "empty_name",
+    "filled_names",
+    "fills_of",
+    "is_empty",
+    "is_feature_name",
+    "numbers_of",
+    "title_of",
+]
 
 LETTER = re.compile(r"(.+)\[(\d+)/(\d+)\]", re.DOTALL)  # column, place from 1 on, and how many there are
 FILLED = re.compile(r"(.+)\[empty(?:=(.+))?\]", re.DOTALL)  # column, and the number that an empty cell gets
@@ -59,7 +68,7 @@ def numbers_of(
     """
     numbers, fills = [0.0] * len(names), fills_of(tuple(names))
     for (column, letter), places in _asked(tuple(names)).items():
-        if column in fills and _is_empty(row.get(column)):
+        if column in fills and is_empty(row.get(column)):
             numbers[places[None]] = fills[column]
             if "" in places:
                 numbers[places[""]] = 1.0
@@ -111,7 +120,22 @@ def filled_names(column: str, numbers: "pd.Series") -> list[str]:
     if numbers.isna().all():
         return []
     name = f"{column}[empty={float(numbers.median())!r}]"
-    return [name, f"{column}[empty]"] if numbers.isna().any() else [name]
+    return [name, empty_name(column)] if numbers.isna().any() else [name]
+
+
+def empty_name(column: str) -> str:
+    """Return the name of the feature that says whether a column's cell is empty."""
+    return f"{column}[empty]"
+
+
+def title_of(name: str) -> str:
+    """Return what a feature is called for people: without the number that an empty cell gets.
+
+    >>> title_of("age[empty=41.5]"), title_of("age[empty]"), title_of("brand=vw")
+    ('age', 'age[empty]', 'brand=vw')
+    """
+    filled = FILLED.fullmatch(name)
+    return filled[1] if filled and filled[2] is not None else name
 
 
 def is_feature_name(column: str) -> bool:
@@ -119,8 +143,13 @@ def is_feature_name(column: str) -> bool:
     return "=" in column or LETTER.fullmatch(column) is not None or FILLED.fullmatch(column) is not None
 
 
-def _is_empty(cell: Any) -> bool:
-    return cell is None or cell == "" or cell != cell
+def is_empty(cell: Any) -> bool:
+    """Return whether a cell of numbers is empty: None, NaN, no text, or `nan` as programs write it.
+
+    >>> is_empty("NaN"), is_empty(float("nan")), is_empty(0)
+    (True, True, False)
+    """
+    return cell is None or cell != cell or (isinstance(cell, str) and cell.lower() in ("", "nan"))
 
 
 def _number(row: Mapping[str, Any], column: str) -> float:

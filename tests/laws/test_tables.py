@@ -68,11 +68,14 @@ def test_prediction_reads_a_row_as_training_stored_it(table, form, data):
 @given(cells=st.lists(st.one_of(st.none(), NUMBERS), min_size=40, max_size=50), form=forms())
 def test_an_empty_number_is_the_median_of_training_rows_and_prediction_reads_it_so(cells, form):
     columns = {"who": [f"n{row}" for row in range(len(cells))], "x": cells, "z": [*map(float, range(len(cells)))]}
-    columns |= {"y": [*map(float, range(len(cells)))], "split": (["train"] * 3 + ["val", "test"]) * 10}
+    targets = [None if row % 7 == 3 else float(row) for row in range(len(cells))]  # a row without one is answered too
+    columns |= {"y": targets, "split": (["train"] * 3 + ["val", "test"]) * 10}
     columns = {name: column[: len(cells) // 5 * 5] for name, column in columns.items()}
     options = {"features": ["x", "z"], "target": "y", "id": "who", "split": "split", "missing": "impute"}
     options |= form.options
-    train = [x for x, split in zip(columns["x"], columns["split"], strict=False) if split == "train"]
+    train = []
+    for x, y, split in zip(columns["x"], columns["y"], columns["split"], strict=False):
+        train += [x] if split == "train" and y is not None else []
     present = [x for x in train if x is not None]
     with TemporaryDirectory() as folder:
         path = write({name: column[: len(columns["x"])] for name, column in columns.items()}, form, Path(folder))
@@ -83,11 +86,11 @@ def test_an_empty_number_is_the_median_of_training_rows_and_prediction_reads_it_
         about |= {"count": len(names), "names": names}
         asked = [row.asked()["features"] for row in rows_to_ask([path], {"task": "score_ranking", "input": about})]
     vectors = {row["name"]: row["features"] for rows in stored.values() for row in rows.to_pylist()}
-    for who, x, z, cell in zip(columns["who"], columns["x"], columns["z"], asked, strict=False):
+    for who, x, z, y, cell in zip(*(columns[name] for name in ("who", "x", "z", "y")), asked, strict=True):
         number = [] if not present else [float(np.median(present)) if x is None else x]
         flag = [float(x is None)] if present and None in train else []
-        assert vectors[who] == lookup.find("inputs", "features").prepared([cell], about, where="")[0].tolist()
-        assert vectors[who] == number + flag + [z]
+        assert lookup.find("inputs", "features").prepared([cell], about, where="")[0].tolist() == number + flag + [z]
+        assert vectors.get(who) == (None if y is None else number + flag + [z])
 
 
 SPELLINGS = [("7", "7.0", " 7"), ("true", "True"), ("2026-01-01", "2026-01-01 00:00:00"),

@@ -318,8 +318,8 @@ NAMED = [
     ),
     ({"created_at": [1.7e9 + k for k in A], "size": A, "price": Y}, {"features": ["size"]}),
     ({"is_new": [0, 1] * 30, "is_sold": [1, 0] * 30, "price": Y}, {"features": ["is_new", "is_sold"]}),
-    ({"cabin": ["A", "B", *[None] * 58], "x": A, "price": Y}, {"categories": None, "missing": None}),
-    ({"cabin": ["A", "B"] * 3 + [None] * 54, "x": A, "price": Y}, {"categories": ["cabin"], "missing": None}),
+    ({"cabin": ["A", "B", *[None] * 58], "x": A, "price": Y}, {"categories": None, "missing": "impute"}),
+    ({"cabin": ["A", "B"] * 3 + [None] * 54, "x": A, "price": Y}, {"categories": ["cabin"], "missing": "impute"}),
     ({"state": ["as good as new", "not so good"] * 30, "x": A, "price": Y}, {"categories": ["state"], "text": None}),
     ({"price_band": ["low", "high"] * 30, "x": A, "price": Y}, {"features": ["x"], "categories": None}),
     ({"price_range": ["low", "high"] * 30, "sales": Y}, {"categories": ["price_range"], "target": "sales"}),
@@ -499,5 +499,7 @@ def test_rows_with_missing_cells_are_filled_or_left_out_and_it_says_how_many(tmp
     found = guess(tmp_path / "a.csv")
     assert found.options["missing"] == "impute"
     assert [line[:22] for line in found.lines[-2:]] == ["2 of the first 60 rows", "1 of the first 60 rows"]
-    write(tmp_path, "b.csv", f_1=A, f_2=X, price=[*Y[1:], None])
-    assert guess(tmp_path / "b.csv").options["missing"] == "leave_out"
+    write(tmp_path, "b.csv", f_1=A, f_2=X, price=Y)
+    assert guess(tmp_path / "b.csv").options["missing"] == "impute"  # of rows to come
+    write(tmp_path, "c.csv", text=[f"some words {k}" for k in N], price=[*Y[1:], None])
+    assert guess(tmp_path / "c.csv").options["missing"] == "leave_out"

@@ -121,7 +121,7 @@ REFUSED = [
     ("handcrafted", {"inputs": [[0.5, 1.0], ["1", "2"]]}, "row 2 has text"),
     ("handcrafted", {"inputs": [[0.5, 2], [0.5]]}, "row 2 has 1 scores, expected 2"),
     ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 1: features 0 has text"),
-    ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], "row 1: 3 features, expected 4"),
+    ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], "row 1: 3 features, expected 5"),
     ("query_ranking", [{"features": [{"price": 0.1, "brand": "red"}]}], "row 1: no feature age"),
     (
         "query_ranking",

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.feature_names import columns_of, numbers_of
+from rankgrad.feature_names import columns_of, fills_of, numbers_of, title_of
 from rankgrad.inputs._base import Inputs, InputType, as_list, check_numbers, check_range, in_json
 from rankgrad.lookup import listed
 
@@ -191,7 +191,8 @@ class Features(InputType):
 
     @staticmethod
     def quantities(items: Tensor, about: dict[str, Any]) -> dict[str, float]:
-        names = about.get("names") or [f"feature {number}" for number in range(items.shape[1])]
+        named = about.get("names") or [f"feature {number}" for number in range(items.shape[1])]
+        names = map(title_of, named)
         return dict(zip(names, items.double().mean(0).tolist(), strict=True))
 
 
@@ -204,6 +205,10 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
     """Return the numbers of a vector in the order of training."""
     names = about.get("names")
     if not isinstance(cell, Mapping):
+        known = names or []
+        filled = fills_of(tuple(known))
+        if len(cell) == len(filled) and [*filled] == columns_of(known):  # numbers alone, and not which ones are empty
+            return numbers_of(dict(zip(filled, cell, strict=True)), known)
         return [float(value) for value in cell]
     if names is None:
         raise ValueError(f"{where}: features by name, expected a list of {about['count']}: the model knows no names")
@@ -230,5 +235,5 @@ def _shown(row: list[float], names: list[str] | None) -> str:
     price 12.2
     """
     names = names or [str(number) for number in range(len(row))]
-    lines = [f"{name} {value:.3g}" for name, value in zip(names[:SHOWN], row, strict=False)]
+    lines = [f"{title_of(name)} {value:.3g}" for name, value in zip(names[:SHOWN], row, strict=False)]
     return "\n".join([*lines, *([f"and {len(row) - SHOWN} more"] if len(row) > SHOWN else [])])

@@ -119,7 +119,7 @@ def missing_cells(
     may_be_empty = {"categories"}  # an empty cell is none of the names
     if table.has_label_cells and not table.ordered:
         may_be_empty.add("labels")  # a row without a label is one of none of the classes
-    if table.missing == "impute":
+    if table.filled:
         may_be_empty.add(table.input)
     if table.train_target:
         may_be_empty |= {"target", "train_target"}  # the split says which one a row must have
@@ -180,19 +180,39 @@ class _Reader(NamedTuple):
         return series(map(list, zip(*paths, strict=True)), cells.index)
 
     def numbers(self, columns: list[str]) -> pd.Series:
-        """Return vectors: of one column, or of several columns of numbers; with names, values by their columns."""
+        """Return vectors: of one column, or of several columns of numbers; with names, values by their columns.
+
+        An empty number that is to be filled is NaN.
+        """
+        vector = self._first_vector(columns)
+        if vector is not None and (self.table.has_names or self.table.filled):
+            raise ValueError(
+                f"{self.sheet.place(vector)}: {columns[0]} is {str(self.cells.loc[vector, columns[0]])[:60]!r}, "
+                f"expected columns of numbers {'beside names' if self.table.has_names else 'with missing: impute'}"
+            )
         if self.table.has_names:
             return self._values(columns)
         cells = [self.cells[column] for column in columns]
-        if self._is_vector(columns):
+        if vector is not None:
             return series(as_vectors(self.sheet, cells[0]), self.cells.index)
-        numbers = np.column_stack([as_numbers(self.sheet, column) for column in cells])
+        numbers = np.column_stack([self._column(column) for column in columns])
         return series(numbers.astype(np.float32) if all(map(is_single, cells)) else numbers, self.cells.index)
 
-    def _is_vector(self, columns: list[str]) -> bool:
+    def _column(self, column: str) -> pd.Series:
+        """Return the numbers of a column, NaN where one is empty and to be filled."""
+        if self.table.filled:
+            return _numbers_where_given(self.sheet, self.cells[column])
+        return as_numbers(self.sheet, self.cells[column])
+
+    def _first_vector(self, columns: list[str]) -> int | None:
+        """Return the first row whose cell is not empty, if it holds a vector; else None."""
         if len(columns) != 1:
-            return False
-        cell = self.cells[columns[0]].iloc[0]
+            return None
+        cells = self.cells[columns[0]]
+        cells = cells[~missing_in(cells, numeric=True)]
+        return int(cells.index[0]) if len(cells) and self._is_vector(cells.iloc[0]) else None
+
+    def _is_vector(self, cell: Any) -> bool:
         if not isinstance(cell, str):
             return isinstance(cell, list | np.ndarray)
         try:
@@ -203,18 +223,11 @@ class _Reader(NamedTuple):
 
     def _values(self, columns: list[str]) -> pd.Series:
         """Return the values of each row by their columns: numbers, names of categories, and texts of letters."""
-        if self._is_vector(columns):
-            cells = self.cells[columns[0]]
-            raise ValueError(
-                f"{self.sheet.place(int(cells.index[0]))}: {columns[0]} is {str(cells.iloc[0])[:60]!r}, expected "
-                "columns of numbers beside names"
-            )
         for role in (self.table.input, *NAMED):
             for name in self.roles.get(role, []):
                 if is_feature_name(name):
                     raise ValueError(f"{role}: column {name!r} is called like a feature of one value: rename it")
-        read = _numbers_where_given if self.table.missing == "impute" else as_numbers
-        values: dict[str, Any] = {name: read(self.sheet, self.cells[name]) for name in columns}
+        values: dict[str, Any] = {name: self._column(name) for name in columns}
         for name in self.roles.get("categories", []):
             values[name] = as_names(self.sheet, self.cells[name])
         for name in self.roles.get("letters", []):

@@ -14,7 +14,7 @@ from rankgrad.datasets.tables.examples import Examples
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.roles import TableOptions
 from rankgrad.datasets.tables.suspects import described
-from rankgrad.feature_names import filled_names, numbers_of
+from rankgrad.feature_names import empty_name, filled_names, fills_of, numbers_of
 from rankgrad.lookup import did_you_mean
 from rankgrad.plain_text import near_names
 
@@ -58,7 +58,9 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
     elif table.input_type.vectors:
         vector = _first_vector(table, train)
         names = _feature_names(table, examples.roles)
-        fitted |= {"width": len(vector), "features": names, "single": vector.dtype == np.float32}
+        if table.filled:
+            names = _filled_features(table, examples, train)
+        fitted |= {"width": len(names or vector), "features": names, "single": vector.dtype == np.float32}
         if examples.sheet.lowest is not None:
             fitted["lowest"] = examples.sheet.lowest
     fitted["understood"] = _understood(table, examples, splits, fitted)
@@ -94,6 +96,7 @@ def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Map
     if table.has_names:
         chosen = _with_vectors(table, sheet, chosen, fitted["features"])
     elif "width" in fitted:
+        chosen = _with_filled(table, sheet, chosen, fitted) if table.filled else chosen
         _require_vectors(table, sheet, chosen, fitted)
     return _with_numbers(table, sheet, chosen, fitted["classes"]) if table.has_label_cells else chosen
 
@@ -172,7 +175,7 @@ def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame
     values, names = pd.DataFrame(_inputs(table, train).tolist()), []
     for column in values:
         if pd.api.types.is_numeric_dtype(values[column]):
-            names += filled_names(column, values[column]) if table.missing == "impute" else [column]
+            names += filled_names(column, values[column]) if table.filled else [column]
         elif column not in examples.roles.get("letters", []):
             names += _names_in(values[column], column, file)
         else:
@@ -184,6 +187,39 @@ def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"{file}: two features are called {min(twice)!r}; rename a column")
     return names
+
+
+def _filled_features(table: TableOptions, examples: Examples, train: pd.DataFrame) -> list[str]:
+    """Return the names of features whose empty cells are filled, see `rankgrad.feature_names.filled_names`.
+
+    Raises:
+        ValueError: all cells are empty, or a column is called like such a feature.
+    """
+    columns, names = examples.roles["features"], []
+    for column, numbers in zip(columns, np.stack(_inputs(table, train).tolist()).T, strict=True):
+        names += filled_names(column, pd.Series(numbers))
+    if not names:
+        raise ValueError(f"{examples.sheet.paths[0]}: {_listed(columns)}: empty in all training rows")
+    for column in columns:
+        if column in names:
+            raise ValueError(f"features: column {column!r} is called like a feature that says what is empty: rename it")
+    return names
+
+
+def _with_filled(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
+    """Return examples whose empty numbers are filled, with features that say which ones these were."""
+    columns, values = table.roles([*sheet.frame])["features"], _inputs(table, chosen)
+    number_of = dict(zip(columns, np.stack(values.tolist()).T, strict=True))
+    features = []
+    for column, fill in fills_of(tuple(fitted["features"])).items():
+        if column not in number_of:
+            raise ValueError(f"{sheet.paths[0]}: no column {column!r}, as the first delivery has; add it")
+        is_empty = np.isnan(number_of[column])
+        features.append(np.where(is_empty, number_of[column].dtype.type(fill), number_of[column]))
+        if empty_name(column) in fitted["features"]:
+            features.append(is_empty.astype(number_of[column].dtype))
+    entered = series(np.column_stack(features), values.index)
+    return chosen.assign(input=entered.groupby(level=0).agg(list) if table.lists else entered)
 
 
 def _inputs(table: TableOptions, rows: pd.DataFrame) -> pd.Series:
@@ -308,7 +344,9 @@ def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFram
     vectors = np.stack(_inputs(table, train).tolist())
     called = table.features if isinstance(table.features, str) else table.input
     names = _feature_names(table, examples.roles) or [f"{called}[{index}]" for index in range(vectors.shape[1])]
-    return numbers | dict(zip(names, vectors.T, strict=True))
+    names = examples.roles["features"] if table.filled else names
+    learned = zip(names, vectors.T, strict=True)
+    return numbers | {name: values for name, values in learned if not (table.filled and np.isnan(values).all())}
 
 
 def _has_numbers(values: pd.Series) -> bool:
@@ -325,8 +363,9 @@ def _joined_in_float32(columns: Mapping[str, np.ndarray]) -> list[str]:
     for name, values in columns.items():
         values = values.astype(np.float64)
         values = values[~np.isnan(values)]
-        different = np.unique(values)
-        kept = len(np.unique(((different - values.mean()) / (values.std() or 1.0)).astype(np.float32)))
+        different = np.unique(values)  # in their order, which standardizing keeps
+        standardized = ((different - values.mean()) / (values.std() or 1.0)).astype(np.float32)
+        kept = 1 + np.count_nonzero(np.diff(standardized))
         if kept < (1 - JOINED) * len(different):
             lines.append(
                 f"{name} has {len(different)} different values, of which standardized ones in float32 keep {kept}"

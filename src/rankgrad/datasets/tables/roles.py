@@ -195,7 +195,7 @@ class TableOptions:
     def _check_input(self) -> None:
         if (count := self.input_type.columns) is not None and len(self.input_columns) != count:
             raise ValueError(f"{self.input} is {self.input_columns}, expected the names of {count} columns")
-        if self.missing == "impute" and not self.input_type.vectors:
+        if self.filled and not self.input_type.vectors:
             raise ValueError(f"missing: impute fills numbers of `features`; expected leave_out beside {self.input}")
         if self.has_names and not self.input_type.vectors:
             names = " and ".join(self._given(NAMED))
@@ -259,7 +259,12 @@ class TableOptions:
     @property
     def has_names(self) -> bool:
         """Whether features follow from names."""
-        return bool(self._given(NAMED)) or self.missing == "impute"
+        return bool(self._given(NAMED))
+
+    @property
+    def filled(self) -> bool:
+        """Whether an empty number gets the median of training rows."""
+        return self.missing == "impute"
 
     @property
     def drawn(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rankgrad import lookup
 from rankgrad.datasets.tables.formats import FORMATS, Format, format_of
-from rankgrad.feature_names import columns_of, fills_of
+from rankgrad.feature_names import columns_of, fills_of, is_empty
 from rankgrad.inputs import InputType, type_of
 from rankgrad.inputs.text import Text
 from rankgrad.io.written import encodable
@@ -221,7 +221,8 @@ class _Cells:
         if isinstance(cell, Mapping):
             return cell
         if columns == columns_of(self.features) != self.features:  # names, which the model makes features of
-            return {name: self._named(name) for name in columns}
+            filled, unnamed = fills_of(tuple(self.features)), {*self.features}
+            return {name: self._named(name, filled=name in filled, unnamed=name in unnamed) for name in columns}
         if columns == self.features or len(columns) > 1 or not isinstance(cell, list | str):
             return [self._number(name) for name in columns]
         try:
@@ -229,12 +230,10 @@ class _Cells:
         except ValueError as error:
             raise ValueError(f"{columns[0]} is {error}") from error
 
-    def _named(self, column: str) -> Any:
-        """Return a number, a name as it is, or None for a number that the model fills in."""
-        is_filled = column in fills_of(tuple(self.features))
-        if column in self.features or (is_filled and self.row[column] not in (None, "")):
-            return self._number(column)
-        return self.row[column]
+    def _named(self, column: str, *, filled: bool, unnamed: bool) -> Any:
+        """Return a number, or a cell as it is: a name, or an empty one that the model fills."""
+        is_number = unnamed or (filled and not is_empty(self.row[column]))
+        return self._number(column) if is_number else self.row[column]
 
     def _number(self, column: str) -> float:
         try:

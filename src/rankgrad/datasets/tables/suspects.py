@@ -13,6 +13,7 @@ REPEATED = 3  # rows that must share such a number
 SAME_ORDER = 0.99  # Spearman's correlation beyond which two columns order rows the same way
 FEWEST, MOST = 10, 10_000  # rows by which that is judged
 NAMED = 10  # columns that a line names
+TOGETHER = 64  # columns that are looked at together, of hundreds that embeddings have
 
 
 def stand_ins(values: np.ndarray) -> dict[str, int]:
@@ -23,8 +24,8 @@ def stand_ins(values: np.ndarray) -> dict[str, int]:
     """
     counts = {}
     for value in (np.nanmin(values), np.nanmax(values)):
-        text, count = f"{value:.17g}", int((values == value).sum())  # all digits: :g has six
-        if STANDS_IN.fullmatch(text) and count >= REPEATED:
+        text = f"{value:.17g}"  # all digits: :g has six
+        if STANDS_IN.fullmatch(text) and (count := int((values == value).sum())) >= REPEATED:
             counts[text] = count
     return counts
 
@@ -35,11 +36,19 @@ def rank_correlation(values: np.ndarray, other: np.ndarray) -> float:
     >>> rank_correlation(np.arange(20.0), np.arange(20.0) ** 3)
     1.0
     """
-    step = -(-len(values) // MOST)
-    ranks = pd.DataFrame({"values": values[::step], "other": other[::step]}).dropna().rank()
-    if len(ranks) < FEWEST or (ranks.nunique() < 2).any():
-        return 0.0
-    return float(ranks.corr().to_numpy()[0, 1])
+    both = ~np.isnan(values) & ~np.isnan(other)
+    return float(_rank_correlations(values[both, None], other[both])[0])
+
+
+def _rank_correlations(columns: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return Spearman's correlation (k,) of each column (n, k) with another one (n,); none has NaN."""
+    if len(other) < FEWEST:
+        return np.zeros(columns.shape[1])
+    step = -(-len(other) // MOST)
+    ranks, ranked = pd.DataFrame(columns[::step]).rank().to_numpy(), pd.Series(other[::step]).rank().to_numpy()
+    ranks, ranked = ranks - ranks.mean(0), ranked - ranked.mean()
+    norms = np.sqrt((ranks**2).sum(0) * (ranked**2).sum())
+    return np.divide(ranked @ ranks, norms, out=np.zeros_like(norms), where=norms > 0)
 
 
 def described(columns: Mapping[str, np.ndarray], truth: np.ndarray | None, groups: np.ndarray | None) -> dict[str, str]:
@@ -54,17 +63,23 @@ def described(columns: Mapping[str, np.ndarray], truth: np.ndarray | None, group
     {'constant': 'x', 'constant within each group': 'y'}
     """
     suspects: dict[str, list[str]] = {}
-    for name, values in columns.items():
-        if np.nanmin(values) == np.nanmax(values):
-            suspects.setdefault("constant", []).append(name)
-            continue
-        if groups is not None and _is_constant_within(values, groups):
-            suspects.setdefault("constant within each group", []).append(name)
-        for text, count in stand_ins(values).items():
-            suspects.setdefault("stand-ins", []).append(f"{name} is {text} in {count} rows")
-        correlation = 0.0 if truth is None else rank_correlation(values, truth)
-        if abs(correlation) > SAME_ORDER:
-            suspects.setdefault("orders rows as the target", []).append(f"{name} (Spearman {correlation:.3f})")
+    all_names = [*columns]
+    for start in range(0, len(all_names), TOGETHER):
+        names = all_names[start : start + TOGETHER]
+        values = np.column_stack([columns[name] for name in names]).astype(np.float64)
+        is_constant = np.nanmin(values, axis=0) == np.nanmax(values, axis=0)
+        is_constant_within, correlations = _are_constant_within(values, groups), _correlations(values, truth)
+        for index, name in enumerate(names):
+            if is_constant[index]:
+                suspects.setdefault("constant", []).append(name)
+                continue
+            if is_constant_within[index]:
+                suspects.setdefault("constant within each group", []).append(name)
+            for text, count in stand_ins(values[:, index]).items():
+                suspects.setdefault("stand-ins", []).append(f"{name} is {text} in {count} rows")
+            if abs(correlations[index]) > SAME_ORDER:
+                line = f"{name} (Spearman {correlations[index]:.3f})"
+                suspects.setdefault("orders rows as the target", []).append(line)
     lines = {}
     for suspicion, names in suspects.items():
         more = f", ... ({len(names)} columns)" if len(names) > NAMED else ""
@@ -72,8 +87,23 @@ def described(columns: Mapping[str, np.ndarray], truth: np.ndarray | None, group
     return lines
 
 
-def _is_constant_within(values: np.ndarray, groups: np.ndarray) -> bool:
+def _are_constant_within(values: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
+    """Return which columns (n, k) have one value in all rows of each group."""
+    if groups is None:
+        return np.zeros(values.shape[1], bool)
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     ordered = values[order]
-    return bool((np.maximum.reduceat(ordered, starts) == np.minimum.reduceat(ordered, starts)).all())
+    return (np.maximum.reduceat(ordered, starts) == np.minimum.reduceat(ordered, starts)).all(0)
+
+
+def _correlations(values: np.ndarray, truth: np.ndarray | None) -> np.ndarray:
+    """Return Spearman's correlation (k,) of each column (n, k) with the truth; 0 without one."""
+    correlations = np.zeros(values.shape[1])
+    if truth is None:
+        return correlations
+    is_full = ~np.isnan(values).any(0)
+    correlations[is_full] = _rank_correlations(values[:, is_full], truth)
+    for index in np.flatnonzero(~is_full):
+        correlations[index] = rank_correlation(values[:, index], truth)
+    return correlations
