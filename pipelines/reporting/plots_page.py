@@ -32,7 +32,7 @@ PAGE = """<!DOCTYPE html>
 def write(folder: Path) -> None:
     """Write the page into a `.dvc` folder and name it in its settings."""
     [*_, newest] = [version for version in vl_convert.get_vegalite_versions() if version.startswith("5.")]
-    page = PAGE.format(bundle=vl_convert.javascript_bundle(vl_version=newest))
+    page = PAGE.format(bundle=vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", newest))
     with replaced_file(folder / FILE) as partial:
         partial.write_text(page, encoding="utf-8")
     with Config(str(folder)).edit("local") as config:
