@@ -81,9 +81,9 @@ class TableOptions:
             need no `target`. Validation, test and gate use `target`, and need no `train_target`.
         relevance: column of grades; the rows of one `group` are the documents of a query.
         rejected: column of rejected answers, for preferences. Each row is a query of two documents: the input, which
-            was preferred, and the input with this column in place of its last one, such as `text_pair: [prompt, chosen]`
-            with `rejected: rejected`. Rows of one `group` stay in one split; for pairs of texts, the first text is the
-            group.
+            was preferred, and the input with this column in place of its last one, such as
+            `text_pair: [prompt, chosen]` with `rejected: rejected`. Rows of one `group` stay in one split; for pairs of
+            texts, the first text is the group.
         margin: column of numbers of at least 0, the size of the preference; 0 is a tie, which metrics leave out.
         captions: columns of text by which an item is searched, such as queries that a passage (`text`) answers; rows
             with the same image, text or `id` are merged.
