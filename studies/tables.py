@@ -7,15 +7,17 @@ import pandas as pd
 from scipy.stats import friedmanchisquare, rankdata, ttest_ind, ttest_rel, wilcoxon
 
 from pipelines.reporting.results import cell, markdown
+from rankgrad.evaluation import holm
+from rankgrad.io.results import minus
 from rankgrad.tasks.label_ranking import LabelRanking
 from studies import papers
-from studies.cells import mean
+from studies.cells import gain, mean, value
 from studies.intervals import adjusted, check_seeds, of_seeds, over_splits, p_of_zero, paired, small_p, with_half
 from studies.kept import Study
 
 __all__ = [
-    "by_batch", "compared_runs", "four_digits", "human_orders", "label_ranking_sets", "made_data", "of_points",
-    "over_rivals",
+    "aslib", "by_batch", "compared_runs", "cranfield", "four_digits", "human_orders", "label_ranking_sets", "made_data",
+    "of_points", "over_rivals",
 ]  # fmt: skip
 
 # --- RLSEP's Table 1. ---
@@ -235,11 +237,103 @@ def _by_split(study: Study, run: str, metric: str) -> pd.Series:
     return pd.Series(study.by_fold(run, metric))
 
 
-def _at_ends(study: Study, run: str, key: str) -> str:
-    """Return in how many splits the first or the last value of a grid was chosen."""
-    grid = study.made_by["params"][key]
+def _at_ends(study: Study, run: str, key: str, grid: str = "") -> str:
+    """Return in how many splits the first or the last value of a grid was chosen; nothing if none was."""
+    values = study.made_by["params"][grid or key]
     chosen = study.by_fold(run, f"setting.{key}").values()
-    return f"{sum(value in (grid[0], grid[-1]) for value in chosen)} of {len(chosen)}"
+    return f"{sum(setting in (values[0], values[-1]) for setting in chosen)} of {len(chosen)}" if chosen else ""
+
+
+# --- Methods that are compared by test example: p is adjusted here, for all comparisons of a table (Holm). ---
+
+REGRESSION, REGRESSION_OF_TIME = "mse", "mse of log time"
+LIST_METRICS = {"mean AP": "mean_average_precision", "NDCG@10": "ndcg_at_10"}
+
+
+def cranfield(study: Study) -> str:
+    """Show each method's metrics, and its differences from BM25 and from regression, the best first."""
+    p_values = _adjusted_p(study, [minus(metric, REGRESSION) for metric in LIST_METRICS.values()])
+    rows = []
+    for run in study.runs:
+        if not study.has(run, "mean_average_precision"):
+            continue
+        cells = [value(study, run, "mean_average_precision"), gain(study, run, "mean_average_precision", "bm25")]
+        for metric in LIST_METRICS.values():
+            p = p_values.get((run, minus(metric, REGRESSION)))
+            cells += [gain(study, run, metric, REGRESSION), "" if p is None else small_p(p)]
+            cells += [value(study, run, "ndcg_at_10")] if metric == "mean_average_precision" else []
+        keys = {"rate": "tree_rate", "steps": "trees"} if run == "lightgbm" else {"rate": "rate", "steps": "steps"}
+        ends = [_at_ends(study, run, key, grid) for key, grid in keys.items()]
+        reciprocal = mean(study, run, "reciprocal_rank_at_10")
+        rows.append((study.leaf(run, "mean_average_precision")[0], [run, *cells, reciprocal, *ends]))
+    rows.sort(key=lambda row: -row[0])
+    columns = [
+        "method", "mean AP", "minus BM25's", "minus mse's", "p (Holm)", "NDCG@10", "NDCG@10 minus mse's",
+        "p (Holm) of that", "MRR@10", "rates at an end", "steps at an end",
+    ]  # fmt: skip
+    shape = [study.leaf("table", metric)[0] for metric in ("questions", "abstracts", "relevant", "features")]
+    about = "{:.0f} questions of {:.0f} abstracts, {:.1f} of them relevant on average; {:.0f} features".format(*shape)
+    return f"**{about}.**\n\n{markdown(columns, [cells for _, cells in rows])}"
+
+
+def _adjusted_p(study: Study, differences: list[str]) -> dict[tuple[str, str], float]:
+    """Return p of differences of all runs that have them, adjusted together, by run and difference."""
+    names = {f"p of {difference}": difference for difference in differences}
+    rows = [row for row in study.rows if row.metric in names]
+    p_values = holm([row.value for row in rows])
+    return {(row.run, names[row.metric]): p for row, p in zip(rows, p_values, strict=True)}
+
+
+TIME_METRICS = {"PAR10 gap closed": "gap", "tau-b": "tau"}
+
+
+def aslib(study: Study) -> str:
+    """Show the scenarios that are whole; then each method on each, with its difference from regression on log time."""
+    first, *others = [run for run in study.runs if study.has(run, "oracle")]
+    methods = [run.removeprefix(f"{first}, ") for run in study.runs if run.startswith(f"{first}, ")]
+    made = {*study.runs}
+    scenarios = [first, *(name for name in others if made.issuperset(f"{name}, {method}" for method in methods))]
+    numbers = {"instances": ",.0f", "features": ".0f", "algorithms": ".0f", "unsolved": ".0%", "cutoff": ",.0f",
+               "single best": ",.0f", "oracle": ",.0f"}  # fmt: skip
+    rows = [[name, *(mean(study, name, *number) for number in numbers.items())] for name in scenarios]
+    columns = [
+        "scenario",
+        *list(numbers)[:3],
+        "runs not solved",
+        "cutoff, s",
+        "PAR10 of the single best",
+        "of the oracle",
+    ]
+    tables = [markdown(columns, rows)]
+    p_values = _adjusted_p(study, [minus(metric, REGRESSION_OF_TIME) for metric in TIME_METRICS.values()])
+    for title, metric in TIME_METRICS.items():
+        rows = []
+        for method in methods:
+            runs = [f"{name}, {method}" for name in scenarios]
+            average = np.mean([study.leaf(run, metric)[0] for run in runs])
+            cells = [_with_gain(study, run, metric, p_values) for run in runs]
+            ends = [_at_ends(study, run, "rate", "rate") for run in runs]
+            rows.append((average, [method, f"{average:.3f}", *cells, _sum_of_ends(ends)]))
+        rows.sort(key=lambda row: -row[0])
+        columns = [f"{title}, by method", "mean", *scenarios, "rates at an end"]
+        tables.append(markdown(columns, [cells for _, cells in rows]))
+    return "\n".join(tables)
+
+
+def _with_gain(study: Study, run: str, metric: str, p_values: dict[tuple[str, str], float]) -> str:
+    """Show a metric and its difference from regression, in bold if p (Holm) is below 0.05."""
+    shown = mean(study, run, metric)
+    p = p_values.get((run, minus(metric, REGRESSION_OF_TIME)))
+    if p is None:
+        return shown
+    difference = gain(study, run, metric, REGRESSION_OF_TIME)
+    return f"{shown}; **{difference}**" if p < 0.05 else f"{shown}; {difference}"
+
+
+def _sum_of_ends(ends: list[str]) -> str:
+    """Add cells of the form `1 of 10`."""
+    counts = [tuple(map(int, text.split(" of "))) for text in ends if text]
+    return f"{sum(at_end for at_end, _ in counts)} of {sum(every for _, every in counts)}" if counts else ""
 
 
 def four_digits(study: Study) -> str:

@@ -2,10 +2,12 @@
 
 Put `cran.all.1400.xml`, `cran.qry.xml` and `cranqrel.trec.txt` into data/raw/cranfield; the repository
 oussbenk/cranfield-trec-dataset on GitHub has them, at commit 1208e6d, without a license: nothing of it is kept here.
+Besides both texts a row has features `x_<name>`, which no judgment went into: for `features: x_*` in place of
+`text_pair`.
 """
 
 import re
-from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,9 @@ __all__ = ["bm25", "table"]
 
 DEEP = 100  # abstracts of a question that are reranked
 SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25
+SMOOTHING = 500.0  # words of Dirichlet's prior
+TOPICS = 100  # components of latent semantic indexing
+FED_BACK = 10  # abstracts that a question is expanded by
 BLOCK = {
     "name": "table",
     "raw": "data/raw/cranfield",
@@ -34,22 +39,85 @@ BLOCK = {
 }
 
 
-def bm25(passages: list[list[str]], query: list[str]) -> np.ndarray:
-    """Return the score of each passage for a query (n,), by words (Robertson and Zaragoza 2009, Eq. 3.15).
+def bm25(passages: np.ndarray, queries: np.ndarray) -> np.ndarray:
+    """Return the score of each passage for each query (q, n), by words (Robertson and Zaragoza 2009, Eq. 3.15).
 
-    >>> bm25([["wing"], ["wing", "flow"], ["heat"]], ["flow"]).round(3).tolist()
-    [0.0, 0.814, 0.0]
+    Args:
+        passages, queries: how often each has each word, (n, words) and (q, words).
+
+    >>> bm25(np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1]]), np.array([[0, 1, 0]])).round(3).tolist()
+    [[0.0, 0.814, 0.0]]
     """
-    counts = [Counter(words) for words in passages]
-    lengths = np.array([len(words) for words in passages])
-    scores = np.zeros(len(passages))
-    for word in {*query}:
-        frequency = np.array([count[word] for count in counts])
-        documents = (frequency > 0).sum()
-        rarity = np.log1p((len(passages) - documents + 0.5) / (documents + 0.5))
-        norm = SATURATION * (1 - LENGTH + LENGTH * lengths / lengths.mean())
-        scores += query.count(word) * rarity * frequency * (SATURATION + 1) / (frequency + norm)
-    return scores
+    lengths = passages.sum(1, keepdims=True)
+    norm = SATURATION * (1 - LENGTH + LENGTH * lengths / lengths.mean())
+    return queries @ (rarity(passages) * passages * (SATURATION + 1) / (passages + norm)).T
+
+
+def rarity(passages: np.ndarray) -> np.ndarray:
+    """Return the inverse document frequency of each word (words,), as BM25 has it."""
+    documents = (passages > 0).sum(0)
+    return np.log1p((len(passages) - documents + 0.5) / (documents + 0.5))
+
+
+def features_of(titles: list[list[str]], passages: list[list[str]], queries: list[list[str]]) -> dict[str, np.ndarray]:
+    """Return what is known of each passage for each query before anyone judges it, each (q, n)."""
+    title, passage, query = _counts(titles, passages, queries)
+    weight = rarity(passage)
+    asked = (query > 0) * weight
+    asked = asked / asked.sum(1, keepdims=True).clip(min=1e-9)
+    vectors, questions = _unit(np.log1p(passage) * weight), _unit(np.log1p(query) * weight)
+
+    # A question is expanded by the abstracts that BM25 lists first (Rocchio 1971).
+    scores = bm25(passage, query)
+    first = np.argsort(-scores, axis=1, kind="stable")[:, :FED_BACK]
+    expanded = _unit(questions + vectors[first].mean(1))
+    # Topics are of all abstracts; a question is a mixture of them (Deerwester et al. 1990).
+    topics = np.linalg.svd(vectors, full_matrices=False)[2][:TOPICS]
+
+    lengths = passage.sum(1)
+    prior = SMOOTHING * passage.sum(0) / passage.sum()
+    seen = np.log1p(passage / prior.clip(min=1e-9))  # a word that no abstract has is seen in none
+    language = query @ seen.T - query.sum(1, keepdims=True) * np.log1p(lengths / SMOOTHING)
+    pairs = [{*pairwise(words)} for words in passages]
+    shared = np.empty(scores.shape)
+    for row, words in enumerate(queries):
+        of_query = {*pairwise(words)}
+        shared[row] = [len(of_query & of_passage) for of_passage in pairs]
+    return {
+        "bm25": scores,
+        "bm25_title": bm25(title, query),
+        "language_model": language,
+        "cosine": questions @ vectors.T,
+        "topics": _unit(questions @ topics.T) @ _unit(vectors @ topics.T).T,
+        "feedback": expanded @ vectors.T,
+        "feedback_topics": _unit(expanded @ topics.T) @ _unit(vectors @ topics.T).T,
+        "coverage": asked @ (passage > 0).T,
+        "coverage_of_title": asked @ (title > 0).T,
+        "shared_pairs": shared,
+        "words": np.broadcast_to(np.log1p(lengths), scores.shape),
+        "words_of_title": np.broadcast_to(np.log1p(title.sum(1)), scores.shape),
+        "words_of_query": np.broadcast_to(np.log1p(query.sum(1, keepdims=True)), scores.shape),
+    }
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-9)
+
+
+def _counts(*texts: list[list[str]]) -> list[np.ndarray]:
+    """Return how often each text has each word of all of them, (texts, words)."""
+    number: dict[str, int] = {}
+    for of_text in texts:
+        for words in of_text:
+            for word in words:
+                number.setdefault(word, len(number))
+    counts = []
+    for of_text in texts:
+        matrix = np.zeros((len(of_text), len(number)))
+        for row, words in enumerate(of_text):
+            np.add.at(matrix[row], [number[word] for word in words], 1)
+        counts.append(matrix)
+    return counts
 
 
 def _texts(file: Path, entry: str, *fields: str) -> list[str]:
@@ -62,24 +130,33 @@ def _texts(file: Path, entry: str, *fields: str) -> list[str]:
 
 
 def table(raw: Path) -> pd.DataFrame:
-    """Return a row for each of BM25's first 100 abstracts of a question, and for each relevant one that it misses."""
+    """Return a row for each of BM25's first 100 abstracts of a question.
+
+    A relevant abstract that BM25 misses is not added: it would be the last of its list, and its features would tell.
+    Abstracts without a word are in no list, whatever is judged of them; a judgment counts if it is above 0.
+    """
+    titles = _texts(raw / "cran.all.1400.xml", "doc", "title")
     passages = _texts(raw / "cran.all.1400.xml", "doc", "title", "text")
     questions = _texts(raw / "cran.qry.xml", "top", "title")
     judged = pd.read_csv(raw / "cranqrel.trec.txt", sep=r"\s+", names=["query", "run", "document", "grade"])
     words = [*map(Vocabulary.split, passages)]
-    readable = np.array([bool(of_passage) for of_passage in words])  # two abstracts are empty
+    readable = np.array([number for number, of_passage in enumerate(words) if of_passage])  # two abstracts are empty
+    features = features_of(
+        [Vocabulary.split(titles[document]) for document in readable],
+        [words[document] for document in readable],
+        [*map(Vocabulary.split, questions)],
+    )
     splits = drawn_splits(range(1, len(questions) + 1), test=0.2, val=0.2)
     rows = []
-    for number, question in enumerate(questions, 1):
-        scores = np.where(readable, bm25(words, Vocabulary.split(question)), -np.inf)
-        relevant = {*judged[(judged["query"] == number) & (judged["grade"] > 0)]["document"]}
-        listed = dict.fromkeys((np.argsort(-scores, kind="stable")[:DEEP] + 1).tolist())
-        for document in [*listed, *sorted(relevant - {*listed})]:
-            if readable[document - 1]:
-                rows.append({
-                    "qid": number, "query": question, "passage": passages[document - 1],
-                    "relevance": int(document in relevant), "bm25": scores[document - 1], "split": splits[number - 1],
-                })  # fmt: skip
+    for row, question in enumerate(questions):
+        relevant = {*judged[(judged["query"] == row + 1) & (judged["grade"] > 0)]["document"]}
+        for column in np.argsort(-features["bm25"][row], kind="stable")[:DEEP]:
+            document = readable[column]
+            known = {f"x_{name}": values[row, column] for name, values in features.items()}
+            rows.append({
+                "qid": row + 1, "query": question, "passage": passages[document],
+                "relevance": int(document + 1 in relevant), **known, "split": splits[row],
+            })  # fmt: skip
     return pd.DataFrame(rows)
 
 

@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 
 from pipelines.config import check_shapes
 from pipelines.stages import data
-from studies.converters import coco_captions, kanji, movielens_100k, protein_homology, videomem, voc2007
+from studies.converters import coco_captions, cranfield, kanji, movielens_100k, protein_homology, videomem, voc2007
 from studies.converters.packages import PackagedFile
 from studies.converters.writing import convert
 
@@ -170,7 +170,10 @@ def make_movielens_100k(raw: Path) -> dict[str, int]:
 
 
 def make_cranfield(raw: Path) -> dict[str, list[int]]:
-    """Each abstract has a word of its own, which one question asks for; the last abstract is empty."""
+    """Each abstract has a word of its own, which one question asks for.
+
+    The last abstract is empty and judged relevant, one judgment is of an abstract that is not there, and one is -1.
+    """
     raw.mkdir(parents=True, exist_ok=True)
     documents = [
         f"<doc><docno>{row}</docno><title>on flow</title><text>word{row} .</text></doc>" for row in range(ROWS)
@@ -179,9 +182,29 @@ def make_cranfield(raw: Path) -> dict[str, list[int]]:
     questions = [f"<top><num> {7 * row}</num><title>what of\nword{row}</title></top>" for row in range(ROWS)]
     write(raw / "cran.all.1400.xml", "\n".join(documents))
     write(raw / "cran.qry.xml", "\n".join(questions))
-    write(raw / "cranqrel.trec.txt", "\n".join(f"{row} 0 {row} 1\n{row} 0 {row + 1} 0" for row in range(1, ROWS + 1)))
+    judged = []
+    for row in range(1, ROWS + 1):
+        grades = {row: 1, row % ROWS + 1: -1, ROWS + 1: 1, 9 * ROWS: 1}
+        judged += [f"{row} 0 {document} {grade}" for document, grade in grades.items()]
+    write(raw / "cranqrel.trec.txt", "\n".join(judged))
     best_first = [1] + [0] * (ROWS - 1)
     return {str(row): best_first for row in range(1, ROWS + 1)}
+
+
+def test_a_list_of_cranfield_has_no_abstract_that_bm25_misses_and_features_are_finite(tmp_path, monkeypatch):
+    make_cranfield(tmp_path)
+    with (tmp_path / "cranqrel.trec.txt").open("a") as file:
+        file.write("\n1 0 20 1")
+    monkeypatch.setattr(cranfield, "DEEP", 3)
+    table = cranfield.table(tmp_path)
+    assert table.groupby("qid").size().tolist() == [3] * ROWS
+    assert table[table["qid"] == 1]["relevance"].tolist() == [1, 0, 0]
+    features = table.filter(regex="^x_")
+    assert np.isfinite(features.to_numpy()).all()
+    first = features.groupby(table["qid"]).first()
+    others = features.groupby(table["qid"]).last()
+    for name in ("bm25", "language_model", "cosine", "topics", "feedback", "coverage"):
+        assert (first[f"x_{name}"] > others[f"x_{name}"]).all(), name
 
 
 def component(label: str, left: float, top: float, width: float, height: float, more: str = "") -> str:

@@ -1,56 +1,60 @@
-"""Ranking losses, one function a file: `loss(scores, truth, *, options)`, to minimize.
+"""Ranking losses to minimize, one function per file: `loss(scores, truth, *, options)`.
 
     from rankgrad.losses import spearman
     spearman(scores, target).backward()
 
-The name of the second argument says what it is. It may be of any type and has the shape of the scores:
+The name of the second argument says what scores are compared with. It may have any type and has the shape of the
+scores:
 
-- `target`: numbers that scores should be ordered like.
+- `target`: numbers whose order the scores should have.
 - `labels`: 0 and 1.
 - `label_ranks`: 0 = absent, larger = more important.
-- `positives`: 0 and 1, a matrix (..., n, m) of queries and of items they look for, such as images and texts, searched
-  both ways. Each row needs a positive, and in a square matrix each column too; other columns may have none and are
-  further negatives. With a mask any may have none. A row or column without a positive is left out; m is at least 2.
+- `positives`: 0 and 1, a matrix (..., n, m) of queries and items, such as images and texts, which are searched in both
+  directions. Each row needs a positive, and in a square matrix each column too; other columns may have none and are
+  additional negatives. With a mask, any row or column may have none. A row or column without a positive is left out; m
+  is at least 2.
 
 Most losses also take:
 
-- `dim`: the dimension of a group, whose scores are compared with each other; by default the last one. With scores
-  (queries, documents), each query has a list. With scores (examples, classes) of a classifier, `dim=-2` ranks the
-  examples of each class.
+- `dim`: the dimension along which scores are compared with each other, by default the last one. Scores (queries,
+  documents) are one list per query. For scores (examples, classes) of a classifier, `dim=-2` ranks the examples of each
+  class.
 - `mask`: boolean, False where there is no score, as in padding (`rankgrad.ragged.pad_groups`). Masked entries are
-  ignored, even NaN. Do not set scores to -1e9 instead: all others are then tied.
-- `weights`: how much each score counts within its group. Only proportions within a group matter. The only pair of a
-  group of two counts the same whatever its weights, so `ranknet`, `pairwise_logistic`, `kendall` and `spearman` refuse
+  ignored, even NaN. Do not set scores to -1e9 instead: all others would then be tied.
+- `weights`: how much each score counts within its group. Only proportions within a group matter. Weights cannot change
+  the only pair of a group of two, so `ranknet`, `pairwise_logistic`, `kendall` and `spearman` raise an error for
   weights of whole groups there.
-- `group_weights`: how much each group counts in the mean, one number per group: of the shape that `none` gives.
-- `reduction`: `mean` over groups, `sum`, or `none` for one value per group, in their order; with `positives`,
-  (..., 2, d), of each row and of each column, with d the larger of n and m. A group that has nothing to compare is left
-  out, as is one without any score or weight: it is 0 without gradient and does not count in the mean.
-- `sorter`: f, which gives soft ranks. None is `Laplace(softness=0.2)`; or the name of a sorter (`laplace`,
-  `comparator`), or a sorter: one of `rankgrad.sorters`, or a function of scores (..., d) to ranks (..., d), 1 for the
-  largest and d for the smallest, that has a gradient. It is tried once, on eight scores and on the shape of the
-  first ones, and refused if it ranks otherwise. It is passed `mask` where there is one, by `average_precision` always,
-  and by `mean_log_rank`, `sodeep_recall` and `hit_rate` where a matrix is not square: write f(scores, mask=None), or
-  subclass `rankgrad.sorters.Sorter`.
-- No group at all, as scores of shape (0, d), is a loss of 0 with a gradient of zeros, and with `none` no value.
-- `check_finite`: refuse scores and truths that are NaN, infinite or impossible, which waits for a GPU. With False no
-  value is read; the loss of a NaN is then NaN as a rule. Under `torch.compile` and `torch.func.vmap` values cannot be
-  read, so it is always off there.
+- `group_weights`: how much each group counts in the mean, one number per group, in the shape that `none` returns.
+- `reduction`: `mean` over groups, `sum`, or `none` for one value per group, in their order. With `positives`, `none`
+  returns (..., 2, d), one value per row and per column, where d is the larger of n and m. A group with nothing to
+  compare is left out, and so is a group without any score or weight: its value is 0 without gradient, and it does not
+  count in the mean.
+- `sorter`: f, which computes soft ranks. None is `Laplace(softness=0.2)`. Pass the name of a sorter (`laplace`,
+  `comparator`), a sorter of `rankgrad.sorters`, or a differentiable function from scores (..., d) to ranks (..., d), 1
+  for the largest and d for the smallest. A function is tested once, on eight scores and on the shape of the first
+  input, and raises an error if it ranks differently. It gets `mask` if there is one, always in `average_precision`, and
+  in `mean_log_rank`, `sodeep_recall` and `hit_rate` if a matrix is not square: write f(scores, mask=None), or subclass
+  `rankgrad.sorters.Sorter`.
+- `check_finite`: raise an error for scores and truths that are NaN, infinite or impossible; this waits for a GPU. With
+  False no value is read, and the loss of a NaN is usually NaN. Under `torch.compile` and `torch.func.vmap` values
+  cannot be read, so the check is always off.
 
-All raise a TypeError for what is no tensor or of a wrong type (lists and numpy arrays: `torch.as_tensor`), and a
-ValueError for shapes that differ, groups of no scores, values as above, an unknown option, and what a sorter refuses;
-the message says where. The value has the type of the scores, float32 at least.
+Without any group, as for scores of shape (0, d), the loss is 0 with a gradient of zeros, and `none` returns no value.
+
+All raise a TypeError for arguments that are not tensors or have a wrong type (convert lists and numpy arrays with
+`torch.as_tensor`), and a ValueError for shapes that differ, empty groups, values as above, an unknown option, and
+whatever a sorter refuses; the message says where. The result has the type of the scores, float32 at least.
 
 `spearman`, `kendall`, `ndcg`, `average_precision`, `precision_at_k`, `reciprocal_rank` and `expected_reciprocal_rank`
-tend to 1 minus the metric of that name as the sorter tends to exact ranks, `hit_rate` to 1 minus its mean over rows
-and columns. `listnet`, `list_mle`, `ranknet` and `lambdarank` need no sorter: likelihoods and pairs of scores.
-With the default sorter all take memory in proportion to the number of scores. Most take O(n log n) time. `ranknet`,
-`pairwise_logistic`, `lambdarank`, `gaussian_mlr`, `softsort_cross_entropy` and `hinge_ap` compare all pairs in
-O(n^2). Of more than half a million pairs at once they have no second derivatives, and do not run under
-`torch.func.vmap`.
+approach 1 minus the metric of the same name as the sorter approaches exact ranks, and `hit_rate` approaches 1 minus its
+mean over rows and columns. `listnet`, `list_mle`, `ranknet` and `lambdarank` are likelihoods, or compare pairs of
+scores, and need no sorter. With the default sorter memory is linear in the number of scores, and most losses take
+O(n log n) time. `ranknet`, `pairwise_logistic`, `lambdarank`, `gaussian_mlr`, `softsort_cross_entropy` and `hinge_ap`
+compare all pairs in O(n^2). For more than half a million pairs at once they have no second derivatives and do not run
+under `torch.func.vmap`.
 
-`sodeep_mean_average_precision` (SoDeep, Eq. 7) and `sodeep_recall` (Eqs. 9-10) are no metrics: a mean rank and a
-margin of ranks.
+`sodeep_mean_average_precision` (SoDeep, Eq. 7) and `sodeep_recall` (Eqs. 9-10) do not approach metrics: they are a mean
+rank and a margin of ranks.
 """
 
 from functools import partial

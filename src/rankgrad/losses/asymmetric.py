@@ -24,7 +24,7 @@ def asymmetric(
     gamma_absent: float = 4.0,
     shift: float = 0.05,
 ) -> Tensor:
-    r"""Every present label should have a positive score; absent ones with a low score may stay as they are.
+    r"""Present labels should have positive scores; absent labels with a low score are ignored.
 
     $-(1 - p)^{\gamma_+} \log p$ with $p = \sigma(y)$ for a present label, and $-p_m^{\gamma_-} \log(1 - p_m)$ with
     $p_m = \max(p - m, 0)$ for an absent one, averaged over all labels (Ridnik et al. 2021, Eqs. 4-7): made for images

@@ -19,7 +19,7 @@ def average_precision(
     sorter: AnySorter = None,
     check_finite: bool = True,
 ) -> Tensor:
-    r"""The positives of each group should come first, and the top places count most.
+    r"""The positives of each group should come first; the top positions count most.
 
     $1 - \frac1P \sum_{i \in P} \frac{f(y_P)_i}{f(y)_i}$ with f(y) the ranks among all of a group and f(y_P) those among
     its P positives: 1 minus average precision (SoDeep, Eqs. 5-6) when the sorter is exact, averaged over groups.

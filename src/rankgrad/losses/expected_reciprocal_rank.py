@@ -30,7 +30,7 @@ def expected_reciprocal_rank(
     max_grade: float = 4.0,
     temperature: float = 0.5,
 ) -> Tensor:
-    r"""A reader who reads from the top should be satisfied early.
+    r"""A reader who starts at the top should be satisfied early.
 
     $1 - \sum_i \frac{R_i}{f(y)_i} \prod_{j \neq i} (1 - R_j)^{a_{ij}}$ for each group, averaged over groups, with
     $R = (2^{y^*} - 1) / 2^{g}$ the probability to be satisfied and $a_{ij} = F((f(y)_i - f(y)_j) / \tau)$, whether j is

@@ -21,7 +21,7 @@ def focal(
     check_finite: bool = True,
     gamma: float = 2.0,
 ) -> Tensor:
-    r"""Every present label should have a positive score, every absent one a negative, doubtful ones above all.
+    r"""Present labels should have positive scores and absent ones negative; uncertain labels count most.
 
     $-(1 - p)^\gamma \log p$ with $p = \sigma(y)$ for a present label and $1 - \sigma(y)$ for an absent one, averaged
     over all labels (Lin et al. 2017, Eq. 4; their $\alpha$ of Eq. 5 is a weight). With $\gamma = 0$ it is

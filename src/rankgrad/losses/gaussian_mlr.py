@@ -26,7 +26,7 @@ def gaussian_mlr(
     check_finite: bool = True,
     log_variances: Tensor | None = None,
 ) -> Tensor:
-    r"""Present labels should lie above 0 and above every less important one, in probability.
+    r"""With high probability, present labels should lie above 0 and above every less important label.
 
     Each label is a normal variable of mean $\mu$, its score, and variance $\sigma^2$. With $\Phi$ the normal
     distribution function,

@@ -22,7 +22,7 @@ def generalized_cross_entropy(
     check_finite: bool = True,
     q: float = 0.7,
 ) -> Tensor:
-    r"""Every present label should have a positive score, every absent one a negative; what cannot be, may stay wrong.
+    r"""Present labels should have positive scores, absent ones negative; labels that scores contradict count little.
 
     $(1 - p^q) / q$ with $p = \sigma(y)$ for a present label and $1 - \sigma(y)$ for an absent one, averaged over all
     labels (Zhang and Sabuncu 2018, Eq. 6, a label at a time). It tends to `multilabel_soft_margin` as q tends to 0, and

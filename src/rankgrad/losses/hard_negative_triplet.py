@@ -20,7 +20,7 @@ def hard_negative_triplet(
     margin: float = 0.2,
     hardest: bool = True,
 ) -> Tensor:
-    r"""In each row and each column, a positive should score higher than every negative, by a margin.
+    r"""In each row and column, positives should score higher than every negative by a margin.
 
     $\max_{c} \max(0, \alpha + Y_{ic} - Y_{ip})$ over the negatives c, averaged over all positives p of the rows (image
     to text) and of the columns (text to image) of the score matrix Y (VSE++, Faghri et al. 2017, Eq. 6, up to its

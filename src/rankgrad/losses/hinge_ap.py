@@ -19,7 +19,7 @@ def hinge_ap(
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
-    r"""In each group, the true ranking should beat every other one by what the other loses in average precision.
+    r"""The true ranking of each group should beat every other by a margin, the other's loss of average precision.
 
     $\max_y [1 - \mathrm{AP}(y) + F(y)] - F(y^*)$ over rankings y of a group, with
     $F(y) = \frac{1}{PN} \sum_{i, j} y_{ij} (s_i - s_j)$ over positives i and negatives j, $y_{ij} = 1$ where i stands

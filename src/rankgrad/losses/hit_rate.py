@@ -22,7 +22,7 @@ def hit_rate(
     k: int = 1,
     temperature: float = 1.0,
 ) -> Tensor:
-    r"""In each row and each column, some positive should be among the first K.
+    r"""In each row and column, a positive should be among the first K.
 
     $1 - \sigma\left( (K + \frac12 - f(Y_i)_p) / \tau \right)$ with p the positive that is ranked first, averaged over
     the rows (image to text) and the columns (text to image) of the score matrix Y: SoDeep, Eq. 8, its step made soft,

@@ -20,7 +20,7 @@ def info_nce(
     check_finite: bool = True,
     temperature: float = 0.05,
 ) -> Tensor:
-    r"""In each row and each column, a positive should be the likeliest answer.
+    r"""In each row and column, a softmax should give a positive the highest probability.
 
     $\log \left( 1 + \sum_c e^{(Y_{ic} - Y_{ip}) / \tau} \right)$ over the negatives c, averaged over the positives p of
     a row, then over the rows (image to text) and the columns (text to image) of the score matrix Y (van den Oord et al.

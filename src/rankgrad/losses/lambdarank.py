@@ -32,7 +32,7 @@ def lambdarank(
     gain: Gain = "exponential",
     weighting: Weighting = "lambdarank",
 ) -> Tensor:
-    r"""Each score should be larger than every score of a smaller target, the more so the more NDCG gains by it.
+    r"""Each score should be larger than the scores of smaller targets; a pair counts by its effect on NDCG.
 
     $\sum_{y^*_i > y^*_j} \Delta_{ij} |G_i - G_j| \log_2(1 + e^{y_j - y_i})$ for each group, averaged over groups, with
     $G = (2^{y^*} - 1) / \mathrm{IDCG}$, r the place of a score at present, $D(r) = \log_2(1 + r)$, and

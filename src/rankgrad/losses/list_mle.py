@@ -22,7 +22,7 @@ def list_mle(
     check_finite: bool = True,
     top_heavy: bool = False,
 ) -> Tensor:
-    r"""Scores should be drawn in the order of their targets, the largest first, from all that are left.
+    r"""Items drawn by the softmax of their scores should come in the order of their targets, the largest first.
 
     $\sum_i w_i \alpha_i \log \sum_{j : y^*_j \leq y^*_i} e^{y_j - y_i}$ for each group, averaged over groups: with
     w and $\alpha$ of 1, the negative logarithm of the probability that a draw without replacement, by the softmax of

@@ -19,7 +19,7 @@ def listnet(
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
-    r"""The probability to come first, by the scores, should be that by the targets.
+    r"""Each item should have the same probability to come first by its score as by its target.
 
     $-\sum_i p_i \log \mathrm{softmax}(y)_i$ with $p \propto w e^{y^*}$ for each group, averaged over groups: the
     top-one ListNet (Cao et al. 2007), where a score's probability to come first is its softmax. Only differences of

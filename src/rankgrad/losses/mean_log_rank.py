@@ -19,7 +19,7 @@ def mean_log_rank(
     sorter: AnySorter = None,
     check_finite: bool = True,
 ) -> Tensor:
-    r"""In each row and each column, positives should come first; each halving of a rank is worth the same.
+    r"""In each row and column, positives should come first; halving a rank always gains the same.
 
     $\frac{1}{|P|} \left( \sum_{p \in P} \log f(Y_i)_p - \log |P|! \right)$ with P the positives, averaged over the rows
     (image to text) and the columns (text to image) of the score matrix Y. $|P|!$ is the product of their ranks when

@@ -28,7 +28,7 @@ def mse(
     sigmoid: bool = False,
     normalize_groups: Normalization | None = None,
 ) -> Tensor:
-    r"""Every score should equal its target, far ones above all.
+    r"""Every score should equal its target; large errors count most.
 
     $\frac1n \sum_i (y_i - y^*_i)^2$ over all scores, whatever their groups: the baseline of SoDeep, Section 4.2.1.
     Where targets are relative to their group, `normalize_groups` says what is done about it; ranking losses need no

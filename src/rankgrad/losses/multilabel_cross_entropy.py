@@ -19,7 +19,7 @@ def multilabel_cross_entropy(
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
-    r"""The probability mass should lie evenly on the present labels.
+    r"""The probability of a softmax should be spread evenly over the present labels.
 
     $-\sum_j p_j \log \mathrm{softmax}(f)_j$ with $p_j = 1 / |Y|$ on the present labels and 0 elsewhere, averaged over
     the batch (RLSEP, Eq. 1). An example with no label present has no such p; it adds 0 and has no gradient.

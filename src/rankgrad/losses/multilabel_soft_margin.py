@@ -19,7 +19,7 @@ def multilabel_soft_margin(
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
-    r"""Every present label should have a positive score, every absent one a negative.
+    r"""Present labels should have positive scores, and absent ones negative scores.
 
     $-y^* \log \sigma(y) - (1 - y^*) \log(1 - \sigma(y))$, averaged over all labels, as torch defines it: the
     baseline of SoDeep, Section 4.2.2, and there the auxiliary loss of `sodeep_mean_average_precision`.

@@ -20,7 +20,7 @@ def plackett_luce(
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
-    r"""The present labels should be drawn in their order, the most important first, from all that are left.
+    r"""Labels drawn by the softmax of their scores should come in their order, the most important first.
 
     $\sum_{u : r_u > 0} \log \sum_{v : r_v \le r_u} e^{f_v - f_u}$, averaged over the batch: the negative logarithm of
     $\prod_u e^{f_u} / \sum_v e^{f_v}$, the probability that a draw without replacement, by the softmax of the scores,

@@ -23,7 +23,7 @@ def precision_at_k(
     k: int = 5,
     temperature: float = 1.0,
 ) -> Tensor:
-    r"""The first K places of each group should be taken by positives.
+    r"""Positives should take the first K positions of each group.
 
     $1 - \frac{1}{\min(K, P)} \sum_{i: y^*_i = 1} \sigma((K + \frac12 - f(y)_i) / \tau)$ with P the number of
     positives, averaged over groups: with an exact sorter it tends to 1 - P@K as $\tau$ tends to 0, where there are K

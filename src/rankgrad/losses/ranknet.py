@@ -19,7 +19,7 @@ def ranknet(
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
-    r"""Each score should be larger than every score of a smaller target, pair by pair.
+    r"""Each score should be larger than the scores of smaller targets, pair by pair.
 
     $\sum_{y^*_i > y^*_j} w_i w_j \log(1 + e^{y_j - y_i}) / \sum_{y^*_i > y^*_j} w_i w_j$ for each group, averaged over
     groups (Burges et al. 2005). `pairwise_logistic` is this on label ranks, with an eye for near ties; `lambdarank`

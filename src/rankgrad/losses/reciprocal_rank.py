@@ -19,7 +19,7 @@ def reciprocal_rank(
     sorter: AnySorter = None,
     check_finite: bool = True,
 ) -> Tensor:
-    r"""Some positive should come first.
+    r"""A positive should come first.
 
     $1 - \max_{i \in P} \frac{w_i}{f(y)_i} / \max_{i \in P} w_i$ over the positives P of each group, averaged over
     groups: 1 minus the MRR when the sorter is exact and nothing tied. Only the positive that is ranked first is asked

@@ -26,7 +26,7 @@ def sodeep_mean_average_precision(
     check_finite: bool = True,
     weight_by: Weighting = "classes",
 ) -> Tensor:
-    r"""The mean rank of the positives of each class should be small: not 1 - mAP, see `average_precision` for that.
+    r"""The mean rank of the positives of each class should be small; for 1 - mAP see `average_precision`.
 
     $\frac1n \left( \frac1P \langle f(y_c), y^*_c \rangle - \frac{P + 1}{2} \right)$ for each class (group) c: how far
     the mean rank of its P positives among the n examples is above the least possible, so that a perfect order gives 0

@@ -21,7 +21,7 @@ def sodeep_recall(
     margin: float = 1.0,
     hardest: bool = True,
 ) -> Tensor:
-    r"""A positive should be ranked above every negative, by a margin of places: not 1 - recall, see `hit_rate`.
+    r"""Positives should rank above every negative by a margin of positions; for 1 - recall see `hit_rate`.
 
     $\max_{c} \max(0, \alpha + f(Y_i)_p - f(Y_i)_c)$ over the negatives c, averaged over all positives p of the rows
     (image to text) and of the columns (text to image) of the score matrix Y: SoDeep, Eqs. 9-10. Positives of a row

@@ -27,7 +27,7 @@ def softsort_cross_entropy(
     check_finite: bool = True,
     temperature: float = 0.5,
 ) -> Tensor:
-    r"""Each score should take the place of its target, and no other.
+    r"""Each score should take the position of its target and no other.
 
     $-\frac{1}{d \sum_i w_i} \sum_{k, i} w_i \left[ T_{ki} \log P_{ki} + (1 - T_{ki}) \log(1 - P_{ki}) \right]$ for each
     group of d, averaged over groups, with P the `permutation_of_ranks` of the scores (place k, score i) and T that of

@@ -19,7 +19,7 @@ def spearman_of_label_ranks(
     sorter: AnySorter = None,
     check_finite: bool = True,
 ) -> Tensor:
-    r"""The labels of an example should have the order of their label ranks, the absent ones last and level.
+    r"""The labels of an example should have the order of their label ranks, with absent ones tied in the last position.
 
     $\frac{6}{K (K^2 - 1)} \|f(y) - \mathrm{rk}(r)\|^2$ for each example, averaged over examples: SoDeep, Eq. 4, as in
     `spearman`, with a group of scores for each example rather than one of examples. Tied labels, so all that are

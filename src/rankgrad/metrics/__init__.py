@@ -1,24 +1,24 @@
-"""Exact metrics, without gradient: `metric(scores, truth, *, dim=-1, mask=None, weights=None)`, one value a group.
+"""Exact metrics without gradient: `metric(scores, truth, *, dim=-1, mask=None, weights=None)`, one value per group.
 
     from rankgrad.metrics import ndcg
     ndcg(scores, target).nanmean()
 
-Average or bootstrap the values. A group for which a metric is not defined has NaN, whether it is one of many or alone:
-no positive, no gain, nothing but ties in a correlation. Of no group, as scores of shape (0, d), there is no value, and
-a mean over groups is NaN. Arguments are as in `rankgrad.losses`; values are float64.
+Average or bootstrap the values. A metric is NaN for a group where it is not defined: no positive, no gain, or only ties
+in a correlation. Without any group, as for scores of shape (0, d), there is no value, and a mean over groups is NaN.
+Arguments are as in `rankgrad.losses`; values are float64.
 
-- Of a `target` to be ordered like: `spearman`, `kendall` (tau-b), `goodman_kruskal_gamma`, `pair_accuracy`,
-  `exact_match` (EM), `elementwise_match` (EW).
-- Of a `target` that is a relevance: `ndcg`, `expected_reciprocal_rank` (ERR).
-- Of `labels`: `average_precision` (whose mean is MAP over queries or classes, LRAP over examples), `reciprocal_rank`
+- For a `target` whose order the scores should have: `spearman`, `kendall` (tau-b), `goodman_kruskal_gamma`,
+  `pair_accuracy`, `exact_match` (EM), `elementwise_match` (EW).
+- For a `target` of relevance grades: `ndcg`, `expected_reciprocal_rank` (ERR).
+- For `labels`: `average_precision` (its mean is MAP over queries or classes, LRAP over examples), `reciprocal_rank`
   (MRR), `hit_rate`, `precision_at_k`, `recall_at_k`, `coverage_error`, `ranking_loss`.
-- Of `label_ranks`, dictionaries of values: `label_ranking_scores`, `label_set_scores`. Of `positives`, over the rows of
-  a matrix: `median_rank`. The mean of `hit_rate` over rows is retrieval's R@K.
+- For `label_ranks`: `label_ranking_scores` and `label_set_scores`, which return dictionaries of values. For
+  `positives`: `median_rank`, over the rows of a matrix. The mean of `hit_rate` over rows is retrieval's R@K.
 
-Equal scores share their places in `ndcg`, `precision_at_k`, `recall_at_k` and wherever ranks are compared. In the other
-metrics of relevance and labels they count against the positive, as in scikit-learn.
+In `ndcg`, `precision_at_k`, `recall_at_k` and wherever ranks are compared, equal scores share their positions. In the
+other metrics of relevance and labels they count against the positive, as in scikit-learn.
 
-`EpochMetric(metric)` computes any of them of a whole set whose rows come in batches, on one process or several.
+`EpochMetric(metric)` computes any of them over a whole set whose rows come in batches, on one process or several.
 """
 
 from functools import partial

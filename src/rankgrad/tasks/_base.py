@@ -1,4 +1,4 @@
-"""What a task is: how its data are read, how its network is built, trained, validated, scored and asked."""
+"""The form of a task: how it reads data, and how it builds, trains, validates, scores and queries a network."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,9 +38,9 @@ class Metric:
 
     Attributes:
         name: dotted, such as `ranked.accuracy`: its name in every table of results.
-        title: what tables call it.
-        lower_is_better: whether it is an error.
-        shown: whether short tables have it.
+        title: its name in tables for people.
+        lower_is_better: whether a lower value is better.
+        shown: whether short tables include it.
     """
 
     name: str
@@ -51,14 +51,14 @@ class Metric:
 
 @dataclass(frozen=True)
 class Reads:
-    """What a task reads of a dataset's tables.
+    """The columns of a dataset's tables that a task reads.
 
     Attributes:
-        truth: columns that it needs.
-        read: makes the truth of a table of these columns.
-        optional: columns that are read where they are there.
+        truth: required columns.
+        read: converts a table of these columns to the truth.
+        optional: columns that are read if they exist.
         lists: whether a row has a list of inputs.
-        sampled: whether training may see a random part of a row's input, a frame of a clip.
+        sampled: whether training may use a random part of a row's input, such as one frame of a clip.
     """
 
     truth: tuple[str, ...]
@@ -69,26 +69,26 @@ class Reads:
 
     @property
     def inputs(self) -> list[str]:
-        """Names of the input types that it takes, of which a dataset has one."""
+        """The names of the input types that the task takes. A dataset has one input type."""
         names = lookup.names("inputs")
         return [name for name in names if self.sampled or not lookup.find("inputs", name).sampled]
 
 
 def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, task: str, **args: Any) -> Any:
-    """Return the untrained network of a task for a training split; its weights are drawn from `seed`.
+    """Return the untrained network of a task for a training split, with weights drawn from `seed`.
 
-    Its recipe says what it takes and names the classes, so that it can be given raw inputs anywhere.
+    Its recipe describes the inputs and names the classes, so that the network takes raw inputs anywhere.
 
     Args:
-        name: of the network below rankgrad/models.
+        name: the name of the network in rankgrad/models.
         model: `name` and `args` of the head, and `backbone`.
         split: see `rankgrad.datasets.files.splits.Split`.
-        seed: of the weights.
-        task: its name.
-        args: what the task and its data decide, besides what the inputs do.
+        seed: for the weights.
+        task: the name of the task.
+        args: options set by the task and its data, in addition to the input type's.
 
     Raises:
-        ValueError: the backbone does not take inputs of this kind.
+        ValueError: the backbone does not take this type of input.
     """
     inputs, input_type = split.inputs, split.inputs.type
     backbone = model["backbone"]["name"]
@@ -99,7 +99,7 @@ def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, ta
         )
     parts = {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
     network = build("models", name, parts, seed=seed, **input_type.runtime(inputs) | args)
-    if hasattr(network.backbone, "fit"):  # to what it standardizes by
+    if hasattr(network.backbone, "fit"):  # the means and deviations for standardizing
         network.backbone.fit(inputs.items)
     network.recipe |= {"task": task, "input": inputs.about}
     network.recipe |= {"classes": split.classes} if split.classes else {}
@@ -107,12 +107,12 @@ def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, ta
 
 
 def weight_of(table: pa.Table) -> np.ndarray | None:
-    """Return how much each row of a table of predictions counts (n,); None if all count alike."""
+    """Return the weight of each row of a table of predictions (n,); None if all count the same."""
     return table["weight"].to_numpy().astype(np.float64) if "weight" in table.column_names else None
 
 
 def mean_over(values: np.ndarray, rows: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-    """Return weighted means of values (metrics, n) or (n,) over rows (..., k); rows of NaN do not count.
+    """Return weighted means of values (metrics, n) or (n,) over rows (..., k), without NaN.
 
     >>> mean_over(np.array([1.0, 2.0, np.nan]), np.array([[0, 1], [1, 2], [2, 2]]), None)
     array([1.5, 2. , nan])
@@ -134,39 +134,39 @@ def mean_of(values: Tensor, weight: Tensor | None) -> float:
 
 
 class Examples(Protocol):
-    """Examples of a test split, as a report shows them."""
+    """Examples of a test split for a report."""
 
     @property
     def loss(self) -> str:
-        """What the network was trained on."""
+        """The name of the training loss."""
 
     @property
     def classes(self) -> list[str] | None:
-        """Names of labels; None for their numbers."""
+        """The names of labels, or None to show their numbers."""
 
     @property
     def metrics(self) -> Any:
-        """All metrics of the run over its seeds, a row each."""
+        """All metrics of the run over its seeds, one per row."""
 
     def predicted(self, *columns: str) -> pa.Table:
         """Return columns of the predictions."""
 
     def inputs(self, count: int) -> list[np.ndarray | str]:
-        """Return the first inputs as people see them: pictures or text."""
+        """Return the first inputs in a form for people: pictures or text."""
 
 
 class Task:
-    """A task: `rankgrad.tasks.<name>` has one class of this form.
+    """A task. Each `rankgrad.tasks.<name>` has one subclass.
 
-    It is made with the options of a training (`Task(training)`), or without any to predict and to score.
+    Create it with the options of a training (`Task(training)`), or without options to predict and score.
 
     Attributes:
-        title: of the task.
-        metrics: the only list of the task's metrics; the first is its main one.
-        judged: the second argument of a project's own metrics that judge the task; None if none can.
-        reads: what it reads of a table.
-        Training: a dataclass of the options of its training; fields that are `PhaseOptions` are its phases, in order.
-        text: the backbone of captions where a model names none; None of a task without captions.
+        title: the title of the task.
+        metrics: the task's metrics; the first is its main metric.
+        judged: the second argument of a project's own metrics that apply to the task; None if none can.
+        reads: the columns that it reads.
+        Training: a dataclass with its training options; fields of type `PhaseOptions` are its phases, in order.
+        text: the default backbone of captions; None for a task without captions.
 
     Args:
         training: options of the phases, a `Training`.
@@ -180,20 +180,20 @@ class Task:
     Training: ClassVar[type]
     text: ClassVar[Component | None] = None
 
-    # What each task says.
+    # Each task implements these.
 
     def learns(self) -> tuple[str, ...]:
-        """Return the names of the second argument of the losses that it can be trained on."""
+        """Return the second arguments of the losses that can train this task."""
         raise NotImplementedError
 
     @classmethod
     def accepts(cls, model: Mapping[str, Any]) -> None:
-        """Raise a ValueError if the backbone of captions is none of this task."""
+        """Raise a ValueError if the task cannot use the backbone of captions."""
         if model.get("text") is not None:
             raise ValueError(f"{cls.name} has no captions to encode: leave text out")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
-        """Return the untrained network for a training split; its weights are drawn from `seed`."""
+        """Return the untrained network for a training split, with weights drawn from `seed`."""
         raise NotImplementedError
 
     def phase_of(
@@ -206,55 +206,55 @@ class Task:
         objective: Objective,
         accelerator: "Accelerator",
     ) -> Phase:
-        """Return a phase of the plan; the network's backbone is frozen as its options say.
+        """Return a phase of the plan; its options decide how the network's backbone is frozen.
 
         Args:
-            name, options: of the phase.
-            network: of the task, on the accelerator's device.
+            name, options: the phase's name and options.
+            network: the task's network, on the accelerator's device.
             train, val: splits.
             objective: the loss.
-            accelerator: computes what a phase needs.
+            accelerator: for computations of the phase.
         """
         raise NotImplementedError
 
     def predict(self, network: Any, split: Split) -> pa.Table:
-        """Return one row a row: `id`, `name` where it is known, what the network says, and the truth."""
+        """Return one row per example: `id`, `name` if known, the network's predictions, and the truth."""
         raise NotImplementedError
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return the metrics of a table of predictions, as a function of which rows count."""
+        """Return the metrics of a table of predictions, as a function of row numbers."""
         raise NotImplementedError
 
     def lists(self, table: pa.Table) -> Iterator[Lists]:
-        """Yield the predictions as a project's own metrics compare them with the truth that is `judged`."""
+        """Yield the predictions in the form that a project's own metrics take, with the truth named by `judged`."""
         raise NotImplementedError
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
-        """Return an answer of plain numbers, lists and strings to each row of a request.
+        """Return an answer of plain numbers, lists and strings for each row of a request.
 
         Args:
-            network: of the task.
-            inputs: of all rows, or of the documents of all rows.
-            sizes: how many documents each row has (n,).
+            network: the task's network.
+            inputs: the inputs of all rows, or of all documents of all rows.
+            sizes: the number of documents of each row (n,).
         """
         raise NotImplementedError
 
     def draw(self, plots: Any, path: Path, examples: "Examples") -> bool:
-        """Draw what a network predicts of examples, and return whether there is such a picture of this task.
+        """Draw predictions for examples; return whether the task has such a picture.
 
         Args:
             plots: draws `orders`, `found_captions`, `predicted` or `average_precisions` into a file.
-            path: of the picture.
-            examples: of a test split.
+            path: the file of the picture.
+            examples: examples of a test split.
         """
         return False
 
-    # What all do alike.
+    # All tasks share these.
 
     name: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
-        cls.name = cls.__module__.rpartition(".")[2]  # of its file
+        cls.name = cls.__module__.rpartition(".")[2]  # the name of its file
 
     def __init__(self, training: Any = None, *, cache: Path | None = None):
         self.training, self.cache = training, cache
@@ -267,14 +267,14 @@ class Task:
 
     @classmethod
     def all_metrics(cls) -> tuple[Metric, ...]:
-        """Return the task's metrics, then those of `own/metrics` that judge it."""
+        """Return the task's metrics, then the metrics of `own/metrics` that apply to it."""
         own = []
         for name, lower_is_better in judging(cls.judged).items():
             own.append(Metric(name, name.replace("_", " "), lower_is_better))
         return (*cls.metrics, *own)
 
     def plan(self, *, started: bool) -> dict[str, PhaseOptions]:
-        """Return the phases that are trained, by name, in order.
+        """Return the phases to train by name, in order.
 
         Args:
             started: whether the network has trained weights to start from.
@@ -283,10 +283,10 @@ class Task:
         return {name: options for name, options in phases.items() if options.epochs}
 
     def splits_for(self, network: Any, train: Split, val: Split) -> tuple[Split, Split]:
-        """Return splits as phases take them.
+        """Return the splits for the phases.
 
         Raises:
-            ValueError: nothing can be learned from one of them.
+            ValueError: nothing can be learned from a split.
         """
         return train, val
 
@@ -300,14 +300,14 @@ class Task:
         started: bool,
         accelerator: "Accelerator",
     ) -> Iterator[Phase]:
-        """Yield the phases of the plan, each when the one before is trained, see `phase_of`.
+        """Yield the phases of the plan, each after the previous one is trained, see `phase_of`.
 
         Args:
             started: whether the network has trained weights to start from.
         """
         splits = self.splits_for(network, train, val)
         for name, options in self.plan(started=started).items():
-            # A phase that does not train the whole network leaves its backbone as it is.
+            # A phase that does not train the whole network freezes its backbone.
             network.backbone.freeze(options.freeze if isinstance(options, WholePhase) else "all")
             yield self.phase_of(name, options, network, *splits, objective, accelerator)
             network.backbone.freeze(None)
@@ -321,7 +321,7 @@ class Task:
         )  # fmt: skip
 
     def measured(self, table: pa.Table) -> Statistic:
-        """Return the metrics of `scored`, then those of `own/metrics` that judge the task."""
+        """Return the metrics of `scored`, then the metrics of `own/metrics` that apply to the task."""
         statistic, own, weight = self.scored(table), [], weight_of(table)
         if not (names := list(judging(self.judged))):
             return statistic
@@ -339,9 +339,9 @@ class Task:
         return replace(statistic, names=[*statistic.names, *names], of_rows=of_rows)
 
     def statistic(self, table: pa.Table) -> Statistic:
-        """Return the metrics of a table of predictions, as a function of which rows count, or which groups of rows.
+        """Return the metrics of a table of predictions, as a function of the numbers of rows or of groups.
 
-        Where there are folds, see `rankgrad.evaluation.by_fold`.
+        For folds see `rankgrad.evaluation.by_fold`.
         """
         return self.of_slices(table)(np.arange(len(table)))
 
@@ -356,26 +356,26 @@ class Task:
         return of_slice
 
     def group_of(self, table: pa.Table) -> np.ndarray | None:
-        """Return which predictions are resampled together (n,), by equal values; None if each by itself."""
+        """Return the group of each prediction (n,), for resampling whole groups; None to resample single rows."""
         return np.asarray(table["group"].to_pylist()) if "group" in table.column_names else None
 
     def columns(self, recipe: Mapping[str, Any]) -> dict[str, Column]:
-        """Return what a row of a request has, by the recipe of a network."""
+        """Return the columns of a request, from the recipe of a network."""
         input_type = type_of(recipe["input"])
         return {input_type.name: Column(input_type, lists=self.reads.lists), "id": Column(Id, required=False)}
 
     def checked(
         self, recipe: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], *, first: int = 0
     ) -> list[dict[str, Any]]:
-        """Return the rows of a request, whose cells are of their columns' form; those that are missing are left out.
+        """Check the rows of a request and convert their cells to the columns' form; drop missing optional cells.
 
         Args:
-            recipe: of a network.
-            rows: raw, from JSON or a table: pictures of any size, features that are not standardized.
+            recipe: the recipe of a network.
+            rows: raw rows from JSON or a table: pictures of any size, features that are not standardized.
             first: the number of the first row, for messages.
 
         Raises:
-            ValueError: a row has another column, lacks one, or a cell is not of its form; the message names it.
+            ValueError: a row has an unknown column, lacks one, or has an invalid cell; the message names it.
         """
         columns = self.columns(recipe)
         checked = [checked_row(row, columns, f"row {number}") for number, row in enumerate(rows, first)]
@@ -384,7 +384,7 @@ class Task:
         return checked
 
     def values(self, recipe: Mapping[str, Any], row: Mapping[str, Any]) -> int:
-        """Return how many pixels, features and characters a checked row makes a network read."""
+        """Return the number of pixels, features and characters in a checked row."""
         total = 0
         for name, column in self.columns(recipe).items():
             if name in row:
@@ -394,22 +394,22 @@ class Task:
 
     @torch.inference_mode()
     def respond(self, network: Any, rows: Iterable[Mapping[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
-        """Return an answer to each row of a request, of plain numbers, lists and strings; with its `id`, if it has one.
+        """Return an answer of plain numbers, lists and strings for each row of a request, with its `id` if it has one.
 
         Args:
-            network: of the task.
-            rows: raw, see `checked`; their columns are those of `columns`.
+            network: the task's network.
+            rows: raw rows with the columns of `columns`, see `checked`.
             first: the number of the first row, for messages.
 
         Raises:
-            ValueError: a row that cannot be answered, or whose answer is not finite; the message names it.
+            ValueError: a row cannot be answered, or its answer is not finite; the message names it.
         """
         checked = self.checked(network.recipe, rows, first=first)
         return self.answered(network, checked, first=first)
 
     @torch.inference_mode()
     def answered(self, network: Any, rows: list[dict[str, Any]], *, first: int = 0) -> list[dict[str, Any]]:
-        """Return an answer to each checked row, see `respond`."""
+        """Return an answer for each checked row, see `respond`."""
         try:
             raw_answers = self.answers_to(network, rows, first)
         except FloatingPointError as error:
@@ -422,7 +422,7 @@ class Task:
         return answers
 
     def answers_to(self, network: Any, rows: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
-        """Return the answers to checked rows by their inputs, see `answers`."""
+        """Return the answers for checked rows from their inputs, see `answers`."""
         about, prepared = network.recipe["input"], []
         input_type = type_of(about)
         for number, row in enumerate(rows, first):

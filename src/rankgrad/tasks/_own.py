@@ -1,4 +1,4 @@
-"""Metrics of a project's own, `own/metrics`, on the predictions of a task."""
+"""Apply a project's own metrics (`own/metrics`) to the predictions of a task."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -13,18 +13,18 @@ from rankgrad import lookup
 
 __all__ = ["Lists", "judging", "of_lists", "over_rows", "takes", "within_rows"]
 
-RESAMPLES = 64  # measured at once
+RESAMPLES = 64  # computed in one call
 
 
 @dataclass(frozen=True)
 class Lists:
-    """Predictions as metrics compare them with a truth, along the last dimension.
+    """Predictions and their truth in the form of metrics, with lists along the last dimension.
 
     Attributes:
         scores, truth: (n, d).
-        mask: (n, d), False where there is no score; None where all are there.
-        rows: of which row of the predictions each list is (n,); None if each list runs over all rows, d of them.
-        counts: which lists have anything to measure (n,); None for all.
+        mask: (n, d), False where there is no score; None if there are no gaps.
+        rows: the number of the row of predictions of each list (n,); None if each list covers all d rows.
+        counts: whether each list has something to compare (n,); None if all have.
     """
 
     scores: Tensor
@@ -35,14 +35,14 @@ class Lists:
 
 
 def takes(folder: str, name: str) -> list[str]:
-    """Return the names of the arguments of a component of the project's own."""
+    """Return the argument names of a component in `own/`."""
     return list(inspect.signature(lookup.find(folder, name, where=f"{folder}.{name}")).parameters)
 
 
 def judging(truth: str | None) -> dict[str, bool]:
-    """Return the names of the project's own metrics whose second argument is this truth, and whether lower is better.
+    """Return the project's own metrics with this second argument by name, and whether lower is better.
 
-    A file says the latter by `lower_is_better = True`.
+    A file sets the latter by `lower_is_better = True`.
     """
     names = {}
     for name in lookup.own_files("metrics"):
@@ -52,15 +52,16 @@ def judging(truth: str | None) -> dict[str, bool]:
 
 
 def of_lists(name: str, lists: Lists, weights: Tensor | None = None) -> Tensor:
-    """Return a metric of the project's own of each list, float64.
+    """Return the value of a project's own metric for each list, float64.
 
     Args:
-        name: of the metric.
+        name: the name of the metric.
         lists: (n, d).
-        weights: how much each score counts, or None.
+        weights: the weight of each score, or None.
 
     Raises:
-        ValueError: it does not take a mask or weights where there are some, or does not return one number per list.
+        ValueError: the data have a mask or weights that the metric does not take, or it does not return one number per
+            list.
     """
     options: dict[str, Tensor] = {}
     if lists.mask is not None and not bool(lists.mask.all()):
@@ -70,7 +71,7 @@ def of_lists(name: str, lists: Lists, weights: Tensor | None = None) -> Tensor:
     file, parameters = lookup.own_file("metrics", name), takes("metrics", name)
     for option in options:
         if option not in parameters:
-            raise ValueError(f"{file}: {name} takes no {option}, which these data have; give it the argument {option}")
+            raise ValueError(f"{file}: {name} has no argument {option}, which these data need: add it")
     values: Any = lookup.find("metrics", name)(lists.scores, lists.truth, **options)
     returned, expected = getattr(values, "shape", type(values).__name__), lists.scores.shape[:-1]
     if returned != expected:
@@ -79,12 +80,12 @@ def of_lists(name: str, lists: Lists, weights: Tensor | None = None) -> Tensor:
 
 
 def over_rows(name: str, lists: Lists, weight: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a metric of lists that run over all rows, as a function of which rows count: its mean over the lists."""
+    """Return the mean of a metric over lists that cover all rows, as a function of row numbers."""
 
     def of_rows(rows: np.ndarray) -> np.ndarray:
         means = []
         for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])).split(RESAMPLES):
-            # As (lists, d), which a metric may not do without: those of all resamples one after another.
+            # A metric may require the shape (lists, d): the lists of all resamples follow one another.
             scores, truth = lists.scores[:, chosen].flatten(0, 1), lists.truth[:, chosen].flatten(0, 1)
             mask = None if lists.mask is None else lists.mask[:, chosen].flatten(0, 1)
             weights = None if weight is None else torch.from_numpy(weight)[chosen].repeat(len(lists.scores), 1)
@@ -96,7 +97,7 @@ def over_rows(name: str, lists: Lists, weight: np.ndarray | None) -> Callable[[n
 
 
 def within_rows(name: str, parts: Iterable[Lists], rows: int) -> np.ndarray:
-    """Return a metric of lists that are of one row each (rows,); NaN of rows that have nothing to measure."""
+    """Return a metric of lists that belong to one row each (rows,); NaN for rows with nothing to compare."""
     values = torch.full((rows,), torch.nan, dtype=torch.float64)
     for lists in parts:
         of_part = of_lists(name, lists)

@@ -1,4 +1,4 @@
-"""Phases of a task: on frozen features (a linear probe), or of the whole network."""
+"""Training phases of a task: a head on frozen features (a linear probe), or the whole network."""
 
 import warnings
 from collections.abc import Iterable
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupPhase", "SplitPhase", "TwoPhases", "embedded"]
 
-KEPT = 16  # feature tables in a cache folder, the newest
+KEPT = 16  # the newest feature tables in a cache folder
 
 
 def embedded(network: Any, chunks: Iterable[Tensor]) -> Tensor:
     """Return the features of inputs, chunk by chunk, in evaluation mode and without gradient; on the network's device.
 
     Args:
-        network: with `embed`.
-        chunks: what it takes, on any device, see `rankgrad.inputs.Inputs.parts`.
+        network: a network with `embed`.
+        chunks: its inputs, on any device, see `rankgrad.inputs.Inputs.parts`.
     """
     device = next(network.parameters()).device
     training = network.training
@@ -47,7 +47,7 @@ def embedded(network: Any, chunks: Iterable[Tensor]) -> Tensor:
 
 
 def _forget(cache: Path) -> None:
-    """Remove the oldest features of a cache, but for those that another training is about to read."""
+    """Remove the oldest features from a cache, except files that another training is about to read."""
     files = sorted(cache.glob("*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
     for file in files[:-KEPT]:
         with suppress(Timeout), FileLock(file.with_suffix(".lock"), blocking=False):
@@ -55,18 +55,18 @@ def _forget(cache: Path) -> None:
 
 
 class SplitPhase(Phase):
-    """A phase of rows of a split; a task's own says what a batch is compared with, and how outputs are measured.
+    """A phase on the rows of a split. A task's subclass chooses the truth of a batch and computes validation metrics.
 
-    Phases of a `WholePhase` train the whole network on images that are moved at random, others its head on frozen
-    features. A sorter of fixed length ranks groups of that length, any other a whole batch.
+    Phases with `WholePhase` options train the whole network on randomly moved images; others train its head on frozen
+    features. A sorter of fixed length ranks groups of that length, any other sorter a whole batch.
 
     Args:
-        name: of the phase.
-        module: that learns, on its device.
+        name: the name of the phase.
+        module: the module to train, on its device.
         train, val: splits.
         objective: the loss.
-        options: of the phase.
-        batch_size: rows of a batch.
+        options: the options of the phase.
+        batch_size: the number of rows in a batch.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class SplitPhase(Phase):
         self.rows = len(self.inputs)
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the truth about the rows of a batch."""
+        """Return the truth of the rows of a batch."""
         return self.train.truth[rows]
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
@@ -108,7 +108,7 @@ class SplitPhase(Phase):
 class GroupPhase(SplitPhase):
     """A phase whose loss compares the rows of a batch, or of groups within it.
 
-    A sorter of fixed length ranks groups of that length, any other a whole batch; a task may say otherwise by `length`.
+    A sorter of fixed length ranks groups of that length, any other a whole batch; a task may change this by `length`.
     """
 
     def __init__(self, task: "TwoPhases", name: str, module: Any, train: Split, *arguments: Any, **options: Any):
@@ -128,24 +128,24 @@ class GroupPhase(SplitPhase):
         self.monitor = getattr(task.training, "monitor", self.monitor)
 
     def together(self, training: Any) -> tuple[str, int, Tensor] | None:
-        """Return an option, and its value: how many rows of a group are in a batch together; and the groups (n,).
+        """Return the option for lists of one group, its value (rows per list), and the group of each row (n,).
 
-        None for any rows.
+        Return None if a batch may have any rows.
         """
         return None
 
     def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Any]:
-        """Return scores and truth, as the loss takes them in groups of `length`, of outputs and what was chosen."""
+        """Return scores and truth for the loss, in groups of `length`, from outputs and the chosen truth."""
         raise NotImplementedError
 
     def weigh(self, weight: Tensor, scores: Tensor) -> dict[str, Tensor]:
-        """Return what tells the objective how much each score (..., length) of `compare` counts, and each group (...).
+        """Return the objective's weights: of each score (..., length) of `compare`, and of each group (...).
 
-        A loss looks at proportions within a group alone, unless it is of single scores: so a group's mean is taken out.
+        Most losses use only proportions within a group, so each group's mean becomes the group's weight.
 
         Args:
-            weight: of each row of a batch (n,).
-            scores: (groups, length), or (groups, ..., length) if several rankings are of the same rows.
+            weight: the weight of each row of a batch (n,).
+            scores: (groups, length), or (groups, ..., length) for several rankings of the same rows.
         """
         rows = weight.view(len(scores), *[1] * (scores.dim() - 2), -1)
         means = rows.mean(-1, keepdim=True)
@@ -174,7 +174,7 @@ class GroupPhase(SplitPhase):
 
 
 def _in_lists(name: str, length: int, groups: Tensor) -> int:
-    """Return how many rows an epoch has if it is of lists of one group (n,); the option that asks for them is named."""
+    """Return the number of rows in an epoch of lists of one group (n,); messages use the option's name."""
     counts = groups.bincount()
     if (small := int(counts[counts < length].sum())) == len(groups):
         raise ValueError(f"{name} is {length}, but no group has more than {int(counts.max())} rows: choose less")
@@ -188,12 +188,12 @@ def _in_lists(name: str, length: int, groups: Tensor) -> int:
 
 
 class TwoPhases(Task):
-    """What the tasks share that train a head on frozen features, then everything (SoDeep, Section 4.2.1).
+    """Base class of tasks that train a head on frozen features, then the whole network (SoDeep, Section 4.2.1).
 
-    A network that starts from random weights has no features worth freezing: it is trained as a whole from the first
-    epoch, with the options of `finetune`, and as long as the probe where `finetune` has no epochs.
+    Features of random weights are not worth freezing: a network without trained weights is trained as a whole from the
+    first epoch, with the options of `finetune`, and with the probe's number of epochs if `finetune` has none.
 
-    Features are kept in the cache for all networks that agree on them.
+    The cache keeps features for all networks that compute the same ones.
 
     Attributes:
         phase: the class of both phases.
@@ -226,14 +226,14 @@ class TwoPhases(Task):
         """Return the features of inputs, see `embedded`, from the cache if it has them."""
         if self.cache is None:
             return embedded(network, inputs.parts())
-        # Known by the inputs and by what the network makes of the first of them.
+        # The key of the cache is a hash of the inputs and of the features of the first inputs.
         digest = blake2b(digest_size=16)
         inputs.update(digest)
         first = inputs.take(torch.arange(min(64, len(inputs.items))))
         digest.update(embedded(network, [first]).float().cpu().contiguous().numpy().data)
         file = self.cache / f"{digest.hexdigest()}.safetensors"
         self.cache.mkdir(parents=True, exist_ok=True)
-        with FileLock(file.with_suffix(".lock")):  # trainings side by side want the same: the first computes it for all
+        with FileLock(file.with_suffix(".lock")):  # parallel trainings need the same: the first computes it for all
             if not file.is_file():
                 with replaced_file(file) as partial:
                     save_file({"features": embedded(network, inputs.parts()).contiguous().cpu()}, partial)
@@ -242,6 +242,6 @@ class TwoPhases(Task):
         return features.to(next(network.parameters()).device)
 
     def outputs(self, network: Any, inputs: Any) -> Tensor:
-        """Return what a network says of each row, on the CPU."""
+        """Return a network's outputs for each row, on the CPU."""
         inputs = inputs.ready(network)
         return inputs.of_rows(network.head(self.features(network, inputs)).detach().float().cpu())

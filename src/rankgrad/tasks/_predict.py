@@ -1,4 +1,4 @@
-"""What requests and answers need: checked rows, errors that name the row, and labels by their names."""
+"""Check the rows of requests and their answers, name the row in errors, and name labels."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ __all__ = ["Column", "Id", "check_answer", "checked_row", "named", "of_row", "or
 
 
 class Id:
-    """What comes back with an answer: text or a whole number."""
+    """The id that is returned with an answer: text or a whole number."""
 
     cell: ClassVar[Any] = Any
 
@@ -39,9 +39,9 @@ class Column:
     """A column of a request.
 
     Attributes:
-        type: of its cells.
-        lists: whether a cell is a list of such, the documents of a query.
-        required: whether each row has one.
+        type: the type of its cells.
+        lists: whether a cell is a list of such values, the documents of a query.
+        required: whether each row must have a cell.
     """
 
     type: type[InputType] | type[Id]
@@ -49,17 +49,17 @@ class Column:
     required: bool = True
 
     def checked(self, cell: Any, place: str) -> Any:
-        """Return a cell in the form that networks are given."""
+        """Check a cell and return it in the form for networks."""
         if not self.lists:
             return self.type.checked(cell, place)
         cells = as_list(cell, place)
         if not cells:
-            raise ValueError(f"{place} is empty, expected one document at least")
+            raise ValueError(f"{place} is empty, expected at least one document")
         return [self.type.checked(one, f"{place} {number}") for number, one in enumerate(cells)]
 
 
 def checked_row(row: Mapping[str, Any], columns: Mapping[str, Column], place: str) -> dict[str, Any]:
-    """Return the checked cells of a row of a request that it has.
+    """Check the existing cells of a row of a request and return them by column.
 
     Raises:
         ValueError: see `rankgrad.tasks.Task.checked`.
@@ -82,16 +82,16 @@ def checked_row(row: Mapping[str, Any], columns: Mapping[str, Column], place: st
 
 
 def check_answer(answer: Mapping[str, Any], number: int) -> None:
-    """Raise ValueError if a number of an answer is NaN or infinite, for which JSON has no form."""
+    """Raise a ValueError if an answer has NaN or infinity, which JSON cannot represent."""
     for values in answer.values():
         numbers = values if isinstance(values, list) else [values]
         if not all(isfinite(value) for value in numbers if isinstance(value, float)):
-            raise ValueError(f"row {number}: its answer is not finite: expected numbers of a smaller range")
+            raise ValueError(f"row {number}: its answer is not finite, expected inputs in a smaller range")
 
 
 @contextmanager
 def of_row(number: int) -> Generator[None]:
-    """Turn whatever a row's picture or words fail with into a ValueError that names the row.
+    """Turn any error for a row's picture or text into a ValueError that names the row.
 
     >>> with of_row(3):
     ...     raise RuntimeError("too small")
@@ -107,7 +107,7 @@ def of_row(number: int) -> Generator[None]:
 
 
 def order_of(label_ranks: list[int]) -> list[int]:
-    """Return the labels that are there, the most important first; equally important ones in their own order.
+    """Return the present labels, the most important first; equally important ones in their order in the list.
 
     >>> order_of([1, 0, 3, 1])
     [2, 0, 3]
@@ -116,7 +116,7 @@ def order_of(label_ranks: list[int]) -> list[int]:
 
 
 def named(labels: list[int], recipe: Mapping[str, Any]) -> list[int] | list[str]:
-    """Return labels by the names of their classes, where a network's recipe has them.
+    """Return labels as class names if a network's recipe has names.
 
     >>> named([1, 0], {"classes": ["cat", "dog"]}), named([1, 0], {})
     (['dog', 'cat'], [1, 0])

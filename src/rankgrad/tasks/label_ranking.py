@@ -54,7 +54,7 @@ class ThresholdOptions(PhaseOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Views(Moves):
-    """Scores are means over so many views of each image."""
+    """Average scores over `count` views of each image."""
 
     count: int
 
@@ -75,13 +75,13 @@ class Training:
 
 
 def places(true: np.ndarray, predicted: np.ndarray, names: Sequence[str] | None = None) -> list[tuple[str, bool]]:
-    """Return the predicted order of labels, the most important first, and whether each is in its true place.
+    """Return the predicted order of labels, the most important first, and whether each is in its true position.
 
-    A place that the prediction leaves empty is "" and wrong.
+    A position without a prediction is "" and wrong.
 
     Args:
         true, predicted: label ranks (K,), 0 = absent.
-        names: of the labels; None for their numbers.
+        names: names of the labels, or None for their numbers.
 
     >>> places(np.array([0, 3, 2, 1]), np.array([1, 3, 2, 0])), places(np.array([0, 1, 2]), np.array([0, 0, 1]))
     ([('1', True), ('2', True), ('0', False)], [('2', True), ('', False)])
@@ -96,7 +96,7 @@ def places(true: np.ndarray, predicted: np.ndarray, names: Sequence[str] | None 
 
 
 def orders_of(examples: Examples, count: int) -> list[dict[str, list[tuple[str, bool]]]]:
-    """Return the true order of labels of each of the first examples, and that by the loss, see `places`."""
+    """Return the true and the predicted order of labels for the first examples, see `places`."""
     table = examples.predicted("true_label_ranks", "label_ranks")[:count]
     true = matrix(table, "true_label_ranks", path="predictions").numpy()
     predicted = matrix(table, "label_ranks", path="predictions").numpy()
@@ -113,13 +113,13 @@ def label_ranks_of(scores: Tensor, selected: Tensor) -> Tensor:
     >>> label_ranks_of(torch.tensor([[0.5, -2.0, 3.0]]), torch.tensor([[True, False, True]]))
     tensor([[1, 0, 2]])
     """
-    # dense_ranks ranks what is positive: each score's place among all of them is.
+    # dense_ranks ranks only positive numbers, so take each score's position among all scores.
     places = torch.searchsorted(scores.sort(dim=-1).values, scores.contiguous()) + 1
     return dense_ranks(torch.where(selected, places, 0))
 
 
 class Scorer(SplitPhase):
-    """The scorer learns to rank the labels of images that are moved at random."""
+    """Train the scorer to rank the labels of randomly moved images."""
 
     monitor = "accuracy"
 
@@ -128,13 +128,13 @@ class Scorer(SplitPhase):
         return self.objective(*outputs, label_ranks, of_groups=weight, generator=generator)
 
     def validate(self, module: Any) -> dict[str, float]:
-        # The head is in float32: scores of near ties would be rounded to the same.
+        # Compute the head in float32: lower precision would make near ties equal.
         scores = self.val_inputs.of_rows(module.head.score(_embedded(module, self.val_inputs)).float())
         return _means(label_ranking_scores(scores.cpu(), self.val.truth), self.val.weight)
 
 
 class Thresholds(Phase):
-    """The thresholds learn from the scorer's embeddings, which is frozen: they and its scores are computed once."""
+    """Train thresholds on embeddings and scores of the frozen scorer, which are computed once."""
 
     name, small = "thresholds", True
 
@@ -175,12 +175,12 @@ class Thresholds(Phase):
 
 
 def _rates(judged: str, *, shown: tuple[str, ...]) -> list[Metric]:
-    """Return the rates of an order of labels (`ranked`), or of which are selected (`unranked`)."""
+    """Return the metrics of the order of labels (`ranked`) or of the selected labels (`unranked`)."""
     return [Metric(f"{judged}.{rate}", f"{judged} {title}", shown=rate in shown) for rate, title in RATES.items()]
 
 
 class LabelRanking(Task):
-    """Train a scorer with a ranking loss, then thresholds on its frozen embedding that select labels.
+    """Train a scorer with a ranking loss, then thresholds on its frozen embedding, which select labels.
 
     A truth is label ranks (n, K).
     """
@@ -199,7 +199,7 @@ class LabelRanking(Task):
     reads = Reads(("label_ranks",), splits.label_ranks_of)
 
     def learns(self) -> tuple[str, ...]:
-        return ("label_ranks", "target")  # such as regression on them
+        return ("label_ranks", "target")  # target: regression on label ranks
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         args: dict[str, Any] = {"hidden": self.training.thresholds.hidden, "outputs": split.truth.shape[1]}
@@ -235,10 +235,10 @@ class LabelRanking(Task):
         return inputs.of_rows(torch.cat(scores)), inputs.of_rows(torch.cat(thresholds))
 
     def predict(self, network: Any, split: Split) -> pa.Table:
-        """Return one row a row.
+        """Return one row per example.
 
         Columns: `id`, `scores`, `label_ranks` (0 = absent, larger = more important), `selected`, and `true_label_ranks`
-        where they are known.
+        if they are known.
         """
         scores, thresholds = self.scores(network, split.inputs)
         check_finite(scores, "scores")
@@ -249,12 +249,12 @@ class LabelRanking(Task):
         return split.table({name: as_lists(values) for name, values in columns.items()})
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return metrics of the order of labels (`ranked`), of which ones are selected (`unranked`), and of both.
+        """Return metrics of the order of labels (`ranked`), the selected labels (`unranked`), and both (`answer`).
 
-        F1 is as the paper prints it: of the averaged precision and recall. `unranked.average_precision` asks whether
-        present labels score above absent ones, whatever the thresholds. `answer` judges what a user gets, the selected
-        labels in their order: whether all of it is right, and Kendall's tau-b with the truth, where all that is absent
-        is tied.
+        F1 is computed from averaged precision and recall, as in the paper. `unranked.average_precision` measures
+        whether present labels score above absent ones, without thresholds. `answer` measures the predicted ranking of a
+        user, the selected labels in their order: whether it is entirely right, and Kendall's tau-b with the truth,
+        where all absent labels are tied.
         """
         scores, selected, truth = (
             matrix(table, column, path="predictions") for column in ("scores", "selected", "true_label_ranks")
@@ -288,7 +288,7 @@ class LabelRanking(Task):
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return `labels`, `label_ranks` and `scores` of each row.
 
-        `labels` are the selected ones, the most important first, by their names where these are known.
+        `labels` are the selected labels, the most important first, by name if names are known.
         """
         answers = self.predict(network, Split(inputs)).select(["label_ranks", "scores"]).to_pylist()
         return [{"labels": named(order_of(answer["label_ranks"]), network.recipe)} | answer for answer in answers]
@@ -299,7 +299,7 @@ class LabelRanking(Task):
 
 
 def _frozen(scorer: Any, inputs: Inputs) -> tuple[Inputs, Tensor]:
-    """Return the embeddings of inputs by a scorer, and their scores."""
+    """Return a scorer's embeddings and scores of inputs."""
     embeddings = _embedded(scorer, inputs)
     return inputs.replaced(pooled(embeddings)), scorer.head.score(embeddings).float()
 
@@ -309,13 +309,13 @@ def _embedded(scorer: Any, inputs: Inputs) -> Tensor:
 
 
 def _answer(answer: Tensor, truth: Tensor) -> dict[str, Tensor]:
-    """Return whether label ranks (n, K) are those of the truth, and tau-b; where that is not defined, the same."""
+    """Return whether label ranks (n, K) equal the truth, and tau-b, or the former again if tau-b is undefined."""
     right, tau = (answer == truth).all(-1).double(), kendall(answer.double(), truth)
     return {"exact_match": right, "kendall": tau.where(~tau.isnan(), right)}
 
 
 def _average_precision(scores: Tensor, present: Tensor) -> Tensor:
-    """Return that of each example (n,); 1 where no label is present, which scikit-learn's LRAP has too."""
+    """Return average precision of each example (n,); 1 without any present label, as in scikit-learn's LRAP."""
     return average_precision(scores, present).nan_to_num(1.0)
 
 

@@ -22,8 +22,8 @@ from rankgrad.training.objective import grouped
 
 __all__ = ["MultiLabel"]
 
-RESAMPLES = 64  # scored at once
-OF_CLASS = "average_precision."  # how the name of its metric begins
+RESAMPLES = 64  # scored in one call
+OF_CLASS = "average_precision."  # the prefix of its metric's name
 
 
 class LabelPhase(GroupPhase):
@@ -74,14 +74,14 @@ class MultiLabel(TwoPhases):
         return self.outputs(network, inputs)
 
     def predict(self, network: Any, split: Split) -> pa.Table:
-        """Return one row a row: `id`, `scores`, `labels` (0/1) and `difficult`."""
+        """Return one row per example: `id`, `scores`, `labels` (0/1) and `difficult`."""
         scores = self.scores(network, split.inputs)
         check_finite(scores, "scores")
         columns = {"scores": scores, **split.truth._asdict()}
         return split.table({name: as_lists(values) for name, values in columns.items()})
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return mean average precision, NaN if no class has a positive, and that of each class that has, by number."""
+        """Return mean average precision, NaN without any positive, then the value of each class that has a positive."""
         scores, labels, difficult = (
             matrix(table, column, path="predictions") for column in ("scores", "labels", "difficult")
         )
@@ -94,7 +94,7 @@ class MultiLabel(TwoPhases):
         )
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
-            """A class that lost its positives in a resample has no value, and does not count in the mean."""
+            """A class without positives in a resample is left out of the mean."""
             metrics = []
             for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])).split(RESAMPLES):
                 counts = torch.zeros(len(chosen), len(scores), dtype=torch.float64)
@@ -115,9 +115,9 @@ class MultiLabel(TwoPhases):
         yield Lists(scores[:, classes].mT, labels[:, classes].mT, mask[:, classes].mT)
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
-        """Return the `scores` of each row, one a label, and the `labels`, the highest score first.
+        """Return the `scores` of each row, one per label, and the `labels`, the highest score first.
 
-        Scores of one label can be compared over rows, which is what they learned.
+        Training makes the scores of one label comparable between rows.
         """
         scores = self.scores(network, inputs)
         orders = scores.argsort(dim=1, descending=True, stable=True).tolist()

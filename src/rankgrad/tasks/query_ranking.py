@@ -147,11 +147,11 @@ class Ranker(SplitPhase):
 
 
 class QueryRanking(Task):
-    """Score each document by itself; the loss compares the documents of a query, which may be any number.
+    """Score each document separately; the loss compares the documents of a query, which may have any number of them.
 
-    Losses get the lists of a batch, padded, with a mask; nothing else is padded. The network begins at the share of
-    relevant documents, or at the mean of grades, so that a loss on single documents has not to find it first. Queries
-    without a relevant document count in no metric; when they are loaded, the log tells how many there are.
+    Losses get the lists of a batch, padded, with a mask; nothing else is padded. The network starts at the fraction of
+    relevant documents, or at the mean of grades, so that a loss on single documents need not learn it. Metrics leave
+    out queries without a relevant document; the log reports their number when a split is loaded.
 
     A truth is the relevance of all documents (m,), query after query.
     """
@@ -240,10 +240,10 @@ class QueryRanking(Task):
             yield Lists(of_queries, truth, mask, rows, counts=(truth > 0).any(-1))
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
-        """Return the `scores` of each row's documents; only their order within a row means something.
+        """Return the `scores` of each row's documents; only their order within a row is meaningful.
 
-        A network that learned preferences adds to a row of two `first_is_preferred`, the probability that the first
-        one is preferred (Bradley and Terry 1952), of which only a logistic loss of pairs makes one.
+        A network of preferences adds `first_is_preferred` to a row of two, the probability that the first is preferred
+        (Bradley and Terry 1952). It is a probability only for a logistic loss of pairs.
         """
         scores = self.scores(network, inputs, sizes)
         answers: list[dict[str, Any]] = [{"scores": of_query.tolist()} for of_query in scores.split(sizes.tolist())]
@@ -273,7 +273,7 @@ def _queries(inputs: Inputs, split: Split) -> Queries:
 
 
 def _scored(network: Any, inputs: Tensor, sizes: Tensor) -> Tensor:
-    """Return the score of each document (m,); a backbone that looks at whole queries is told their sizes."""
+    """Return the score of each document (m,); a backbone that compares a query's documents gets the queries' sizes."""
     if getattr(network.backbone, "within_group", False):
         return network(inputs, sizes.to(inputs.device)).squeeze(1)
     return network(inputs).squeeze(1)

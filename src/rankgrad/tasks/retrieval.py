@@ -38,12 +38,12 @@ DIRECTIONS = {"item_to_text": "caption", "text_to_item": "item"}
 
 
 def first_ranks(items: Tensor, captions: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the ranks of the first right answer among all, 1 = found first.
+    """Return the rank of the first right answer among all, 1 = found first.
 
     Args:
         items: embeddings (n, size).
-        captions: embeddings (m, size), those of each item one after another.
-        counts: how many captions each item has (n,).
+        captions: embeddings (m, size), grouped by item.
+        counts: the number of captions of each item (n,).
 
     Returns:
         Of each item, the rank of its first caption among all captions (n,); of each caption, the rank of its item
@@ -56,7 +56,7 @@ def first_ranks(items: Tensor, captions: Tensor, counts: Tensor) -> tuple[Tensor
 
 
 def _ranks(similarity: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return the first rank (n,) at which each row finds a column of its number, part by part: they need memory."""
+    """Return the first rank (n,) at which each row finds a column of its number, in chunks that fit into memory."""
     ranks = []
     for chunk, numbers in zip(similarity.split(AT_ONCE), rows.split(AT_ONCE), strict=True):
         ranks.append(first_positive_ranks(chunk, numbers.unsqueeze(1) == columns))
@@ -64,7 +64,7 @@ def _ranks(similarity: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _encoded(network: Any, words: Tensor, batch_size: int = 1024) -> Tensor:
-    """Return the embeddings of captions, part by part, on the network's device."""
+    """Return the embeddings of captions, computed in chunks, on the network's device."""
     device = next(network.parameters()).device
     return torch.cat([network.encode_text(chunk.to(device)).float() for chunk in words.split(batch_size)])
 
@@ -76,7 +76,7 @@ def _tokenized(network: Any, split: Split) -> Split:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTraining(Training):
-    """What a batch is of, and where it is compared.
+    """The items of a batch, and the space in which they are compared.
 
     `least_count` is how often a word must occur in the training captions to be known, `size` of the common space.
     `shared`: captions are read by the items' own encoder, where items are texts too, such as passages that queries ask
@@ -218,11 +218,11 @@ class Retrieval(TwoPhases):
         return split.table(columns)
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return recall, median rank and MRR@10 in both directions, each gallery searched by itself.
+        """Return recall, median rank and MRR@10 in both directions, each gallery searched separately.
 
-        Metrics are over the rows of all galleries; `gallery` is the mean size of that in which an item is searched.
-        Where rows have weights, recall is weighted by them. Resamples are of families of items, which do not err
-        independently, or of groups; the galleries' contents are fixed.
+        Metrics are over the rows of all galleries; `gallery` is the mean size of the gallery that an item is searched
+        in. Recall uses the weights of rows, if there are any. Resamples draw families of items, whose errors are not
+        independent, or groups; the contents of the galleries are fixed.
 
         Raises:
             ValueError: a missing number.

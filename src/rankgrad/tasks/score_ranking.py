@@ -1,4 +1,4 @@
-"""Score ranking: a number for each example, judged by the order of the scores alone (SoDeep, Section 4.2.1)."""
+"""Score ranking: a number for each example, measured only by the order of the scores (SoDeep, Section 4.2.1)."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -32,12 +32,12 @@ __all__ = ["ScoreRanking"]
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreTraining(Training):
-    """What losses learn from, and what they compare.
+    """The targets of losses, and the lists that they compare.
 
-    `positives`: which share of the largest training targets counts as positive, for losses on labels; or None.
-    `list_length`: a batch is of lists of so many rows of one group (the column `group`), and only rows of a list are
-    compared; None for all rows of a batch.
-    `log_plus`: losses learn the log of the target plus so much, as is done with prices and counts; None for the target.
+    `positives`: the fraction of the largest training targets that counts as positive, for losses on labels; or None.
+    `list_length`: batches have lists of this number of rows of one group (the column `group`), and a loss compares only
+    the rows of a list; None to compare all rows of a batch.
+    `log_plus`: losses learn the log of the target plus this number, for prices and counts; None for the target itself.
     """
 
     positives: float | None = None
@@ -48,20 +48,20 @@ class ScoreTraining(Training):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.positives is not None and not 0 < self.positives < 1:
-            raise ValueError(f"positives is {self.positives}, expected a share between 0 and 1, or null")
+            raise ValueError(f"positives is {self.positives}, expected a fraction between 0 and 1, or null")
         if self.positives is None and self.monitor == "average_precision":
             raise ValueError("monitor is average_precision, which needs positives, such as 0.1 for the top 10 %")
         check_lists("list_length", self.list_length, self.batch_size)
 
 
 class ScorePhase(GroupPhase):
-    """Scores are compared with targets; labels are the targets above the network's threshold, where it has one.
+    """Compare scores with targets, and with the labels of targets above the network's threshold, if it has one.
 
-    Where only rows of one group are compared, a batch has whole groups one after another, cut where it ends, and the
-    loss gets a list of each.
+    If only rows of the same group are compared, a batch has whole groups one after another, cut where the batch ends,
+    and the loss gets one list per group.
 
     Attributes:
-        lists: the number of the group of each training row (n,), where losses get a list of each; else None.
+        lists: the group number of each training row (n,) if losses get one list per group; else None.
     """
 
     monitor = "spearman"
@@ -110,7 +110,7 @@ class ScorePhase(GroupPhase):
         recipe = self.module.recipe
         outputs, truth = values
         scores, target = grouped(outputs.squeeze(1), length), grouped(truth, length)
-        # As float64: what differs by little may not become equal.
+        # float64, so that small differences remain.
         learned = target if (scale := recipe.get("target")) is None else _standardized(target, **scale)
         labels = {} if (threshold := recipe.get("threshold")) is None else {"labels": target >= threshold}
         return scores, {"target": learned} | labels
@@ -120,7 +120,7 @@ class ScorePhase(GroupPhase):
         check_scores(scores)
         if self.val.within:
             return {"spearman": _within(scores, target, _group_numbers(self.val), weights).of_all().item()}
-        # A network that gives every example the same score has no order: it is no better than chance.
+        # Equal scores have no order, so the correlation is 0.
         constant = bool((scores == scores[0]).all())
         metrics = {"spearman": 0.0 if constant else _correlation(scores, target, weights).item()}
         if (threshold := self.module.recipe.get("threshold")) is not None:
@@ -130,17 +130,17 @@ class ScorePhase(GroupPhase):
 
 
 class ScoreRanking(TwoPhases):
-    """Score examples: of clips one frame in an epoch, and the mean of all frames when predicting.
+    """Score examples. A clip is one random frame per epoch in training, and the mean of all frames in prediction.
 
-    With `positives` a loss on labels learns which examples are above a threshold, that of the training targets; it is
-    kept in the network's recipe, and average precision is measured too.
+    With `positives`, a loss on labels learns which examples are above a threshold of the training targets. The
+    network's recipe keeps the threshold, and average precision is measured too.
 
-    Targets that are not all from 0 to 1, or so near each other that float32 would make them equal, or logs of targets,
-    are standardized for the losses, by mean and deviation of the training's: a network begins near 0, and a loss on
-    their values would not get to prices of thousands. Their order stays.
+    Losses get standardized targets (by mean and deviation of the training split) if targets are not between 0 and 1, if
+    float32 would make many of them equal, or if they are logs: outputs of a new network are near 0, and a loss on
+    values would take long to reach prices of thousands. Their order stays.
 
-    Where a dataset says `within`, only rows of one group are compared: a metric is the mean over groups, and intervals
-    are of groups. A group with one row, or with equal targets, is not judged; the log tells how many there are.
+    If a dataset has `within`, only rows of the same group are compared: a metric is the mean over groups, and intervals
+    resample groups. A group with one row, or with equal targets, is not measured; the log reports their number.
 
     A truth is targets (n,), float32 or float64.
     """
@@ -162,7 +162,7 @@ class ScoreRanking(TwoPhases):
             judged, count = _with_order(rows.truth, groups).sum(), int(groups.max()) + 1
             if judged < count:
                 logging.warning(
-                    "%s/%s.parquet: %d of %d groups have one row or equal targets: nothing is compared there",
+                    "%s/%s.parquet: %d of %d groups have one row or equal targets and are not compared",
                     folder, split, count - judged, count,
                 )  # fmt: skip
         return rows
@@ -173,7 +173,7 @@ class ScoreRanking(TwoPhases):
             network.recipe["threshold"] = split.truth.double().quantile(1 - share).item()
             if bool((split.truth >= network.recipe["threshold"]).all()):
                 raise ValueError(
-                    f"positives is {share}, by which all {len(split)} training targets are: choose another"
+                    f"positives is {share}, which makes all {len(split)} training targets positive: choose less"
                 )
         if split.about is not None and split.within:
             network.recipe["within"] = split.about["within"][0].as_py()
@@ -212,9 +212,9 @@ class ScoreRanking(TwoPhases):
         return self.outputs(network, inputs).squeeze(1)
 
     def predict(self, network: Any, split: Split) -> pa.Table:
-        """Return one row a row: `id`, `score` (only its order means something) and `target`.
+        """Return one row per example: `id`, `score` (meaningful only by its order) and `target`.
 
-        `positive` says which targets are above the threshold, where the network has one.
+        If the network has a threshold, `positive` marks the targets above it.
         """
         scores, target = self.scores(network, split.inputs), split.truth
         check_finite(scores, "score")
@@ -237,9 +237,9 @@ class ScoreRanking(TwoPhases):
         return of_slice
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return Spearman's correlation, and average precision where it is known which examples are positive.
+        """Return Spearman's correlation, and average precision if the predictions have a column `positive`.
 
-        Spearman's is NaN of scores or targets that are all equal.
+        Spearman's correlation is NaN if all scores or all targets are equal.
         """
         score, target = _scores_and_targets(table)
         weight, names, positive = weight_of(table), ["spearman"], None
@@ -247,7 +247,7 @@ class ScoreRanking(TwoPhases):
             names, positive = [*names, "average_precision"], torch.from_numpy(np.array(table["positive"].to_pylist()))
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
-            resamples = rows.reshape(-1, rows.shape[-1])  # of several groups what is not defined is NaN
+            resamples = rows.reshape(-1, rows.shape[-1])  # undefined resamples become NaN
             weights = None if weight is None else torch.from_numpy(weight[resamples])
             values = [spearman(score[resamples], target[resamples], weights=weights)]
             if positive is not None:
@@ -284,7 +284,7 @@ def _group_numbers(split: Split) -> Tensor:
 
 
 def _with_order(target: Tensor, groups: Tensor) -> Tensor:
-    """Return which groups have two different targets (groups,), by the number of the group of each row (n,)."""
+    """Return whether each group has two different targets (groups,), from the group number of each row (n,)."""
     empty = target.new_zeros(int(groups.max()) + 1)
     largest = empty.scatter_reduce(0, groups, target, "amax", include_self=False)
     return largest != empty.scatter_reduce(0, groups, target, "amin", include_self=False)
@@ -293,20 +293,20 @@ def _with_order(target: Tensor, groups: Tensor) -> Tensor:
 def _within(
     scores: Tensor, target: Tensor, groups: Tensor, weights: Tensor | None, *, own: Sequence[str] = ()
 ) -> Statistic:
-    """Return the mean of Spearman's correlation over groups, those that have two different targets.
+    """Return the mean of Spearman's correlation over the groups that have two different targets.
 
-    Equal scores are no order: their correlation is 0. A group counts as much as its rows do on average.
+    The correlation of equal scores is 0. The weight of a group is the mean weight of its rows.
 
     Args:
-        scores, target, weights: of each row (n,).
-        groups: the number of the group of each row (n,), from 0 on; each has a row.
-        own: names of metrics of `own/metrics`, of which the mean is returned too.
+        scores, target, weights: one value per row (n,).
+        groups: the group number of each row (n,), from 0; each group has a row.
+        own: names of metrics of `own/metrics`; return their means too.
     """
     names, sizes, is_weighted = ["spearman", *own], groups.bincount(), weights is not None
     weights = torch.ones(len(target), dtype=torch.float64) if weights is None else weights.double()
     values = torch.empty(len(names), len(sizes), dtype=torch.float64)
     counts = torch.empty(len(sizes), dtype=torch.float64)
-    # Groups of about one size together: the largest may be much larger than the others.
+    # Pad groups of similar sizes together: the largest may be much larger than the others.
     for chunk in sizes.argsort().split(1024):
         is_in_chunk = torch.isin(groups, chunk)
         query, chunk = groups[is_in_chunk], chunk.sort().values
@@ -324,7 +324,7 @@ def _within(
 
 
 def _too_near(target: Tensor, **measured: float) -> bool:
-    """Return whether float32 makes many targets equal that stay apart when they are standardized."""
+    """Return whether float32 merges many targets that remain different after standardizing."""
     standardized = _standardized(target, **measured)
     return len(target.float().unique()) < 0.99 * len(standardized.float().unique())
 
@@ -335,7 +335,7 @@ def _standardized(target: Tensor, *, mean: float, deviation: float, plus: float 
 
 
 def _correlation(scores: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
-    """Return Spearman's correlation; raise if scores or targets are all equal, so that it is not defined."""
+    """Return Spearman's correlation; raise a ValueError if all scores or all targets are equal."""
     value = spearman(scores, target, weights=weights)
     if bool(value.isnan()):
         equal = "scores" if bool((scores == scores[0]).all()) else "targets that count"

@@ -1,4 +1,4 @@
-"""Which rows make a batch: in random order, in lists of like ones, in whole groups, and in shares of processes."""
+"""Split rows into batches: in random order, in lists of one group, in whole groups, and across processes."""
 
 from collections.abc import Callable, Iterator
 
@@ -17,31 +17,31 @@ def random_batches(
     share: tuple[int, int] = (0, 1),
     order: Callable[[torch.Generator], Tensor] | None = None,
 ) -> Iterator[Tensor]:
-    """Yield the row numbers of one pass in random order, batch by batch; a last batch of one row is left out.
+    """Yield the row numbers of one pass in random order, batch by batch, without a last batch of one row.
 
-    Batch normalization has no variance of one row. With `multiple_of`, as a sorter of fixed length needs it, the last
-    rows that do not fill a group are left out of this pass; they are other ones in each.
+    Batch normalization cannot compute the variance of one row. With `multiple_of`, which a sorter of fixed length
+    needs, the last rows that do not fill a group are left out of this pass; each pass leaves out different rows.
 
     Args:
         size: rows are 0, ..., size - 1.
         batch_size: of all processes together.
         generator: draws the order.
         multiple_of: size of a group.
-        share: which share of each batch is wanted, of how many: (process, processes). Shares are equally large, of two
-            rows at least and of whole groups; what does not divide is left out of that batch. What is drawn from the
-            generator after the order differs from share to share.
-        order: draws the order of `size` row numbers, as `in_lists` does; None for that of all rows.
+        share: (process, processes), the part of each batch to yield. Parts have equal sizes, at least two rows, and
+            whole groups; rows that do not divide are left out of the batch. After the order, each process draws
+            different random numbers from the generator.
+        order: draws the order of `size` row numbers, as `in_lists` does; None for a random order of all rows.
 
     Raises:
-        ValueError: a `batch_size` of 1; it is no multiple of `multiple_of`, or there are fewer rows than that; batches
-            are too small to be shared.
+        ValueError: `batch_size` is 1 or not a multiple of `multiple_of`, there are fewer rows than `multiple_of`, or
+            batches are too small for the number of processes.
 
     >>> [list(random_batches(6, 4, torch.Generator(), share=(process, 2))) for process in (0, 1)]
     [[tensor([0, 5])], [tensor([3, 4])]]
     """
     if batch_size < 2 <= size:
         raise ValueError(
-            f"batch_size is {batch_size}, expected at least 2: batch normalization has no variance of one row"
+            f"batch_size is {batch_size}, expected at least 2: one row has no variance for batch normalization"
         )
     if batch_size % multiple_of or size < multiple_of:
         raise ValueError(
@@ -56,7 +56,7 @@ def random_batches(
         )
     drawn = torch.randperm(size, generator=generator) if order is None else order(generator)
     drawn = drawn[: size - size % multiple_of]
-    if process:  # else images at the same place of two shares would be moved alike
+    if process:  # or images at the same position of two processes would get the same random shift
         generator.manual_seed(int(torch.randint(2**31, (process,), generator=generator)[-1]))
     for batch in drawn.split(batch_size):
         length = len(batch) // (multiple_of * processes) * multiple_of
@@ -66,11 +66,11 @@ def random_batches(
 
 
 def in_lists(groups: Tensor, length: int, generator: torch.Generator) -> Tensor:
-    """Return row numbers in random order, of which each `length` after another are of one group.
+    """Return row numbers in random order, in lists of `length` consecutive rows of one group.
 
     Args:
-        groups: the number of the group of each row (n,). Rows that fill no list are left out; they are other ones each
-            time, but all of a group of fewer than `length` rows.
+        groups: the number of the group of each row (n,). Rows that do not fill a list are left out: different
+            rows each time, and every row of a group with fewer than `length` rows.
         length: of a list.
         generator: draws the order.
 
@@ -86,11 +86,11 @@ def in_lists(groups: Tensor, length: int, generator: torch.Generator) -> Tensor:
 
 
 def in_groups(groups: Tensor, generator: torch.Generator) -> Tensor:
-    """Return all row numbers in random order, of which those of a group stand one after another.
+    """Return all row numbers in random order, with the rows of each group next to each other.
 
     Args:
         groups: the number of the group of each row (n,).
-        generator: draws the order of groups, and that of the rows of each.
+        generator: draws the order of groups and of the rows in each.
 
     >>> in_groups(torch.tensor([0, 1, 0, 1, 1]), torch.Generator().manual_seed(0))
     tensor([4, 1, 3, 0, 2])
@@ -101,12 +101,12 @@ def in_groups(groups: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def batch_count(size: int, batch_size: int, *, multiple_of: int = 1, share: tuple[int, int] = (0, 1)) -> int:
-    """Return how many batches `random_batches` makes of one pass, by which a schedule moves with each step.
+    """Return the number of batches in one pass of `random_batches`, which a learning-rate schedule needs.
 
     Args:
         size, batch_size, multiple_of, share: see `random_batches`.
 
-    >>> batch_count(9, 4), batch_count(130, 64, multiple_of=64)  # a last batch of one row; two rows that make no group
+    >>> batch_count(9, 4), batch_count(130, 64, multiple_of=64)  # one row, or two, left out
     (2, 2)
     """
     full, last = divmod(size - size % multiple_of, batch_size)

@@ -30,7 +30,7 @@ def find_device(device: str) -> torch.device:
         advice = (
             f"found {count} whose driver is too old for torch's CUDA {torch.version.cuda}: update the driver"
             if count
-            else "set it to auto or cpu, or look at nvidia-smi"
+            else "set it to auto or cpu, or run nvidia-smi to see why"
         )
         if device == "cuda":
             raise ValueError(f"compute.device is cuda, but torch finds no GPU: {advice}")
@@ -50,14 +50,14 @@ def make_accelerator(*, device: str, precision: str) -> "Accelerator":
         precision: `no`, `fp16` or `bf16`.
 
     Raises:
-        ValueError: `cuda` without a GPU; or the process has computed elsewhere, or in another precision, before.
+        ValueError: `cuda` without a GPU; or the process has already computed on another device or in another precision.
     """
-    from accelerate import Accelerator  # takes a third of a second to import, and what does not train needs it not
+    from accelerate import Accelerator  # takes a third of a second to import; only training needs it
     from accelerate.state import AcceleratorState
 
-    # Without this, each of several processes without a GPU would train by itself.
+    # Otherwise processes without a GPU would train independently of each other.
     cpu = find_device(device).type == "cpu"
-    if AcceleratorState._shared_state:  # accelerate keeps what a process began with
+    if AcceleratorState._shared_state:  # accelerate keeps a process's first settings
         begun = AcceleratorState()
         if begun.mixed_precision != precision or (begun.device.type == "cpu") != cpu:
             raise ValueError(
@@ -69,9 +69,9 @@ def make_accelerator(*, device: str, precision: str) -> "Accelerator":
 
 @contextmanager
 def one_thread() -> Generator[None]:
-    """Compute on one thread of the CPU: operations too small to be shared take longer on several.
+    """Compute on one thread of the CPU: small operations take longer on several threads.
 
-    Beside another busy process they take many times as long: in each, threads wait for one that has no core.
+    They take many times as long next to another busy process, because all threads wait for one that has no core.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -12,19 +12,19 @@ __all__ = ["alone", "gathered"]
 def gathered(*values: Tensor) -> tuple[Tensor, ...]:
     r"""Return tensors of all processes, one after another along their first dimension, with gradients.
 
-    Where processes share a batch, each has the scores of a part of it. A loss of these parts is another than that of
-    the batch: fewer scores are ranked together. Gathered, each process computes the loss of the whole batch. Its
-    gradient by what a process gave is summed over processes; `DistributedDataParallel` and accelerate, which take the
-    mean of the gradients of weights, then have exactly that of one process with the whole batch.
+    If processes share a batch, each has the scores of one part, and ranking only these is a different loss. With
+    gathered scores, each process computes the loss of the whole batch. The gradient with respect to a process's values
+    is summed over processes. `DistributedDataParallel` and accelerate average the gradients of weights, and so get
+    exactly the gradient of one process with the whole batch.
 
     Args:
-        values: (n, ...) each, of floating point with a gradient or not; n may differ between processes, and be 0.
+        values: (n, ...) each, floating point with a gradient, or other types; n may differ between processes and be 0.
 
     Returns:
-        The same number of tensors, (N, ...), N the sum of n over processes; without processes, the values themselves.
+        As many tensors (N, ...), where N is the sum of n over processes; with one process, the values themselves.
 
     Raises:
-        ValueError: a value without dimensions, or other dimensions behind the first in another process.
+        ValueError: a value without dimensions, or dimensions after the first that differ between processes.
 
     >>> gathered(torch.tensor([1.0, 2.0]))  # one process
     (tensor([1., 2.]),)
@@ -33,12 +33,12 @@ def gathered(*values: Tensor) -> tuple[Tensor, ...]:
         return values
     for value in values:
         if not value.dim():
-            raise ValueError("a value without dimensions, expected (n, ...): gather scores, not the loss of them")
+            raise ValueError("a value without dimensions, expected (n, ...): gather scores, not their loss")
     return tuple(_Gathered.apply(value) for value in values)
 
 
 def alone() -> bool:
-    """Return whether there are no other processes."""
+    """Return whether this is the only process."""
     return not (processes.is_available() and processes.is_initialized()) or processes.get_world_size() == 1
 
 
@@ -50,10 +50,10 @@ class _Gathered(torch.autograd.Function):
         processes.all_gather(shapes, shape_here)
         if any((shape[1:] != shape_here[1:]).any() for shape in shapes):
             every = [tuple(shape.tolist()) for shape in shapes]
-            raise ValueError(f"values of {every}, expected the same dimensions behind the first in each process")
+            raise ValueError(f"values of {every}, expected the same dimensions after the first in each process")
         sizes = [int(shape[0]) for shape in shapes]
         ctx.first, ctx.size = sum(sizes[: processes.get_rank()]), len(value)
-        # Processes can exchange equally much alone: what is missing is filled up, and left out again.
+        # Processes can exchange only tensors of equal size: pad, and remove the padding again.
         filled = value.new_zeros(max(sizes), *value.shape[1:])
         filled[: len(value)] = value
         if value.dtype == torch.bool:

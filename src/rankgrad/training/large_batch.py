@@ -15,26 +15,26 @@ __all__ = ["in_chunks", "in_parts", "split"]
 
 
 def in_chunks(network: nn.Module, *inputs: Tensor, chunk: int) -> Tensor:
-    """Return what a network makes of a batch, chunk by chunk; only one chunk's activations are in memory at a time.
+    """Compute a network's outputs for a batch with the activations of only one chunk in memory at a time.
 
-    A ranking loss needs the scores of all examples of a batch together, but no more of them than the scores. These are
-    computed without keeping anything else. `backward` goes through the chunks once more, one after another. It takes
-    half as much time again as a plain step, and gives the same gradient.
+    A ranking loss needs the scores of all examples of a batch, but not their activations. The first pass keeps only the
+    scores, and `backward` goes through the chunks a second time, one after another. A step takes half as long again as
+    a plain one, and has the same gradient.
 
-    Random numbers, such as those of dropout, are the same in both passes; each chunk draws its own. Batch
-    normalization sees a chunk as its batch. It takes running statistics in the first pass alone.
+    Both passes draw the same random numbers, for example for dropout; each chunk draws its own. Batch normalization
+    treats a chunk as its batch, and updates running statistics only in the first pass.
 
     Args:
-        network: a module whose weights are not changed before `backward`.
-        inputs: tensors (n, ...) that it takes together.
-        chunk: examples at a time; if there are fewer, all are one chunk, and no last one is a chunk by itself.
+        network: a module whose weights do not change before `backward`.
+        inputs: tensors (n, ...), its arguments.
+        chunk: the number of examples at a time. A single last example joins the chunk before it.
 
     Returns:
         Outputs (n, ...), with a gradient.
 
     Raises:
-        RuntimeError: weights were changed before `backward`, or a second derivative is asked for.
-        ValueError: `chunk` is no whole number of at least 1, there are no inputs, or they differ in number.
+        RuntimeError: weights changed before `backward`, or a second derivative is requested.
+        ValueError: `chunk` is not a whole number of at least 1, or inputs are empty or differ in length.
 
     >>> from rankgrad.losses import spearman
     >>> network = torch.nn.Linear(8, 1)
@@ -47,7 +47,7 @@ def in_chunks(network: nn.Module, *inputs: Tensor, chunk: int) -> Tensor:
 
 
 def split(inputs: Sequence[Tensor], chunk: int) -> list[tuple[Tensor, ...]]:
-    """Return inputs (n, ...) in chunks; a last row is in the last but one: batch normalization has no variance of it.
+    """Split inputs (n, ...) into chunks; a single last row joins the chunk before it, for batch normalization.
 
     Raises:
         ValueError: see `in_chunks`.
@@ -69,7 +69,7 @@ def split(inputs: Sequence[Tensor], chunk: int) -> list[tuple[Tensor, ...]]:
 
 
 def in_parts(network: nn.Module, parts: Sequence[tuple[Tensor, ...]]) -> Any:
-    """Return what a network makes of a batch that is in parts, see `in_chunks`; of a network of several outputs, each.
+    """Compute a network's outputs for a batch that is split already, as `in_chunks` does; a tuple if it has several.
 
     >>> in_parts(torch.nn.Identity(), [(torch.tensor([1.0]),), (torch.tensor([2.0, 3.0]),)])
     tensor([1., 2., 3.])
@@ -80,10 +80,10 @@ def in_parts(network: nn.Module, parts: Sequence[tuple[Tensor, ...]]) -> Any:
 
 
 class _Parts(torch.autograd.Function):
-    """Outputs of all parts, of which nothing else is kept.
+    """Compute the outputs of all parts and keep nothing else.
 
-    `torch.utils.checkpoint` of each part keeps a little of it. That lies between large tensors, whose memory is then
-    too small for those of the next part: 64 parts take five times the memory of one.
+    `torch.utils.checkpoint` keeps a few small tensors of each part. They lie between freed large ones and fragment the
+    memory: 64 parts then take five times the memory of one.
     """
 
     @staticmethod
@@ -94,7 +94,7 @@ class _Parts(torch.autograd.Function):
             ctx.states.append(_random_state(device))
             outputs.append(_as_tuple(network(*values[first : first + width])))
         if not outputs[0][0].dim():
-            raise ValueError("an output without dimensions, expected (n, ...): chunks are of scores, not of their loss")
+            raise ValueError("an output without dimensions, expected (n, ...): chunk scores, not their loss")
         by_output = [*zip(*outputs, strict=True)]
         ctx.lengths = [list(map(len, chunks)) for chunks in by_output]
         ctx.autocast = torch.get_autocast_dtype(device.type), torch.is_autocast_enabled(device.type)
@@ -106,7 +106,7 @@ class _Parts(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         values, inside = ctx.saved_tensors, ctx.count * ctx.width
         learned, device = values[inside:], values[0].device
-        sums: list[Tensor | None] = [None] * len(learned)  # None for what is not used, which an optimizer leaves alone
+        sums: list[Tensor | None] = [None] * len(learned)  # None for weights without gradient, which an optimizer skips
         to_inputs: list[Tensor | None] = []
         by_output = [gradient.split(lengths) for gradient, lengths in zip(gradients, ctx.lengths, strict=True)]
         by_chunk = zip(*by_output, strict=True)

@@ -1,4 +1,4 @@
-"""The training loop: `fit` yields an epoch at a time, and a killed training resumes from the last that was kept."""
+"""The training loop: `fit` yields one epoch at a time and resumes a killed training from its last saved epoch."""
 
 import math
 import time
@@ -22,7 +22,7 @@ from rankgrad.training.progress import Epoch, Progress, copied, kept, newest, sa
 
 __all__ = ["fit", "train"]
 
-SECONDS = 5.0  # between states that are kept, at least
+SECONDS = 5.0  # between saved states, at least
 
 
 def fit(
@@ -34,34 +34,33 @@ def fit(
     checkpoint: str | Path | None = None,
     name: str = "training",
 ) -> Iterator[Epoch]:
-    """Train the module of a phase in place and yield each epoch; at the end it has the weights of its best one.
+    """Train the module of a phase in place and yield each epoch; at the end it has the weights of the best epoch.
 
-    With a `checkpoint` folder the state is kept there after the last epoch, and after each that ends 5 seconds or more
-    after what was kept before, whole or not at all. Called again with the same arguments, `fit` yields the kept epochs
-    once more and continues; it ends with the same bits as an uninterrupted run on the same device with the same number
-    of threads. Give each training a folder of its own.
-    PyTorch's global random state is seeded anew in each epoch.
+    With a `checkpoint` folder, `fit` saves the state after the last epoch, and after each epoch that ends at least 5
+    seconds after the previous save. A save is complete or absent. Called again with the same arguments, `fit` yields
+    the saved epochs again and continues; results are identical to the bit with an uninterrupted run on the same device
+    with the same number of threads. Give each training its own folder. Each epoch seeds PyTorch's global random state.
 
     In a distributed run (`accelerate launch`) every process calls `fit` with the same arguments and equal weights, and
-    trains on its share of every batch. The loss is that of the whole batch: outputs and truth of all processes are
+    trains on its part of every batch. The loss is computed on the whole batch: outputs and truth of all processes are
     gathered, see `distributed.gathered`, and `DistributedDataParallel` averages gradients. Dropout and batch
-    normalization are those of a share, and running statistics those of the main process, which validates and keeps the
-    state. All processes yield the same epochs.
+    normalization see one process's part. The main process validates, saves the state, and provides the running
+    statistics. All processes yield the same epochs.
 
     Args:
-        phase: makes batches, computes the loss of one and validates. Its `options` say how many `epochs` there are,
-            after how many without a better monitored metric it ends (`patience`), and the optimizer and its schedule.
-        seed: of all random choices in training.
+        phase: makes batches, computes the loss of a batch, and validates. Its `options` have the number of `epochs`,
+            the number of epochs without improvement after which it ends (`patience`), the optimizer and its schedule.
+        seed: for all random choices in training.
         device, precision: see `rankgrad.training.device.make_accelerator`.
-        checkpoint: folder for the state, or None to keep none.
+        checkpoint: folder for the state, or None to save nothing.
         name: for messages.
 
     Raises:
         ValueError: an unknown optimizer, a monitored metric that `validate` does not return, no batches; or, in a
             distributed run, outputs that cannot be gathered.
-        FloatingPointError: a loss or metric is not finite; what was kept before stays.
+        FloatingPointError: a loss or metric is not finite; earlier saves stay.
     """
-    # One accelerator for each training: it saves and loads what was handed to it.
+    # One accelerator per training, because it saves and loads the objects that it prepared.
     accelerator = make_accelerator(device=device, precision=precision)
     training = _Training(phase, accelerator, seed, checkpoint, name)
     try:
@@ -73,7 +72,7 @@ def fit(
 
 
 class _Training:
-    """A training under way: what `fit` does with its phase."""
+    """The state of a running training, and the steps of `fit`."""
 
     def __init__(
         self,
@@ -85,29 +84,29 @@ class _Training:
     ):
         self.phase, self.options, self.accelerator = phase, phase.options, accelerator
         self.seed, self.name, self.checkpoint = seed, name, None if checkpoint is None else Path(checkpoint)
-        self.kept, self.saved = 0, time.monotonic()  # the last epoch that is kept, and when
+        self.kept, self.saved = 0, time.monotonic()  # the last saved epoch, and the time of that save
         self.share = (accelerator.process_index, accelerator.num_processes)
-        self.module: Any = phase.module.to(accelerator.device)  # before the optimizer is told of its parameters
+        self.module: Any = phase.module.to(accelerator.device)  # before the optimizer is created from its parameters
         optimizer = optimizer_of(self.module, getattr(phase.objective, "learned", ()), phase.options)
         steps = batch_count(phase.rows, phase.batch_size, multiple_of=phase.group, share=self.share)
         self.rates = rates_of(optimizer, phase.options, steps=steps)
-        # In its place already, and shared by processes as a part of the step.
+        # Already on its device; the step, not this module, is distributed over processes.
         self.prepared = accelerator.prepare_model(self.module, device_placement=False, evaluation_mode=True)
         self.optimizer = accelerator.prepare_optimizer(optimizer, device_placement=True)
         self.progress = Progress(self.module)
         accelerator.register_for_checkpointing(self.progress, self.rates, *getattr(phase.objective, "state", ()))
         self.step: nn.Module = Step(phase, self.prepared, autocast=accelerator.autocast)
-        if self.share[1] > 1:  # backbones may have weights of which nothing is used
+        if self.share[1] > 1:  # backbones may have unused weights
             self.step = DistributedDataParallel(self.step, find_unused_parameters=True)
 
     def resumed(self) -> list[Epoch]:
-        """Go on from the last epoch that was kept, if one is kept; return those that are done."""
+        """Resume from the last saved epoch, if there is one, and return the epochs so far."""
         if self.checkpoint is not None:
-            self._wait()  # the main process may still write what an earlier training ended with
+            self._wait()  # the main process may still be saving the end of an earlier training
             if (folder := newest(self.checkpoint)) is not None:
                 self.accelerator.load_state(str(folder))
                 self.kept = len(self.progress.epochs)
-            self._wait()  # the main process must not replace what another one still reads
+            self._wait()  # the main process must not replace files that another process still reads
         return self.progress.epochs[:]
 
     def _wait(self) -> None:
@@ -120,13 +119,13 @@ class _Training:
         return len(done.epochs) >= self.options.epochs or done.since_best >= self.options.patience
 
     def next_epoch(self) -> Epoch:
-        """Train for an epoch, validate, and keep the state."""
+        """Train for an epoch, validate, and save the state."""
         number, monitor = len(self.progress.epochs) + 1, self.phase.monitor
         loss, rate = self._learn(number)
         validation = self._validate(number)
         if monitor not in validation:
             raise ValueError(f"{self.name}: the monitor is {monitor!r}, but validation gives {', '.join(validation)}")
-        if math.isnan(validation[monitor]):  # which is neither better nor worse than another
+        if math.isnan(validation[monitor]):  # NaN cannot be compared with other epochs
             raise ValueError(
                 f"{self.name}: {monitor} is not defined for the validation split, so no epoch is the best: expected "
                 "rows that have it, such as different targets, or a relevant document"
@@ -139,15 +138,15 @@ class _Training:
         return self.progress.epochs[-1]
 
     def _keep(self, number: int) -> None:
-        """Keep the state, but not so often that it takes longer than a short epoch."""
+        """Save the state, but not so often that saving takes longer than short epochs."""
         due = self.is_over or time.monotonic() - self.saved >= SECONDS
         if self.checkpoint is not None and self.accelerator.is_main_process and due:
             save(self.accelerator, self.checkpoint, number)
             self.kept, self.saved = number, time.monotonic()
 
     def _batches(self, number: int) -> Iterator[tuple[Batch, torch.Generator]]:
-        """Yield the batches of an epoch, and the generator of random choices in their losses."""
-        # Seeds of an epoch, not a stream over all of them: a resumed training draws what it would have drawn.
+        """Yield the batches of an epoch, each with the generator for random choices in its loss."""
+        # One seed per epoch, so that a resumed training draws the same random numbers as an uninterrupted one.
         generator, common = (torch.Generator().manual_seed(self._seed(number)) for _ in range(2))
         how = {"multiple_of": self.phase.group, "share": self.share, "order": self.phase.order}
         drawn = random_batches(self.phase.rows, self.phase.batch_size, generator, **how)
@@ -155,14 +154,14 @@ class _Training:
             batch = self.phase.batch(rows, generator)
             if len(following):
                 self.phase.ahead(following)
-            yield batch, common if self.share[1] > 1 else generator  # processes compute one loss
+            yield batch, common if self.share[1] > 1 else generator  # all processes compute the same loss
 
     def _seed(self, number: int) -> int:
         return self.seed * 1_000_003 + number
 
     def _learn(self, number: int) -> tuple[float, float]:
         """Return the mean loss of an epoch, and the learning rate of its last step."""
-        # For dropout, which takes no generator; of each process another one.
+        # For dropout, which takes no generator; different in each process.
         torch.manual_seed(self._seed(number) + 500_009 * self.share[0])
         losses: list[Tensor] = []
         rate: Any = 0.0
@@ -173,16 +172,16 @@ class _Training:
             except NotFiniteError as error:
                 raise self._diverged(str(error), len(losses) + 1, number) from error
             self._descend(value)
-            rate = self.rates.get_last_lr()[0]  # before the schedule goes on to the next step's
+            rate = self.rates.get_last_lr()[0]  # before the schedule moves to the next step
             self.rates.step()
             losses.append(value.detach())
         if not losses:
             raise ValueError(
                 f"{self.name}: no batches in epoch {number}, expected at least one: {self.phase.rows} rows are too few"
             )
-        for buffer in self.module.buffers() if self.share[1] > 1 else ():  # each has normalized its own rows
+        for buffer in self.module.buffers() if self.share[1] > 1 else ():  # each process has normalized its own rows
             torch.distributed.broadcast(buffer, 0)
-        every = torch.stack(losses).float().cpu()  # once an epoch: asking each step would stall a GPU
+        every = torch.stack(losses).float().cpu()  # once per epoch: a check in each step would stall a GPU
         if not torch.isfinite(every).all():
             batch = int((~torch.isfinite(every)).nonzero()[0])
             raise self._diverged(f"the loss became {every[batch].item()}", batch + 1, number)
@@ -196,7 +195,7 @@ class _Training:
         self.optimizer.zero_grad()
 
     def _validate(self, number: int) -> dict[str, float]:
-        """Return the metrics; one process says them to all, so that all take the same decisions."""
+        """Return the metrics; the main process sends them to the others, so that all make the same decisions."""
         result = [{}]
         self.prepared.eval()
         try:
@@ -204,7 +203,7 @@ class _Training:
                 if self.accelerator.is_main_process:
                     result = [self.phase.validate(self.prepared)]
         except ValueError as error:
-            # Predictions that are not finite cannot be scored; anything else is a fault of the data.
+            # Predictions that are not finite cannot be scored; any other error comes from the data.
             kind = FloatingPointError if isinstance(error, NotFiniteError) else ValueError
             raise kind(
                 f"{self.name}: cannot be validated after epoch {number}: {error}; {kept(self.checkpoint, self.kept)}"
@@ -225,8 +224,8 @@ class _Training:
         )
 
     def end(self) -> None:
-        """Leave the module as it came, with its best weights: another training prepares it anew."""
-        if "_original_forward" in vars(self.module):  # of mixed precision
+        """Undo what accelerate changed on the module, and load its best weights."""
+        if "_original_forward" in vars(self.module):  # mixed precision replaced it
             self.accelerator.unwrap_model(self.prepared, keep_fp32_wrapper=False, keep_torch_compile=False)
         vars(self.module).pop("_is_accelerate_prepared", None)
         self.module.load_state_dict(self.progress.best_state)
@@ -249,22 +248,22 @@ def train(
 ) -> Iterator[tuple[str, Epoch]]:
     """Train a task's network phase by phase; at the end it has the weights of the best epoch of each module.
 
-    Phases that are small are computed on one thread, which several would only delay.
+    Small phases are computed on one thread, because several threads would slow them down.
 
-    Phases that train the same module (a probe, then fine-tuning) compete: the weights of the better one stay, and an
-    epoch of the second is `best` only if it is better than all of the first.
+    Phases that train the same module (a probe, then fine-tuning) compete: the module keeps the better weights, and an
+    epoch of the second phase is `best` only if it is better than all epochs of the first.
 
     Args:
-        task: see `rankgrad.tasks.Task`, made with the options of its training.
+        task: see `rankgrad.tasks.Task`, created with the options of its training.
         network: from `task.build`.
         train_split, val_split: from `task.load`.
         objective: the loss, see `rankgrad.training.objective.Objective`.
-        seed: of all random choices.
+        seed: for all random choices.
         started: whether the network has trained weights to start from.
         device, precision, checkpoint, name: see `fit`.
 
     Yields:
-        The name of the phase and the epoch; epochs count on from phase to phase.
+        The name of the phase and the epoch; numbers of epochs continue from phase to phase.
 
     Raises:
         ValueError, FloatingPointError: see `fit`; or no phase has an epoch.
@@ -274,12 +273,12 @@ def train(
     best: dict[int, tuple[float, dict[str, Tensor]]] = {}  # by the module that a phase trains
     count = 0
     for phase in task.phases(network, train_split, val_split, objective, started=started, accelerator=accelerator):
-        # Of an earlier phase that trained the same module, the best value and its weights.
+        # The best value and weights of an earlier phase that trained the same module.
         best_before, epochs_before, values = best.get(id(phase.module)), count, []
         sign = -1 if phase.lower_is_better else 1
         epochs = fit(
             phase,
-            # Each phase draws other batches: seeds of users end below 2^31.
+            # Each phase draws different batches: seeds of users are below 2^31.
             seed=seed + task.blocks().index(phase.name) * 2**31,
             device=device,
             precision=precision,

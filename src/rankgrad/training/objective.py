@@ -1,4 +1,4 @@
-"""What a network is trained on: a loss, the sorter in it, and an auxiliary loss."""
+"""The training objective of a network: a loss with its sorter, and an auxiliary loss."""
 
 import inspect
 from functools import partial
@@ -15,14 +15,14 @@ from rankgrad.training.options import Auxiliary, Component
 
 __all__ = ["JOINTLY", "Objective", "grouped"]
 
-JOINTLY = "jointly"  # for an optimizer's name: that of the network learns the sorter too
+JOINTLY = "jointly"  # as an optimizer's name: the network's optimizer trains the sorter too
 
 
 def grouped(values: Tensor, length: int) -> Tensor:
     """Return the examples of a batch in groups, (n / length, length, ...).
 
     Raises:
-        ValueError: n is no multiple of `length`.
+        ValueError: n is not a multiple of `length`.
 
     >>> grouped(torch.arange(6), 3)
     tensor([[0, 1, 2],
@@ -34,29 +34,29 @@ def grouped(values: Tensor, length: int) -> Tensor:
 
 
 class Objective:
-    r"""A loss as the params describe it, called with scores and the truth.
+    r"""A loss as params.yaml describes it, called with scores and the truth.
 
-    With a sorter, the loss is $L(f(s), \cdot)$ with f frozen: a module is put in evaluation mode and its weights get
-    no gradient. Optionally f is fine-tuned along the way: `jointly`, so that the loss is minimized by both sets of
-    weights with one optimizer (SoDeep, Section 3.2.1); or on the scores that the network really produces: before each
-    step, one step of its own optimizer on $\|f(s) - \mathrm{rk}(s)\|_1 / d^2$, s detached; not in validation.
+    With a sorter, the loss is $L(f(s), \cdot)$ with f frozen: a module is set to evaluation mode, and its weights get
+    no gradient. f can be fine-tuned in two ways. With `jointly` one optimizer minimizes the loss over both sets of
+    weights (SoDeep, Section 3.2.1). Otherwise f learns from the network's scores s, detached: before each training
+    step, its own optimizer takes one step on $\|f(s) - \mathrm{rk}(s)\|_1 / d^2$.
 
-    An auxiliary loss is added with a weight, for the first epochs or throughout: the parallel loss by which SoDeep
-    keeps scores where the sorter was trained.
+    An auxiliary loss is added with a weight, in the first epochs or in all: SoDeep's parallel loss, which keeps scores
+    in the sorter's training range.
 
     Args:
-        loss: by its name and options.
-        sorter: takes scores (..., d) to ranks; needed by losses that take one, refused by others.
-        sorter_optimizer: of the sorter's own, by its name in `torch.optim`; or the name `jointly`; or None.
-        auxiliary: a loss that is added, or None.
-        device: where the sorter is to be.
+        loss: its name and options.
+        sorter: computes ranks of scores (..., d). Losses with an argument `sorter` need one, others must not have one.
+        sorter_optimizer: the sorter's own optimizer, by its name in `torch.optim`; or the name `jointly`; or None.
+        auxiliary: a loss to add, or None.
+        device: the device of the sorter.
 
     Attributes:
-        epoch: 1, 2, ..., which the training loop sets; it decides whether the auxiliary loss counts.
-        learned: the sorter's weights if they are learned jointly with the network's, which are frozen otherwise.
+        epoch: 1, 2, ..., set by the training loop; it decides whether the auxiliary loss is added.
+        learned: the sorter's weights if they are learned jointly with the network's; otherwise empty.
 
     Raises:
-        ComponentError: a loss that needs a sorter has none, or the other way round; nothing to fine-tune.
+        ComponentError: a sorter is missing, or the loss does not take one; the sorter has no weights to fine-tune.
 
     >>> mse = Objective(Component("mse"))
     >>> mse(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
@@ -75,10 +75,10 @@ class Objective:
         self.epoch = 1
         self._sorter: Any = sorter
         if isinstance(sorter, nn.Module):
-            sorter.requires_grad_(False).eval().to(device)  # before its optimizer is told of its weights
+            sorter.requires_grad_(False).eval().to(device)  # before its optimizer is created from its weights
         self._loss, takes_sorter = self._bound(loss)
         if sorter_optimizer is not None and not takes_sorter:
-            _refuse("sorter_optimizer", f"{loss.name} hands the sorter nothing to learn from: leave it out")
+            _refuse("sorter_optimizer", f"{loss.name} does not use a sorter: leave it out")
         self._auxiliary: partial | None = None
         self._added = auxiliary
         if auxiliary is not None:
@@ -93,13 +93,13 @@ class Objective:
                 _refuse("sorter_optimizer", f"{type(sorter).__name__} has no weights to fine-tune: leave it out")
             if sorter_optimizer.name == JOINTLY:
                 if sorter_optimizer.args:
-                    _refuse("sorter_optimizer.args", f"{JOINTLY} is the network's own optimizer: leave them out")
+                    _refuse("sorter_optimizer.args", f"{JOINTLY} uses the network's optimizer: leave them out")
                 self.learned = list(sorter.requires_grad_(True).parameters())
             else:
                 self._optimizer = make_optimizer(sorter_optimizer, sorter.parameters())
 
     def _bound(self, loss: Component) -> tuple[partial, bool]:
-        """Return a loss with its options and its sorter, and whether it takes one."""
+        """Return a loss with its options and sorter, and whether it takes a sorter."""
         function = lookup.find("losses", loss.name)
         if "sorter" not in inspect.signature(function).parameters:
             return partial(function, **loss.args), False
@@ -109,18 +109,18 @@ class Objective:
 
     @property
     def takes_weights(self) -> bool:
-        """Whether scores may count differently within a group."""
+        """Whether all losses take weights of scores within a group."""
         losses = [self._loss, *([] if self._auxiliary is None else [self._auxiliary])]
         return all("weights" in inspect.signature(loss.func).parameters for loss in losses)
 
     @property
     def length(self) -> int | None:
-        """How many scores the sorter takes, where that is fixed."""
+        """The number of scores that the sorter takes, or None for any."""
         return getattr(self._sorter, "length", None)
 
     @property
     def state(self) -> list[Any]:
-        """What changes while the sorter is fine-tuned, for the checkpoint."""
+        """The objects that fine-tuning changes, for the checkpoint."""
         if self.learned:
             return [self._sorter]
         return [] if self._optimizer is None else [self._sorter, self._optimizer]
@@ -138,19 +138,19 @@ class Objective:
         """Return the loss of a batch, a scalar.
 
         Args:
-            scores, truth: as the loss takes them; or a truth for each name of a loss's second argument.
-            mask: as the loss takes it, False where there is no score; None where all are there.
-            weights: as the loss takes them, how much each score counts within its group; None if all count alike.
-            of_groups: (groups,), how much each group counts in the mean, see `rankgrad.losses`; None for all alike.
+            scores, truth: the loss's arguments; or a dictionary of truths by the name of a loss's second argument.
+            mask: see `rankgrad.losses`, False where there is no score; None if there are no gaps.
+            weights: see `rankgrad.losses`, how much each score counts within its group; None if all count the same.
+            of_groups: (groups,), how much each group counts in the mean; None if all count the same.
             generator: for losses that draw random numbers.
 
         Raises:
-            ValueError: a sorter is to learn from lists with a mask.
+            ValueError: `sorter_optimizer` is set, and lists have a mask.
         """
         options: dict[str, Any] = {} if mask is None else {"mask": mask}
         options |= {} if weights is None else {"weights": weights}
         options |= {} if of_groups is None else {"group_weights": of_groups}
-        # Each step would wait for a GPU; the loop reports a loss that is not finite.
+        # A check in each step would wait for a GPU; the loop reports a loss that is not finite.
         offered = {"check_finite": scores.device.type == "cpu", "generator": generator}
 
         def value_of(loss: partial) -> Tensor:
@@ -161,8 +161,8 @@ class Objective:
             return loss(scores, _truth_of(loss, truth), **options, **taken)
 
         if self._optimizer is not None and torch.is_grad_enabled():
-            if mask is not None:  # a part of a vector is nothing to learn sorting from
-                raise ValueError("sorter_optimizer: a sorter learns from no lists of different lengths: leave it out")
+            if mask is not None:  # sorters are trained on whole vectors
+                raise ValueError("sorter_optimizer: lists have different lengths, expected one length: leave it out")
             self._fine_tune_sorter(scores, truth)
         value = value_of(self._loss)
         added = self._added
@@ -171,7 +171,7 @@ class Objective:
         return value
 
     def _fine_tune_sorter(self, scores: Tensor, truth: Tensor | dict[str, Tensor]) -> None:
-        """Take one step of the sorter on the vectors that the loss is about to hand it."""
+        """Take one training step of the sorter on the vectors that the loss will pass to it."""
         recorder = _Recorder(self._sorter)
         with torch.no_grad():
             self._loss(scores.detach(), _truth_of(self._loss, truth), sorter=recorder)
@@ -190,7 +190,7 @@ def _refuse(option: str, reason: str) -> NoReturn:
 
 
 class _Recorder(Sorter):
-    """A sorter that keeps what it is given, but for parts of vectors, which are nothing to learn sorting from."""
+    """A sorter that keeps the whole vectors that it ranks, but not masked ones."""
 
     def __init__(self, sorter: nn.Module):
         super().__init__()
@@ -204,5 +204,5 @@ class _Recorder(Sorter):
 
 
 def _truth_of(loss: partial, truth: Tensor | dict[str, Tensor]) -> Tensor:
-    """Return the truth that a loss learns from: its second argument names it."""
+    """Return the truth for a loss, by the name of its second argument."""
     return truth[list(inspect.signature(loss.func).parameters)[1]] if isinstance(truth, dict) else truth

@@ -19,7 +19,7 @@ def make_optimizer(optimizer: Component, parameters: Any) -> Any:
     """Return an optimizer of `torch.optim`.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: `torch.optim` has no optimizer of this name.
     """
     if optimizer.name not in OPTIMIZERS:
         raise ValueError(f"optimizer.name: no {optimizer.name!r} in torch.optim; try AdamW or SGD")
@@ -27,9 +27,9 @@ def make_optimizer(optimizer: Component, parameters: Any) -> Any:
 
 
 def check_optimizer(optimizer: Component) -> None:
-    """Raise what a class of `torch.optim` has against its options.
+    """Raise the error of a class of `torch.optim` for its options.
 
-    Its constructor runs, but takes a weight without torch's own method: that imports the compiler, which takes seconds.
+    Run its constructor without torch's own `add_param_group`, which imports the compiler and takes seconds.
     """
 
     def add_param_group(made: Any, group: dict[str, Any]) -> None:
@@ -41,9 +41,9 @@ def check_optimizer(optimizer: Component) -> None:
 
 
 def optimizer_of(module: Any, also: Iterable[Tensor], options: PhaseOptions) -> torch.optim.Optimizer:
-    """Return the optimizer of a module's weights that are not frozen and of others, at another rate of its backbone."""
+    """Return the optimizer of a module's trainable weights and of further ones, with its own rate for the backbone."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad] + list(also)
-    lr_factor = getattr(options, "lr_factor", None)  # of phases of the whole network
+    lr_factor = getattr(options, "lr_factor", None)  # only phases of the whole network have one
     if lr_factor is None:
         return make_optimizer(options.optimizer, trained)
     backbone = set(module.backbone.parameters())
@@ -55,7 +55,7 @@ def optimizer_of(module: Any, also: Iterable[Tensor], options: PhaseOptions) -> 
 
 
 def rates_of(optimizer: torch.optim.Optimizer, options: PhaseOptions, *, steps: int) -> LambdaLR:
-    """Return what moves the learning rates with each step, of which an epoch has so many."""
+    """Return the schedule that changes the learning rates in each step; an epoch has `steps` steps."""
     factor = _factor(options.schedule, options.epochs)
     return LambdaLR(optimizer, lambda step: factor(step / max(steps, 1)))
 
@@ -70,7 +70,7 @@ def _factor(schedule: Schedule, epochs: int) -> Callable[[float], float]:
         if schedule.name == "cosine":
             return 0.5 * (1 + math.cos(math.pi * min(1.0, (time - warm_up) / max(epochs - warm_up, 1e-8))))
         if schedule.factor is not None and schedule.every_epochs is not None:
-            # A little later than it is, so that no rounding error keeps a step from coming.
+            # Add a little, so that a rounding error cannot delay a step of the schedule.
             return schedule.factor ** int(time / schedule.every_epochs + 1e-6)
         return 1.0
 

@@ -132,7 +132,7 @@ class PhaseOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Moves:
-    """By how much images are moved, zoomed and turned, see `rankgrad.augmentation.warped`."""
+    """The largest random shift, zoom and rotation of images, see `rankgrad.augmentation.warped`."""
 
     __pydantic_config__: ClassVar = STRICT
 
@@ -151,10 +151,10 @@ class Moves:
 
 @dataclass(frozen=True, kw_only=True)
 class WholePhase(Moves, PhaseOptions):
-    """A phase of the whole network, whose images are moved at random.
+    """A phase that trains the whole network on randomly moved images.
 
-    `freeze` leaves `all` of the backbone as it is, or all but so many of its last blocks; the rate of what of it learns
-    is `lr_factor` times that of the head. `chunk` is how many rows of a batch go through the network at once.
+    `freeze: all` freezes the backbone, a number all but that many of its last blocks. The learning rate of the backbone
+    is the head's times `lr_factor`. `chunk` is the number of rows that go through the network at once.
     """
 
     freeze: Literal["all"] | int | None = None
@@ -177,7 +177,7 @@ class WholePhase(Moves, PhaseOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchedPhase(WholePhase):
-    """A phase of the whole network that has batches of its own."""
+    """A phase of the whole network with its own batch size."""
 
     batch_size: int
 
@@ -189,9 +189,9 @@ class BatchedPhase(WholePhase):
 
 @dataclass(frozen=True, kw_only=True)
 class Imitation(PhaseOptions):
-    """How a sorter learns to sort: by imitating the exact ranks of stored score vectors.
+    """The training of a sorter: it imitates the exact ranks of stored score vectors.
 
-    With an `epoch_size` so many vectors are drawn anew in each epoch, in place of the stored training split.
+    With `epoch_size`, each epoch draws that many new vectors instead of using the stored training split.
     """
 
     batch_size: int

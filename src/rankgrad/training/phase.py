@@ -1,4 +1,4 @@
-"""A phase of a training, as the loop sees it: a module, batches of rows, their loss and the validation."""
+"""A phase of a training as the loop uses it: a module, batches of rows, their loss, and validation."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,11 +14,11 @@ __all__ = ["Batch", "Phase", "Step"]
 
 
 class Batch(NamedTuple):
-    """Some rows; the first dimension of each tensor is that of the rows, or of what they have several of.
+    """A batch of rows; the first dimension of each tensor counts rows, or items if a row has several.
 
     Attributes:
-        inputs: what `Phase.outputs` takes.
-        truth: what `Phase.loss` compares the outputs with; None for what is not known.
+        inputs: the arguments of `Phase.outputs`.
+        truth: what `Phase.loss` compares outputs with; None for missing values.
     """
 
     inputs: tuple[Tensor, ...]
@@ -26,24 +26,24 @@ class Batch(NamedTuple):
 
 
 class Phase:
-    """What `rankgrad.training.loop.fit` trains; a subclass says how a batch is made, its loss and the validation.
+    """A phase that `rankgrad.training.loop.fit` trains. A subclass implements batches, their loss, and validation.
 
-    A loss is computed in two steps, of which the first treats each row by itself: so a large batch goes through the
-    module in chunks, and processes gather what they have before the second.
+    A loss has two steps. `outputs` treats each row separately, so a large batch can go through the module in chunks,
+    and processes gather their outputs. `loss` then compares all rows.
 
     Attributes:
-        name: of the block of its options.
-        module: that learns, on any device.
-        rows: examples in an epoch.
-        group: batches are made of whole groups of so many examples, as a sorter of fixed length needs.
+        name: the name of its block of options.
+        module: the module to train, on any device.
+        rows: the number of examples in an epoch.
+        group: batches are multiples of this number of examples, as a sorter of fixed length needs.
         order: draws the order of the rows of an epoch, see `rankgrad.training.batches.random_batches`; None for any.
         monitor: the validation metric that decides on the best epoch.
-        lower_is_better: whether that is an error.
-        small: whether it is computed on one thread, which several would only delay.
-        objective: the loss, see `rankgrad.training.objective.Objective`; None if it is the phase's own. Its `state` (a
-            fine-tuned sorter) is kept in the checkpoint, and what it has `learned` is learned with the module.
-        options: of the phase.
-        batch_size: rows of a batch, of all processes together.
+        lower_is_better: whether a lower value of that metric is better.
+        small: whether to compute on one thread, because several threads would be slower.
+        objective: the loss, see `rankgrad.training.objective.Objective`; None if the phase has its own. The checkpoint
+            saves its `state` (a fine-tuned sorter), and its `learned` weights are trained with the module.
+        options: the options of the phase.
+        batch_size: the number of rows in a batch of all processes.
     """
 
     name: str = "training"
@@ -59,18 +59,18 @@ class Phase:
     batch_size: int
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
-        """Return the batch of these rows (n,); its random choices come from the generator."""
+        """Return the batch of rows (n,); draw random choices from the generator."""
         raise NotImplementedError
 
     def ahead(self, rows: Tensor) -> None:
-        """Begin to read the rows of the next batch, while this one is learned from."""
+        """Start to read the rows of the next batch while the current one is trained on."""
 
     def parts(self, inputs: tuple[Tensor, ...], chunk: int) -> Sequence[tuple[Tensor, ...]]:
-        """Return the inputs of a batch in chunks of so many rows."""
+        """Split the inputs of a batch into chunks of `chunk` rows."""
         return split(inputs, chunk)
 
     def outputs(self, module: nn.Module, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Return what a module makes of inputs, row by row."""
+        """Return the module's outputs, row by row."""
         return module(*inputs)
 
     def loss(self, outputs: tuple[Tensor, ...], truth: tuple[Any, ...], generator: torch.Generator) -> Tensor:
@@ -83,12 +83,12 @@ class Phase:
 
 
 class Step(nn.Module):
-    """The loss of a batch, which is that of all processes together, with the gradient of its outputs chunk by chunk.
+    """Compute the loss of a batch of all processes, with the gradient of its outputs chunk by chunk.
 
     Args:
-        phase: of a training; with a `chunk` among its options, so many rows go through the module at once.
+        phase: the phase; its option `chunk` limits the number of rows that go through the module at once.
         network: its module, prepared for a device and a precision.
-        autocast: makes the context in which everything is computed.
+        autocast: returns the context for all computations.
     """
 
     def __init__(self, phase: Phase, network: nn.Module, *, autocast: Callable[[], Any]):
@@ -99,7 +99,7 @@ class Step(nn.Module):
         self.learned = nn.ParameterList(getattr(phase.objective, "learned", ()))  # processes share its gradient too
 
     def forward(self, drawn: tuple[Batch, torch.Generator]) -> Tensor:
-        """Return the loss of a batch, whose random choices come from the generator beside it."""
+        """Return the loss of a batch; the generator that comes with it draws random choices."""
         (inputs, truth), generator = drawn
         with self.autocast():
             if self.chunk is None:
@@ -111,7 +111,7 @@ class Step(nn.Module):
 
 
 class _Outputs(nn.Module):
-    """What a phase's module makes of inputs, as one module."""
+    """The outputs of a phase, as a module."""
 
     def __init__(self, phase: Phase, network: nn.Module):
         super().__init__()
@@ -122,7 +122,7 @@ class _Outputs(nn.Module):
 
 
 def _together(truth: tuple[Any, ...], device: torch.device) -> tuple[Any, ...]:
-    """Return the truth of all processes, which exchange it on the device of the outputs."""
+    """Gather the truth of all processes on the device of the outputs."""
     if alone():
         return truth
     together = []

@@ -1,4 +1,4 @@
-"""How far a training is: its epochs, its best weights, and the folder in which they are kept."""
+"""The progress of a training: its epochs, its best weights, and the folder that holds them."""
 
 import shutil
 from dataclasses import asdict, dataclass
@@ -17,14 +17,14 @@ __all__ = ["Epoch", "Progress", "copied", "kept", "newest", "save"]
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one pass over the training data ended with.
+    """The result of one pass over the training data.
 
     Attributes:
         number: 1, 2, ...
         loss: mean training loss over the epoch's batches.
-        validation: every validation metric.
+        validation: all validation metrics.
         best: whether the monitored metric is the best so far.
-        learning_rate: of the epoch's last step.
+        learning_rate: the learning rate of the last step.
         monitor: the validation metric that decides.
     """
 
@@ -37,12 +37,12 @@ class Epoch:
 
     @property
     def value(self) -> float:
-        """Of the monitored metric."""
+        """The value of the monitored metric."""
         return self.validation[self.monitor]
 
 
 class Progress:
-    """What a checkpoint holds besides the model, the optimizer and the random state: epochs, and the best weights."""
+    """The part of a checkpoint that accelerate does not save by default: epochs and the best weights."""
 
     def __init__(self, model: nn.Module):
         self.epochs: list[Epoch] = []
@@ -50,7 +50,7 @@ class Progress:
 
     @property
     def since_best(self) -> int:
-        """How many epochs there were since the best one."""
+        """The number of epochs since the best one."""
         return next((since for since, epoch in enumerate(reversed(self.epochs)) if epoch.best), 0)
 
     def is_best(self, value: float, *, lower_is_better: bool) -> bool:
@@ -72,19 +72,19 @@ def copied(model: nn.Module) -> dict[str, Tensor]:
 
 
 def kept(checkpoint: Path | None, number: int) -> str:
-    """Say what is kept of the epochs up to this one."""
+    """Return for a message which epoch is saved, and where."""
     if checkpoint is None or number == 0:
         return "no earlier epoch was kept"
     return f"epoch {number} is kept in {checkpoint}"
 
 
 def save(accelerator: "Accelerator", checkpoint: Path, number: int) -> None:
-    """Keep the state after an epoch, whole or not at all, and drop that of earlier ones."""
+    """Save the state after an epoch atomically, and remove the states of earlier epochs."""
     with replaced_folder(checkpoint / f"epoch-{number:06d}") as partial:
         try:
-            # Not as safetensors, which refuse to read back an LSTM's weights: cuDNN keeps them in one piece of memory.
+            # Not as safetensors, which cannot load an LSTM's weights back: cuDNN keeps them in one block of memory.
             accelerator.save_state(str(partial), safe_serialization=False)
-        except RuntimeError as error:  # what torch makes of a full disk
+        except RuntimeError as error:  # torch raises it for a full disk
             raise write_error(checkpoint / partial.name, error) from error
     for older in checkpoint.glob("epoch-[0-9]*[0-9]"):
         if older.name != f"epoch-{number:06d}":
@@ -92,6 +92,6 @@ def save(accelerator: "Accelerator", checkpoint: Path, number: int) -> None:
 
 
 def newest(checkpoint: Path) -> Path | None:
-    """Return the folder of the last epoch that was kept, or None."""
+    """Return the folder of the last saved epoch, or None."""
     complete = sorted(path for path in checkpoint.glob("epoch-*") if ".partial-" not in path.name)
     return complete[-1] if complete else None

@@ -1,0 +1,247 @@
+"""Rerank BM25's first 100 abstracts of Cranfield's questions: ranking losses, regression and LightGBM on features.
+
+    python -m studies.converters.cranfield       # once: the table, from files that you have
+    python -m studies.cranfield [GROUP ...]      # all that is missing; trees need the package lightgbm
+
+Questions are divided into five folds. For each fold, the next one chooses the learning rate and the number of steps, or
+of trees, by mean AP, from one model that learns the other three. Then three models learn all four. A question without a
+relevant abstract among its 100 is left out. Features are standardized over all abstracts that are learned from, and
+once more within each question.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from rankgrad import losses, metrics
+from rankgrad.io.results import Row
+from rankgrad.seeding import generator
+from studies.compared import compared
+from studies.vectorized import Jobs, Lists, Loss, command, scored, squared_errors, uniform
+
+TABLE = Path("data/raw/cranfield/cranfield.parquet")
+FOLDS, SEEDS = 5, 3
+HIDDEN = 32
+BATCH = 8  # questions of a step
+RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
+STEPS = (25, 50, 100, 200, 400)
+TREE_RATES = (0.0125, 0.025, 0.05, 0.1, 0.2)
+TREES = (25, 50, 100, 200, 400)
+TREE_OPTIONS = {
+    "objective": "lambdarank", "num_leaves": 7, "bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.5,
+    "min_data_in_leaf": 50, "lambdarank_truncation_level": 100, "num_threads": 1, "verbosity": -1,
+}  # fmt: skip
+NAMES = ["ndcg_at_10", "reciprocal_rank_at_10", "mean_average_precision"]
+RULES = {"bm25": "x_bm25", "topics": "x_topics", "feedback, topics": "x_feedback_topics"}
+LEARNED, RULE = "mse", "bm25"  # the baselines
+UPSTREAM = "1208e6d"  # the commit that the files are of
+
+METHODS: dict[str, Loss] = {
+    LEARNED: squared_errors(lambda relevance: relevance, (-2, -1)),
+    "multilabel_soft_margin": partial(losses.multilabel_soft_margin, reduction="none", check_finite=False),
+    "listnet": partial(losses.listnet, reduction="none", check_finite=False),
+    "ranknet": partial(losses.ranknet, reduction="none", check_finite=False),
+    "lambdarank": partial(losses.lambdarank, reduction="none", check_finite=False),
+    "ndcg": partial(losses.ndcg, sorter="laplace", reduction="none", check_finite=False),
+    "average_precision": partial(losses.average_precision, sorter="laplace", reduction="none", check_finite=False),
+    "hinge_ap": partial(losses.hinge_ap, reduction="none", check_finite=False),
+    "rlsep": partial(losses.rlsep, reduction="none", check_finite=False),
+}
+
+
+@cache
+def read() -> tuple[pd.DataFrame, Tensor, Tensor]:
+    """Return the rows of questions with a relevant abstract, their features (q, d, f), and relevance (q, d)."""
+    table = pd.read_parquet(TABLE)
+    table = table[table.groupby("qid")["relevance"].transform("max") > 0]
+    questions = table["qid"].nunique()
+    features = torch.tensor(table.filter(regex="^x_").to_numpy(), dtype=torch.float64)
+    relevance = torch.tensor(table["relevance"].to_numpy(), dtype=torch.float32)
+    return table, features.view(questions, -1, features.shape[1]), relevance.view(questions, -1)
+
+
+def parts(questions: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return questions to learn from while settings are chosen, to choose by, and to test with, of each fold."""
+    order = torch.randperm(questions, generator=generator(1, "cranfield", "folds"))
+    folds = [*order.tensor_split(FOLDS)]
+    result = []
+    for test in range(FOLDS):
+        choose = (test + 1) % FOLDS
+        learn = [folds[fold] for fold in range(FOLDS) if fold not in (test, choose)]
+        result.append((torch.cat(learn), folds[choose], folds[test]))
+    return result
+
+
+def inputs(features: Tensor, learn: Tensor) -> Tensor:
+    """Return features (q, d, 2 f) standardized over the abstracts of questions to learn from, and within questions."""
+    known = features[learn].flatten(0, 1)
+    values = []
+    for spread, mean in (torch.std_mean(known, 0), torch.std_mean(features, 1, keepdim=True)):
+        values.append((features - mean) / spread.where(spread > 1e-9, 1.0))
+    return torch.cat(values, -1).float()
+
+
+def lists(learned: list[Tensor], tested: list[Tensor], networks: int) -> tuple[Lists, Lists]:
+    """Return questions of each fold to learn from and to test with, for so many networks."""
+    _, features, relevance = read()
+    of_fold = torch.stack([inputs(features, questions) for questions in learned])
+    result = []
+    for questions in (learned, tested):
+        padded = pad_sequence(questions, batch_first=True, padding_value=-1)
+        fold = torch.arange(FOLDS).unsqueeze(1)
+        split = of_fold[fold, padded].flatten(1, 2), relevance[padded], (padded >= 0).float()
+        result.append(Lists(*(values.repeat_interleave(networks, 0) for values in split)))
+    return result[0], result[1]
+
+
+def batches(split: Lists, copies: int) -> Iterator[Lists]:
+    """Yield random questions of each network without end, once for each copy; the same for all methods."""
+    draws = generator(0, "cranfield", "batches")
+    depth = split.truth.shape[-1]
+    every = split.inputs.unflatten(1, (-1, depth))
+    sizes, counts = split.counts.sum(-1, keepdim=True), torch.ones(copies * len(split.counts), BATCH)
+    network = torch.arange(len(sizes)).unsqueeze(1)
+    while True:
+        questions = (torch.rand(len(sizes), BATCH, generator=draws) * sizes).long()
+        batch = every[network, questions].flatten(1, 2), split.truth[network, questions]
+        yield Lists(*(values.repeat(copies, 1, 1) for values in batch), counts)
+
+
+def weights(features: int, networks: int) -> list[Tensor]:
+    """Return weights and biases of so many networks for each fold; a seed starts alike whatever the fold and method."""
+    draws, layers = [generator(seed, "cranfield", "network") for seed in range(1, networks + 1)], []
+    for before, after in ((features, HIDDEN), (HIDDEN, 1)):
+        for shape in ((before, after), (1, after)):
+            layer = torch.stack([uniform(shape, before, draw) for draw in draws])
+            layers.append(layer.repeat(FOLDS, 1, 1))
+    return layers
+
+
+def network_scores(method: str) -> tuple[Tensor, list[Row]]:
+    """Choose a setting for each fold, and return scores (seeds, q, d) of test questions, and the settings."""
+    _, features, relevance = read()
+    learn, choose, test = map(list, zip(*parts(len(features)), strict=True))
+    train, copies = partial(scored, METHODS[method], activation=torch.relu, steps=STEPS), len(RATES)
+
+    # Try all settings side by side with one network of each fold.
+    learned, tested = lists(learn, choose, 1)
+    start = [layer.repeat(copies, 1, 1) for layer in weights(2 * features.shape[-1], 1)]
+    repeated = Lists(
+        tested.inputs.repeat(copies, 1, 1), tested.truth.repeat(copies, 1, 1), tested.counts.repeat(copies, 1)
+    )
+    rates = torch.tensor(RATES).repeat_interleave(FOLDS)
+    tried = []
+    for scores in train(batches(learned, copies), repeated, start, rates=rates):
+        tried.append(repeated.mean(metrics.average_precision(scores, repeated.truth)))
+    rate, step = chosen(torch.stack(tried, -1).view(copies, FOLDS, len(STEPS)))
+
+    # Train all networks of each fold with its setting, and put its test questions where they belong.
+    both = [torch.cat([*pair]) for pair in zip(learn, choose, strict=True)]
+    learned, tested = lists(both, test, SEEDS)
+    start = weights(2 * features.shape[-1], SEEDS)
+    rates = torch.tensor(RATES)[rate].repeat_interleave(SEEDS)
+    by_step = torch.stack([*train(batches(learned, 1), tested, start, rates=rates)])
+    result = torch.empty(SEEDS, *relevance.shape)
+    for fold, questions in enumerate(test):
+        result[:, questions] = by_step[step[fold], fold * SEEDS : (fold + 1) * SEEDS, : len(questions)]
+    return result, settings(method, [RATES[index] for index in rate], [STEPS[index] for index in step])
+
+
+def chosen(means: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the best rate and the best step of each fold, as indices, from mean AP (rates, folds, steps)."""
+    best = means.transpose(0, 1).flatten(1).argmax(-1)
+    return best // means.shape[-1], best % means.shape[-1]
+
+
+def settings(run: str, rates: list[float], steps: list[int]) -> list[Row]:
+    rows = [Row(run, "setting.rate", value, fold=fold) for fold, value in enumerate(rates, 1)]
+    return rows + [Row(run, "setting.steps", value, fold=fold) for fold, value in enumerate(steps, 1)]
+
+
+def tree_scores(run: str) -> tuple[Tensor, list[Row]]:
+    """Return scores (seeds, q, d) by LightGBM's LambdaRank, with settings that are chosen in the same way."""
+    lightgbm: Any = import_module("lightgbm")
+    _, features, relevance = read()
+
+    def boosted(values: Tensor, learn: Tensor, rate: float, seed: int) -> Any:
+        data = lightgbm.Dataset(
+            values[learn].flatten(0, 1).numpy(), relevance[learn].flatten().numpy(),
+            group=[relevance.shape[1]] * len(learn),
+        )  # fmt: skip
+        return lightgbm.train(TREE_OPTIONS | {"learning_rate": rate, "seed": seed}, data, TREES[-1])
+
+    def predicted(booster: Any, values: Tensor, questions: Tensor, trees: int) -> Tensor:
+        scores = booster.predict(values[questions].flatten(0, 1).numpy(), num_iteration=trees)
+        return torch.tensor(scores).view(len(questions), -1).float()
+
+    result, tried = torch.empty(SEEDS, *relevance.shape), torch.empty(len(TREE_RATES), FOLDS, len(TREES))
+    for fold, (learn, choose, _) in enumerate(parts(len(features))):
+        values = inputs(features, learn)
+        for row, rate in enumerate(TREE_RATES):
+            booster = boosted(values, learn, rate, seed=1)
+            for column, trees in enumerate(TREES):
+                scores = predicted(booster, values, choose, trees)
+                tried[row, fold, column] = metrics.mean_average_precision(scores, relevance[choose])
+    rate, step = chosen(tried)
+    for fold, (learn, choose, test) in enumerate(parts(len(features))):
+        both = torch.cat([learn, choose])
+        values = inputs(features, both)
+        for seed in range(SEEDS):
+            booster = boosted(values, both, TREE_RATES[rate[fold]], seed=seed + 1)
+            result[seed, test] = predicted(booster, values, test, TREES[step[fold]])
+    return result, settings(run, [TREE_RATES[index] for index in rate], [TREES[index] for index in step])
+
+
+def rule_scores(run: str) -> tuple[Tensor, list[Row]]:
+    """Return scores (1, q, d) by a feature."""
+    table, _, relevance = read()
+    return torch.tensor(table[RULES[run]].to_numpy()).view(1, *relevance.shape), []
+
+
+def rows(run: str, scores_of: Callable[[str], tuple[Tensor, list[Row]]]) -> list[Row]:
+    """Return the metrics of a method, and their differences from BM25 and from regression."""
+    scores, chosen_settings = scores_of(run)
+    _, _, relevance = read()
+    truth = relevance.expand(scores.shape)
+    values = [metrics.ndcg(scores, truth, k=10), metrics.reciprocal_rank(scores, truth, k=10)]
+    values = torch.stack([*values, metrics.average_precision(scores, truth)], 1).numpy()
+    # Jobs make the baselines first.
+    baselines = {RULE: RULE, LEARNED: LEARNED}
+    if run in (RULE, LEARNED):
+        baselines = {RULE: RULE} if run == LEARNED else {}
+    return compared("cranfield", run, NAMES, values, baselines=baselines) + chosen_settings
+
+
+def shape() -> list[Row]:
+    table, features, relevance = read()
+    numbers = {
+        "questions": len(features), "abstracts": relevance.shape[1], "features": features.shape[2],
+        "relevant": relevance.sum(1).mean().item(), "without": 225 - table["qid"].nunique(),
+    }  # fmt: skip
+    return [Row("table", metric, value) for metric, value in numbers.items()]
+
+
+def of_features(_: list[Row]) -> Jobs:
+    yield "table", shape
+    for run in dict.fromkeys([RULE, LEARNED, *RULES, *METHODS]):
+        yield run, partial(rows, run, rule_scores if run in RULES else network_scores)
+
+
+def of_trees(_: list[Row]) -> Jobs:
+    yield "lightgbm", partial(rows, "lightgbm", tree_scores)
+
+
+if __name__ == "__main__":
+    params = {
+        "rate": RATES, "steps": STEPS, "tree_rate": TREE_RATES, "trees": TREES, "folds": FOLDS, "seeds": SEEDS,
+        "hidden": HIDDEN, "batch": BATCH,
+    }  # fmt: skip
+    groups = {"features": of_features, "trees": of_trees}
+    command("cranfield", groups, params=params, hashes={"oussbenk/cranfield-trec-dataset": UPSTREAM})
