@@ -206,8 +206,8 @@ class TableOptions:
             raise ValueError(f"rejected: {self.rejected} is a column of {self.input} too; name another one")
         if self.rejected is not None and self.input_columns[-1].endswith("*"):
             raise ValueError(
-                f"rejected: it is read in place of one column, not of {self.input_columns[-1]}; write the numbers of each "
-                "item into one column of vectors"
+                f"rejected: it is read in place of one column, not of {self.input_columns[-1]}; write the numbers of "
+                "each item into one column of vectors"
             )
         if self.gallery is not None and self.captions is None:
             raise ValueError("gallery: expected with `captions`, which are searched")
