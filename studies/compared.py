@@ -60,10 +60,11 @@ def compared(
     """
     with replaced_file(_path(study, run)) as partial, partial.open("wb") as file:
         np.save(file, values)
-    ours = _statistics(names, values, len(values), summary)
-    rows = evaluate(run, ours, resamples=RESAMPLES, seed=SEED)
+    rows = evaluate(run, _statistics(names, values, len(values), summary), resamples=RESAMPLES, seed=SEED)
     for name, baseline in baselines.items():
-        theirs = _statistics(names, stored(study, baseline), len(values), summary)
+        of_baseline = stored(study, baseline)
+        seeds = max(len(values), len(of_baseline))
+        ours, theirs = (_statistics(names, of_run, seeds, summary) for of_run in (values, of_baseline))
         for row in differences({run: ours}, theirs, resamples=RESAMPLES, seed=SEED):
             if row.seed is None:
                 rows.append(row._replace(metric=minus(row.metric, name)))

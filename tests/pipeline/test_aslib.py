@@ -85,5 +85,7 @@ def test_differences_are_paired_by_example_and_a_method_without_chance_counts_fo
     assert gain.low < 0.1 < gain.high
     assert gain.high - gain.low < 0.01
     assert rows["p of hit minus a rule"].value < 0.001
+    rows = {row.metric: row for row in compared.compared("planted", "r", ["hit"], baseline, baselines={"a net": "net"})}
+    assert rows["hit minus a net"].value == pytest.approx(-gain.value)
     with pytest.raises(FileNotFoundError, match=r"predictions/planted/none\.npy"):
         compared.stored("planted", "none")

@@ -169,7 +169,7 @@ class TableOptions:
         if self.group is None and isinstance(self.split, dict) and self.split["hash_of"] not in (self.id, self.image):
             # What decides on the split belongs together in folds, in later deliveries and in the bootstrap, too.
             object.__setattr__(self, "group", self.split["hash_of"])
-        if self.rejected is not None and self.group is None and len(self.input_columns) > 1:
+        if self.rejected is not None and self.group is None and self.text_pair is not None:
             object.__setattr__(self, "group", self.input_columns[0])  # answers to one prompt belong together
         if self.within and self.group is None:
             raise ValueError("within needs `group`: the column whose rows are compared with each other")
@@ -204,6 +204,11 @@ class TableOptions:
             raise ValueError(f"{self.truth_role}: documents may be image, features or text, not {self.input}")
         if self.rejected in self.input_columns:
             raise ValueError(f"rejected: {self.rejected} is a column of {self.input} too; name another one")
+        if self.rejected is not None and self.input_columns[-1].endswith("*"):
+            raise ValueError(
+                f"rejected: it is read in place of one column, not of {self.input_columns[-1]}; write the numbers of "
+                "each item into one column of vectors"
+            )
         if self.gallery is not None and self.captions is None:
             raise ValueError("gallery: expected with `captions`, which are searched")
 
