@@ -214,6 +214,16 @@ SUSPICIOUS = {  # columns, options, what is reported, and what is refused
     ),
     "a copy of the target": ({"x": [k % 9 * 3.5 for k in range(ROWS)]}, NUMBERS, "x (Spearman 1.000)", None),
     "a stand-in": ({"x": [-999 if k % 5 == 0 else k for k in range(ROWS)]}, NUMBERS, "x is -999 in", None),
+    "a class of one row": (
+        {"tags": ["bear" if k == 0 else ["cat", "dog"][k // 4 % 2] for k in range(ROWS)]},
+        {"features": ["x"], "labels": "tags"}, "classes of at most 2 training rows: bear", None,
+    ),
+    "a query of two ids": (
+        {"ask": [f"a lamp {k % 4 if k > 7 else ''} {k // 8}" for k in range(ROWS)],
+         "t": [f"lamp {k}" for k in range(ROWS)], "q": [f"{k % 4} {k // 8}" for k in range(ROWS)]},
+        {"text_pair": ["ask", "t"], "relevance": "y", "group": "q", "id": None, "without_relevant": "drop"},
+        "1 texts have several q", None,
+    ),
     "a caption of two pictures": (
         {"path": [f"p{k}.jpg" for k in range(ROWS)], "t": [f"lamp {k // 8}" for k in range(ROWS)]},
         {"image": "path", "captions": "t", "id": None}, "repeated_captions", None,
