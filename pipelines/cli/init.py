@@ -319,7 +319,9 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     lines.append(f"runs: {', '.join(blocks['runs'])}, {SEEDS} seeds each")
     lines.append(f"metric: {blocks['comparisons'][key]['metric']}, of the comparison and the gate; else: --metric")
     if "size" in dataset:
-        lines.append(f"pictures: the middle square, {SIZE} pixels on a side (`size`)")
+        lines.append(
+            f"pictures: the middle square, {SIZE} pixels on a side (`size`); `pad: true` keeps what is beside it"
+        )
     return lines
 
 
