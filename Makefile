@@ -34,6 +34,7 @@ setup: .venv/.installed ## the environment, from the hash-pinned requirements.lo
 	@command -v uv >/dev/null || .venv/bin/pip install --quiet --require-hashes -r requirements-uv.lock
 	PATH="$(BIN):$$PATH" uv pip install --quiet --compile-bytecode --python .venv/bin/python --require-hashes -r requirements.lock
 	PATH="$(BIN):$$PATH" uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
+	@test ! -d .dvc || PYTHONPATH=src .venv/bin/python -m pipelines.reporting.plots_page
 	@touch $@
 
 .SILENT: quickstart repro # what they print is enough

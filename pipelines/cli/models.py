@@ -49,7 +49,7 @@ def predict(
         Path | None,
         typer.Option(
             callback=typed_here,
-            help="Table of captions, texts or pictures, or a folder, of which retrieval finds the ten that fit best.",
+            help="Table or folder that is searched, its items or else its captions; the ten that fit best are found.",
         ),
     ] = None,
     own: Annotated[str | None, typer.Option("--id", help="Column that comes back with each answer.")] = None,

@@ -10,7 +10,7 @@ from pipelines.cli.shared import AsJson, errors_in_a_line, print_json, typed_her
 if TYPE_CHECKING:
     from pipelines.config import Settings
 
-__all__ = ["check", "examined", "left_over", "scale"]
+__all__ = ["check", "examined", "scale"]
 
 PARAMS = Path("params.yaml")
 
@@ -23,13 +23,15 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check params: keys, values, names of components and their options."""
+    from pipelines.ops.leftovers import leftovers
+
     problems_of, valid = dict[str, list[str]](), dict[str, str]()
     for file in files or [PARAMS]:
         settings, problems_of[str(file)] = examined(file)
         if settings is not None:
             valid[str(file)] = f"{file}: valid{_looked_at(settings)}{_own()}"
-            for path in left_over(settings) if file.resolve() == PARAMS.resolve() else ():
-                valid[str(file)] += f"\n  {path}: made by what {file} no longer defines; remove it"
+            for path in leftovers(settings) if file.resolve() == PARAMS.resolve() else ():
+                valid[str(file)] += f"\n  {path}: made by what {file} no longer defines; `make repro` moves it away"
     if as_json:
         print_json({file: {"valid": not lines, "problems": lines} for file, lines in problems_of.items()})
     else:
@@ -56,17 +58,6 @@ def _looked_at(settings: "Settings") -> str:
     tables = [key for key, block in settings.datasets.items() if block.name == "table"]
     reads = f"`dvc repro {' '.join(f'validate@{key}' for key in tables)}` reads all"
     return f"; of tables the first {HEAD} rows were looked at, and no picture: {reads}" if tables else ""
-
-
-def left_over(settings: "Settings") -> list[Path]:
-    """Return what runs, sorters and datasets that the params no longer define left in the present folder."""
-    from pipelines.config.schema import NONE
-    from pipelines.running.runner import leftovers
-
-    defined = {"models/runs": settings.runs, "models/sorters": settings.sorters, "metrics/runs": settings.runs,
-               "metrics/sorters": settings.sorters, "predictions": settings.runs,
-               "reports/data": [*settings.datasets, "score_vectors"]}  # fmt: skip
-    return leftovers({folder: {NONE, *keys} for folder, keys in defined.items()})
 
 
 def examined(file: Path) -> "tuple[Settings | None, list[str]]":

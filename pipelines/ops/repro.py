@@ -10,8 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pipelines.config import ParamsError, load
 from pipelines.ops import status
 from pipelines.ops.dvc_repair import repair
+from pipelines.ops.leftovers import set_aside
 from pipelines.ops.process import tied
 
 __all__ = ["CACHED", "DVC_IS_BUSY", "RAN", "REPRO", "command_of", "main"]
@@ -50,7 +52,7 @@ def main(*words: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
-    for line in repair():
+    for line in [*repair(), *_set_aside()]:
         sys.stderr.write(f"{line}\n")
     status.clear()
     for command in [[*REPRO, *words]] if words else [[*REPRO, *_others()], command_of(PUBLISH)]:
@@ -58,6 +60,14 @@ def main(*words: str) -> None:
             for failure in status.read_all(Path()):
                 sys.stderr.write(f"{failure}\n")
             sys.exit(code if code > 0 else 128 - code)  # as a shell says which signal ended it
+
+
+def _set_aside() -> list[str]:
+    """Move away what another branch's params left, say: the stages that read whole folders may be all that runs."""
+    try:
+        return set_aside(load())
+    except (FileNotFoundError, ParamsError):  # the stage `check` says what is wrong
+        return []
 
 
 def _others() -> list[str]:

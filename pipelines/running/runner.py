@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from hashlib import sha256
@@ -25,7 +25,7 @@ from pipelines.running.sources import refuse_changed, sources
 from rankgrad import lookup
 from rankgrad.io.atomic import remove_folder
 
-__all__ = ["FEATURES", "checkpoint_folder", "leftovers", "refuse_leftovers", "run"]
+__all__ = ["FEATURES", "checkpoint_folder", "run"]
 
 STAGES = Path(__file__).parents[1] / "stages"
 FEATURES = Path(".checkpoints/features")  # of frozen networks, shared by trainings and evaluations
@@ -130,28 +130,6 @@ def run(stage: str = "", *names: str) -> None:
         for line in message.splitlines():
             sys.stderr.write(f"{title}: {line}\n")
         sys.exit(exit_status)
-
-
-def leftovers(known: Mapping[str, Collection[str]]) -> list[Path]:
-    """Return the outputs in folders that are of nothing which params.yaml defines.
-
-    Args:
-        known: the names that each folder may hold, without their endings.
-    """
-    paths = []
-    for folder, names in known.items():
-        paths += [path for path in sorted(Path(folder).glob("[!.]*")) if path.stem not in names]
-    return [path for path in paths if ".partial-" not in path.name]
-
-
-def refuse_leftovers(known: Mapping[str, Collection[str]]) -> None:
-    """Raise if a folder holds outputs of runs or sorters that params.yaml no longer defines, see `leftovers`.
-
-    Raises:
-        ValueError: it does; with them, this checkout's dvc.lock would differ from a fresh clone's.
-    """
-    if extra := [str(path) for path in leftovers(known)]:
-        raise ValueError(f"outputs of runs or sorters that params.yaml no longer defines; rm -r {' '.join(extra)}")
 
 
 def checkpoint_folder(

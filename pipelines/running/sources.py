@@ -11,7 +11,7 @@ from typing import Any
 from pipelines.config.schema import read
 from pipelines.ops.status import TRANSIENT
 
-__all__ = ["SourcesChanged", "refuse_changed", "sources", "value_at"]
+__all__ = ["SourcesChanged", "declared", "refuse_changed", "sources", "value_at"]
 
 PASSED_OVER = re.compile(r"^([.~]|__pycache__$)|\.partial-")  # what tools leave beside sources
 
@@ -22,14 +22,14 @@ class SourcesChanged(ValueError):
     exit_status = TRANSIENT
 
 
-def sources(stage: str, key: str) -> dict[str, Any]:
-    """Return what dvc.yaml says that a stage reads: size and time of each file, and the value of each of its params.
+def declared(params: dict[str, Any], block: dict[str, Any], key: str) -> tuple[dict[str, Any], list[str]]:
+    """Return what a block of dvc.yaml says that its stage reads: params with their values, and paths of files.
 
     Args:
-        stage: file name in pipelines/stages; of one that dvc.yaml does not have there is nothing.
+        params: as params.yaml has them.
+        block: of the stage.
         key: of the dataset, run or sorter; empty if the stage has none.
     """
-    params, block = read("params.yaml"), read("dvc.yaml")["stages"].get(stage, {})
     item = value_at(params, f"{block['foreach'].strip('${}')}.{key}") if "foreach" in block else None
     block = block.get("do", block)
 
@@ -37,8 +37,19 @@ def sources(stage: str, key: str) -> dict[str, Any]:
         text = text.replace("${key}", key).replace("${item}", str(item))
         return re.sub(r"\$\{item\.(\w+)\}", lambda match: str(value_at(item, match[1])), text)
 
-    seen = {name: value_at(params, name) for name in map(filled, block.get("params", ()))}
-    for path in map(filled, block.get("deps", ())):
+    values = {name: value_at(params, name) for name in map(filled, block.get("params", ()))}
+    return values, [filled(path) for path in block.get("deps", ())]
+
+
+def sources(stage: str, key: str) -> dict[str, Any]:
+    """Return what dvc.yaml says that a stage reads: the value of each of its params, size and time of each file.
+
+    Args:
+        stage: file name in pipelines/stages; of one that dvc.yaml does not have there is nothing.
+        key: of the dataset, run or sorter; empty if the stage has none.
+    """
+    seen, paths = declared(read("params.yaml"), read("dvc.yaml")["stages"].get(stage, {}), key)
+    for path in paths:
         seen |= _files(path)
     return seen
 

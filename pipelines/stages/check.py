@@ -8,11 +8,14 @@ import json
 from pathlib import Path
 
 from pipelines.config import Settings, rules
+from pipelines.ops.leftovers import set_aside
 from rankgrad.io.atomic import replaced_file
 
 
 def main(params: Settings) -> None:
     rules.check()
+    for line in set_aside(params):
+        print(line)
     for key, dataset in params.datasets.items():
         raw = Path(dataset.raw)
         if dataset.is_drawn and not raw.is_dir() and not raw.with_suffix(".dvc").is_file():

@@ -1,16 +1,23 @@
-"""Write which code each stage uses: checks/code/<stage>@<key>.txt, on which alone the stage depends."""
+"""Write which code each stage uses: checks/code/<stage>@<key>.txt, on which alone the stage depends.
 
-from collections.abc import Iterable
+So do params that DVC's run cache does not count: it takes `size` and `nfiles`, at any depth, for those of files, and
+would bring back what was made with another value.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from pipelines import code
 from pipelines.config import Settings
+from pipelines.config.schema import read
+from pipelines.running.sources import declared
 from rankgrad.io.atomic import replaced_folder
 
-__all__ = ["main"]
+__all__ = ["main", "uncounted"]
+
+UNCOUNTED = ("size", "nfiles")  # `exclude` in dvc/stage/cache.py
 
 
 def _keys(params: Settings, name: str) -> Iterable[str]:
@@ -21,16 +28,36 @@ def _keys(params: Settings, name: str) -> Iterable[str]:
     return block
 
 
+def uncounted(values: Any, name: str) -> Iterator[str]:
+    """Yield a line for each param below a dotted name that DVC's run cache does not count.
+
+    >>> [*uncounted({"raw": "photos", "size": 96, "args": {"size": [1, 2]}}, "datasets.photos")]
+    ['datasets.photos.args.size [1, 2]', 'datasets.photos.size 96']
+    """
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(values, dict):
+        items = sorted(values.items())
+    elif isinstance(values, list):
+        items = enumerate(values)
+    for key, value in items:
+        if key in UNCOUNTED:
+            yield f"{name}.{key} {json.dumps(value, sort_keys=True)}"
+        else:
+            yield from uncounted(value, f"{name}.{key}")
+
+
 def main(params: Settings) -> None:
-    declared = YAML(typ="safe").load(Path("dvc.yaml"))["stages"]
+    values, stages = read("params.yaml"), read("dvc.yaml")["stages"]
     with replaced_folder("checks/code") as folder:
-        for stage, block in declared.items():
+        for stage, block in stages.items():
             if stage == "code":
                 continue
             keys = _keys(params, block["foreach"].strip("${}")) if "foreach" in block else [""]
             for key in keys:
                 name = f"{stage}@{key}" if key else stage
                 lines = code.lines_of(params, stage, key)
+                for param, value in declared(values, block, key)[0].items():
+                    lines += uncounted(value, param)
                 (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
         for file in sorted(Path().glob("*/dvc.yaml")):  # of experiments: their stages are scripts beside it
             if (file.parent / ".dvc").is_dir():  # a project of its own

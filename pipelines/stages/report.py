@@ -7,19 +7,17 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from PIL import Image
 
 from pipelines.config import Settings
-from pipelines.config.schema import NONE
+from pipelines.ops.leftovers import leftovers
 from pipelines.reporting.content import content
 from pipelines.reporting.results import cell
-from pipelines.running.runner import refuse_leftovers
 from rankgrad.io.atomic import replaced_file, replaced_folder
 
 FIGURES = Path("reports/figures")
 
 
 def main(params: Settings) -> None:
-    runs, sorters = (*params.runs, NONE), (*params.sorters, NONE)
-    known = {"metrics/runs": runs, "models/runs": runs, "predictions": runs}
-    refuse_leftovers(known | {"metrics/sorters": sorters, "models/sorters": sorters})
+    if extra := " ".join(map(str, leftovers(params))):
+        raise ValueError(f"{extra}: made by what params.yaml no longer defines; `make repro` moves it away")
     loader, escaped = PackageLoader("pipelines.reporting"), select_autoescape(["html.j2"])
     environment = Environment(loader=loader, autoescape=escaped, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"quoted": quote, "width": _width}

@@ -1,6 +1,7 @@
 """A dvc that was killed while it wrote: nothing is run again, and the lock ends as it was."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +9,12 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
+from pipelines.config import load
 from pipelines.ops import dvc_lock, status
 from pipelines.ops.dvc_repair import repair
+from pipelines.ops.leftovers import set_aside
 
-from conftest import git, wait_for  # isort: skip
+from conftest import ROOT, git, wait_for  # isort: skip
 
 STAGES = """
 stages:
@@ -81,6 +84,23 @@ def test_what_is_no_lock_is_refused_by_its_readers_and_one_without_stages_has_no
     lock.write_text(content)
     with pytest.raises(ValueError, match=r"dvc.lock.*git checkout"):
         dvc_lock.stages(lock)
+
+
+def test_what_the_params_no_longer_define_is_moved_to_where_nothing_reads_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", "params.yaml")
+    params = load()
+    run, dataset = next(iter(params.runs)), next(iter(params.datasets))
+    kept = [Path("models/runs", run), Path("models/runs/none"), Path("reports/data", f"{dataset}.html"),
+            Path("predictions", f"{run}.parquet"), Path("models/sorters/none")]  # fmt: skip
+    gone = [Path("models/runs/gone"), Path("metrics/runs/gone.csv"), Path("reports/data/gone.html")]
+    for _ in range(2):
+        for path in kept + gone:
+            path.mkdir(parents=True, exist_ok=True)
+        assert len(set_aside(params)) == len(gone)
+        assert set_aside(params) == []
+        assert all(path.exists() for path in kept)
+    assert len([*Path(".leftovers").rglob("*gone*")]) == 2 * len(gone)  # nothing is deleted
 
 
 class TestRepro:

@@ -13,8 +13,12 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+from dvc.config import Config
+from dvc_render import VegaRenderer
+from dvc_render.html import render_html
 
 from pipelines.cli.app import app
+from pipelines.reporting import plots_page
 from rankgrad import losses
 from studies.pages import PLACES, page_of, text_of
 from studies.papers import Result
@@ -103,6 +107,15 @@ BLOCKS = [
 def test_python_in_pages_runs_and_prints_what_they_say(page, code, expected, capsys):
     exec(compile(code, page.name, "exec"), {})
     assert capsys.readouterr().out == expected
+
+
+def test_the_page_of_dvc_plots_has_its_library_inside(tmp_path):
+    (tmp_path / ".dvc").mkdir()
+    plots_page.write(tmp_path / ".dvc")
+    page = tmp_path / ".dvc" / Config(str(tmp_path / ".dvc"))["plots"]["html_template"]
+    assert not re.search(r"<(script|link)[^>]* (src|href)=", page.read_text())
+    drawn = render_html([VegaRenderer([{"x": 1, "y": 2}], "a.csv", x="x", y="y")], tmp_path / "a.html", page)
+    assert "vegaEmbed('#a_csv'" in Path(drawn).read_text()
 
 
 def test_every_page_is_in_the_navigation():

@@ -118,19 +118,25 @@ class Gallery:
         self.embeddings = np.array([row["embedding"] for row in rows])
 
     def best(self, embedding: list[float]) -> list[Answer]:
-        """Return the ten rows that fit an embedding best, the best first: `place`, `found` and `score` of each."""
+        """Return the ten ids that fit an embedding best, the best first: `place`, `found` and `score` of each.
+
+        An id of several rows, such as a picture with a row for each caption, is found once, by the best of them.
+        """
         import numpy as np
 
         scores = self.embeddings @ embedding
-        order = np.argsort(-scores, kind="stable")[:FOUND]
-        result = []
-        for place, number in enumerate(order, 1):
-            result.append({"place": place, "found": self.ids[number], "score": float(scores[number])})
-        return result
+        found: dict[Any, Answer] = {}
+        for number in np.argsort(-scores, kind="stable"):
+            row_id = self.ids[number]
+            if row_id not in found:
+                found[row_id] = {"place": len(found) + 1, "found": row_id, "score": float(scores[number])}
+            if len(found) == FOUND:
+                break
+        return [*found.values()]
 
 
 def found_among(queries: Iterable[list[Answer]], gallery: Gallery) -> Iterator[list[Answer]]:
-    """Yield a row for each of the ten rows of a gallery that fit one of `queries` best, the best first."""
+    """Yield a row for each of the ten ids of a gallery that fit one of `queries` best, the best first."""
     for piece in queries:
         found: list[Answer] = []
         for answer in piece:

@@ -224,7 +224,9 @@ def main(arguments: Sequence[str]) -> None:
         help="column of a table that holds the input, or, of retrieval, caption=COLUMN",
     )
     parser.add_argument(
-        "--among", type=Path, help="table or folder in which the ten that fit best are found, of retrieval"
+        "--among",
+        type=Path,
+        help="table or folder that retrieval searches: items for captions, captions for items",
     )
     parser.add_argument("--id", help="column that comes back with each answer")
     parser.add_argument("--query", help="column whose rows are the documents of a query")

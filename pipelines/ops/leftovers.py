@@ -1,0 +1,46 @@
+"""What runs, sorters and datasets that params.yaml no longer defines left in folders that stages read as a whole."""
+
+from pathlib import Path
+
+from pipelines.config import Settings
+from pipelines.config.schema import NONE
+
+__all__ = ["FOLDER", "leftovers", "set_aside"]
+
+FOLDER = Path(".leftovers")  # git and DVC ignore it
+
+
+def leftovers(params: Settings) -> list[Path]:
+    """Return the outputs in the present folder that are of nothing which the params define.
+
+    With them, this checkout's dvc.lock would differ from a fresh clone's.
+    """
+    defined = {
+        "metrics/runs": params.runs, "models/runs": params.runs, "predictions": params.runs,
+        "metrics/sorters": params.sorters, "models/sorters": params.sorters,
+        "reports/data": [*params.datasets, "score_vectors"],
+    }  # fmt: skip
+    paths = []
+    for folder, names in defined.items():
+        for path in sorted(Path(folder).glob("[!.]*")):
+            if path.stem not in {NONE, *names} and ".partial-" not in path.name:
+                paths.append(path)
+    return paths
+
+
+def set_aside(params: Settings) -> list[str]:
+    """Move leftovers into a folder that nothing reads; return a line for each.
+
+    DVC's run cache restores the outputs of what is in the params again.
+    """
+    lines = []
+    for path in leftovers(params):
+        target = FOLDER / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        number = 1
+        while target.exists():
+            number += 1
+            target = (FOLDER / path).with_name(f"{path.name}-{number}")
+        path.rename(target)
+        lines.append(f"{path}: made by what params.yaml no longer defines: moved to {target}")
+    return lines
