@@ -34,6 +34,7 @@ under `vmap`.
 
 EQUATION = re.compile(r"\$([^$`]+)\$")
 EXAMPLE = re.compile(r"\n\n(?=>>> )")
+RETURNS = re.compile(r"^Returns:\n((?:    .+\n?|\n(?=    ))+)", re.MULTILINE)  # whole: griffe looks for types in it
 TITLES = {
     griffe.DocstringSectionKind.parameters: "Arguments",
     griffe.DocstringSectionKind.attributes: "Attributes",
@@ -135,6 +136,7 @@ def _example(module: Any, examples: list[str]) -> str:
 
 
 def _sections(component: Any) -> str:
+    returns = RETURNS.search(component.docstring.value)
     sections = griffe.parse_google(
         component.docstring,
         returns_multiple_items=False,
@@ -142,7 +144,13 @@ def _sections(component: Any) -> str:
         warn_unknown_params=False,
         warn_missing_types=False,
     )
-    return "\n\n".join(_section(section) for section in sections)
+    texts = []
+    for section in sections:
+        if section.kind is griffe.DocstringSectionKind.returns and returns:
+            texts.append(f"**Returns**: {_prose(textwrap.dedent(returns[1]).strip())}")
+        else:
+            texts.append(_section(section))
+    return "\n\n".join(texts)
 
 
 def _section(section: Any) -> str:
@@ -150,8 +158,6 @@ def _section(section: Any) -> str:
         return _prose(section.value)
     if section.kind is griffe.DocstringSectionKind.admonition:
         return f"**{section.title}**: {_prose(section.value.contents)}"
-    if section.kind is griffe.DocstringSectionKind.returns:
-        return f"**Returns**: {_prose(section.value[0].description)}"
     lines = [f"**{TITLES[section.kind]}**\n"]
     for item in section.value:
         is_error = section.kind is griffe.DocstringSectionKind.raises

@@ -24,6 +24,7 @@ WIDTH = 70  # of values in the params that DVC leaves on their line
 SIZE = 96  # pixels on a side of pictures
 SKEWED, GRADES = 1.0, 10  # skewness of targets, and how many different ones, beyond which their log is a rival
 HEAD = 1000  # rows whose grades are looked at
+JUDGED = 30  # groups without which the gate promotes nothing, see pipelines/tracking/gate.py
 SORTERS = {"laplace": {"name": "laplace", "args": {"softness": 0.2}, "vectors": "none"}}  # of runs that init writes
 BACKBONES = {  # by what a backbone takes
     "image": {"name": "convnet", "args": {"channels": [32, 64, 96]}},
@@ -67,6 +68,7 @@ def init(
     The drawn datasets leave the params with their runs, so that `dvc repro compare` trains only yours.
     """
     from pipelines.cli.guess import guess
+    from rankgrad.datasets.table import Table
 
     roles = {
         "target": target, "text": text, "group": group, "query": query, "id": row_id, "date": date, "weight": weight
@@ -81,7 +83,9 @@ def init(
         raw = _raw(file, key, link=link, dry_run=dry_run)
         blocks = blocks_of(key, raw, roles_of_columns.task, roles_of_columns.options, folder=file.parent, metric=metric)
         typer.echo(f"{file}: {roles_of_columns.task}")
-        table("understood", rows=[[line] for line in [*roles_of_columns.lines, *_lines_on(blocks, key)]])
+        lines = [*roles_of_columns.lines, *_lines_on(blocks, key)]
+        lines += _lines_on_gate(file, Table(**roles_of_columns.options), seed=blocks["datasets"][key]["seed"])
+        table("understood", rows=[[line] for line in lines])
         if dry_run:
             typer.echo(_as_yaml(blocks))
             return
@@ -315,8 +319,28 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     lines.append(f"runs: {', '.join(blocks['runs'])}, {SEEDS} seeds each")
     lines.append(f"metric: {blocks['comparisons'][key]['metric']}, of the comparison and the gate; else: --metric")
     if "size" in dataset:
-        lines.append(f"pictures: the middle square, {SIZE} pixels on a side (`size`)")
+        lines.append(
+            f"pictures: the middle square, {SIZE} pixels on a side (`size`); `pad: true` keeps what is beside it"
+        )
     return lines
+
+
+def _lines_on_gate(file: Path, dataset: Any, *, seed: int) -> list[str]:
+    """Return a line on how many groups are in the gate, where splits follow from a hash of groups."""
+    from rankgrad.datasets.tables.cells import as_keys, missing_in
+    from rankgrad.datasets.tables.deliveries import drawn_splits
+    from rankgrad.datasets.tables.files import read_sheet
+
+    if not dataset.drawn or dataset.group is None:
+        return []
+    sheet = read_sheet([file], lambda _: [dataset.group], kind=dataset.format, encoding=dataset.encoding)
+    cells = sheet.frame[dataset.group]
+    groups = as_keys(sheet, cells[~missing_in(cells, numeric=False)]).drop_duplicates()
+    count = drawn_splits(dataset, groups, seed).count("gate")
+    line = f"gate: {count} of {len(groups)} {dataset.group}"
+    if count < JUDGED:
+        line += f"; with fewer than {JUDGED} it promotes no version by itself: raise `split.gate` or add rows"
+    return [line]
 
 
 # The params.

@@ -145,7 +145,7 @@ GRADES = {"grades": ([k % 5 for k in N], "ndcg_at_10"), "clicks": ([k % 2 for k 
 @pytest.mark.parametrize(("grades", "metric"), GRADES.values(), ids=GRADES)
 def test_versions_are_judged_by_the_metric_of_the_comparison(project, grades, metric):
     write(project / "data/raw/mine", "a.csv", **QUERIES, grade=grades)
-    run("data/raw/mine/a.csv")
+    assert "of 10 query_id; with fewer than 30" in run("data/raw/mine/a.csv")
     settings = rules.check("params.yaml")
     assert settings.comparisons["mine"].metric == settings.gate.judged["query_ranking"].metric == metric
     losses = ["multilabel_soft_margin", "hinge_ap", "rlsep"] if max(grades) == 1 else ["mse", "lambdarank"]

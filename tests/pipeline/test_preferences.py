@@ -82,6 +82,7 @@ def test_a_prompt_may_be_longer_than_a_name(raw):
         ({"rejected": "it is good 3"}, r"row 4: chosen and rejected are equal: 'it is good 3'; remove the row"),
         ({"rejected": ""}, "row 4: rejected is empty"),
         ({"margin": -1}, "row 4: margin is -1, expected a margin of at least 0"),
+        ({"margin": 61}, "row 4: margin is 61, expected a margin of at most 60"),
         ({"prompt": "what is 7 like", "part": "test"}, "group what is 7 like has the split"),
     ],
 )
@@ -98,12 +99,33 @@ def test_a_row_of_which_nothing_can_be_learned_is_named(raw, change, message):
     [
         ({"text_pair": ["prompt"]}, "expected the names of 2 columns"),
         ({"rejected": "chosen"}, "rejected: chosen is a column of text_pair too"),
+        ({"text_pair": None, "features": "f_*"}, "read in place of one column, not of f_"),
         ({"rejected": None, "margin": "margin", "relevance": "margin", "group": "prompt"}, "margin: expected with"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Table(**WIDE | options)
+
+
+def test_vectors_may_be_preferred_and_equal_rows_are_in_one_split(tmp_path):
+    rows = [{"win": [number % 7, 0.5], "lose": [0.25, number % 5]} for number in range(ROWS)]
+    pd.DataFrame(rows).to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    options = {"file": "a.jsonl", "features": "win", "rejected": "lose"}
+    splits, _, _ = read(options, tmp_path)
+    homes = {}
+    for name, split in splits.items():
+        for row in split.to_pylist():
+            assert np.shape(row["features"]) == (2, 2)
+            assert homes.setdefault(json.dumps(row["features"]), name) == name
+    rows[3] |= {"lose": rows[3]["win"]}
+    pd.DataFrame(rows).to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    with pytest.raises(ValueError, match="row 4: win and lose are equal"):
+        read(options, tmp_path)
+
+
+def test_columns_of_features_say_nothing_of_groups():
+    assert Table(file="a.csv", features=["a", "b"], rejected="c").group is None
 
 
 def network_of(raw, options) -> torch.nn.Module:

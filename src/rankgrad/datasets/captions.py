@@ -1,4 +1,4 @@
-"""Captions: scenes of digits in pairs that differ in order alone, each with five sentences that are true of it."""
+"""Captions: pairs of scenes of digits that differ only in the order of two digits, with five true sentences each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ __all__ = ["Captions", "CAPTIONS", "SCHEMA", "sentences"]  # noqa: RUF022 - the 
 CAPTIONS = 5  # as many as COCO has for an image
 FAMILY = 2
 ROUNDS = 1000
-# What is said must be seen: a digit is larger than another by a fifth of its side at least, and lies in a direction if
-# it is off by an eighth of the canvas, and by half as much again as across.
+# Captions name only visible differences: a digit is larger if its side is at least a fifth longer, and lies in a
+# direction if it is an eighth of the canvas away, and 1.5 times as far as in the other direction.
 LARGER = 1.2
 APART = 1 / 8
 STEEP = 1.5
-# How often a digit that is known to be large or small is called so, and a third digit is told of. Sentences that tell
-# more fit fewer scenes of other families; some tell little, as people's do.
+# How often a caption calls a large or small digit so, and mentions a third digit. Longer captions fit fewer scenes of
+# other families; some captions are short, as people's are.
 ADJECTIVE = 0.5
 THIRD = 0.75
 
@@ -47,9 +47,9 @@ SCHEMA = schema_of({"captions": pa.list_(pa.string(), CAPTIONS), "family": pa.in
 
 @dataclass(frozen=True, kw_only=True)
 class Captions(RankedMnist):
-    """Ranked MNIST's scenes in pairs, rows 2k and 2k + 1: twins, in which two digits have changed places and sizes.
+    """Ranked MNIST's scenes in pairs of twins, rows 2k and 2k + 1, where two digits exchange positions and sizes.
 
-    Twins share classes, glyphs, sizes and places, and differ in order alone. Numbers of digits are uniform over pairs.
+    Twins share classes, glyphs, sizes and positions, and differ only in order. The number of digits is uniform.
     """
 
     schema: ClassVar[pa.Schema] = SCHEMA
@@ -79,7 +79,7 @@ class Captions(RankedMnist):
         counts = torch.randint(few, many + 1, (families,), generator=generator)
         first: Recipe = {}
         exchanged = torch.zeros(families, 2, dtype=torch.int64)
-        # Each number of digits by itself: scenes with many of them have a clear pair more often, and none may be
+        # Draw each number of digits separately: scenes with more digits have a clear pair more often, and would be
         # favored.
         for count in range(few, many + 1):
             pending = (counts == count).nonzero().flatten()
@@ -154,7 +154,7 @@ def _name_digits(captions: list[str | None], glyphs: list[int]) -> bool:
 
 
 def _clear(recipe: Recipe, canvas: int) -> tuple[Tensor, Tensor, Tensor]:
-    """What is clearly so in each scene; -1 = nothing is.
+    """Return the clear relations in each scene; -1 = none.
 
     Returns:
         Place in PLACES of digit i as seen from j (n, 10, 10), its size in SIZES (n, 10, 10), and whether it is large
@@ -253,7 +253,7 @@ class _Scene:
 def sentences(recipe: Recipe, *, canvas: int, generator: torch.Generator) -> list[list[str]]:
     """Write five different captions of each scene, all true, and at least four of them false of its twin.
 
-    Four tell how the two digits that twins exchange stand to each other; the fifth tells of any two.
+    Four describe the relation of the two digits that twins exchange; the fifth describes any two digits.
 
     Args:
         recipe: twins together.

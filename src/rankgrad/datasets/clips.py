@@ -1,6 +1,6 @@
-"""Clips: a Ranked MNIST scene that drifts and zooms, and the share of simulated viewers who remember it.
+"""Clips: a Ranked MNIST scene that drifts and zooms, and the fraction of simulated viewers who remember it.
 
-Training scores may be relative: to the session in which a clip was shown, or to how long ago that was.
+Training scores may be relative to the session of a clip, or to the time since it was shown.
 """
 
 import math
@@ -27,9 +27,9 @@ __all__ = ["Clips", "SCHEMA", "probabilities"]  # noqa: RUF022 - the dataset com
 FRAMES = 7  # as many as SoDeep takes from a video
 MIDDLE = FRAMES // 2
 
-# The hidden function of content that viewers follow, in units of the logit. What a clip shows counts most, and among
-# it what is large; the other three spread a third as much each (with the laptop's scenes: 0.6 against 0.17), so that
-# clips cannot be ordered without telling digits apart, nor by that alone.
+# The hidden function of content that viewers follow, in units of the logit. The classes of a clip's digits count most,
+# weighted by size; the other three effects vary a third as much each (0.17 against 0.6 with the laptop's scenes). So
+# recognizing digits is needed to order clips, but is not enough.
 CLASS = 1.2  # effects of the classes, each weighted by its digit's share of all digits' area
 DOMINANCE = 1.5  # a digit that outshines the others is remembered: share of the largest, above DOMINANCE_USUAL
 DOMINANCE_USUAL = 0.45
@@ -57,14 +57,14 @@ SCHEMA = schema_of(
 GROUPED = pa.schema([*SCHEMA, ("group", pa.int64()), ("share", pa.float32())])
 
 RANGES = {  # of options: whether a value is in it, and what is expected
-    "viewers": (lambda count: count >= 1, "at least 1: a score is a share of them"),
-    "train_viewers": (lambda count: count >= 1, "at least 1: a score is a share of them"),
+    "viewers": (lambda count: count >= 1, "at least 1: a score is a fraction of them"),
+    "train_viewers": (lambda count: count >= 1, "at least 1: a score is a fraction of them"),
     "sessions": (lambda clips: clips >= 2, "at least 2 clips in one"),
     "likeness": (lambda value: 0 <= value <= 1, "a correlation from 0 to 1"),
     "scale_use": (lambda factor: 1 <= factor < math.inf, "a factor from 1"),
-    "later": (lambda share: 0 < share < 1, "a share between 0 and 1"),
-    "drift": (lambda pixels: 0 <= pixels < math.inf, "pixels a frame from 0"),
-    "zoom": (lambda factor: 1 <= factor < math.inf, "a magnification a frame from 1"),
+    "later": (lambda share: 0 < share < 1, "a fraction between 0 and 1"),
+    "drift": (lambda pixels: 0 <= pixels < math.inf, "pixels per frame from 0"),
+    "zoom": (lambda factor: 1 <= factor < math.inf, "a magnification per frame from 1"),
 }
 
 
@@ -73,11 +73,11 @@ class Clips(RankedMnist):
     """Clips whose middle frames are Ranked MNIST.
 
     Attributes:
-        viewers: of each clip; its score is the share of those who remember it.
-        drift: largest shift in pixels a frame; down and to the right are drawn uniformly on [-drift, drift].
-        zoom: largest magnification a frame; its logarithm is drawn uniformly, in or out.
-        train_viewers: of each clip of the training split alone, whose scores are drawn anew; None = viewers. Scores are
-            noisier with fewer.
+        viewers: the number of viewers of each clip; its score is the fraction who remember it.
+        drift: largest shift in pixels per frame; down and to the right are drawn uniformly on [-drift, drift].
+        zoom: largest magnification per frame; its logarithm is drawn uniformly, in or out.
+        train_viewers: viewers of each training clip, whose scores are drawn again; None = viewers. Fewer viewers make
+            scores noisier.
         sessions: training clips are shown in sessions of so many, and a score is relative to its session: the share of
             viewers less the session's mean, times a factor of the session. Other splits are scored in one session.
         likeness: correlation between how memorable the clips of a session are and what it was put together by.
@@ -121,7 +121,7 @@ class Clips(RankedMnist):
 
     @property
     def effects(self) -> Tensor:
-        """How well each class is remembered, (10,), in all splits alike: normal draws of mean 0 and deviation 1."""
+        """The effect of each class on memory, (10,), the same in all splits: normal draws of mean 0 and deviation 1."""
         drawn = torch.randn(CLASSES, generator=seeded(self.seed, self.name, "classes"))
         return (drawn - drawn.mean()) / drawn.std(correction=0)
 
@@ -136,7 +136,7 @@ class Clips(RankedMnist):
             | {
                 "target": share,
                 "share": share,
-                "group": torch.tensor(numbers),  # each by itself
+                "group": torch.tensor(numbers),  # each clip is its own group
                 "probability": chances,
                 "drift": self.drift * moves[:, :2],
                 "zoom": self.zoom ** moves[:, 2],

@@ -1,4 +1,4 @@
-"""Long-tailed MNIST: which digits are there, some classes common and some rare, among ink that is no digit."""
+"""Long-tailed MNIST: which digits a scene has, with common and rare classes, among ink that shows no digit."""
 
 from dataclasses import dataclass
 from itertools import permutations, product
@@ -23,11 +23,11 @@ BELIEVED = 1e-6
 
 
 def _shuffles() -> Tensor:
-    """Ways to make ink that is no digit of a glyph: (ways, 4 quadrants, 3), from which quadrant, flipped how.
+    """Return the ways to shuffle a glyph so that it shows no digit: (ways, 4 quadrants, 3), source quadrant and flips.
 
-    A digit that is as good as symmetric, such as 0, 1, 3 or 8, survives any shuffle in which quadrants are mirrored
-    as they change sides, and ink that shuns the middle is told from a digit by that alone. So two quadrants in a
-    diagonal keep what was in the middle there, and the other two are turned inside out.
+    Nearly symmetric digits, such as 0, 1, 3 or 8, survive a shuffle that mirrors quadrants when they change sides. Ink
+    with an empty middle would be easy to recognize. So two diagonal quadrants keep their inner corner in the middle,
+    and the other two are turned inside out.
     """
     ways = []
     for sources, turned in product(permutations(range(4)), ((0, 3), (1, 2))):
@@ -66,7 +66,7 @@ class LongTailedMnist(Scenes):
 
     Attributes:
         digits_per_image: least and most; scenes with fewer or more are drawn again.
-        scale: of digits and distractors alike.
+        scale: of digits and of distractors.
         most_frequent, least_frequent: how often classes 0 and 9 are drawn; those between fall geometrically.
         distractors: least and most in a scene; their number is uniform.
     """
@@ -162,7 +162,7 @@ class LongTailedMnist(Scenes):
         size, top, left, glyph = self.places(recipe)
         glyphs = digits.images[digits.rows_of(glyph)]
         row, slot = (recipe["distractor_size"] > 0).nonzero(as_tuple=True)
-        ways = recipe["distractor_shuffle"][row, slot] % len(SHUFFLES)  # validation names those that are none
+        ways = recipe["distractor_shuffle"][row, slot] % len(SHUFFLES)  # validation names invalid ones
         glyphs[row, CLASSES + slot] = shuffled(glyphs[row, CLASSES + slot], ways)
         return drawing.draw(glyphs, size, top, left, canvas=self.canvas)
 

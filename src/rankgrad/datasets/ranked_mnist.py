@@ -15,7 +15,7 @@ from rankgrad.ranks import dense_ranks
 
 __all__ = ["RankedMnist", "RECIPE", "SCHEMA", "recipes", "recipes_of"]  # noqa: RUF022 - the dataset comes first
 
-# A column a digit class.
+# Each cell has one value per digit class.
 RECIPE = {
     "label_ranks": pa.list_(pa.int64(), CLASSES),  # 0 = absent, larger = bigger on the canvas
     "size": pa.list_(pa.float32(), CLASSES),  # pixels; 0 = absent
@@ -32,9 +32,9 @@ class RankedMnist(Scenes):
     """Scenes of distinct digits, ranked by their sizes.
 
     Attributes:
-        arrangement: `largest_first`, and all sizes of a scene again where one digit finds no place; or `in_turn`, as
-            the authors of RLSEP draw: each digit with a size and a place of its own, drawn anew at every try, ten
-            pixels of 224 from the edges at least.
+        arrangement: `largest_first`, which draws all sizes of a scene again if a digit finds no free position; or
+            `in_turn`, as RLSEP's authors draw: each digit gets its own size and position, drawn again at every try, at
+            least ten pixels of 224 from the edges.
     """
 
     arrangement: Literal["largest_first", "in_turn"] = "largest_first"
@@ -107,10 +107,10 @@ def recipes(
     generator: torch.Generator,
     arrangement: str = "largest_first",
 ) -> Recipe:
-    """Draw scenes: how many digits, of which classes, which glyphs, how large and where.
+    """Draw scenes: the number of digits, their classes, glyphs, sizes and positions.
 
-    Boxes are placed largest first; where one finds no free place, the scene's sizes and places are drawn again, its
-    classes stay. Or `in_turn`, see `RankedMnist`.
+    Boxes are placed largest first; if one finds no free position, the scene's sizes and positions are drawn again, but
+    its classes stay. For `in_turn` see `RankedMnist`.
 
     Args:
         digits: of one split.

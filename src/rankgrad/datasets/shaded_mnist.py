@@ -1,4 +1,4 @@
-"""Shaded MNIST: gray digits of different sizes and brightnesses, one of which decides on their importance.
+"""Shaded MNIST: gray digits of different sizes and brightnesses; one of the two decides on their importance.
 
 The four gray sets of UniMLR (Yesilkaynak et al. 2025, arXiv:2508.21772), here drawn in any size.
 """
@@ -28,7 +28,7 @@ class ShadedMnist(RankedMnist):
 
     Attributes:
         brightness: least and most, uniform between; 1 is white, see `gray_of`.
-        ranked_by: what decides on the label ranks; the other is of no importance.
+        ranked_by: the property that decides on label ranks; the other has no influence.
     """
 
     brightness: tuple[float, float]
@@ -44,7 +44,7 @@ class ShadedMnist(RankedMnist):
         option = "scale" if self.ranked_by == "size" else "brightness"
         least, most = getattr(self, option)
         if least == most:
-            raise ValueError(f"ranked_by is {self.ranked_by}, but {option} is {least} to {most}: all digits are alike")
+            raise ValueError(f"ranked_by is {self.ranked_by}, but {option} is {least} to {most}: all digits are equal")
 
     @property
     def importance(self) -> str:

@@ -182,7 +182,7 @@ class Retrieval(TwoPhases):
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         items = split.inputs.type.texts(split.inputs.items)
-        if self.training.shared and not items:
+        if self.training.shared and split.inputs.type is not Text:
             raise ValueError(f"training.shared: items are {split.inputs.type.name}, expected text, as captions are")
         texts = split.truth.texts + items
         words = Vocabulary.of(texts, least=self.training.least_count).words

@@ -129,37 +129,37 @@ def read_split(
     """Read a split of a dataset.
 
     Args:
-        folder: of the dataset, with `<split>.parquet`.
+        folder: the folder of the dataset, with `<split>.parquet`.
         split: `train`, `val`, `test` or `gate`.
-        truth: makes the truth of a table of `columns`, see below.
-        columns: that it needs.
-        optional: that it is given where they are there.
+        truth: converts a table of `columns` to the truth, see below.
+        columns: the columns that it needs.
+        optional: columns that it gets if they exist.
         lists: whether a row is a query with a list of documents.
-        sampled: whether the task takes inputs from which training draws at random, such as frames of clips.
-        threads: to decode with.
-        memory: GiB; pictures that take more are decoded when they are asked for.
+        sampled: whether training may draw a random part of an input, such as one frame of a clip.
+        threads: the number of threads for decoding.
+        memory: GiB; if pictures need more, they are decoded when they are used.
 
     Raises:
-        FileNotFoundError, ValueError: the file is missing or corrupt, or a value is none; the message names its row.
+        FileNotFoundError, ValueError: the file is missing or corrupt, or a value is invalid; the message names its row.
     """
     path = Path(folder) / f"{split}.parquet"
     stored = columns_of(path)
     input_type = lookup.find("inputs", input_of(path))
     if input_type.sampled and not sampled:
         raise ValueError(
-            f"{path}: {input_type.name} are no input of this task: training sees a random one of a row, but what is "
-            "compared here is seen whole"
+            f"{path}: {input_type.name} cannot be the input of this task: training would use a random part of a row, "
+            "but this task compares whole inputs"
         )
     kept = [name for name in ("name", "group", "within") if name in stored]
     table = read_table(path, [*columns, *(name for name in (*optional, "weight") if name in stored), *kept])
     if not len(table):
         raise ValueError(f"{path}: no rows, expected at least one; make it again")
-    values = truth(table, path)  # before anything is decoded
+    values = truth(table, path)  # before decoding
     inputs, sizes = input_type.read(path, lists=lists, threads=threads, memory=memory)
     if sizes is not None:
         judged = torch.from_numpy(list_lengths(table["relevance"]).astype(np.int64))
         _require(sizes, (sizes > 0) & (sizes == judged), "documents", "one or more, as many as relevances", path)
-    # The columns of a person's own table, which requests have too.
+    # The columns of your own table, which requests have too.
     inputs = replace(inputs, about=inputs.about | (said(path, "input") or {}))
     weight = None
     if "weight" in stored:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Recipe", "Scenes", "schema_of"]
 
 BOX = ("size", "top", "left", "glyph")  # columns of a box
-# All columns of a dataset's table but `id` and the images, a row a scene: tensors (n,) or (n, 10), or lists.
+# The columns of a dataset's table, without `id` and images, one row per scene: tensors (n,) or (n, 10), or lists.
 Recipe = dict[str, Any]
 
 
@@ -45,12 +45,12 @@ class Scenes:
     `__post_init__`, the check of its options.
 
     Attributes:
-        rows: of each split.
+        rows: the number of rows of each split.
         canvas: pixels on a side.
-        digits_per_image: least and most.
+        digits_per_image: the smallest and the largest number.
         scale: least and most; a digit of scale s has s * canvas / 8 pixels on a side (28 s at the paper's 224).
-        overlap: largest share of the smaller box that two boxes may have in common.
-        seed: of all draws.
+        overlap: the largest fraction of the smaller box that two boxes may share.
+        seed: for all random draws.
     """
 
     rows: dict[str, int]
@@ -128,7 +128,7 @@ class Scenes:
         return drawing.draw(digits.images[digits.rows_of(glyph)], size, top, left, canvas=self.canvas)
 
     def recipe_facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
-        """Return what else is to be checked, a row a scene."""
+        """Return further facts to check, one row per scene."""
         return {}
 
     def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
@@ -215,7 +215,7 @@ class Scenes:
     def facts(
         self, folder: str | Path, splits: Sequence[str], *, raw: str | Path, threads: int
     ) -> "dict[str, pd.DataFrame]":
-        """Return what the expectations are held against; every scene is drawn again from its recipe.
+        """Return the facts that expectations check; every scene is drawn again from its recipe.
 
         Args:
             folder: of the stored splits.
@@ -224,7 +224,7 @@ class Scenes:
             threads: to decode images with.
 
         Returns:
-            A row a scene, and for each kind of `boxes` a row a box; the index names it.
+            Tables with one row per scene, and for each type of `boxes` one row per box; the index names it.
 
         Raises:
             FileNotFoundError, ValueError: a file is missing or corrupt, or an image is.

@@ -21,9 +21,9 @@ SUBSET = {
     "val": "22255eab8a16d94f049384a745973020273ec3d6140a6da5f6cfa01e64202cb3",
     "test": "a09054c4c20608ca851252b581570773035ae091abb2e67113bdba991b99d1e9",
 }
-SEED = 1  # of which digits of MNIST's train split are for validation
-# Whose digits the scenes of a split are made of. The gate's are those on which epochs are chosen, not the test's: it
-# decides on models again and again, and the reported test set must not know of that.
+SEED = 1  # for the choice of validation digits from MNIST's train split
+# The digits of each split's scenes. The gate uses the digits of validation, not of the test: it decides on models again
+# and again, which must not influence the reported test set.
 DIGITS_OF = {"train": "train", "val": "val", "test": "test", "gate": "val"}
 CLASSES = 10
 SIDE = 28

@@ -115,10 +115,10 @@ def arranged(
 def arranged_in_turn(
     mask: Tensor, *, canvas: int, scale: tuple[float, float], overlap: float, margin: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Place boxes one after the other, each with a size and a place of its own that are drawn anew at every try.
+    """Place boxes one after the other, each with its own size and position, drawn again at every try.
 
-    So the authors of RLSEP draw (MrGranddy/UniMLR): a box that finds no place in a thousand tries is left out, and no
-    scene is drawn again. Later boxes are therefore smaller on average.
+    RLSEP's authors draw like this (MrGranddy/UniMLR): a box that finds no position in a thousand tries is left out, and
+    no scene is drawn again. Later boxes are therefore smaller on average.
 
     Args:
         mask: (n, T) bool, which boxes are there.

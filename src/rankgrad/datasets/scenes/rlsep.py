@@ -16,7 +16,7 @@ GROWS, STAYS, SHRINKS = 1, 2, 3  # digits of Fig. 1
 def calibration_recipes(digits: Digits, rows: int, *, canvas: int, generator: torch.Generator) -> Recipe:
     """Draw scenes of four digits of scales exactly 1, 2, 3 and 4, without overlap.
 
-    Boxes are placed as those of Ranked MNIST; where one finds no free place, the scene's places are drawn again.
+    Boxes are placed as in Ranked MNIST; if one finds no free position, the scene's positions are drawn again.
 
     Args:
         digits: of one split.

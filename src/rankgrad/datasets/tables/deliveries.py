@@ -22,7 +22,7 @@ from rankgrad.datasets.tables.pictures import decoded, require_files
 from rankgrad.datasets.tables.roles import TableOptions
 from rankgrad.lookup import did_you_mean
 
-__all__ = ["Deliveries", "Delivery", "delivery_of"]
+__all__ = ["Deliveries", "Delivery", "delivery_of", "drawn_splits"]
 
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 DECODED = 512  # pictures that are decoded, written and forgotten together
@@ -94,7 +94,7 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
     examples = examples_of(table, sheet)
     frame = examples.frame
     if table.drawn:
-        frame = frame.assign(split=_drawn(table, frame["key"], seed))
+        frame = frame.assign(split=drawn_splits(table, frame["key"], seed))
     elif isinstance(table.file, dict):
         splits = [split for split, own in paths.items() for _ in own]
         frame = frame.assign(split=[splits[file] for file in sheet.file[frame.index]])
@@ -118,7 +118,7 @@ def _matching(raw: Path, pattern: str) -> list[Path]:
     raise FileNotFoundError(f"{raw / pattern}: no such file in {raw}; {content}")
 
 
-def _drawn(table: TableOptions, keys: pd.Series, seed: int) -> list[str]:
+def drawn_splits(table: TableOptions, keys: pd.Series, seed: int) -> list[str]:
     """Return the split of each key by its hash.
 
     From both ends, so that another fraction of validation moves no row of the test or the gate.

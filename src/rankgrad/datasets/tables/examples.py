@@ -38,6 +38,7 @@ from rankgrad.plain_text import key_in, text_in
 
 __all__ = ["Examples", "by_query", "examples_of", "gathered", "missing_cells", "with_truth"]
 
+HIGHEST = 60  # grade, whose gain in NDCG is 2^60
 SMALLEST = float(np.finfo(np.float32).tiny)  # weight that a loss in float32 does not take for 0
 
 
@@ -244,7 +245,11 @@ def _with_rejected(table: TableOptions, sheet: Sheet, preferred: pd.Series, read
     rejected = table.input_type.from_table(reader.roles.get(table.input, []), reader._replace(cells=cells))
     pairs = series(map(list, zip(preferred, rejected, strict=True)), preferred.index)
     for row, (first, second) in pairs.items():
-        if first == second:
+        if isinstance(first, np.ndarray) and len(first) != len(second):
+            raise ValueError(
+                f"{sheet.place(row)}: {table.rejected} has {len(second)} numbers, expected {len(first)} as {column} has"
+            )
+        if _plain(first) == _plain(second):
             cell = str(reader.cells.loc[row, column])[:60]
             raise ValueError(
                 f"{sheet.place(row)}: {column} and {table.rejected} are equal: {cell!r}; remove the row: nothing can "
@@ -270,7 +275,14 @@ def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame:
     if "id" in first or (table.input_type.suffixes and not table.lists):
         return frame["name"]
     # No number of a row: if one is taken out, those behind it stay where they are.
-    return frame["input"].map(lambda cell: as_json(cell.tolist() if isinstance(cell, np.ndarray) else cell))
+    return frame["input"].map(lambda cell: as_json(_plain(cell)))
+
+
+def _plain(cell: Any) -> Any:
+    """Return an input with lists in place of arrays."""
+    if isinstance(cell, np.ndarray):
+        return cell.tolist()
+    return [*map(_plain, cell)] if isinstance(cell, list) else cell
 
 
 # The truth, and the rest.
@@ -304,13 +316,24 @@ def _truths(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
         case "target":
             return as_numbers(sheet, first)
         case "relevance":
-            return as_numbers(sheet, first, least=0, what="a grade of at least 0")
+            return _grades(sheet, first, what="a grade")
         case "rejected":
             margins = pd.Series(1.0, cells.index)
             if table.margin is not None:
-                margins = as_numbers(sheet, first, least=0, what="a margin of at least 0")
+                margins = _grades(sheet, first, what="a margin")
             return margins.map(lambda margin: [margin, 0.0])
     return _captions(sheet, cells)
+
+
+def _grades(sheet: Sheet, cells: pd.Series, *, what: str) -> pd.Series:
+    """Return grades; raise ValueError of a negative one, or of one whose gain would be too large."""
+    grades = as_numbers(sheet, cells, least=0, what=f"{what} of at least 0")
+    for row, grade in grades[grades > HIGHEST].items():
+        raise ValueError(
+            f"{sheet.place(row)}: {cells.name} is {grade:g}, expected {what} of at most {HIGHEST}, since 2^{HIGHEST} "
+            "is its gain in NDCG: divide the column by a number, or take its logarithm"
+        )
+    return grades
 
 
 def _captions(sheet: Sheet, cells: pd.DataFrame) -> pd.Series:

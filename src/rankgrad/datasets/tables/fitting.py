@@ -22,6 +22,7 @@ __all__ = ["encoded", "fitted_to"]
 
 KINDS = 1000  # names of a category
 NAMED = 20  # classes that a line names
+RARE = 2  # training rows of a class that may be a mistake
 CLASSES = 10_000  # each row has a number for each
 JOINED = 0.01  # of a column's different values: of 20,000 uniform ones ten join, which is nothing to tell
 
@@ -297,10 +298,18 @@ def _understood(
         counted = [f"{name} {count}" for name, count in zip(classes, fitted["counts"], strict=True)]
         more = ", ..." if len(counted) > NAMED else ""
         lines["classes"] = f"{len(classes)} in the training rows: {', '.join(counted[:NAMED])}{more}"
+        rare = [name for name, count in zip(classes, fitted["counts"], strict=True) if count <= RARE]
+        if rare:
+            lines["rare"] = f"{len(rare)} classes of at most {RARE} training rows: {', '.join(rare[:NAMED])}"
+            logging.warning("%s: %s; see whether these are mistakes", examples.sheet.paths[0], lines["rare"])
     if table.group:
         sizes = frame["truth"].map(len) if table.relevance else frame["group"].value_counts()
         lines["groups"] = f"{len(sizes)} of {table.group}, with {sizes.min()} to {sizes.max()} rows"
         lines["groups"] += ", each compared within" if table.within else ""
+    if table.relevance and table.text_pair and (twice := _queries_of_several_ids(frame)):
+        lines["queries"] = f"{len(twice)} texts have several {table.group}, such as {twice[0][:60]!r}"
+        advice = f"if these are one query, write `group: {table.text_pair[0]}`"
+        logging.warning("%s: %s; %s", examples.sheet.paths[0], lines["queries"], advice)
     near = near_names(frame["group"].unique()) if table.group else []
     near += near_names(fitted["features"]) if table.has_names else []
     near += near_names(fitted.get("classes", [])) if table.classes is None else []
@@ -309,6 +318,12 @@ def _understood(
         logging.warning("%s: names that may be one: %s", examples.sheet.paths[0], lines["near"])
     lines["missing"] = f"{len(examples.left_out)} rows left out" if examples.left_out else "none"
     return lines
+
+
+def _queries_of_several_ids(frame: pd.DataFrame) -> list[str]:
+    """Return the texts of queries that several queries have."""
+    texts = frame["input"].map(lambda documents: documents[0][0])
+    return texts[texts.duplicated()].drop_duplicates().tolist()
 
 
 def _add_suspects(

@@ -56,46 +56,46 @@ class TableOptions:
     """Your own table. Options name the columns of each role; everything that a role implies is checked.
 
     Attributes:
-        file: a name or a pattern (`photos-*.csv`) below the raw folder, or one a split: {train: , val: , test: }.
+        file: a name or a pattern (`photos-*.csv`) below the raw folder, or one per split: {train: , val: , test: }.
         format: csv, tsv, jsonl, parquet or svmlight; by default, by the suffix. SVMlight has the columns
-            `label`, `qid` and `all`, the vector. Cells of a CSV are separated by what cuts its header into most.
+            `label`, `qid` and `all`, the vector. The separator of a CSV is the one that gives its header most columns.
         encoding: of text.
-        decimal: the point or comma in numbers that are text.
-        thousands: what groups three digits in them, such as `.` in 1.306 for 1306.
+        decimal: the decimal point or comma of numbers in text.
+        thousands: the separator of three digits in them, such as `.` in 1.306 for 1306.
         image: column of paths below the raw folder, or of bytes in Parquet.
         frames: columns of such paths, or one with several in a cell.
         features: columns of numbers, `f_*` for all that begin so, or one column or array of vectors.
-        categories: columns of names such as brands. Each name that training rows have is a feature of 0 or 1, beside
-            those of `features`; other names are none of them, and so is an empty cell.
-        letters: columns of texts of one length, such as aligned proteins. Which letter stands where is features alike;
-            a place where training rows have one letter is left out.
+        categories: columns of names such as brands. Each name in the training rows becomes a feature of 0 or 1, in
+            addition to `features`; other names and empty cells are 0 in all of them.
+        letters: columns of texts of one length, such as aligned proteins. Each letter at each position becomes a
+            feature of 0 or 1; positions with the same letter in all training rows are left out.
         text: column of text.
         text_pair: two columns of text that are read together, such as a query and a passage.
         labels: column with the names of a row's labels in one cell, or columns of 0 and 1.
         ordered: labels of a cell stand in order, the most important first.
         ignore: columns of 0 and 1, one for each column of `labels`: 1 where average precision ignores the row, such as
             a difficult object. Training uses these labels as they are.
-        label_ranks: columns, one a class: 0 for absent, larger for more important.
+        label_ranks: columns, one per class: 0 for absent, larger for more important.
         target: column of numbers.
-        train_target: column from which training rows learn in place of `target`, such as clicks where grades are the
-            truth; they need no `target`. Validation, test and gate are judged by `target`, and need no `train_target`.
+        train_target: column that training rows learn instead of `target`, such as clicks if the target are grades; they
+            need no `target`. Validation, test and gate use `target`, and need no `train_target`.
         relevance: column of grades; the rows of one `group` are the documents of a query.
-        rejected: column of what was rejected, of preferences. Each row is a query of two documents: the input, which
-            was preferred, and the same with this column in place of its last one, such as `text_pair: [prompt, chosen]`
-            with `rejected: rejected`. Rows of one `group` stay in one split; of pairs of texts, it is the first text.
-        margin: column of numbers of at least 0: by how much the input was preferred; 0 for a tie, which counts in no
-            metric.
-        captions: columns of text by which an item is searched, such as queries that a passage (`text`) answers; rows of
-            one image, one text, or one `id` are gathered.
+        rejected: column of rejected answers, for preferences. Each row is a query of two documents: the input, which
+            was preferred, and the input with this column in place of its last one, such as
+            `text_pair: [prompt, chosen]` with `rejected: rejected`. Rows of one `group` stay in one split; for pairs of
+            texts, the first text is the group.
+        margin: column of numbers of at least 0, the size of the preference; 0 is a tie, which metrics leave out.
+        captions: columns of text by which an item is searched, such as queries that a passage (`text`) answers; rows
+            with the same image, text or `id` are merged.
         gallery: column; retrieval searches each item within its gallery, by default within the whole split.
         label_separator, frame_separator: between the names in a cell.
-        group: column; rows of one group stay in one split, and are drawn together by the bootstrap.
+        group: column; rows of one group stay in one split, and the bootstrap draws them together.
         within: compare rows of one group only, by their `target`: losses get a list for each group, and metrics are
             means over groups. For targets whose scale or offset differs between groups, such as laboratories.
         weight: column of numbers above 0.
-        id: column that comes back in predictions; None for the image's path, else the row's number.
-        date: {column, first, every}: rows up to the day `first` are the first delivery, those of each later day, week,
-            month or year one more, which is for training.
+        id: column that predictions return; None for the image's path, or else the row's number.
+        date: {column, first, every}: rows up to the day `first` are the first delivery. Each later day, week, month
+            or year is another delivery, used only for training.
         split: column of train, val, test and gate, or {hash_of: column, val: 0.1, test: 0.2, gate: 0.1}. By default by
             a hash of the group, or of the id. Where a column or files have no gate, it is `gate_share` of validation.
         classes: names of the labels, in the order of the scores; by default the training labels, sorted.
@@ -103,6 +103,7 @@ class TableOptions:
         missing: whether a row with a missing value is refused, or left out; or whether an empty feature gets the median
             of training rows, with a feature that says so (`impute`): then other missing values leave a row out.
         gray: store pictures gray and without loss, in place of RGB as JPEG; networks then have one channel.
+        pad: resize whole pictures, between black bars, where they are not square; by default their middle square.
         skip_broken: leave out rows of pictures that cannot be decoded.
         allow_repeated: accept that a picture is in several splits.
         gate_share: of the validation rows, if a column or files say the splits and have no gate: on these versions are
@@ -146,6 +147,7 @@ class TableOptions:
     unknown_labels: Literal["refuse", "leave_out"] = "refuse"
     missing: Literal["refuse", "leave_out", "impute"] = "refuse"
     gray: bool = False
+    pad: bool = False
     skip_broken: bool = False
     allow_repeated: bool = False
     without_relevant: Literal["keep", "drop"] = "keep"
@@ -169,7 +171,7 @@ class TableOptions:
         if self.group is None and isinstance(self.split, dict) and self.split["hash_of"] not in (self.id, self.image):
             # What decides on the split belongs together in folds, in later deliveries and in the bootstrap, too.
             object.__setattr__(self, "group", self.split["hash_of"])
-        if self.rejected is not None and self.group is None and len(self.input_columns) > 1:
+        if self.rejected is not None and self.group is None and self.text_pair is not None:
             object.__setattr__(self, "group", self.input_columns[0])  # answers to one prompt belong together
         if self.within and self.group is None:
             raise ValueError("within needs `group`: the column whose rows are compared with each other")
@@ -204,6 +206,11 @@ class TableOptions:
             raise ValueError(f"{self.truth_role}: documents may be image, features or text, not {self.input}")
         if self.rejected in self.input_columns:
             raise ValueError(f"rejected: {self.rejected} is a column of {self.input} too; name another one")
+        if self.rejected is not None and self.input_columns[-1].endswith("*"):
+            raise ValueError(
+                f"rejected: it is read in place of one column, not of {self.input_columns[-1]}; write the numbers of "
+                "each item into one column of vectors"
+            )
         if self.gallery is not None and self.captions is None:
             raise ValueError("gallery: expected with `captions`, which are searched")
 
@@ -289,8 +296,8 @@ class TableOptions:
     @property
     def reading(self) -> dict[str, Any]:
         """Return all that a model must know to read such a file: what is not as usual, and the columns of its roles."""
-        named = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
-        named |= {"rejected": self.rejected}
+        named: dict[str, Any] = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
+        named |= {"rejected": self.rejected, "pad": self.pad}
         named |= {"caption": self.captions if isinstance(self.captions, str) else None}
         named |= {"separator": self.frame_separator if self.frames is not None else None}
         usual = {"encoding": "utf-8", "decimal": ".", "thousands": ""}

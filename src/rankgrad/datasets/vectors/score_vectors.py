@@ -111,7 +111,7 @@ def load(folder: str | Path, split: str) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def measure(folder: str | Path, split: str) -> "dict[str, pd.DataFrame]":
-    """Return what the expectations are held against, a row a vector: do its ranks follow from its scores, and so on."""
+    """Return the facts that expectations check, one row per vector, such as whether its ranks are right."""
     import pandas as pd  # takes half a second to import; only validation needs it
 
     scores, given, kinds = load(folder, split)
