@@ -190,11 +190,11 @@ def blocks_of(
     if input_type.pictures:
         dataset["size"] = SIZE
     head = starting["head"] if input_type.files else {"name": "linear", "args": {}}
-    backbone = starting.get("backbones", {}).get(input_type.name, BACKBONES[input_type.backbones[0]])
+    model = starting.get("models", {}).get(input_type.name, {**head, "backbone": BACKBONES[input_type.backbones[0]]})
     common = {
         "task": task,
         "dataset": key,
-        "model": {**head, "backbone": backbone},
+        "model": model,
         "start": "models/runs/none",
         "loss": {},
         "sorter": "none",
