@@ -126,10 +126,45 @@ class Columns:
         return fitting[0]
 
     def take_truth(self, test: Callable[[Column], bool], role: str) -> Column | None:
-        """Take the column that a person names as the target, if it passes a test; if none is named, see `take`."""
+        """Take the column that a person names as the target, if it passes a test; if none is named, see `take`.
+
+        Raises:
+            ValueError: several pass, and are called like the role.
+        """
         if "target" in self.named:
             return self.named["target"] if test(self.named["target"]) else None
+        fitting = [column for column in self.free if test(column)]
+        fitting = [column for column in fitting if column.is_called(role)] or fitting
+        fitting = [column for column in fitting if column.is_exactly_called(role)] or fitting
+        if len(fitting) > 1:
+            raise self.question(fitting, f"may be the {role}", "target")
         return self.take(test, role)
+
+    def take_shared(self, test: Callable[[Column], bool], role: str, *, exact: bool) -> Column | None:
+        """Take the column that says which rows belong together: of several, one whose rows hold those of the others.
+
+        Args:
+            test: which columns may.
+            role: the flag by which a person says it.
+            exact: whether the others must have the same rows together, as a query's text and its id have.
+
+        Raises:
+            ValueError: several pass, and put other rows together.
+        """
+        fitting = [column for column in self.free if test(column)]
+        for column in fitting:
+            if all(_is_within(other, column) and (not exact or _is_within(column, other)) for other in fitting):
+                self.free.remove(column)
+                return column
+        if fitting:
+            raise self.question(fitting, "put different rows together", role)
+        return None
+
+    def question(self, columns: Sequence[Column], fit: str, flag: str) -> ValueError:
+        """Return the refusal to choose among columns, with what a person is to type."""
+        names = [column.name for column in columns]
+        choices = " or ".join(f"`--{flag} {name}`" for name in names[:3])
+        return self.refusal(f"{' and '.join(names[:3])} {fit}: say which one to take, {choices}")
 
     def leave_out(self, reasons: Sequence[Callable[[Column, Truth | None], str | None]], truth: Truth | None) -> None:
         """Leave out each free column for which there is a reason."""
@@ -319,14 +354,36 @@ def _structure(columns: Columns) -> dict[str, Any]:
     named = columns.named
     roles = {
         "split": columns.take(is_split),
-        "weight": named.get("weight") or columns.take(is_weight),
-        "group": named.get("query") or named.get("group") or columns.take(is_query) or columns.take(is_group),
+        "weight": _weight(columns),
+        "group": named.get("query") or named.get("group") or _shared(columns),
         "id": named.get("id") or columns.take(is_id) or columns.take(is_code),
     }
     structure: dict[str, Any] = {role: column.name for role, column in roles.items() if column is not None}
     if "date" in named:
         structure["date"] = {"column": named["date"].name, "first": _last_day(columns, named["date"]), "every": "month"}
     return structure
+
+
+def _weight(columns: Columns) -> Column | None:
+    """Take the column of weights: the one that is named, or by what it is called and holds."""
+    column = columns.named.get("weight")
+    if column is None:
+        return columns.take(is_weight)
+    wrong = column.cells[~(column.numbers > 0)]
+    if len(wrong):
+        raise ValueError(f"{column.place(wrong.index[0])} is {wrong.iloc[0]!r:.60}, expected weights, numbers above 0")
+    return column
+
+
+def _shared(columns: Columns) -> Column | None:
+    """Take the column of queries, else the one of groups."""
+    return columns.take_shared(is_query, "query", exact=True) or columns.take_shared(is_group, "group", exact=False)
+
+
+def _is_within(column: Column, other: Column) -> bool:
+    """Return whether rows that share a cell of a column share that of another one too."""
+    pairs = pd.DataFrame({"column": column.names, "other": other.names}).dropna().drop_duplicates()
+    return bool(pairs["column"].is_unique)
 
 
 def _check_within(columns: Columns, structure: dict[str, Any], task: str | None) -> None:

@@ -6,7 +6,7 @@ from io import StringIO
 from itertools import pairwise
 from math import floor, log10
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -184,6 +184,8 @@ def blocks_of(
         folder: that has the file now; None for `raw`.
         metric: by which runs are compared and versions are judged; None for the task's.
     """
+    from pipelines.config.plan import merged
+
     form = task
     if "rejected" in options:
         form = "preferences"
@@ -196,11 +198,11 @@ def blocks_of(
     if input_type.pictures:
         dataset["size"] = SIZE
     head = starting["head"] if input_type.files else {"name": "linear", "args": {}}
-    backbone = starting.get("backbones", {}).get(input_type.name, BACKBONES[input_type.backbones[0]])
+    model = starting.get("models", {}).get(input_type.name, {**head, "backbone": BACKBONES[input_type.backbones[0]]})
     common = {
         "task": task,
         "dataset": key,
-        "model": {**head, "backbone": backbone},
+        "model": model,
         "start": "models/runs/none",
         "loss": {},
         "sorter": "none",
@@ -213,6 +215,9 @@ def blocks_of(
     runs = {f"{key}-{name}": common | run for name, run in by_loss.items()}
     if metric is None:
         metric = "mean_average_precision" if "binary" in conditions else starting["metric"]
+    if monitor := _monitor_of(task, metric):
+        for run in runs.values():
+            run["training"] = merged(run.get("training", {}), monitor)
     usual, *rivals = by_loss
     comparison = {
         "question": f"Does {' or '.join(rivals)} rank {key} better than {usual}?",
@@ -226,6 +231,22 @@ def blocks_of(
         "comparisons": {key: comparison},
         "judged": {task: {"metric": metric}},
     }
+
+
+def _monitor_of(task: str, metric: str) -> dict[str, Any]:
+    """Return the option of training by which the metric decides on the best epoch, where it is not the usual one.
+
+    >>> _monitor_of("query_ranking", "ndcg_at_10"), _monitor_of("score_ranking", "spearman")
+    ({'ranker': {'monitor': 'ndcg_at_10'}}, {})
+    """
+    training = lookup.find("tasks", task).Training
+    for phase, options in ({"": training} | get_type_hints(training)).items():
+        if not hasattr(options, "monitor"):
+            continue
+        for choice in get_args(get_type_hints(options)["monitor"]):
+            if choice in (metric, *metric.split(".")) and choice != options.monitor:
+                return {phase: {"monitor": choice}} if phase else {"monitor": choice}
+    return {}
 
 
 def _input_type(options: dict[str, Any]) -> Any:
@@ -327,7 +348,9 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     lines.append(f"runs: {', '.join(blocks['runs'])}, {SEEDS} seeds each")
     lines.append(f"metric: {blocks['comparisons'][key]['metric']}, of the comparison and the gate; else: --metric")
     if "size" in dataset:
-        lines.append(f"pictures: the middle square, {SIZE} pixels on a side (`size`)")
+        lines.append(
+            f"pictures: the middle square, {SIZE} pixels on a side (`size`); `pad: true` keeps what is beside it"
+        )
     return lines
 
 

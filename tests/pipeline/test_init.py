@@ -14,6 +14,7 @@ from pipelines.cli import init
 from pipelines.cli.app import app
 from pipelines.cli.guess import guess
 from pipelines.config import rules
+from pipelines.config.plan import resolve
 from rankgrad import lookup
 from rankgrad.datasets.files.dataset import Reading
 
@@ -148,6 +149,7 @@ def test_versions_are_judged_by_the_metric_of_the_comparison(project, grades, me
     assert "of 10 query_id; with fewer than 30" in run("data/raw/mine/a.csv")
     settings = rules.check("params.yaml")
     assert settings.comparisons["mine"].metric == settings.gate.judged["query_ranking"].metric == metric
+    assert {resolve(settings, name).training.ranker.monitor for name in settings.runs} == {metric}
     losses = ["multilabel_soft_margin", "hinge_ap", "rlsep"] if max(grades) == 1 else ["mse", "lambdarank"]
     assert list(settings.runs) == [f"mine-{loss}" for loss in losses]
 
@@ -503,6 +505,37 @@ def test_a_column_that_does_not_fit_the_role_that_a_person_names_is_refused(tmp_
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - what it must name is asked below
         guess(tmp_path / "a.csv", named=named)
     assert not [word for word in words if word not in str(refused.value)], refused.value
+
+
+SEVERAL = {  # columns, and the flags of which one decides
+    "groups": ({"user": [f"u{k % 9}" for k in N], "shop": [f"s{k % 7}" for k in N]} | PLAIN, ["user", "shop"]),
+    "queries": (QUERIES | {"search_id": [k // 4 for k in N], "grade": [k % 3 for k in N]}, ["query_id", "search_id"]),
+    "captions": (
+        {
+            "image": [f"{k}.jpg" for k in N],
+            "title": [f"a red hat {k}" for k in N],
+            "sentence": [f"a hat of {k}" for k in N],
+        },
+        ["title", "sentence"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("columns", "names"), SEVERAL.values(), ids=SEVERAL)
+def test_where_several_columns_fit_init_asks_and_the_flag_decides(project, columns, names):
+    write(project / "data/raw/mine", "a.csv", **columns)
+    output = run("data/raw/mine/a.csv", "--dry-run", fails=True)
+    flags = re.findall(r"`--(\w+) (\w+)`", " ".join(output.split()))
+    assert [name for _, name in flags] == names
+    for flag, name in flags:
+        assert name in run("data/raw/mine/a.csv", "--dry-run", f"--{flag}", name)
+
+
+def test_a_group_that_holds_the_others_and_a_query_with_its_id_need_no_question(tmp_path):
+    write(tmp_path, "a.csv", user=[f"u{k // 2}" for k in N], shop=[f"s{k // 6}" for k in N], **PLAIN)
+    assert guess(tmp_path / "a.csv").options["group"] == "shop"
+    write(tmp_path, "a.csv", **QUERIES, query=[f"red hat {k // 6}" for k in N], grade=[k % 3 for k in N])
+    assert guess(tmp_path / "a.csv").options["group"] == "query_id"
 
 
 @pytest.mark.parametrize("first", ["sep=;\n", "# exported on a day\n"])
