@@ -191,6 +191,13 @@ def test_a_caption_has_its_embedding_also_among_rows_of_items(kind):
         check([answers_[1]], [task.respond(network, [rows[1]])[0]["embedding"]])
 
 
+def test_a_caption_without_a_known_word_is_refused():
+    rows = [{"caption": "a large purple two"}, {"caption": "purple elephants"}]
+    answer = served("retrieval", "image")[0].post("/invocations", json={"dataframe_records": rows})
+    assert answer.status_code == 400
+    assert answer.json()["message"].startswith("row 2: no word of the caption 'purple elephants' is known")
+
+
 @law(20)
 @given(rows=st.lists(st.lists(st.floats(-8, 8, width=32), min_size=3, max_size=3), min_size=1, max_size=5))
 def test_scores_have_the_ranks_of_the_sorter_by_every_door(rows):
