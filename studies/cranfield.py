@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -205,13 +206,18 @@ def rule_scores(run: str) -> tuple[Tensor, list[Row]]:
     return torch.tensor(table[RULES[run]].to_numpy()).view(1, *relevance.shape), []
 
 
-def rows(run: str, scores_of: Callable[[str], tuple[Tensor, list[Row]]]) -> list[Row]:
-    """Return the metrics of a method, and their differences from BM25 and from regression."""
-    scores, chosen_settings = scores_of(run)
+def values_of(scores: Tensor) -> np.ndarray:
+    """Return `NAMES` of each seed and question, (seeds, 3, q)."""
     _, _, relevance = read()
     truth = relevance.expand(scores.shape)
     values = [metrics.ndcg(scores, truth, k=10), metrics.reciprocal_rank(scores, truth, k=10)]
-    values = torch.stack([*values, metrics.average_precision(scores, truth)], 1).numpy()
+    return torch.stack([*values, metrics.average_precision(scores, truth)], 1).numpy()
+
+
+def rows(run: str, scores_of: Callable[[str], tuple[Tensor, list[Row]]]) -> list[Row]:
+    """Return the metrics of a method, and their differences from BM25 and from regression."""
+    scores, chosen_settings = scores_of(run)
+    values = values_of(scores)
     # Jobs make the baselines first.
     baselines = {RULE: RULE, LEARNED: LEARNED}
     if run in (RULE, LEARNED):

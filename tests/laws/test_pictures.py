@@ -46,8 +46,9 @@ def encoded(image: Image.Image, kind: str, orientation: int = 1) -> bytes:
     kind=st.sampled_from(["PNG", "TIFF", "WEBP", "BMP"]),
     orientation=st.sampled_from([*STORED]),
     gray=st.booleans(),
+    pad=st.booleans(),
 )
-def test_a_picture_has_the_pixels_that_were_drawn_upright(shown, kind, orientation, gray):
+def test_a_picture_has_the_pixels_that_were_drawn_upright(shown, kind, orientation, gray, pad):
     orientation = 1 if kind == "BMP" else orientation
     colored = shown if shown.ndim == 3 else np.stack([shown] * 3, -1)
     contents = encoded(Image.fromarray(np.ascontiguousarray(STORED[orientation](shown))), kind, orientation)
@@ -57,11 +58,11 @@ def test_a_picture_has_the_pixels_that_were_drawn_upright(shown, kind, orientati
         (pixels_,) = picture(contents, colors=1, where="")
         assert np.array_equal(pixels_.numpy(), np.asarray(Image.fromarray(shown).convert("L")))
     size = min(shown.shape[:2])
-    square = np.asarray(squared(Image.fromarray(colored), size))
+    square = np.asarray(squared(Image.fromarray(colored), size, pad=pad))
     if shown.shape[0] == shown.shape[1]:
         assert np.array_equal(square, colored)
-    assert np.array_equal(np.asarray(open_photo(contents, size)), square)
-    about = {"kind": "image", "colors": 3, "height": size, "width": size}
+    assert np.array_equal(np.asarray(open_photo(contents, size, pad=pad)), square)
+    about = {"kind": "image", "colors": 3, "height": size, "width": size, "pad": pad}
     (prepared,) = Photo.prepared([contents], about, where="")
     assert np.array_equal(prepared.numpy().transpose(1, 2, 0), square)
 

@@ -1,7 +1,10 @@
 """`rankgrad predict`: answers to rows of people's own files, by models of every kind of input."""
 
+import csv
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +22,7 @@ from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.io.parquet import IMAGE
 
 from conftest import encoded, small_network  # isort: skip
+from rows import folder_of  # isort: skip
 
 
 def trained(folder: Path, task: str, kind: str, **about) -> Path:
@@ -27,6 +31,13 @@ def trained(folder: Path, task: str, kind: str, **about) -> Path:
     network.recipe["input"] |= about
     save_model(folder, network)
     return folder
+
+
+def preferences() -> Any:
+    """Return a network of preferences between answers to a prompt."""
+    network = load_model(folder_of("query_ranking of text_pair"))
+    network.recipe["input"] |= {"columns": ["prompt", "chosen"], "rejected": "rejected"}
+    return network
 
 
 def told(*words: object, capsys, code: int = 0) -> list[str]:
@@ -167,6 +178,8 @@ class TestBroken:
         ("rows.parquet", "PAR1", "not a whole Parquet file"),
         ("rows.png", "", "the model takes features; expected a table"),
         ("rows.csv", None, "rows.csv: no such file"),
+        ("rows.jsonl", "", "rows.jsonl: no rows"),
+        ("rows.csv", "title\n", "rows.csv: no column 'age', a feature"),
     ],
 )
 def test_what_cannot_be_read_is_named(workspace, file, contents, message):
@@ -202,6 +215,38 @@ def test_texts_are_answered_and_a_column_that_is_called_otherwise_is_asked_for(w
     with pytest.raises(SystemExit, match="no column text; name the one that holds it, as in `--input title`"):
         main([str(model), "rows.csv"])
     assert len(told(model, "rows.csv", "--input", "title", capsys=capsys)) == 2
+
+
+@pytest.mark.parametrize(
+    ("contents", "hint"),
+    [
+        ("id,x_0,x_1\n7,1,2\n", "--input 'x_*'"),
+        ('id,embedding\nab,"[1, 2]"\n', "--input embedding"),
+        ("id,other\n7,8\n", "--input COLUMN"),
+        ("id,embedding\n", "no rows"),
+    ],
+)
+def test_a_column_that_could_hold_the_vectors_is_suggested(workspace, contents, hint):
+    model = trained(workspace / "model", "score_ranking", "features", names=None, columns=["mol"])
+    Path("rows.csv").write_text(contents)
+    with pytest.raises(SystemExit, match=re.escape(hint)):
+        main([str(model), "rows.csv"])
+
+
+@pytest.mark.parametrize("rejected", [None, "", " "])
+def test_a_preference_without_a_rejected_text_is_refused(workspace, rejected):
+    save_model(workspace / "model", preferences())
+    rows = [{"prompt": "a", "chosen": "red", "rejected": text} for text in ("two", rejected)]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(SystemExit, match=r"rows\.jsonl: row 2: rejected is empty"):
+        main(["model", "rows.jsonl"])
+
+
+def test_cells_of_numbers_in_csv_have_no_mark_of_text(workspace):
+    rows = [{"id": "=1+1", "scores": [-0.5, -1.25], "labels": ["-a|b"]}]
+    write(Path("out.csv"), iter([rows]))
+    (row,) = csv.DictReader(Path("out.csv").read_text().splitlines())
+    assert row == {"id": "'=1+1", "scores": "-0.5|-1.25", "labels": "'-a|b"}
 
 
 def test_index_k_of_svmlight_is_place_k_for_a_model_that_learned_from_it(workspace):

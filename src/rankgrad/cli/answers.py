@@ -216,7 +216,10 @@ def _write_delimited(writer: Any, pieces: Iterator[list[Answer]], *, errors: boo
     quoted = 0
     for answer in chain(first, chain.from_iterable(pieces)):
         cells = [as_text(answer[name]) if _is_id(name, answer) else _cell(answer.get(name)) for name in columns]
-        safe = [cell if isinstance(cell, int) else without_formula(cell) for cell in cells]
+        safe = []
+        for name, cell in zip(columns, cells, strict=True):
+            is_safe = isinstance(cell, int) or _is_numbers(answer.get(name))
+            safe.append(cell if is_safe else without_formula(cell))
         quoted += sum(text is not cell for text, cell in zip(safe, cells, strict=True))
         writer.writerow(safe)
     return quoted
@@ -224,6 +227,11 @@ def _write_delimited(writer: Any, pieces: Iterator[list[Answer]], *, errors: boo
 
 def _is_id(name: str, answer: Answer) -> bool:
     return name in IDS and answer.get(name) is not None
+
+
+def _is_numbers(value: Any) -> bool:
+    """Return whether a value is a list of numbers, which joined are no formula."""
+    return isinstance(value, list) and all(isinstance(item, int | float) for item in value)
 
 
 def _cell(value: Any) -> int | str:

@@ -125,14 +125,17 @@ class Image(InputType):
 
     @staticmethod
     def prepared(cells: list[bytes], about: dict[str, Any], *, where: str) -> Tensor:
-        """Return pictures (n, colors, height, width): upright, their middle resized, gray or colored as in training."""
+        """Return pictures (n, colors, height, width): upright and resized, gray or colored as in training."""
         size, names = (about["width"], about["height"]), [where]
         if len(cells) > 1:
             names = [f"{where}, image {number}" for number in range(len(cells))]
         pictures = [
-            picture(cell, colors=about["colors"], size=size, where=name, stored=about.get("stored"))
+            picture(
+                cell, colors=about["colors"], size=size, where=name, stored=about.get("stored"),
+                whole=about.get("pad", False),
+            )
             for cell, name in zip(cells, names, strict=True)
-        ]
+        ]  # fmt: skip
         images = torch.cat(pictures)
         return images.unsqueeze(1) if images.dim() == 3 else images
 
@@ -155,8 +158,9 @@ class Image(InputType):
     @staticmethod
     def described(about: dict[str, Any]) -> str:
         colors = "gray" if about["colors"] == 1 else "RGB"
+        how = "padded to a square" if about.get("pad") else "cut to the middle"
         return (
-            f"an image of any size: turned upright, cut to the middle and resized to {about['width']} x "
+            f"an image of any size: turned upright, {how} and resized to {about['width']} x "
             f"{about['height']} pixels, {colors}"
         )
 
@@ -181,6 +185,7 @@ def picture(
     where: str,
     size: tuple[int, int] | None = None,
     stored: str | None = None,
+    whole: bool = False,
 ) -> Tensor:
     """Return the pixels of one picture, gray (1, height, width) or colored (1, 3, height, width), uint8, upright.
 
@@ -190,6 +195,7 @@ def picture(
         where: what the error message begins with.
         size: width and height, see `rankgrad.io.pictures.open_photo`.
         stored: `JPEG` for the pixels that are left after it was stored so, as pictures of training are.
+        whole: whether black bars keep it whole, in place of cutting it to the middle.
 
     Raises:
         ValueError: see `rankgrad.io.pictures.open_photo`.
@@ -198,7 +204,7 @@ def picture(
 
     from rankgrad.io.pictures import as_jpeg, open_photo
 
-    shown = open_photo(encoded, size, "L" if colors == 1 else "RGB", where=where)
+    shown = open_photo(encoded, size, "L" if colors == 1 else "RGB", where=where, pad=whole)
     pixels = np.array(Pillow.open(BytesIO(as_jpeg(shown))) if stored == "JPEG" else shown)
     return torch.from_numpy(pixels if colors == 1 else pixels.transpose(2, 0, 1).copy()).unsqueeze(0)
 

@@ -154,7 +154,12 @@ def opened(encoded: bytes | Path | None, *, where: str = "") -> Generator[Image.
 
 
 def open_photo(
-    encoded: bytes | Path | None, size: tuple[int, int] | int | None, mode: str = "RGB", *, where: str = ""
+    encoded: bytes | Path | None,
+    size: tuple[int, int] | int | None,
+    mode: str = "RGB",
+    *,
+    where: str = "",
+    pad: bool = False,
 ) -> Image.Image:
     """Decode a picture as RGB or as gray (`L`), upright, its largest middle part resized (bilinear, antialiased).
 
@@ -163,6 +168,7 @@ def open_photo(
         size: width and height, or the side of a square; None leaves the size as it is.
         mode: `RGB` or `L`.
         where: what the error message begins with.
+        pad: whether the whole picture is resized, between black bars, in place of its middle.
 
     Raises:
         ValueError: see `opened`; or it is transparent in places.
@@ -172,16 +178,18 @@ def open_photo(
         if upright.has_transparency_data and any(upright.convert("RGBA").getchannel("A").histogram()[:255]):
             raise ValueError("transparent in places")
         converted = upright.convert(mode)
-        return converted if size is None else squared(converted, size)
+        return converted if size is None else squared(converted, size, pad=pad)
 
 
-def squared(image: Image.Image, size: tuple[int, int] | int) -> Image.Image:
-    """Return the largest middle part of an image that has the proportions of a size, at that size.
+def squared(image: Image.Image, size: tuple[int, int] | int, *, pad: bool = False) -> Image.Image:
+    """Return the largest middle part of an image that has the proportions of a size, or all of it, at that size.
 
-    >>> squared(Image.new("L", (40, 20), 200), 8).getpixel((0, 7))
-    200
+    >>> square = Image.new("L", (40, 20), 200)
+    >>> squared(square, 8).getpixel((0, 7)), squared(square, 8, pad=True).getpixel((0, 7))
+    (200, 0)
     """
-    return ImageOps.fit(image, (size, size) if isinstance(size, int) else size, Image.Resampling.BILINEAR)
+    resize = ImageOps.pad if pad else ImageOps.fit
+    return resize(image, (size, size) if isinstance(size, int) else size, Image.Resampling.BILINEAR)
 
 
 def as_jpeg(image: Image.Image) -> bytes:

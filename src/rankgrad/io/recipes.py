@@ -93,7 +93,7 @@ def _check_input(recipe: dict[str, Any]) -> None:
     for name, longest in (("names", FEATURE), ("columns", NAME)):
         if about.get(name) is not None:
             _check_names(f"input.{name}", about[name], longest=longest)
-    for name in ("format", "encoding", "decimal", "thousands", "separator", "id", "query", "caption"):
+    for name in ("format", "encoding", "decimal", "thousands", "separator", "id", "query", "caption", "rejected"):
         if not isinstance(about.get(name, ""), str):
             raise ValueError(f"input.{name} is {reprlib.repr(about[name])}, expected text")
     if about.get("lowest", 0) not in (0, 1):

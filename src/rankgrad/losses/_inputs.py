@@ -35,7 +35,7 @@ Reduction = Literal["mean", "sum", "none"]
 AnySorter = Callable[..., Tensor] | str | None
 
 
-LONG = 1000  # up to so many scores, float32 holds ranks to some 1e-4 places
+LONG = 1000  # up to so many scores, float32 holds ranks to some 1e-4 positions
 
 
 def soft_ranks(batch: Groups, sorter: AnySorter, *, mask: Tensor | None = None, differences: bool = False) -> Tensor:

@@ -88,7 +88,7 @@ def _over_all(batch: Groups) -> Tensor:
     scores, weight = in_float64(batch.scores), in_float64(within(batch.weight).log())
     rival, upper = (values.gather(-1, order) for values in (weight + scores, weight - scores))
     ordered = ordered.contiguous()
-    first = torch.searchsorted(ordered, ordered)  # the place of the first that has this truth
+    first = torch.searchsorted(ordered, ordered)  # the position of the first that has this truth
     exponents = log_cumulative_sum_exp(rival).gather(-1, (first - 1).clamp(min=0)) + upper
     exponents = exponents.masked_fill(first == 0, -torch.inf)
     return torch.logsumexp(functional.pad(exponents, (1, 0)), dim=-1).to(batch.scores.dtype)

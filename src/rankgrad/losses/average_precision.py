@@ -23,7 +23,7 @@ def average_precision(
 
     $1 - \frac1P \sum_{i \in P} \frac{f(y_P)_i}{f(y)_i}$ with f(y) the ranks among all of a group and f(y_P) those among
     its P positives: 1 minus average precision (SoDeep, Eqs. 5-6) when the sorter is exact, averaged over groups.
-    `sodeep_mean_average_precision` makes the mean rank of the positives small, and all places count the same; here
+    `sodeep_mean_average_precision` makes the mean rank of the positives small, and all positions count the same; here
     those at the top count most, as in the metric. With soft ranks no precision counts for more than 1. Groups without a
     positive or without a negative are left out. With `Handcrafted` this is SmoothAP (Brown et al. 2020).
 

@@ -11,7 +11,7 @@ from rankgrad.losses._inputs import AnySorter, Reduction, groups, is_ordered, re
 
 __all__ = ["expected_reciprocal_rank"]
 
-SURE = -100.0  # log of the share of readers that nothing is left of; of none, no sum could be taken
+SURE = -100.0  # log of the fraction of readers that nothing is left of; of none, no sum could be taken
 
 
 @renamed_arguments("losses.expected_reciprocal_rank")
@@ -43,9 +43,9 @@ def expected_reciprocal_rank(
         mask: of that shape, boolean, False where there is no example.
         weights: of that shape; probabilities are multiplied by them, relative to the largest of the group.
         dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`; f is the sorter.
-        k: how many places are read; None for all.
+        k: the number of positions that are read; None for all.
         max_grade: g, the highest grade of the scale, whether or not it occurs.
-        temperature: $\tau$, the difference of places beyond which one is read before the other.
+        temperature: $\tau$, the difference of positions beyond which one is read before the other.
 
     Returns:
         A scalar; with `none`, one value per group.

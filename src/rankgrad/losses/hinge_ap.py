@@ -65,7 +65,7 @@ def hinge_ap(
         j = torch.arange(1, sorted_negatives.shape[-1] + 1, device=values.device, dtype=values.dtype)
         above, positives_below = torch.zeros_like(is_positive, dtype=torch.long), []
         width = max(1, at_once(values.device) // max(1, sorted_positives.numel()))
-        # Each negative has a place of its own: some at a time. Compiled, their number is not known.
+        # Each negative has a position of its own: some at a time. Compiled, their number is not known.
         blocks = [slice(None)]
         if not torch.compiler.is_compiling():
             blocks = [slice(begin, begin + width) for begin in range(0, max(1, len(j)), width)]
@@ -76,13 +76,13 @@ def hinge_ap(
             lost = (j[block] / rank - (j[block] - 1) / (rank - 1)) / count.clamp(min=1).unsqueeze(-1)
             gains = (lost - 2 * differences / pairs.unsqueeze(-1)).masked_fill(~exists, 0.0)
             gains = gains.flip(-2).cumsum(-2).flip(-2)
-            # One place more: below all positives, which gains nothing.
+            # One position more: below all positives, which gains nothing.
             insertion = torch.nn.functional.pad(gains, (0, 0, 0, 1)).argmax(-2, keepdim=True)
             swapped = exists & (insertion < i.unsqueeze(-1))  # the j-th negative stands above the i-th positive
             above += swapped.sum(-1)
             positives_below.append(swapped.sum(-2))
         below = torch.cat(positives_below, -1)
-        # From the counts, so that it is the AP of a true ranking even where rounding moved a place.
+        # From the counts, so that it is the AP of a true ranking even where rounding moved a position.
         average_precision = (i / (i + above) * is_positive).sum(-1) / count.squeeze(-1).clamp(min=1)
     slack = ((below * sorted_negatives).sum(-1) - (above * sorted_positives).sum(-1)) * 2 / pairs.squeeze(-1)
     both_kinds = ((count > 0) & (negative_count > 0)).squeeze(-1)
@@ -90,7 +90,7 @@ def hinge_ap(
 
 
 def _first(values: Tensor, kind: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the values of a kind, descending, in as many places as the largest class needs, and which are filled."""
+    """Return the values of a kind, descending, padded to the size of the largest class, and which are filled."""
     order = values.detach().masked_fill(~kind, -torch.inf).argsort(dim=-1, descending=True)
     order = order[..., : int(count.max()) if count.numel() else 0]
     return values.gather(-1, order), torch.arange(order.shape[-1], device=values.device) < count

@@ -26,7 +26,7 @@ def hit_rate(
 
     $1 - \sigma\left( (K + \frac12 - f(Y_i)_p) / \tau \right)$ with p the positive that is ranked first, averaged over
     the rows (image to text) and the columns (text to image) of the score matrix Y: SoDeep, Eq. 8, its step made soft,
-    halfway between the places K and K + 1. With an exact sorter and nothing tied it tends to 1 - R@K as $\tau$
+    halfway between the positions K and K + 1. With an exact sorter and nothing tied it tends to 1 - R@K as $\tau$
     tends to 0.
 
     Args:
@@ -36,7 +36,7 @@ def hit_rate(
         weights: of that shape; a row counts by the weight of its heaviest positive.
         group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
         k: K, at least 1.
-        temperature: $\tau$, the width of the step in places.
+        temperature: $\tau$, the width of the step in positions.
 
     Returns:
         A scalar; with `none`, (..., 2, d), one value per row and per column.

@@ -52,7 +52,7 @@ def kendall(
         mask: of that shape, boolean, False where a group has no example.
         weights: of that shape; a pair counts by the product of both.
         dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
-        temperature: $\tau$, the difference of places beyond which a pair counts as ordered.
+        temperature: $\tau$, the difference of positions beyond which a pair counts as ordered.
         top_heavy: pairs count for more, the nearer they are to the top.
 
     Returns:

@@ -35,27 +35,26 @@ def lambdarank(
     r"""Each score should be larger than the scores of smaller targets; a pair counts by its effect on NDCG.
 
     $\sum_{y^*_i > y^*_j} \Delta_{ij} |G_i - G_j| \log_2(1 + e^{y_j - y_i})$ for each group, averaged over groups, with
-    $G = (2^{y^*} - 1) / \mathrm{IDCG}$, r the place of a score at present, $D(r) = \log_2(1 + r)$, and
+    $G = (2^{y^*} - 1) / \mathrm{IDCG}$, r the position of a score at present, $D(r) = \log_2(1 + r)$, and
     (Wang et al. 2018, the LambdaLoss framework):
 
-    - `lambdarank`: $\Delta_{ij} = |1 / D(r_i) - 1 / D(r_j)|$, by which NDCG changes when the two change places
+    - `lambdarank`: $\Delta_{ij} = |1 / D(r_i) - 1 / D(r_j)|$, by which NDCG changes when the two swap positions
       (Burges et al. 2006).
     - `ndcg_loss2`: $\Delta_{ij} = 1 / D(|r_i - r_j|) - 1 / D(|r_i - r_j| + 1)$, an upper bound of 1 - NDCG.
     - `ndcg_loss2++`: the first plus 10 times the second.
 
-    No gradient flows through places. Equal scores take places from the smallest gain. A group without any gain, or
-    whose targets are all equal, is left out. `ndcg` needs no pairs: it has NDCG itself, of
-    soft ranks.
+    No gradient flows through positions. Equal scores are ordered from the smallest gain. A group without any gain, or
+    with equal targets, is left out. `ndcg` needs no pairs: it is NDCG with soft ranks.
 
     Args:
         scores, target: y and $y^*$, one shape; a target is how relevant each is, 0 for not at all.
         mask: of that shape, boolean, False where there is no example.
         weights: of that shape, by which gains are multiplied.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
-        k: how many places count: 1 / D is 0 beyond, and a pair needs one of its two within; None for all.
-        truncation: a pair needs one of its two within so many places, but 1 / D stays (LightGBM's
-            `lambdarank_truncation_level`); None for all pairs. Time grows with d times either of the two, not with
-            $d^2$.
+        k: the number of positions that count: 1 / D is 0 beyond, and one score of a pair must be within; None for all.
+        truncation: one score of a pair must be within this number of positions, but 1 / D stays (LightGBM's
+            `lambdarank_truncation_level`); None for all pairs. With `k` or `truncation`, time grows with d times that
+            number, not with $d^2$.
         gain: `exponential`, or `linear` for $y^*$ instead of $2^{y^*} - 1$.
         weighting: see above.
 

@@ -29,7 +29,7 @@ def ndcg(
 
     $1 - \frac{1}{\mathrm{IDCG}} \sum_i \frac{g_i}{\log_2(1 + f(y)_i)}$ for each group, averaged over groups, with the
     gain $g = 2^{y^*} - 1$ (or $y^*$) and IDCG the sum for the best order. Cut off at k, each term is multiplied by
-    $\sigma((k + \frac12 - f(y)_i) / \tau)$, a soft step between the places k and k + 1. A group without any gain is
+    $\sigma((k + \frac12 - f(y)_i) / \tau)$, a soft step between the positions k and k + 1. A group without any gain is
     left out. This is ApproxNDCG (Qin et al. 2010) with the ranks of any sorter; theirs are sums of sigmoids.
 
     Args:
@@ -37,8 +37,8 @@ def ndcg(
         mask: of that shape, boolean, False where a group has no example.
         weights: of that shape, by which gains are multiplied.
         dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
-        k: how many places count; None for all.
-        temperature: $\tau$, the width of the step in places.
+        k: the number of positions that count; None for all.
+        temperature: $\tau$, the width of the step in positions.
         gain: `exponential` or `linear`.
 
     Returns:

@@ -62,7 +62,7 @@ def plackett_luce(
     )
     label_ranks, order = batch.truth.contiguous().sort(dim=-1)
     scores = in_float64(batch.scores.where(batch.exists, -torch.inf)).gather(-1, order)
-    last = torch.searchsorted(label_ranks, label_ranks, right=True) - 1  # the place of the last that is as important
+    last = torch.searchsorted(label_ranks, label_ranks, right=True) - 1  # the position of the last that is as important
     costs = log_cumulative_sum_exp(scores).gather(-1, last) - scores
     costs = costs.where(label_ranks > 0, 0.0) * within(batch.weight).gather(-1, order)
     return reduced(batch, costs.sum(-1).to(batch.scores.dtype), reduction)

@@ -38,7 +38,7 @@ def precision_at_k(
             heaviest.
         group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
         k: K, at least 1.
-        temperature: $\tau$, the width of the step in places.
+        temperature: $\tau$, the width of the step in positions.
 
     Returns:
         A scalar; with `none`, one value per group.

@@ -69,7 +69,7 @@ def sodeep_mean_average_precision(
     weight = batch.weight * batch.truth
     total = weight.sum(-1)
     ranked = (soft_ranks(batch, sorter) * weight).sum(-1)
-    # The least possible sum: places 1, 2, ..., the heaviest first.
+    # The least possible sum: positions 1, 2, ..., the heaviest first.
     places = torch.arange(1, weight.shape[-1] + 1, device=weight.device, dtype=weight.dtype)
     least = (weight.sort(dim=-1, descending=True).values * places).sum(-1)
     above_least = (ranked - least.to(ranked.dtype)) / (total.where(total > 0, 1.0) * length.clamp(min=1))

@@ -33,7 +33,7 @@ def sodeep_recall(
         mask: of that shape, boolean, False where a pair does not count.
         weights: of that shape, how much each positive counts.
         group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
-        margin: $\alpha$, in places.
+        margin: $\alpha$, in positions.
         hardest: only the negative that is ranked highest counts (Eq. 10); otherwise the mean over negatives.
 
     Returns:

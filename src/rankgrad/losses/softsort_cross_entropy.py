@@ -30,19 +30,19 @@ def softsort_cross_entropy(
     r"""Each score should take the position of its target and no other.
 
     $-\frac{1}{d \sum_i w_i} \sum_{k, i} w_i \left[ T_{ki} \log P_{ki} + (1 - T_{ki}) \log(1 - P_{ki}) \right]$ for each
-    group of d, averaged over groups, with P the `permutation_of_ranks` of the scores (place k, score i) and T that of
-    the targets, in which equal targets share the places that they take together: the loss of sorting benchmarks
-    (Grover et al. 2019; Petersen et al. 2021). A group whose targets are all equal is left out.
+    group of d, averaged over groups. P is the `permutation_of_ranks` of the scores (position k, score i), and T the one
+    of the targets, where equal targets share their positions. This is the loss of sorting benchmarks (Grover et al.
+    2019; Petersen et al. 2021). A group whose targets are all equal is left out.
 
-    A network that learns from no other loss learns faster with `Laplace(standardize=False)`: it grows surer by
-    spreading its scores, which a sorter in standard deviations does not see.
+    If this is the only loss, a network learns faster with `Laplace(standardize=False)`: it expresses certainty by
+    spreading its scores, which a sorter in standard deviations ignores.
 
     Args:
         scores, target: y and $y^*$, one shape.
         mask: of that shape, boolean, False where there is no example.
-        weights: w, of that shape, how much the places of each score count.
+        weights: w, of that shape, how much the positions of each score count.
         dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
-        temperature: of the soft permutation, in places.
+        temperature: of the soft permutation, in positions.
 
     Returns:
         A scalar; with `none`, one value per group.

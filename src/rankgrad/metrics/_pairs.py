@@ -106,7 +106,7 @@ def _falling(numbers: Tensor, factors: list[Tensor]) -> Tensor:
     while blocks > 1:
         half = size // 2
         large = numbers.view(groups, -1, size) >= half
-        larger = large.cumsum(-1)  # how many of them up to each place
+        larger = large.cumsum(-1)  # how many of them up to each position
         places = torch.where(large, larger + (half - 1), at[:size] - larger) + at[::size, None]
         order = torch.zeros_like(numbers).scatter(-1, places.flatten(1), at.expand(groups, -1))
         numbers, larger, *factors = (values.gather(-1, order) for values in (numbers, larger.flatten(1), *factors))

@@ -9,7 +9,7 @@ __all__ = ["coverage_error"]
 
 
 def coverage_error(scores: Tensor, labels: Tensor, *, dim: int = -1, mask: Tensor | None = None) -> Tensor:
-    r"""Compute how many places one must go down to meet all positives.
+    r"""Compute the number of positions, from the top, that contain all positives.
 
     $\max_{i \in P} \#\{j : y_j \geq y_i\}$ over the positives P, at best their number (Tsoumakas et al. 2010, and
     scikit-learn). Equal scores count against a positive.

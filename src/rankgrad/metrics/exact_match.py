@@ -38,7 +38,7 @@ def exact_match(scores: Tensor, target: Tensor, *, dim: int = -1, mask: Tensor |
 def elementwise_match(
     scores: Tensor, target: Tensor, *, dim: int = -1, mask: Tensor | None = None, weights: Tensor | None = None
 ) -> Tensor:
-    r"""Compute the share of scores that have the rank of their target; its mean over groups is EW.
+    r"""Compute the fraction of scores that have the rank of their target; its mean over groups is EW.
 
     $\sum_i w_i [\mathrm{rk}(y)_i = \mathrm{rk}(y^*)_i] / \sum_i w_i$ (Grover et al. 2019). Ties share their average
     rank.

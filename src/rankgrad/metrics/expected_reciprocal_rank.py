@@ -22,11 +22,11 @@ def expected_reciprocal_rank(
     k: int | None = None,
     max_grade: float = 4.0,
 ) -> Tensor:
-    r"""Compute the mean of one over the place at which a reader is satisfied, who reads from the top (ERR).
+    r"""Compute expected reciprocal rank: the mean of 1 / the position at which a reader is satisfied (ERR).
 
     $\sum_{r=1}^{k} \frac1r R_{(r)} \prod_{s<r} (1 - R_{(s)})$ with $R_{(r)}$ the probability
-    $R = (2^{y^*} - 1) / 2^{g}$ that the one at place r satisfies, g the highest grade there is (Chapelle et al. 2009).
-    Who is never satisfied adds 0. Equal scores are read from the one that satisfies least.
+    $R = (2^{y^*} - 1) / 2^{g}$ that the item at position r satisfies, g the highest grade of the scale (Chapelle et al.
+    2009). A reader who is never satisfied adds 0. Of equal scores, the item that satisfies least is read first.
 
     Args:
         scores: y, any shape.
@@ -34,7 +34,7 @@ def expected_reciprocal_rank(
         dim: the dimension of a group, such as the documents of a query.
         mask: of that shape, boolean, False where there is nothing to rank.
         weights: of that shape; probabilities are multiplied by them, relative to the largest of the group.
-        k: how many places are read; None for all.
+        k: the number of positions that are read; None for all.
         max_grade: g, the highest grade of the scale, whether or not it occurs.
 
     Returns:

@@ -31,7 +31,7 @@ def median_rank(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None
 
 
 def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None) -> Tensor:
-    """Compute the place at which each row finds its first positive, 1 = at once.
+    """Compute the position at which each row finds its first positive, 1 = at once.
 
     1 + the number of negatives that score as high as the best positive, or higher: equal scores count against it.
 

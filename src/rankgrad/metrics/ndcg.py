@@ -23,16 +23,16 @@ def ndcg(
 ) -> Tensor:
     r"""Compute the normalized discounted cumulative gain: 1 if more relevant items always come first, less otherwise.
 
-    $\frac{1}{\mathrm{IDCG}} \sum_i \frac{g_i}{\log_2(1 + \mathrm{rk}(y)_i)}$ over the first k places, with the gain
+    $\frac{1}{\mathrm{IDCG}} \sum_i \frac{g_i}{\log_2(1 + \mathrm{rk}(y)_i)}$ over the first k positions, with the gain
     $g = 2^{y^*} - 1$ (or $y^*$) and IDCG the sum for the best order. Tied scores each get the mean discount of
-    the places they occupy together, as in scikit-learn.
+    the positions they occupy together, as in scikit-learn.
 
     Args:
         scores, target: $y$ and $y^*$, of one shape; a target says how relevant an item is, 0 meaning not at all.
         dim: the dimension along which the items of a group lie.
         mask: boolean, of the scores' shape; False where there is no item.
         weights: of the scores' shape; each gain is multiplied by its weight.
-        k: how many places count; None for all.
+        k: the number of positions that count; None for all.
         gain: `exponential` or `linear`.
 
     Returns:
@@ -52,7 +52,7 @@ def ndcg(
         check_count("k", k)
     check_relevance(target, gain, mask=mask)
     gains = gains_of(batch.truth, batch.weight, gain)
-    begin, end = places(batch.scores, batch.mask)  # tied scores fill the places begin, ..., end - 1
+    begin, end = places(batch.scores, batch.mask)  # tied scores fill the positions begin, ..., end - 1
     places_plus_1 = torch.arange(2, scores.shape[dim] + 2, device=scores.device, dtype=torch.float64)
     discount = 1 / torch.log2(places_plus_1)
     if k is not None:

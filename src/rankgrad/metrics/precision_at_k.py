@@ -19,10 +19,10 @@ def precision_at_k(
     k: int = 5,
     adaptive_k: bool = False,
 ) -> Tensor:
-    """Compute the share of the first K places of each group that positives take.
+    """Compute the fraction of the first K positions of each group that positives take.
 
-    Equal scores share the places that they take together. Of a group with fewer than K examples the other places are
-    empty, and count as missed: a single positive has 1/K.
+    Equal scores share their positions. In a group with fewer than K examples, the remaining positions are empty and
+    count as missed: a single positive has 1/K.
 
     Args:
         scores: any shape.
@@ -31,7 +31,7 @@ def precision_at_k(
         mask: of that shape, boolean, False where there is no example.
         weights: of that shape, how much each positive counts, relative to the heaviest of all.
         k: K, at least 1.
-        adaptive_k: K is the number of examples of a group that has fewer, so that no place is empty.
+        adaptive_k: use the number of examples as K in smaller groups, so that no position is empty.
 
     Returns:
         One value per group, float64, from 0 to 1; NaN where all is masked.

@@ -1,4 +1,4 @@
-"""Ranking loss, exact: the share of pairs of labels that are in the wrong order."""
+"""Ranking loss, exact: the fraction of pairs of labels that are in the wrong order."""
 
 from torch import Tensor
 
@@ -11,7 +11,7 @@ __all__ = ["ranking_loss"]
 def ranking_loss(
     scores: Tensor, labels: Tensor, *, dim: int = -1, mask: Tensor | None = None, weights: Tensor | None = None
 ) -> Tensor:
-    r"""Compute the share of pairs of a positive and a negative whose positive does not score higher.
+    r"""Compute the fraction of pairs of a positive and a negative whose positive does not score higher.
 
     $\sum_{i \in P, j \in N} w_i w_j [y_i \leq y_j] / \sum_{i \in P, j \in N} w_i w_j$ over positives P and negatives N
     (Tsoumakas et al. 2010, and scikit-learn). Equal scores are wrong; if there are none, it is 1 minus the area under

@@ -17,11 +17,11 @@ def recall_at_k(
     weights: Tensor | None = None,
     k: int = 1,
 ) -> Tensor:
-    r"""Compute the share of the positives that are among the first k.
+    r"""Compute the fraction of the positives that are among the first k.
 
-    $\sum_{i \in P} w_i [\mathrm{rk}(y)_i \leq k] / \sum_{i \in P} w_i$ over the positives P. Equal scores share the
-    places that they take together, as in `precision_at_k`. `hit_rate` asks whether any positive is found, which
-    retrieval of captions calls R@K.
+    $\sum_{i \in P} w_i [\mathrm{rk}(y)_i \leq k] / \sum_{i \in P} w_i$ over the positives P. Equal scores share their
+    positions, as in `precision_at_k`. `hit_rate` measures whether any positive is found, the R@K of caption
+    retrieval.
 
     Args:
         scores: y, any shape.

@@ -29,7 +29,7 @@ def reciprocal_rank(
         dim: the dimension of a group, such as the documents of a query.
         mask: of that shape, boolean, False where there is nothing to rank.
         weights: of that shape, how much it is worth to find each positive.
-        k: how many places count; None for all.
+        k: the number of positions that count; None for all.
 
     Returns:
         One value per group, float64, from 0 to 1; NaN for a group without a positive that counts.

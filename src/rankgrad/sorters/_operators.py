@@ -153,7 +153,7 @@ def soft_sort(
         sorter: a `Laplace`, or in O(d^2) a `Logistic`, whose softness and unit are taken; None for `Laplace()`. Another
             one: `soft_permutation` of its ranks times the scores, in O(d^2), without `hard` and `generator`.
         dim: the dimension to sort along.
-        mask: boolean, of the scores' shape, False where there is no score: the last places are then 0.
+        mask: boolean, of the scores' shape, False where there is no score: the last positions are then 0.
         hard: return the scores sorted exactly, with the gradient of the soft ones.
         generator: see `soft_topk_mask`.
 
@@ -197,7 +197,7 @@ def soft_quantile(
     hard: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Return soft quantiles: $q (d - 1)$ places from the smallest value of `soft_sort`, linearly in between.
+    r"""Return soft quantiles: $q (d - 1)$ positions from the smallest value of `soft_sort`, linearly in between.
 
     The values are as in LapSum (Struski et al. 2025). As the softness tends to 0, they tend to
     `torch.quantile`'s linear rule.
@@ -231,7 +231,7 @@ def soft_quantile(
         check_values("mask", mask, ~mask.any(-1, keepdim=True).expand_as(mask), "True somewhere in each vector")
     equal = _equal(kernel, values, mask)
     values = _noisy(kernel, values, width, generator)
-    # Each quantile lies between two places, counted from 0 for the smallest score: (..., Q).
+    # Each quantile lies between two positions, counted from 0 for the smallest score: (..., Q).
     position = shares.reshape(-1) * (count - 1)
     levels = torch.cat([count - position.floor() - 0.5, count - position.ceil() - 0.5], -1)
     ends = _levels(kernel, values, mask, width, levels)
@@ -264,7 +264,7 @@ def soft_median(
 def soft_permutation(
     scores: Tensor, *, sorter: Sorter | None = None, dim: int = -1, mask: Tensor | None = None
 ) -> Tensor:
-    r"""Compute how much of each place is taken by each score, a doubly stochastic matrix.
+    r"""Compute how much of each position is taken by each score, a doubly stochastic matrix.
 
     $P_{ij} = F((s_j - t_i) / b) - F((s_j - t_{i-1}) / b)$ with $G(t_i) = i$ and $t_0 = \infty$: LapSum (Struski et
     al. 2025). It takes memory in proportion to d^2.
@@ -276,10 +276,10 @@ def soft_permutation(
             whose rows add up to 1, but not its columns.
         dim: the dimension along which scores are ranked.
         mask: boolean, of the scores' shape, False where there is no score: zeros there, and rows of zeros for the last
-            places.
+            positions.
 
     Returns:
-        The scores' shape with (d, d) instead of d, first places, then scores: [i - 1, j].
+        The scores' shape with (d, d) instead of d, first positions, then scores: [i - 1, j].
 
     Raises:
         TypeError, ValueError: see `rank_along`.
@@ -299,13 +299,13 @@ def soft_permutation(
         kernel = _kernel("soft_permutation", sorter)
         width = _width(kernel, vectors)
         values = _below_largest(values, mask)
-        # The levels between places; after the last place, t is minus infinity.
+        # The levels between positions; after the last position, t is minus infinity.
         between = torch.arange(1, values.shape[-1], device=values.device)
         inner = between < count
         levels = torch.where(inner, between, count / 2)
         levels = _levels(kernel, values, mask, width, levels)
         apart = (values.unsqueeze(-2) - levels.unsqueeze(-1)) / width.unsqueeze(-1)
-        # How much of each score lies above each level, from 0 before the first place to 1 after the last.
+        # How much of each score lies above each level, from 0 before the first position to 1 after the last.
         above = _distribution(kernel, apart).where(inner.unsqueeze(-1), 1.0)
         above = torch.nn.functional.pad(above, (0, 0, 0, 1), value=1.0)
         above = torch.nn.functional.pad(above, (0, 0, 1, 0))
@@ -319,19 +319,19 @@ def soft_permutation(
 
 
 def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tensor | None = None) -> Tensor:
-    r"""Compute how much of each place is taken by each score.
+    r"""Compute how much of each position is taken by each score.
 
     $P_{kj} \propto e^{-|r_{[k]} - r_j| / \tau}$ with $r_{[k]}$ the k-th smallest rank; each row adds up to 1.
 
     This is SoftSort (Prillo and Eisenschlos 2020, Eq. 3) on ranks instead of scores, so that the temperature means the
     same at any scale. With exact ranks it tends to the permutation matrix that sorts as $\tau$ tends to 0; tied scores
-    share the places that they take together. It takes memory in proportion to d^2.
+    share their positions. It takes memory in proportion to d^2.
 
     Args:
-        ranks: r, (..., d), 1 for the first place; from a sorter.
-        temperature: $\tau$, in places.
-        mask: (..., d) boolean, False where there is no score. Such entries take no place, and the last places stay
-            empty (rows of zeros).
+        ranks: r, (..., d), 1 for the first position; from a sorter.
+        temperature: $\tau$, in positions.
+        mask: (..., d) boolean, False where there is no score. Such entries take no position, and the last positions
+            are empty (rows of zeros).
 
     Returns:
         P, (..., d, d): [..., k - 1, j].
@@ -466,8 +466,8 @@ def _returned(result: Tensor, scores: Tensor) -> Tensor:
 def _levels(kernel: Kernel, scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor | None) -> Tensor:
     """Return where the sum G of (..., d) scores takes each of (..., K) levels: (..., K), in float64.
 
-    Levels are strictly between 0 and the number of scores; None for each place less 1/2, up to that number. Of vectors
-    without any score, the result means nothing.
+    Levels are strictly between 0 and the number of scores; None means each position less 1/2, up to that number. The
+    result for vectors without any score is undefined.
     """
     if not isinstance(kernel, Logistic):
         return _Levels.apply(scores, mask, width, levels)[0]

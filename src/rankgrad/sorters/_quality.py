@@ -34,7 +34,7 @@ def _deviation(scores: Tensor) -> Tensor:
 
 
 def accuracy(ranking: Ranking, scores: Tensor) -> dict[str, float]:
-    """Compare with exact ranks: L1 / d, the share of ranks nearer than 1/2 to theirs, and of vectors in exact order.
+    """Compare with exact ranks: L1 / d, the fraction of ranks nearer than 1/2 to theirs, and of vectors in exact order.
 
     >>> accuracy(exact_ranks, torch.randn(4, 9))
     {'l1': 0.0, 'exact_ranks': 1.0, 'exactly_ordered': 1.0}
@@ -107,8 +107,8 @@ def ties(ranking: Ranking, scores: Tensor) -> dict[str, float]:
     r"""Measure whether equal scores are treated the same. Scores are rounded to tenths of the standard deviation first.
 
     Returns:
-        The mean spread (largest less smallest) of ranks within a tied group, in places; the spread of the gradient of
-        $\|f(s)\|^2$, over its mean size; and L1 / d to the average ranks.
+        The mean spread (largest less smallest) of ranks within a tied group, in positions; the spread of the gradient
+        of $\|f(s)\|^2$, over its mean size; and L1 / d to the average ranks.
     """
     coarse = ((scores / _deviation(scores) * 10).round() / 10).requires_grad_()
     ranks = ranking(coarse)

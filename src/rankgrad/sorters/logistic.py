@@ -14,14 +14,14 @@ STEPS = 12  # of Newton's, at least twice as many as were ever needed for the la
 
 
 class Logistic(NoisySorter):
-    r"""Expected ranks under logistic noise: grades places more finely than `Laplace`; O(d^2), any length, no training.
+    r"""Expected ranks under logistic noise: separates positions better than `Laplace`; O(d^2), any length, no training.
 
     $\hat r_i = 1 + \sum_{j \neq i} \sigma\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$: SoDeep, Eqs. 11-12, with
     $\lambda = 1 / b$. Ranks expected under noise are from SoftRank (Taylor et al. 2008), whose noise is normal.
 
-    In `soft_permutation` it tells places apart while scores are still close: the derivative of $\sigma$ at its quantile
-    i/d is i/d (1 - i/d), which changes from place to place. The derivative of Laplace's F is min(i, d - i)/d, which
-    pushes all of the upper half equally, and all of the lower.
+    In `soft_permutation` it separates positions while scores are still close: the derivative of $\sigma$ at its
+    quantile i/d is i/d (1 - i/d), which changes from position to position. The derivative of Laplace's F is
+    min(i, d - i)/d, which pushes the whole upper half equally, and the whole lower half.
 
     Args:
         softness: b, the width of the noise, in standard deviations of the vector (or in the scores' own unit).

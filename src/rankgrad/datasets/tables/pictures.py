@@ -46,7 +46,7 @@ def decoded(
     with ThreadPoolExecutor(threads) as pool:
         for piece in pieces:
             cells = _each(piece["input"])
-            made = pool.map(partial(_stored, raw, size, table.gray), _photos(cells, table.image or ""))
+            made = pool.map(partial(_stored, table, raw, size), _photos(cells, table.image or ""))
             pictures = pd.Series([*made], cells.index, dtype=object)
             wrong = pictures.map(lambda picture: isinstance(picture, ValueError))
             if wrong.any() and not table.skip_broken:
@@ -75,10 +75,11 @@ def _photos(cells: pd.Series, column: str) -> Iterator[_Photo]:
             yield _Photo(cell)
 
 
-def _stored(raw: Path, size: int, gray: bool, photo: _Photo) -> dict[str, Any] | ValueError:
+def _stored(table: TableOptions, raw: Path, size: int, photo: _Photo) -> dict[str, Any] | ValueError:
     contents = (raw / photo.file).read_bytes() if photo.contents is None else photo.contents
     try:
-        encoded = as_png(open_photo(contents, size, "L")) if gray else as_jpeg(open_photo(contents, size))
+        picture = open_photo(contents, size, "L" if table.gray else "RGB", pad=table.pad)
+        encoded = as_png(picture) if table.gray else as_jpeg(picture)
     except ValueError as error:
         return error
     return {"bytes": encoded, "path": photo.file}

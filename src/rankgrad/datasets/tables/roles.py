@@ -103,6 +103,7 @@ class TableOptions:
         missing: whether a row with a missing value is refused, or left out; or whether an empty feature gets the median
             of training rows, with a feature that says so (`impute`): then other missing values leave a row out.
         gray: store pictures gray and without loss, in place of RGB as JPEG; networks then have one channel.
+        pad: resize whole pictures, between black bars, where they are not square; by default their middle square.
         skip_broken: leave out rows of pictures that cannot be decoded.
         allow_repeated: accept that a picture is in several splits.
         gate_share: of the validation rows, if a column or files say the splits and have no gate: on these versions are
@@ -146,6 +147,7 @@ class TableOptions:
     unknown_labels: Literal["refuse", "leave_out"] = "refuse"
     missing: Literal["refuse", "leave_out", "impute"] = "refuse"
     gray: bool = False
+    pad: bool = False
     skip_broken: bool = False
     allow_repeated: bool = False
     without_relevant: Literal["keep", "drop"] = "keep"
@@ -294,8 +296,8 @@ class TableOptions:
     @property
     def reading(self) -> dict[str, Any]:
         """Return all that a model must know to read such a file: what is not as usual, and the columns of its roles."""
-        named = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
-        named |= {"rejected": self.rejected}
+        named: dict[str, Any] = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
+        named |= {"rejected": self.rejected, "pad": self.pad}
         named |= {"caption": self.captions if isinstance(self.captions, str) else None}
         named |= {"separator": self.frame_separator if self.frames is not None else None}
         usual = {"encoding": "utf-8", "decimal": ".", "thousands": ""}

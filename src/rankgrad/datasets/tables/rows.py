@@ -1,5 +1,6 @@
 """Read the rows of a request: pictures, folders of pictures, and tables, read as in training."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from rankgrad.plain_text import key_in, parts_in, text_in
 __all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "side_of", "table_of"]
 
 DOCUMENTS = 16  # queries that are
+HEAD = 100  # rows by which a column that could hold the input is found
 
 
 class Roles(NamedTuple):
@@ -205,8 +207,11 @@ class _Cells:
         return entered.type.from_table(entered.columns, self)
 
     def text(self, column: str) -> str:
+        cell = self.row[column]
+        if cell is None or cell != cell:
+            raise ValueError(f"{column} is empty, expected text")
         try:
-            return text_in(self.row[column])
+            return text_in(cell)
         except ValueError as error:
             raise ValueError(f"{column} is {error}") from error
 
@@ -277,7 +282,10 @@ class _Table:
         self.type, self.task = type_of(self.about), recipe.get("task")
         self.encoding = self.about.get("encoding", "utf-8")
         self.features = [*(self.about.get("names") or ())]
+        self.writing = Writing(self.about.get("decimal", "."), self.about.get("thousands", ""))
         self.names = names_in(path, form, self.encoding)
+        if not self.names:
+            raise ValueError(f"{path}: no rows, expected at least one")
         self.inputs = self._inputs(roles)
         self.id = roles.id or self._first(self.about.get("id"), "id")
         self.query = None
@@ -319,10 +327,46 @@ class _Table:
         for column in columns_of(self.features):
             if column not in self.names:
                 raise ValueError(f"{self.path}: no column {column!r}, a feature of the model; {self._has(column)}")
+        trained = f" or {listed(self.about['columns'])}, as in training" if self.about.get("columns") else ""
         raise ValueError(
-            f"{self.path}: no column {self.type.name}; name the one that holds it, as in `--input {self.names[0]}`; it "
-            f"has {listed(self.names)}"
+            f"{self.path}: no column {self.type.name}{trained}; {self._hint()}; it has {listed(self.names)}"
         )
+
+    def _hint(self) -> str:
+        """Return how to name the columns of the input: those whose first cells look like it, if there are any.
+
+        Raises:
+            ValueError: the table has no rows.
+        """
+        from rankgrad.datasets.tables.files import pieces_of
+
+        pieces = pieces_of(
+            self.path, self.names, form=self.form, encoding=self.encoding, size=HEAD, head=HEAD, decode_later=True
+        )
+        head = next(pieces, None)
+        if head is None or not len(head):
+            raise ValueError(f"{self.path}: no rows, expected at least one")
+        if self.type.columns == 2:
+            rejected = self.about.get("rejected")
+            renamed = f", and call the rejected column `{rejected}`" if rejected else ""
+            return f"name both, as in `--input FIRST --input SECOND`{renamed}"
+        for name in self.names:
+            cells = [_as_lists(cell) for cell in head[name].dropna()]
+            if cells and self._looks_like_input(cells):
+                return f"name the one that holds it, as in `--input {name}`"
+        if self.type.vectors:
+            for start, count in Counter(name.rstrip("0123456789") for name in self.names).items():
+                if count == self.about.get("count"):
+                    return f"name those that hold it, as in `--input '{start}*'`"
+        return "name the one that holds it, as in `--input COLUMN`"
+
+    def _looks_like_input(self, cells: list[Any]) -> bool:
+        if not self.type.vectors:
+            return self.type.fits(cells)
+        try:
+            return len(vector_in(cells[0], self.writing)) == self.about.get("count")
+        except ValueError:
+            return False
 
     def _captions(self, named: list[str]) -> tuple[list[_Input], list[str]]:
         """Return the input of captions, if there is a column of them, and the other columns that are named."""
@@ -378,8 +422,7 @@ class _Table:
                 yield number, self._cells(cells)
 
     def _cells(self, row: Mapping[str, Any]) -> _Cells:
-        writing = Writing(self.about.get("decimal", "."), self.about.get("thousands", ""))
-        return _Cells(row, self.path.parent, writing, self.features, self.about.get("separator", "|"))
+        return _Cells(row, self.path.parent, self.writing, self.features, self.about.get("separator", "|"))
 
     def _vector(self, numbers: list[Any]) -> list[Any]:
         """Return a vector of SVMlight as in training: from the lowest index on, with zeros at its end."""
@@ -409,6 +452,8 @@ class _Table:
         entered = self.inputs[0]
 
         def asked() -> dict[str, Any]:
+            if cells.row[column] is None:
+                raise ValueError(f"{column} is empty, expected the rejected input")
             rejected = {**cells.row, entered.columns[-1]: cells.row[column]}
             return {entered.name: [cells.of(entered), self._cells(rejected).of(entered)]}
 

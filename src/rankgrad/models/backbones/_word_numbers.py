@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from rankgrad.layers import Backbone
 from rankgrad.vocabulary import Vocabulary
 
-__all__ = ["WordBackbone", "check_words", "sides"]
+__all__ = ["WordBackbone", "check_words", "sides", "word_vectors"]
 
 
 class WordBackbone(Backbone):
@@ -26,6 +26,13 @@ class WordBackbone(Backbone):
     def tokenize(self, texts: Sequence[str]) -> Tensor:
         """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""
         return self.vocabulary.encode(texts)
+
+
+def word_vectors(count: int, size: int) -> nn.Embedding:
+    """Return the vectors of words, those of padding and of words that training has not seen 0."""
+    vectors = nn.Embedding(count, size, padding_idx=0)
+    nn.init.zeros_(vectors.weight[1])
+    return vectors
 
 
 def check_words(tokens: Tensor) -> None:

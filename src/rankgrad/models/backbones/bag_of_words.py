@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankgrad.checks import check_count
-from rankgrad.models.backbones._word_numbers import WordBackbone, check_words, sides
+from rankgrad.models.backbones._word_numbers import WordBackbone, check_words, sides, word_vectors
 from rankgrad.vocabulary import PAIR
 
 __all__ = ["BagOfWords"]
@@ -15,8 +15,9 @@ __all__ = ["BagOfWords"]
 class BagOfWords(WordBackbone):
     r"""The sum of the vectors of a text's words over the root of their number (as fastText has it, Joulin et al. 2017).
 
-    With a linear head, scores are linear in counts of words: on few rows hardly any network is better. Of two texts
-    that are read together, each has its vector; how well they match only `knrm` sees.
+    With the head `linear` and its `standardize: false`, scores are linear in counts of words: on few rows hardly any
+    network is better. Of two texts that are read together, each has its vector; how well they match only `knrm` sees.
+    A word that training has not seen has the vector 0.
 
     Args:
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`; of pairs it has `PAIR`.
@@ -39,7 +40,9 @@ class BagOfWords(WordBackbone):
         check_count("size", size)
         self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
         self.size = size if self.pair is None else 2 * size
-        self.words = nn.Embedding(len(words), size, padding_idx=0)
+        self.words = word_vectors(len(words), size)
+        # Else the first vectors of rare words outweigh what is learned of them.
+        self.words.weight.data.div_(size)
 
     def forward(self, tokens: Tensor) -> Tensor:
         check_words(tokens)

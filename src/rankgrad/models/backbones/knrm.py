@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
-from rankgrad.models.backbones._word_numbers import WordBackbone, sides
+from rankgrad.models.backbones._word_numbers import WordBackbone, sides, word_vectors
 from rankgrad.vocabulary import PAIR
 
 __all__ = ["Knrm"]
@@ -53,7 +53,7 @@ class Knrm(WordBackbone):
             raise ValueError("kernels is 1, expected at least 2: equal words, and similar ones")
         self.size = kernels + 1
         self.pair = self.vocabulary.number_of(PAIR)
-        self.words = nn.Embedding(len(words), word_size, padding_idx=0)
+        self.words = word_vectors(len(words), word_size)
         self.weights = nn.Buffer(torch.ones(len(words)))
         step = 2 / (kernels - 1)
         means = [1.0, *(1 - step * (number - 0.5) for number in range(1, kernels))]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
-from rankgrad.models.backbones._word_numbers import WordBackbone, check_words
+from rankgrad.models.backbones._word_numbers import WordBackbone, check_words, word_vectors
 
 __all__ = ["Sru"]
 
@@ -54,7 +54,7 @@ class Sru(WordBackbone):
         for name, count in (("size", size), ("word_size", word_size), ("layers", layers)):
             check_count(name, count)
         self.size = size
-        self.words = nn.Embedding(len(words), word_size, padding_idx=0)
+        self.words = word_vectors(len(words), word_size)
         self.layers = nn.ModuleList(_Layer(size if depth else word_size, size) for depth in range(layers))
         self.dropout = nn.Dropout(dropout)
 

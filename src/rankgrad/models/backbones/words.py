@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from rankgrad.models.backbones._word_numbers import WordBackbone, check_words
+from rankgrad.models.backbones._word_numbers import WordBackbone, check_words, word_vectors
 
 __all__ = ["Words"]
 
@@ -35,7 +35,7 @@ class Words(WordBackbone):
     def __init__(self, *, words: Sequence[str], size: int = 128, word_size: int = 64):
         super().__init__(words)
         self.size = size
-        self.words = nn.Embedding(len(words), word_size, padding_idx=0)
+        self.words = word_vectors(len(words), word_size)
         self.phrases = nn.Conv1d(word_size, size, 5, padding=2)
         self.clauses = nn.Conv1d(size, size, 3, padding=1)
 
