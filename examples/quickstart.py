@@ -1,4 +1,4 @@
-"""Two small label rankers that differ in their loss alone, side by side within a minute: `make quickstart`.
+"""Train two small label rankers that differ only in their loss, within a minute: `make quickstart`.
 
 Writes reports/quickstart.png and reports/quickstart/, and changes nothing of the pipeline's.
 """

@@ -17,9 +17,9 @@ __all__ = ["FOLDER", "pages"]
 FOLDER = Path("docs/api")
 BIBLIOGRAPHY, TIMES = Path("docs/bibliography.md"), Path("docs/losses.md")
 CONTRACTS = Path("tests/contracts/test_measures.py")
-WRITING = ("groups", "soft_ranks", "reduced")  # what a loss is written with
+WRITING = ("groups", "soft_ranks", "reduced")  # the functions for writing a loss
 OTHER = ("ranks", "ragged", "io.checkpoints", "training.large_batch", "training.distributed")
-# The shape of scores and truth, by what the truth is.
+# The shape of scores and truth, by the name of the truth.
 SHAPES = {"target": "(..., d)", "labels": "(..., d)", "label_ranks": "(..., d)", "positives": "(..., n, m)"}
 PROPERTIES = (
     "loss", "truth", "shape", "sorter", "dim", "weights", "ms, 10,000", "MB, 10,000", "growth", "second derivative",
@@ -34,7 +34,7 @@ under `vmap`.
 
 EQUATION = re.compile(r"\$([^$`]+)\$")
 EXAMPLE = re.compile(r"\n\n(?=>>> )")
-RETURNS = re.compile(r"^Returns:\n((?:    .+\n?|\n(?=    ))+)", re.MULTILINE)  # whole: griffe looks for types in it
+RETURNS = re.compile(r"^Returns:\n((?:    .+\n?|\n(?=    ))+)", re.MULTILINE)  # griffe would split it at colons
 TITLES = {
     griffe.DocstringSectionKind.parameters: "Arguments",
     griffe.DocstringSectionKind.attributes: "Attributes",
@@ -72,7 +72,7 @@ def _exported(module: Any) -> dict[str, Any]:
 
 
 def _imported(module: Any, name: str) -> Any:
-    """Return what a name of a module is, from the file that defines it."""
+    """Return the component behind a name of a module, from the file that defines it."""
     path = module.imports.get(name)
     if path is None:
         return module.members[name]
@@ -113,7 +113,7 @@ def _method(method: Any, level: int) -> str:
 
 
 def _signature(component: Any) -> str:
-    """Return the head of a function as the file has it; of a class, that of its constructor."""
+    """Return the signature of a function, or of a class's constructor, as in its file."""
     name = component.name
     if component.is_class:
         if "__init__" not in component.members:
@@ -276,7 +276,7 @@ def _with_links(text: str, folder: Path) -> str:
 
 
 def write() -> None:
-    """Write all pages, and remove those of components that are gone."""
+    """Write all pages, and remove the pages of removed components."""
     texts = pages()
     for path in FOLDER.rglob("*.md"):
         if path not in texts:

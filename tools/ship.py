@@ -1,7 +1,7 @@
 """Put trained weights into the package: `python -m tools.ship NAME`.
 
 NAME is a sorter, for load_sorter(NAME), or a run of label ranking, for `rankgrad predict shipped`. `origin.json`
-beside the weights is the training's entry in dvc.lock: its params, and the hashes of code and data.
+next to the weights is the training's entry in dvc.lock: its params, and the hashes of code and data.
 """
 
 import argparse
@@ -48,18 +48,18 @@ def ship(name: str) -> Path:
 def _sorter(name: str) -> Any:
     sorter = load_model(Path("models/sorters") / name)
     if sorter.length is not None:
-        raise ValueError(f"{name} sorts {sorter.length} scores and no other number: expected a sorter of any length")
+        raise ValueError(f"{name} sorts {sorter.length} scores, expected a sorter of any length")
     return sorter
 
 
 def _ranker(name: str) -> Any:
-    """Return a run's label ranker in half precision, of which loading makes float32 again."""
+    """Return a run's label ranker in half precision, which loading converts to float32 again."""
     folder = Path("models/runs") / name
     image_of_ranker(folder)
     ranker = load_model(folder).half()
     for key, weights in ranker.state_dict().items():
         if not torch.isfinite(weights).all():
-            raise ValueError(f"{name}: {key} is beyond what half precision holds")
+            raise ValueError(f"{name}: {key} exceeds the range of half precision")
     return ranker
 
 

@@ -1,4 +1,4 @@
-"""The page, and a server on this machine alone that draws scenes and scores them. It needs torch and safetensors."""
+"""Serve the page on this machine only; draw scenes and score them. It needs torch and safetensors."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ HEADERS = {
 
 RUNS = Path("models/runs")
 QUICKSTART = Path("reports/quickstart")  # not below models: stages depend on all of it
-# Rankers that differ in their loss alone, by the names that the page shows: of `make repro`, and of `make quickstart`.
+# Rankers that differ only in their loss, by the names on the page: from `make repro`, and from `make quickstart`.
 TOGETHER = (
     {
         "RLSEP": RUNS / "label_ranking-rlsep",
@@ -153,7 +153,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def server(rankers: Mapping[str, Any], port: int) -> ThreadingHTTPServer:
-    """Return a server that listens already, on this machine alone; port 0 takes a free one.
+    """Return a listening server for this machine only; port 0 takes a free port.
 
     Raises:
         ValueError: the port is taken, or may not be.

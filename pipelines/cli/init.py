@@ -6,7 +6,7 @@ from io import StringIO
 from itertools import pairwise
 from math import floor, log10
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -37,11 +37,18 @@ BACKBONES = {  # by what a backbone takes
 def init(
     file: Annotated[Path, typer.Argument(callback=typed_here, help="CSV, TSV, JSON lines, Parquet or SVMlight.")],
     task: Annotated[
-        str | None, typer.Option(help="label_ranking, multilabel, score_ranking, query_ranking, retrieval.")
+        str | None,
+        typer.Option(
+            help="label_ranking, multilabel, score_ranking, query_ranking, retrieval; or preferences, search: forms of "
+            "the last two."
+        ),
     ] = None,
     key: Annotated[str | None, typer.Option(help="Name of the dataset; by default its folder's.")] = None,
-    target: Annotated[str | None, typer.Option(help="Column to learn: a number, grades, labels or captions.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column to learn: a number, grades, labels, captions or a margin.")
+    ] = None,
     text: Annotated[str | None, typer.Option(help="Column of the text that is read.")] = None,
+    rejected: Annotated[str | None, typer.Option(help="Column of what --text was preferred to.")] = None,
     group: Annotated[str | None, typer.Option(help="Column whose rows stay in one split.")] = None,
     within: Annotated[
         bool, typer.Option("--within", help="Compare only rows of one group, such as those of one laboratory.")
@@ -71,11 +78,12 @@ def init(
     from rankgrad.datasets.table import Table
 
     roles = {
-        "target": target, "text": text, "group": group, "query": query, "id": row_id, "date": date, "weight": weight
+        "target": target, "text": text, "rejected": rejected, "group": group, "query": query, "id": row_id,
+        "date": date, "weight": weight,
     }  # fmt: skip
     named = {role: name for role, name in roles.items() if name is not None}
     with errors_in_a_line():
-        _check_name("--task", task, lookup.names("tasks"))
+        _check_name("--task", task, _starting())
         roles_of_columns = guess(
             file, task=task, encoding=encoding, writing=_writing(decimal, thousands), named=named, within=within
         )
@@ -176,6 +184,8 @@ def blocks_of(
         folder: that has the file now; None for `raw`.
         metric: by which runs are compared and versions are judged; None for the task's.
     """
+    from pipelines.config.plan import merged
+
     form = task
     if "rejected" in options:
         form = "preferences"
@@ -205,6 +215,9 @@ def blocks_of(
     runs = {f"{key}-{name}": common | run for name, run in by_loss.items()}
     if metric is None:
         metric = "mean_average_precision" if "binary" in conditions else starting["metric"]
+    if monitor := _monitor_of(task, metric):
+        for run in runs.values():
+            run["training"] = merged(run.get("training", {}), monitor)
     usual, *rivals = by_loss
     comparison = {
         "question": f"Does {' or '.join(rivals)} rank {key} better than {usual}?",
@@ -218,6 +231,22 @@ def blocks_of(
         "comparisons": {key: comparison},
         "judged": {task: {"metric": metric}},
     }
+
+
+def _monitor_of(task: str, metric: str) -> dict[str, Any]:
+    """Return the option of training by which the metric decides on the best epoch, where it is not the usual one.
+
+    >>> _monitor_of("query_ranking", "ndcg_at_10"), _monitor_of("score_ranking", "spearman")
+    ({'ranker': {'monitor': 'ndcg_at_10'}}, {})
+    """
+    training = lookup.find("tasks", task).Training
+    for phase, options in ({"": training} | get_type_hints(training)).items():
+        if not hasattr(options, "monitor"):
+            continue
+        for choice in get_args(get_type_hints(options)["monitor"]):
+            if choice in (metric, *metric.split(".")) and choice != options.monitor:
+                return {phase: {"monitor": choice}} if phase else {"monitor": choice}
+    return {}
 
 
 def _input_type(options: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""A loss of one's own: by how many places soft ranks miss the true ones."""
+"""An example of your own loss: the distance of soft ranks from the true ranks."""
 
 import torch
 from torch import Tensor

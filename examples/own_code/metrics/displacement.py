@@ -1,4 +1,4 @@
-"""A metric of one's own: by how many places a score is away from where it belongs, in the mean."""
+"""An example of your own metric: the mean distance of a score's rank from its true rank."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""A sorter of one's own: how many scores beat each one, counted by a hyperbolic tangent."""
+"""An example of your own sorter: the number of larger scores, counted by a hyperbolic tangent."""
 
 import torch
 from torch import Tensor

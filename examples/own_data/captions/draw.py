@@ -20,7 +20,7 @@ FORMS = (
 
 
 def draw(folder: Path, rows: int = 600, *, seed: int = 0) -> None:
-    """Write `captions.csv` (image, caption), a row a caption, and the pictures that it names."""
+    """Write `captions.csv` (image, caption), one row per caption, and the pictures that it names."""
     draws = np.random.default_rng(seed)
     (folder / "images").mkdir(parents=True, exist_ok=True)
     with (folder / "captions.csv").open("w", newline="") as file:
