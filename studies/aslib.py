@@ -6,8 +6,9 @@
 Each scenario comes with ten folds. For each fold, the next three choose the learning rate and the number of steps by
 PAR10, with two networks that learn from the other six. Then three networks learn from all nine. All are trained side
 by side. A run that does not solve its instance within the cutoff counts ten times the cutoff (PAR10). It is slower than
-every run that does, and which of two such runs is slower is not known: they are tied at the last position. Instances
-that no algorithm solves have no order and are left out. The time to compute features is not counted.
+every run that does, and which of two such runs is slower is not known: they are tied at the last position. Times below
+0.01 s are tied, too. Instances whose runs are all tied have no order and are left out. The time to compute features is
+not counted.
 """
 
 from collections.abc import Iterator
@@ -94,9 +95,9 @@ def read(name: str) -> tuple[Tensor, Tensor, Tensor, float]:
     seconds = torch.tensor(table.filter(regex="^seconds_").to_numpy(), dtype=torch.float64)
     features = torch.tensor(table.filter(regex="^x_").to_numpy(dtype=float), dtype=torch.float64)
     cutoff = float(table["cutoff"].iloc[0])
-    solved = ~seconds.isnan().all(-1)
     times = (seconds.clamp(min=FASTEST) / cutoff).nan_to_num(LATE)
-    return features[solved], times[solved], torch.tensor(table["fold"].to_numpy() - 1)[solved], cutoff
+    ordered = times.amax(-1) > times.amin(-1)
+    return features[ordered], times[ordered], torch.tensor(table["fold"].to_numpy() - 1)[ordered], cutoff
 
 
 def parts(folds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -289,10 +289,13 @@ TIME_METRICS = {"PAR10 gap closed": "gap", "tau-b": "tau"}
 
 def aslib(study: Study) -> str:
     """Show the scenarios that are whole; then each method on each, with its difference from regression on log time."""
-    first, *others = [run for run in study.runs if study.has(run, "oracle")]
+    first, *rest = [run for run in study.runs if study.has(run, "oracle")]
     methods = [run.removeprefix(f"{first}, ") for run in study.runs if run.startswith(f"{first}, ")]
-    made = {*study.runs}
-    scenarios = [first, *(name for name in others if made.issuperset(f"{name}, {method}" for method in methods))]
+    scenarios = [first]
+    for name in rest:
+        runs = {f"{name}, {method}" for method in methods}
+        if runs <= {*study.runs}:
+            scenarios.append(name)
     numbers = {"instances": ",.0f", "features": ".0f", "algorithms": ".0f", "unsolved": ".0%", "cutoff": ",.0f",
                "single best": ",.0f", "oracle": ",.0f"}  # fmt: skip
     rows = [[name, *(mean(study, name, *number) for number in numbers.items())] for name in scenarios]

@@ -1,0 +1,130 @@
+"""Rerank Cranfield's abstracts by the words of question and abstract alone: K-NRM and a bag of words beside BM25.
+
+    python -m studies.cranfield_texts [RUN ...]    # after `python -m studies.converters.cranfield`; all that is missing
+
+Questions, folds and metrics are those of `studies.cranfield`. Words have no vectors from elsewhere: a network learns
+them from the training questions. A step sees some questions with all their relevant abstracts and some others of each
+list, and the first words of a pair.
+"""
+
+from functools import cache, partial
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad import metrics
+from rankgrad.io.results import Row
+from rankgrad.models.backbones.bag_of_words import BagOfWords
+from rankgrad.models.backbones.knrm import Knrm
+from rankgrad.seeding import derived_seed, generator
+from rankgrad.vocabulary import PAIR, Vocabulary
+from studies import cranfield
+from studies.compared import compared
+from studies.cranfield import METHODS, NAMES, UPSTREAM, parts, read, settings
+from studies.vectorized import Jobs, command
+
+SEEDS = 2
+BATCH, DEPTH, LONGEST = 8, 10, 160  # questions of a step, abstracts of each, words of a pair
+SIZE = 32  # of a word's vector
+RATES = (0.01, 0.03)
+STEPS = (50, 100)
+BACKBONES = {"bag_of_words": partial(BagOfWords, size=SIZE), "knrm": partial(Knrm, word_size=SIZE)}
+RULE = "bm25"
+RUNS = [f"{backbone}, ranknet" for backbone in BACKBONES]
+
+
+@cache
+def pairs() -> list[str]:
+    """Return both texts of each row, as networks are given them."""
+    table, _, _ = read()
+    return [f"{query}{PAIR}{passage}" for query, passage in zip(table["query"], table["passage"], strict=True)]
+
+
+class Reranker(nn.Module):
+    """A backbone of text pairs with a linear head, and the word numbers of all pairs (q, d, words)."""
+
+    def __init__(self, backbone: str, learn: Tensor, seed: int):
+        super().__init__()
+        _, _, relevance = read()
+        depth = relevance.shape[1]
+        texts = []
+        for question in learn.tolist():
+            texts += pairs()[question * depth : (question + 1) * depth]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derived_seed(seed, "cranfield_texts"))
+            self.backbone = BACKBONES[backbone](words=Vocabulary.of(texts).words)
+            self.head = nn.Linear(self.backbone.size, 1)
+        if backbone == "knrm":
+            self.backbone.fit(texts)
+        tokens = self.backbone.tokenize(pairs())[:, :LONGEST]
+        self.tokens = tokens.view(*relevance.shape, -1)
+
+    def forward(self, questions: Tensor, documents: Tensor) -> Tensor:
+        """Return scores (b, d) of documents (b, d) of questions (b,)."""
+        tokens = self.tokens[questions.unsqueeze(1), documents]
+        return self.head(self.backbone(tokens.flatten(0, 1))).view(documents.shape)
+
+    @torch.no_grad()
+    def every(self, questions: Tensor) -> Tensor:
+        """Return scores (q, d) of whole lists."""
+        documents = torch.arange(self.tokens.shape[1])
+        return torch.cat([self(of_question, documents.unsqueeze(0)) for of_question in questions.split(1)])
+
+
+def trained(run: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
+    """Train a network, and return its scores of other questions after each of `STEPS`."""
+    backbone, loss = run.split(", ")
+    _, _, relevance = read()
+    network, draws = Reranker(backbone, learn, seed), generator(seed, "cranfield_texts", "batches")
+    optimizer = torch.optim.Adam(network.parameters(), lr=rate)
+    scores = []
+    for step in range(1, STEPS[-1] + 1):
+        questions = learn[torch.randperm(len(learn), generator=draws)[:BATCH]]
+        keys = torch.rand(len(questions), relevance.shape[1], generator=draws) + relevance[questions]
+        documents = keys.topk(min(DEPTH, keys.shape[1])).indices  # relevant ones first
+        truth = relevance[questions].gather(1, documents)
+        value = METHODS[loss](network(questions, documents).unsqueeze(0), truth.unsqueeze(0)).mean()
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        if step in STEPS:
+            scores.append(network.every(tested))
+    return scores
+
+
+def text_scores(run: str) -> tuple[Tensor, list[Row]]:
+    """Choose a setting for each fold by one network, and return scores (seeds, q, d), and the settings."""
+    _, _, relevance = read()
+    result = torch.empty(SEEDS, *relevance.shape)
+    rates, steps = [], []
+    for learn, choose, test in parts(len(relevance)):
+        tried = []
+        for rate in RATES:
+            scores = trained(run, learn, choose, rate, seed=1)
+            tried.append([metrics.mean_average_precision(values, relevance[choose]).item() for values in scores])
+        best = int(torch.tensor(tried).argmax())
+        rates.append(RATES[best // len(STEPS)])
+        steps.append(STEPS[best % len(STEPS)])
+        for seed in range(SEEDS):
+            scores = trained(run, torch.cat([learn, choose]), test, rates[-1], seed=seed + 1)
+            result[seed, test] = scores[best % len(STEPS)]
+    return result, settings(run, rates, steps)
+
+
+def rows(run: str) -> list[Row]:
+    """Return the metrics of a network, and their differences from BM25; or BM25's own."""
+    scores, chosen_settings = cranfield.rule_scores(run) if run == RULE else text_scores(run)
+    baselines = {} if run == RULE else {RULE: RULE}
+    values = cranfield.values_of(scores)
+    return compared("cranfield_texts", run, NAMES, values, baselines=baselines) + chosen_settings
+
+
+def jobs(run: str, _: list[Row]) -> Jobs:
+    yield RULE, partial(rows, RULE)
+    yield run, partial(rows, run)
+
+
+if __name__ == "__main__":
+    params = {"rate": RATES, "steps": STEPS, "seeds": SEEDS, "batch": BATCH, "depth": DEPTH, "longest": LONGEST}
+    groups = {run: partial(jobs, run) for run in RUNS}
+    command("cranfield_texts", groups, params=params, hashes={"oussbenk/cranfield-trec-dataset": UPSTREAM})
