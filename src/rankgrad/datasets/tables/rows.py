@@ -394,8 +394,8 @@ class _Columns:
             is_list = bool(documents) and isinstance(documents[0], list | Mapping)
         if more_columns or not is_list:
             raise ValueError(
-                f"{column} holds no list of documents; name the column whose rows are the documents of one query: "
-                "--query COLUMN"
+                f"{column} holds no list of documents, expected one; of a table with a row for each document, name the "
+                "column of its query: --query COLUMN"
             )
         return [self.cells({column: document}).of(entered) for document in documents]
 
