@@ -48,7 +48,7 @@ def ship(name: str) -> Path:
 def _sorter(name: str) -> Any:
     sorter = load_model(Path("models/sorters") / name)
     if sorter.length is not None:
-        raise ValueError(f"{name} sorts exactly {sorter.length} scores, expected a sorter of any length")
+        raise ValueError(f"{name} sorts {sorter.length} scores, expected a sorter of any length")
     return sorter
 
 

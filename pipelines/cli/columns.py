@@ -30,7 +30,7 @@ CALLED = {
     "chosen": r"(chosen|preferred|accepted|winner|win)$",
     "rejected": r"(rejected|dispreferred|loser|lose)$",
     "margin": r"margin$",
-    "query": r"(qid|query|pair|prompt|search|request)(_?id)?$",
+    "query": r"(qid|query|question|pair|prompt|search|request)(_?id)?$",
     "group": r"(group|user|customer|session|product|owner|patient|subject|author|shop|store)s?"
     r"(_?(id|key|name|number|no|nr|code))?$",
     "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed: 0)\.?$",

@@ -31,7 +31,11 @@ __all__ = ["ROLES", "Guess", "guess"]
 HEAD = 1000  # rows that are looked at
 MOSTLY = 0.5  # of groups
 SPLITS = {"train", "val", "test", "gate"}
-ROLES = ("target", "text", "group", "query", "id", "date", "weight")  # that a person may name
+ROLES = ("target", "text", "rejected", "group", "query", "id", "date", "weight")  # that a person may name
+MENTIONS = 4  # how often a name is in the two columns of preferences on average, from which on it is a player's
+CODE = re.compile(r"(?=.*\d)[\w.:/@-]+", re.ASCII)  # a name with a digit and without a space
+DECISION, FEW_DECISIONS = re.compile(r"prefer|winner|chosen|better|choice|vote"), 5  # which of two answers is better
+SIDES = {"a": "b", "0": "1", "1": "2", "left": "right"}  # how the names of two answers end
 EXPLAINED, FEWEST_GROUPS = 0.3, 5  # from which on a column may be a group whose target has an offset of its own
 
 
@@ -328,6 +332,8 @@ def is_code(column: Column) -> bool:
     """Recognize ids of any name: words, each once, or row numbers."""
     if column.content == "number":
         return is_row_number(column) and not column.is_called("target")
+    if column.is_called("chosen") or column.is_called("rejected"):
+        return False
     has_words = column.content == "name" and column.hindrance is None and not column.is_aligned
     return has_words and column.is_unique and len(column.cells) > 2 and not column.names.str.contains(r"\s").any()
 
@@ -532,34 +538,175 @@ def _flags(columns: Columns) -> Truth | None:
     return None
 
 
-def preferences(columns: Columns, structure: dict[str, Any]) -> Truth | None:
-    """Recognize preferences: what was chosen and what was rejected in a row, perhaps of answers to a prompt."""
-    inputs_in_cells = [column for column in columns.free if column.has_names or is_whole_input(column)]
-    chosen = next((column for column in inputs_in_cells if column.is_called("chosen")), None)
-    rejected = next((column for column in inputs_in_cells if column.is_called("rejected")), None)
-    if chosen is None or rejected is None or "target" in columns.named:
+def preferences(columns: Columns, structure: dict[str, Any], task: str | None = None) -> Truth | None:
+    """Recognize preferences: what was chosen and what was rejected in a row, perhaps of answers to a prompt.
+
+    A person may name the rejected answers, the chosen ones as the text, the prompts as the query, and the margin, a
+    number, as the target.
+    """
+    _refuse_chats(columns)
+    chosen, rejected = _chosen_and_rejected(columns)
+    if rejected is None:
+        _refuse_which_is_better(columns)
+    margin = columns.named.get("target")
+    if chosen is None or rejected is None or (margin is not None and margin.content != "number"):
         return None
-    prompt = _query_text(columns, structure)
-    margin = columns.take(lambda column: column.is_called("margin") and column.content == "number")
-    columns.free = [column for column in columns.free if column not in (chosen, rejected, prompt)]
-    inputs: dict[str, Any] = {chosen.content if is_whole_input(chosen) else "text": chosen.name}
-    if prompt is not None and "text" in inputs:
-        inputs, structure["group"] = {"text_pair": [prompt.name, chosen.name]}, prompt.name
-    elif chosen.is_category:
-        inputs = {"categories": [chosen.name]}
+    columns.free = [column for column in columns.free if column not in (chosen, rejected)]
+    margin = margin or columns.take(lambda column: column.is_called("margin") and column.content == "number")
+    if margin is not None:
+        advice = "where it is negative, swap the two answers and write its size"
+        _refuse_negative(margin, "the size of the preference, a number of at least 0", advice)
     options = {"rejected": rejected.name} | ({"margin": margin.name} if margin else {})
     line = f"truth: {chosen.name} is preferred to {rejected.name}" + (f" by {margin.name}" if margin else "")
+
+    prompt = _prompt(columns, structure, chosen)
+    inputs: dict[str, Any] = {chosen.content if is_whole_input(chosen) else "text": chosen.name}
+    if prompt is not None and "text" in inputs:
+        columns.free = [column for column in columns.free if column is not prompt]
+        inputs = {"text_pair": [prompt.name, chosen.name]}
+        if "group" not in columns.named:
+            structure["group"] = prompt.name
+    elif chosen.is_category or _are_players(chosen, rejected):
+        inputs = {"categories": [chosen.name]}
+        line += "; both are names, of players without features: if another file has the items, join their texts first"
+
+    # Nothing else is read: a number may be the margin.
+    for column in columns.of_content("number") if margin is None else []:
+        columns.reasons[column.name] = f"if it is the size of the preference, `--target {column.name}` learns it"
+    columns.free = [column for column in columns.free if column.name not in columns.reasons]
     return Truth("query_ranking", options, line, None, inputs, [chosen])
+
+
+def _chosen_and_rejected(columns: Columns) -> tuple[Column | None, Column | None]:
+    """Return the columns of what was chosen and rejected: those that a person names, or that are called so."""
+    numbers = [column.name for column in columns.of_content("number") if column.name.lower() in ("winner", "loser")]
+    if len(numbers) == 2:
+        lines = [f'table["{name}"] = "p" + table["{name}"].astype(str)' for name in numbers]
+        raise columns.refusal(_in_pandas("winner and loser are numbers; if they name players, write names", lines))
+    named = columns.named.get("text")
+    if "rejected" not in columns.named and named is not None and not named.is_called("chosen"):
+        return None, None
+    inputs_in_cells = [column for column in columns.free if column.has_names or is_whole_input(column)]
+    chosen = named or next((column for column in inputs_in_cells if column.is_called("chosen")), None)
+    rejected = next((column for column in inputs_in_cells if column.is_called("rejected")), None)
+    rejected = columns.named.get("rejected", rejected)
+    if chosen is None and "rejected" in columns.named:
+        raise columns.refusal("--rejected: no column is called like what was chosen; name it too, by `--text`")
+    return chosen, rejected
+
+
+def _refuse_chats(columns: Columns) -> None:
+    """Refuse chosen and rejected chats, lists of roles and contents."""
+    chats = [column.name for column in columns.all.values() if column.content == "object"]
+    answers = [
+        name for name in chats if columns.all[name].is_called("chosen") or columns.all[name].is_called("rejected")
+    ]
+    if not answers:
+        return
+    prompts = [name for name in chats if name not in answers and columns.all[name].is_called("query")]
+    chat, turns = (prompts[0], "chat") if prompts else (answers[0], "chat[:-1]")
+    lines = []
+    if prompts or not any(column.is_called("query") for column in columns.all.values()):
+        written = f'" ".join(turn["content"] for turn in {turns})'
+        lines.append(f'table["prompt"] = [{written} for chat in table["{chat}"]]')
+    for name in answers:
+        lines.append(f'table["{name}"] = [chat[-1]["content"] for chat in table["{name}"]]')
+    raise columns.refusal(
+        _in_pandas(f"{_listed(answers)} hold chats or objects, and texts are read: write texts", lines)
+    )
+
+
+def _refuse_which_is_better(columns: Columns) -> None:
+    """Refuse two answers, such as answer_a and answer_b, beside a column that says which of them is better."""
+    texts = {column.name.lower(): column for column in columns.free if is_text(column)}
+    decisions = [column for column in columns.all.values() if DECISION.search(plain(column.name))]
+    decisions = [column for column in decisions if column.names.nunique() <= FEW_DECISIONS]
+    for name, first in texts.items() if decisions else ():
+        for side, other_side in SIDES.items():
+            second = texts.get(name.removesuffix(side) + other_side)
+            if not name.endswith(side) or second is None:
+                continue
+            values = sorted(decisions[0].names.unique())
+            value = next((value for value in values if value.lower().endswith(side)), values[0])
+            other = next((value for value in values if value.lower().endswith(other_side)), values[-1])
+            cells = f'table["{decisions[0].name}"].astype(str)'
+            lines = [
+                f"table = table[{cells}.isin([{value!r}, {other!r}])]",
+                f"is_first = {cells} == {value!r}",
+                f'table["chosen"] = table["{first.name}"].where(is_first, table["{second.name}"])',
+                f'table["rejected"] = table["{second.name}"].where(is_first, table["{first.name}"])',
+            ]
+            problem = f"{first.name} and {second.name} are two answers, and {decisions[0].name} says which is better"
+            raise columns.refusal(_in_pandas(f"{problem}; write what was chosen", lines))
+
+
+def _in_pandas(problem: str, lines: Sequence[str]) -> str:
+    """Return a refusal with the lines of pandas that mend the table."""
+    return f"{problem}, in pandas:" + "".join(f"\n  {line}" for line in lines)
+
+
+def _are_players(chosen: Column, rejected: Column) -> bool:
+    """Return whether what was chosen are names that come again, such as players.
+
+    Raises:
+        ValueError: they are ids, such as a0123, that seldom come again.
+    """
+    if chosen.content != "name" or chosen.is_aligned:
+        return False
+    names = pd.concat([chosen.names, rejected.names])
+    if MENTIONS * names.nunique() <= len(names):
+        return True
+    if not names.map(lambda name: CODE.fullmatch(name) is not None).all():
+        return False
+    lines = []
+    for role, column in (("chosen", chosen), ("rejected", rejected)):
+        columns = f'{{"id": "{column.name}", "text": "{role}_text"}}'
+        lines.append(f'table = table.merge(items.rename(columns={columns}), on="{column.name}")')
+    problem = (
+        f"{chosen.place(chosen.names.index[0])} is {chosen.names.iloc[0]!r:.60}, no text, and such names come again "
+        "too seldom to be learned as players; join the texts of the file that has these items"
+    )
+    advice = "\nthen `rankgrad init FILE --text chosen_text --rejected rejected_text`"
+    raise ValueError(_in_pandas(problem, lines) + advice)
+
+
+def _prompt(columns: Columns, structure: dict[str, Any], chosen: Column) -> Column | None:
+    """Return the text that answers belong to: called so, or else a text that comes again or stands before them.
+
+    Raises:
+        ValueError: there are several, or another text that may be it.
+    """
+    prompt = _query_text(columns, structure)
+    if prompt is not None or chosen.content != "text":
+        return prompt
+    names = [*columns.all]
+    texts = [column for column in columns.free if column.content == "text"]
+    likely = []
+    for column in texts:
+        if not column.is_unique or names.index(column.name) < names.index(chosen.name):
+            likely.append(column)
+    if len(likely) == 1 or not texts or (not likely and "text" in columns.named):
+        return likely[0] if likely else None
+    texts = likely or texts
+    raise columns.refusal(
+        f"{_listed([column.name for column in texts])} may be the prompt: `--query {texts[0].name}` reads it with each "
+        f"answer, and answers to one prompt stay in one split"
+        + ("" if likely else f"; `--text {chosen.name}` reads none")
+    )
 
 
 def _query_text(columns: Columns, structure: dict[str, Any]) -> Column | None:
     """Return the text of queries or prompts: the column that is called so, if most of its cells have several words."""
     group = columns.all.get(structure.get("group", ""))
     for column in [*([group] if group else []), *columns.free]:
-        is_text = column.content in ("text", "name") and column.names.str.contains(r"\s").mean() > MOSTLY
-        if is_text and (column.is_called("query") or column is columns.named.get("query")):
+        if _has_sentences(column) and (column.is_called("query") or column is columns.named.get("query")):
             return column
     return None
+
+
+def _has_sentences(column: Column) -> bool:
+    """Return whether most cells are texts of several words."""
+    return column.content in ("text", "name") and column.names.str.contains(r"\s").mean() > MOSTLY
 
 
 def relevance(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
@@ -573,21 +720,23 @@ def relevance(columns: Columns, structure: dict[str, Any], task: str | None) -> 
     if column is None:
         return None
     _refuse_several(columns, [column, *columns.free], "relevance")
-    wrong = column.cells[~(column.numbers >= 0)]
-    if len(wrong):
-        raise ValueError(
-            f"{column.place(wrong.index[0])} is {wrong.iloc[0]!r:.60}, expected grades, numbers of at least 0: correct "
-            "or take out such rows, or say `--target` with another column"
-        )
+    advice = "correct or take out such rows, or say `--target` with another column"
+    _refuse_negative(column, "grades, numbers of at least 0", advice)
     _refuse_wrong_order(columns, column)
     options = {"relevance": column.name, "without_relevant": "drop"}
     return Truth("query_ranking", options, f"truth: relevance from {column.name}, of each {group}; {DROPPED}", column)
 
 
+def _refuse_negative(column: Column, expected: str, advice: str) -> None:
+    wrong = column.cells[~(column.numbers >= 0)]
+    if len(wrong):
+        raise ValueError(f"{column.place(wrong.index[0])} is {wrong.iloc[0]!r:.60}, expected {expected}: {advice}")
+
+
 def captions(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
     """Recognize captions: sentences beside pictures or vectors; or queries beside the passages that they ask for."""
     if not any(map(is_whole_input, columns.free)):
-        return _searched_text(columns, structure, task)
+        return search(columns, structure, task)
     if "text" in columns.named:
         return None
     column = columns.take_truth(lambda column: column.content in ("text", "captions"), "captions")
@@ -598,18 +747,23 @@ def captions(columns: Columns, structure: dict[str, Any], task: str | None) -> T
     )
 
 
-def _searched_text(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
-    """Take queries and the passages that they ask for, where no column says how well."""
-    query = _query_text(columns, structure)
-    passages = [column for column in columns.free if is_text(column) and column.is_called("text")]
+def search(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:
+    """Recognize queries and the passages that they ask for, where no column says how well."""
+    query = columns.named.get("target") or columns.named.get("query") or _query_text(columns, structure)
+    if query is None or not _has_sentences(query):
+        return None
+    passages = [column for column in columns.free if is_text(column) and column is not query]
+    called = [column for column in passages if column.is_called("text")]
+    passages = called if task is None or called else passages
     passages = [columns.named["text"]] if "text" in columns.named else passages
-    if query is None or len(passages) != 1 or "target" in columns.named:
+    if len(passages) != 1 or (task is None and "target" in columns.named and "text" not in columns.named):
         return None
     judged = [column for column in columns.of_content("number") if column.is_called("target")]
-    if judged and task is None:  # a rating of each answer is what is learned
+    if judged and task is None and "target" not in columns.named:  # a rating of each answer is what is learned
         return None
     columns.free = [column for column in columns.free if column not in (query, passages[0])]
-    structure.pop("group", None)  # a passage may be asked for by several queries: it is what splits are drawn of
+    if "group" not in columns.named:
+        structure.pop("group", None)  # a passage may be asked for by several queries: it is what splits are drawn of
     line = f"truth: captions from {query.name}, by which {passages[0].name} is searched"
     return Truth("retrieval", {"captions": query.name}, line, None, {"text": passages[0].name}, passages)
 
@@ -649,6 +803,9 @@ TRUTHS = {
     "query_ranking": relevance,
     "retrieval": captions,
     "score_ranking": target,
+    # Forms of a truth that the tasks above recognize too.
+    "preferences": preferences,
+    "search": search,
 }
 
 
@@ -747,6 +904,8 @@ def _no_target(column: Column, other: str) -> ValueError:
         advice = f"`--target {column.name}` learns these names"
     elif column.content == "number":
         advice = "`--task score_ranking` ranks by it"
+    elif column.content == "text":
+        advice = "a text is searched by texts: `--task search --text PASSAGES --target QUERIES`"
     return ValueError(
         f"{column.place(wrong.index[0])} is {str(wrong.iloc[0])!r:.60}; if it is what is to be learned, {advice}; else "
         f"say `--target {other}`"

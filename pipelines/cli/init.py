@@ -37,11 +37,18 @@ BACKBONES = {  # by what a backbone takes
 def init(
     file: Annotated[Path, typer.Argument(callback=typed_here, help="CSV, TSV, JSON lines, Parquet or SVMlight.")],
     task: Annotated[
-        str | None, typer.Option(help="label_ranking, multilabel, score_ranking, query_ranking, retrieval.")
+        str | None,
+        typer.Option(
+            help="label_ranking, multilabel, score_ranking, query_ranking, retrieval; or preferences, search: forms of "
+            "the last two."
+        ),
     ] = None,
     key: Annotated[str | None, typer.Option(help="Name of the dataset; by default its folder's.")] = None,
-    target: Annotated[str | None, typer.Option(help="Column to learn: a number, grades, labels or captions.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column to learn: a number, grades, labels, captions or a margin.")
+    ] = None,
     text: Annotated[str | None, typer.Option(help="Column of the text that is read.")] = None,
+    rejected: Annotated[str | None, typer.Option(help="Column of what --text was preferred to.")] = None,
     group: Annotated[str | None, typer.Option(help="Column whose rows stay in one split.")] = None,
     within: Annotated[
         bool, typer.Option("--within", help="Compare only rows of one group, such as those of one laboratory.")
@@ -71,11 +78,12 @@ def init(
     from rankgrad.datasets.table import Table
 
     roles = {
-        "target": target, "text": text, "group": group, "query": query, "id": row_id, "date": date, "weight": weight
+        "target": target, "text": text, "rejected": rejected, "group": group, "query": query, "id": row_id,
+        "date": date, "weight": weight,
     }  # fmt: skip
     named = {role: name for role, name in roles.items() if name is not None}
     with errors_in_a_line():
-        _check_name("--task", task, lookup.names("tasks"))
+        _check_name("--task", task, _starting())
         roles_of_columns = guess(
             file, task=task, encoding=encoding, writing=_writing(decimal, thousands), named=named, within=within
         )

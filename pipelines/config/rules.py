@@ -354,7 +354,7 @@ def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> 
         reason = f"{plan.model.backbone.name} takes {backbone.input}, but {plan.dataset} has {' or '.join(inputs)}"
         raise _wrong(f"{location}.backbone.name", reason, advice=f"try {', '.join(fitting) or 'another dataset'}")
     if getattr(plan.training, "shared", False):
-        _check_shared(plan, inputs)
+        _check_shared(plan, settings.runs[plan.name].model.text, inputs)
     dataset = settings.datasets[plan.dataset]
     side = dataset.size or dataset.args.get("canvas")
     if backbone.input == "image" and side is not None:
@@ -365,14 +365,14 @@ def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> 
                 backbone.freeze(options.freeze)
 
 
-def _check_shared(plan: RunPlan, inputs: list[str]) -> None:
-    """Check that items and captions can be read by one encoder."""
+def _check_shared(plan: RunPlan, text: Component | None, inputs: list[str]) -> None:
+    """Check that items and captions can be read by one encoder; `text` is that of captions, if the run names one."""
     location = f"runs.{plan.name}"
     if inputs != ["text"]:
         reason = f"is true, but items of {plan.dataset} are {' or '.join(inputs)}"
         raise _wrong(f"{location}.training.shared", reason, "text, as captions are", "leave it out")
-    if plan.model.text is not None:
-        reason = f"is {plan.model.text.name}, but training.shared lets the items' backbone read captions"
+    if text is not None:
+        reason = f"is {text.name}, but training.shared lets the items' backbone read captions"
         raise _wrong(f"{location}.model.text", reason, advice="leave one of them out")
 
 

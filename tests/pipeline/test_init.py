@@ -336,6 +336,14 @@ NAMED = [
     ({"text": [f"one of many words {k}" for k in N], "toxic": [0, 1] * 30, "rude": [1, 1, 0] * 20},
      {"text": "text", "labels": ["toxic", "rude"]}),
     (
+        {"frage": [f"was ist die {k // 3}" for k in N], "accepted": [f"it is good {k}" for k in N],
+         "rejected": [f"it is bad {k}" for k in N]},
+        {"text_pair": ["frage", "accepted"], "group": "frage", "text": None},
+    ),
+    ({"winner": [f"a{k % 9}" for k in N], "loser": [f"a{k % 7}" for k in N]}, {"categories": ["winner"]}),
+    ({"question": [f"what is number {k}" for k in N], "answer": [f"a number like {k}" for k in N]},
+     {"text": "answer", "captions": "question"}),
+    (
         {"query_id": [k // 4 for k in N], "prompt": [f"tell me about number {k // 4}" for k in N],
          "text": [f"an answer with the words {k}" for k in N], "relevance": [0, 1, 2] * 20},
         {"text_pair": ["prompt", "text"], "group": "query_id", "text": None},
@@ -355,6 +363,8 @@ def german(number, digits):
 
 
 PRICES = np.exp(6.5 + Y)
+ANSWERS = {f"response_{side}": [f"the answer {side} of number {k}" for k in N] for side in "ab"}
+CHOSEN = {role: [f"the {role} one of number {k}" for k in N] for role in ("chosen", "rejected")}
 REFUSED = {  # columns, and what the message names
     "thousands": ({"km": A, "preis": [german(p, 0) for p in PRICES]}, ["preis", "--thousands '.'", "--decimal '.'"]),
     "American thousands": ({"km": A, "price": [f"{p:,.0f}" for p in PRICES]}, ["price", "--thousands ','"]),
@@ -390,6 +400,12 @@ REFUSED = {  # columns, and what the message names
     "numbers of classes": ({"x": X, "z": A, "class": [k % 3 for k in N]}, ["--task multilabel --target class"]),
     "two texts": ({"sentence1": [f"one of many words {k}" for k in N], "sentence2": [f"no number but {k}" for k in N],
                    "score": Y}, ["sentence1 and sentence2", "--text sentence1"]),
+    "ids of answers": ({"winner": [f"a{k}" for k in N], "loser": [f"b{k}" for k in N]}, ["row 1", "a0", "merge"]),
+    "numbers of players": ({"winner": [k % 9 for k in N], "loser": [9 + k % 9 for k in N]}, ["players", "astype(str)"]),
+    "two answers": (ANSWERS | {"winner": ["model_a", "model_b", "tie"] * 20}, ["response_b", "'model_a'", "where"]),
+    "negative margins": (CHOSEN | {"margin": Y}, ["margin", "swap"]),
+    "a text that may be the prompt": (CHOSEN | {"comment": [f"because it is number {k}" for k in N]},
+                                      ["--query comment", "--text chosen"]),
     "splits of other names": (PLAIN | {"split": ["train", "valid", "test"] * 20}, ["row 2: split is valid"]),
 }  # fmt: skip
 
@@ -452,6 +468,12 @@ NAMED_BY_A_PERSON = {  # columns, what a person names, and the options that foll
     "a text beside numbers": ({**PLAIN, "note": [f"sold to somebody {k}" for k in N]}, {"text": "note"},
                               {"text": "note", "features": None}),
     "a weight": (PLAIN | {"weight": [1, 2] * 30}, {"weight": "weight"}, {"weight": "weight", "features": ["x"]}),
+    "a margin": ({"frage": [f"was ist die {k // 3}" for k in N], **CHOSEN, "strength": A}, {"target": "strength"},
+                 {"text_pair": ["frage", "chosen"], "rejected": "rejected", "margin": "strength", "group": "frage"}),
+    "what was preferred": (ANSWERS, {"text": "response_a", "rejected": "response_b"},
+                           {"text": "response_a", "rejected": "response_b"}),
+    "queries and passages": (ANSWERS | PLAIN, {"text": "response_a", "target": "response_b"},
+                             {"text": "response_a", "captions": "response_b"}),
     "days": ({**PLAIN, "sold": pd.date_range("2026-01-01", periods=ROWS).astype(str)}, {"date": "sold"},
              {"date": {"column": "sold", "first": "2026-03-01", "every": "month"}}),
 }  # fmt: skip
@@ -520,6 +542,17 @@ def test_a_group_that_holds_the_others_and_a_query_with_its_id_need_no_question(
 def test_a_first_line_that_is_no_header_is_passed_over(first, tmp_path):
     (tmp_path / "a.csv").write_text(first + pd.DataFrame(PLAIN).to_csv(index=False, sep=";"))
     assert guess(tmp_path / "a.csv").options["target"] == "price"
+
+
+def test_chats_are_refused_with_what_to_write(tmp_path):
+    chat = [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}]
+    rows = pd.DataFrame({"chosen": [chat] * 9, "rejected": [chat] * 9})
+    rows.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    with pytest.raises(ValueError, match=r"chosen, rejected hold chats") as refused:
+        guess(tmp_path / "a.jsonl")
+    table = pd.read_json(tmp_path / "a.jsonl", lines=True)
+    exec("\n".join(line.strip() for line in str(refused.value).splitlines()[1:]))  # as it advises
+    assert table.iloc[0].to_dict() == {"prompt": "why?", "chosen": "so", "rejected": "so"}
 
 
 def test_a_folder_of_parquet_files_is_refused_with_what_to_write(project):
