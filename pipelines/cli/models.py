@@ -85,8 +85,8 @@ def serve(
     model: Annotated[
         str | None,
         typer.Option(
-            help="A registered version, or a run's folder, such as models/runs/photos-mse; by default the champion of the "
-            "only model that params.yaml trains."
+            help="A registered version, or a run's folder, such as models/runs/photos-mse; by default the champion of "
+            "the only model that params.yaml trains."
         ),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5001,
