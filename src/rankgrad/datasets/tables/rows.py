@@ -293,7 +293,7 @@ class _Columns:
     def __init__(
         self, names: Sequence[str], recipe: Mapping[str, Any], roles: Roles, form: Format | None, folder: Path | None
     ):
-        self.names, self.form, self.about, self.folder = names, form, recipe["input"], folder
+        self.names, self.form, self.about, self.folder = dict.fromkeys(names), form, recipe["input"], folder
         self.type, self.task = type_of(self.about), recipe.get("task")
         self.features = [*(self.about.get("names") or ())]
         self.writing = Writing(self.about.get("decimal", "."), self.about.get("thousands", ""))
@@ -394,8 +394,8 @@ class _Columns:
             is_list = bool(documents) and isinstance(documents[0], list | Mapping)
         if more_columns or not is_list:
             raise ValueError(
-                f"{column} holds no list of documents; name the column whose rows are the documents of one query: "
-                "--query COLUMN"
+                f"{column} holds no list of documents, expected one; of a table with a row for each document, name the "
+                "column of its query: --query COLUMN"
             )
         return [self.cells({column: document}).of(entered) for document in documents]
 
@@ -595,22 +595,22 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
     takes = f"the model takes {', '.join(inputs)}"
     if own:
         takes += f"; or the columns of its training's table: {listed(own)}"
-    known = [*own, *inputs]
+    known, used = dict.fromkeys([*own, *inputs]), set(columns.used)
     for name in names:
-        if name not in known and name not in columns.used:
+        if name not in known and name not in used:
             raise ValueError(f"{place}: unknown column {name!r:.80}; {takes}{did_you_mean(name, known)}")
     is_pair = columns.rejected is not None
     is_document = columns.task == "query_ranking" and not is_pair and len(columns.of_input) > 1
     if not columns.inputs or (is_document and about.get("rejected")):
-        missing = [name for name in own if name not in names]
-        raise ValueError(f"{place}: no column {listed(missing[:1])}; {takes}")
+        missing = next((name for name in own if name not in columns.names), columns.type.name)
+        raise ValueError(f"{place}: no column {missing}; {takes}")
     if columns.query is not None or is_document:
         raise ValueError(
             f"{place}: a document of a query, expected a whole query in each row: {columns.type.name}, a list of its "
             "documents"
         )
     for name in names:
-        if name not in columns.used:
+        if name not in used:
             raise ValueError(f"{place}: {name} beside {columns.of_input[0]}, expected the columns of one form; {takes}")
     return columns
 
