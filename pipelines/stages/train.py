@@ -33,9 +33,10 @@ from rankgrad.io.checkpoints import save_model
 from rankgrad.io.recipes import name_of
 from rankgrad.io.starts import start_from, with_files
 from rankgrad.sorters import load_sorter
-from rankgrad.training.device import make_accelerator
+from rankgrad.training.device import find_device, make_accelerator
 from rankgrad.training.loop import train
 from rankgrad.training.objective import Objective
+from rankgrad.training.options import WholePhase
 
 CHOOSING = 3  # seeds by which a setting of the grid is chosen
 
@@ -179,6 +180,27 @@ def _named(settings: list[dict[str, Any]], job: Job) -> str:
     return ", ".join([*words, *(f"{option}={value}" for option, value in settings[job.setting].items())])
 
 
+def _side_by_side(params: Settings, name: str) -> int:
+    """Return how many trainings of a run go on at once: `jobs.count`, and no more whole networks than the cores bear.
+
+    Threads that wait for a core, each of two processes for those of the other, make both many times slower.
+    """
+    plan = resolve(params, name)
+    backbone = lookup.find("models.backbones", plan.model.backbone.name)
+    is_small = backbone.small or lookup.find("inputs", backbone.input).small
+    phases = lookup.find("tasks", plan.task)(plan.training).plan(started=plan.start is not None).values()
+    learns_whole = any(isinstance(options, WholePhase) for options in phases)
+    if (
+        is_small
+        or not learns_whole
+        or params.jobs.backend != "loky"
+        or find_device(params.compute.device).type != "cpu"
+    ):
+        return params.jobs.count
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(params.jobs.count, max(1, cores // params.compute.threads))
+
+
 def _trained(params: Settings, name: str, jobs: list[Job], folder: Path) -> dict[Job, float]:
     """Train jobs side by side and return the validation metric of each.
 
@@ -187,7 +209,7 @@ def _trained(params: Settings, name: str, jobs: list[Job], folder: Path) -> dict
     """
     settings = params.runs[name].settings
     waiting = [job for job in jobs if not (folder / _key(settings, job) / "result").is_dir()]
-    at_once = min(params.jobs.count, len(waiting))
+    at_once = min(_side_by_side(params, name), len(waiting))
     if at_once > 1 or (waiting and params.jobs.backend != "loky"):
         with parallel_config(params.jobs.backend, **_backend(params)):
             errors = Parallel(n_jobs=at_once, batch_size=1)(

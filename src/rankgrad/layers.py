@@ -40,6 +40,7 @@ class Backbone(nn.Module):
         input: the kind of input that it takes: `image`, `features`, `text` or `text_pair`.
         maps: whether it gives maps (n, size, height, width) or vectors (n, size).
         size: channels of what it gives.
+        small: whether it is computed on one thread, which several would only delay.
         left_out: how names of weights begin that a library publishes, and that have no place here: its classifier's.
         published_below: what may stand before the names of all others.
     """
@@ -47,6 +48,7 @@ class Backbone(nn.Module):
     input: str
     maps: bool
     size: int
+    small: bool = False
     left_out: Sequence[str] = ()
     published_below: Sequence[str] = ()
 

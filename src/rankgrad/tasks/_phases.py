@@ -85,7 +85,7 @@ class SplitPhase(Phase):
         self.monitor = getattr(options, "monitor", self.monitor)
         self.moves = options.moves if isinstance(options, WholePhase) else {}
         self.frozen = not isinstance(options, WholePhase)
-        self.small = self.frozen or train.inputs.type.small
+        self.small = self.frozen or train.inputs.type.small or module.backbone.small
         device = next(module.parameters()).device
         self.inputs, self.val_inputs = (split.inputs.ready(module).to(device) for split in (train, val))
         self.rows = len(self.inputs)

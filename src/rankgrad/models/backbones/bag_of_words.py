@@ -35,6 +35,8 @@ class BagOfWords(WordBackbone):
     torch.Size([2, 12])
     """
 
+    small = True
+
     def __init__(self, *, words: Sequence[str], size: int = 64):
         super().__init__(words)
         check_count("size", size)
