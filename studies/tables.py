@@ -252,7 +252,7 @@ LIST_METRICS = {"mean AP": "mean_average_precision", "NDCG@10": "ndcg_at_10"}
 
 def cranfield(study: Study) -> str:
     """Show each method's metrics, and its differences from BM25 and from regression, the best first."""
-    p_values = _adjusted_p(study, [minus(metric, REGRESSION) for metric in LIST_METRICS.values()])
+    p_values = _adjusted_p(study, study.runs, [minus(metric, REGRESSION) for metric in LIST_METRICS.values()])
     rows = []
     for run in study.runs:
         if not study.has(run, "mean_average_precision"):
@@ -276,10 +276,10 @@ def cranfield(study: Study) -> str:
     return f"**{about}.**\n\n{markdown(columns, [cells for _, cells in rows])}"
 
 
-def _adjusted_p(study: Study, differences: list[str]) -> dict[tuple[str, str], float]:
-    """Return p of differences of all runs that have them, adjusted together, by run and difference."""
+def _adjusted_p(study: Study, runs: list[str], differences: list[str]) -> dict[tuple[str, str], float]:
+    """Return p of differences of the runs that have them, adjusted together, by run and difference."""
     names = {f"p of {difference}": difference for difference in differences}
-    rows = [row for row in study.rows if row.metric in names]
+    rows = [row for row in study.rows if row.run in runs and row.metric in names]
     p_values = holm([row.value for row in rows])
     return {(row.run, names[row.metric]): p for row, p in zip(rows, p_values, strict=True)}
 
@@ -308,17 +308,18 @@ def aslib(study: Study) -> str:
         "of the oracle",
     ]
     tables = [markdown(columns, rows)]
-    p_values = _adjusted_p(study, [minus(metric, REGRESSION_OF_TIME) for metric in TIME_METRICS.values()])
+    of_scenarios = [run for run in study.runs if run.partition(", ")[0] in scenarios]
+    p_values = _adjusted_p(study, of_scenarios, [minus(metric, REGRESSION_OF_TIME) for metric in TIME_METRICS.values()])
     for title, metric in TIME_METRICS.items():
         rows = []
         for method in methods:
             runs = [f"{name}, {method}" for name in scenarios]
             average = np.mean([study.leaf(run, metric)[0] for run in runs])
             cells = [_with_gain(study, run, metric, p_values) for run in runs]
-            ends = [_at_ends(study, run, "rate", "rate") for run in runs]
-            rows.append((average, [method, f"{average:.3f}", *cells, _sum_of_ends(ends)]))
+            ends = [_sum_of_ends([_at_ends(study, run, key) for run in runs]) for key in ("rate", "steps")]
+            rows.append((average, [method, f"{average:.3f}", *cells, *ends]))
         rows.sort(key=lambda row: -row[0])
-        columns = [f"{title}, by method", "mean", *scenarios, "rates at an end"]
+        columns = [f"{title}, by method", "mean", *scenarios, "rates at an end", "steps at an end"]
         tables.append(markdown(columns, [cells for _, cells in rows]))
     return "\n".join(tables)
 

@@ -24,7 +24,7 @@ CHECKPOINTS = Path(".retrain/checkpoints")  # of all retrainings: the next one r
 
 @contextmanager
 def fresh_checkout(
-    project: Path, *, advance: bool, changes: Sequence[str] = (), remote: str | None = None, known: int = 0
+    project: Path, *, advance: bool, changes: Sequence[str] = (), remote: str | None = None, registered: int = 0
 ) -> Generator[tuple[Path, int]]:
     """Clone the project's present commit, at the newest snapshot of the data that it or any retraining had.
 
@@ -36,7 +36,7 @@ def fresh_checkout(
         advance: take the snapshot after the newest.
         changes: of the params, see `pipelines.flows.changes.put`.
         remote: a git remote whose branches `retrain/...` count too, and which will get the new one.
-        known: a snapshot that was trained on before, though no branch here may have it.
+        registered: the newest snapshot of registered versions, which no branch here may have.
 
     Yields:
         the clone's folder, and the snapshot.
@@ -62,7 +62,7 @@ def fresh_checkout(
                 )
             _share_dvc(project, folder)
             _link(project, folder)
-            snapshot = max(known, _newest_snapshot(project)) + advance
+            snapshot = max(registered, _newest_snapshot(project)) + advance
             yaml = round_trip()
             params = yaml.load(folder / "params.yaml")
             params["data"]["snapshot"] = snapshot

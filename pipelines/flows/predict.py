@@ -27,7 +27,7 @@ def predict(
         skip_broken: give rows that cannot be answered an `error`, where one of them fails the run otherwise.
 
     Returns:
-        Completed, with what was done; nothing is if the same version answered the same file before.
+        Completed, with a line about it. A file that the same version answered before is not answered again.
     """
     if not Path(folder).exists():
         return Completed(message=f"nothing to answer: there is no folder {folder}")

@@ -51,12 +51,12 @@ Judge = Callable[[Path, Settings, list[str] | None], list[Decision]]  # models, 
 def retrain_in_clone(
     project: Path, request: Request, commands: Commands, *, train: Train, judge: Judge
 ) -> tuple[list[Decision], str]:
-    """Retrain what the data, the params or the code of a project's present commit have changed.
+    """Retrain what changed in the data, the params or the code of a project's present commit.
 
     Args:
         project: the absolute path of a checkout, which stays as it is.
         request: what to retrain.
-        commands: run what is run, and are stopped in the end, however it comes.
+        commands: run the processes, and are stopped in the end, also after an error.
         train: called with the clone and its params.
         judge: called after it, with the models that were trained.
 
@@ -81,9 +81,9 @@ def retrain_in_clone(
         commands.log(f"not committed, so no part of this retraining:\n{changed}")
     try:
         commands.run("rankgrad", "fetch", folder=project)
-        known = newest_snapshot(models_of(params))
+        registered = newest_snapshot(models_of(params))
         with fresh_checkout(
-            project, advance=request.advance, changes=request.changes, remote=request.push, known=known
+            project, advance=request.advance, changes=request.changes, remote=request.push, registered=registered
         ) as (folder, snapshot):
             params = load(folder / "params.yaml")
             if request.push is not None:

@@ -1,4 +1,4 @@
-"""Answer a whole file by a model, and keep beside the answers which version gave them to which rows."""
+"""Answer a whole file by a model, and keep the version and the file's hash with the answers."""
 
 import json
 from dataclasses import asdict, dataclass

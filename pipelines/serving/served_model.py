@@ -12,6 +12,7 @@ import torch
 from mlflow.exceptions import MlflowException
 
 from rankgrad import lookup
+from rankgrad.datasets.tables.rows import asked
 from rankgrad.inputs import as_list, check_numbers
 from rankgrad.io.checkpoints import load_model
 from rankgrad.tasks import check_answer, of_row
@@ -72,7 +73,11 @@ class Model(mlflow.pyfunc.PythonModel):
         """
         if not 1 <= len(rows) <= ROWS:
             raise ValueError(f"{len(rows) or 'no'} rows, expected 1 to {ROWS}: send several requests")
-        checked = self._scores(rows) if self.task is None else self.task.checked(self.recipe, rows, first=1)
+        if self.task is None:
+            checked = self._scores(rows)
+        else:
+            rows = [*asked(rows, self.recipe, self.task.columns(self.recipe))]
+            checked = self.task.checked(self.recipe, rows, first=1)
         if (total := sum(self._sizes(checked))) > VALUES:
             counted = "pairs of scores" if self.task is None else "pixels, features or characters"
             raise ValueError(f"{total} {counted} in all rows, expected at most {VALUES}: send several requests")

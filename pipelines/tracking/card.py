@@ -91,7 +91,9 @@ def _headline(metrics: Sequence[Row], tags: Mapping[str, str]) -> list[str]:
     judged = next((row for row in metrics if row.metric == "judged"), metrics[0])
     line = f"{tags.get('judged_by', judged.metric)} {cell(*judged.interval, digits=4)}"
     if "dataset" in tags:
-        line += f" on {tags['dataset']}, snapshot {tags['snapshot']}"
+        line += f" on {tags['dataset']}"
+    if "snapshot" in tags:
+        line += f", snapshot {tags['snapshot']}"
     return [line, ""]
 
 

@@ -55,6 +55,10 @@ class Vocabulary:
         """Return the number of a word, 1 if it is not known."""
         return self._numbers.get(word, 1)
 
+    def has_word_of(self, text: str) -> bool:
+        """Return whether any word of a text is known."""
+        return any(word in self._numbers for word in self.split(text))
+
     def encode(self, captions: Sequence[str]) -> Tensor:
         """Return word numbers (n, longest), padded with 0.
 

@@ -1,10 +1,11 @@
 """A row has one answer: stored and evaluated, predicted from a file, by MLflow's pyfunc, and over HTTP."""
 
 import json
+import re
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 from unittest import mock
 
@@ -22,7 +23,7 @@ from pipelines.serving import served_model
 from pipelines.serving.server import FORMS, app_of
 from rankgrad import lookup
 from rankgrad.cli.answers import answers
-from rankgrad.io.checkpoints import load_model
+from rankgrad.io.checkpoints import load_model, save_model
 
 from rows import SORTERS, by_name, cells, folder_of, of_json, of_lines, pairs, table  # isort: skip
 
@@ -103,6 +104,80 @@ def test_a_row_has_one_answer_by_every_door_alone_or_among_others(task, kind, se
     check_doors(task, kind, seed, count=count, size=size, named=named, form=form)
 
 
+OWN = {"image": ["file"], "frames": ["clip"], "features": ["vector"], "text": ["title"], "text_pair": ["ask", "reply"]}
+
+
+@cache
+def trained_on_own_columns(task: str, kind: str) -> Path:
+    """Return the folder of a network that knows the columns of a person's table."""
+    network, folder = load_model(folder_of(f"{task} of {kind}")), Path(mkdtemp())
+    network.recipe["input"] |= {"columns": OWN[kind], "id": "sku", "decimal": ","}
+    network.recipe["input"] |= {"caption": "words"} if task == "retrieval" else {}
+    network.recipe["input"] |= {"rejected": "worse"} if (task, kind) == ("query_ranking", "text_pair") else {}
+    save_model(folder, network)
+    return folder
+
+
+def in_own_columns(task: str, kind: str, cell: Any, draws: np.random.Generator) -> tuple[dict[str, Any], Any]:
+    """Return a row in a person's columns, and the same input by its type's name."""
+    if kind == "text_pair" and task == "query_ranking":
+        (ask, reply), (_, worse) = cell[0], cell[-1]
+        return {"ask": ask, "reply": reply, "worse": worse}, [[ask, reply], [ask, worse]]
+    if kind == "text_pair":
+        return dict(zip(OWN[kind], cell, strict=True)), cell
+    if kind == "features" and task != "query_ranking":
+        row = by_name(cell, draws)
+        return row | {"price": f"{row['price']:.9g}".replace(".", ",")}, row | {"price": float(f"{row['price']:.9g}")}
+    return {OWN[kind][0]: of_lines(cell)}, cell
+
+
+@pytest.mark.parametrize(("task", "kind"), PAIRS)
+@law(3)
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 4))
+def test_a_row_in_the_columns_of_the_training_is_answered_as_by_the_name_of_its_type(task, kind, seed, count):
+    draws, model_folder = np.random.default_rng(seed), trained_on_own_columns(task, kind)
+    pairs_of_rows = [in_own_columns(task, kind, cell, draws) for cell in cells(task, kind, count, draws)]
+    own = [of_json(row) | {"sku": f"row {number}"} for number, (row, _) in enumerate(pairs_of_rows)]
+    named = [{kind: of_json(cell), "id": row["sku"]} for row, (_, cell) in zip(own, pairs_of_rows, strict=True)]
+    if task == "retrieval":
+        own.append({"words": "a large two", "sku": "by words"})
+        named.append({"caption": "a large two", "id": "by words"})
+    client = TestClient(app_of(model_folder))
+    http = [client.post("/invocations", json={"dataframe_records": rows}) for rows in (named, own)]
+    assert http[1].status_code == 200, http[1].text
+    expected = http[0].json()["predictions"]
+    with TemporaryDirectory() as scratch:
+        (Path(scratch) / "rows.jsonl").write_text("\n".join(map(json.dumps, own)))
+        predicted = [*chain.from_iterable(answers(model_folder, [Path(scratch) / "rows.jsonl"]))]
+    for answers_ in (predicted, http[1].json()["predictions"]):
+        check(answers_, [*map(numbers_of, expected)])
+        assert [answer["id"] for answer in answers_] == [row["sku"] for row in own]
+
+
+def test_no_file_of_the_server_is_read_and_columns_of_one_form_are_expected(tmp_path):
+    picture = tmp_path / "a.png"
+    [contents] = cells("score_ranking", "image", 1, np.random.default_rng(0))
+    picture.write_bytes(contents)
+    own = {"price": 1, "brand": "red", "age": 2}
+    for task, kind, row, message in (
+        ("score_ranking", "image", {"file": str(picture)}, "row 1: the picture.* no base64"),
+        ("score_ranking", "frames", {"clip": [str(picture)]}, "row 1: the picture.* no base64"),
+        ("score_ranking", "features", own | {"features": [1, 0, 0, 2, 0]}, "row 1: features beside price"),
+        ("score_ranking", "features", own | {"prize": 1}, "row 1: unknown column 'prize'.*features, id.*price, brand"),
+        ("score_ranking", "features", {"price": 1, "age": 2}, "row 1: no column brand"),
+        ("score_ranking", "features", {"sku": "a"}, "row 1: no column price"),
+        ("score_ranking", "features", own | {"price": "1.5"}, "row 1: price is '1.5', expected a number"),
+        ("score_ranking", "text_pair", {"ask": "a", "reply": None}, "row 1: reply is empty"),
+        ("query_ranking", "features", own, "row 1: a document of a query"),
+        ("query_ranking", "text_pair", {"ask": "a", "reply": "b"}, "row 1: no column worse"),
+        ("query_ranking", "text_pair", {"ask": "a", "reply": "b", "worse": None}, "row 1: worse is empty"),
+    ):
+        client = TestClient(app_of(trained_on_own_columns(task, kind)))
+        answer = client.post("/invocations", json={"dataframe_records": [row]})
+        assert answer.status_code == 400
+        assert re.match(message, answer.json()["message"]), answer.json()["message"]
+
+
 @pytest.mark.parametrize("kind", [kind for task, kind in PAIRS if task == "retrieval"])
 def test_a_caption_has_its_embedding_also_among_rows_of_items(kind):
     task, network = lookup.find("tasks", "retrieval")(), load_model(folder_of(f"retrieval of {kind}"))
@@ -115,6 +190,13 @@ def test_a_caption_has_its_embedding_also_among_rows_of_items(kind):
     for answers_ in (task.respond(network, rows), http):
         check([answers_[0], answers_[2]], expected)
         check([answers_[1]], [task.respond(network, [rows[1]])[0]["embedding"]])
+
+
+def test_a_caption_without_a_known_word_is_refused():
+    rows = [{"caption": "a large purple two"}, {"caption": "purple elephants"}]
+    answer = served("retrieval", "image")[0].post("/invocations", json={"dataframe_records": rows})
+    assert answer.status_code == 400
+    assert answer.json()["message"].startswith("row 2: no word of the caption 'purple elephants' is known")
 
 
 @law(20)

@@ -32,7 +32,7 @@ from pipelines.tracking import registry
 from pipelines.tracking.gate import Decision
 from pipelines.tracking.store import ServerUnreachable
 
-from conftest import ROOT, done, git, listening, processes_in, wait_for  # isort: skip
+from conftest import ROOT, done, git, listening, processes_in, shorten, wait_for  # isort: skip
 
 
 @pytest.fixture(autouse=True)
@@ -361,8 +361,8 @@ def test_the_next_snapshot_follows_the_registrys_too_as_a_container_has_no_branc
     for number in (4, 2):
         store.create_model_version("mine", "elsewhere", None, tags={"snapshot": str(number)})
     store.create_model_version("mine", "strangers", None)
-    known = registry.newest_snapshot(["mine", "sorter-lstm"])
-    with fresh_checkout(project, advance=True, known=known) as (_, number):
+    registered = registry.newest_snapshot(["mine", "sorter-lstm"])
+    with fresh_checkout(project, advance=True, registered=registered) as (_, number):
         assert number == 5
 
 
@@ -370,6 +370,19 @@ def test_in_an_image_no_new_data_are_taken_that_nobody_would_know_of(monkeypatch
     monkeypatch.setenv(IN_IMAGE, "1")
     with pytest.raises(ValueError, match="PUSH=origin"):
         retrain_here(ROOT, Request())
+
+
+@pytest.mark.slow
+def test_a_terminal_retrains_one_run_after_another_without_a_server(new_project):
+    project = new_project("terminal")
+    shorten(project.folder / "params.yaml")
+    project.run("git add --all && git commit --quiet --message tiny")
+    for number in (2, 3):
+        output = project.run("rankgrad retrain --only label_ranking-rlsep --reason tests")
+        (branch,) = re.findall(r"git merge (retrain/\S+)", output)
+        assert snapshot(project.folder, branch) == number
+        assert "label_ranking-ranked_mnist" in output  # the gate judged it
+    assert not project.run("git status --porcelain --untracked-files=no")
 
 
 def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():

@@ -215,7 +215,7 @@ class TestServed:
                 wait_for(lambda: model.turns._work_queue.qsize())
             return [{"score": 1.0}] * len(rows)
 
-        model.task = SimpleNamespace(checked=model.task.checked, values=model.task.values, answered=respond)
+        model.task.answered = respond
         with ThreadPoolExecutor(1) as pool:
             assert len(model.predict(None, pd.DataFrame({"image": [b""] * 65}))) == 65
         assert len(waiting[0].result()) == 1

@@ -296,6 +296,7 @@ class Retrieval(TwoPhases):
         for number, row in enumerate(rows, first):
             with of_row(number):
                 if "caption" in row:
+                    _check_known(network, row["caption"])
                     embedding = self.embed_captions(network, [row["caption"]])
                 else:
                     prepared = item.prepared([row[item.name]], about, where=f"row {number}")
@@ -306,6 +307,16 @@ class Retrieval(TwoPhases):
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         plots.found_captions(path, examples.inputs(SHOWN), _found(examples.predicted(*FOUND)))
         return True
+
+
+def _check_known(network: Any, caption: str) -> None:
+    """Raise a ValueError if the encoder of captions has a vocabulary with no word of a caption.
+
+    Their number of words would decide what is found.
+    """
+    vocabulary = getattr(network.texts.backbone, "vocabulary", None)
+    if vocabulary is not None and not vocabulary.has_word_of(caption):
+        raise ValueError(f"no word of the caption {caption[:60]!r} is known to the model, expected one at least")
 
 
 def _found(table: pa.Table) -> list[list[tuple[str, bool]]]:

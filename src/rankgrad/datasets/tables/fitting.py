@@ -66,6 +66,8 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
             fitted["lowest"] = examples.sheet.lowest
     fitted["understood"] = _understood(table, examples, splits, fitted)
     numbers = _numbers_learned(table, examples, train)
+    if table.filled and (filled := _counts_of_empty(numbers)):
+        fitted["understood"]["filled"] = f"empty cells get the median of training rows: {filled}"
     _add_suspects(fitted["understood"], table, raw, train, numbers)
     if joined := _joined_in_float32(numbers):
         fitted["understood"]["joined"] = "; ".join(joined)
@@ -362,6 +364,17 @@ def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFram
     names = examples.roles["features"] if table.filled else names
     learned = zip(names, vectors.T, strict=True)
     return numbers | {name: values for name, values in learned if not (table.filled and np.isnan(values).all())}
+
+
+def _counts_of_empty(columns: Mapping[str, np.ndarray]) -> str:
+    """Return how many numbers of the first columns with empty cells are missing.
+
+    >>> _counts_of_empty({"age": np.array([np.nan, 3.0]), "km": np.array([1.0, 2.0])})
+    'age in 1 rows'
+    """
+    counts = {name: int(np.isnan(values).sum()) for name, values in columns.items()}
+    counted = [f"{name} in {count} rows" for name, count in counts.items() if count]
+    return ", ".join(counted[:NAMED]) + (", ..." if len(counted) > NAMED else "")
 
 
 def _has_numbers(values: pd.Series) -> bool:

@@ -1,7 +1,7 @@
 """Read the rows of a request: pictures, folders of pictures, and tables, read as in training."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 from rankgrad import lookup
 from rankgrad.datasets.tables.formats import FORMATS, Format, format_of
 from rankgrad.feature_names import columns_of, fills_of, is_empty
-from rankgrad.inputs import InputType, type_of
+from rankgrad.inputs import InputType, is_missing, type_of
+from rankgrad.inputs.image import Image
 from rankgrad.inputs.text import Text
 from rankgrad.io.written import encodable
 from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import Writing, number_in, vector_in
 from rankgrad.plain_text import key_in, parts_in, text_in
 
-__all__ = ["OWN", "Roles", "Row", "kind_of", "pieces", "read", "side_of", "table_of"]
+__all__ = ["OWN", "Roles", "Row", "asked", "kind_of", "pieces", "read", "side_of", "table_of"]
 
 DOCUMENTS = 16  # queries that are
 HEAD = 100  # rows by which a column that could hold the input is found
@@ -127,7 +128,7 @@ def side_of(source: Path, recipe: Mapping[str, Any], roles: Roles = OWN) -> str:
     if source.suffix.lower() in suffixes:
         return kind_of(recipe, where="the model")
     form = usual if table_of(source) in (None, "svmlight") else None
-    return _Table(source, format_of(source, form), recipe, roles).inputs[0].name
+    return _Table(source, format_of(source, form), recipe, roles).columns.inputs[0].name
 
 
 def _of_file(kind: str, path: Path) -> dict[str, Any]:
@@ -187,14 +188,14 @@ class _Cells:
 
     Attributes:
         row: cells by column.
-        folder: of the table; paths are relative to it.
+        folder: of the table; paths are relative to it. None for requests, whose cells hold the files themselves.
         writing: of its numbers.
         features: names of the features of the model.
         separator: of the frames in a cell.
     """
 
     row: Mapping[str, Any]
-    folder: Path
+    folder: Path | None
     writing: Writing
     features: list[str]
     separator: str
@@ -262,6 +263,8 @@ class _Cells:
         cell = cell.get("bytes") if isinstance(cell, Mapping) else cell
         if isinstance(cell, bytes):
             return cell
+        if self.folder is None:
+            return Image.checked(cell, "the picture")
         if str(cell).startswith("data:"):  # the picture itself, as `rankgrad serve` keeps it
             from rankgrad.io.pictures import bytes_in  # needs Pillow
 
@@ -272,42 +275,49 @@ class _Cells:
         return file.read_bytes()
 
 
-class _Table:
-    """A table that a model is asked: the roles of its columns, and its rows."""
+class _Columns:
+    """The roles of the columns of a table or a request: by options, as in training, or by the names of the roles.
 
-    def __init__(self, path: Path, form: Format, recipe: Mapping[str, Any], roles: Roles):
-        from rankgrad.datasets.tables.files import names_in  # needs pandas
+    Attributes:
+        inputs: of the model; empty if their columns are missing.
+        id, query, rejected: columns, or None.
 
-        self.path, self.form, self.about = path, form, recipe["input"]
+    Args:
+        names: of all columns.
+        recipe: of the model.
+        roles: where they differ from the training's.
+        form: of the table.
+        folder: that paths of files are relative to; None if cells hold the files themselves.
+    """
+
+    def __init__(
+        self, names: Sequence[str], recipe: Mapping[str, Any], roles: Roles, form: Format | None, folder: Path | None
+    ):
+        self.names, self.form, self.about, self.folder = dict.fromkeys(names), form, recipe["input"], folder
         self.type, self.task = type_of(self.about), recipe.get("task")
-        self.encoding = self.about.get("encoding", "utf-8")
         self.features = [*(self.about.get("names") or ())]
         self.writing = Writing(self.about.get("decimal", "."), self.about.get("thousands", ""))
-        self.names = names_in(path, form, self.encoding)
-        if not self.names:
-            raise ValueError(f"{path}: no rows, expected at least one")
         self.inputs = self._inputs(roles)
         self.id = roles.id or self._first(self.about.get("id"), "id")
         self.query = None
         if self.task == "query_ranking":
             self.query = roles.query or self._first(self.about.get("query"), "qid" if form == "svmlight" else None)
         self.rejected = self._rejected(roles)
+
+    @property
+    def of_input(self) -> list[str]:
+        """The columns of the inputs, and of what was rejected."""
         columns = [column for entered in self.inputs for column in entered.columns]
-        columns += [self.rejected] if self.rejected else []
-        self.columns = [*dict.fromkeys(filter(None, (*columns, self.id, self.query)))]
-        for column in self.columns:
-            if column not in self.names:
-                hint = "; name those of the input, as in `--input 'f_*'`" if column in columns else ""
-                raise ValueError(f"{path}: no column {column!r}; {self._has(column)}{hint}")
+        return [*columns, self.rejected] if self.rejected else columns
+
+    @property
+    def used(self) -> list[str]:
+        """All columns that have a role."""
+        return [*dict.fromkeys(filter(None, (*self.of_input, self.id, self.query)))]
 
     def _first(self, *columns: str | None) -> str | None:
-        """Return the first of these columns that the file has."""
+        """Return the first of these columns that exists."""
         return next((column for column in columns if column in self.names), None)
-
-    def _has(self, missing: str) -> str:
-        return f"it has {listed(self.names)}{did_you_mean(missing, self.names)}"
-
-    # Columns.
 
     def _inputs(self, roles: Roles) -> list[_Input]:
         """Return the inputs by columns that are named, that are the training's, or that are called as the input is."""
@@ -322,51 +332,7 @@ class _Table:
             if columns and set(columns) <= set(self.names):
                 inputs = [_Input([*columns], self.type.name, self.type), *captions]
                 return inputs[::-1] if roles.captions_first else inputs
-        if captions:
-            return captions
-        for column in columns_of(self.features):
-            if column not in self.names:
-                raise ValueError(f"{self.path}: no column {column!r}, a feature of the model; {self._has(column)}")
-        trained = f" or {listed(self.about['columns'])}, as in training" if self.about.get("columns") else ""
-        raise ValueError(
-            f"{self.path}: no column {self.type.name}{trained}; {self._hint()}; it has {listed(self.names)}"
-        )
-
-    def _hint(self) -> str:
-        """Return how to name the columns of the input: those whose first cells look like it, if there are any.
-
-        Raises:
-            ValueError: the table has no rows.
-        """
-        from rankgrad.datasets.tables.files import pieces_of
-
-        pieces = pieces_of(
-            self.path, self.names, form=self.form, encoding=self.encoding, size=HEAD, head=HEAD, decode_later=True
-        )
-        head = next(pieces, None)
-        if head is None or not len(head):
-            raise ValueError(f"{self.path}: no rows, expected at least one")
-        if self.type.columns == 2:
-            rejected = self.about.get("rejected")
-            renamed = f", and call the rejected column `{rejected}`" if rejected else ""
-            return f"name both, as in `--input FIRST --input SECOND`{renamed}"
-        for name in self.names:
-            cells = [_as_lists(cell) for cell in head[name].dropna()]
-            if cells and self._looks_like_input(cells):
-                return f"name the one that holds it, as in `--input {name}`"
-        if self.type.vectors:
-            for start, count in Counter(name.rstrip("0123456789") for name in self.names).items():
-                if count == self.about.get("count"):
-                    return f"name those that hold it, as in `--input '{start}*'`"
-        return "name the one that holds it, as in `--input COLUMN`"
-
-    def _looks_like_input(self, cells: list[Any]) -> bool:
-        if not self.type.vectors:
-            return self.type.fits(cells)
-        try:
-            return len(vector_in(cells[0], self.writing)) == self.about.get("count")
-        except ValueError:
-            return False
+        return captions
 
     def _captions(self, named: list[str]) -> tuple[list[_Input], list[str]]:
         """Return the input of captions, if there is a column of them, and the other columns that are named."""
@@ -387,80 +353,39 @@ class _Table:
         return columns
 
     def _rejected(self, roles: Roles) -> str | None:
-        """Return the column of what was rejected, if the file has preferences as the training's had."""
+        """Return the column of what was rejected, if there are preferences as in training."""
         column, columns = self.about.get("rejected"), self.about.get("columns")
-        return column if column in self.names and not roles.query and columns == self.inputs[0].columns else None
+        is_pair = bool(self.inputs) and columns == self.inputs[0].columns
+        return column if column in self.names and not roles.query and is_pair else None
 
     # Rows.
 
-    def rows(self) -> Iterator[Row]:
-        if self.query is not None:
-            yield from self._grouped(self.query)
-            return
-        row_of = self._row
-        if self.task == "query_ranking":
-            row_of = self._listed if self.rejected is None else partial(self._pair, self.rejected)
-        for number, cells in self._numbered():
-            yield row_of(number, cells)
+    def cells(self, row: Mapping[str, Any]) -> _Cells:
+        """Return the cells of a row, with lists in place of arrays."""
+        row = {name: _as_lists(cell) for name, cell in row.items()}
+        return _Cells(row, self.folder, self.writing, self.features, self.about.get("separator", "|"))
 
-    def _numbered(self) -> Iterator[tuple[int, _Cells]]:
-        """Yield the number of each row from 1 on, and its cells."""
-        from rankgrad.datasets.tables.files import pieces_of
+    def entered(self, cells: _Cells) -> _Input:
+        """Return the first input that a row has."""
+        return next((entered for entered in self.inputs if entered.is_in(cells.row)), self.inputs[0])
 
-        files = [column for entered in self.inputs if entered.type.files for column in entered.columns]
-        files += [self.rejected] if files and self.rejected else []
-        pieces = pieces_of(
-            self.path, self.columns, form=self.form, encoding=self.encoding, size=self.type.piece, pictures=files
-        )
-        number = 0
-        for piece in pieces:
-            for row in piece.astype(object).to_dict("records"):
-                number += 1
-                cells = {name: _as_lists(cell) for name, cell in row.items()}
-                if self.form == "svmlight" and "all" in cells:
-                    cells["all"] = self._vector(cells["all"])
-                yield number, self._cells(cells)
+    def asked(self, cells: _Cells) -> dict[str, Any]:
+        """Return the input of a row by its name."""
+        entered = self.entered(cells)
+        if self.task != "query_ranking":
+            return {entered.name: cells.of(entered)}
+        return {entered.name: self._pair(self.rejected, cells) if self.rejected else self._listed(cells)}
 
-    def _cells(self, row: Mapping[str, Any]) -> _Cells:
-        return _Cells(row, self.path.parent, self.writing, self.features, self.about.get("separator", "|"))
-
-    def _vector(self, numbers: list[Any]) -> list[Any]:
-        """Return a vector of SVMlight as in training: from the lowest index on, with zeros at its end."""
-        lowest = self.about.get("lowest", 0 if self.about.get("columns") == ["all"] else 1)
-        return numbers[lowest:] + [0.0] * ((self.about.get("count") or 0) + lowest - len(numbers))
-
-    def _place(self, number: int) -> str:
-        return f"{self.path}: row {number}"
-
-    def _row(self, number: int, cells: _Cells) -> Row:
-        """Return a row whose id is its own, else the path of its file or its caption, else its number."""
-        entered = next((entered for entered in self.inputs if entered.is_in(cells.row)), self.inputs[0])
-        cell = cells.row[entered.columns[0]]
-        is_name = isinstance(cell, str) and (bool(entered.type.suffixes) or entered.name == "caption")
-        usual = encodable(cell) if is_name else number
-        return Row(self._id(cells, usual), self._place(number), lambda: {entered.name: cells.of(entered)})
-
-    def _id(self, cells: _Cells, usual: Any) -> Any:
-        """Return the id of a row, or the usual one where it is null or NaN."""
-        cell = cells.row[self.id] if self.id else None
-        if cell is None or cell != cell:
-            return usual
-        return encodable(cell) if isinstance(cell, str) else cell
-
-    def _pair(self, column: str, number: int, cells: _Cells) -> Row:
-        """Return a query of two documents: the one that was preferred, and the same with what was rejected in it."""
+    def _pair(self, column: str, cells: _Cells) -> list[Any]:
+        """Return two documents: the one that was preferred, and the same with what was rejected in it."""
         entered = self.inputs[0]
+        if cells.row[column] is None:
+            raise ValueError(f"{column} is empty, expected the rejected input")
+        rejected = self.cells({**cells.row, entered.columns[-1]: cells.row[column]})
+        return [cells.of(entered), rejected.of(entered)]
 
-        def asked() -> dict[str, Any]:
-            if cells.row[column] is None:
-                raise ValueError(f"{column} is empty, expected the rejected input")
-            rejected = {**cells.row, entered.columns[-1]: cells.row[column]}
-            return {entered.name: [cells.of(entered), self._cells(rejected).of(entered)]}
-
-        return Row(self._id(cells, number), self._place(number), asked)
-
-    def _listed(self, number: int, cells: _Cells) -> Row:
-        """Return a query whose documents are the list in its cell."""
+    def _listed(self, cells: _Cells) -> list[Any]:
+        """Return the documents that are the list in a cell."""
         entered = self.inputs[0]
         column, *more_columns = entered.columns
         documents = cells.row[column]
@@ -469,17 +394,140 @@ class _Table:
             is_list = bool(documents) and isinstance(documents[0], list | Mapping)
         if more_columns or not is_list:
             raise ValueError(
-                f"{self._place(number)}: {column} holds no list of documents; name the column whose rows are the "
-                "documents of one query: --query COLUMN"
+                f"{column} holds no list of documents, expected one; of a table with a row for each document, name the "
+                "column of its query: --query COLUMN"
             )
-        rows = [self._cells({column: document}) for document in documents]
-        return Row(
-            self._id(cells, number), self._place(number), lambda: {entered.name: [row.of(entered) for row in rows]}
+        return [self.cells({column: document}).of(entered) for document in documents]
+
+    def id_of(self, cells: _Cells, usual: Any) -> Any:
+        """Return the id of a row, or the usual one where it is null or NaN."""
+        cell = cells.row[self.id] if self.id else None
+        if cell is None or cell != cell:
+            return usual
+        return encodable(cell) if isinstance(cell, str) else cell
+
+
+class _Table:
+    """A table of a file that a model is asked.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: it is not of its format, or lacks a column.
+    """
+
+    def __init__(self, path: Path, form: Format, recipe: Mapping[str, Any], roles: Roles):
+        from rankgrad.datasets.tables.files import names_in  # needs pandas
+
+        self.path, self.form = path, form
+        self.encoding = recipe["input"].get("encoding", "utf-8")
+        self.names = names_in(path, form, self.encoding)
+        if not self.names:
+            raise ValueError(f"{path}: no rows, expected at least one")
+        self.columns = _Columns(self.names, recipe, roles, form, path.parent)
+        if not self.columns.inputs:
+            raise self._without_input()
+        for column in self.columns.used:
+            if column not in self.names:
+                hint = "; name those of the input, as in `--input 'f_*'`" if column in self.columns.of_input else ""
+                raise ValueError(f"{path}: no column {column!r}; {self._has(column)}{hint}")
+
+    def _has(self, missing: str) -> str:
+        return f"it has {listed(self.names)}{did_you_mean(missing, self.names)}"
+
+    def _without_input(self) -> ValueError:
+        """Return the error of a table without the columns of the input."""
+        for column in columns_of(self.columns.features):
+            if column not in self.names:
+                return ValueError(f"{self.path}: no column {column!r}, a feature of the model; {self._has(column)}")
+        columns = self.columns.about.get("columns")
+        trained = f" or {listed(columns)}, as in training" if columns else ""
+        return ValueError(
+            f"{self.path}: no column {self.columns.type.name}{trained}; {self._hint()}; it has {listed(self.names)}"
         )
+
+    def _hint(self) -> str:
+        """Return how to name the columns of the input: those whose first cells look like it, if there are any.
+
+        Raises:
+            ValueError: the table has no rows.
+        """
+        from rankgrad.datasets.tables.files import pieces_of
+
+        pieces = pieces_of(
+            self.path, self.names, form=self.form, encoding=self.encoding, size=HEAD, head=HEAD, decode_later=True
+        )
+        head = next(pieces, None)
+        if head is None or not len(head):
+            raise ValueError(f"{self.path}: no rows, expected at least one")
+        if self.columns.type.columns == 2:
+            rejected = self.columns.about.get("rejected")
+            renamed = f", and call the rejected column `{rejected}`" if rejected else ""
+            return f"name both, as in `--input FIRST --input SECOND`{renamed}"
+        for name in self.names:
+            cells = [_as_lists(cell) for cell in head[name].dropna()]
+            if cells and self._looks_like_input(cells):
+                return f"name the one that holds it, as in `--input {name}`"
+        if self.columns.type.vectors:
+            for start, count in Counter(name.rstrip("0123456789") for name in self.names).items():
+                if count == self.columns.about.get("count"):
+                    return f"name those that hold it, as in `--input '{start}*'`"
+        return "name the one that holds it, as in `--input COLUMN`"
+
+    def _looks_like_input(self, cells: list[Any]) -> bool:
+        if not self.columns.type.vectors:
+            return self.columns.type.fits(cells)
+        try:
+            return len(vector_in(cells[0], self.columns.writing)) == self.columns.about.get("count")
+        except ValueError:
+            return False
+
+    # Rows.
+
+    def rows(self) -> Iterator[Row]:
+        if self.columns.query is not None:
+            yield from self._grouped(self.columns.query)
+            return
+        for number, cells in self._numbered():
+            yield self._row(number, cells)
+
+    def _numbered(self) -> Iterator[tuple[int, _Cells]]:
+        """Yield the number of each row from 1 on, and its cells."""
+        from rankgrad.datasets.tables.files import pieces_of
+
+        columns = self.columns
+        files = [column for entered in columns.inputs if entered.type.files for column in entered.columns]
+        files += [columns.rejected] if files and columns.rejected else []
+        pieces = pieces_of(
+            self.path, columns.used, form=self.form, encoding=self.encoding, size=columns.type.piece, pictures=files
+        )
+        number = 0
+        for piece in pieces:
+            for row in piece.astype(object).to_dict("records"):
+                number += 1
+                cells = columns.cells(row)
+                if self.form == "svmlight" and "all" in row:
+                    cells = columns.cells({**cells.row, "all": self._vector(cells.row["all"])})
+                yield number, cells
+
+    def _vector(self, numbers: list[Any]) -> list[Any]:
+        """Return a vector of SVMlight as in training: from the lowest index on, with zeros at its end."""
+        lowest = self.columns.about.get("lowest", 0 if self.columns.about.get("columns") == ["all"] else 1)
+        return numbers[lowest:] + [0.0] * ((self.columns.about.get("count") or 0) + lowest - len(numbers))
+
+    def _place(self, number: int) -> str:
+        return f"{self.path}: row {number}"
+
+    def _row(self, number: int, cells: _Cells) -> Row:
+        """Return a row whose id is its own, else the path of its file or its caption, else its number."""
+        entered = self.columns.entered(cells)
+        cell = cells.row[entered.columns[0]]
+        is_name = isinstance(cell, str) and (bool(entered.type.suffixes) or entered.name == "caption")
+        usual = encodable(cell) if is_name and self.columns.task != "query_ranking" else number
+        return Row(self.columns.id_of(cells, usual), self._place(number), partial(self.columns.asked, cells))
 
     def _grouped(self, column: str) -> Iterator[Row]:
         """Yield queries that have a row for each of their documents."""
-        seen, entered = set(), self.inputs[0]
+        seen, entered = set(), self.columns.inputs[0]
         for query, group in groupby(self._numbered(), key=lambda numbered: self._query(column, *numbered)):
             if query in seen:
                 raise ValueError(
@@ -491,7 +539,7 @@ class _Table:
                 rows[0].row[column],
                 self._place(numbers[0]),
                 lambda rows=rows: {entered.name: [row.of(entered) for row in rows]},
-                [self._id(row, number) for number, row in zip(numbers, rows, strict=True)],
+                [self.columns.id_of(row, number) for number, row in zip(numbers, rows, strict=True)],
             )
 
     def _query(self, column: str, number: int, cells: _Cells) -> str:
@@ -503,3 +551,75 @@ class _Table:
         if not query:
             raise ValueError(f"{self._place(number)}: {column} is {cell!r:.60}, expected the name of a query")
         return query
+
+
+# Requests.
+
+
+def asked(rows: Sequence[Any], recipe: Mapping[str, Any], inputs: Collection[str]) -> Iterator[Any]:
+    """Yield the rows of a request as a task takes them: those with a table's columns are read as rows of a file.
+
+    Cells hold pictures themselves: no file is read.
+
+    Args:
+        rows: from JSON, or of a data frame. Rows that have no other columns than `inputs` are yielded as they are.
+        recipe: of the model, which knows the columns of its training's table.
+        inputs: columns of requests, see `rankgrad.tasks.Task.columns`.
+
+    Raises:
+        ValueError: a row has an unknown column, lacks one, or has an invalid cell; the message names it.
+    """
+    columns_by_names: dict[tuple[str, ...], _Columns] = {}
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping) or set(row) <= set(inputs):
+            yield row
+            continue
+        names = tuple(map(str, row))
+        if names not in columns_by_names:
+            columns_by_names[names] = _requested(names, recipe, inputs, f"row {number}")
+        try:
+            yield _asked(columns_by_names[names], row)
+        except ValueError as error:
+            raise ValueError(f"row {number}: {error}") from error
+
+
+def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collection[str], place: str) -> _Columns:
+    """Return the columns of a row of a request.
+
+    Raises:
+        ValueError: one is unknown or missing.
+    """
+    about, columns = recipe["input"], _Columns(names, recipe, OWN, None, None)
+    own = [*(columns_of(about.get("names") or ()) or about.get("columns") or ())]
+    own += [about[role] for role in ("rejected", "caption", "id") if about.get(role)]
+    takes = f"the model takes {', '.join(inputs)}"
+    if own:
+        takes += f"; or the columns of its training's table: {listed(own)}"
+    known, used = dict.fromkeys([*own, *inputs]), set(columns.used)
+    for name in names:
+        if name not in known and name not in used:
+            raise ValueError(f"{place}: unknown column {name!r:.80}; {takes}{did_you_mean(name, known)}")
+    is_pair = columns.rejected is not None
+    is_document = columns.task == "query_ranking" and not is_pair and len(columns.of_input) > 1
+    if not columns.inputs or (is_document and about.get("rejected")):
+        missing = next((name for name in own if name not in columns.names), columns.type.name)
+        raise ValueError(f"{place}: no column {missing}; {takes}")
+    if columns.query is not None or is_document:
+        raise ValueError(
+            f"{place}: a document of a query, expected a whole query in each row: {columns.type.name}, a list of its "
+            "documents"
+        )
+    for name in names:
+        if name not in used:
+            raise ValueError(f"{place}: {name} beside {columns.of_input[0]}, expected the columns of one form; {takes}")
+    return columns
+
+
+def _asked(columns: _Columns, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a request, and its id if it has one."""
+    from rankgrad.datasets.tables.text import cells_of  # needs pandas
+
+    values = cells_of(None if is_missing(cell) else cell for cell in row.values())
+    cells = columns.cells(dict(zip(columns.names, values, strict=True)))
+    row_id = columns.id_of(cells, None)
+    return columns.asked(cells) | ({} if row_id is None else {"id": row_id})
