@@ -333,11 +333,12 @@ def _training_count(folder: Path, options: dict[str, Any]) -> float:
     from rankgrad.datasets.tables.roles import SHARES
 
     dataset = Table(**options)
-    columns = options[dataset.truth_role]
+    role = dataset.truth_role
     if dataset.relevance is not None:
-        columns = dataset.group
-    elif dataset.captions is not None:
-        columns = dataset.text or columns
+        role = "group"
+    elif dataset.text is not None and dataset.captions is not None:
+        role = "text"
+    columns = options[role]
     column = columns if isinstance(columns, str) else columns[0]
     has_files = isinstance(options["file"], dict)
     path = folder / Path(options["file"]["train"] if has_files else options["file"]).name
