@@ -196,7 +196,7 @@ def test_groups_within_which_nothing_is_compared_are_refused(tmp_path, named, ta
 NOT_SEEN = {
     "some targets are wrong", "extrapolation beyond the training range", "lists of labels 0 and 1, 5 % of them wrong",
     "lists of labels 0 and 1 with different offsets", "labels 0 and 1, a third of them wrong",
-    "pairs: A was preferred to B",
+    "pairs: A was preferred to B", "a few alternatives in order of time or cost, such as algorithms",
 }  # fmt: skip
 
 
