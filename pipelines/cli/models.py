@@ -84,7 +84,10 @@ def predict(
 def serve(
     model: Annotated[
         str | None,
-        typer.Option(help="A registered version; by default the champion of the only model that params.yaml trains."),
+        typer.Option(
+            help="A registered version, or a run's folder, such as models/runs/photos-mse; by default the champion of "
+            "the only model that params.yaml trains."
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5001,
     host: Annotated[
@@ -110,7 +113,7 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve a registered version on http://127.0.0.1:PORT/invocations until Ctrl-C.
+    """Serve a registered version, or a run's folder, on http://127.0.0.1:PORT/invocations until Ctrl-C.
 
     An alias such as @champion is followed: a new champion answers within a minute, without a restart. /health, /version
     (model, version and run) and /metrics (for Prometheus) are there too.

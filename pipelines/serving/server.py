@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from pipelines.ops.messages import first_line
 from pipelines.serving.counters import CONTENT_TYPE_LATEST, Counters
-from pipelines.serving.named_model import is_registered
+from pipelines.serving.named_model import is_registered, model_folder
 from pipelines.serving.request_log import RequestLog, row_of
 from pipelines.serving.served_model import BODY, Model
 from pipelines.tracking.registry import version_of, weights_of
@@ -51,7 +51,8 @@ class Served:
     cannot be loaded, and a registry that does not answer, change nothing and are reported.
 
     Args:
-        model: registered, such as `models:/label_ranking-photos@champion`.
+        model: registered, such as `models:/label_ranking-photos@champion`; or a run's folder, such as
+            models/runs/photos-mse, before anything is published.
         requests: what keeps a sample of the requests; None to keep none.
         among: what a model of retrieval searches, see `rankgrad.cli.answers.Gallery`; None to answer embeddings.
         token: see `app_of`.
@@ -65,17 +66,24 @@ class Served:
     ) -> None:
         self._model, self._requests, self._among, self._token = model, requests, among, token
         self._counters = Counters()
-        self._app, self.version = self._loaded(version_of(model))
+        if is_registered(model):
+            self._app, self.version = self._loaded(version_of(model))
+        else:
+            self.version = f"{Path(model).name}/unpublished"
+            with model_folder(model) as folder:
+                self._app = self._made(folder, self.version, folder.name)
 
     def _loaded(self, version: ModelVersion) -> tuple[Starlette, str]:
         name = f"{version.name}/{version.version}"
         with TemporaryDirectory() as scratch:
             weights = weights_of(f"models:/{name}", Path(scratch))
-            app = app_of(
-                weights, version=name, run=version.tags.get("run", ""), requests=self._requests, among=self._among,
-                token=self._token, counters=self._counters,
-            )  # fmt: skip
-        return app, name
+            return self._made(weights, name, version.tags.get("run", "")), name
+
+    def _made(self, weights: Path, version: str, run: str) -> Starlette:
+        return app_of(
+            weights, version=version, run=run, requests=self._requests, among=self._among, token=self._token,
+            counters=self._counters,
+        )  # fmt: skip
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
@@ -93,7 +101,7 @@ class Served:
     def follow(self, ended: threading.Event, *, every: float = 30.0) -> None:
         """Look every so many seconds until `ended` is set, and close the file of requests of a day that is over."""
         while not ended.wait(every):
-            if "@" in self._model:
+            if is_registered(self._model) and "@" in self._model:
                 self.look()
             if self._requests is not None:
                 self._requests.close_days()
@@ -114,8 +122,6 @@ def serve(model: str, *, port: int, host: str = HOST, log_to: Path | None = None
             there is no token.
         OSError: `log_to` cannot be made.
     """
-    if not is_registered(model):
-        raise ValueError(f"{model}: MLflow serves what is registered; expected such as models:/<name>@champion")
     token = os.environ.get(TOKEN, "").strip()
     if not token and not _is_loopback(host):
         raise ValueError(

@@ -386,6 +386,10 @@ class TestServe:
         served.look()
         assert client.get("/ping").headers["X-Model-Version"] == "label_ranking-shop/2"
 
+    def test_a_run_is_served_before_anything_is_published(self, run):
+        client = TestClient(server.Served(str(run / "seed1")))
+        assert client.get("/version").json() == {"model": "seed1", "version": "unpublished", "run": "seed1"}
+
     def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator, monkeypatch):
         publish([Run("x", "tests", "x", version=Version("label_ranking-shop", run / "seed2"))])
         (code,) = Path("mlruns").rglob("served_model.py")
@@ -425,5 +429,5 @@ class TestServe:
 
     def test_what_cannot_be_served_is_told_before_anything_starts(self, store):
         for model, message in (("models:/label_ranking@nobody", "no registered model"), ("models/x", "registered")):
-            with pytest.raises(ValueError, match=message):
+            with pytest.raises((ValueError, FileNotFoundError), match=message):
                 server.serve(model, port=free_port())
