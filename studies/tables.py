@@ -298,7 +298,10 @@ def aslib(study: Study) -> str:
             scenarios.append(name)
     numbers = {"instances": ",.0f", "features": ".0f", "algorithms": ".0f", "unsolved": ".0%", "cutoff": ",.0f",
                "single best": ",.0f", "oracle": ",.0f"}  # fmt: skip
-    rows = [[name, *(mean(study, name, *number) for number in numbers.items())] for name in scenarios]
+    rows = []
+    for name in scenarios:
+        cells = [mean(study, name, metric, form) for metric, form in numbers.items()]
+        rows.append([name, *cells])
     columns = [
         "scenario",
         *list(numbers)[:3],
@@ -316,7 +319,9 @@ def aslib(study: Study) -> str:
             runs = [f"{name}, {method}" for name in scenarios]
             average = np.mean([study.leaf(run, metric)[0] for run in runs])
             cells = [_with_gain(study, run, metric, p_values) for run in runs]
-            ends = [_sum_of_ends([_at_ends(study, run, key) for run in runs]) for key in ("rate", "steps")]
+            rates = [_at_ends(study, run, "rate") for run in runs]
+            steps = [_at_ends(study, run, "steps") for run in runs]
+            ends = [_sum_of_ends(rates), _sum_of_ends(steps)]
             rows.append((average, [method, f"{average:.3f}", *cells, *ends]))
         rows.sort(key=lambda row: -row[0])
         columns = [f"{title}, by method", "mean", *scenarios, "rates at an end", "steps at an end"]

@@ -4,7 +4,7 @@ import os
 import re
 from io import StringIO
 from itertools import pairwise
-from math import floor, log10
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -26,6 +26,7 @@ SKEWED, GRADES = 1.0, 10  # skewness of targets, and how many different ones, be
 HEAD = 1000  # rows whose grades are looked at
 JUDGED = 30  # groups without which the gate promotes nothing, see pipelines/tracking/gate.py
 SORTERS = {"laplace": {"name": "laplace", "args": {"softness": 0.2}, "vectors": "none"}}  # of runs that init writes
+STEPS, MOST_EPOCHS = 800, 300  # a training has so many steps at least, if it needs no more epochs than that
 BACKBONES = {  # by what a backbone takes
     "image": {"name": "convnet", "args": {"channels": [32, 64, 96]}},
     "text": {"name": "words", "args": {}},
@@ -97,8 +98,14 @@ def init(
         if dry_run:
             typer.echo(_as_yaml(blocks))
             return
-        left_out = _write(params, blocks, keep=keep)
+        left_out, judged_before = _write(params, blocks, keep=keep)
     typer.echo(f"{params}: the dataset {key}, the runs {', '.join(blocks['runs'])} and the comparison {key}")
+    for judged_task, before in judged_before.items():
+        now = blocks["judged"][judged_task]["metric"]
+        typer.echo(
+            f"gate.judged.{judged_task}: the metric was {before} and is {now} now, for all datasets of this task; "
+            f"`--metric {before}` keeps it"
+        )
     if left_out:
         typer.echo(f"left out of {params}: {left_out}; git has them, and --keep keeps them")
     typer.echo(
@@ -212,6 +219,9 @@ def blocks_of(
     truth = _numbers_of_truth(folder or raw, options)
     conditions = _conditions(options, truth)
     by_loss = _fitting(starting["runs"], conditions, options, truth)
+    count = _training_count(folder or raw, options)
+    for run in by_loss.values():
+        run["training"] = _long_enough(run["training"], count)
     runs = {f"{key}-{name}": common | run for name, run in by_loss.items()}
     if metric is None:
         metric = "mean_average_precision" if "binary" in conditions else starting["metric"]
@@ -297,6 +307,48 @@ def _fitting(runs: dict[str, Any], conditions: set[str], options: dict[str, Any]
     if "skewed" in conditions:
         fitting["mse_log"]["training"]["log_plus"] = 10.0 ** floor(log10(_clipped(truth).mean())) / 100
     return fitting
+
+
+def _long_enough(options: dict[str, Any], count: float, batch_size: int = 0) -> dict[str, Any]:
+    """Return the options of a training, or of a phase of it, with enough epochs to learn from so many examples.
+
+    >>> _long_enough({"batch_size": 64, "finetune": {"epochs": 30, "patience": 10}}, 640)["finetune"]
+    {'epochs': 80, 'patience': 40}
+    """
+    batch_size = options.get("batch_size", batch_size)
+    longer = {}
+    for name, value in options.items():
+        longer[name] = _long_enough(value, count, batch_size) if isinstance(value, dict) else value
+    if "epochs" in options:
+        epochs = min(ceil(STEPS / ceil(count / batch_size)), MOST_EPOCHS)
+        longer["epochs"] = max(options["epochs"], epochs)
+        longer["patience"] = max(options["patience"], longer["epochs"] // 2)
+    return longer
+
+
+def _training_count(folder: Path, options: dict[str, Any]) -> float:
+    """Return about how many examples are for training: rows, queries with their documents, or items with captions."""
+    from rankgrad.datasets.table import Table
+    from rankgrad.datasets.tables.files import columns_like, read_sheet
+    from rankgrad.datasets.tables.roles import SHARES
+
+    dataset = Table(**options)
+    role = dataset.truth_role
+    if dataset.relevance is not None:
+        role = "group"
+    elif dataset.text is not None and dataset.captions is not None:
+        role = "text"
+    columns = options[role]
+    column = columns if isinstance(columns, str) else columns[0]
+    has_files = isinstance(options["file"], dict)
+    path = folder / Path(options["file"]["train"] if has_files else options["file"]).name
+    sheet = read_sheet(
+        [path], lambda names: columns_like(column, names)[:1], kind=dataset.format, encoding=dataset.encoding
+    )
+    cells = sheet.frame.iloc[:, 0]
+    is_shared = dataset.relevance is not None or dataset.captions is not None
+    count = cells.map(str).nunique() if is_shared else len(cells)
+    return count if has_files else count * (1 - sum(SHARES.values()))
 
 
 def _numbers_of_truth(folder: Path, options: dict[str, Any]) -> Any:
@@ -405,10 +457,13 @@ def _nested(blocks: dict[str, Any]) -> dict[str, Any]:
     return {name: block for name, block in blocks.items() if name != "judged"} | {"gate": {"judged": blocks["judged"]}}
 
 
-def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
-    """Write blocks into the params, which keep their comments and order; return what left them.
+def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> tuple[str, dict[str, str]]:
+    """Write blocks into the params, which keep their comments and order.
 
     Nothing is written if the params would not pass the check.
+
+    Returns:
+        What left the params, and, by task, the metric that the gate had for other runs that stay.
     """
     from pipelines.config.errors import ParamsError, Problem
     from pipelines.config.rules import check_values
@@ -420,6 +475,8 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
     values: Any = read(params, yaml)
     comments = _comments_behind(values)
     removed = {} if keep else _remove_showcase(values)
+    tasks_of_others = {run["task"] for run in values["runs"].values()}
+    judged_before = {}
     for block in ("datasets", "runs", "comparisons"):
         for name, entry in _laid_out(blocks[block], depth=1).items():
             if name in values[block]:
@@ -431,6 +488,8 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
             values["sorters"][run["sorter"]] = _laid_out(SORTERS[run["sorter"]], depth=3)
     for task, judged in blocks["judged"].items():
         block = values["gate"]["judged"].setdefault(task, {"metric": judged["metric"], "guarded": []})
+        if task in tasks_of_others and block["metric"] != judged["metric"]:
+            judged_before[task] = block["metric"]
         block["metric"] = judged["metric"]
         if judged["metric"] in block.get("guarded", []):
             block["guarded"].remove(judged["metric"])
@@ -443,7 +502,7 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> str:
         with partial.open("w") as written:
             yaml.dump(values, written)
         check_values(read(partial), path=params)  # as DVC will read it
-    return ", ".join(f"{count} {name}" for name, count in removed.items() if count)
+    return ", ".join(f"{count} {name}" for name, count in removed.items() if count), judged_before
 
 
 def _comments_behind(values: Any) -> dict[str, str]:
