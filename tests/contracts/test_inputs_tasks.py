@@ -55,7 +55,7 @@ def trained(task: str, loss: str, kind: str, folder):
 def test_an_input_and_a_task_are_trained_and_judged_or_say_why_not(task, kind, tmp_path):
     written(task, kind, tmp_path)
     if kind not in lookup.find("tasks", task).reads.inputs:
-        with pytest.raises(ValueError, match="frames are no input"):
+        with pytest.raises(ValueError, match="frames cannot be the input"):
             lookup.find("tasks", task)().load(tmp_path, "train", threads=1)
         return
     for loss in LOSSES[task]:

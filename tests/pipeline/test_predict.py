@@ -255,6 +255,9 @@ def test_index_k_of_svmlight_is_place_k_for_a_model_that_learned_from_it(workspa
         recipe = {"task": "query_ranking", "input": {"kind": "features", "count": 3, "columns": columns}}
         (query,) = read([Path("rows.txt")], recipe)
         assert query.asked()["features"][0] == expected
+    Path("from_zero.txt").write_text("0 qid:1 1:7\n1 qid:1 0:5 1:8\n")
+    with pytest.raises(ValueError, match=r"row 2: a feature of index 0, expected indices from 1 on"):
+        [*read([Path("from_zero.txt")], recipe)]
 
 
 def test_frames_are_of_all_their_columns_or_cut_as_in_training(workspace):

@@ -506,12 +506,21 @@ class _Table:
                 number += 1
                 cells = columns.cells(row)
                 if self.form == "svmlight" and "all" in row:
-                    cells = columns.cells({**cells.row, "all": self._vector(cells.row["all"])})
+                    cells = columns.cells({**cells.row, "all": self._vector(number, cells.row["all"])})
                 yield number, cells
 
-    def _vector(self, numbers: list[Any]) -> list[Any]:
-        """Return a vector of SVMlight as in training: from the lowest index on, with zeros at its end."""
+    def _vector(self, number: int, numbers: list[Any]) -> list[Any]:
+        """Return a vector of SVMlight as in training: from the lowest index on, with zeros at its end.
+
+        Raises:
+            ValueError: there is an index below, so that all are counted from another one.
+        """
         lowest = self.columns.about.get("lowest", 0 if self.columns.about.get("columns") == ["all"] else 1)
+        if any(numbers[:lowest]):
+            raise ValueError(
+                f"{self._place(number)}: a feature of index 0, expected indices from 1 on, as in the training's file: "
+                "write the file with indices from 1 on"
+            )
         return numbers[lowest:] + [0.0] * ((self.columns.about.get("count") or 0) + lowest - len(numbers))
 
     def _place(self, number: int) -> str:
