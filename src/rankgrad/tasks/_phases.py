@@ -46,9 +46,17 @@ def embedded(network: Any, chunks: Iterable[Tensor]) -> Tensor:
     return features
 
 
+def _written(file: Path) -> int:
+    """Return when a file was written; 0 if another process has removed it since."""
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 def _forget(cache: Path) -> None:
     """Remove the oldest features from a cache, except files that another training is about to read."""
-    files = sorted(cache.glob("*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
+    files = sorted(cache.glob("*.safetensors"), key=_written)
     for file in files[:-KEPT]:
         with suppress(Timeout), FileLock(file.with_suffix(".lock"), blocking=False):
             file.unlink(missing_ok=True)
