@@ -17,7 +17,7 @@ from pipelines.cli.columns import CALLED, Column, check_cells, in_one_order, pla
 from rankgrad import lookup
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import as_periods, missing_in
-from rankgrad.datasets.tables.examples import missing_cells
+from rankgrad.datasets.tables.examples import HIGHEST, missing_cells
 from rankgrad.datasets.tables.files import Sheet, columns_like, names_in, read_sheet
 from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.roles import SHARES
@@ -546,7 +546,7 @@ def preferences(columns: Columns, structure: dict[str, Any], task: str | None = 
     """
     _refuse_chats(columns)
     chosen, rejected = _chosen_and_rejected(columns)
-    if rejected is None:
+    if rejected is None and "target" not in columns.named:
         _refuse_which_is_better(columns)
     margin = columns.named.get("target")
     if chosen is None or rejected is None or (margin is not None and margin.content != "number"):
@@ -556,6 +556,7 @@ def preferences(columns: Columns, structure: dict[str, Any], task: str | None = 
     if margin is not None:
         advice = "where it is negative, swap the two answers and write its size"
         _refuse_negative(margin, "the size of the preference, a number of at least 0", advice)
+        _refuse_above(margin, HIGHEST)
     options = {"rejected": rejected.name} | ({"margin": margin.name} if margin else {})
     line = f"truth: {chosen.name} is preferred to {rejected.name}" + (f" by {margin.name}" if margin else "")
 
@@ -627,8 +628,13 @@ def _refuse_which_is_better(columns: Columns) -> None:
             if not name.endswith(side) or second is None:
                 continue
             values = sorted(decisions[0].names.unique())
-            value = next((value for value in values if value.lower().endswith(side)), values[0])
-            other = next((value for value in values if value.lower().endswith(other_side)), values[-1])
+            value = next((value for value in values if value.lower().endswith(side)), None)
+            other = next((value for value in values if value.lower().endswith(other_side)), None)
+            if value is None or other is None or value == other or _names_a_side(decisions[0]):
+                value, other = "FIRST", "SECOND"
+                hint = f"; FIRST and SECOND stand for two of its values, {_listed(values)}"
+            else:
+                hint = ""
             cells = f'table["{decisions[0].name}"].astype(str)'
             lines = [
                 f"table = table[{cells}.isin([{value!r}, {other!r}])]",
@@ -637,7 +643,13 @@ def _refuse_which_is_better(columns: Columns) -> None:
                 f'table["rejected"] = table["{second.name}"].where(is_first, table["{first.name}"])',
             ]
             problem = f"{first.name} and {second.name} are two answers, and {decisions[0].name} says which is better"
-            raise columns.refusal(_in_pandas(f"{problem}; write what was chosen", lines))
+            raise columns.refusal(_in_pandas(f"{problem}; write what was chosen{hint}", lines))
+
+
+def _names_a_side(column: Column) -> bool:
+    """Return whether a column is called as `a_is_better`: its values are about that side, and do not name one."""
+    words = plain(column.name).lower().split()
+    return any(side.strip("_ ") in words for sides in SIDES.items() for side in sides)
 
 
 def _in_pandas(problem: str, lines: Sequence[str]) -> str:
@@ -731,6 +743,12 @@ def _refuse_negative(column: Column, expected: str, advice: str) -> None:
     wrong = column.cells[~(column.numbers >= 0)]
     if len(wrong):
         raise ValueError(f"{column.place(wrong.index[0])} is {wrong.iloc[0]!r:.60}, expected {expected}: {advice}")
+
+
+def _refuse_above(column: Column, highest: float) -> None:
+    wrong = column.cells[column.numbers > highest]
+    if len(wrong):
+        raise ValueError(f"{column.place(wrong.index[0])} is {wrong.iloc[0]!r:.60}, expected at most {highest:g}")
 
 
 def captions(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:

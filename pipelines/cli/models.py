@@ -85,8 +85,9 @@ def serve(
     model: Annotated[
         str | None,
         typer.Option(
+            callback=model_typed_here,
             help="A registered version, or a run's folder, such as models/runs/photos-mse; by default the champion of "
-            "the only model that params.yaml trains."
+            "the only model that params.yaml trains.",
         ),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5001,
@@ -113,7 +114,7 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve a registered version, or a run's folder, on http://127.0.0.1:PORT/invocations until Ctrl-C.
+    """Serve a registered version, or a run's folder, on http://HOST:PORT/invocations until Ctrl-C.
 
     An alias such as @champion is followed: a new champion answers within a minute, without a restart. /health, /version
     (model, version and run) and /metrics (for Prometheus) are there too.

@@ -49,8 +49,11 @@ def put(values: Any, changes: Iterable[str]) -> None:
         ParamsError: no such place may be changed, or a value is not YAML.
     """
     for change in changes:
-        path, _, text = change.partition("=")
-        top, name, *keys = path.split(".")
+        path, equals, text = change.partition("=")
+        top, name, *keys = [*path.split("."), ""]
+        keys = keys[:-1]
+        if not equals:
+            raise ParamsError(Problem(f"set: {change}", "no value", "BLOCK.NAME.KEY=VALUE"))
         if top not in OPEN or name not in values[top] or not keys:
             names = values[top] if top in OPEN else [f"{block}.<name>..." for block in OPEN]
             raise ParamsError(Problem(f"set: {change}", "no such place of a model", f"one of {', '.join(names)}"))

@@ -73,7 +73,8 @@ def retrain_in_clone(
     if request.advance and request.push is None and os.environ.get(IN_IMAGE):
         raise ValueError(
             "advance: this checkout is an image's and goes with its container, and so would the branch with the new "
-            "params and dvc.lock: name a git remote (`push`, or `make deploy PUSH=origin`), or set `advance` to false"
+            "params and dvc.lock: name a git remote (`push`, `--push origin`, or `make deploy PUSH=origin`), or set "
+            f"`advance` to false (`--no-advance`); where a volume keeps the checkout, set {IN_IMAGE} to nothing"
         )
     # For all commands: the code of the folder that they run in, and the project's store, as the clone is removed.
     os.environ |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": address_of_store()}

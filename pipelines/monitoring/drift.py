@@ -238,7 +238,7 @@ def rows_to_label(
     for index in np.argsort(-drift, kind="stable")[:LISTED]:
         if drift[index] > 0:
             number, row_id = rows[index]
-            of_row = {name: float(column[index]) for name, column in values.items()}
+            of_row = {f"value {name}": float(column[index]) for name, column in values.items()}
             listed.append({"id": row_id, "row": number + 1, "drift": round(float(drift[index]), 4), **of_row})
     return listed
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
+from typing import Any
 
 from pipelines.serving.named_model import is_registered, model_folder
 from pipelines.tracking.registry import version_of
@@ -21,7 +22,7 @@ class Batch:
     """What made answers.
 
     Attributes:
-        model: the address of the version by its number, or a folder.
+        model: the address of the version by its number, or a folder with the hash of what is in it.
         run: the name of the run that made the version; empty for a folder.
         file: that was answered.
         sha256: of the file; of a folder, of all names and contents in it.
@@ -49,20 +50,34 @@ def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = Fals
         FileNotFoundError, ValueError: see `rankgrad.cli.answers.answers`.
         OSError: the answers cannot be written.
     """
-    run = ""
+    run, address = "", model
     if is_registered(model):
         version = version_of(model)  # by its number: the alias may move meanwhile
-        model, run = f"models:/{version.name}/{version.version}", version.tags.get("run", "")
-    batch = Batch(model, run, str(fresh), _digest(fresh))
-    target = out / fresh.name
-    if (target / RECORD).is_file() and json.loads((target / RECORD).read_text()).items() >= asdict(batch).items():
-        return target, f"{target}: {model} answered this file before"
-    with model_folder(model) as folder, replaced_folder(target) as partial:
+        model = address = f"models:/{version.name}/{version.version}"
+        run = version.tags.get("run", "")
+    else:
+        model = f"{address} {_digest(Path(address))}"
+    batch, target = Batch(model, run, str(fresh), _digest(fresh)), out / fresh.name
+    if target.exists():
+        before = _record(target)
+        if before.get("file") != str(fresh):
+            raise ValueError(f"{target}: not the answers to {fresh}, and would be replaced by them: name another `out`")
+        if before.items() >= asdict(batch).items():
+            return target, f"{target}: {address} answered this file before"
+    with model_folder(address) as folder, replaced_folder(target) as partial:
         pieces = answers(folder, [fresh], skip_broken=skip_broken)
         count, broken = write(partial / ANSWERS, pieces, classes=recipe_of(folder).get("classes"), errors=skip_broken)
         record = asdict(batch) | {"rows": count, "broken": len(broken)}
         (partial / RECORD).write_text(json.dumps(record, indent=2) + "\n")
-    return target, f"{target}: {model} answered {count - len(broken)} of {count} rows"
+    return target, f"{target}: {address} answered {count - len(broken)} of {count} rows"
+
+
+def _record(target: Path) -> dict[str, Any]:
+    """Return the record of a folder of answers; nothing of what is none."""
+    try:
+        return json.loads((target / RECORD).read_text())
+    except (OSError, ValueError):
+        return {}
 
 
 def _digest(path: Path) -> str:

@@ -9,7 +9,6 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -57,8 +56,7 @@ class RequestLog:
 
     def close_days(self) -> None:
         """Make whole the files of days that have ended, also if nobody asks anything today."""
-        with suppress(OSError), self._lock:
-            self._open(self._now().date().isoformat())
+        self.keep([], [], "")
 
     def _keep(self, rows: list[dict[str, Any]], answers: list[dict[str, Any]], version: str) -> None:
         now = self._now()
@@ -68,6 +66,8 @@ class RequestLog:
         for row, answer in zip(rows, answers, strict=True):
             if (draw := self._draws.random()) < self._highest:
                 lines.append(json.dumps(row | about | {"answer": answer, "draw": draw}) + "\n")
+        if not lines:
+            return
         with self._file.open("a", encoding="utf-8") as file:
             file.write("".join(lines))
         self._rows, self._size = self._rows + len(lines), self._size + sum(map(len, lines))
@@ -82,16 +82,16 @@ class RequestLog:
         """Begin a day, or go on with one after a restart; earlier ones are whole now."""
         if day == self._day:
             return
-        self._day = day
+        of_day = self._folder / f"{day}{PARTIAL}.jsonl"
         for file in self._folder.glob(f"*{PARTIAL}.jsonl"):
-            if file != self._file:
+            if file != of_day:
                 file.rename(file.with_name(file.name.replace(PARTIAL, "-requests")))
-        text = self._file.read_text(encoding="utf-8") if self._file.is_file() else ""
-        kept = text[: text.rfind("\n") + 1]  # a killed process may have left half a line
-        if len(kept) < len(text):
-            self._write([kept])
-        lines = kept.splitlines(keepends=True)
-        self._rows, self._size = len(lines), len(kept)
+        text = of_day.read_text(encoding="utf-8") if of_day.is_file() else ""
+        lines = [line for line in text.splitlines(keepends=True) if _is_whole(line)]
+        self._day = day  # only now: what failed is tried again
+        if sum(map(len, lines)) < len(text):
+            self._write(lines)
+        self._rows, self._size = len(lines), sum(map(len, lines))
         self._highest = max(map(_draw, lines)) if self._rows > ROWS else 1.0
 
     def _thin(self) -> None:
@@ -107,6 +107,14 @@ class RequestLog:
     def _write(self, lines: list[str]) -> None:
         with replaced_file(self._file) as partial:
             partial.write_text("".join(lines), encoding="utf-8")
+
+
+def _is_whole(line: str) -> bool:
+    """Return whether a line is one of ours: a killed process, or a full disk, may have left half of one."""
+    try:
+        return line.endswith("\n") and isinstance(_draw(line), float)
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _draw(line: str) -> float:

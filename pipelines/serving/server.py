@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -136,7 +137,8 @@ def serve(model: str, *, port: int, host: str = HOST, log_to: Path | None = None
         raise ValueError(f"port {port} of {host}: {error.strerror}; name another") from error
     threading.Thread(target=served.follow, args=(ended,), daemon=True).start()
     try:
-        uvicorn.Server(uvicorn.Config(served)).run(sockets=[listening])
+        with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
+            uvicorn.Server(uvicorn.Config(served)).run(sockets=[listening])
     finally:
         ended.set()
 
@@ -208,15 +210,24 @@ def app_of(
         return JSONResponse({"predictions": answers}), len(answers)
 
     async def invocations(request: Request) -> Response:
-        began, rows, response = time.perf_counter(), 0, _refused(request)
+        response, rows = _refused(request), 0
         if response is None:
             try:
                 response, rows = await asyncio.to_thread(answers_to, await request.body())
             except ClientDisconnect:
                 response = _refusal(400, "the connection ended within the body")
-        counted.answered(response.status_code, rows, time.perf_counter() - began)
         response.headers.update(headers)
+        request.state.rows = rows
         return response
+
+    async def counted_invocations(request: Request) -> Response:
+        began, status = time.perf_counter(), 500  # of what no handler answers
+        try:
+            response = await _with_token(invocations, token)(request)
+            status = response.status_code
+            return response
+        finally:
+            counted.answered(status, getattr(request.state, "rows", 0), time.perf_counter() - began)
 
     async def ping(request: Request) -> Response:
         return Response(headers=headers)
@@ -228,7 +239,7 @@ def app_of(
         return Response(counted.written(), media_type=CONTENT_TYPE_LATEST)
 
     return Starlette(routes=[
-        Route("/invocations", _with_token(invocations, token), methods=["POST"]),
+        Route("/invocations", counted_invocations, methods=["POST"]),
         Route("/version", _with_token(version_now, token)), Route("/metrics", _with_token(metrics, token)),
         Route("/ping", ping), Route("/health", ping),
     ])  # fmt: skip

@@ -102,7 +102,7 @@ class Gallery:
 
     Raises:
         FileNotFoundError: no such file or model.
-        ValueError: the model is none of retrieval; see `answers`.
+        ValueError: the model is none of retrieval; no row can be read; see `answers`.
     """
 
     def __init__(self, folder: Path, source: Path, roles: Roles = OWN, *, captions: bool = False):
@@ -110,10 +110,18 @@ class Gallery:
 
         if (task := recipe_of(folder).get("task")) != "retrieval":
             raise ValueError(f"{folder}: a model of {task}, expected one of retrieval to find rows among others")
-        pieces = answers(folder, [source], roles._replace(input=(), captions_first=captions))
-        rows = [*chain.from_iterable(pieces)]
+        pieces = answers(folder, [source], roles._replace(input=(), captions_first=captions), skip_broken=True)
+        rows, broken = [], []
+        for row in chain.from_iterable(pieces):
+            (broken if "error" in row else rows).append(row)
         if not rows:
-            raise ValueError(f"{source}: no rows, expected at least one to search")
+            reason = f": {broken[0]['error']}" if broken else ", expected at least one to search"
+            raise ValueError(f"{source}: no rows{reason}")
+        if broken:
+            logging.getLogger(__name__).warning(
+                "%s: %d rows are not searched, the first of them %s: %s",
+                source, len(broken), broken[0]["id"], broken[0]["error"],
+            )  # fmt: skip
         self.ids = [row["id"] for row in rows]
         self.embeddings = np.array([row["embedding"] for row in rows])
 
