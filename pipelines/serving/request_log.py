@@ -95,7 +95,8 @@ class RequestLog:
         self._highest = max(map(_draw, lines)) if self._rows > ROWS else 1.0
 
     def _thin(self) -> None:
-        lines = sorted(self._file.read_text(encoding="utf-8").splitlines(keepends=True), key=_draw)
+        lines = self._file.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = sorted(filter(_is_whole, lines), key=_draw)
         half, size, kept = BYTES // 2, 0, []
         for line in lines[:ROWS]:
             if (size := size + len(line)) > half:

@@ -395,6 +395,8 @@ REFUSED = {  # columns, and what the message names
     "printed vectors": ({"embedding": [str(np.array([x, x])) for x in X], "price": Y}, ["embedding", "Parquet"]),
     "a list as text": ({"embedding": [str([x, x]) for x in X], "price": Y}, ["embedding", "Parquet"]),
     "two targets": ({"x": X, "y": A, "price": Y}, ["y and price", "--target"]),
+    "a side that is better": ({f"answer_{side}": [f"this is answer {side} of {k}" for k in N] for side in "ab"}
+                              | {"a_is_better": [0, 1] * 30}, ["a_is_better", "FIRST", "0, 1"]),
     "an empty target": ({"x": X, "a": A, "price": [None] * ROWS}, ["price", "empty"]),
     "no header": ({"-1.56": X, "3": A, "112.58": Y}, ["first line", "-1.56"]),
     "a constant target": (PLAIN | {"price": 3}, ["price is 3", "--target"]),

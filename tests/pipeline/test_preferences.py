@@ -245,3 +245,13 @@ def test_a_gallery_is_the_other_side_of_what_asks(tmp_path):
 def test_a_separator_within_plain_text_makes_no_pair():
     assert PAIR not in Text.runtime(of_strings([f"red{PAIR}two", "large"]))["words"]
     assert PAIR in TextPair.runtime(of_strings([f"red{PAIR}two"]))["words"]
+
+
+def test_a_gallery_leaves_out_what_it_cannot_read_and_says_so(tmp_path, caplog):
+    folder = folder_of("retrieval of text")
+    pd.DataFrame({"caption": ["red two", "unbekannt", "large"]}).to_csv(tmp_path / "captions.csv", index=False)
+    assert Gallery(folder, tmp_path / "captions.csv").ids == ["red two", "large"]
+    assert "1 rows are not searched" in caplog.text
+    pd.DataFrame({"caption": ["unbekannt"]}).to_csv(tmp_path / "captions.csv", index=False)
+    with pytest.raises(ValueError, match="no rows: no word of the caption"):
+        Gallery(folder, tmp_path / "captions.csv")

@@ -189,8 +189,8 @@ class TestServed:
         lines = client.get("/metrics", headers=headers).text.splitlines()
         for line in (
             'rankgrad_serving{model="shop",run="mine",version="3"} 1.0', 'rankgrad_requests_total{status="200"} 1.0',
-            'rankgrad_requests_total{status="400"} 1.0', "rankgrad_rows_total 2.0",
-            "rankgrad_request_seconds_count 2.0",
+            'rankgrad_requests_total{status="400"} 1.0', 'rankgrad_requests_total{status="401"} 4.0',
+            "rankgrad_rows_total 2.0", "rankgrad_request_seconds_count 6.0",
         ):  # fmt: skip
             assert line in lines
 
@@ -316,6 +316,9 @@ class TestBatch:
             store.set_registered_model_alias("label_ranking-shop", "champion", "2")
             Path("incoming/2026-11-21/3.png").unlink()
             assert "3 of 3 rows" in predict.fn(**options).message
+            with pytest.raises(ValueError, match=r"incoming/2026-11-21: not the answers .* name another `out`"):
+                predict.fn(**options | {"out": "incoming"})
+            assert len(list(Path("incoming/2026-11-21").glob("*.png"))) == 3
         again = json.loads((folder / "made_by.json").read_text())
         assert again["model"] == "models:/label_ranking-shop/2"
         assert again["sha256"] != record["sha256"]
@@ -363,8 +366,8 @@ class TestRequests:
             for first in range(start, start + 1500, 50):
                 kept.keep([{"id": number} for number in range(first, first + 50)], [{"score": 0.5}] * 50, "shop/1")
             with kept._file.open("a") as file:
-                file.write('{"id": 7')  # as a killed process leaves it
-        lines = kept._file.read_text().splitlines()[:-1]
+                file.write('{"id": 7\n{"id": 7')  # as a full disk and a killed process leave them
+        lines = kept._file.read_text().splitlines()[:-2]
         ids = [json.loads(line)["id"] for line in lines]
         assert 100 <= len(ids) <= 200
         assert 1100 < np.mean(ids) < 1900  # neither the first nor the last
