@@ -106,7 +106,8 @@ def parts(folds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
     for test in range(FOLDS):
         away = (folds - test) % FOLDS
         chooses = (away > 0) & (away <= CHOOSE_WITH)
-        result.append(tuple(rows.nonzero().flatten() for rows in (away > CHOOSE_WITH, chooses, away == 0)))
+        learns, tests = away > CHOOSE_WITH, away == 0
+        result.append((learns.nonzero().flatten(), chooses.nonzero().flatten(), tests.nonzero().flatten()))
     return result
 
 
