@@ -119,6 +119,5 @@ class TestPlatform:
     def test_the_docs_say_how_a_team_shares_experiments(self):
         assert "default_permission" in (ROOT / "docs/fleet.md").read_text()
 
-    @missing("O16: what was trained cannot be served before it is published")
     def test_a_folder_of_a_run_is_served(self):
         assert "models/runs" in CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "300"}).output

@@ -85,7 +85,8 @@ def _put(into: Any, changes: Any, scale: Path, place: str = "") -> Iterator[str]
         if key not in into and place.rstrip(".") in OWN_KEYS:
             yield f"{place}{key}"
             continue
-        if key not in into and not place.endswith(("args.", "schedule.")):  # of which each has its own options
+        is_optional = key == "grid" or place.endswith(("args.", "schedule."))  # of which each has its own options
+        if key not in into and not is_optional:
             problem = unknown(f"{place}{key}", str(key), [*map(str, into)])
             raise ParamsError(replace(problem, found="unknown key"), path=scale)
         match into.get(key), value:

@@ -109,6 +109,8 @@ def test_numbers_that_float64_makes_equal_are_refused_by_two_rows(tmp_path, numb
     first, other, apart = JOINED[numbers]
     if kind == "parquet" and numbers == "tiny":
         pytest.skip("no decimal of Arrow is so small")
+    if role == "relevance" and float(first) > 60:
+        pytest.skip("no grade is above 60")
     if role == "weight" and other == "0":
         pytest.skip("no weight is 0")
     few = ["3", other, "4"]

@@ -299,7 +299,7 @@ class TestModels:
             (["predict", "model", "fresh.parquet", "a.png"], 1, "2 files"),
             (["monitor", "fresh.parquet", "--model", "scales"], 1, "scales"),
             (["monitor", "fresh.parquet"], 1, "fresh.parquet --model models:/label_ranking-ranked_mnist@"),
-            (["serve", "--model", "model"], 1, "model"),
+            (["serve", "--model", "scales"], 1, "scales"),
             (["serve"], 1, "rankgrad serve --model models:/label_ranking-ranked_mnist@champion"),
             (["serve", "--port", "70000"], 2, "port"),
         ],

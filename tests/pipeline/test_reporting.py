@@ -249,6 +249,8 @@ def test_examples_of_ones_own_table_are_shown_by_kind_and_with_names_and_nothing
             if path.stem != RANKER:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     shutil.rmtree("metrics/sorters")  # which only a benchmark makes
+    for page in Path("reports/data").glob("*.html"):
+        page.unlink()
     cells = {"text": ["a <red> dress"] * TEST, "features": [[0.5, 20.0]] * TEST}[kind]
     metadata = {"classes": json.dumps([f"class {label}" for label in range(LABELS)]), "features": '["age", "price"]'}
     Path("data/shop").mkdir()

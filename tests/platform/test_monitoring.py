@@ -300,7 +300,7 @@ def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(tmp_path
     pd.concat([pd.read_csv("same.csv").head(100), pd.read_csv("other.csv")]).to_csv("mixed.csv", index=False)
     write(compare("mixed.csv", **options), "reports/mixed.json")
     to_label = pd.read_csv("reports/mixed-to_label.csv")
-    assert {"features": "price", "text": "unknown words"}[kind] in to_label
+    assert {"features": "value price", "text": "value unknown words"}[kind] in to_label
     assert to_label["drift"].is_monotonic_decreasing
     assert (to_label["row"].head(50) > 100).mean() > 0.75  # the rows that differ, of which there are two in three
     assert "age" not in moved
