@@ -27,7 +27,7 @@ from rankgrad.ranks import dense_ranks, exact_ranks
 from rankgrad.seeding import generator
 from studies.compared import compared
 from studies.converters.aslib import SCENARIOS, TABLES
-from studies.vectorized import Jobs, Lists, Loss, command, scored, squared_errors, uniform
+from studies.vectorized import Jobs, Lists, Loss, command, first_weights, scored, squared_errors
 
 FOLDS, CHOOSE_WITH = 10, 3  # folds, and how many of them choose settings
 SEEDS, CHOOSE_BY = 3, 2
@@ -145,16 +145,6 @@ def batches(split: Lists, copies: int) -> Iterator[Lists]:
         yield Lists(*(values.repeat(copies, 1, 1) for values in batch), counts)
 
 
-def weights(features: int, algorithms: int, networks: int) -> list[Tensor]:
-    """Return weights and biases of so many networks for each fold; a seed starts alike whatever the fold and method."""
-    draws, layers = [generator(seed, "aslib", "network") for seed in range(1, networks + 1)], []
-    for before, after in ((features, HIDDEN), (HIDDEN, algorithms)):
-        for shape in ((before, after), (1, after)):
-            layer = torch.stack([uniform(shape, before, draw) for draw in draws])
-            layers.append(layer.repeat(FOLDS, 1, 1))
-    return layers
-
-
 def time_of_first(scores: Tensor, times: Tensor) -> Tensor:
     """Return the time of the algorithm with the highest score."""
     return times.gather(-1, scores.argmax(-1, keepdim=True)).squeeze(-1)
@@ -168,7 +158,9 @@ def network_scores(name: str, method: str) -> tuple[Tensor, list[Row]]:
 
     # Try all settings side by side with the first networks of each fold.
     learned, tested = lists(name, learn, choose, CHOOSE_BY)
-    start = [layer.repeat(len(RATES), 1, 1) for layer in weights(features.shape[1], times.shape[1], CHOOSE_BY)]
+    sizes = (features.shape[1], HIDDEN, times.shape[1])
+    initial = first_weights("aslib", sizes, networks=CHOOSE_BY, copies=FOLDS)
+    start = [layer.repeat(len(RATES), 1, 1) for layer in initial]
     repeated = Lists(*(values.repeat(len(RATES), 1, 1) for values in (tested.inputs, tested.truth)), tested.counts)
     repeated = Lists(repeated.inputs, repeated.truth, tested.counts.repeat(len(RATES), 1))
     rates = torch.tensor(RATES).repeat_interleave(FOLDS * CHOOSE_BY)
@@ -182,7 +174,7 @@ def network_scores(name: str, method: str) -> tuple[Tensor, list[Row]]:
     # Train all networks of each fold with its setting, and put its test instances where they belong.
     both = [torch.cat([*pair]) for pair in zip(learn, choose, strict=True)]
     learned, tested = lists(name, both, test, SEEDS)
-    start = weights(features.shape[1], times.shape[1], SEEDS)
+    start = first_weights("aslib", sizes, networks=SEEDS, copies=FOLDS)
     rates = torch.tensor(RATES)[rate].repeat_interleave(SEEDS)
     by_step = torch.stack([*train(batches(learned, 1), tested, start, rates=rates)])
     result = torch.empty(SEEDS, *times.shape)

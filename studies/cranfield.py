@@ -25,7 +25,7 @@ from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from rankgrad.seeding import generator
 from studies.compared import compared
-from studies.vectorized import Jobs, Lists, Loss, command, scored, squared_errors, uniform
+from studies.vectorized import Jobs, Lists, Loss, command, first_weights, scored, squared_errors
 
 TABLE = Path("data/raw/cranfield/cranfield.parquet")
 FOLDS, SEEDS = 5, 3
@@ -115,16 +115,6 @@ def batches(split: Lists, copies: int) -> Iterator[Lists]:
         yield Lists(*(values.repeat(copies, 1, 1) for values in batch), counts)
 
 
-def weights(features: int, networks: int) -> list[Tensor]:
-    """Return weights and biases of so many networks for each fold; a seed starts alike whatever the fold and method."""
-    draws, layers = [generator(seed, "cranfield", "network") for seed in range(1, networks + 1)], []
-    for before, after in ((features, HIDDEN), (HIDDEN, 1)):
-        for shape in ((before, after), (1, after)):
-            layer = torch.stack([uniform(shape, before, draw) for draw in draws])
-            layers.append(layer.repeat(FOLDS, 1, 1))
-    return layers
-
-
 def network_scores(method: str) -> tuple[Tensor, list[Row]]:
     """Choose a setting for each fold, and return scores (seeds, q, d) of test questions, and the settings."""
     _, features, relevance = read()
@@ -133,7 +123,9 @@ def network_scores(method: str) -> tuple[Tensor, list[Row]]:
 
     # Try all settings side by side with one network of each fold.
     learned, tested = lists(learn, choose, 1)
-    start = [layer.repeat(copies, 1, 1) for layer in weights(2 * features.shape[-1], 1)]
+    sizes = (2 * features.shape[-1], HIDDEN, 1)
+    initial = first_weights("cranfield", sizes, networks=1, copies=FOLDS)
+    start = [layer.repeat(copies, 1, 1) for layer in initial]
     repeated = Lists(
         tested.inputs.repeat(copies, 1, 1), tested.truth.repeat(copies, 1, 1), tested.counts.repeat(copies, 1)
     )
@@ -146,7 +138,7 @@ def network_scores(method: str) -> tuple[Tensor, list[Row]]:
     # Train all networks of each fold with its setting, and put its test questions where they belong.
     both = [torch.cat([*pair]) for pair in zip(learn, choose, strict=True)]
     learned, tested = lists(both, test, SEEDS)
-    start = weights(2 * features.shape[-1], SEEDS)
+    start = first_weights("cranfield", sizes, networks=SEEDS, copies=FOLDS)
     rates = torch.tensor(RATES)[rate].repeat_interleave(SEEDS)
     by_step = torch.stack([*train(batches(learned, 1), tested, start, rates=rates)])
     result = torch.empty(SEEDS, *relevance.shape)

@@ -22,7 +22,7 @@ from rankgrad.metrics.label_ranking import label_ranking_scores
 from rankgrad.ranks import dense_ranks, exact_ranks
 from rankgrad.seeding import generator
 from studies.converters.votes import SETS, TABLES
-from studies.vectorized import Jobs, Lists, Loss, by_seed, command, squared_errors, trained, uniform
+from studies.vectorized import Jobs, Lists, Loss, by_seed, command, first_weights, squared_errors, trained
 
 SPLITS, SEEDS, CHOOSE_BY = 10, 5, 3
 HIDDEN = 32
@@ -159,19 +159,6 @@ def for_each_rate(split: Lists) -> Lists:
     return Lists(split.inputs.repeat(count, 1, 1), split.truth.repeat(count, 1, 1), split.counts.repeat(count, 1))
 
 
-def weights(inputs: int, outputs: int, networks: int) -> list[Tensor]:
-    """Return weights and biases of so many networks for each split, uniform within one over the root of inputs.
-
-    A seed starts from the same hidden layer whatever the split and the method.
-    """
-    draws, layers = [generator(seed, "human_orders", "network") for seed in range(1, networks + 1)], []
-    for before, after in ((inputs, HIDDEN), (HIDDEN, outputs)):
-        for shape in ((before, after), (1, after)):
-            layer = torch.stack([uniform(shape, before, draw) for draw in draws])
-            layers.append(layer.repeat(SPLITS, 1, 1))
-    return layers
-
-
 def rows(name: str, method: str) -> list[Row]:
     """Choose a setting for each split, and return the metrics of each split and of each seed with it."""
     _, votes = read(name)
@@ -182,7 +169,8 @@ def rows(name: str, method: str) -> list[Row]:
 
     # Try all settings side by side with the first networks of each split.
     learned, tested = lists(name, truth, learn, CHOOSE_BY), lists(name, ranks, choose, CHOOSE_BY)
-    start = weights(learned.inputs.shape[-1], outputs, CHOOSE_BY)
+    sizes = (learned.inputs.shape[-1], HIDDEN, outputs)
+    start = first_weights("human_orders", sizes, networks=CHOOSE_BY, copies=SPLITS)
     train = partial(trained, METHODS[method], activation=torch.relu, steps=STEPS)
     tried = train(
         METRICS["accuracy"],
@@ -198,7 +186,7 @@ def rows(name: str, method: str) -> list[Row]:
     # Train all networks of each split with its setting.
     training = torch.cat([learn, choose], 1)
     learned, tested = lists(name, truth, training, SEEDS), lists(name, ranks, test, SEEDS)
-    start = weights(learned.inputs.shape[-1], outputs, SEEDS)
+    start = first_weights("human_orders", sizes, networks=SEEDS, copies=SPLITS)
     rates = torch.tensor(RATES)[rate].repeat_interleave(SEEDS)
     values = train(every_metric, batches(learned), tested, start, rates=rates)
     index = step.repeat_interleave(SEEDS).view(1, -1, 1).expand(len(METRICS), -1, 1)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Any
 
 import torch
@@ -13,10 +13,12 @@ from torch import Tensor
 from pipelines.ops.git import git
 from rankgrad.io.results import Row
 from rankgrad.losses import mse
+from rankgrad.seeding import generator
 from studies import kept
 
 __all__ = [
-    "Jobs", "Lists", "Loss", "adam", "by_seed", "command", "measured", "scored", "squared_errors", "trained", "uniform",
+    "Jobs", "Lists", "Loss", "adam", "by_seed", "command", "first_weights", "measured", "scored", "squared_errors",
+    "trained", "uniform",
 ]  # fmt: skip
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
@@ -47,6 +49,19 @@ def by_seed(run: str, metric: str, values: Sequence[float], seeds: Sequence[int]
 def uniform(shape: tuple[int, ...], inputs: int, draws: torch.Generator) -> Tensor:
     """Draw weights within one over the root of the number of inputs."""
     return (2 * torch.rand(shape, generator=draws, device=draws.device) - 1) / inputs**0.5
+
+
+def first_weights(study: str, sizes: Sequence[int], *, networks: int, copies: int) -> list[Tensor]:
+    """Return weights and biases (copies * networks, ...) of networks with these sizes of layers.
+
+    A seed of a study starts alike in each copy, such as a fold, and with each method.
+    """
+    draws, layers = [generator(seed, study, "network") for seed in range(1, networks + 1)], []
+    for before, after in pairwise(sizes):
+        for shape in ((before, after), (1, after)):
+            layer = torch.stack([uniform(shape, before, draw) for draw in draws])
+            layers.append(layer.repeat(copies, 1, 1))
+    return layers
 
 
 def squared_errors(change: Callable[[Tensor], Tensor], over: tuple[int, ...]) -> Loss:

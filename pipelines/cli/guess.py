@@ -369,9 +369,7 @@ def _weight(columns: Columns) -> Column | None:
     column = columns.named.get("weight")
     if column is None:
         return columns.take(is_weight)
-    wrong = column.cells[~(column.numbers > 0)]
-    if len(wrong):
-        raise ValueError(f"{column.place(wrong.index[0])} is {wrong.iloc[0]!r:.60}, expected weights, numbers above 0")
+    _refuse_unless(column, column.numbers > 0, "weights, numbers above 0")
     return column
 
 
@@ -548,15 +546,11 @@ def preferences(columns: Columns, structure: dict[str, Any], task: str | None = 
     chosen, rejected = _chosen_and_rejected(columns)
     if rejected is None and "target" not in columns.named:
         _refuse_which_is_better(columns)
-    margin = columns.named.get("target")
-    if chosen is None or rejected is None or (margin is not None and margin.content != "number"):
+    target = columns.named.get("target")
+    if chosen is None or rejected is None or (target is not None and target.content != "number"):
         return None
     columns.free = [column for column in columns.free if column not in (chosen, rejected)]
-    margin = margin or columns.take(lambda column: column.is_called("margin") and column.content == "number")
-    if margin is not None:
-        advice = "where it is negative, swap the two answers and write its size"
-        _refuse_negative(margin, "the size of the preference, a number of at least 0", advice)
-        _refuse_above(margin, HIGHEST)
+    margin = _margin(columns)
     options = {"rejected": rejected.name} | ({"margin": margin.name} if margin else {})
     line = f"truth: {chosen.name} is preferred to {rejected.name}" + (f" by {margin.name}" if margin else "")
 
@@ -576,6 +570,18 @@ def preferences(columns: Columns, structure: dict[str, Any], task: str | None = 
         columns.reasons[column.name] = f"if it is the size of the preference, `--target {column.name}` learns it"
     columns.free = [column for column in columns.free if column.name not in columns.reasons]
     return Truth("query_ranking", options, line, None, inputs, [chosen])
+
+
+def _margin(columns: Columns) -> Column | None:
+    """Take the column of the sizes of preferences: the target that a person names, or what is called so."""
+    margin = columns.named.get("target") or columns.take(
+        lambda column: column.is_called("margin") and column.content == "number"
+    )
+    if margin is not None:
+        advice = "where it is negative, swap the two answers and write its size"
+        _refuse_unless(margin, margin.numbers >= 0, f"the size of the preference, a number of at least 0: {advice}")
+        _refuse_unless(margin, margin.numbers <= HIGHEST, f"at most {HIGHEST}")
+    return margin
 
 
 def _chosen_and_rejected(columns: Columns) -> tuple[Column | None, Column | None]:
@@ -630,7 +636,7 @@ def _refuse_which_is_better(columns: Columns) -> None:
             values = sorted(decisions[0].names.unique())
             value = next((value for value in values if value.lower().endswith(side)), None)
             other = next((value for value in values if value.lower().endswith(other_side)), None)
-            if value is None or other is None or value == other or _names_a_side(decisions[0]):
+            if value is None or other is None:
                 value, other = "FIRST", "SECOND"
                 hint = f"; FIRST and SECOND stand for two of its values, {_listed(values)}"
             else:
@@ -644,12 +650,6 @@ def _refuse_which_is_better(columns: Columns) -> None:
             ]
             problem = f"{first.name} and {second.name} are two answers, and {decisions[0].name} says which is better"
             raise columns.refusal(_in_pandas(f"{problem}; write what was chosen{hint}", lines))
-
-
-def _names_a_side(column: Column) -> bool:
-    """Return whether a column is called as `a_is_better`: its values are about that side, and do not name one."""
-    words = plain(column.name).lower().split()
-    return any(side.strip("_ ") in words for sides in SIDES.items() for side in sides)
 
 
 def _in_pandas(problem: str, lines: Sequence[str]) -> str:
@@ -733,22 +733,17 @@ def relevance(columns: Columns, structure: dict[str, Any], task: str | None) -> 
         return None
     _refuse_several(columns, [column, *columns.free], "relevance")
     advice = "correct or take out such rows, or say `--target` with another column"
-    _refuse_negative(column, "grades, numbers of at least 0", advice)
+    _refuse_unless(column, column.numbers >= 0, f"grades, numbers of at least 0: {advice}")
     _refuse_wrong_order(columns, column)
     options = {"relevance": column.name, "without_relevant": "drop"}
     return Truth("query_ranking", options, f"truth: relevance from {column.name}, of each {group}; {DROPPED}", column)
 
 
-def _refuse_negative(column: Column, expected: str, advice: str) -> None:
-    wrong = column.cells[~(column.numbers >= 0)]
+def _refuse_unless(column: Column, is_right: pd.Series, expected: str) -> None:
+    """Raise ValueError if cells of a column are not right; the message names the first of them."""
+    wrong = column.cells[~is_right]
     if len(wrong):
-        raise ValueError(f"{column.place(wrong.index[0])} is {wrong.iloc[0]!r:.60}, expected {expected}: {advice}")
-
-
-def _refuse_above(column: Column, highest: float) -> None:
-    wrong = column.cells[column.numbers > highest]
-    if len(wrong):
-        raise ValueError(f"{column.place(wrong.index[0])} is {wrong.iloc[0]!r:.60}, expected at most {highest:g}")
+        raise ValueError(f"{column.place(wrong.index[0])} is {wrong.iloc[0]!r:.60}, expected {expected}")
 
 
 def captions(columns: Columns, structure: dict[str, Any], task: str | None) -> Truth | None:

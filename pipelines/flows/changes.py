@@ -50,15 +50,14 @@ def put(values: Any, changes: Iterable[str]) -> None:
     """
     for change in changes:
         path, equals, text = change.partition("=")
-        top, name, *keys = [*path.split("."), ""]
-        keys = keys[:-1]
+        keys = path.split(".")
         if not equals:
             raise ParamsError(Problem(f"set: {change}", "no value", "BLOCK.NAME.KEY=VALUE"))
-        if top not in OPEN or name not in values[top] or not keys:
-            names = values[top] if top in OPEN else [f"{block}.<name>..." for block in OPEN]
+        if keys[0] not in OPEN or len(keys) < 3 or keys[1] not in values[keys[0]]:
+            names = values[keys[0]] if keys[0] in OPEN else [f"{block}.<name>..." for block in OPEN]
             raise ParamsError(Problem(f"set: {change}", "no such place of a model", f"one of {', '.join(names)}"))
         block = values
-        for key in (top, name, *keys[:-1]):
+        for key in keys[:-1]:
             inner = block.get(key)
             block[key] = copy(inner) if isinstance(inner, dict) else {}
             block = block[key]

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from rankgrad.io.atomic import replaced_file
+from studies.converters.writing import write_tables
 
 __all__ = ["SCENARIOS", "TABLES", "arff", "table_of"]
 
-TABLES = Path("data/raw/aslib")
+TABLES, TERMS = Path("data/raw/aslib"), "GPL-3, github.com/coseal/aslib_data"
 # All scenarios of a copy with eight that have at least five algorithms: with fewer there is little to order.
 SCENARIOS = ("SAT11-HAND", "SAT11-INDU", "MAXSAT12-PMS", "ASP-POTASSCO", "QBF-2011", "BNSL-2016")
 
@@ -79,11 +79,7 @@ def table_of(folder: Path) -> pd.DataFrame:
 
 def main(folder: str) -> None:
     """Write the table of each scenario."""
-    for name in SCENARIOS:
-        table = table_of(Path(folder) / name)
-        with replaced_file(TABLES / f"{name}.parquet") as partial:
-            table.to_parquet(partial, index=False)
-        print(f"{TABLES / name}.parquet: {len(table):,} rows. Terms: GPL-3, github.com/coseal/aslib_data")
+    write_tables(TABLES, ((name, table_of(Path(folder) / name), TERMS) for name in SCENARIOS))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.io import loadmat
 
-from rankgrad.io.atomic import replaced_file
+from studies.converters.writing import write_tables
 
 TABLES = Path("data/raw/votes")
 EMOTIONS = ("anger", "disgust", "fear", "joy", "sadness", "surprise")
@@ -72,11 +72,8 @@ def table_of(path: Path, about: VoteSet) -> pd.DataFrame:
 
 def main(folder: str) -> None:
     """Write the table of each set."""
-    for name, about in SETS.items():
-        table = table_of(Path(folder) / f"{name}.mat", about)
-        with replaced_file(TABLES / f"{name}.parquet") as partial:
-            table.to_parquet(partial, index=False)
-        print(f"{TABLES / name}.parquet: {len(table):,} rows. Terms: {about.terms}")
+    sets = SETS.items()
+    write_tables(TABLES, ((name, table_of(Path(folder) / f"{name}.mat", about), about.terms) for name, about in sets))
 
 
 if __name__ == "__main__":

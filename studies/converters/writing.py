@@ -15,9 +15,18 @@ from rankgrad.datasets.files.folds import fraction_of, split_at
 from rankgrad.io.atomic import replaced_file
 from studies.converters.packages import PackagedFile
 
-__all__ = ["SEED", "block_of_lists", "convert", "drawn_splits", "lists"]
+__all__ = ["SEED", "block_of_lists", "convert", "drawn_splits", "lists", "write_tables"]
 
 SEED = 1  # of the splits of sets that are published without
+
+
+def write_tables(folder: Path, tables: Iterable[tuple[str, pd.DataFrame, str]]) -> None:
+    """Write tables of several sets, each with its name and its terms, and print a line about each."""
+    for name, table, terms in tables:
+        path = folder / f"{name}.parquet"
+        with replaced_file(path) as partial:
+            table.to_parquet(partial, index=False)
+        print(f"{path}: {len(table):,} rows. Terms: {terms}")
 
 
 def convert(
