@@ -1,0 +1,44 @@
+"""Predict the test split by a simple rival, with the setting that is best on validation. No network is trained."""
+
+import logging
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.config import Settings
+from pipelines.rivals import RIVALS
+from pipelines.stages._splits import joined_folds, splits_of
+from rankgrad import lookup
+from rankgrad.datasets.files.splits import Split
+from rankgrad.io.atomic import replaced_file
+from rankgrad.tasks import Task
+
+
+def main(params: Settings, name: str) -> None:
+    from threadpoolctl import threadpool_limits
+
+    rival = params.rivals[name]
+    task, metric = lookup.find("tasks", rival.task)(), params.gate.judged[rival.task].metric
+    with (
+        threadpool_limits(params.compute.threads),
+        splits_of(params, rival.dataset, task, ["train", "val", "test"]) as by_fold,
+        replaced_file(f"predictions/{name}.parquet") as predictions,
+    ):
+        tables = {fold: _predicted(task, rival.name, splits, metric) for fold, splits in by_fold.items()}
+        pq.write_table(joined_folds(rival.dataset, tables), predictions, compression="zstd")
+
+
+def _predicted(task: Task, rival: str, splits: Mapping[str, Split], metric: str) -> pa.Table:
+    """Return the predictions of the test split by the setting whose metric is best on validation."""
+    lower_is_better = {known.name: known.lower_is_better for known in task.all_metrics()}[metric]
+    best, best_value = None, 0.0
+    for number, scorer in enumerate(RIVALS[rival].fitted(splits["train"], task.name), 1):
+        statistic = task.statistic(task.table_of(splits["val"], scorer(splits["val"])))
+        value = float(statistic.of_all()[statistic.names.index(metric)])
+        value = -value if lower_is_better else value
+        if best is None or value > best_value:
+            best, best_value, chosen = scorer, value, number
+    assert best is not None
+    logging.getLogger(__name__).info("setting %d of %d: %s %.3f on validation", chosen, number, metric, abs(best_value))
+    return task.table_of(splits["test"], best(splits["test"]))
