@@ -97,10 +97,10 @@ def _boosting(train: Split, task: str) -> Iterator[Scorer]:
     from sklearn.multioutput import MultiOutputRegressor
 
     features, target, weight = train.inputs.items.numpy(), _target(train, task), _weight(train)
+    options = {"max_iter": TREES, "early_stopping": False, "random_state": 0}
+    options["min_samples_leaf"] = min(20, max(2, len(features) // 20))  # 20 of few rows would split nothing
     for rate, leaves in product(RATES, LEAVES):
-        trees: Any = HistGradientBoostingRegressor(
-            learning_rate=rate, max_iter=TREES, max_leaf_nodes=leaves, early_stopping=False, random_state=0
-        )
+        trees: Any = HistGradientBoostingRegressor(learning_rate=rate, max_leaf_nodes=leaves, **options)
         trees = MultiOutputRegressor(trees) if target.ndim > 1 else trees
         trees.fit(features, target, weight)
         yield lambda split, trees=trees: _scores(trees.predict(split.inputs.items.numpy()))

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -32,13 +33,13 @@ def main(params: Settings, name: str) -> None:
 def _predicted(task: Task, rival: str, splits: Mapping[str, Split], metric: str) -> pa.Table:
     """Return the predictions of the test split by the setting whose metric is best on validation."""
     lower_is_better = {known.name: known.lower_is_better for known in task.all_metrics()}[metric]
-    best, best_value = None, 0.0
-    for number, scorer in enumerate(RIVALS[rival].fitted(splits["train"], task.name), 1):
+    scorers, values = [], []
+    for scorer in RIVALS[rival].fitted(splits["train"], task.name):
         statistic = task.statistic(task.table_of(splits["val"], scorer(splits["val"])))
-        value = float(statistic.of_all()[statistic.names.index(metric)])
-        value = -value if lower_is_better else value
-        if best is None or value > best_value:
-            best, best_value, chosen = scorer, value, number
-    assert best is not None
-    logging.getLogger(__name__).info("setting %d of %d: %s %.3f on validation", chosen, number, metric, abs(best_value))
-    return task.table_of(splits["test"], best(splits["test"]))
+        scorers.append(scorer)
+        values.append(float(statistic.of_all()[statistic.names.index(metric)]))
+    worth = np.nan_to_num(values, nan=np.inf if lower_is_better else -np.inf)
+    best = int(worth.argmin() if lower_is_better else worth.argmax())
+    log = logging.getLogger(__name__)
+    log.info("setting %d of %d: %s %.3f on validation", best + 1, len(scorers), metric, values[best])
+    return task.table_of(splits["test"], scorers[best](splits["test"]))
