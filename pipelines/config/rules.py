@@ -247,10 +247,9 @@ def _check_read(block: Dataset, kind: type[Any], location: str) -> None:
     if block.folds is not None and not dataset.foldable:
         reason = f"{block.name} is fitted to the training rows of one split, which folds would test"
         raise _wrong(f"{location}.folds", reason, advice="leave folds out")
-    raw = Path(block.raw) / "first" if (Path(block.raw) / "first").is_dir() else Path(block.raw)
-    if raw.is_dir():  # else DVC says that it is missing
+    if Path(block.raw).is_dir():  # else DVC says that it is missing
         with _at(location, OSError):
-            dataset.check_head(raw)
+            dataset.check_head(Path(block.raw))
 
 
 def _check_sorter(location: str, settings: Settings, key: str, components: _Components) -> None:

@@ -25,12 +25,11 @@ LIBRARY = ["checks", "plain_text", "feature_names", "vocabulary", "augmentation"
            "layers", "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
 PIPELINE = ["rivals", "config", "code", "ops", "reporting", "tracking", "serving", "monitoring", "expectations",
             "running", "stages", "flows", "cli"]  # fmt: skip
-# Commands, functions that no loss uses, and scenes of figures.
+# Commands, and functions that no loss uses.
 NO_STAGE = (
     "src/rankgrad/cli/",
     "src/rankgrad/datasets/tables/rows.py",
     "src/rankgrad/places.py",
-    "src/rankgrad/datasets/scenes/rlsep.py",
 )
 
 
