@@ -368,10 +368,11 @@ def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: Any, ev
     model, challenger, gaps = decision.model, str(decision.challenger), decision.differences
     word = "promoted" if decision.promoted else "rejected"
     deciding = [metric for metric in (judged.metric, *judged.guarded) if metric in gaps]
-    tags = {"decision": word, "reason": decision.reason, "against": decision.champion, "examples": evidence.examples}
+    tags = {"reason": decision.reason, "against": decision.champion, "examples": evidence.examples}
     tags |= {metric: _interval(gaps[metric]) for metric in deciding}
+    tags = {f"gate.{tag}": value for tag, value in tags.items()} | {registry.DECISION: word}
     for tag, value in tags.items():
-        client.set_model_version_tag(model, challenger, f"gate.{tag}", value)
+        client.set_model_version_tag(model, challenger, tag, value)
 
     # The table: a metric per row, those that decide first.
     statistics = (evidence.challenger, evidence.champion)

@@ -19,8 +19,8 @@ from pipelines.tracking.store import ServerUnreachable, answering, connect, is_u
 from rankgrad.io.registered import download
 
 __all__ = [
-    "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "newest_snapshot", "refuse_old",
-    "replace", "set_champion", "version_of", "versions", "weights_of", "with_standing",
+    "DECISION", "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "newest_snapshot",
+    "refuse_old", "replace", "set_champion", "version_of", "versions", "weights_of", "with_standing",
 ]  # fmt: skip
 
 CHAMPIONS = "ranking.champions"  # on a model: every version that this project made champion, the latest last
@@ -31,6 +31,7 @@ WHY = {  # a version is champion, in the first line of its description; the gate
 }
 LONGEST = 5000  # characters of a description, as MLflow's table has them
 STANDING = re.compile(r" \[(?:made champion|rejected)[^\n]*\]$")
+DECISION = "gate.decision"  # on a version that the gate judged: `promoted` or `rejected`
 MADE_BY = "ranking.made_champion_by"  # on a version that became champion: `first`, `gate`, `person` or `rollback`
 
 
@@ -107,7 +108,10 @@ def versions(client: mlflow.MlflowClient, name: str) -> list[str]:
 
 
 def newest_snapshot(names: Iterable[str]) -> int:
-    """Return the newest snapshot of the data that versions of these models were trained on; 0 if there are none."""
+    """Return the newest snapshot of the data on which versions of these models were trained and judged, else 0.
+
+    A retraining that failed after it had published versions did not judge them: the next one takes its snapshot again.
+    """
     try:
         client = connect()
     except FileNotFoundError:  # there is no store yet
@@ -116,7 +120,8 @@ def newest_snapshot(names: Iterable[str]) -> int:
     with answering():
         for name in names:
             for version in client.search_model_versions(f"name = '{name}'", max_results=10000):
-                snapshots.append(int(version.tags.get("snapshot", 0)))
+                if version.tags.keys() & {DECISION, MADE_BY}:
+                    snapshots.append(int(version.tags.get("snapshot", 0)))
     return max(snapshots)
 
 

@@ -1,6 +1,7 @@
 """Data that come in over time, in folders named for their day, and data that are cut into folds."""
 
 import json
+import logging
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.config import check_shapes
+from pipelines.config.rules import check_values
 from pipelines.stages import data
 from rankgrad.datasets.files import folds
 
@@ -48,7 +50,8 @@ def deliveries(tmp_path, monkeypatch):
         delivery(day, ["train"] * 3)
 
 
-def test_later_ones_add_training_rows_up_to_the_snapshot(deliveries):
+def test_later_ones_add_training_rows_up_to_the_snapshot(deliveries, caplog):
+    caplog.set_level(logging.INFO)
     names, held_out = [], set()
     for snapshot in (1, 2, 3, 4):  # the fourth has not come in yet
         data.main(settings(snapshot=snapshot), "shop")
@@ -61,6 +64,7 @@ def test_later_ones_add_training_rows_up_to_the_snapshot(deliveries):
     assert len(held_out) == 1
     manifest = json.loads(Path("data/shop/manifest.json").read_text())
     assert (manifest["deliveries"], manifest["rows"]["train"]) == ([*DAYS], 12)
+    assert f"{RAW}/{DAYS[2]}: 3 training rows of a later delivery" in caplog.messages
     assert refusal(settings(snapshot=3), "shop") is None
 
 
@@ -78,8 +82,9 @@ def test_a_wrong_one_is_named_and_what_was_there_stays(deliveries):
         data.main(settings(snapshot=2), "shop")
     (RAW / "more").rename(RAW / "2026-10-01")
     (RAW / "first").rename(RAW / "2026-09-01")
-    with pytest.raises(ValueError, match="expected a folder named first"):
-        data.main(settings(snapshot=2), "shop")
+    for door in (lambda: data.main(settings(snapshot=2), "shop"), lambda: check_values(settings().model_dump())):
+        with pytest.raises(ValueError, match=f"mv {RAW}/2026-09-01 {RAW}/first"):
+            door()
     assert Path("data/shop/train.parquet").read_bytes() == before
 
 

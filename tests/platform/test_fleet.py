@@ -19,7 +19,8 @@ from moto.server import ThreadedMotoServer
 from conftest import ROOT, done, free_port, shorten, wait_for  # isort: skip
 
 BIN = Path(sys.executable).parent
-PASSWORDS = {name: secrets.token_hex(16) for name in ("postgres", "mlflow", "prefect", "admin", "worker", "forms")}
+USERS = ("postgres", "mlflow", "prefect", "admin", "worker", "reader", "forms")
+PASSWORDS = {name: secrets.token_hex(16) for name in USERS}
 
 
 def postgresql() -> Path | None:
@@ -148,7 +149,7 @@ def mlflow_server(database, store, tmp_path_factory) -> Iterator[str]:
         MLFLOW_BACKEND_STORE_URI="postgresql:///mlflow", MLFLOW_ARTIFACTS_DESTINATION="s3://mlflow",
         MLFLOW_AUTH_CONFIG_PATH="deploy/mlflow/basic_auth.ini", MLFLOW_AUTH_ADMIN_PASSWORD=PASSWORDS["admin"],
         MLFLOW_FLASK_SERVER_SECRET_KEY=PASSWORDS["forms"], MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false",
-        MLFLOW_DISABLE_TELEMETRY="true", **database, **store,
+        MLFLOW_DISABLE_TELEMETRY="true", PYTHONPATH="deploy/mlflow", **database, **store,
     ):  # fmt: skip
         yield address
     text = log.read_text()
@@ -177,6 +178,19 @@ def test_mlflow_lets_nobody_in_without_the_right_password(mlflow_server, worker_
     assert answer(page, "admin", "guessed") == 401
     assert answer(page, "admin", "password1234") == 401  # the default of older versions
     assert answer(page, "worker", PASSWORDS["worker"]) == 200
+
+
+def test_a_reader_reads_and_creates_nothing(mlflow_server):
+    administrator = {"MLFLOW_TRACKING_USERNAME": "admin", "MLFLOW_TRACKING_PASSWORD": PASSWORDS["admin"]}
+    prepare(
+        "user", "reader", MLFLOW_TRACKING_URI=mlflow_server, MLFLOW_NEW_PASSWORD=PASSWORDS["reader"], **administrator
+    )
+    for path, status in (("registered-models/create", 403), ("experiments/create", 403), ("experiments/search", 200)):
+        asked = requests.post(
+            f"{mlflow_server}/api/2.0/mlflow/{path}", json={"name": "mine", "max_results": 1},
+            auth=("reader", PASSWORDS["reader"]), timeout=120,
+        )  # fmt: skip
+        assert asked.status_code == status, path
 
 
 @pytest.fixture(scope="module")

@@ -358,8 +358,8 @@ def test_the_commits_of_champions_present_and_past_and_of_what_has_an_alias_are_
 def test_the_next_snapshot_follows_the_registrys_too_as_a_container_has_no_branches(store, project):
     assert registry.newest_snapshot(["mine"]) == 0
     store.create_registered_model("mine")
-    for number in (4, 2):
-        store.create_model_version("mine", "elsewhere", None, tags={"snapshot": str(number)})
+    for number, judged in ((4, {registry.DECISION: "rejected"}), (2, {}), (5, {})):  # the last one failed before that
+        store.create_model_version("mine", "elsewhere", None, tags={"snapshot": str(number)} | judged)
     store.create_model_version("mine", "strangers", None)
     registered = registry.newest_snapshot(["mine", "sorter-lstm"])
     with fresh_checkout(project, advance=True, registered=registered) as (_, number):

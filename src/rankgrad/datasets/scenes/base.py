@@ -164,9 +164,6 @@ class Scenes:
 
     # What stages call.
 
-    def check_head(self, raw: str | Path) -> None:
-        """Nothing is read from disk but digits, which a stage of their own checks."""
-
     def opened(self, raw: str | Path, reading: Reading) -> "SceneRows":
         return SceneRows(self, Path(raw), reading)
 

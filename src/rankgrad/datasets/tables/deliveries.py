@@ -22,7 +22,7 @@ from rankgrad.datasets.tables.pictures import decoded, require_files
 from rankgrad.datasets.tables.roles import TableOptions
 from rankgrad.lookup import did_you_mean
 
-__all__ = ["Deliveries", "Delivery", "delivery_of", "drawn_splits"]
+__all__ = ["Deliveries", "Delivery", "delivery_of", "drawn_splits", "folders_of"]
 
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 DECODED = 512  # pictures that are decoded, written and forgotten together
@@ -54,7 +54,8 @@ def folders_of(raw: Path, snapshot: int) -> list[Path]:
     if not dated and first not in inside:
         return [raw]
     if not first.is_dir():
-        raise ValueError(f"{raw}: expected a folder named first, from which validation and test come")
+        advice = f": mv {dated[0]} {first}" if dated and first not in inside else ""
+        raise ValueError(f"{raw}: deliveries need a folder `first`, from which validation and test come{advice}")
     folders = [first, *dated]
     if unexpected := [path.name for path in inside if path not in folders]:
         raise ValueError(
@@ -203,6 +204,7 @@ class Deliveries:
         for later in self.later if split == "train" else ():
             frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
             self.skipped[split] += later.examples.left_out
+            logging.info("%s: %d training rows of a later delivery", later.raw, len(frame))
             if not (self.table.id or self.table.image or self.table.relevance):  # numbers of rows, in their own file
                 frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
             yield from self._tables(later, frame, split)
@@ -214,7 +216,13 @@ class Deliveries:
             raise ValueError(
                 f"{self.first.raw}: none of its {len(first)} rows is in {split}; give it some, or choose a larger share"
             )
-        return pd.concat([rows, self._dated(split)]) if learned and self.table.date else rows
+        if not (learned and self.table.date):
+            return rows
+        later = self._dated(split)
+        logging.info(
+            "%s: %d training rows of later days, after %d of the first delivery", self.raw, len(later), len(rows)
+        )
+        return pd.concat([rows, later])
 
     def _dated(self, split: str) -> pd.DataFrame:
         """Return the rows of later days, without those that belong to what the first delivery holds out."""
