@@ -17,11 +17,12 @@ from pipelines.config.schema import check_shapes, read
 from pipelines.stages import data
 from rankgrad import lookup
 from rankgrad.datasets import captions, long_tailed_mnist
-from rankgrad.datasets.scenes import digits, layout, measures, rlsep
+from rankgrad.datasets.scenes import digits, layout, measures
 from rankgrad.datasets.scenes.base import Scenes
 from rankgrad.datasets.scenes.drawing import draw
 from rankgrad.io.parquet import encode_images
 from rankgrad.seeding import generator
+from studies.figures import rlsep_scenes
 
 from conftest import ROOT, SUBSET, refusal, with_cell, with_column  # isort: skip
 
@@ -407,10 +408,10 @@ class TestCaptions:
 
 def test_scenes_of_the_figures_have_exact_scales_and_frames_in_which_one_digit_grows_and_one_shrinks(generator):
     glyphs = digits.Digits(torch.arange(20), torch.full((20, 28, 28), 200, dtype=torch.uint8), torch.arange(20) % 10)
-    recipe = rlsep.calibration_recipes(glyphs, 200, canvas=64, generator=generator)
+    recipe = rlsep_scenes.calibration_recipes(glyphs, 200, canvas=64, generator=generator)
     size = recipe["size"]
     assert size.sort(1).values.equal(torch.tensor([0.0] * 6 + [8.0, 16.0, 24.0, 32.0]).expand(200, 10))
     assert recipe["label_ranks"].equal((size / 8).long())
     assert measures.largest_overlap(size, recipe["top"], recipe["left"]).max() == 0
-    size = rlsep.frame_recipes(glyphs, 7, canvas=64, generator=generator)["size"][:, 1:4]
+    size = rlsep_scenes.frame_recipes(glyphs, 7, canvas=64, generator=generator)["size"][:, 1:4]
     assert size.diff(dim=0).equal(torch.tensor([4.0, 0.0, -4.0]).expand(6, 3))
