@@ -181,7 +181,7 @@ def blocks_of(
     folder: Path | None = None,
     metric: str | None = None,
 ) -> dict[str, Any]:
-    """Return the blocks of the params for a table: `datasets`, `runs`, `comparisons`, and `judged` of `gate`.
+    """Return the blocks of the params for a table: `datasets`, `runs`, `rivals`, `comparisons`, and `judged` of `gate`.
 
     Args:
         key: of the dataset, and what its runs begin with.
@@ -192,6 +192,7 @@ def blocks_of(
         metric: by which runs are compared and versions are judged; None for the task's.
     """
     from pipelines.config.plan import merged
+    from pipelines.rivals import fitting
 
     form = task
     if "rejected" in options:
@@ -228,16 +229,22 @@ def blocks_of(
     if monitor := _monitor_of(task, metric):
         for run in runs.values():
             run["training"] = merged(run.get("training", {}), monitor)
-    usual, *rivals = by_loss
+    usual, *others = by_loss
     comparison = {
-        "question": f"Does {' or '.join(rivals)} rank {key} better than {usual}?",
+        "question": f"Does {' or '.join(others)} rank {key} better than {usual}?",
         "baseline": f"{key}-{usual}",
-        "runs": [f"{key}-{rival}" for rival in rivals],
+        "runs": [f"{key}-{other}" for other in others],
         "metric": metric,
     }
+    rivals = {}
+    for name in fitting(task, input_type.name, pairs=form == "preferences"):
+        rivals[f"{key}-{name}"] = {"name": name, "task": task, "dataset": key}
+    if rivals:
+        comparison["rivals"] = [*rivals]
     return {
         "datasets": {key: dataset},
         "runs": runs,
+        "rivals": rivals,
         "comparisons": {key: comparison},
         "judged": {task: {"metric": metric}},
     }
@@ -398,6 +405,9 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
         column, first = options["date"]["column"], options["date"]["first"]
         lines.append(f"date: from {column}: rows after {first} are deliveries for training, one each month (`every`)")
     lines.append(f"runs: {', '.join(blocks['runs'])}, {SEEDS} seeds each")
+    if blocks["rivals"]:
+        names = ", ".join(rival["name"] for rival in blocks["rivals"].values())
+        lines.append(f"rivals: {names}: simple models, with which the runs are compared")
     lines.append(f"metric: {blocks['comparisons'][key]['metric']}, of the comparison and the gate; else: --metric")
     if "size" in dataset:
         lines.append(
@@ -455,7 +465,9 @@ def _as_yaml(blocks: dict[str, Any]) -> str:
 
 def _nested(blocks: dict[str, Any]) -> dict[str, Any]:
     """Return blocks as the params have them."""
-    return {name: block for name, block in blocks.items() if name != "judged"} | {"gate": {"judged": blocks["judged"]}}
+    return {name: block for name, block in blocks.items() if block and name != "judged"} | {
+        "gate": {"judged": blocks["judged"]}
+    }
 
 
 def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> tuple[str, dict[str, str]]:
@@ -478,7 +490,9 @@ def _write(params: Path, blocks: dict[str, Any], *, keep: bool) -> tuple[str, di
     removed = {} if keep else _remove_showcase(values)
     tasks_of_others = {run["task"] for run in values["runs"].values()}
     judged_before = {}
-    for block in ("datasets", "runs", "comparisons"):
+    if blocks["rivals"] and "rivals" not in values:
+        values.insert([*values].index("comparisons"), "rivals", type(values)())
+    for block in ("datasets", "runs", "rivals", "comparisons"):
         for name, entry in _laid_out(blocks[block], depth=1).items():
             if name in values[block]:
                 advice = "remove it, or choose another name by --key"

@@ -23,8 +23,8 @@ PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 LIBRARY = ["checks", "plain_text", "feature_names", "vocabulary", "augmentation", "io", "ranks", "ragged", "groups",
            "standardize", "laplace_sums", "places", "gains", "evaluation", "metrics", "sorters", "losses", "inputs",
            "layers", "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
-PIPELINE = ["config", "code", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "running",
-            "stages", "flows", "cli"]  # fmt: skip
+PIPELINE = ["rivals", "config", "code", "ops", "reporting", "tracking", "serving", "monitoring", "expectations",
+            "running", "stages", "flows", "cli"]  # fmt: skip
 # Commands, and functions that no loss uses.
 NO_STAGE = (
     "src/rankgrad/cli/",

@@ -15,6 +15,7 @@ from rankgrad.numbers import Writing, exact, number_in, vector_in, writings_of
 from rankgrad.plain_text import name_in
 
 __all__ = [
+    "as_days",
     "as_flags",
     "as_numbers",
     "as_options",
@@ -245,8 +246,8 @@ def labels_in(cell: Any, separator: str) -> list[str]:
 # Days, and rows that belong together.
 
 
-def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.ndarray:
-    """Return the delivery (n,) of each row: 0 up to the day `first`, then 1, 2, ... for each period that has rows.
+def as_days(sheet: Sheet, cells: pd.Series) -> pd.Series:
+    """Return cells as times, without their zone.
 
     Raises:
         ValueError: a cell is no day; the message names its row.
@@ -256,6 +257,16 @@ def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.nda
     # `now` and `today` would be another day at each reading.
     for row, cell in cells[days.isna() | ~text.str.match(r"\d")].items():
         raise ValueError(f"{sheet.place(row)}: {cells.name} is {_shown(cell)}, expected a day such as 2026-11-30")
+    return days
+
+
+def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.ndarray:
+    """Return the delivery (n,) of each row: 0 up to the day `first`, then 1, 2, ... for each period that has rows.
+
+    Raises:
+        ValueError: a cell is no day; the message names its row.
+    """
+    days = as_days(sheet, cells)
     periods = days.dt.to_period(PERIODS[every]).where(days.dt.normalize() > pd.Timestamp(first))
     return pd.factorize(periods, sort=True)[0] + 1  # none, of the first delivery, is -1
 
