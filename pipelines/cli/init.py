@@ -418,15 +418,16 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
 
 def _lines_on_gate(file: Path, dataset: Any, *, seed: int) -> list[str]:
     """Return a line on how many groups are in the gate, where splits follow from a hash of groups."""
-    from rankgrad.datasets.tables.cells import as_keys, missing_in
+    from rankgrad.datasets.tables.cells import converted, missing_in
     from rankgrad.datasets.tables.deliveries import drawn_splits
     from rankgrad.datasets.tables.files import read_sheet
+    from rankgrad.plain_text import key_in
 
     if not dataset.drawn or dataset.group is None:
         return []
     sheet = read_sheet([file], lambda _: [dataset.group], kind=dataset.format, encoding=dataset.encoding)
     cells = sheet.frame[dataset.group]
-    groups = as_keys(sheet, cells[~missing_in(cells, numeric=False)]).drop_duplicates()
+    groups = converted(sheet, cells[~missing_in(cells, numeric=False)], key_in).drop_duplicates()
     count = drawn_splits(dataset, groups, seed).count("gate")
     line = f"gate: {count} of {len(groups)} {dataset.group}"
     if count < JUDGED:

@@ -353,7 +353,7 @@ NAMED = [
          "rejected": [f"it is bad {k}" for k in N]},
         {"text_pair": ["frage", "accepted"], "group": "frage", "text": None},
     ),
-    ({"winner": [f"a{k % 9}" for k in N], "loser": [f"a{k % 7}" for k in N]}, {"categories": ["winner"]}),
+    ({"winner": [f"a{k % 9}" for k in N], "loser": [f"a{(k + 1) % 9}" for k in N]}, {"categories": ["winner"]}),
     ({"question": [f"what is number {k}" for k in N], "answer": [f"a number like {k}" for k in N]},
      {"text": "answer", "captions": "question"}),
     (
@@ -417,11 +417,11 @@ REFUSED = {  # columns, and what the message names
                    "score": Y}, ["sentence1 and sentence2", "--text sentence1"]),
     "ids of answers": ({"winner": [f"a{k}" for k in N], "loser": [f"b{k}" for k in N]}, ["row 1", "a0", "merge"]),
     "numbers of players": ({"winner": [k % 9 for k in N], "loser": [9 + k % 9 for k in N]}, ["players", "astype(str)"]),
-    "two answers": (ANSWERS | {"winner": ["model_a", "model_b", "tie"] * 20}, ["response_b", "'model_a'", "where"]),
-    "negative margins": (CHOSEN | {"margin": Y}, ["margin", "swap"]),
+    "two answers": (ANSWERS | {"winner": ["model_a", "model_b", "tie"] * 20}, ["response_b", "model_a", "where"]),
+    "negative margins": (CHOSEN | {"margin": Y}, ["margin", "row 1"]),
     "a text that may be the prompt": (CHOSEN | {"comment": [f"because it is number {k}" for k in N]},
                                       ["--query comment", "--text chosen"]),
-    "splits of other names": (PLAIN | {"split": ["train", "valid", "test"] * 20}, ["row 2: split is valid"]),
+    "splits of other names": (PLAIN | {"split": ["train", "valid", "test"] * 20}, ["row 2: split is 'valid'"]),
 }  # fmt: skip
 
 
@@ -499,7 +499,7 @@ NAMED_IN_VAIN = {  # columns, what a person names, and what the refusal says
     "one column twice": (PLAIN, {"target": "x", "text": "x"}, ["--text", "--target"]),
     "group and query": (PLAIN | {"lab": A, "qid": B}, {"group": "lab", "query": "qid"}, ["--group", "--query"]),
     "queries without grades": (PLAIN | {"lab": [k // 6 for k in N]}, {"query": "lab"}, ["--target"]),
-    "an id that comes again": (PLAIN | {"lab": [k // 6 for k in N]}, {"id": "lab"}, ["lab", "row 2", "--group lab"]),
+    "an id that comes again": (PLAIN | {"lab": [k // 6 for k in N]}, {"id": "lab"}, ["lab", "row 2"]),
     "a text of numbers": (PLAIN | {"z": A}, {"text": "z"}, ["--text", "z"]),
     "the same text for each document": (QUERIES | TEXTS | {"grade": [k % 3 for k in N]}, {"text": "prompt"},
                                         ["--text", "prompt"]),
