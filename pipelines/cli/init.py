@@ -182,14 +182,15 @@ def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
     """Return a line on how many groups are in the gate, where splits follow from a hash of groups."""
     from pipelines.cli.starting_runs import read_column
     from rankgrad.datasets.table import Table
-    from rankgrad.datasets.tables.cells import as_keys, missing_in
+    from rankgrad.datasets.tables.cells import converted, missing_in
     from rankgrad.datasets.tables.deliveries import drawn_splits
+    from rankgrad.plain_text import key_in
 
     dataset = Table(**block["args"])
     if not dataset.drawn or dataset.group is None:
         return []
     sheet, cells = read_column(dataset, file.parent, dataset.group)
-    groups = as_keys(sheet, cells[~missing_in(cells, numeric=False)]).drop_duplicates()
+    groups = converted(sheet, cells[~missing_in(cells, numeric=False)], key_in).drop_duplicates()
     count = drawn_splits(dataset, groups, block["seed"]).count("gate")
     line = f"gate: {count} of {len(groups)} {dataset.group}"
     if count < JUDGED:
