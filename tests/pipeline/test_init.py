@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from pipelines.cli import init
 from pipelines.cli.app import app
 from pipelines.cli.guess import guess
+from pipelines.cli.starting_runs import blocks_of, starting_runs
 from pipelines.config import rules
 from pipelines.config.plan import resolve
 from rankgrad import lookup
@@ -158,7 +158,7 @@ def test_a_small_table_gets_more_epochs(tmp_path):
     for count, epochs in ((ROWS, 300), (20 * ROWS, 67)):
         write(tmp_path, "a.csv", f_1=[*range(count)], f_2=np.tile(A, count // ROWS), price=np.tile(Y, count // ROWS))
         options = guess(tmp_path / "a.csv").options
-        runs = init.blocks_of("mine", tmp_path, "score_ranking", options)["runs"]
+        runs = blocks_of("mine", tmp_path, "score_ranking", options)["runs"]
         assert runs["mine-mse"]["training"]["finetune"] == {"epochs": epochs, "patience": epochs // 2}
 
 
@@ -213,9 +213,9 @@ def test_what_init_compares_is_what_the_pages_advise():
         title, _, text = section.partition("\n")
         advice[title] = text
     named = set()
-    assert {*lookup.names("tasks")} <= {*init._starting()}
-    for task in init._starting():
-        runs = init._starting_of(task)["runs"]
+    assert {*lookup.names("tasks")} <= {*starting_runs()}
+    for task in starting_runs():
+        runs = starting_runs()[task]["runs"]
         for name, run in runs.items():
             assert re.search(rf"\b{run['loss']['name']}\b", advice[run["advice"]]), f"{task}: {name}"
             named.add(run["advice"])
@@ -227,7 +227,7 @@ def test_what_init_compares_is_what_the_pages_advise():
 
 def test_a_task_for_which_nothing_is_known_is_refused_with_what_to_write():
     with pytest.raises(ValueError, match="the task sorting, only for label_ranking"):
-        init.blocks_of("mine", Path("data/raw/mine"), "sorting", {})
+        blocks_of("mine", Path("data/raw/mine"), "sorting", {})
 
 
 def test_documents_of_a_query_are_compared_within_it_already(tmp_path):
