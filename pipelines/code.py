@@ -234,6 +234,8 @@ def _components(params: Settings, stage: str, key: str, root: Path) -> list[Path
                 folder, _, name = module.partition(".")[2].rpartition(".")
                 files += files_of(folder, [name], root)
         return files + (_judging([run.task], root) if stage in SCORES else [])
+    if stage == "rivals":
+        return files_of("tasks", [params.rivals[key].task], root)
     tasks = [run.task for run in params.runs.values()]
     return files_of("tasks", tasks, root) + (_judging(tasks, root) if stage in SCORES else [])
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 from torch import Tensor
 
-from rankgrad.datasets.scenes.rlsep import SCALES
+from studies.figures.rlsep_scenes import SCALES
 
 __all__ = ["BINS", "SCALE_NAMES", "exactly_ordered", "groups_of", "histograms", "moments", "overlaps"]
 

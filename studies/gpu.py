@@ -64,7 +64,6 @@ from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import layout, mnist
 from rankgrad.datasets.scenes.digits import DIGITS_OF, Digits
 from rankgrad.datasets.scenes.digits import splits as digits_by_split
-from rankgrad.datasets.scenes.rlsep import calibration_recipes
 from rankgrad.datasets.vectors import score_vectors
 from rankgrad.evaluation import evaluate, interval
 from rankgrad.inputs.image import of_tensor
@@ -83,6 +82,7 @@ from rankgrad.training.loop import fit, train
 from rankgrad.training.objective import Objective
 from rankgrad.training.options import Component, Imitation
 from studies import calibration, kept
+from studies.figures.rlsep_scenes import calibration_recipes
 from studies.times.cuda import LONGEST, OPERATORS, cost, operator
 
 FILE = Path(__file__).with_suffix(".yaml")

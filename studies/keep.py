@@ -159,7 +159,8 @@ def _compared(params: Settings, predictions: Mapping[str, Path]) -> list[Row]:
         task = params.runs[comparison.baseline].task
         statistics = {}
         for name in (comparison.baseline, *runs, *rivals):
-            statistics[name] = previous.get((task, name)) or statistics_of(task, predictions[name])
+            seeds = params.runs[comparison.baseline].seeds
+            statistics[name] = previous.get((task, name)) or statistics_of(task, predictions[name], seeds=seeds)
         previous = {(task, name): of_seeds for name, of_seeds in statistics.items()}
         difference = minus(comparison.metric, comparison.baseline)
         kept = comparison.model_copy(update={"runs": runs, "rivals": rivals})

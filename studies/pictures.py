@@ -86,9 +86,9 @@ def columns() -> list[list[Panel]]:
 
 
 NOTES = (
-    "Right of the line: better. The panels' scales differ.",
-    "Kanji: over cross-entropy, its labels in usual order.",
-    "GB1 is one protein; its variants are split four ways.",
+    "Right of the line is better. Panels differ in scale.",
+    "Kanji: versus cross-entropy, labels in usual order.",
+    "GB1 is one protein whose variants are split four ways.",
 )
 
 

@@ -106,7 +106,7 @@ def of_points(study: Study) -> str:
         for name, method in methods.items():
             cells = [f"{seeds.mean():.3f}" if method == usual else next(compared) for seeds in values[name]]
             rows.append([name, *cells])
-        columns = ["method", *(f"{flipped} %" for flipped in FLIPPED)]
+        columns = ["method", *(f"{flipped}%" for flipped in FLIPPED)]
         tables.append(f"**{title}.**\n\n{markdown(columns, rows)}")
     return "\n".join(tables)
 
@@ -139,7 +139,7 @@ def made_data(study: Study) -> str:
         for data, (usual, *rivals) in values.items():
             cells = [next(compared) for _ in rivals]
             rows.append([data, f"{usual.mean():.3f}", *cells, with_half(rivals[-1] - rivals[-2], "+.3f")])
-        tables.append(markdown([f"made data, by {title}", *losses, f"{losses[-1]} minus {losses[-2]}"], rows))
+        tables.append(markdown([f"synthetic data, by {title}", *losses, f"{losses[-1]} minus {losses[-2]}"], rows))
     return "\n".join(tables)
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli.app import app
 from pipelines.cli.guess import guess
-from pipelines.cli.init import blocks_of
+from pipelines.cli.starting_runs import blocks_of
 from pipelines.config import check_shapes
 from pipelines.expectations import ExpectationsFailed
 from pipelines.stages import data, validate

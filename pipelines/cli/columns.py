@@ -1,24 +1,43 @@
-"""The columns of a table: what their cells hold, by the first rows, and what they are called like."""
+"""The columns of a table: what their cells hold in the first rows, what they are called like, and which have a role."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from rankgrad import lookup
-from rankgrad.datasets.tables.files import Sheet
+from rankgrad.datasets.tables.cells import missing_in
+from rankgrad.datasets.tables.files import Sheet, names_in, read_sheet, require_columns
+from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.suspects import SAME_ORDER, rank_correlation
-from rankgrad.numbers import PLAIN, number_in, vector_in, writings_of
+from rankgrad.numbers import PLAIN, Writing, number_in, vector_in, writings_of
+from rankgrad.plain_text import parts_in
 
-__all__ = ["Column", "check_cells", "plain", "same_order"]
+__all__ = [
+    "MOSTLY",
+    "Column",
+    "Columns",
+    "Truth",
+    "check_cells",
+    "in_one_order",
+    "is_called_like",
+    "is_within",
+    "listed",
+    "plain",
+    "same_order",
+    "split_labels",
+]
 
-MOSTLY = 0.5  # of cells
+HEAD = 1000  # rows that are looked at
+MOSTLY = 0.5  # of cells, or of groups
 SECONDS = 1e8  # beyond it a number called a time counts seconds since 1970
 # What columns of a role are often called.
 CALLED = {
@@ -91,18 +110,9 @@ class Column:
             return np.nan
 
     @cached_property
-    def all_lists(self) -> bool:
-        return all(isinstance(cell, list | np.ndarray) for cell in self.cells)
-
-    @cached_property
-    def firsts(self) -> pd.Series:
-        """The first item of each list."""
-        return self.cells.map(lambda cell: cell[0])
-
-    @cached_property
     def content(self) -> str:
         """What the cells hold: the name of an input type, labels, captions, object, time, number or name."""
-        return next(content for recognize in CONTENTS if (content := recognize(self)) is not None)
+        return _content_of(self)
 
     @cached_property
     def hindrance(self) -> str | None:
@@ -118,6 +128,21 @@ class Column:
         return self.content in ("name", "text") and self.hindrance is None
 
     @property
+    def has_sentences(self) -> bool:
+        """Whether most cells are texts of several words."""
+        return self.content in ("text", "name") and self.names.str.contains(r"\s").mean() > MOSTLY
+
+    @property
+    def is_whole_input(self) -> bool:
+        """Whether each cell is an input: files of an input type, or vectors."""
+        return self.content != "text" and self.content in lookup.names("inputs")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether cells are texts to read: sentences that do not come again and again."""
+        return self.content == "text" and not self.is_category and self.hindrance is None
+
+    @property
     def is_unique(self) -> bool:
         return self.content in ("number", "name", "text", "image") and self.names.is_unique
 
@@ -128,8 +153,8 @@ class Column:
     @property
     def is_category(self) -> bool:
         """Whether cells are names that come again."""
-        kinds = self.names.nunique() if self.has_names else 0
-        return 2 <= kinds <= max(2, len(self.cells) // 10) and 2 * kinds <= len(self.cells)
+        count = self.names.nunique() if self.has_names else 0
+        return 2 <= count <= max(2, len(self.cells) // 10) and 2 * count <= len(self.cells)
 
     @property
     def is_aligned(self) -> bool:
@@ -153,13 +178,155 @@ class Column:
         return all(pattern.fullmatch(str(cell)) for cell in self.cells)
 
     def is_called(self, role: str) -> bool:
-        return re.search(rf"(^|[^a-z]){CALLED[role]}", plain(self.name)) is not None
+        return is_called_like(self.name, role)
 
     def is_exactly_called(self, role: str) -> bool:
         return re.fullmatch(CALLED[role], plain(self.name)) is not None
 
-    def place(self, row: Any) -> str:
-        return f"{self.sheet.place(row)}: {self.name}"
+    def shown(self, row: Any) -> str:
+        """Return where a cell is, and what it holds, for messages."""
+        return f"{self.sheet.place(row)}: {self.name} is {str(self.cells[row])!r:.60}"
+
+
+class Columns:
+    """The first rows of a file by columns, and which columns have no role yet.
+
+    Attributes:
+        path, form, encoding, sheet: the file, its format and encoding, and its first rows.
+        all: columns by name; those without any cell are left out.
+        named: columns that a person names, by role; they are free for no other one.
+        task: that a person names, or that follows from what is named; None for any.
+        free: columns without a role.
+        structure: options by which rows have a split, a weight, a group and an id.
+        reasons: why columns are not used.
+    """
+
+    def __init__(
+        self, path: Path, encoding: str, writing: Writing | None, named: Mapping[str, str], task: str | None
+    ) -> None:
+        self.path, self.form, self.encoding = path, format_of(path), encoding
+        names = names_in(path, self.form, encoding)
+        self.sheet = self._read(names, writing or PLAIN, HEAD)
+        self.all: dict[str, Column] = {}
+        cells = {name: _filled(self.sheet, name) for name in names if name}
+        filled = [name for name in cells if len(cells[name])]
+        for name in filled:
+            self.all[name] = Column(name, cells[name], self.sheet, is_last=name == filled[-1])
+        self._check(named)
+        self.named = {role: self.all[name] for role, name in named.items()}
+        self.task = "query_ranking" if task is None and "query" in named else task
+        self.free = [column for column in self.all.values() if column not in self.named.values()]
+        self.structure: dict[str, Any] = {}
+        self.reasons: dict[str, str] = {}
+
+    def _check(self, named: Mapping[str, str]) -> None:
+        """Refuse names of columns that are not there, or are named twice."""
+        try:
+            require_columns([*named.values()], [*self.all])
+        except ValueError as error:
+            raise self.refusal(str(error)) from None
+        for name in named.values():
+            flags = [f"--{role}" for role in named if named[role] == name]
+            if len(flags) > 1:
+                raise self.refusal(f"{' and '.join(flags)} are both {name}; name a column once")
+        if "group" in named and "query" in named:
+            raise self.refusal("--group and --query: rows of a query stay in one split already; name one of them")
+
+    def _read(self, names: list[str], writing: Writing, head: int | None) -> Sheet:
+        return read_sheet(
+            [self.path], lambda _: names, kind=self.form, encoding=self.encoding, writing=writing, head=head
+        )
+
+    def whole(self, column: Column) -> Column:
+        """Return a column with all cells of the file that are not empty."""
+        sheet = self._read([column.name], self.sheet.writing, None)
+        return Column(column.name, _filled(sheet, column.name), sheet)
+
+    def refusal(self, text: str) -> ValueError:
+        return ValueError(f"{self.path}: {text}")
+
+    def question(self, columns: Sequence[Column], reason: str, flag: str) -> ValueError:
+        """Return the refusal to choose among columns, with what a person is to type."""
+        names = [column.name for column in columns[:3]]
+        choices = " or ".join(f"`--{flag} {name}`" for name in names)
+        return self.refusal(f"{' and '.join(names)} {reason}: say which one to take, {choices}")
+
+    def of_content(self, content: str) -> list[Column]:
+        return [column for column in self.free if column.content == content]
+
+    def use(self, *columns: Column) -> None:
+        """Take columns away from the free ones."""
+        self.free = [column for column in self.free if column not in columns]
+
+    def leave_out(self, column: Column, reason: str) -> None:
+        self.reasons[column.name] = reason
+        self.use(column)
+
+    def take(self, test: Callable[[Column], bool]) -> Column | None:
+        """Take the first free column that passes a test."""
+        for column in self.free:
+            if test(column):
+                self.use(column)
+                return column
+        return None
+
+    def take_truth(self, test: Callable[[Column], bool], role: str) -> Column | None:
+        """Take the column that a person names as the target, if it passes a test, or the one called most like the role.
+
+        Raises:
+            ValueError: several are called like the role, and order rows in their own ways.
+        """
+        if "target" in self.named:
+            return self.named["target"] if test(self.named["target"]) else None
+        fitting = [column for column in self.free if test(column)]
+        fitting = [column for column in fitting if column.is_called(role)] or fitting
+        fitting = [column for column in fitting if column.is_exactly_called(role)] or fitting
+        apart = [column for column in fitting[1:] if role == "labels" or not same_order(column, fitting[0])]
+        if apart:
+            raise self.question([fitting[0], *apart], f"may be the {role}", "target")
+        self.use(*fitting[:1])
+        return fitting[0] if fitting else None
+
+    def take_shared(self, role: str, *, exact: bool) -> Column | None:
+        """Take the column that says which rows belong together: of several, one whose rows hold those of the others.
+
+        Args:
+            role: group or query, which the column is called.
+            exact: whether the others must have the same rows together, as a query's text and its id have.
+
+        Raises:
+            ValueError: several are called so, and put other rows together.
+        """
+        shared = []
+        for column in self.free:
+            if column.is_called(role) and column.content in ("name", "text", "number") and not column.is_unique:
+                shared.append(column)
+        for column in shared:
+            if all(is_within(other, column) and (not exact or is_within(column, other)) for other in shared):
+                self.use(column)
+                return column
+        if shared:
+            raise self.question(shared, "put different rows together", role)
+        return None
+
+
+class Truth(NamedTuple):
+    """What is learned: its task, the options of the table, a line about it, and its column if it is a single one.
+
+    `inputs` are the options of an input that follows from it, of `input_columns`.
+    """
+
+    task: str
+    options: dict[str, Any]
+    line: str
+    column: Column | None = None
+    inputs: Mapping[str, Any] = MappingProxyType({})
+    input_columns: Sequence[Column] = ()
+
+
+def _filled(sheet: Sheet, name: str) -> pd.Series:
+    cells = sheet.frame[name]
+    return cells[~missing_in(cells, numeric=False)]
 
 
 def plain(name: str) -> str:
@@ -167,12 +334,23 @@ def plain(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
+def is_called_like(name: str, role: str) -> bool:
+    """Return whether a word of a column's name is one that a role often has."""
+    return re.search(rf"(^|[^a-z]){CALLED[role]}", plain(name)) is not None
+
+
+def listed(names: str | Sequence[str]) -> str:
+    """Return the first ten names, and how many there are if there are more."""
+    names = [names] if isinstance(names, str) else names
+    return ", ".join(names[:10]) + (f", ... ({len(names)} columns)" if len(names) > 10 else "")
+
+
 def split_labels(cells: pd.Series, separator: str) -> list[list[str]]:
     """Return the labels of each cell."""
     rows = []
     for cell in cells:
-        labels = cell if isinstance(cell, list | np.ndarray) else str(cell).split(separator)
-        rows.append([str(label).strip() for label in labels if str(label).strip()])
+        parts = parts_in(cell if isinstance(cell, list | np.ndarray) else str(cell), separator)
+        rows.append([label for label in parts if label])
     return rows
 
 
@@ -194,76 +372,55 @@ def same_order(column: Column, other: Column) -> bool:
     return abs(rank_correlation(numbers["column"].to_numpy(), numbers["other"].to_numpy())) > SAME_ORDER
 
 
-# What cells hold: each function recognizes one content, and the first that does decides.
+def is_within(column: Column, other: Column) -> bool:
+    """Return whether rows that share a cell of a column share that of another one too."""
+    pairs = pd.DataFrame({"column": column.names, "other": other.names}).dropna().drop_duplicates()
+    return bool(pairs["column"].is_unique)
 
 
-def labels(column: Column) -> str | None:
-    """Recognize lists of names, or of whole numbers if the lists differ in length; of sentences they are captions."""
-    if not column.all_lists:
-        return None
-    if column.firsts.map(lambda item: isinstance(item, str)).all():
-        return "captions" if lookup.find("inputs", "text").fits([*column.firsts]) else "labels"
-    differ = column.cells.map(len).nunique() > 1 and column.firsts.map(lambda item: isinstance(item, int)).all()
-    return "labels" if differ else None
-
-
-def objects(column: Column) -> str | None:
-    """Recognize objects of JSON, lists of lists or of objects, and lists beside other cells."""
-    if column.all_lists:
-        return None if column.firsts.map(np.isscalar).all() else "object"
-    return "object" if column.cells.map(lambda cell: isinstance(cell, dict | list | np.ndarray)).any() else None
-
-
-def whole_inputs(column: Column) -> str | None:
-    """Recognize an input in each cell: files of an input type, such as pictures, or vectors."""
+def _content_of(column: Column) -> str:
+    """Return what cells hold: lists of sentences are captions; numbers with a leading zero, as 01067, are names."""
+    cells = column.cells
+    sentences = lookup.find("inputs", "text")
+    if all(isinstance(cell, list | np.ndarray) for cell in cells):
+        firsts = cells.map(lambda cell: cell[0])
+        if firsts.map(lambda item: isinstance(item, str)).all():
+            return "captions" if sentences.fits([*firsts]) else "labels"
+        if cells.map(len).nunique() > 1 and firsts.map(lambda item: isinstance(item, int)).all():
+            return "labels"
+        if not firsts.map(np.isscalar).all():
+            return "object"
+    elif cells.map(lambda cell: isinstance(cell, dict | list | np.ndarray)).any():
+        return "object"
     for name in lookup.names("inputs"):
         input_type = lookup.find("inputs", name)
-        if (input_type.files or input_type.vectors) and input_type.fits([*column.cells]):
+        if (input_type.files or input_type.vectors) and input_type.fits([*cells]):
             return name
-    return "features" if _are_vectors(column) else None
+    if _are_vectors(column):
+        return "features"
+    if _are_days(column):
+        return "time"
+    if column.numbers.notna().all() and not any(map(CODE.fullmatch, column.texts)):
+        return "number"
+    return "text" if sentences.fits([*cells]) else "name"
 
 
 def _are_vectors(column: Column) -> bool:
     """Return whether cells are text of three or more numbers, in all as many."""
-    lengths = set()
-    for cell in column.cells:
-        try:
-            lengths.add(len(vector_in(cell, column.sheet.writing)) if isinstance(cell, str) else 0)
-        except ValueError:
-            return False
-        if len(lengths) > 1 or min(lengths) < 3:
-            return False
-    return True
+    try:
+        lengths = {len(vector_in(text, column.sheet.writing)) for text in column.texts}
+    except ValueError:
+        return False
+    return len(column.texts) == len(column.cells) and len(lengths) == 1 and min(lengths) >= 3
 
 
-def days(column: Column) -> str | None:
-    """Recognize days and times: also 20260131, and seconds since 1970 in a column called like a date."""
+def _are_days(column: Column) -> bool:
+    """Return whether cells are days or times: also 20260131, and seconds since 1970 in a column called like a date."""
     if column.cells.dtype.kind in "mM" or isinstance(column.cells.iloc[0], date):
-        return "time"
+        return True
     if column.all_match(DAY) or column.all_match(WRITTEN_DAY):
-        return "time"
-    return "time" if column.is_called("date") and (column.numbers > SECONDS).all() else None
-
-
-def numbers(column: Column) -> str | None:
-    """Recognize numbers; those with a leading zero, such as 01067, are codes."""
-    has_code = any(CODE.fullmatch(text) for text in column.texts)
-    return "number" if column.numbers.notna().all() and not has_code else None
-
-
-def sentences(column: Column) -> str | None:
-    """Recognize sentences: three words or more a cell on average."""
-    return "text" if lookup.find("inputs", "text").fits([*column.cells]) else None
-
-
-def names(column: Column) -> str:
-    """Recognize anything else as a name."""
-    return "name"
-
-
-CONTENTS: tuple[Callable[[Column], str | None], ...] = (
-    labels, objects, whole_inputs, days, numbers, sentences, names,
-)  # fmt: skip
+        return True
+    return column.is_called("date") and bool((column.numbers > SECONDS).all())
 
 
 # Cells that have two readings, or none.
@@ -271,31 +428,27 @@ CONTENTS: tuple[Callable[[Column], str | None], ...] = (
 
 def check_cells(column: Column, *, is_writing_known: bool) -> None:
     """Raise ValueError if cells are not as `rankgrad.datasets.table` reads them; the message says what to write."""
-    _refuse_printed_lists(column)
+    printed = column.texts[column.texts.map(lambda text: PRINTED.match(text) is not None)]
+    if len(printed) > MOSTLY * len(column.cells):
+        raise ValueError(
+            f"{column.shown(printed.index[0])}, a list that was written as text; store lists in Parquet or JSON lines, "
+            "or labels as a|b and numbers in a column each"
+        )
     if column.content == "image":
         _refuse_addresses(column)
     elif not is_writing_known and not column.is_called("labels"):
         _refuse_two_readings(column)
 
 
-def _refuse_printed_lists(column: Column) -> None:
-    printed = column.texts[column.texts.map(lambda text: PRINTED.match(text) is not None)]
-    if len(printed) > MOSTLY * len(column.cells):
-        raise ValueError(
-            f"{column.place(printed.index[0])} is {printed.iloc[0][:60]!r}, a list that was written as text; store "
-            "lists in Parquet or JSON lines, or labels as a|b and numbers in a column each"
-        )
-
-
 def _refuse_addresses(column: Column) -> None:
     for row, path in column.texts.items():
         if "://" in path:
             raise ValueError(
-                f"{column.place(row)} is {path[:60]!r}, an address; download the pictures into the folder of the "
-                "table, and write their paths"
+                f"{column.shown(row)}, an address; download the pictures into the folder of the table, and write their "
+                "paths"
             )
         if "\\" in path:
-            raise ValueError(f"{column.place(row)} is {path[:60]!r}; write / in place of \\ in paths")
+            raise ValueError(f"{column.shown(row)}; write / in place of \\ in paths")
 
 
 def _refuse_two_readings(column: Column) -> None:
@@ -303,11 +456,9 @@ def _refuse_two_readings(column: Column) -> None:
     readings = writings_of(column.texts) if len(column.texts) else []
     if not readings or readings == [PLAIN]:
         return
-    row, text = next((row, text) for row, text in column.texts.items() if writings_of([text]) != [PLAIN])
+    row = next(row for row, text in column.texts.items() if writings_of([text]) != [PLAIN])
     options = []
     for reading in readings:
         thousands = f" --thousands {reading.thousands!r}" if reading.thousands else ""
         options.append(f"--decimal {reading.decimal!r}{thousands}")
-    raise ValueError(
-        f"{column.place(row)} has numbers such as {text!r}; say how they are written: {' or '.join(options)}"
-    )
+    raise ValueError(f"{column.shown(row)}; say how such numbers are written: {' or '.join(options)}")

@@ -22,6 +22,7 @@ from pipelines.config.schema import (
     Comparison,
     Dataset,
     Model,
+    Rival,
     Run,
     Settings,
     Sorter,
@@ -29,6 +30,7 @@ from pipelines.config.schema import (
     read,
     typed,
 )
+from pipelines.rivals import RIVALS
 from rankgrad import lookup
 from rankgrad.datasets.scenes.base import Scenes
 from rankgrad.io.starts import check_fit, with_files
@@ -81,6 +83,9 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     for name, run in settings.runs.items():
         if not wrong & {f"training.{run.task}", f"datasets.{run.dataset}"}:  # it would have the same problems
             ask(f"runs.{name}", _check_run, settings, name, components)
+    for name, rival in settings.rivals.items():
+        if f"datasets.{rival.dataset}" not in wrong:
+            ask(f"rivals.{name}", _check_rival, settings, name, rival, components)
     for key, comparison in settings.comparisons.items():
         ask(f"comparisons.{key}", _check_comparison, settings, comparison)
     models = [*(["sorter"] if settings.benchmark_sorters else []), *(run.task for run in settings.runs.values())]
@@ -528,6 +533,19 @@ def _said(model: Model) -> str:
     return f"{model.backbone.name} with {dict(model.backbone.args)}"
 
 
+def _check_rival(location: str, settings: Settings, name: str, rival: Rival, components: _Components) -> None:
+    if name in settings.runs:
+        raise _wrong(location, "is the name of a run too, and both write predictions", "another name")
+    if rival.name not in RIVALS:
+        raise ParamsError(unknown(f"{location}.name", rival.name, RIVALS, what="rival "))
+    if rival.dataset not in settings.datasets:
+        raise ParamsError(unknown(f"{location}.dataset", rival.dataset, settings.datasets, what="dataset "))
+    inputs, takes = components.inputs(rival.dataset), RIVALS[rival.name].takes
+    if not any((rival.task, input_type) in takes for input_type in inputs):
+        possible = [f"{task} on {input_type}" for task, input_type in sorted(takes)]
+        raise _wrong(location, f"{rival.name} on {' and '.join(inputs)} for {rival.task}", ", ".join(possible))
+
+
 def _check_comparison(location: str, settings: Settings, comparison: Comparison) -> None:
     for name in (comparison.baseline, *comparison.runs):
         if name not in settings.runs:
@@ -546,6 +564,11 @@ def _check_comparison(location: str, settings: Settings, comparison: Comparison)
     if no_rivals := sorted(set(comparison.rivals) & set(settings.runs)):
         reason = f"{no_rivals[0]} is a run"
         raise _wrong(f"{location}.rivals", reason, "what another program predicts", "put it into runs")
+    for name in comparison.rivals:
+        rival = settings.rivals.get(name)
+        if rival is not None and (rival.task, rival.dataset) != (first.task, first.dataset):
+            reason = f"{name} is of {rival.task} on {rival.dataset}, the baseline of {first.task} on {first.dataset}"
+            raise _wrong(f"{location}.rivals", reason, "the same test data")
     _check_metric(comparison.metric, _metrics(first.task), f"{location}.metric", what="")
 
 

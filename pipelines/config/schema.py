@@ -193,12 +193,20 @@ class Run(Block):
         return [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
 
 
+class Rival(Block):
+    """A simple model that runs are compared with; `name` is one of pipelines/rivals.py."""
+
+    name: str
+    task: str
+    dataset: Name
+
+
 class Comparison(Block):
     question: str
     metric: str
     baseline: Name
     runs: Annotated[list[Name], Field(min_length=1)]
-    rivals: list[Name] = []  # no runs: predictions/<name>.parquet is of another program
+    rivals: list[Name] = []  # of the block `rivals`, or predictions/<name>.parquet of another program
 
 
 class Resampling(Block):
@@ -229,6 +237,7 @@ class Settings(Block):
     benchmark_sorters: dict[Name, Name] = {}
     training: dict[str, dict[str, Any]]
     runs: dict[Name, Run]
+    rivals: dict[Name, Rival] = {}
     comparisons: dict[Name, Comparison]
     evaluate: Resampling
     gate: Gate

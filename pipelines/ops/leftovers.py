@@ -16,7 +16,7 @@ def leftovers(params: Settings) -> list[Path]:
     With them, this checkout's dvc.lock would differ from a fresh clone's.
     """
     defined = {
-        "metrics/runs": params.runs, "models/runs": params.runs, "predictions": params.runs,
+        "metrics/runs": params.runs, "models/runs": params.runs, "predictions": [*params.runs, *params.rivals],
         "metrics/sorters": params.sorters, "models/sorters": params.sorters,
         "reports/data": [*params.datasets, "score_vectors"],
     }  # fmt: skip

@@ -86,7 +86,7 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
         rows.append(
             {
                 "run": run,
-                "loss": loss_of(params.runs[run]) if is_ours else run,
+                "loss": loss_of(params.runs[run]) if is_ours else _rival(params, run),
                 "value": (runs if is_ours else compared).row(run, metric),
                 "difference": gap,
                 "verdict": _verdict(gap.low, gap.high, lower_is_better=about.lower_is_better),
@@ -106,6 +106,11 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
         "runs": rows,
         "best": next(row for row in rows if row["run"] == best),
     }
+
+
+def _rival(params: Settings, name: str) -> str:
+    """Return what tables call a simple model, or what another program predicts."""
+    return f"no network: {params.rivals[name].name.replace('_', ' ')}" if name in params.rivals else name
 
 
 def _notes(params: Settings, run: str, baseline: str) -> str:

@@ -1,7 +1,7 @@
 """Compare runs with a baseline: the difference of a metric, paired by seed and test example. Trains nothing."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,13 @@ from rankgrad.io.results import Row, minus
 from rankgrad.seeding import derived_seed
 
 
-def statistics_of(task: str, predictions: str | Path) -> dict[int, Statistic]:
+def statistics_of(task: str, predictions: str | Path, *, seeds: Iterable[int] = ()) -> dict[int, Statistic]:
     """Return the metrics of each seed of a run, or of a rival, from its predictions.
+
+    Args:
+        task: its name.
+        predictions: the file.
+        seeds: of the baseline, each of which a rival without seeds is compared with.
 
     Raises:
         FileNotFoundError: there are none.
@@ -29,10 +34,13 @@ def statistics_of(task: str, predictions: str | Path) -> dict[int, Statistic]:
     if not Path(predictions).is_file():
         raise FileNotFoundError(f"{predictions}: no such file; make it with `dvc repro`, a rival's by its program")
     table, statistic = pq.read_table(predictions), lookup.find("tasks", task)().statistic
-    seeds = table["seed"].to_numpy()
-    return {
-        seed: remembered(statistic(table.filter(pa.array(seeds == seed)))) for seed in dict.fromkeys(seeds.tolist())
-    }
+    if "seed" not in table.column_names:
+        return dict.fromkeys(seeds, remembered(statistic(table)))
+    seed_of_row = table["seed"].to_numpy()
+    by_seed = {}
+    for seed in dict.fromkeys(seed_of_row.tolist()):
+        by_seed[seed] = remembered(statistic(table.filter(pa.array(seed_of_row == seed))))
+    return by_seed
 
 
 def compared(
@@ -71,12 +79,14 @@ def main(params: Settings) -> None:
     with replaced_folder("metrics/comparisons") as folder:
         for key, comparison in params.comparisons.items():
             names = (comparison.baseline, *comparison.runs, *comparison.rivals)
-            task, statistics = params.runs[comparison.baseline].task, {}
+            baseline, statistics = params.runs[comparison.baseline], {}
             with counted(key, "runs") as show:
                 for number, name in enumerate(names, 1):
-                    statistics[name] = read.get((task, name)) or statistics_of(task, f"predictions/{name}.parquet")
+                    statistics[name] = read.get((baseline.task, name)) or statistics_of(
+                        baseline.task, f"predictions/{name}.parquet", seeds=baseline.seeds
+                    )
                     show(number, len(names))
-            read = {(task, name): of_seeds for name, of_seeds in statistics.items()}
+            read = {(baseline.task, name): statistics[name] for name in names if name in params.runs}
             rows = compared(comparison, statistics, params.evaluate)
             results.write(folder / f"{key}.csv", rows)
             for line in _lines(comparison, rows):

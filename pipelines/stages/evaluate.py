@@ -1,13 +1,10 @@
 """Predict the test split with each seed of a run, and score the predictions over seeds and examples."""
 
 import logging
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -15,13 +12,13 @@ import torch
 from pipelines.config import RunPlan, Settings, resolve
 from pipelines.ops.progress_bar import counted
 from pipelines.running.runner import FEATURES
+from pipelines.stages._splits import joined_folds, splits_of
 from rankgrad import lookup
-from rankgrad.datasets.files.folds import cut, folds_of
+from rankgrad.datasets.files.splits import Split
 from rankgrad.evaluation import describe_undefined, evaluate
 from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.checkpoints import load_model
-from rankgrad.io.parquet import FOLD
 from rankgrad.io.recipes import name_of
 from rankgrad.seeding import derived_seed
 from rankgrad.training.device import find_device
@@ -31,9 +28,9 @@ def main(params: Settings, name: str) -> None:
     log, plan = logging.getLogger(__name__), resolve(params, name)
     task = lookup.find("tasks", plan.task)(cache=FEATURES)
     tables, statistics = [], {}
-    with _test_splits(params, plan, task) as splits, counted(name, "seeds") as show:
+    with splits_of(params, plan.dataset, task, ["test"]) as by_fold, counted(name, "seeds") as show:
         for number, seed in enumerate(plan.seeds, 1):
-            table = _predictions(params, plan, task, splits, seed)
+            table = _predictions(params, plan, task, by_fold, seed)
             statistics[seed] = task.statistic(table)
             for undefined in describe_undefined(statistics[seed]):
                 log.warning("%s, seed %d: %s is not defined for the test split", name, seed, undefined)
@@ -52,40 +49,13 @@ def main(params: Settings, name: str) -> None:
         results.write(target, rows)
 
 
-def _predictions(params: Settings, plan: RunPlan, task: Any, splits: dict[int | None, Any], seed: int) -> pa.Table:
+def _predictions(
+    params: Settings, plan: RunPlan, task: Any, by_fold: Mapping[int | None, Mapping[str, Split]], seed: int
+) -> pa.Table:
     """Return what the networks of a seed predict, one network per fold, in the order of the test split."""
-    device, tables = find_device(params.compute.device), []
-    for fold, split in splits.items():
+    device, tables = find_device(params.compute.device), {}
+    for fold, splits in by_fold.items():
         with torch.no_grad():
             network = load_model(Path("models/runs") / plan.name / name_of(seed, fold), device=device)
-            table = task.predict(network, split)
-        if fold is not None:
-            rows = np.flatnonzero(folds_of(f"data/{plan.dataset}/test.parquet") == fold)
-            table = _numbered(table, rows, fold)
-        tables.append(table)
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables).sort_by("id")
-
-
-@contextmanager
-def _test_splits(params: Settings, plan: RunPlan, task: Any) -> Generator[dict[int | None, Any]]:
-    """Give the test split as the task reads it, or that of each fold."""
-    folds, data = params.folds_of(plan.name), Path("data") / plan.dataset
-    options = {"threads": params.compute.threads, "memory": params.compute.memory}
-    if folds == [None]:
-        yield {None: task.load(data, "test", **options)}
-        return
-    FEATURES.parent.mkdir(exist_ok=True)
-    with TemporaryDirectory(dir=FEATURES.parent) as scratch:
-        splits: dict[int | None, Any] = {}
-        for fold in filter(None, folds):
-            folder = Path(scratch) / str(fold)
-            cut(data, folder, ["test"], fold=fold, folds=len(folds))
-            splits[fold] = task.load(folder, "test", **options)
-        yield splits
-
-
-def _numbered(table: pa.Table, rows: np.ndarray, fold: int) -> pa.Table:
-    """Give predictions of a fold the numbers of their rows in the whole split, and their fold."""
-    ids = pa.array(rows[table["id"].to_numpy()], pa.int64())
-    table = table.set_column(table.column_names.index("id"), "id", ids)
-    return table.add_column(1, FOLD, pa.array([fold] * len(table), pa.int64()))
+            tables[fold] = task.predict(network, splits["test"])
+    return joined_folds(plan.dataset, tables)

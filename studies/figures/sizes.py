@@ -13,7 +13,6 @@ from pipelines.config import Settings, load
 from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import digits as digits_of
 from rankgrad.datasets.scenes.digits import Digits
-from rankgrad.datasets.scenes.rlsep import calibration_recipes, frame_recipes
 from rankgrad.evaluation import interval
 from rankgrad.inputs.image import of_tensor
 from rankgrad.io import results
@@ -25,6 +24,7 @@ from rankgrad.seeding import derived_seed, generator
 from rankgrad.tasks.label_ranking import LabelRanking
 from rankgrad.training.device import find_device
 from studies import calibration
+from studies.figures.rlsep_scenes import calibration_recipes, frame_recipes
 
 FOLDER, RUN = Path("metrics/measured"), "label_ranking-rlsep-label_attention"
 FRAMES, ROWS, SEED = 30, 2000, 1

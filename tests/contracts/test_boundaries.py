@@ -10,7 +10,8 @@ import pytest
 from dvc.repo import Repo
 
 from contracts.test_inputs_tasks import trained, written
-from pipelines.cli.init import _write, blocks_of
+from pipelines.cli.edited_params import write
+from pipelines.cli.starting_runs import blocks_of
 from pipelines.code import EXEMPT, FOLDERS, lines_of, lines_of_script
 from pipelines.config import load
 from pipelines.flows.graph import stages
@@ -23,14 +24,13 @@ PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 LIBRARY = ["checks", "plain_text", "feature_names", "vocabulary", "augmentation", "io", "ranks", "ragged", "groups",
            "standardize", "laplace_sums", "places", "gains", "evaluation", "metrics", "sorters", "losses", "inputs",
            "layers", "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
-PIPELINE = ["config", "code", "ops", "reporting", "tracking", "serving", "monitoring", "expectations", "running",
-            "stages", "flows", "cli"]  # fmt: skip
-# Commands, functions that no loss uses, and scenes of figures.
+PIPELINE = ["rivals", "config", "code", "ops", "reporting", "tracking", "serving", "monitoring", "expectations",
+            "running", "stages", "flows", "cli"]  # fmt: skip
+# Commands, and functions that no loss uses.
 NO_STAGE = (
     "src/rankgrad/cli/",
     "src/rankgrad/datasets/tables/rows.py",
     "src/rankgrad/places.py",
-    "src/rankgrad/datasets/scenes/rlsep.py",
 )
 
 
@@ -118,13 +118,14 @@ def test_publishing_a_table_of_ones_own_runs_no_stage_of_the_showcase(tmp_path):
     shutil.copy(ROOT / "params.yaml", tmp_path)
     (tmp_path / "data/raw/mine").mkdir(parents=True)
     shutil.copy(tmp_path / "a.csv", tmp_path / "data/raw/mine")
-    _write(tmp_path / "params.yaml", blocks, keep=False)
+    write(tmp_path / "params.yaml", blocks, keep=False)
     once = {"code", "check", "summarize", "compare", "report", "publish"}
     of_runs = {f"{stage}@{run}" for stage in ("train", "evaluate") for run in blocks["runs"]}
     assert {*stages(tmp_path, ["publish"])} | once == once | of_runs | {
         "data@mine",
         "validate@mine",
         "pretrain@laplace",
+        "rivals@mine-word_counts",
     }
     text = (tmp_path / "params.yaml").read_text()
     assert text.count("# How a task is trained") == text.count("# Every sorter that a run may name") == 1

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rankgrad.datasets.tables.rows import OWN, Roles, Row, kind_of, pieces, read, table_of
+from rankgrad.datasets.tables.rows import OWN, Roles, Row, pieces, read, table_of
 from rankgrad.io.atomic import replaced_file, write_error
 from rankgrad.io.recipes import recipe_of
 from rankgrad.io.written import as_json, as_text, without_formula
@@ -42,7 +42,6 @@ def answers(
     recipe = recipe_of(folder)
     if "task" not in recipe:
         raise ValueError(f"{folder}: a model of no task, expected one that a run trained")
-    kind_of(recipe, where=folder)
     waiting = pieces(read(sources, recipe, roles), recipe)
     first = next(waiting, None)
     if first is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rankgrad.cli.answers import WRITABLE, Answer, Gallery, answers, found_among, write
-from rankgrad.datasets.tables.rows import OWN, Roles, side_of, table_of
+from rankgrad.datasets.tables.rows import OWN, Roles, read, table_of
 from rankgrad.io import written
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.recipes import image_of, recipe_of
@@ -150,8 +150,9 @@ def run(
     """
     pieces = followed(answers(folder, sources, roles, skip_broken=skip_broken))
     if among is not None:
-        is_caption = side_of(sources[0], recipe_of(folder), roles) == "caption"
-        pieces = found_among(pieces, Gallery(folder, among, roles, captions=not is_caption))
+        first = next(read(sources, recipe_of(folder), roles), None)
+        captions = first is None or first.side != "caption"  # what the questions are not
+        pieces = found_among(pieces, Gallery(folder, among, roles, captions=captions))
     if out is not None and table_of(out) in WRITABLE:
         return _to_table(folder, sources, out, pieces, skip_broken=skip_broken, as_json=as_json)
     places = [] if out is None else _places(folder, sources, out)

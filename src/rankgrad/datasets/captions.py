@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.datasets.files.expected import in_set
-from rankgrad.datasets.ranked_mnist import RECIPE, RankedMnist, recipes
+from rankgrad.datasets.ranked_mnist import RECIPE, RankedMnist
 from rankgrad.datasets.scenes.base import Recipe, schema_of
 from rankgrad.datasets.scenes.digits import CLASSES, Digits
 
@@ -86,15 +86,7 @@ class Captions(RankedMnist):
             for _ in range(ROUNDS):
                 if not len(pending):
                     break
-                drawn = recipes(
-                    digits,
-                    len(pending),
-                    canvas=self.canvas,
-                    digits_per_image=(count, count),
-                    scale=self.scale,
-                    overlap=self.overlap,
-                    generator=generator,
-                )
+                drawn = self.recipes(digits, len(pending), (count, count), generator)
                 relation, by_size, _ = _clear(drawn, self.canvas)
                 clear = ((relation >= 0) & (by_size >= 0)).triu(1).flatten(1)
                 good = clear.any(1)

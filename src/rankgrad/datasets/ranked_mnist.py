@@ -13,7 +13,7 @@ from rankgrad.datasets.scenes.base import Recipe, Scenes, schema_of
 from rankgrad.datasets.scenes.digits import CLASSES, Digits
 from rankgrad.ranks import dense_ranks
 
-__all__ = ["RankedMnist", "RECIPE", "SCHEMA", "recipes", "recipes_of"]  # noqa: RUF022 - the dataset comes first
+__all__ = ["RankedMnist", "RECIPE", "SCHEMA", "recipes_of"]  # noqa: RUF022 - the dataset comes first
 
 # Each cell has one value per digit class.
 RECIPE = {
@@ -53,16 +53,34 @@ class RankedMnist(Scenes):
         return "size"
 
     def draw(self, digits: Digits, numbers: range, generator: torch.Generator) -> Recipe:
-        return recipes(
-            digits,
-            len(numbers),
-            canvas=self.canvas,
-            digits_per_image=self.digits_per_image,
-            scale=self.scale,
-            overlap=self.overlap,
-            generator=generator,
-            arrangement=self.arrangement,
-        )
+        return self.recipes(digits, len(numbers), self.digits_per_image, generator)
+
+    def recipes(self, digits: Digits, rows: int, counts: tuple[int, int], generator: torch.Generator) -> Recipe:
+        """Draw scenes: the number of digits, their classes, glyphs, sizes and positions.
+
+        Boxes are placed largest first; if one finds no free position, the scene's sizes and positions are drawn again,
+        but its classes stay. For `in_turn` see the class.
+
+        Args:
+            digits: of one split.
+            rows: number of scenes.
+            counts: least and most digits of a scene.
+            generator: source of all draws.
+
+        Raises:
+            ValueError: a class has no digit, or the digits do not fit on the canvas.
+        """
+        few, many = counts
+        classes = torch.rand(rows, CLASSES, generator=generator).argsort(1)[:, :many]  # distinct
+        mask = torch.arange(many) < torch.randint(few, many + 1, (rows, 1), generator=generator)
+        boxes = {"canvas": self.canvas, "scale": self.scale, "overlap": self.overlap, "generator": generator}
+        if self.arrangement == "in_turn":
+            sizes, tops, lefts = layout.arranged_in_turn(mask, margin=MARGIN * self.canvas, **boxes)
+            mask = sizes > 0
+        else:
+            # Which of a scene's classes is the largest is random already: sizes go to them in their order.
+            sizes, tops, lefts, _ = layout.arranged(mask, used=many, **boxes)
+        return recipes_of(mask, classes, sizes, tops, lefts, digits.drawn(classes, generator))
 
     def scenes(self, digits: Digits, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw scenes in memory, for training on fresh ones.
@@ -94,48 +112,6 @@ class RankedMnist(Scenes):
             ),
         ]
         return expected
-
-
-def recipes(
-    digits: Digits,
-    rows: int,
-    *,
-    canvas: int,
-    digits_per_image: tuple[int, int],
-    scale: tuple[float, float],
-    overlap: float,
-    generator: torch.Generator,
-    arrangement: str = "largest_first",
-) -> Recipe:
-    """Draw scenes: the number of digits, their classes, glyphs, sizes and positions.
-
-    Boxes are placed largest first; if one finds no free position, the scene's sizes and positions are drawn again, but
-    its classes stay. For `in_turn` see `RankedMnist`.
-
-    Args:
-        digits: of one split.
-        rows: number of scenes.
-        canvas, digits_per_image, scale, overlap: see `rankgrad.datasets.scenes.base.Scenes`.
-        generator: source of all draws.
-        arrangement: see `RankedMnist`.
-
-    Raises:
-        ValueError: a class has no digit, or the digits do not fit on the canvas.
-    """
-    few, many = digits_per_image
-    classes = torch.rand(rows, CLASSES, generator=generator).argsort(1)[:, :many]  # distinct
-    counts = torch.randint(few, many + 1, (rows, 1), generator=generator)
-    mask = torch.arange(many) < counts
-    if arrangement == "in_turn":
-        sizes, tops, lefts = layout.arranged_in_turn(
-            mask, canvas=canvas, scale=scale, overlap=overlap, margin=MARGIN * canvas, generator=generator
-        )
-        return recipes_of(sizes > 0, classes, sizes, tops, lefts, digits.drawn(classes, generator))
-    # Which of a scene's classes is the largest is random already: sizes go to them in their order.
-    sizes, tops, lefts, _ = layout.arranged(
-        mask, canvas=canvas, scale=scale, overlap=overlap, used=many, generator=generator
-    )
-    return recipes_of(mask, classes, sizes, tops, lefts, digits.drawn(classes, generator))
 
 
 def recipes_of(mask: Tensor, classes: Tensor, sizes: Tensor, tops: Tensor, lefts: Tensor, glyphs: Tensor) -> Recipe:

@@ -224,6 +224,10 @@ class Task:
         """Return one row per example: `id`, `name` if known, the network's predictions, and the truth."""
         raise NotImplementedError
 
+    def table_of(self, split: Split, scores: Any) -> pa.Table:
+        """Return the table of `predict` from the scores of a split: of each row or document, and class."""
+        raise NotImplementedError
+
     def scored(self, table: pa.Table) -> Statistic:
         """Return the metrics of a table of predictions, as a function of row numbers."""
         raise NotImplementedError

@@ -240,10 +240,13 @@ class LabelRanking(Task):
         Columns: `id`, `scores`, `label_ranks` (0 = absent, larger = more important), `selected`, and `true_label_ranks`
         if they are known.
         """
-        scores, thresholds = self.scores(network, split.inputs)
-        check_finite(scores, "scores")
-        selected = scores > thresholds
-        columns = {"scores": scores, "label_ranks": label_ranks_of(scores, selected), "selected": selected}
+        return self.table_of(split, self.scores(network, split.inputs))
+
+    def table_of(self, split: Split, scores: tuple[Tensor, Tensor]) -> pa.Table:
+        of_labels, thresholds = scores
+        check_finite(of_labels, "scores")
+        selected = of_labels > thresholds
+        columns = {"scores": of_labels, "label_ranks": label_ranks_of(of_labels, selected), "selected": selected}
         if split.truth is not None:
             columns["true_label_ranks"] = split.truth
         return split.table({name: as_lists(values) for name, values in columns.items()})

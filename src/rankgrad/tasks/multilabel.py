@@ -75,7 +75,9 @@ class MultiLabel(TwoPhases):
 
     def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row per example: `id`, `scores`, `labels` (0/1) and `difficult`."""
-        scores = self.scores(network, split.inputs)
+        return self.table_of(split, self.scores(network, split.inputs))
+
+    def table_of(self, split: Split, scores: Tensor) -> pa.Table:
         check_finite(scores, "scores")
         columns = {"scores": scores, **split.truth._asdict()}
         return split.table({name: as_lists(values) for name, values in columns.items()})

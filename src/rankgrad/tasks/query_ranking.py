@@ -211,7 +211,10 @@ class QueryRanking(Task):
     def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row a query: `id`, and the `scores` and the `relevance` of its documents."""
         assert split.sizes is not None
-        scores = self.scores(network, split.inputs, split.sizes)
+        return self.table_of(split, self.scores(network, split.inputs, split.sizes))
+
+    def table_of(self, split: Split, scores: Tensor) -> pa.Table:
+        assert split.sizes is not None
         check_finite(scores, "scores")
         columns = {"scores": scores, "relevance": split.truth}
         return split.table({name: ragged_lists(pa.array(flat.numpy()), split.sizes) for name, flat in columns.items()})

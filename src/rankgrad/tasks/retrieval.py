@@ -208,8 +208,13 @@ class Retrieval(TwoPhases):
 
     def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row an item: `id`, `image_embedding`, `captions`, `text_embeddings`, `family` and `gallery`."""
+        return self.table_of(
+            split, (self.outputs(network, split.inputs), self.embed_captions(network, split.truth.texts))
+        )
+
+    def table_of(self, split: Split, scores: tuple[Tensor, Tensor]) -> pa.Table:
         texts, counts, family, gallery = split.truth
-        placed, embedded = self.outputs(network, split.inputs), self.embed_captions(network, texts)
+        placed, embedded = scores
         check_finite(placed, "item's embedding")
         check_finite(embedded, "captions' embeddings")
         columns = {

@@ -216,12 +216,14 @@ class ScoreRanking(TwoPhases):
 
         If the network has a threshold, `positive` marks the targets above it.
         """
-        scores, target = self.scores(network, split.inputs), split.truth
-        check_finite(scores, "score")
-        columns = {"score": pa.array(scores.numpy()), "target": pa.array(target.cpu().numpy())}
+        table = self.table_of(split, self.scores(network, split.inputs))
         if (threshold := network.recipe.get("threshold")) is not None:
-            columns["positive"] = pa.array((target >= threshold).numpy())
-        return split.table(columns)
+            table = table.append_column("positive", pa.array((split.truth >= threshold).numpy()))
+        return table
+
+    def table_of(self, split: Split, scores: Tensor) -> pa.Table:
+        check_finite(scores, "score")
+        return split.table({"score": pa.array(scores.numpy()), "target": pa.array(split.truth.cpu().numpy())})
 
     def of_slices(self, table: pa.Table) -> Callable[[np.ndarray], Statistic]:
         if "within" not in table.column_names:

@@ -12,27 +12,25 @@ import pandas as pd
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.numbers import Writing, exact, number_in, vector_in, writings_of
-from rankgrad.plain_text import key_in, name_in, parts_in, text_in
+from rankgrad.plain_text import name_in
 
 __all__ = [
+    "as_days",
     "as_flags",
-    "as_keys",
-    "as_labels",
-    "as_names",
     "as_numbers",
     "as_options",
-    "as_paths",
     "as_periods",
     "as_ranks",
-    "as_texts",
     "as_vectors",
+    "converted",
     "has_word",
     "is_single",
+    "labels_in",
     "missing_in",
+    "path_in",
     "require_alike",
     "require_same",
     "series",
-    "split_into",
 ]
 
 LARGEST = float(np.finfo(np.float32).max)  # whose squares float64 holds, as a mean and a deviation need it
@@ -69,8 +67,8 @@ def _is_empty(cell: Any, *, numeric: bool) -> bool:
     return cell is None or cell is pd.NaT or (isinstance(cell, float) and cell != cell)
 
 
-def _converted(sheet: Sheet, cells: pd.Series, convert: Callable[[Any], Any], verb: str = "is ") -> pd.Series:
-    """Convert each cell; an error names the row."""
+def converted(sheet: Sheet, cells: pd.Series, convert: Callable[[Any], Any], verb: str = "is ") -> pd.Series:
+    """Convert each cell by a function such as those of `rankgrad.plain_text`; an error names the row."""
     values = []
     for number, cell in cells.items():
         try:
@@ -96,7 +94,7 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
             "days or times"
         )
     is_number = cells.dtype.kind in "iufb"
-    numbers = (cells if is_number else _converted(sheet, cells, partial(_number, sheet.writing))).astype(np.float64)
+    numbers = (cells if is_number else converted(sheet, cells, partial(_number, sheet.writing))).astype(np.float64)
     for row, cell in cells[~numbers.between(least, LARGEST)].items():
         raise ValueError(
             f"{sheet.place(row)}: {cells.name} is {_shown(cell)}, expected {what}; correct or remove the row"
@@ -152,7 +150,7 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
         vectors = np.stack(list(cells))
         if vectors.dtype.kind == "f" and vectors.ndim == 2 and (np.abs(vectors) <= LARGEST).all():
             return vectors.astype(np.float32 if is_single(cells) else np.float64)
-    rows = _converted(sheet, cells, partial(vector_in, writing=sheet.writing))
+    rows = converted(sheet, cells, partial(vector_in, writing=sheet.writing))
     require_alike(sheet, rows, "numbers")
     columns = []
     for index, numbers in enumerate(zip(*rows, strict=True)):
@@ -207,48 +205,12 @@ def has_word(caption: str) -> bool:
     return any(map(str.isalnum, caption))
 
 
-def as_names(sheet: Sheet, cells: pd.Series) -> pd.Series:
-    """Return cells as names, see `rankgrad.plain_text.name_in`.
+def path_in(cell: Any) -> Any:
+    """Return the plain path of a file below the raw folder; a picture that a Parquet file stores stays as it is.
 
     Raises:
-        ValueError: one is a list or an object, or too long for a name; the message names its row.
+        ValueError: it leads elsewhere.
     """
-    return _converted(sheet, cells, name_in)
-
-
-def as_keys(sheet: Sheet, cells: pd.Series) -> pd.Series:
-    """Return cells as names of what rows share, see `rankgrad.plain_text.key_in`.
-
-    Raises:
-        ValueError: one is a list or an object; the message names its row.
-    """
-    return _converted(sheet, cells, key_in)
-
-
-def as_texts(sheet: Sheet, cells: pd.Series) -> pd.Series:
-    """Return cells as text, see `rankgrad.plain_text.text_in`.
-
-    Raises:
-        ValueError: one is a list or an object; the message names its row.
-    """
-    return _converted(sheet, cells, text_in)
-
-
-def split_into(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
-    """Return the parts of each cell, see `rankgrad.plain_text.parts_in`; an error names the row."""
-    return _converted(sheet, cells, partial(parts_in, separator=separator))
-
-
-def as_paths(sheet: Sheet, cells: pd.Series) -> pd.Series:
-    """Return paths of files below the raw folder, as plain ones; pictures that a Parquet file stores stay as they are.
-
-    Raises:
-        ValueError: one leads elsewhere; the message names its row.
-    """
-    return _converted(sheet, cells, _path)
-
-
-def _path(cell: Any) -> Any:
     if isinstance(cell, StoredPicture):
         return cell
     if not isinstance(cell, str) or cell.startswith("/") or ".." in cell.split("/") or "\0" in cell:
@@ -259,16 +221,12 @@ def _path(cell: Any) -> Any:
     return posixpath.normpath(cell)
 
 
-def as_labels(sheet: Sheet, cells: pd.Series, separator: str) -> pd.Series:
-    """Return the labels of each cell, a list of names.
+def labels_in(cell: Any, separator: str) -> list[str]:
+    """Return the labels of a cell.
 
     Raises:
-        ValueError: a label is there twice in a cell; the message names its row.
+        ValueError: a label is there twice, or missing in a list; the message goes on with what the column has or is.
     """
-    return _converted(sheet, cells, partial(_labels, separator), verb="")
-
-
-def _labels(separator: str, cell: Any) -> list[str]:
     if isinstance(cell, str) and cell[:1] in tuple("[({"):
         raise ValueError(
             f"is {cell[:60]!r}, a list that was written as text, expected names with {separator!r} between them, or a "
@@ -288,8 +246,8 @@ def _labels(separator: str, cell: Any) -> list[str]:
 # Days, and rows that belong together.
 
 
-def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.ndarray:
-    """Return the delivery (n,) of each row: 0 up to the day `first`, then 1, 2, ... for each period that has rows.
+def as_days(sheet: Sheet, cells: pd.Series) -> pd.Series:
+    """Return cells as times, without their zone.
 
     Raises:
         ValueError: a cell is no day; the message names its row.
@@ -299,6 +257,16 @@ def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.nda
     # `now` and `today` would be another day at each reading.
     for row, cell in cells[days.isna() | ~text.str.match(r"\d")].items():
         raise ValueError(f"{sheet.place(row)}: {cells.name} is {_shown(cell)}, expected a day such as 2026-11-30")
+    return days
+
+
+def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.ndarray:
+    """Return the delivery (n,) of each row: 0 up to the day `first`, then 1, 2, ... for each period that has rows.
+
+    Raises:
+        ValueError: a cell is no day; the message names its row.
+    """
+    days = as_days(sheet, cells)
     periods = days.dt.to_period(PERIODS[every]).where(days.dt.normalize() > pd.Timestamp(first))
     return pd.factorize(periods, sort=True)[0] + 1  # none, of the first delivery, is -1
 

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -11,22 +12,19 @@ import pandas as pd
 
 from rankgrad.datasets.tables.cells import (
     as_flags,
-    as_keys,
-    as_labels,
-    as_names,
     as_numbers,
-    as_paths,
     as_periods,
     as_ranks,
-    as_texts,
     as_vectors,
+    converted,
     has_word,
     is_single,
+    labels_in,
     missing_in,
+    path_in,
     require_alike,
     require_same,
     series,
-    split_into,
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
 from rankgrad.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, TableOptions
@@ -34,7 +32,7 @@ from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
 from rankgrad.numbers import number_in
-from rankgrad.plain_text import key_in, text_in
+from rankgrad.plain_text import key_in, name_in, parts_in, text_in
 
 __all__ = ["Examples", "by_query", "examples_of", "gathered", "missing_cells", "with_truth"]
 
@@ -83,19 +81,19 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
         frame["name"] = frame["input"].map(key_in)  # a passage that several queries ask for is one item
     first = {role: cells[columns[0]] for role, columns in roles.items()}
     if "id" in first:
-        frame["name"] = as_names(sheet, first["id"])
-    frame["group"] = as_keys(sheet, first["group"]) if "group" in first else frame["name"]
+        frame["name"] = converted(sheet, first["id"], name_in)
+    frame["group"] = converted(sheet, first["group"], key_in) if "group" in first else frame["name"]
     if table.within:
         frame["within"] = table.group
     frame["key"] = _keys(table, sheet, first, frame)
     if "weight" in first:
-        frame["weight"] = _weights(sheet, first["weight"])
+        frame["weight"] = as_numbers(sheet, first["weight"], least=SMALLEST, what="a number above 0")
     if "gallery" in first:
-        frame["gallery"] = pd.factorize(as_names(sheet, first["gallery"]))[0]
+        frame["gallery"] = pd.factorize(converted(sheet, first["gallery"], name_in))[0]
     if table.date:
         frame["delivery"] = as_periods(sheet, first["date"], table.date["first"], table.date["every"])
     if "split" in first:
-        frame["split"] = _splits(sheet, first["split"])
+        frame["split"] = converted(sheet, first["split"], _split_in)
     frame["truth"] = _truths(table, sheet, cells[roles["margin" if table.margin else table.truth_role]])
     if "ignore" in roles:
         frame["difficult"] = series(as_flags(sheet, cells[roles["ignore"]]) != 0, cells.index)
@@ -160,10 +158,10 @@ class _Reader(NamedTuple):
     roles: dict[str, list[str]]
 
     def file(self, column: str) -> pd.Series:
-        return as_paths(self.sheet, self.cells[column])
+        return converted(self.sheet, self.cells[column], path_in)
 
     def text(self, column: str) -> pd.Series:
-        return as_texts(self.sheet, self.cells[column])
+        return converted(self.sheet, self.cells[column], text_in)
 
     def texts(self, columns: list[str]) -> pd.Series:
         """Return a list of the texts of several columns."""
@@ -174,10 +172,10 @@ class _Reader(NamedTuple):
         """Return the paths of several columns, or of the parts of one."""
         cells = self.cells[columns]
         if len(columns) == 1:
-            frames = split_into(self.sheet, cells.iloc[:, 0], self.table.frame_separator)
+            frames = converted(self.sheet, cells.iloc[:, 0], partial(parts_in, separator=self.table.frame_separator))
             require_alike(self.sheet, frames, "frames")
             cells = pd.DataFrame(frames.tolist(), cells.index).set_axis([columns[0]] * len(frames.iloc[0]), axis=1)
-        paths = [as_paths(self.sheet, frame) for _, frame in cells.items()]
+        paths = [converted(self.sheet, frame, path_in) for _, frame in cells.items()]
         return series(map(list, zip(*paths, strict=True)), cells.index)
 
     def numbers(self, columns: list[str]) -> pd.Series:
@@ -230,9 +228,9 @@ class _Reader(NamedTuple):
                     raise ValueError(f"{role}: column {name!r} is called like a feature of one value: rename it")
         values: dict[str, Any] = {name: self._column(name) for name in columns}
         for name in self.roles.get("categories", []):
-            values[name] = as_names(self.sheet, self.cells[name])
+            values[name] = converted(self.sheet, self.cells[name], name_in)
         for name in self.roles.get("letters", []):
-            values[name] = as_texts(self.sheet, self.cells[name])
+            values[name] = converted(self.sheet, self.cells[name], text_in)
             advice = "; align the texts, or take the column as `text`"
             require_alike(self.sheet, values[name], "letters", advice)
         return series(pd.DataFrame(values, index=self.cells.index).to_dict("records"), self.cells.index)
@@ -263,7 +261,7 @@ def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame:
     if "key" in first:
         if isinstance(first["key"].iloc[0], StoredPicture):
             raise ValueError(f"split.hash_of: {first['key'].name} holds pictures, expected a column of text or numbers")
-        return frame["input"] if first["key"].name == table.image else as_keys(sheet, first["key"])
+        return frame["input"] if first["key"].name == table.image else converted(sheet, first["key"], key_in)
     if "group" in first:
         return frame["group"]
     entered = frame["input"].iloc[0]
@@ -288,25 +286,19 @@ def _plain(cell: Any) -> Any:
 # The truth, and the rest.
 
 
-def _weights(sheet: Sheet, cells: pd.Series) -> pd.Series:
-    weights = as_numbers(sheet, cells, what="a number above 0")
-    for row, weight in weights[weights < SMALLEST].items():
-        raise ValueError(f"{sheet.place(row)}: {cells.name} is {weight:g}, expected a number above 0")
-    return weights
-
-
-def _splits(sheet: Sheet, cells: pd.Series) -> pd.Series:
-    splits = as_names(sheet, cells)
-    for row, split in splits[~splits.isin(ALL_SPLITS)].items():
-        raise ValueError(f"{sheet.place(row)}: {cells.name} is {split!r}, expected train, val, test or gate")
-    return splits
+def _split_in(cell: Any) -> str:
+    """Return the split that a cell names."""
+    split = name_in(cell)
+    if split not in ALL_SPLITS:
+        raise ValueError(f"{split!r}, expected train, val, test or gate")
+    return split
 
 
 def _truths(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
     first = cells.iloc[:, 0]
     match table.truth_role:
         case "labels" if table.has_label_cells:
-            return as_labels(sheet, first, table.label_separator)
+            return converted(sheet, first, partial(labels_in, separator=table.label_separator), verb="")
         case "labels":
             return series(as_flags(sheet, cells), cells.index)
         case "label_ranks":
@@ -340,7 +332,7 @@ def _captions(sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
     """Return the captions of each row, of one column or several; a cell may be a list of them."""
     captions = series([[] for _ in cells.index], cells.index)
     for name in cells:
-        texts = split_into(sheet, cells[name], "\0")
+        texts = converted(sheet, cells[name], partial(parts_in, separator="\0"))
         captions += texts.map(lambda parts: [" ".join(text_in(part).split()) for part in parts])
     for row, sentences in captions.items():
         if not all(map(has_word, sentences)):

@@ -213,17 +213,13 @@ def _same_elsewhere(values: pd.Series) -> pd.Series:
     >>> _same_elsewhere(pd.Series(["a", "b", "a"], rows)).tolist()
     ['test 0', '', 'train 0']
     """
-    places = values.index.to_frame(index=False).assign(value=values.to_numpy())
-    firsts = places.drop_duplicates(["value", "split"])  # most rows are the only ones of their value
-    firsts = firsts[firsts["value"].duplicated(keep=False)]
-    rows_of_value: dict[Any, dict[str, int]] = {}
-    for split, row, value in firsts.itertuples(index=False):
-        rows_of_value.setdefault(value, {})[split] = row
-    same = []
-    for split_of_row, _, value in places.itertuples(index=False):
-        elsewhere = (f"{split} {row}" for split, row in rows_of_value.get(value, {}).items() if split != split_of_row)
-        same.append(next(elsewhere, ""))
-    return pd.Series(same, values.index)
+    rows = values.index.to_frame(index=False).assign(value=values.to_numpy())
+    firsts = rows.drop_duplicates(["value", "split"])
+    pairs = firsts.merge(firsts, on="value", suffixes=("", "_elsewhere"))
+    pairs = pairs[pairs["split"] != pairs["split_elsewhere"]].drop_duplicates(["value", "split"])
+    pairs["same"] = pairs["split_elsewhere"] + " " + pairs["id_elsewhere"].astype(str)
+    same = rows.merge(pairs[["value", "split", "same"]], on=["value", "split"], how="left")["same"].fillna("")
+    return pd.Series(same.to_numpy(), values.index)
 
 
 def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:

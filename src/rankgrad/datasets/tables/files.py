@@ -1,12 +1,8 @@
 """Read CSV, TSV, JSON lines, Parquet and SVMlight files into frames of cells."""
 
-import re
-from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from decimal import Context, Decimal
-from io import BytesIO
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankgrad.datasets.tables.formats import Format, format_of
+from rankgrad.datasets.tables.svmlight import SVMLIGHT, lengthen, svmlight_rows
 from rankgrad.datasets.tables.text import cells_of, delimited_rows, json_rows, number_of_json, text_header
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.parquet import columns_of, parquet_file
@@ -32,13 +29,8 @@ __all__ = [
     "stored_pictures",
 ]
 
-SVMLIGHT = ["label", "qid", "all"]  # what its columns are called here
 PIECE = 64  # rows of a Parquet file of pictures that are read together
 COLUMNS = 2**16
-INDEX = 2**20 - 1  # of SVMlight, as many features as a model may have: a vector has a number for each below it
-EXACT = 2**53  # up to which float64 holds every whole number
-DENSE, SMALL = 2**30, 2**24  # numbers of all vectors of a file, and so many of any file, however small
-SPARSE = 64  # numbers of vectors for each byte of a file
 
 
 class Sheet(NamedTuple):
@@ -119,7 +111,7 @@ def read_sheet(
     counts = [len(frame) for frame in frames]
     if not sum(counts):
         raise ValueError(f"{paths[0]}: no rows, expected at least one")
-    lowest = _lengthen(frames) if "all" in frames[0] and format_of(paths[0], kind) == "svmlight" else None
+    lowest = lengthen(frames) if "all" in frames[0] and format_of(paths[0], kind) == "svmlight" else None
     frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     return Sheet(
         frame,
@@ -199,8 +191,7 @@ def pieces_of(
         case "parquet":
             yield from _parquet_pieces(path, columns, size, head, pictures, decode_later)
         case "svmlight":
-            frame = _read_svmlight(path, columns, head)  # whole: scikit-learn cannot read it in pieces
-            yield from (frame.iloc[start : start + size] for start in range(0, len(frame), size))
+            yield from _frames(islice(svmlight_rows(path, columns), head), columns, size)
 
 
 def _frames(rows: Iterable[Iterable[Any]], columns: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
@@ -276,115 +267,6 @@ def _numbered(path: Path, column: str) -> Iterator[tuple[int, Any]]:
     with parquet_file(path) as file:
         batches = file.iter_batches(batch_size=PIECE, columns=[column])
         yield from enumerate(value.as_py() for batch in batches for value in batch.column(0))
-
-
-# SVMlight.
-
-
-def _read_svmlight(path: Path, columns: Sequence[str], head: int | None) -> pd.DataFrame:
-    """Read labels, queries and vectors; index k is place k, whichever other rows there are."""
-    from sklearn.datasets import load_svmlight_file
-
-    contents = path.read_bytes().removeprefix(BOM_UTF8)
-    if head is not None:
-        contents = b"".join(islice(BytesIO(contents), head))
-    try:
-        values, label, query = load_svmlight_file(BytesIO(contents), query_id=True, zero_based=True)
-        if len(query) not in (0, len(label)):
-            raise ValueError("some rows have a qid")
-    except (ValueError, OverflowError) as error:
-        _svmlight_as_written(path, contents)  # names the row
-        raise ValueError(f"{path}: not SVMlight ({error}); expected rows such as `2 qid:7 1:0.5 2:0.1`") from error
-    if "qid" in columns and not len(query):
-        raise ValueError(f"{path}: row 1: no qid, expected one in each row, as `2 qid:7 1:0.5 2:0.1`")
-    count, width = values.shape
-    most = min(DENSE, max(SMALL, SPARSE * len(contents)))  # a file of a kilobyte takes no gigabytes
-    if width > INDEX or count * width > most:
-        row = int(np.searchsorted(values.indptr, values.indices.argmax(), side="right"))
-        raise ValueError(
-            f"{path}: row {row} has the index {values.indices.max()}; expected below {INDEX:,}, and {most:,} numbers "
-            f"at most in {count:,} rows, as each has a number for each index: number the features from 1 on"
-        )
-    vectors = [*values.astype(np.float64).toarray()]
-    large = bool((np.abs(values.data) >= EXACT).any())
-    if large or ((np.abs(label) >= EXACT) | (label % 1 != 0)).any():  # which float64 may make equal: text does not
-        label, numbers = _svmlight_as_written(path, contents)
-        if large:
-            vectors = [[*map(row.get, range(width), repeat(Decimal(0)))] for row in numbers]
-    cells = {"label": label, "qid": query if len(query) else None, "all": vectors}
-    return pd.DataFrame({name: cells[name] for name in columns}, index=range(count))
-
-
-def _svmlight_as_written(path: Path, contents: bytes) -> tuple[list[str], list[dict[int, Decimal]]]:
-    """Return the label of each row, and its numbers by their index, as their text has them.
-
-    Raises:
-        ValueError: a row is not as SVMlight has it; the message names it.
-    """
-    labels, numbers = [], []
-    in_queries = re.search(rb"^[^#\n]*\sqid:", contents, re.MULTILINE) is not None
-    for line in contents.decode(errors="replace").splitlines():
-        cells = line.partition("#")[0].split()
-        if not cells:
-            continue
-        if fault := _fault_of_svmlight(cells, in_queries=in_queries):
-            raise ValueError(
-                f"{path}: row {len(labels) + 1} has {fault}: {line[:80]!r}; expected `2 qid:7 1:0.5 2:0.1`"
-            )
-        labels.append(cells[0])
-        pairs = (cell.partition(":") for cell in cells[1 + in_queries :])
-        numbers.append({int(index): Decimal(value, Context(traps=[])) for index, _, value in pairs})
-    return labels, numbers
-
-
-def _fault_of_svmlight(cells: list[str], *, in_queries: bool) -> str | None:
-    """Return the fault in the cells of a row, or None."""
-    label, *pairs = cells
-    if not _is_number(label):
-        return "no number as its label"
-    if in_queries:
-        query = pairs.pop(0).removeprefix("qid:") if pairs and pairs[0].startswith("qid:") else None
-        if query is None:
-            return "no qid"
-        if not re.fullmatch(r"[+-]?\d{1,19}", query, re.ASCII) or abs(int(query)) >= 2**63:
-            return f"the qid {query!r:.40}, which is no whole number below 2^63"
-    indices = []
-    for pair in pairs:
-        index, _, value = pair.partition(":")
-        if not re.fullmatch(r"\d{1,18}", index, re.ASCII) or not _is_number(value):
-            return f"{pair!r:.40}, which is no `index:number`"
-        indices.append(int(index))
-    if max(indices, default=0) >= INDEX:
-        return f"an index of {INDEX:,} or more"
-    if indices != sorted(indices):
-        return "indices that are not sorted"
-    return "an index twice" if len(set(indices)) < len(indices) else None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _lengthen(frames: list[pd.DataFrame]) -> int:
-    """Make vectors of SVMlight of one length, whose last zeros are not written, and return their lowest index.
-
-    Most files begin with index 1: then there is no place for an index 0, which no row has.
-    """
-    vectors = [vector for frame in frames for vector in frame["all"]]
-    widest = max(map(len, vectors))
-    lowest = 0 if any(len(vector) and vector[0] for vector in vectors) else 1
-    for frame in frames:
-        frame["all"] = [_widened(vector, widest)[lowest:] for vector in frame["all"]]
-    return lowest
-
-
-def _widened(vector: Any, width: int) -> Any:
-    zeros = [0.0] * (width - len(vector))
-    return vector + zeros if isinstance(vector, list) else np.append(vector, zeros)
 
 
 def require_columns(columns: Sequence[str], names: Sequence[str]) -> None:

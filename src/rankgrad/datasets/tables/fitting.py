@@ -221,13 +221,17 @@ def _with_filled(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted
         features.append(np.where(is_empty, number_of[column].dtype.type(fill), number_of[column]))
         if empty_name(column) in fitted["features"]:
             features.append(is_empty.astype(number_of[column].dtype))
-    entered = series(np.column_stack(features), values.index)
-    return chosen.assign(input=entered.groupby(level=0).agg(list) if table.lists else entered)
+    return _with_inputs(table, chosen, series(np.column_stack(features), values.index))
 
 
 def _inputs(table: TableOptions, rows: pd.DataFrame) -> pd.Series:
     """Return the inputs of all rows, or of all documents of queries, by the number of their row."""
     return rows["input"].explode() if table.lists else rows["input"]
+
+
+def _with_inputs(table: TableOptions, rows: pd.DataFrame, inputs: pd.Series) -> pd.DataFrame:
+    """Return rows with other inputs, which stand as `_inputs` returns them."""
+    return rows.assign(input=inputs.groupby(level=0).agg(list) if table.lists else inputs)
 
 
 def _names_in(texts: pd.Series, called: str, file: Path) -> list[str]:
@@ -255,8 +259,7 @@ def _with_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names
             "%s: %d values in %d rows are none that training rows have, such as %r",
             column, len(names_of_column), len(values), names_of_column[0],
         )  # fmt: skip
-    entered = series(vectors, values.index)
-    return chosen.assign(input=entered.groupby(level=0).agg(list) if table.lists else entered)
+    return _with_inputs(table, chosen, series(vectors, values.index))
 
 
 def _first_vector(table: TableOptions, rows: pd.DataFrame) -> np.ndarray:

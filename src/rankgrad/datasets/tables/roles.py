@@ -27,6 +27,7 @@ NAMED = Features.roles  # which become features too
 LEARNED = (Features.name, *NAMED)
 TRUTHS = ("labels", "label_ranks", "target", "relevance", "rejected", "captions")
 STRUCTURE = ("train_target", "margin", "ignore", "gallery", "group", "weight", "id", "date", "split", "key")
+BESIDE = {"train_target": "target", "within": "target", "margin": "rejected", "gallery": "captions"}  # its truth
 NUMERIC = (Features.name, "label_ranks", "target", "train_target", "relevance", "margin", "weight")
 
 Columns = str | list[str] | None
@@ -211,24 +212,21 @@ class TableOptions:
                 f"rejected: it is read in place of one column, not of {self.input_columns[-1]}; write the numbers of "
                 "each item into one column of vectors"
             )
-        if self.gallery is not None and self.captions is None:
-            raise ValueError("gallery: expected with `captions`, which are searched")
 
     def _check_truth(self) -> None:
         if self.classes is not None and (len(set(self.classes)) < max(2, len(self.classes)) or not all(self.classes)):
             raise ValueError(f"classes is {self.classes}, expected two or more names, each once, none empty")
-        if self.classes is not None and not self.has_label_cells:
-            raise ValueError("classes: expected with `labels` in one column; other classes are columns' names")
-        if self.ordered and not self.has_label_cells:
-            raise ValueError("ordered: expected with `labels` in one column; for columns there is label_ranks")
+        for option in ("classes", "ordered"):
+            if getattr(self, option) and not self.has_label_cells:
+                raise ValueError(
+                    f"{option}: expected with `labels` in one column; several columns name their classes, and "
+                    "label_ranks order them"
+                )
         if self.ignore is not None and (self.labels is None or self.has_label_cells):
             raise ValueError("ignore: expected with `labels` in columns of 0 and 1")
-        if self.train_target is not None and self.target is None:
-            raise ValueError("train_target: expected with `target` alone")
-        if self.margin is not None and self.rejected is None:
-            raise ValueError("margin: expected with `rejected` alone")
-        if self.within and self.target is None:
-            raise ValueError(f"within: expected with `target`, not with {self.truth_role}; leave it out")
+        for option, truth in BESIDE.items():
+            if getattr(self, option) and getattr(self, truth) is None:
+                raise ValueError(f"{option}: expected with `{truth}`, not with {self.truth_role}; leave it out")
         if self.relevance is not None and self.group is None:
             raise ValueError("relevance needs `group`: the column that says to which query a row belongs")
 

@@ -8,7 +8,6 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rankgrad import lookup
 from rankgrad.datasets.tables.formats import FORMATS, Format, format_of
 from rankgrad.feature_names import columns_of, fills_of, is_empty
 from rankgrad.inputs import InputType, is_missing, type_of
@@ -19,7 +18,7 @@ from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import Writing, number_in, vector_in
 from rankgrad.plain_text import key_in, parts_in, text_in
 
-__all__ = ["OWN", "Roles", "Row", "asked", "kind_of", "pieces", "read", "side_of", "table_of"]
+__all__ = ["OWN", "Roles", "Row", "asked", "pieces", "read", "table_of"]
 
 DOCUMENTS = 16  # queries that are
 HEAD = 100  # rows by which a column that could hold the input is found
@@ -52,25 +51,15 @@ class Row(NamedTuple):
         id: what comes back with its answer.
         place: of the row, for messages.
         asked: reads the inputs of the row; raises ValueError or OSError if a cell or a picture cannot be read.
+        side: what rows of this file ask by, where they do not lack it: the model's input type, or `caption`.
         documents: ids of a query's rows, in a table that has a row for each.
     """
 
     id: Any
     place: str
     asked: Callable[[], dict[str, Any]]
+    side: str
     documents: Sequence[Any] | None = None
-
-
-def kind_of(recipe: Mapping[str, Any], *, where: object) -> str:
-    """Return the name of a model's input type, such as `image`.
-
-    Raises:
-        ValueError: the recipe does not say it.
-    """
-    kind = (recipe.get("input") or {}).get("kind")
-    if kind not in lookup.names("inputs"):
-        raise ValueError(f"{where}: model.json names no kind of input; train it again")
-    return kind
 
 
 def table_of(path: Path) -> Format | None:
@@ -94,7 +83,7 @@ def read(
         FileNotFoundError: no such file.
         ValueError: it is not of its format, lacks a column, or is nothing that the model takes.
     """
-    kind = kind_of(recipe, where="the model")
+    kind = recipe["input"]["kind"]
     suffixes = () if recipe.get("task") == "query_ranking" else type_of(recipe["input"]).suffixes
     usual = recipe["input"].get("format")
     if usual is not None and usual not in FORMATS.values():
@@ -112,23 +101,7 @@ def read(
     else:
         for path in _files(sources, suffixes):
             name = encodable(str(path))  # of a file whose name is no UTF-8, too
-            yield Row(name, name, partial(_of_file, kind, path))
-
-
-def side_of(source: Path, recipe: Mapping[str, Any], roles: Roles = OWN) -> str:
-    """Return what a model of retrieval is asked by the rows of a file or folder: its input type, or `caption`.
-
-    Raises:
-        ValueError: the table lacks a column of both.
-    """
-    usual = recipe["input"].get("format")
-    if source.is_dir() or (table_of(source) is None and usual is None):
-        return kind_of(recipe, where="the model")
-    suffixes = type_of(recipe["input"]).suffixes
-    if source.suffix.lower() in suffixes:
-        return kind_of(recipe, where="the model")
-    form = usual if table_of(source) in (None, "svmlight") else None
-    return _Table(source, format_of(source, form), recipe, roles).columns.inputs[0].name
+            yield Row(name, name, partial(_of_file, kind, path), kind)
 
 
 def _of_file(kind: str, path: Path) -> dict[str, Any]:
@@ -532,7 +505,8 @@ class _Table:
         cell = cells.row[entered.columns[0]]
         is_name = isinstance(cell, str) and (bool(entered.type.suffixes) or entered.name == "caption")
         usual = encodable(cell) if is_name and self.columns.task != "query_ranking" else number
-        return Row(self.columns.id_of(cells, usual), self._place(number), partial(self.columns.asked, cells))
+        side = self.columns.inputs[0].name
+        return Row(self.columns.id_of(cells, usual), self._place(number), partial(self.columns.asked, cells), side)
 
     def _grouped(self, column: str) -> Iterator[Row]:
         """Yield queries that have a row for each of their documents."""
@@ -548,6 +522,7 @@ class _Table:
                 rows[0].row[column],
                 self._place(numbers[0]),
                 lambda rows=rows: {entered.name: [row.of(entered) for row in rows]},
+                entered.name,
                 [self.columns.id_of(row, number) for number, row in zip(numbers, rows, strict=True)],
             )
 

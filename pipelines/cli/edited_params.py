@@ -1,0 +1,141 @@
+"""Write the blocks of a table into params.yaml, which keeps its comments and order."""
+
+import re
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from pipelines.config.errors import ParamsError, Problem
+from pipelines.config.rules import check_values
+from pipelines.config.scales import round_trip
+from pipelines.config.schema import read
+from rankgrad.io.atomic import replaced_file
+
+__all__ = ["as_yaml", "write"]
+
+WIDTH = 70  # of values in the params that DVC leaves on their line
+SORTERS = {"laplace": {"name": "laplace", "args": {"softness": 0.2}, "vectors": "none"}}  # of runs that init writes
+
+
+def as_yaml(blocks: dict[str, Any]) -> str:
+    """Return blocks as the params have them."""
+    nested = {name: block for name, block in blocks.items() if block and name != "judged"}
+    text = StringIO()
+    round_trip().dump(_laid_out(nested | {"gate": {"judged": blocks["judged"]}}), text)
+    return text.getvalue()
+
+
+def write(params: Path, blocks: dict[str, Any], *, keep: bool) -> tuple[str, dict[str, str]]:
+    """Write blocks into the params, which keep their comments and order.
+
+    Nothing is written if the params would not pass the check.
+
+    Args:
+        params: the file.
+        blocks: of `pipelines.cli.starting_runs.blocks_of`.
+        keep: whether the drawn datasets stay, with their runs.
+
+    Returns:
+        What left the params, and, by task, the metric that the gate had for other runs that stay.
+    """
+    yaml = round_trip()
+    values: Any = read(params, yaml)
+    comments = _comments_behind(values)
+    removed = {} if keep else _remove_showcase(values)
+    tasks_of_others = {run["task"] for run in values["runs"].values()}
+    if blocks["rivals"] and "rivals" not in values:
+        values.insert([*values].index("comparisons"), "rivals", CommentedMap())
+    for block in ("datasets", "runs", "rivals", "comparisons"):
+        for name, entry in _laid_out(blocks[block], depth=1).items():
+            if name in values[block]:
+                advice = "remove it, or choose another name by --key"
+                raise ParamsError(Problem(f"{block}.{name}", "is there already", advice=advice), path=params)
+            values[block][name] = entry
+    for sorter in {run["sorter"] for run in blocks["runs"].values()} & SORTERS.keys():
+        values["sorters"].setdefault(sorter, _laid_out(SORTERS[sorter], depth=3))  # an earlier `init` had no use for it
+    judged_before = {}
+    for task, judged in blocks["judged"].items():
+        metric = judged["metric"]
+        block = values["gate"]["judged"].setdefault(task, {"metric": metric, "guarded": []})
+        if task in tasks_of_others and block["metric"] != metric:
+            judged_before[task] = block["metric"]
+        block["metric"] = metric
+        if metric in block.get("guarded", []):
+            block["guarded"].remove(metric)
+    if not keep:
+        removed["sorters that no run names"] = _remove_sorters(values)
+    for key, comment in comments.items():
+        if comment and key in values:
+            values.yaml_set_comment_before_after_key(key, before=comment)
+    with replaced_file(params) as partial:
+        with partial.open("w") as written:
+            yaml.dump(values, written)
+        check_values(read(partial), path=params)  # as DVC will read it
+    return ", ".join(f"{count} {name}" for name, count in removed.items() if count), judged_before
+
+
+def _laid_out(value: Any, depth: int = 0) -> Any:
+    """Return plain values as ruamel.yaml writes them: entries and options in lines, short values on one."""
+    if isinstance(value, list):
+        block = CommentedSeq(_laid_out(item, depth + 1) for item in value)
+        is_short = depth > 3
+    elif isinstance(value, dict):
+        block = CommentedMap({name: _laid_out(item, depth + 1) for name, item in value.items()})
+        is_short = depth > 2 and len(str(value)) <= WIDTH
+    else:
+        return value
+    if is_short or not value:
+        block.fa.set_flow_style()
+    return block
+
+
+def _comments_behind(values: Any) -> dict[str, str]:
+    """Take away and return the comment before each block, which ruamel.yaml keeps at the last value of the one before.
+
+    It would be lost with this value.
+    """
+    comments = {}
+    for key, following in pairwise(values):
+        block = values[key]
+        while isinstance(block, dict) and block:
+            last = next(reversed(block))
+            tokens = block.ca.items.get(last)
+            if tokens and tokens[2] and "\n" in tokens[2].value:
+                line, _, comment = tokens[2].value.partition("\n")
+                tokens[2].value = f"{line}\n"
+                comments[following] = re.sub(r"^# ?", "", comment.rstrip(), flags=re.MULTILINE)
+            block = block[last]
+    return comments
+
+
+def _remove_showcase(values: Any) -> dict[str, int]:
+    """Remove the datasets that are drawn, with their runs and comparisons; return how many of each."""
+    drawn = [name for name, dataset in values["datasets"].items() if dataset.get("rows")]
+    runs = [name for name, run in values["runs"].items() if run["dataset"] in drawn]
+    comparisons = []
+    for name, comparison in values["comparisons"].items():
+        if {comparison["baseline"], *comparison["runs"]} & {*runs}:
+            comparisons.append(name)
+    _remove(values["datasets"], drawn)
+    _remove(values["runs"], runs)
+    _remove(values["comparisons"], comparisons)
+    return {"drawn datasets": len(drawn), "runs": len(runs), "comparisons": len(comparisons)}
+
+
+def _remove_sorters(values: Any) -> int:
+    """Remove the sorters that no run names, since they take minutes to train, with their vectors and measurement."""
+    named = {run["sorter"] for run in values["runs"].values()}
+    unused = [name for name in values["sorters"] if name not in named]
+    _remove(values["sorters"], unused)
+    values.pop("benchmark_sorters", None)
+    if not any(sorter["vectors"] in values.get("score_vectors", {}) for sorter in values["sorters"].values()):
+        values.pop("score_vectors", None)
+    return len(unused)
+
+
+def _remove(block: Any, names: list[str]) -> None:
+    for name in names:
+        del block[name]

@@ -1,0 +1,222 @@
+"""What `rankgrad init` writes for a table: the runs of `starting_runs.yaml`, whose losses, metric and times fit it."""
+
+from math import ceil, floor, log10
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pandas as pd
+from ruamel.yaml import YAML
+
+from pipelines.config.plan import merged
+from pipelines.rivals import fitting
+from rankgrad import lookup
+from rankgrad.datasets.table import HEAD, Table
+from rankgrad.datasets.tables.cells import as_numbers, missing_in
+from rankgrad.datasets.tables.files import Sheet, columns_like, read_sheet
+from rankgrad.datasets.tables.roles import SHARES
+from rankgrad.lookup import did_you_mean
+
+__all__ = ["SEEDS", "SIZE", "blocks_of", "check_name", "read_column", "starting_runs"]
+
+STARTING_RUNS = Path(__file__).with_name("starting_runs.yaml")
+SEEDS = 3
+SIZE = 96  # pixels on a side of pictures
+SKEWED, GRADES = 1.0, 10  # skewness of targets, and how many different ones, beyond which their log is a rival
+STEPS, MOST_EPOCHS = 800, 300  # a training has so many steps at least, if it needs no more epochs than that
+BACKBONES = {  # by what a backbone takes
+    "image": {"name": "convnet", "args": {"channels": [32, 64, 96]}},
+    "text": {"name": "words", "args": {}},
+    "text_pair": {"name": "knrm", "args": {}},
+    "features": {"name": "perceptron", "args": {"hidden": [64]}},
+}
+
+
+def starting_runs() -> dict[str, Any]:
+    """Return what is written for a table, by task or by a form of its truth."""
+    return YAML(typ="safe").load(STARTING_RUNS)
+
+
+def check_name(option: str, name: str | None, names: Any) -> None:
+    if name is not None and name not in names:
+        raise ValueError(f"{option}: no {name!r}; there are {', '.join(names)}{did_you_mean(name, [*names])}")
+
+
+def blocks_of(
+    key: str, raw: Path, task: str, options: dict[str, Any], *, folder: Path | None = None, metric: str | None = None
+) -> dict[str, Any]:
+    """Return the blocks of the params for a table: `datasets`, `runs`, `rivals`, `comparisons`, and `judged` of `gate`.
+
+    Args:
+        key: of the dataset, and what its runs begin with.
+        raw: its folder.
+        task: of its runs.
+        options: of `rankgrad.datasets.table.Table`.
+        folder: that has the file now; None for `raw`.
+        metric: by which runs are compared and versions are judged; None for the task's.
+    """
+    starting = _starting_of(task, options)
+    check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).all_metrics()])
+    table = Table(**options)
+    input_type = table.input_type
+    dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
+    if input_type.pictures:
+        dataset["size"] = SIZE
+    head = starting["head"] if input_type.files else {"name": "linear", "args": {}}
+    model = starting.get("models", {}).get(input_type.name, {**head, "backbone": BACKBONES[input_type.backbones[0]]})
+    common = {
+        "task": task,
+        "dataset": key,
+        "model": model,
+        "start": "models/runs/none",
+        "loss": {},
+        "sorter": "none",
+        "auxiliary": {"name": "none"},
+        "seeds": SEEDS,
+    }
+    truth = _numbers_of_truth(table, folder or raw)
+    conditions = _conditions(table, truth)
+    if metric is None:
+        metric = "mean_average_precision" if "binary" in conditions else starting["metric"]
+    count, monitor = _training_count(table, folder or raw), _monitor_of(task, metric)
+    by_loss = _runs_for(starting["runs"], conditions, table, truth)
+    for run in by_loss.values():
+        run["training"] = merged(_long_enough(run["training"], count), monitor)
+    usual, *others = by_loss
+    comparison = {
+        "question": f"Does {' or '.join(others)} rank {key} better than {usual}?",
+        "baseline": f"{key}-{usual}",
+        "runs": [f"{key}-{other}" for other in others],
+        "metric": metric,
+    }
+    rivals = {}
+    for name in fitting(task, input_type.name, pairs="rejected" in options):
+        rivals[f"{key}-{name}"] = {"name": name, "task": task, "dataset": key}
+    if rivals:
+        comparison["rivals"] = [*rivals]
+    return {
+        "datasets": {key: dataset},
+        "runs": {f"{key}-{name}": common | run for name, run in by_loss.items()},
+        "rivals": rivals,
+        "comparisons": {key: comparison},
+        "judged": {task: {"metric": metric}},
+    }
+
+
+def _starting_of(task: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return what is written for a table of a task, or of a form of its truth.
+
+    Raises:
+        ValueError: nothing is known for it.
+    """
+    if "rejected" in options:
+        task = "preferences"
+    elif "captions" in options and "text" in options:
+        task = "search"
+    starting = starting_runs()
+    if task not in starting:
+        raise ValueError(
+            f"init has no runs for the task {task}, only for {', '.join(starting)}: write its blocks by hand, or add "
+            f"{task} to {STARTING_RUNS.name}"
+        )
+    return starting[task]
+
+
+def read_column(table: Table, folder: Path, column: str, *, head: int | None = None) -> tuple[Sheet, pd.Series]:
+    """Return the rows of a table's file, or of its training rows', with one column, and the cells of it."""
+    path = folder / Path(next(iter(table.files.values()))).name
+    sheet = read_sheet(
+        [path], lambda names: columns_like(column, names)[:1], kind=table.format, encoding=table.encoding,
+        writing=table.writing, head=head,
+    )  # fmt: skip
+    return sheet, sheet.frame.iloc[:, 0]
+
+
+# Losses.
+
+
+def _numbers_of_truth(table: Table, folder: Path) -> Any:
+    """Return the targets of a table, or the grades in its first rows: a series; else None."""
+    column = table.target or table.relevance
+    if column is None:
+        return None
+    sheet, cells = read_column(table, folder, column, head=HEAD if table.relevance else None)
+    return as_numbers(sheet, cells[~missing_in(cells, numeric=True)])
+
+
+def _conditions(table: Table, truth: Any) -> set[str]:
+    """Return which conditions, by which a run of `starting_runs.yaml` is asked for, hold for a table."""
+    conditions = {"within"} if table.within else set()
+    if table.relevance is not None:
+        conditions.add("binary" if truth.isin([0, 1]).all() else "graded")
+    is_skewed = table.target and truth.nunique() > GRADES and truth.min() >= 0 and _clipped(truth).skew() > SKEWED
+    return conditions | ({"skewed"} if is_skewed else set())
+
+
+def _clipped(truth: Any) -> Any:
+    return truth.clip(upper=truth.quantile(0.99))  # a row of totals makes no tail
+
+
+def _runs_for(runs: dict[str, Any], conditions: set[str], table: Table, truth: Any) -> dict[str, Any]:
+    """Return the runs of a task that fit a table: the standard loss, then its rivals."""
+    by_loss = {}
+    for name, run in runs.items():
+        if run.get("when") in {None, *conditions}:
+            by_loss[name] = {key: value for key, value in run.items() if key not in ("when", "advice")}
+    if table.target is not None:
+        by_loss["mse"]["loss"]["args"]["sigmoid"] = bool(truth.between(0, 1).all())
+    if "skewed" in conditions:
+        by_loss["mse_log"]["training"]["log_plus"] = 10.0 ** floor(log10(_clipped(truth).mean())) / 100
+    return by_loss
+
+
+# Metric.
+
+
+def _monitor_of(task: str, metric: str) -> dict[str, Any]:
+    """Return the option of training by which the metric decides on the best epoch, where it is not the usual one.
+
+    >>> _monitor_of("query_ranking", "ndcg_at_10"), _monitor_of("score_ranking", "spearman")
+    ({'ranker': {'monitor': 'ndcg_at_10'}}, {})
+    """
+    training = lookup.find("tasks", task).Training
+    for phase, options in ({"": training} | get_type_hints(training)).items():
+        if not hasattr(options, "monitor"):
+            continue
+        for choice in get_args(get_type_hints(options)["monitor"]):
+            if choice in (metric, *metric.split(".")) and choice != options.monitor:
+                return {phase: {"monitor": choice}} if phase else {"monitor": choice}
+    return {}
+
+
+# Times.
+
+
+def _training_count(table: Table, folder: Path) -> float:
+    """Return about how many examples are for training: rows, queries with their documents, or items with captions."""
+    role = table.truth_role
+    if table.relevance is not None:
+        role = "group"
+    elif table.text is not None and table.captions is not None:
+        role = "text"
+    option = getattr(table, role)
+    _, cells = read_column(table, folder, option if isinstance(option, str) else option[0])
+    is_shared = table.relevance is not None or table.captions is not None
+    count = cells.map(str).nunique() if is_shared else len(cells)
+    return count if isinstance(table.file, dict) else count * (1 - sum(SHARES.values()))
+
+
+def _long_enough(options: dict[str, Any], count: float, batch_size: int = 0) -> dict[str, Any]:
+    """Return the options of a training, or of a phase of it, with enough epochs to learn from so many examples.
+
+    >>> _long_enough({"batch_size": 64, "finetune": {"epochs": 30, "patience": 10}}, 640)["finetune"]
+    {'epochs': 80, 'patience': 40}
+    """
+    batch_size = options.get("batch_size", batch_size)
+    longer = {}
+    for name, value in options.items():
+        longer[name] = _long_enough(value, count, batch_size) if isinstance(value, dict) else value
+    if "epochs" in options:
+        epochs = min(ceil(STEPS / ceil(count / batch_size)), MOST_EPOCHS)
+        longer["epochs"] = max(options["epochs"], epochs)
+        longer["patience"] = max(options["patience"], longer["epochs"] // 2)
+    return longer

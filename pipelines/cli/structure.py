@@ -1,0 +1,92 @@
+"""Which column of a table has the split, the weight, the group, the id and the day of its rows."""
+
+from typing import Any
+
+from pipelines.cli.columns import Column, Columns
+from rankgrad.datasets.tables.cells import as_days
+from rankgrad.datasets.tables.roles import ALL_SPLITS, SHARES
+from rankgrad.inputs.image import StoredPicture
+
+__all__ = ["check_within", "find_structure", "is_row_number", "split_by_key"]
+
+
+def find_structure(columns: Columns) -> None:
+    """Take the columns of structure: the ones that a person names, or by what they are called and hold."""
+    named = columns.named
+    roles = {
+        "split": columns.take(_is_split),
+        "weight": named.get("weight") or columns.take(_is_weight),
+        "group": named.get("query") or named.get("group") or _group(columns),
+        "id": named.get("id") or columns.take(_is_id) or columns.take(_is_code),
+    }
+    columns.structure |= {role: column.name for role, column in roles.items() if column is not None}
+    if "date" in named:
+        column = columns.whole(named["date"])
+        last = as_days(column.sheet, column.cells).max().date().isoformat()
+        columns.structure["date"] = {"column": column.name, "first": last, "every": "month"}
+
+
+def _is_split(column: Column) -> bool:
+    """Recognize the names of splits, or at least train and test beside others, which the reader refuses."""
+    values = set(column.names) if column.is_called("split") and column.has_names else set()
+    return {"train", "test"} <= values or set() < values <= {*ALL_SPLITS}
+
+
+def _is_weight(column: Column) -> bool:
+    """Recognize the weight of a row, not of a body or a parcel: numbers above 0 in a column such as sample_weight."""
+    return column.is_exactly_called("weight") and column.content == "number" and bool((column.numbers > 0).all())
+
+
+def _group(columns: Columns) -> Column | None:
+    """Take the column of queries, else the one of what several rows share, such as a customer."""
+    return columns.take_shared("query", exact=True) or columns.take_shared("group", exact=False)
+
+
+def _is_id(column: Column) -> bool:
+    """Recognize ids: names or whole numbers that are called like one, each once."""
+    return column.is_called("id") and column.is_unique and (column.content == "name" or column.is_whole)
+
+
+def _is_code(column: Column) -> bool:
+    """Recognize ids of any name: words, each once, or row numbers."""
+    if column.content == "number":
+        return is_row_number(column) and not column.is_called("target")
+    if column.is_called("chosen") or column.is_called("rejected"):
+        return False
+    has_words = column.content == "name" and column.hindrance is None and not column.is_aligned
+    return has_words and column.is_unique and len(column.cells) > 2 and not column.names.str.contains(r"\s").any()
+
+
+def is_row_number(column: Column) -> bool:
+    """Recognize row numbers: whole numbers in their order, or all from the smallest to the largest, each once."""
+    if not column.is_whole or len(column.cells) < 3 or not column.is_unique:
+        return False
+    steps = column.numbers.diff().iloc[1:]
+    if column.is_last:  # which may be a target by which rows are sorted
+        return bool((steps == 1).all())
+    extent = column.numbers.max() - column.numbers.min()
+    return bool((steps > 0).all() or (steps == -1).all() or (extent == len(column.cells) - 1 > 20))
+
+
+def check_within(columns: Columns) -> None:
+    """Refuse to compare rows within groups where there are no groups, or for another task."""
+    if columns.task not in (None, "score_ranking"):
+        raise columns.refusal(f"--within is for a number to rank by; leave it out, or `--task {columns.task}`")
+    if "group" not in columns.structure:
+        raise columns.refusal("--within: no column is called like a group; name it, as in `--group COLUMN --within`")
+    group = columns.whole(columns.all[columns.structure["group"]])
+    count = group.names.nunique()
+    if count in (1, len(group.cells)):
+        values = "one value in all rows" if count == 1 else "a value of its own in each row"
+        raise columns.refusal(
+            f"--within: {group.name} has {values}, expected several values that come again; name another column as "
+            "`--group`"
+        )
+
+
+def split_by_key(columns: Columns, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the option that splits by a hash of the group, else the id, else the path of a picture."""
+    key = options.get("group") or options.get("id") or options.get("image")
+    if key is None or isinstance(columns.all[key].cells.iloc[0], StoredPicture):
+        return {}
+    return {"split": {"hash_of": key, **SHARES}}

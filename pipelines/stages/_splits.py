@@ -1,0 +1,52 @@
+"""The splits of a dataset as a task reads them, of each fold where it has folds."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.config import Settings
+from pipelines.running.runner import FEATURES
+from rankgrad.datasets.files.folds import cut, folds_of
+from rankgrad.datasets.files.splits import Split
+from rankgrad.io.parquet import FOLD
+
+__all__ = ["joined_folds", "splits_of"]
+
+
+@contextmanager
+def splits_of(
+    params: Settings, dataset: str, task: Any, names: Sequence[str]
+) -> Generator[dict[int | None, dict[str, Split]]]:
+    """Give splits by fold and name; a single fold None where the dataset has none."""
+    folds, data = params.datasets[dataset].folds, Path("data") / dataset
+    options = {"threads": params.compute.threads, "memory": params.compute.memory}
+    if folds is None:
+        yield {None: {name: task.load(data, name, **options) for name in names}}
+        return
+    FEATURES.parent.mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=FEATURES.parent) as scratch:
+        by_fold: dict[int | None, dict[str, Split]] = {}
+        for fold in range(1, folds + 1):
+            folder = Path(scratch) / str(fold)
+            cut(data, folder, names, fold=fold, folds=folds)
+            by_fold[fold] = {name: task.load(folder, name, **options) for name in names}
+        yield by_fold
+
+
+def joined_folds(dataset: str, tables: dict[int | None, pa.Table]) -> pa.Table:
+    """Return predictions of all folds in the order of the test split, with their fold."""
+    if None in tables:
+        return tables[None]
+    fold_of_row = folds_of(f"data/{dataset}/test.parquet")
+    numbered = []
+    for fold, table in tables.items():
+        rows = np.flatnonzero(fold_of_row == fold)
+        ids = pa.array(rows[table["id"].to_numpy()], pa.int64())
+        table = table.set_column(table.column_names.index("id"), "id", ids)
+        numbered.append(table.add_column(1, FOLD, pa.array([fold] * len(table), pa.int64())))
+    return pa.concat_tables(numbered).sort_by("id")

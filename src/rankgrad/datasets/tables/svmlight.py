@@ -1,0 +1,95 @@
+"""Read SVMlight files, such as `2 qid:7 1:0.5 2:0.1`, row by row."""
+
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Context, Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["SVMLIGHT", "lengthen", "svmlight_rows"]
+
+SVMLIGHT = ["label", "qid", "all"]  # what its columns are called here
+INDEX = 2**20 - 1  # as many features as a model may have: a vector has a number for each below it
+EXACT = 2**53  # up to which float64 holds every whole number
+DENSE, SMALL = 2**30, 2**24  # numbers of all vectors of a file, and so many of any file, however small
+SPARSE = 64  # numbers of vectors for each byte of a file
+QUERY = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+
+
+def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
+    """Read labels, queries and vectors; index k is place k, and a vector ends with the last index of its row.
+
+    Numbers that float64 would change stay as they are written: labels as text, others as decimals.
+
+    Raises:
+        ValueError: a row is not as SVMlight has it, or all vectors together would be too large; the message names it.
+    """
+    most = min(DENSE, max(SMALL, SPARSE * path.stat().st_size))  # a file of a kilobyte takes no gigabytes
+    in_queries, widest = "qid" in columns, 0
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        lines = (line.partition("#")[0].split() for line in file)
+        for number, cells in enumerate(filter(None, lines), 1):
+            if number == 1:
+                in_queries = in_queries or any(cell.startswith("qid:") for cell in cells[1:2])
+            try:
+                row = _row(cells, in_queries=in_queries)
+            except ValueError as error:
+                raise ValueError(
+                    f"{path}: row {number} has {error}: {' '.join(cells)[:80]!r}; expected `2 qid:7 1:0.5 2:0.1`"
+                ) from error
+            widest = max(widest, len(row["all"]))
+            if number * widest > most:
+                raise ValueError(
+                    f"{path}: row {number} has the index {len(row['all']) - 1}; expected at most {most:,} numbers in "
+                    f"{number:,} rows, as each has a number for each index: number the features from 1 on"
+                )
+            yield [row[name] for name in columns]
+
+
+def _row(cells: list[str], *, in_queries: bool) -> dict[str, Any]:
+    """Return label, query and vector of a row; raise ValueError of what it has and should not have."""
+    label, *pairs = cells
+    query = pairs.pop(0).removeprefix("qid:") if pairs and pairs[0].startswith("qid:") else None
+    if in_queries and query is None:
+        raise ValueError("no qid")
+    if query is not None and not (in_queries and QUERY.fullmatch(query)):
+        raise ValueError(f"the qid {query!r:.40}, expected a whole number of at most 19 digits, in all rows or in none")
+    indices, numbers = [-1], []
+    for pair in pairs:
+        index, _, value = pair.partition(":")
+        try:
+            indices.append(int(index))
+            numbers.append(float(value))
+        except ValueError:
+            raise ValueError(f"{pair!r:.40}, which is no `index:number`") from None
+        if abs(numbers[-1]) >= EXACT:
+            numbers[-1] = Decimal(value, Context(traps=[]))
+        if not 0 <= indices[-1] < INDEX:
+            raise ValueError(f"an index of {INDEX:,} or more, or below 0")
+        if indices[-1] <= indices[-2]:
+            raise ValueError("an index twice" if indices[-1] == indices[-2] else "indices that are not sorted")
+    is_plain = all(isinstance(number, float) for number in numbers)
+    vector = np.zeros(indices[-1] + 1, np.float64 if is_plain else object)
+    vector[indices[1:]] = numbers
+    try:
+        grade = float(label)
+    except ValueError:
+        raise ValueError("no number as its label") from None
+    is_whole = abs(grade) < EXACT and grade % 1 == 0
+    return {"label": grade if is_whole else label, "qid": None if query is None else int(query), "all": vector}
+
+
+def lengthen(frames: list[pd.DataFrame]) -> int:
+    """Make vectors of one length, whose last zeros are not written, and return their lowest index.
+
+    Most files begin with index 1: then there is no place for an index 0, which no row has.
+    """
+    vectors = [vector for frame in frames for vector in frame["all"]]
+    widest = max(map(len, vectors))
+    lowest = 0 if any(len(vector) and vector[0] for vector in vectors) else 1
+    for frame in frames:
+        frame["all"] = [np.append(vector, [0.0] * (widest - len(vector)))[lowest:] for vector in frame["all"]]
+    return lowest
