@@ -227,8 +227,7 @@ def test_the_sheet_shows_the_best_seed_of_every_loss(made, project):
     assert page.count("<mark>") == 3 * SHEET  # those of the other loss
 
 
-@pytest.mark.parametrize("kind", ["text", "features"])
-def test_examples_of_ones_own_table_are_shown_by_kind_and_with_names_and_nothing_speaks_of_digits(project, kind):
+def test_examples_of_ones_own_table_are_shown_with_names_and_nothing_speaks_of_digits(project):
     values = params()
     run = values.runs[RANKER].model_copy(update={"dataset": "shop"})
     table = values.datasets["clips"].model_copy(update={"name": "table", "raw": "data/raw/shop", "rows": None})
@@ -240,13 +239,13 @@ def test_examples_of_ones_own_table_are_shown_by_kind_and_with_names_and_nothing
     shutil.rmtree("metrics/sorters")  # which only a benchmark makes
     for page in Path("reports/data").glob("*.html"):
         page.unlink()
-    cells = {"text": ["a <red> dress"] * TEST, "features": [[0.5, 20.0]] * TEST}[kind]
-    metadata = {"classes": json.dumps([f"class {label}" for label in range(LABELS)]), "features": '["age", "price"]'}
+    metadata = {"classes": json.dumps([f"class {label}" for label in range(LABELS)])}
     Path("data/shop").mkdir()
-    pq.write_table(pa.table({kind: cells}).replace_schema_metadata(metadata), "data/shop/test.parquet")
+    rows = pa.table({"text": ["a <red> dress"] * TEST}).replace_schema_metadata(metadata)
+    pq.write_table(rows, "data/shop/test.parquet")
     report.main(values.model_copy(update=only))
     text = Path("reports/index.html").read_text()
-    assert {"text": "a &lt;red&gt; dress", "features": "age 0.5\nprice 20"}[kind] in text
+    assert "a &lt;red&gt; dress" in text
     assert "<span>class " in text
     assert f"figures/{RANKER}-examples.png" in text
     assert not re.search("igit|MNIST", text)
