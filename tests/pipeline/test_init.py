@@ -194,9 +194,9 @@ def test_groups_within_which_nothing_is_compared_are_refused(tmp_path, named, ta
 
 # Rows of docs/choose.md that no look at a table could tell.
 NOT_SEEN = {
-    "some targets are wrong", "extrapolation beyond the training range", "lists of labels 0 and 1, 5 % of them wrong",
-    "lists of labels 0 and 1 with different offsets", "labels 0 and 1, a third of them wrong",
-    "pairs: A was preferred to B", "a few alternatives in order of time or cost, such as algorithms",
+    "some targets are wrong", "extrapolation beyond the training range", "lists of 0/1 labels, 5% of them wrong",
+    "lists of 0/1 labels with different offsets", "0/1 labels, a third of them wrong",
+    "pairs: A was preferred to B", "a few alternatives to rank by time or cost, such as algorithms by run time",
 }  # fmt: skip
 
 
