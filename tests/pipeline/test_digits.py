@@ -46,16 +46,12 @@ class TestMnist:
             (root / f"{name}.gz").write_bytes(gzip.compress(raw))
         return root
 
-    @pytest.mark.parametrize("form", ["packed", "plain", "in folders of their names"])
-    def test_is_found_copied_and_read(self, files, tmp_path, form):
-        for file in list(files.iterdir()) if form != "packed" else ():
-            contents = file.read_bytes()
-            file.unlink()
-            if form == "plain":
-                file.with_suffix("").write_bytes(gzip.decompress(contents))
-            else:
-                (files / file.stem).mkdir()
-                (files / file.stem / file.name).write_bytes(contents)
+    def test_is_found_in_any_form_copied_and_read(self, files, tmp_path):
+        plain, in_a_folder, *_ = sorted(files.iterdir())
+        plain.with_suffix("").write_bytes(gzip.decompress(plain.read_bytes()))
+        plain.unlink()
+        (files / in_a_folder.stem).mkdir()
+        in_a_folder.rename(files / in_a_folder.stem / in_a_folder.name)
         mnist.copy(tmp_path / "given", tmp_path / "raw")
         images, labels = mnist.read(tmp_path / "raw", test=True)
         assert images.shape == (12, 28, 28)
@@ -106,12 +102,8 @@ class TestMnist:
         assert "ubyte" not in git("status", "--porcelain", "--untracked-files", "data")
 
     @pytest.mark.skipif("RANKGRAD_MNIST_ROOT" not in os.environ, reason="set RANKGRAD_MNIST_ROOT to the real files")
-    def test_the_real_files_are_brought_and_read_and_the_subset_is_of_them(self, tmp_path):
+    def test_the_real_files_are_read_and_the_subset_is_of_them(self, tmp_path):
         mnist.copy(os.environ["RANKGRAD_MNIST_ROOT"], tmp_path)
-        images, labels = mnist.read(tmp_path, test=True)
-        assert images.shape == (10000, 28, 28)
-        assert np.bincount(labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-        assert mnist.read(tmp_path, test=False)[0].shape == (60000, 28, 28)
         full = digits.splits("mnist", tmp_path)
         for split, subset in digits.splits("subset", SUBSET).items():
             rows = full[split].rows_of(subset.glyph)
@@ -199,18 +191,15 @@ class TestTables:
         with pytest.raises(ValueError, match=rf"some\.parquet: {message}"):
             decode_images(pa.chunked_array([pa.array(change(images))]), path="some.parquet", threads=1)
 
-    @pytest.mark.parametrize("values", [[1, 2], [["a"], ["b"]], [[1, 2], [3, None]], [[1.0, 2.0], None], [[1, 2], [3]]])
-    def test_a_column_that_is_no_matrix_is_named(self, values):
-        with pytest.raises(ValueError, match=r"some\.parquet: column x"):
-            matrix(pa.table({"x": values}), "x", path="some.parquet")
-
-    def test_a_corrupt_file_and_a_missing_column_are_named(self, tmp_path):
+    def test_a_missing_and_a_corrupt_file_a_missing_column_and_one_of_no_matrix_are_named(self, tmp_path):
         path = tmp_path / "t.parquet"
         with pytest.raises(FileNotFoundError, match="dvc repro"):
             read_table(path, ["a"])
-        pq.write_table(pa.table({"a": range(1000)}), path)
+        pq.write_table(pa.table({"a": [[1, 2], [3]]}), path)
         with pytest.raises(ValueError, match="no column b"):
             read_table(path, ["b"])
+        with pytest.raises(ValueError, match=r"t\.parquet: column a: .*expected 1"):
+            matrix(read_table(path, ["a"]), "a", path=path)
         path.write_bytes(path.read_bytes()[:-20])
         with pytest.raises(ValueError, match=r"t\.parquet: not a whole"):
             read_table(path, ["a"])

@@ -2,7 +2,6 @@
 
 import json
 import re
-from copy import deepcopy
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,7 @@ ROWS = {"train": 80, "val": 40, "test": 40, "gate": 40}
 SCENE = {"rows": ROWS, "canvas": 32, "digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0, "seed": 1}
 BLOCKS = {
     "ranked_mnist": SCENE,
-    "clips": SCENE | {"drift": 0.5, "zoom": 1.05, "viewers": 40},
+    "clips": SCENE | {"drift": 0.5, "zoom": 1.05, "viewers": 40, "sessions": 8, "scale_use": 2.0},
     "long_tailed_mnist": SCENE | {
         "canvas": 64, "digits_per_image": (1, 5), "scale": (0.75, 2.0), "overlap": 0.3, "most_frequent": 0.5,
         "least_frequent": 0.02, "distractors": (2, 5),
@@ -38,28 +37,27 @@ BLOCKS = {
     "captions": SCENE | {"digits_per_image": (2, 4), "scale": (1.0, 3.0)},
     "shaded_mnist": SCENE | {"scale": (2.0, 3.0), "brightness": (0.1, 1.0), "ranked_by": "brightness"},
 }  # fmt: skip
+VARIANTS = {
+    "clips-later": BLOCKS["clips"] | {"sessions": None, "later": 0.6, "train_viewers": 3},
+    "ranked_mnist-dense": SCENE | {"digits_per_image": (8, 9), "overlap": 0.3, "scale": (1.0, 3.0)},
+    "shaded_mnist-size": BLOCKS["shaded_mnist"] | {"ranked_by": "size"},
+}
 
 
 PARAMS = merged(read(ROOT / "params.yaml"), read(ROOT / "scales/tiny.yaml"))
-BLOCKS |= {key: block["args"] | {"rows": ROWS, "seed": 1} for key, block in PARAMS["datasets"].items()
-           if key not in BLOCKS}  # fmt: skip
 
 
 def build(name, **changed) -> Scenes:
-    return lookup.find("datasets", name)(**BLOCKS[name] | changed)
+    return lookup.find("datasets", name.partition("-")[0])(**(BLOCKS | VARIANTS)[name] | changed)
 
 
-def block(name, **changed) -> dict:
-    """A block of the params."""
-    options = json.loads(json.dumps(BLOCKS[name] | changed))
-    rows, seed = options.pop("rows"), options.pop("seed")
-    return {"name": name, "raw": "data/raw/subset", "rows": rows, "seed": seed, "args": options}
-
-
-def settings(snapshot=1, **datasets):
-    values = {"compute": {"threads": 1}, "data": {"snapshot": snapshot}}
-    blocks = {name: block(name) for name in BLOCKS} | datasets
-    return check_shapes(merged(deepcopy(PARAMS), values) | {"datasets": blocks})
+def settings():
+    blocks = {}
+    for name, options in json.loads(json.dumps(BLOCKS | VARIANTS)).items():
+        rows, seed = options.pop("rows"), options.pop("seed")
+        dataset = name.partition("-")[0]
+        blocks[name] = {"name": dataset, "raw": "data/raw/subset", "rows": rows, "seed": seed, "args": options}
+    return check_shapes(merged(PARAMS, {"compute": {"threads": 1}}) | {"datasets": blocks})
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +68,7 @@ def project(tmp_path_factory):
     (folder / "data/raw/subset").symlink_to(SUBSET)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for name in BLOCKS:
+        for name in BLOCKS | VARIANTS:
             data.main(settings(), name)
     return folder
 
@@ -119,8 +117,9 @@ FAULTS = {
         (with_item("size", 12, lambda cell: cell.index(0.0), lambda _: 1.0), "digits: size", "id 12"),
     ],
     "clips": [
-        (with_cell("target", 30, lambda _: 1.25), "score_is_a_share_of_viewers", "id 30"),
-        (with_cell("target", 33, lambda _: 0.0), "score_is_believable", "id 33"),
+        (with_cell("share", 30, lambda _: 1.25), "score_is_a_share_of_viewers", "id 30"),
+        (with_cell("share", 33, lambda _: 0.0), "score_is_believable", "id 33"),
+        (with_cell("target", 35, lambda score: score + 0.1), "target_follows_share", r"id \d+"),  # a session
         (with_cell("probability", 34, lambda p: p - 0.01), "probability_follows_content", "id 34"),
         (with_cell("drift", 37, lambda _: [0.0, 3.0]), "scenes: drift", "id 37: drift = 3.0"),
         (with_cell("frames", 4, lambda f: [f[6], *f[1:6], f[0]]), "difference_from_recipe", "id 4"),
@@ -148,18 +147,17 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", BLOCKS | VARIANTS)
+def test_faultless_data_pass_and_leave_a_page(check, project, name):
+    assert check(name) is None
+    page = (project / f"reports/data/{name}.html").read_text()
+    expected = page[page.index("What was expected") :].partition("</table>")[0]
+    # Each number says of what it is, in as many digits as a person reads.
+    assert not re.findall(r"<th></th>|<td>-?[\d.]+</td>|\.0*[1-9]\d{4}|True|expect_|FAILED", expected)
+
+
 @pytest.mark.parametrize("name", BLOCKS)
 class TestAll:
-    def test_faultless_data_pass_and_leave_a_page(self, check, project, name):
-        assert check(name) is None
-        page = (project / f"reports/data/{name}.html").read_text()
-        assert "passed" in page
-        assert "FAILED" not in page
-        expected = page[page.index("What was expected") :].partition("</table>")[0]
-        assert "<th></th>" not in expected
-        # Each number says of what it is, in as many digits as a person reads.
-        assert not re.findall(r"<td>-?[\d.]+</td>|\.0*[1-9]\d{4}|True|expect_", expected)
-
     def test_is_the_same_from_the_same_seed_and_another_from_another(self, digit_sets, name):
         state, tables = torch.get_rng_state(), []
         for seed in (1, 1, 2):
@@ -275,32 +273,14 @@ def test_labels_that_are_too_frequent_are_named(check):
     assert "label_2: expect_column_mean_to_be_between" in check("long_tailed_mnist", train=[often])
 
 
-def test_deliveries_are_for_training_and_of_an_even_number():
-    later = build("captions", rows=ROWS | {"train": 100}).deliveries(snapshot=3, growth=0.03)
-    assert later == {"train": [100, 4, 4], "val": [40], "test": [40], "gate": [40]}
-
-
-def test_numbers_and_sizes_are_as_asked_for_and_scenes_in_memory_those_of_the_recipes(digit_sets):
-    dataset = build("ranked_mnist", digits_per_image=(8, 9), overlap=0.3, scale=(1.0, 3.0))
-    images, label_ranks = dataset.scenes(digit_sets["train"], 300, generator(1, "test"))
-    recipe = dataset.draw(digit_sets["train"], range(300), generator(1, "test"))
-    assert images.equal(dataset.pictures(recipe, digit_sets["train"]))
-    assert set((label_ranks > 0).sum(1).tolist()) == {8, 9}
+def test_scenes_in_memory_are_those_of_the_recipes(digit_sets):
+    dataset, glyphs = build("ranked_mnist"), digit_sets["train"]
+    images, label_ranks = dataset.scenes(glyphs, 300, generator(1, "test"))
+    recipe = dataset.draw(glyphs, range(300), generator(1, "test"))
+    assert images.equal(dataset.pictures(recipe, glyphs))
+    assert label_ranks.equal(recipe["label_ranks"])
     sizes = recipe["size"][recipe["size"] > 0]
-    assert 4 <= sizes.min() <= sizes.max() <= 12
     assert (sizes != sizes.round()).float().mean() > 0.99  # real-valued: whole pixels would make ties
-
-
-@pytest.mark.parametrize("ranked_by", ["size", "brightness"])
-def test_shaded_digits_are_ranked_by_size_or_brightness_of_which_one_says_nothing_of_the_other(digit_sets, ranked_by):
-    recipe = build("shaded_mnist", canvas=64, ranked_by=ranked_by).draw(
-        digit_sets["train"], range(300), generator(1, "test")
-    )
-    present_ = recipe["size"] > 0
-    for row, labels in enumerate(present_):
-        ranks, values = recipe["label_ranks"][row, labels], recipe[ranked_by][row, labels]
-        assert values[ranks.argsort()].diff().min() > 0
-    assert abs(spearmanr(recipe["size"][present_], recipe["brightness"][present_])[0]) < 0.1
 
 
 class TestClips:
@@ -329,33 +309,18 @@ class TestClips:
         assert 0.84 < spearmanr(recipe["probability"], recipe["target"])[0] < 0.91
 
     def test_fewer_viewers_of_training_clips_change_their_scores_alone(self, digit_sets):
-        dataset, noisy = build("clips"), build("clips", train_viewers=3)
+        dataset, noisy = (build("clips", sessions=None, train_viewers=viewers) for viewers in (None, 3))
         for split in ("train", "val"):
             tables = (clips.tables(digit_sets[split], split, [40], threads=1) for clips in (dataset, noisy))
             before, after = map(pa.concat_tables, tables)
             assert before.drop(["target"]).equals(after.drop(["target"]))
             assert before.equals(after) == (split == "val")
-        after = pa.concat_tables(noisy.tables(digit_sets["train"], "train", [600, 4], threads=1))
-        assert set(np.round(after["target"].to_numpy() * 3, 4).tolist()) == {0, 1, 2, 3}
-        assert spearmanr(after["probability"], after["target"])[0] < 0.7
-
-    def test_scores_of_training_clips_are_relative_to_their_session(self, digit_sets):
-        dataset = build("clips", sessions=8, scale_use=2.0)
-        val = pa.concat_tables(dataset.tables(digit_sets["val"], "val", [40], threads=1))
-        assert val["target"].equals(val["share"])
-        groups = pa.concat_tables(dataset.tables(digit_sets["train"], "train", [600, 20], threads=1)).to_pandas()
-        groups = groups.groupby("group")
-        assert sorted(set(groups.size())) == [4, 8]  # the last of a delivery may be shorter
-        assert groups["target"].mean().abs().max() < 1e-6
-        factor = groups["target"].std() / groups["share"].std()
-        assert 0.5 < factor.min() < 0.8 < 1.25 < factor.max() < 2
 
     def test_clips_of_a_later_time_score_lower(self, digit_sets):
-        dataset = build("clips", later=0.6)
-        table = pa.concat_tables(dataset.tables(digit_sets["train"], "train", [600, 20], threads=1)).to_pandas()
-        groups = table.groupby("group")
-        assert groups.size()[1] / len(table) == pytest.approx(0.6, abs=0.06)
-        assert groups["target"].mean()[0] - groups["target"].mean()[1] > 0.3
+        tables = build("clips-later").tables(digit_sets["train"], "train", [600], threads=1)
+        groups = pa.concat_tables(tables).to_pandas().groupby("group")["target"]
+        assert groups.size()[1] / 600 == pytest.approx(0.6, abs=0.08)
+        assert groups.mean()[0] - groups.mean()[1] > 0.3
 
 
 class TestLongTailedMnist:
@@ -364,8 +329,7 @@ class TestLongTailedMnist:
         recipe = dataset.draw(digit_sets["train"], range(20000), generator(1, "test"))
         present_ = recipe["size"] > 0
         classes, counts, kept = dataset.distribution()
-        error = (classes * (1 - classes) / 20000).sqrt()
-        assert ((present_.double().mean(0) - classes).abs() < 5 * error).all()
+        assert (present_.double().mean(0) - classes).abs().max() < 0.02
         assert present_.sum(1).bincount(minlength=6)[1:].double().div(20000).sub(counts).abs().max() < 0.02
         # All that is drawn again: none of the classes, or too many.
         free = 0.5 * (0.02 / 0.5) ** (torch.arange(10, dtype=torch.float64) / 9)
@@ -376,28 +340,12 @@ class TestLongTailedMnist:
 
 
 class TestCaptions:
-    @pytest.fixture(scope="class")
-    def recipe(self, digit_sets):
-        return build("captions", canvas=64).draw(digit_sets["train"], range(600), generator(1, "test"))
-
-    def test_twins_have_exchanged_two_digits_and_nothing_else(self, recipe):
-        for row in range(0, 600, 2):
-            (first, second), glyphs = (boxes_of(recipe, number) for number in (row, row + 1)), recipe["glyph"]
-            moved = [label for label in first if first[label] != second[label]]
-            assert len(moved) == 2
-            assert (first[moved[0]][:3], first[moved[1]][:3]) == (second[moved[1]][:3], second[moved[0]][:3])
-            assert glyphs[row].equal(glyphs[row + 1])
-        for sizes, label_ranks in zip(recipe["size"].tolist(), recipe["label_ranks"].tolist(), strict=True):
-            levels = sorted(size for size in sizes if size > 0)
-            assert label_ranks == [levels.index(size) + 1 if size > 0 else 0 for size in sizes]
-        assert recipe["family"].tolist() == [row // 2 for row in range(600)]
-
-    def test_captions_are_true_and_four_of_five_false_of_the_twin(self, recipe):
+    def test_captions_are_true_and_four_of_five_false_of_the_twin(self, digit_sets):
+        recipe = build("captions", canvas=64).draw(digit_sets["train"], range(600), generator(1, "test"))
         boxes = []
         for row in range(600):
             boxes.append({label: box[:3] for label, box in boxes_of(recipe, row).items()})
         for row, captions_ in enumerate(recipe["captions"]):
-            assert len(set(captions_)) == 5
             claims_of = [parse(caption) for caption in captions_]
             assert all(holds(claim, boxes[row], canvas=64) is True for claims in claims_of for claim in claims)
             false = 0
