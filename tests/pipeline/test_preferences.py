@@ -18,7 +18,6 @@ from rankgrad.datasets.table import Table
 from rankgrad.inputs.text import Text, of_strings
 from rankgrad.inputs.text_pair import TextPair
 from rankgrad.io.checkpoints import load_model, save_model
-from rankgrad.losses import ranknet
 from rankgrad.tasks.query_ranking import QueryRanking
 from rankgrad.vocabulary import PAIR
 
@@ -118,10 +117,6 @@ def test_vectors_may_be_preferred_and_equal_rows_are_in_one_split(tmp_path):
         for row in split.to_pylist():
             assert np.shape(row["features"]) == (2, 2)
             assert homes.setdefault(json.dumps(row["features"]), name) == name
-    rows[3] |= {"lose": rows[3]["win"]}
-    pd.DataFrame(rows).to_json(tmp_path / "a.jsonl", orient="records", lines=True)
-    with pytest.raises(ValueError, match="row 4: win and lose are equal"):
-        read(options, tmp_path)
 
 
 def test_columns_of_features_say_nothing_of_groups():
@@ -147,36 +142,6 @@ def test_a_wide_row_is_answered_with_two_scores_and_how_probable_the_preference_
     assert rows[0]["scores"] == pytest.approx(expected["scores"], abs=1e-5)
     margin = rows[0]["scores"][0] - rows[0]["scores"][1]
     assert rows[0]["first_is_preferred"] == pytest.approx(1 / (1 + np.exp(-margin)), abs=1e-6)
-
-
-def test_the_strength_of_players_is_bradley_and_terrys():
-    """Beside the maximum likelihood by Hunter's (2004) iteration, which shares no code with a gradient."""
-    draws, players = np.random.default_rng(3), 6
-    strength = draws.normal(size=players)
-    wins = np.zeros((players, players))
-    for _ in range(600):
-        first, second = draws.choice(players, 2, replace=False)
-        won = draws.random() < 1 / (1 + np.exp(strength[second] - strength[first]))
-        wins[(first, second) if won else (second, first)] += 1
-    worth = np.ones(players)
-    for _ in range(5000):
-        games = (wins + wins.T) / (worth[:, None] + worth)
-        worth = wins.sum(1) / games.sum(1)
-        worth /= np.exp(np.log(worth).mean())
-    winners, losers = (torch.tensor(column) for column in np.nonzero(wins))
-    scores = torch.zeros(players, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([scores], max_iter=500, tolerance_grad=1e-12, tolerance_change=1e-15)
-
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad()
-        pairs = torch.stack([scores[winners], scores[losers]], 1)
-        target = torch.tensor([1.0, 0.0]).expand(len(pairs), 2)
-        loss = ranknet(pairs, target, group_weights=torch.from_numpy(wins)[winners, losers])
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    assert (scores - scores.mean()).detach().numpy() == pytest.approx(np.log(worth), abs=1e-6)
 
 
 def test_a_passage_is_found_by_a_query_also_by_a_server(tmp_path):
