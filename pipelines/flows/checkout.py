@@ -1,9 +1,10 @@
 """Where a retraining works: a clone of the project's present commit, so that the project itself stays as it is."""
 
 import shutil
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dvc.config import Config, merge
 from dvc.config_schema import RelPath
@@ -15,6 +16,7 @@ from pipelines.flows.branches import BRANCHES, TAKEN
 from pipelines.flows.changes import put
 from pipelines.ops.git import file_at, git
 from pipelines.ops.messages import one_line
+from rankgrad.datasets.tables.deliveries import folders_of
 
 __all__ = ["commit", "fresh_checkout"]
 
@@ -33,7 +35,7 @@ def fresh_checkout(
 
     Args:
         project: the absolute path of a checkout.
-        advance: take the snapshot after the newest.
+        advance: take the snapshot after the newest, unless all data are tables for which no later delivery has come.
         changes: of the params, see `pipelines.flows.changes.put`.
         remote: a git remote whose branches `retrain/...` count too, and which will get the new one.
         registered: the newest snapshot of registered versions, which no branch here may have.
@@ -62,9 +64,11 @@ def fresh_checkout(
                 )
             _share_dvc(project, folder)
             _link(project, folder)
-            snapshot = max(registered, _newest_snapshot(project)) + advance
             yaml = round_trip()
             params = yaml.load(folder / "params.yaml")
+            snapshot = max(registered, _newest_snapshot(project))
+            if advance and _brings_rows(params, folder, snapshot + 1):
+                snapshot += 1
             params["data"]["snapshot"] = snapshot
             put(params, changes)
             yaml.dump(params, folder / "params.yaml")
@@ -135,6 +139,17 @@ def _snapshot(project: Path, revision: str) -> int:
             f"{project}: params.yaml of {revision} names no data.snapshot ({one_line(error)}): mend it, or remove "
             "that branch"
         ) from error
+
+
+def _brings_rows(params: Mapping[str, Any], folder: Path, snapshot: int) -> bool:
+    """Return whether a snapshot may have rows that the one before lacks."""
+    datasets = params.get("datasets", {}).values()
+    for dataset in datasets:
+        if dataset["name"] != "table" or "date" in dataset.get("args", {}):  # drawn, or known only when it is read
+            return True
+        if len(folders_of(folder / dataset["raw"], snapshot)) == snapshot:
+            return True
+    return not datasets
 
 
 def commit(folder: Path, message: str) -> None:
