@@ -196,8 +196,8 @@ def _training_count(table: Table, folder: Path) -> float:
     role = table.truth_role
     if table.relevance is not None:
         role = "group"
-    elif table.text is not None and table.captions is not None:
-        role = "text"
+    elif table.captions is not None:
+        role = table.input
     option = getattr(table, role)
     _, cells = read_column(table, folder, option if isinstance(option, str) else option[0])
     is_shared = table.relevance is not None or table.captions is not None
