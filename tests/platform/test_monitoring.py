@@ -24,8 +24,9 @@ from pipelines.tracking.upload import Run, Version, publish
 from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import digits
 from rankgrad.datasets.tables.rows import Roles, read
+from rankgrad.inputs.image import Image as ImageInput
 from rankgrad.io.checkpoints import save_model
-from rankgrad.io.parquet import decode_images, encode_images
+from rankgrad.io.parquet import encode_images
 from rankgrad.io.pictures import squared
 
 from conftest import SUBSET, encoded, small_network, small_ranker  # isort: skip
@@ -150,7 +151,7 @@ NOISE = np.random.default_rng(0).normal(0, 12, (150, 32, 32))
     ],
 )
 def test_a_change_is_named(compared, scenes, options, change, name):
-    images = change(decode_images(scenes(150, 9, **options)["image"], path="x", threads=1))
+    images = change(np.stack(ImageInput.shown(scenes(150, 9, **options)["image"], path=Path(), threads=1)))
     comparison = compared(pa.table({"image": encode_images(images, threads=1)}))
     assert name in comparison.drifted
     assert comparison.verdict.startswith("drift: ")
@@ -220,7 +221,7 @@ def test_what_is_compared_is_what_the_ranker_says_of_the_images(scenes, tmp_path
     images, ranker = scenes(60, 12), small_ranker()
     ranker.thresholds.layers[-1].bias.data += torch.linspace(-1, 3, 10)  # so that few labels are selected
     result = measured(images, tmp_path, ranker)
-    pixels = torch.from_numpy(decode_images(images["image"], path="x", threads=1))
+    pixels = torch.from_numpy(np.stack(ImageInput.shown(images["image"], path=Path(), threads=1)))
     scores, thresholds = ranker(pixels.unsqueeze(1))
     answers, inputs = result.answers.quantities, result.inputs.quantities
     assert np.allclose(answers[[f"score {label}" for label in range(10)]], scores.detach(), atol=1e-5)
@@ -256,7 +257,7 @@ def test_photos_of_another_size_and_format_are_no_drift(scenes, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     photos = [
         Image.fromarray(np.pad(image.repeat(2, 0).repeat(2, 1), ((0, 0), (9, 9))))
-        for image in decode_images(scenes(240, 8)["image"], path="x", threads=1)
+        for image in ImageInput.shown(scenes(240, 8)["image"], path=Path(), threads=1)
     ]
     Path("data/photos").mkdir(parents=True)
     for split, of_split in (
