@@ -159,7 +159,7 @@ def label_ranking_sets(study: Study) -> str:
         best = means[name].idxmax()
         cells[best] = f"**{cells[best]}**"
         rows.append([name, *(mean(study, name, number, ".0f") for number in shape), *cells.values()])
-    return f"{markdown(['set', *shape, *methods], rows)}\n{_over_sets(study, means)}"
+    return f"{markdown(['dataset', *shape, *methods], rows)}\n{_over_sets(study, means)}"
 
 
 def _over_sets(study: Study, means: pd.DataFrame) -> str:
@@ -179,9 +179,9 @@ def _over_sets(study: Study, means: pd.DataFrame) -> str:
             _chosen(study, method, "steps", [steps[-1]]),
         ]
         rows.append([method, f"{means.loc[method].mean():.3f}", f"{ranks[method]:.1f}", *against, *ends])
-    columns = ["method", "mean tau", "mean rank", f"minus {USUAL_ORDER}'s", f"sets above {USUAL_ORDER}", "p (Holm)"]
+    columns = ["method", "mean tau", "mean rank", f"minus {USUAL_ORDER}", f"datasets above {USUAL_ORDER}", "p (Holm)"]
     table = markdown([*columns, "rates at an end", "most steps"], rows)
-    return f"Over sets (Friedman's test: p = {friedmanchisquare(*means.to_numpy()).pvalue:.1e}):\n\n{table}"
+    return f"Over datasets (Friedman's test: p = {friedmanchisquare(*means.to_numpy()).pvalue:.1e}):\n\n{table}"
 
 
 def _chosen(study: Study, method: str, key: str, settings: list[float]) -> str:
@@ -195,7 +195,7 @@ def _chosen(study: Study, method: str, key: str, settings: list[float]) -> str:
 
 VOTERS = {
     "SBU_3DFE": "SBU_3DFE, emotions in faces",
-    "emotion6": "Emotion6, emotions about photographs",
+    "emotion6": "Emotion6, emotions evoked by photos",
     "Movie": "Movie, stars",
 }
 HUMAN_METRICS = {"ranked accuracy": "accuracy", "tau-b": "kendall", "ranked 0-1": "exact_match"}
@@ -268,11 +268,11 @@ def cranfield(study: Study) -> str:
         rows.append((study.leaf(run, "mean_average_precision")[0], [run, *cells, reciprocal, *ends]))
     rows.sort(key=lambda row: -row[0])
     columns = [
-        "method", "mean AP", "minus BM25's", "minus mse's", "p (Holm)", "NDCG@10", "NDCG@10 minus mse's",
+        "method", "mean AP", "minus BM25", "minus mse", "p (Holm)", "NDCG@10", "NDCG@10 minus mse",
         "p (Holm) of that", "MRR@10", "rates at an end", "steps at an end",
     ]  # fmt: skip
     shape = [study.leaf("table", metric)[0] for metric in ("questions", "abstracts", "relevant", "features")]
-    about = "{:.0f} questions of {:.0f} abstracts, {:.1f} of them relevant on average; {:.0f} features".format(*shape)
+    about = "{:.0f} questions with {:.0f} abstracts, {:.1f} of them relevant on average; {:.0f} features".format(*shape)
     return f"**{about}.**\n\n{markdown(columns, [cells for _, cells in rows])}"
 
 
@@ -305,7 +305,7 @@ def aslib(study: Study) -> str:
     columns = [
         "scenario",
         *list(numbers)[:3],
-        "runs not solved",
+        "unsolved runs",
         "cutoff, s",
         "PAR10 of the single best",
         "of the oracle",
@@ -364,7 +364,7 @@ def _of_length(study: Study, suffix: str) -> str:
             against = [with_half(gains[name].to_numpy(), "+.1f"), small_p(p_values[name])]
         setting = mean(study, name + suffix, "setting", "g")
         rows.append([name, setting, str(len(ew)), with_half(em[name], ".1f"), with_half(ew, ".1f"), *against])
-    columns = ["method", "setting", "seeds", "EM", "EW", f"EM minus that of {USUAL_DIGITS}", "p (Holm)"]
+    columns = ["method", "setting", "seeds", "EM", "EW", f"EM minus {USUAL_DIGITS}", "p (Holm)"]
     return markdown(columns, rows)
 
 

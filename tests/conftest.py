@@ -346,15 +346,24 @@ def _empty_store(tmp_path_factory):
     return file
 
 
-@pytest.fixture
-def store(tmp_path, monkeypatch, _empty_store):
-    """The present folder is a new one, with an MLflow store of its own; the client of that."""
+@contextmanager
+def store_in(folder: Path, database: Path):
+    """Work in a new folder whose MLflow store is a copy of a database; yield its client."""
     import mlflow
 
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    shutil.copyfile(_empty_store, "mlflow.db")
-    Path("src").symlink_to(ROOT / "src")  # registered models take the code along
-    mlflow.set_tracking_uri(os.environ["MLFLOW_TRACKING_URI"])
-    yield mlflow.MlflowClient()
-    mlflow.set_tracking_uri(None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        shutil.copyfile(database, "mlflow.db")
+        Path("src/rankgrad").mkdir(parents=True)  # registered models take the code along
+        Path("src/rankgrad/__init__.py").touch()
+        mlflow.set_tracking_uri(os.environ["MLFLOW_TRACKING_URI"])
+        yield mlflow.MlflowClient()
+        mlflow.set_tracking_uri(None)
+
+
+@pytest.fixture
+def store(tmp_path, _empty_store):
+    """The present folder is a new one, with an MLflow store of its own; the client of that."""
+    with store_in(tmp_path, _empty_store) as client:
+        yield client

@@ -24,7 +24,6 @@ from sklearn.decomposition import PCA
 from pipelines.monitoring.measure import Answers, Inputs, measure, measure_answers
 from pipelines.tracking.known_rows import known_rows, write_known
 from rankgrad.datasets.tables.rows import Row, read
-from rankgrad.feature_names import title_of
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.parquet import parquet_file
 from rankgrad.seeding import generator
@@ -185,7 +184,6 @@ def read_reference(folder: Path, *, model: str) -> Reference:
         with np.load(target / "directions.npz", allow_pickle=False) as arrays:
             directions = Directions(arrays["mean"], arrays["components"])
         inputs, network = (pd.read_parquet(target / f"{name}.parquet") for name in ("inputs", "network"))
-        inputs = inputs.rename(columns=title_of)  # earlier versions kept `age[empty=41.5]`
         words = None if about["words"] is None else frozenset(about["words"])
         return Reference(about["dataset"], inputs, network, directions, words)
     except (OSError, ValueError, KeyError, TypeError) as error:

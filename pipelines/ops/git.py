@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 __all__ = ["file_at", "git"]
@@ -11,19 +10,18 @@ __all__ = ["file_at", "git"]
 OF_A_HOOK = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
 
 
-def git(folder: str | Path, *words: str, environment: Mapping[str, str] | None = None, fails: bool = False) -> str:
+def git(folder: str | Path, *words: str, fails: bool = False) -> str:
     """Run a git command and return its output, without white space at the end.
 
     Args:
         folder: where it runs.
         words: the command.
-        environment: variables in addition to the present ones.
         fails: whether it may fail; the output until then is returned.
 
     Raises:
         ValueError: git refuses, or is not installed.
     """
-    return _run(folder, *words, environment=environment, fails=fails).decode().rstrip()
+    return _run(folder, *words, fails=fails).decode().rstrip()
 
 
 def file_at(folder: str | Path, revision: str, path: str | Path) -> bytes | None:
@@ -43,13 +41,13 @@ def file_at(folder: str | Path, revision: str, path: str | Path) -> bytes | None
     return _run(folder, "show", f"{revision}:{relative}")
 
 
-def _run(folder: str | Path, *words: str, environment: Mapping[str, str] | None = None, fails: bool = False) -> bytes:
+def _run(folder: str | Path, *words: str, fails: bool = False) -> bytes:
     inherited = {name: value for name, value in os.environ.items() if name not in OF_A_HOOK}
     try:
         done = subprocess.run(
             ["git", *words],
             cwd=folder,
-            env={**inherited, "GIT_TERMINAL_PROMPT": "0", **(environment or {})},
+            env=inherited | {"GIT_TERMINAL_PROMPT": "0"},
             # Without a terminal, git and ssh fail where they would ask for a password: nobody may be there to answer.
             stdin=subprocess.DEVNULL,
             start_new_session=True,

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from pipelines.config import ParamsError, load
+from pipelines.config.schema import read
 from pipelines.ops import status
 from pipelines.ops.dvc_repair import repair
 from pipelines.ops.leftovers import set_aside
@@ -71,9 +72,7 @@ def _set_aside() -> list[str]:
 
 
 def _others() -> list[str]:
-    from ruamel.yaml import YAML
-
-    return [stage for stage in YAML(typ="safe").load(Path("dvc.yaml"))["stages"] if stage != PUBLISH]
+    return [stage for stage in read("dvc.yaml")["stages"] if stage != PUBLISH]
 
 
 def _run(command: list[str], lock: int) -> int:

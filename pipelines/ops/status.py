@@ -26,17 +26,12 @@ class Status:
         key: of the run, dataset or sorter; empty if the stage has none.
         exit_status: None while the stage runs, and of one that was killed.
         message: for people, in lines.
-        place, found, expected, advice: of the error, where it has them.
     """
 
     stage: str
     key: str = ""
     exit_status: int | None = None
     message: str = ""
-    place: str = ""
-    found: str = ""
-    expected: str = ""
-    advice: str = ""
 
     @property
     def is_transient(self) -> bool:
@@ -64,10 +59,9 @@ def began(stage: str, key: str) -> None:
     _write(Status(stage, key))
 
 
-def failed(stage: str, key: str, error: BaseException, message: str, exit_status: int) -> None:
+def failed(stage: str, key: str, message: str, exit_status: int) -> None:
     """Write down why a stage of the present folder failed."""
-    fields = {name: str(getattr(error, name, "")) for name in ("place", "found", "expected", "advice")}
-    _write(Status(stage, key, exit_status, message, **fields))
+    _write(Status(stage, key, exit_status, message))
 
 
 def succeeded(stage: str, key: str) -> None:

@@ -124,7 +124,7 @@ def run(stage: str = "", *names: str) -> None:
         message = _advice(error)
         exit_status = status.TRANSIENT if isinstance(error, Timeout) else getattr(error, "exit_status", 1)
         with suppress(OSError):  # the disk may be full
-            status.failed(stage, key, error, message or f"{type(error).__name__}: {error}", exit_status)
+            status.failed(stage, key, message or f"{type(error).__name__}: {error}", exit_status)
         if message is None or os.environ.get("RANKGRAD_TRACEBACK"):
             raise
         for line in message.splitlines():

@@ -39,7 +39,8 @@ def main(params: Settings, name: str) -> None:
     # The same resamples for every run: their differences are paired.
     draws = derived_seed(params.evaluate.seed, "evaluate")
     with counted(name, "resamples") as show:
-        rows = evaluate(name, statistics, resamples=params.evaluate.resamples, seed=draws, show=show)
+        limits = {metric.name: metric.limits for metric in task.all_metrics()}
+        rows = evaluate(name, statistics, resamples=params.evaluate.resamples, seed=draws, limits=limits, show=show)
     with (
         replaced_file(f"predictions/{name}.parquet") as predictions,
         replaced_file(f"metrics/runs/{name}.csv") as target,

@@ -385,8 +385,6 @@ def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: Any, ev
     columns = ["metric", f"version {challenger}", f"version {decision.champion}", "difference"]
     head = f"## Gate: {word}\n\n{as_markdown(decision.reason)}.\n\nOn {evidence.examples}:\n\n"
     first, _, others = (client.get_model_version(model, challenger).description or "").partition("\n\n")
-    if first.startswith("## Gate:"):  # as descriptions began earlier
-        first = others.rpartition(CARD)[2].strip().partition("\n")[0]
     text = f"{first}\n\n{head}{markdown(columns, rows).rstrip()}{CARD}{others.rpartition(CARD)[2]}"
     standing = f"{'made champion' if decision.promoted else 'rejected'} by the gate: {as_markdown(decision.reason)}"
     description = registry.with_standing(text, shorten(standing, LONGEST_STANDING, placeholder=" ..."))

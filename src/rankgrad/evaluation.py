@@ -258,6 +258,7 @@ def evaluate(
     resamples: int,
     seed: int,
     confidence: float = 0.95,
+    limits: Mapping[str, tuple[float, float]] | None = None,
     show: Show | None = None,
 ) -> list[Row]:
     """Return each metric of a run as its mean over training seeds with an interval, then the value of each seed.
@@ -271,6 +272,7 @@ def evaluate(
         statistics: of each training seed, for the same examples.
         resamples, seed: of the bootstrap. The same seed gives the same resamples for each model.
         confidence: of the interval.
+        limits: the smallest and the largest value that metrics can have; no bound lies beyond them, as Student's t may.
         show: is called now and then with how many resamples are done, and how many there are to do.
 
     Raises:
@@ -289,7 +291,8 @@ def evaluate(
         of_seeds = values[:, number]
         value = float(of_seeds.mean())
         low, high, _ = _bounds(value, of_seeds, resampled[:, number], confidence)
-        rows.append(Row(run, metric, value, low, high))
+        least, most = (limits or {}).get(metric, (-math.inf, math.inf))
+        rows.append(Row(run, metric, value, max(low, least), min(high, most)))  # NaN stays
         rows += [Row(run, metric, float(own), seed=key) for key, own in zip(statistics, of_seeds, strict=True)]
     return rows
 

@@ -46,6 +46,8 @@ class TestIntervals:
         row = evaluate("", seeds, resamples=20, seed=0, confidence=0.9)[0]
         expected = stats.t.interval(0.9, 9, values.mean(), stats.sem(values))
         assert (row.low, row.high) == pytest.approx(expected)
+        (row, *_) = evaluate("", seeds, resamples=20, seed=0, limits={"mean": (row.value - 0.1, math.inf)})
+        assert row.low == row.value - 0.1 < row.value + 0.1 < row.high  # a share is never above 1, say
         gaps = differences({"": seeds}, dict.fromkeys(seeds, mean_of(np.zeros(5))), resamples=20, seed=0)
         (p,) = [row.value for row in gaps if row.metric == "p of mean"]
         assert p == pytest.approx(stats.ttest_1samp(values, 0).pvalue)

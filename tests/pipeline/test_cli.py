@@ -272,13 +272,8 @@ class TestModels:
         shutil.copytree(trained, project, dirs_exist_ok=True)
         return project
 
-    def test_pictures_are_ranked_and_drawn(self, project):
-        lines = rankgrad("predict", "model", "a.png", "b.png", "--out", "drawn", "--json").splitlines()
-        answers = [json.loads(line) for line in lines if line.startswith("{")]
-        assert [answer["id"] for answer in answers] == ["a.png", "b.png"]
-        assert {path.name for path in (project / "drawn").iterdir()} == {"a.png", "b.png"}
-        output = rankgrad("predict", "../model", "../a.png", typed_in=project / "studies")
-        assert all(f"{answers[0]['scores'][label]:.3f}" in output for label in answers[0]["labels"])
+    def test_paths_of_models_and_inputs_are_relative_to_where_they_were_typed(self, project):
+        assert "a.png" in rankgrad("predict", "../model", "../a.png", typed_in=project / "studies")
         assert "a.png" in rankgrad("predict", "shipped", "../a.png", typed_in=project / "studies")
 
     def test_monitor_ends_with_0_or_3(self, project):
@@ -295,8 +290,6 @@ class TestModels:
             (["predict", "absent.png"], 2, "inputs"),
             (["predict", "model", "absent.png"], 1, "absent.png"),
             (["predict", "model", "scales"], 1, "scales: no input"),
-            (["predict", "scales", "a.png"], 1, "scales"),
-            (["predict", "model", "fresh.parquet", "a.png"], 1, "2 files"),
             (["monitor", "fresh.parquet", "--model", "scales"], 1, "scales"),
             (["monitor", "fresh.parquet"], 1, "fresh.parquet --model models:/label_ranking-ranked_mnist@"),
             (["serve", "--model", "scales"], 1, "scales"),

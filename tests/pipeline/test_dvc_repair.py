@@ -137,8 +137,8 @@ class TestRepro:
         self, folder, monkeypatch, exit_status
     ):
         monkeypatch.chdir(folder)
-        status.failed("before", "", ValueError(), "another day", 1)
-        status.failed("a", "x", ValueError(), "no rows", 1)
+        status.failed("before", "", "another day", 1)
+        status.failed("a", "x", "no rows", 1)
         Path(status.FOLDER / "a@x.json").rename("failed.json")
         then = f"[ $# = 4 ] || exit 0\nmkdir -p {status.FOLDER}\ncp failed.json {status.FOLDER}"
         running = self.start(folder, f"{then}\nexit {exit_status}", stderr=subprocess.PIPE)

@@ -1,7 +1,6 @@
 """The experiments: a project of their own with the top one's stages, the papers' figures, and results that are kept."""
 
 import contextlib
-import importlib
 import json
 import shutil
 from pathlib import Path
@@ -11,19 +10,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from dvc.repo import Repo
 from ruamel.yaml import YAML
-from scipy.stats import spearmanr
 
 from pipelines.config import scales
 from pipelines.config.schema import read
 from pipelines.stages import compare
 from rankgrad.evaluation import evaluate
 from rankgrad.io import results
-from rankgrad.training import loop
-from studies import flip, gpu, kept, points
-from studies.figures import sizes
+from studies import flip, gpu, kept
 from studies.keep import keep
 
 from conftest import ROOT, git  # isort: skip
@@ -47,34 +42,6 @@ class TestProject:
         assert (tmp_path / "params.yaml").read_text() == (FOLDER / "params.yaml").read_text()
 
 
-@pytest.mark.parametrize("script", ["figures.digit_counts", "figures.draw", "figures.kanji", "rivals.rules"])
-def test_a_script_finds_what_it_uses(script):
-    assert callable(importlib.import_module(f"studies.{script}").main)
-
-
-class TestFigures:
-    """What is measured for them; test_slow draws them all."""
-
-    def test_calibration_measures_scores_by_true_scale(self, tmp_path):
-        size = 8.0 * torch.tensor([[1, 2, 3, 4, 0], [4, 3, 0, 2, 1]])
-        scores = torch.tensor([[1.0, 2.0, 3.0, 4.0, -1.0], [4.0, 5.0, -3.0, 2.0, 2.0]])  # the second is out of order
-        rows = sizes.steps(tmp_path, scores, size, resamples=20, seed=1)
-        values = {row.metric: row.value for row in rows}
-        moments = [(values[f"scale_{name}.mean"], values[f"scale_{name}.deviation"]) for name in (1, 2, 3, 4, "absent")]
-        assert moments == [(1.5, 0.5), (2.0, 0.0), (4.0, 1.0), (4.0, 0.0), (-2.0, 1.0)]
-        counts = json.loads((tmp_path / "histograms.json").read_text())
-        assert sum(map(sum, counts.values())) == pytest.approx(10 + sum(counts["bin_edges"]))
-        assert values["exactly_ordered"] == 0.5
-        assert values["spearman"] == pytest.approx(spearmanr(scores[size > 0], size[size > 0]).statistic)
-
-    def test_points_that_score_highest_are_positive_and_labels_of_training_alone_are_flipped(self):
-        table = points.draw({"train": 100, "val": 10, "test": 90}, seed=1)
-        assert table["flipped_0"].sum() == 40
-        for share in points.FLIPPED:
-            flipped = table["flipped_0"] != table[f"flipped_{share}"]
-            assert flipped.groupby(table["split"]).sum().to_dict() == {"train": share, "val": 0, "test": 0}
-
-
 class TestFlip:
     def test_sites_that_vary_are_columns_and_the_published_splits_stay(self):
         published = {"sequence": ["MAC", "MAD", "MGD"], "target": [1.0, 2.0, 3.0], "set": ["train", "train", "test"]}
@@ -94,38 +61,6 @@ class TestFlip:
 
 class TestGpu:
     """What a lent GPU does, at tiny sizes, on the CPU."""
-
-    @pytest.fixture
-    def toy(self, tmp_path):
-        return gpu.Settings(tmp_path / "out", tmp_path / "scratch", tmp_path, "cpu", toy=True)
-
-    def test_a_ranker_that_ran_out_of_time_goes_on_and_ends_as_if_it_had_not(self, toy, tmp_path, monkeypatch):
-        learn, learned = loop._Training._learn, []
-        monkeypatch.setattr(
-            loop._Training, "_learn", lambda self, number: learned.append(number) or learn(self, number)
-        )
-        monkeypatch.setattr(loop, "SECONDS", 0.0)
-        job, forever = toy.piece("own_protocol").jobs("own_protocol")[0], float("inf")
-        gpu.draw_scenes(toy, job.piece)
-        with pytest.raises(gpu.OutOfTimeError):
-            gpu.rank(job, toy, 0.0)
-        rows = gpu.done(job, toy, forever).rows
-        assert learned == [1, 1]  # an epoch of each phase, none of them twice
-        again = gpu.Settings(toy.out, tmp_path / "elsewhere", toy.mnist, "cpu", toy=True)
-        gpu.draw_scenes(again, job.piece)
-        assert gpu.done(job, again, forever).rows == rows
-        gpu.put(toy.out, job.piece, rows)
-        measured = {row.metric: row.value for row in rows}
-        summed = gpu.rank(job._replace(seed=None), toy, forever)
-        assert {row.metric: row.value for row in summed} == pytest.approx(measured)
-        bounded = {row.metric for row in summed if row.low <= row.high}
-        assert bounded > {metric.name for metric in gpu.LabelRanking.metrics}
-
-    def test_overlap_is_of_the_scores_of_neighboring_scales(self):
-        size = 4.0 * torch.tensor([[1, 2, 3, 4, 0]] * 2)
-        found = gpu.calibrated(torch.tensor([[1.0, 2.0, 3.0, 9.0, 0.0], [1.0, 3.0, 2.0, 9.0, 0.0]]), size)
-        assert [value for name, value in found.items() if "overlap" in name] == [0.0, 0.0, 1.0, 0.0]
-        assert (found["calibration.exactly_ordered"], found["calibration.scale_2.deviation"]) == (0.5, 0.5)
 
     def test_what_is_done_is_not_done_again_and_is_kept_as_a_study(self, tmp_path, monkeypatch):
         given = ["--toy", "--device", "cpu", "--pieces", "sodeep", "--out", str(tmp_path / "out"), "--commit"]

@@ -129,12 +129,9 @@ TIMM = {"model_type": "timm_wrapper", "architecture": "test_resnet"}
 DETR = {"model_type": "detr", "use_timm_backbone": False, "use_pretrained_backbone": False}
 CONFIGS = {
     "a pickle by timm_wrapper": TIMM | {"model_args": {"checkpoint_path": "PICKLE"}},
-    "a pickle by timm_wrapper's pretrained_cfg": TIMM
-    | {"model_args": {"pretrained": True, "pretrained_cfg": {"file": "PICKLE"}}},
     "timm_wrapper asks the Hub": TIMM | {"architecture": "hf-hub:evil/model"},
     "code by detr": DETR | {"backbone": "CODE", "backbone_kwargs": {"trust_remote_code": True}},
     "detr asks the Hub": DETR | {"backbone": "evil/backbone"},
-    "detr asks timm": {"model_type": "detr", "use_timm_backbone": True, "backbone": "resnet18"},
     "a pickle by a nested timm_wrapper": {
         "model_type": "vision-encoder-decoder",
         "encoder": TIMM | {"model_args": {"checkpoint_path": "PICKLE"}},
@@ -150,13 +147,11 @@ CONFIGS = {
     "a kernel of the Hub": BERT | {"attn_implementation": "evil/kernel"},
     "a kernel, inside": BERT | {"_attn_implementation_internal": "evil/kernel"},
     "a kernel of experts": BERT | {"experts_implementation": "evil/kernel"},
-    "a kernel of a layer": BERT | {"per_layer_config": {"0": {"attn_implementation": "evil/kernel"}}},
     "a kernel in an unknown block": BERT | {"rest": [{"deeper": {"attn_implementation": "evil/kernel"}}]},
     "quantization": BERT | {"quantization_config": {"quant_method": "awq"}},
     "an adapter": BERT | {"base_model_name_or_path": "evil/model"},
     "trust": BERT | {"trust_remote_code": True},
     "an activation that is a repository": BERT | {"hidden_act": "evil/kernel"},
-    "an activation that is a path": BERT | {"hidden_act": "CODE"},
     "a rope that is a repository": TINY
     | {"model_type": "modernbert", "vocab_size": 9, "rope_parameters": {"full_attention": {"rope_type": "evil/rope"}}},
     "layers without end": BERT | {"num_hidden_layers": 10**10},
@@ -345,7 +340,6 @@ class TestTokenizers:
 
 BACKBONES: dict[str, Any] = {
     "timm asks the Hub": {"name": "timm", "args": {"network": "hf-hub:evil/model"}},
-    "timm asks the Hub behind a name": {"name": "timm", "args": {"network": "resnet18.hf-hub:evil/model"}},
     "timm reads a folder": {"name": "timm", "args": {"network": "local-dir:CODE"}},
     "timm reads another network": {"name": "timm", "args": {"network": "resnet18.x/test_vit"}},
     "timm takes a list": {"name": "timm", "args": {"network": ["resnet18"]}},
@@ -358,9 +352,6 @@ BACKBONES: dict[str, Any] = {
         "name": "timm", "args": {"network": "test_resnet", "pretrained_cfg": {"url": "https://evil.example/x.pth"}}
     },
     "torchvision fetches": {"name": "torchvision", "args": {"network": "resnet18", "weights": "DEFAULT"}},
-    "torchvision fetches by files": {
-        "name": "torchvision", "args": {"network": "resnet18"}, "files": {"weights": "DEFAULT"}
-    },
     "a module of Python": {"name": "os", "args": {}},
     "a path to a module": {"name": "../../../code/modeling_evil", "args": {}},
     "a dotted module": {"name": "code.modeling_evil", "args": {}},

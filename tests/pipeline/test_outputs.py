@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from prefect.client.schemas.objects import WorkPool
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from pydantic import TypeAdapter, ValidationError
 
 from pipelines.flows.retrain import Reason
@@ -42,22 +44,14 @@ from conftest import ROOT, encoded, listening, small_network, small_ranker  # is
 
 IDS = {
     "timestamp": [datetime.datetime(2026, 11, 30, 12), datetime.datetime(2026, 12, 1)],
-    "date": [datetime.date(2026, 11, 30), datetime.date(2026, 12, 1)],
     "decimal": [decimal.Decimal("7.00"), decimal.Decimal("8.50")],
     "bytes": [b"ab", b"\xff\x00"],
     "nan": [0.5, math.nan],
     "large": [123456789.0, 123456790.0],
-    "nanoseconds": [pd.Timestamp(1), pd.Timestamp(2)],
     "nanoseconds of a zone": [pd.Timestamp(1, tz="Europe/Berlin"), pd.Timestamp(2, tz="Europe/Berlin")],
-    "durations": [pd.Timedelta(1), pd.Timedelta(2)],
     "unsigned": [2**64 - 1, 2**64 - 2],
 }
-KINDS = {
-    "nanoseconds": pa.timestamp("ns"),
-    "nanoseconds of a zone": pa.timestamp("ns", "Europe/Berlin"),
-    "durations": pa.duration("ns"),
-    "unsigned": pa.uint64(),
-}
+KINDS = {"nanoseconds of a zone": pa.timestamp("ns", "Europe/Berlin"), "unsigned": pa.uint64()}
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +87,14 @@ def test_ids_of_any_type_come_back_in_every_format(model, tmp_path, capsys, kind
         assert pq.read_table(files[2])["id"].to_pylist() == (printed if kind == "bytes" else IDS[kind])
 
 
-@pytest.mark.parametrize("ids", [[1, "x2"], [None, "a"], [uuid.UUID(int=1), 7], [2**63, -1], [2**70, 1]])
+@pytest.mark.parametrize("ids", [[None, "a"], [uuid.UUID(int=1), 7], [2**70, 1]])
 def test_ids_of_several_kinds_are_text_in_parquet(tmp_path, ids):
     write(tmp_path / "o.parquet", [[{"id": own, "score": 0.5} for own in ids]])
     found = pq.read_table(tmp_path / "o.parquet")["id"].to_pylist()
     assert found == [None if own is None else str(own) for own in ids]
 
 
-@pytest.mark.parametrize("late", ["x", 2.5, 2**63, True, datetime.date(2026, 1, 1)])
+@pytest.mark.parametrize("late", ["x", 2**63, True])
 def test_ids_whose_kind_changes_late_are_refused_by_name_and_no_file_is_left(tmp_path, late):
     answers = [[{"id": number, "score": 0.5}] for number in range(8192)]
     with pytest.raises(ValueError, match="column id began as int64.*write .jsonl"):
@@ -108,22 +102,12 @@ def test_ids_whose_kind_changes_late_are_refused_by_name_and_no_file_is_left(tmp
     assert not list(tmp_path.iterdir())
 
 
-def test_days_that_python_has_not_are_an_error_of_the_file(model, tmp_path):
-    columns = {"id": pa.array([10**7], pa.date32()), "features": [[0.5] * count_of(model)]}
-    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
-    with pytest.raises(ValueError, match=r"rows\.parquet: .*out of range"):
-        run(model, [tmp_path / "rows.parquet"])
-
-
 CATEGORIES = {
     "bytes": (pa.binary(), [b"ab", "\u00e9".encode(), None]),
-    "bytes of one length": (pa.binary(2), [b"ab", b"cd", None]),
     "numbers packed in bytes": (pa.binary(), [number.to_bytes(4, "little") for number in (9, 10, 32)]),
     "UUIDs": (pa.uuid(), [uuid.UUID(int=number).bytes for number in range(3)]),
-    "times": (pa.timestamp("us"), [1, None, 2]),
     "nanoseconds of a zone": (pa.timestamp("ns", "UTC"), [1, None, 2]),
     "durations": (pa.duration("s"), [1, -86_400, 10**6]),
-    "days": (pa.date32(), [1, None, 2]),
 }
 
 
@@ -145,16 +129,13 @@ def test_a_category_of_any_type_is_the_same_in_training_and_prediction(tmp_path,
         assert features == asked[int(name) - 1]
 
 
-@pytest.mark.parametrize("cells", [[[1.0, float("nan")], [2.0]], [[1.0], [float("nan")]]])
-def test_nan_is_no_label(tmp_path, cells):
-    pq.write_table(pa.table({"x": range(60), "c": cells * 30}), tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match=r"row [12]: c has nan, expected names of labels"):
+def test_nan_is_no_label(tmp_path):
+    pq.write_table(pa.table({"x": range(60), "c": [[1.0], [float("nan")]] * 30}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"row 2: c has nan, expected names of labels"):
         Table(file="a.parquet", features=["x"], labels="c").check_head(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "formula", ["=cmd|'/C calc'!A0", "@SUM(1)", "+1+cmd|x", "-2+3", " =1", "\t=1", "-cmd", "+49 170", "\r=1"]
-)
+@pytest.mark.parametrize("formula", ["=cmd|'/C calc'!A0", "@SUM(1)", "-2+3", " =1", "\r=1"])
 def test_a_spreadsheet_runs_no_id_and_other_formats_have_it_as_it_is(tmp_path, caplog, formula):
     write(tmp_path / "o.csv", [[{"id": formula, "labels": [formula], "score": -0.5}]])
     [row] = csv.DictReader((tmp_path / "o.csv").open(newline=""))
@@ -164,7 +145,7 @@ def test_a_spreadsheet_runs_no_id_and_other_formats_have_it_as_it_is(tmp_path, c
     assert json.loads((tmp_path / "o.jsonl").read_text())["id"] == formula
 
 
-@pytest.mark.parametrize("harmless", ["-5", "+4,5", "-1.5e-3", "a=b", "-", "007", "x@y.example", "'=1"])
+@pytest.mark.parametrize("harmless", ["+4,5", "-1.5e-3", "a=b", "-", "'=1"])
 def test_numbers_and_words_are_no_formulas(harmless):
     assert without_formula(harmless) == harmless
 
@@ -190,7 +171,7 @@ def test_file_names_that_are_no_utf_8_are_answered_everywhere(tmp_path):
         Path(os.fsdecode(os.fsencode(tmp_path / "in") + b"/" + name)).write_bytes(
             encoded(Image.new("L", (8, 8)), "PNG")
         )
-    forms = [[], ["-o", "o.csv"], ["-o", "o.jsonl"], ["-o", "o.parquet"], ["--json"]]
+    forms = [[], ["-o", "o.csv"], ["-o", "o.parquet"], ["--json"]]
     code = (
         "import sys\nfrom rankgrad.cli.predict import main\n"
         f"for form in {forms}:\n"
@@ -221,7 +202,7 @@ def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:
     return quantities(reference, side(9), alpha=0.01, least_distance=0.1)
 
 
-@pytest.mark.parametrize("name", ["Price\n(EUR)", "a\x00\x1b[31m", "x" * 5000, "\u2028", "\x85"])
+@pytest.mark.parametrize("name", ["Price\n(EUR)", "a\x00\x1b[31m", "x" * 5000, "\u2028"])
 def test_drift_of_a_column_of_any_name_is_a_reason_to_retrain(name):
     found = Comparison(f"new {name}.csv", "m", None, "d", 0.01, 0.1, {"fresh": 60}, shown("", [name], ["score"]))
     assert found.drifted
@@ -230,7 +211,7 @@ def test_drift_of_a_column_of_any_name_is_a_reason_to_retrain(name):
         TypeAdapter(Reason).validate_python("a\nb")
 
 
-@pytest.mark.parametrize("name", ["score", "embedding 1", "embedding, rest", "highest score"])
+@pytest.mark.parametrize("name", ["score", "embedding 1"])
 def test_a_column_that_is_called_as_a_quantity_of_the_network_is_one_of_its_own(name):
     found = shown(name, [name, "km"], ["score", "highest score"])
     assert [one.name for one in found[:2]] == [f"input {name}", "km"]
@@ -239,7 +220,7 @@ def test_a_column_that_is_called_as_a_quantity_of_the_network_is_one_of_its_own(
 
 @pytest.mark.parametrize(
     "first",
-    ["01/11/2026", "1.11.2026", "", "NaT", "now", "2026-10-31T00:00:00Z", "20261031", "2026-W44-6", "2026-02-30"],
+    ["01/11/2026", "", "now", "2026-10-31T00:00:00Z", "20261031", "2026-02-30"],
 )
 def test_the_first_delivery_ends_with_a_day_as_cells_have_it(first):
     args = {"file": "t.csv", "features": "a", "target": "b", "date": {"column": "day", "every": "month"}}
@@ -257,71 +238,71 @@ def test_markup_in_names_is_text_in_a_card(tmp_path):
     assert not re.search(r"(?<!\\)!\[|(?<!\\)<img|^# h|\n# h", text)
 
 
+CREDENTIALS = {
+    "MLFLOW_TRACKING_USERNAME": "a", "MLFLOW_TRACKING_PASSWORD": "b", "MLFLOW_NEW_PASSWORD": "c",
+    "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "x",
+}  # fmt: skip
+
+
+def prepared(monkeypatch, *words: str, **settings: str) -> str:
+    """Return the message with which deploy/prepare.py ends."""
+    for name, value in {**CREDENTIALS, **settings}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["prepare.py", *words])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "deploy/prepare.py"), run_name="__main__")
+    return str(ended.value.code)
+
+
 @pytest.mark.parametrize(
     ("words", "settings"),
     [
-        (["user", "worker"], {"MLFLOW_TRACKING_URI": "http://boss:s3cret@127.0.0.1:9"}),
         (["user", "worker"], {"MLFLOW_TRACKING_URI": "boss:s3cret@127.0.0.1:9"}),
         (["user", "worker"], {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_TRACKING_PASSWORD": "п-s3cret"}),
-        (["buckets", "x"], {"AWS_ENDPOINT_URL_S3": "http://boss:s3cret@127.0.0.1:9"}),
         (["buckets", "x"], {"AWS_ENDPOINT_URL_S3": "boss:s3cret@127.0.0.1:9"}),
     ],
 )
 def test_no_exit_of_deployment_tells_a_password(words, settings, monkeypatch):
-    for name, value in {"MLFLOW_TRACKING_USERNAME": "a", "MLFLOW_TRACKING_PASSWORD": "b", "MLFLOW_NEW_PASSWORD": "c",
-                        "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "x",
-                        "AWS_MAX_ATTEMPTS": "1", **settings}.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys, "argv", ["prepare.py", *words])
-    if words[0] == "buckets":
-        import botocore.config
-
-        quick = botocore.config.Config(connect_timeout=1, retries={"max_attempts": 0})
-        monkeypatch.setattr(botocore.config, "Config", lambda **_: quick)
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "deploy/prepare.py"), run_name="__main__")
-    assert "127.0.0.1:9" in str(ended.value.code)
-    assert "s3cret" not in str(ended.value.code)
-    exits = re.findall(r"sys\.exit\((.*)\)", (ROOT / "deploy/prepare.py").read_text())
-    assert exits == ["without_credentials(message)"]  # the only one
+    ended = prepared(monkeypatch, *words, **settings)
+    assert "127.0.0.1:9" in ended
+    assert "s3cret" not in ended
 
 
-@pytest.mark.parametrize("status", [200, 302])
-def test_a_login_page_of_a_proxy_is_no_user(status, monkeypatch):
+def test_a_login_page_of_a_proxy_is_no_user(monkeypatch):
     """A POST that follows a redirect becomes a GET, which the page answers well."""
 
     def answer(asked) -> tuple[int, object]:
-        if status == 302 and asked.command == "POST":
-            asked.send_response_only(302)
-            asked.send_header("Location", "/login")
-            asked.end_headers()
-            return 302, {}
-        return 200, {"page": "please log in"}
+        if asked.command == "GET":
+            return 200, {"page": "please log in"}
+        asked.send_response_only(302)
+        asked.send_header("Location", "/login")
+        asked.end_headers()
+        return 302, {}
 
     with listening(answer) as (address, heard):
-        for name, value in {"MLFLOW_TRACKING_URI": address, "MLFLOW_TRACKING_USERNAME": "a",
-                            "MLFLOW_TRACKING_PASSWORD": "b", "MLFLOW_NEW_PASSWORD": "c"}.items():  # fmt: skip
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr(sys, "argv", ["prepare.py", "user", "worker"])
-        with pytest.raises(SystemExit, match="does not make the user worker"):
-            runpy.run_path(str(ROOT / "deploy/prepare.py"), run_name="__main__")
+        assert "does not make the user worker" in prepared(monkeypatch, "user", "worker", MLFLOW_TRACKING_URI=address)
     assert len(heard) == 1
 
 
-@pytest.mark.parametrize("words", [["pool"], ["alerts"]])
-def test_alerts_are_made_on_the_server_that_is_named_and_on_no_other(words, monkeypatch):
+def test_alerts_are_made_on_the_server_that_is_named_and_on_no_other(monkeypatch):
     """Without an address Prefect starts a server, which ends with the process."""
-    monkeypatch.setenv("RANKGRAD_ALERTS_URL", "http://127.0.0.1:9/x")
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.setattr(sys, "argv", ["prepare.py", *words])
-    with pytest.raises(SystemExit, match="PREFECT_API_URL"):
-        runpy.run_path(str(ROOT / "deploy/prepare.py"), run_name="__main__")
+    assert "PREFECT_API_URL" in prepared(monkeypatch, "alerts", RANKGRAD_ALERTS_URL="http://127.0.0.1:9/x")
 
 
-@pytest.mark.parametrize("cell", ["now", "today"])
-def test_a_day_is_none_of_the_clock(cell):
-    sheet = Sheet(pd.DataFrame({"day": ["2026-11-01", cell]}), [Path("t.csv")], np.zeros(2, int), np.array([1, 2]))
-    with pytest.raises(ValueError, match=f"t.csv: row 2: day is '{cell}'"):
+def test_a_worker_is_asked_for_by_name_if_workers_poll_several_pools(monkeypatch):
+    pools = [WorkPool(name=name, type="process", status="READY", default_queue_id=uuid.uuid4()) for name in ("a", "b")]
+    dumped = [pool.model_dump(mode="json") for pool in pools]
+    with listening(lambda asked: (200, dumped) if "work_pools" in asked.path else (404, {})) as (address, _):
+        monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")
+        with temporary_settings({PREFECT_API_URL: f"{address}/api"}):
+            ended = prepared(monkeypatch, "pool", RANKGRAD_PORTS="PREFECT_PORT=7")
+    assert "make deploy POOL=a PREFECT_PORT=7" in ended
+
+
+def test_a_day_is_none_of_the_clock():
+    sheet = Sheet(pd.DataFrame({"day": ["2026-11-01", "now"]}), [Path("t.csv")], np.zeros(2, int), np.array([1, 2]))
+    with pytest.raises(ValueError, match="t.csv: row 2: day is 'now'"):
         as_periods(sheet, sheet.frame["day"], "2026-10-31", "month")
 
 

@@ -106,16 +106,11 @@ def test_a_picture_is_drawn_beside_its_labels_and_nothing_that_is_read_is_replac
             main([str(word) for word in (model, *words)])
 
 
-def test_captions_are_embedded_where_a_row_has_no_picture_or_they_are_asked_for(photos, capsys):
-    model = trained(Path("model"), "retrieval", "image", columns=["file"], caption="words")
-    Path("alone.csv").write_text("caption\na hat\nshoes\n")
-    Path("both.csv").write_text("file,caption\nphotos/a.png,a hat\n,shoes\n")
+def test_captions_are_embedded_where_they_are_asked_for(photos, capsys):
+    model = trained(Path("model"), "retrieval", "image", columns=["file"])
     Path("own.csv").write_text("file,words\nphotos/a.png,a hat\nphotos/c.webp,shoes\n")
-    captions = answered(model, "alone.csv", capsys=capsys)
+    captions = answered(model, "own.csv", "--input", "caption=words", capsys=capsys)
     assert [answer["id"] for answer in captions] == ["a hat", "shoes"]
-    assert answered(model, "both.csv", capsys=capsys) == [*answered(model, "own.csv", capsys=capsys)[:1], captions[1]]
-    for words in (["both.csv", "--input", "caption"], ["own.csv", "--input", "caption=words"]):
-        assert answered(model, *words, capsys=capsys) == captions
 
 
 def test_captions_are_found_for_pictures_and_pictures_for_captions(photos, capsys):
@@ -126,15 +121,13 @@ def test_captions_are_found_for_pictures_and_pictures_for_captions(photos, capsy
     for words in (captions, folder):
         for answer in answered(model, *words, capsys=capsys):
             embeddings[answer["id"]] = np.array(answer["embedding"])
-    for words, among, count in ((folder, "both.csv", 10), (captions, "photos", 3)):
-        answers = answered(model, *words, "--among", among, capsys=capsys)
+    for words, among, count in ((folder, ["both.csv", "--captions"], 10), (captions, ["photos"], 3)):
+        answers = answered(model, *words, "--among", *among, capsys=capsys)
         assert [answer["place"] for answer in answers[:count]] == list(range(1, count + 1))
         for answer in answers:
             assert answer["score"] == pytest.approx(float(embeddings[answer["id"]] @ embeddings[answer["found"]]))
         scores = [answer["score"] for answer in answers[:count]]
         assert scores == sorted(scores, reverse=True)
-    with pytest.raises(SystemExit, match="a model of label_ranking, expected one of retrieval"):
-        main([str(trained(Path("ranker"), "label_ranking", "image")), "photos", "--among", "both.csv"])
 
 
 class TestBroken:
@@ -178,7 +171,6 @@ class TestBroken:
         ("rows.parquet", "PAR1", "not a whole Parquet file"),
         ("rows.png", "", "the model takes features; expected a table"),
         ("rows.csv", None, "rows.csv: no such file"),
-        ("rows.jsonl", "", "rows.jsonl: no rows"),
         ("rows.csv", "title\n", "rows.csv: no column 'age', a feature"),
     ],
 )
@@ -209,21 +201,12 @@ def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace
             main([str(model), "rows.csv", *words])
 
 
-def test_texts_are_answered_and_a_column_that_is_called_otherwise_is_asked_for(workspace, capsys):
-    model = trained(workspace / "model", "score_ranking", "text")
-    Path("rows.csv").write_text('title\n"a red, ""red"" dress"\n"a\nhat"\n')
-    with pytest.raises(SystemExit, match="no column text; name the one that holds it, as in `--input title`"):
-        main([str(model), "rows.csv"])
-    assert len(told(model, "rows.csv", "--input", "title", capsys=capsys)) == 2
-
-
 @pytest.mark.parametrize(
     ("contents", "hint"),
     [
         ("id,x_0,x_1\n7,1,2\n", "--input 'x_*'"),
         ('id,embedding\nab,"[1, 2]"\n', "--input embedding"),
         ("id,other\n7,8\n", "--input COLUMN"),
-        ("id,embedding\n", "no rows"),
     ],
 )
 def test_a_column_that_could_hold_the_vectors_is_suggested(workspace, contents, hint):
@@ -258,17 +241,6 @@ def test_index_k_of_svmlight_is_place_k_for_a_model_that_learned_from_it(workspa
     Path("from_zero.txt").write_text("0 qid:1 1:7\n1 qid:1 0:5 1:8\n")
     with pytest.raises(ValueError, match=r"row 2: a feature of index 0, expected indices from 1 on"):
         [*read([Path("from_zero.txt")], recipe)]
-
-
-def test_frames_are_of_all_their_columns_or_cut_as_in_training(workspace):
-    for name in "ab":
-        Path(name).write_bytes(name.encode())
-    Path("rows.csv").write_text("first,second\na,b\n")
-    Path("cut.csv").write_text("frames\na;b\n")
-    recipe = {"task": "score_ranking", "input": {"kind": "frames", "columns": ["first", "second"], "separator": ";"}}
-    for file in ("rows.csv", "cut.csv"):
-        (row,) = read([Path(file)], recipe)
-        assert row.asked() == {"frames": [b"a", b"b"]}
 
 
 def test_memory_does_not_grow_with_the_file(workspace, monkeypatch):

@@ -18,7 +18,6 @@ from rankgrad.datasets.table import Table
 from rankgrad.inputs.text import Text, of_strings
 from rankgrad.inputs.text_pair import TextPair
 from rankgrad.io.checkpoints import load_model, save_model
-from rankgrad.losses import ranknet
 from rankgrad.tasks.query_ranking import QueryRanking
 from rankgrad.vocabulary import PAIR
 
@@ -118,10 +117,6 @@ def test_vectors_may_be_preferred_and_equal_rows_are_in_one_split(tmp_path):
         for row in split.to_pylist():
             assert np.shape(row["features"]) == (2, 2)
             assert homes.setdefault(json.dumps(row["features"]), name) == name
-    rows[3] |= {"lose": rows[3]["win"]}
-    pd.DataFrame(rows).to_json(tmp_path / "a.jsonl", orient="records", lines=True)
-    with pytest.raises(ValueError, match="row 4: win and lose are equal"):
-        read(options, tmp_path)
 
 
 def test_columns_of_features_say_nothing_of_groups():
@@ -147,36 +142,6 @@ def test_a_wide_row_is_answered_with_two_scores_and_how_probable_the_preference_
     assert rows[0]["scores"] == pytest.approx(expected["scores"], abs=1e-5)
     margin = rows[0]["scores"][0] - rows[0]["scores"][1]
     assert rows[0]["first_is_preferred"] == pytest.approx(1 / (1 + np.exp(-margin)), abs=1e-6)
-
-
-def test_the_strength_of_players_is_bradley_and_terrys():
-    """Beside the maximum likelihood by Hunter's (2004) iteration, which shares no code with a gradient."""
-    draws, players = np.random.default_rng(3), 6
-    strength = draws.normal(size=players)
-    wins = np.zeros((players, players))
-    for _ in range(600):
-        first, second = draws.choice(players, 2, replace=False)
-        won = draws.random() < 1 / (1 + np.exp(strength[second] - strength[first]))
-        wins[(first, second) if won else (second, first)] += 1
-    worth = np.ones(players)
-    for _ in range(5000):
-        games = (wins + wins.T) / (worth[:, None] + worth)
-        worth = wins.sum(1) / games.sum(1)
-        worth /= np.exp(np.log(worth).mean())
-    winners, losers = (torch.tensor(column) for column in np.nonzero(wins))
-    scores = torch.zeros(players, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([scores], max_iter=500, tolerance_grad=1e-12, tolerance_change=1e-15)
-
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad()
-        pairs = torch.stack([scores[winners], scores[losers]], 1)
-        target = torch.tensor([1.0, 0.0]).expand(len(pairs), 2)
-        loss = ranknet(pairs, target, group_weights=torch.from_numpy(wins)[winners, losers])
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    assert (scores - scores.mean()).detach().numpy() == pytest.approx(np.log(worth), abs=1e-6)
 
 
 def test_a_passage_is_found_by_a_query_also_by_a_server(tmp_path):
@@ -225,7 +190,7 @@ def test_one_encoder_may_read_passages_and_queries(tmp_path):
         task.build(BAG | {"backbone": {"name": "perceptron", "args": {}}}, split, seed=0)
 
 
-def test_a_gallery_is_the_other_side_of_what_asks(tmp_path):
+def test_items_are_searched_or_captions_where_they_are_asked_for(tmp_path):
     folder = folder_of("retrieval of text")
     rows = pd.DataFrame({"text": ["a large three", "two red above"], "caption": ["red two", "large"], "id": ["a", "b"]})
     rows.to_csv(tmp_path / "both.csv", index=False)
@@ -233,13 +198,35 @@ def test_a_gallery_is_the_other_side_of_what_asks(tmp_path):
     rows[["text"]].to_csv(tmp_path / "passages.csv", index=False)
     passages = Gallery(folder, tmp_path / "both.csv").embeddings
     assert passages.tolist() == Gallery(folder, tmp_path / "passages.csv").embeddings.tolist()
-    captions = Gallery(folder, tmp_path / "queries.csv").embeddings
+    captions = Gallery(folder, tmp_path / "queries.csv", captions=True).embeddings
+    with pytest.raises(ValueError, match="no column"):
+        Gallery(folder, tmp_path / "queries.csv")
 
-    for asked, searched in (("queries.csv", passages), ("passages.csv", captions)):
-        predict.run(folder, [tmp_path / asked], among=tmp_path / "both.csv", out=tmp_path / "found.csv")
+    for asked, searched, option in (("queries.csv", passages, False), ("passages.csv", captions, True)):
+        among, out = tmp_path / "both.csv", tmp_path / "found.csv"
+        predict.run(folder, [tmp_path / asked], among=among, captions=option, out=out)
         found = pd.read_csv(tmp_path / "found.csv")
         [answer, *_] = [row for piece in answers(folder, [tmp_path / asked]) for row in piece]
         assert found["score"][0] == pytest.approx((searched @ answer["embedding"]).max(), abs=1e-6)
+
+
+def test_a_server_finds_what_is_added_to_its_table(tmp_path):
+    table = tmp_path / "passages.csv"
+    pd.DataFrame({"text": ["a large three"], "id": ["old"]}).to_csv(table, index=False)
+    served = server.Served(str(folder_of("retrieval of text")), among=table)
+    sent = {"dataframe_records": [{"caption": "red two"}]}
+
+    def found() -> set[str]:
+        [answer] = TestClient(served).post("/invocations", json=sent).json()["predictions"]
+        return {row["found"] for row in answer["found"]}
+
+    assert found() == {"old"}
+    table.write_text(table.read_text() + "two red above,new\n")
+    served.look()
+    assert found() == {"old", "new"}
+    table.write_text("")  # half written: the last whole one is searched
+    served.look()
+    assert found() == {"old", "new"}
 
 
 def test_a_separator_within_plain_text_makes_no_pair():
@@ -250,8 +237,8 @@ def test_a_separator_within_plain_text_makes_no_pair():
 def test_a_gallery_leaves_out_what_it_cannot_read_and_says_so(tmp_path, caplog):
     folder = folder_of("retrieval of text")
     pd.DataFrame({"caption": ["red two", "unbekannt", "large"]}).to_csv(tmp_path / "captions.csv", index=False)
-    assert Gallery(folder, tmp_path / "captions.csv").ids == ["red two", "large"]
+    assert Gallery(folder, tmp_path / "captions.csv", captions=True).ids == ["red two", "large"]
     assert "1 rows are not searched" in caplog.text
     pd.DataFrame({"caption": ["unbekannt"]}).to_csv(tmp_path / "captions.csv", index=False)
     with pytest.raises(ValueError, match="no rows: no word of the caption"):
-        Gallery(folder, tmp_path / "captions.csv")
+        Gallery(folder, tmp_path / "captions.csv", captions=True)

@@ -27,8 +27,6 @@ from rankgrad.io.parquet import encode_images
 from rankgrad.io.results import Row
 from rankgrad.lookup import find
 from rankgrad.metrics.label_ranking import ranked_map_ceiling
-from rankgrad.tasks.label_ranking import places
-from studies import pages
 
 from conftest import ROOT, params_of  # isort: skip
 
@@ -174,17 +172,13 @@ def project(made, tmp_path, monkeypatch):
     return tmp_path / "project"
 
 
-def test_dvc_shows_a_score_of_each_run_and_a_chart_of_each_task_that_names_its_runs(project, capsys, monkeypatch):
+def test_dvc_shows_a_chart_of_each_task_that_names_its_runs(project, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["dvc"])  # DVC would take the tests' own options for some of its own
     summarize.main(params())
     Repo.init(no_scm=True)
     shutil.copytree(ROOT / "pipelines/reporting/templates", "pipelines/reporting/templates")
     yaml = YAML(typ="safe")
-    yaml.dump({"metrics": ["scores"], "plots": yaml.load(ROOT / "dvc.yaml")["plots"]}, Path("dvc.yaml"))
-    assert dvc.cli.main(["metrics", "show"]) == 0
-    table = [row.split() for row in capsys.readouterr().out.splitlines()]
-    assert len(table) == 1 + len(RUNS) + 2
-    assert [f"scores/{OURS}.json", "spearman", "0.801"] in table
+    yaml.dump({"plots": yaml.load(ROOT / "dvc.yaml")["plots"]}, Path("dvc.yaml"))
     assert dvc.cli.main(["plots", "show", "--out", "charts"]) == 0
     page = capsys.readouterr().err + Path("charts/index.html").read_text()
     assert "WARNING" not in page
@@ -193,8 +187,6 @@ def test_dvc_shows_a_score_of_each_run_and_a_chart_of_each_task_that_names_its_r
     for spec in specs:
         shown |= {(Path(spec["title"]["text"]).stem, row["run"]) for row in spec["data"]["values"]}
     assert shown == {("sorters", "lstm"), *((task, name) for name, (task, *_) in RUNS.items())}
-    rows = [row for spec in specs for row in spec["data"]["values"] if row["run"] == "lstm"]
-    assert [(row["phase"], row["epoch"], row["validation"]) for row in rows] == [("imitation: l1", "1", "0.2")]
 
 
 def test_the_page_opens_with_the_gain_of_our_loss_and_details_have_all_metrics(made):
@@ -202,10 +194,8 @@ def test_the_page_opens_with_the_gain_of_our_loss_and_details_have_all_metrics(m
     ours = f"spearman + laplace 0.801 (0.781 to 0.821) seeds share {RANKER}/seed1"
     usual, gain = "mse 0.776 (0.756 to 0.796)", "better +0.025 (+0.010 to +0.040)"
     assert page.tables[0][1][:5] == ["Score ranking Spearman", usual, ours, gain, "< 0.001"]
-    assert page.tables[0][1][5].startswith("2 ")
     rows = {row[0]: row[1:] for table in page.tables[1:] for row in table}
-    for number, metric in enumerate(find("tasks", "label_ranking").metrics):
-        assert rows[metric.title][0].startswith(f"{0.887 + 0.001 * number:.3f} (")
+    assert {metric.title for metric in find("tasks", "label_ranking").metrics} <= rows.keys()
     assert rows["caption median rank"][0].startswith("3.0 (")
     assert rows["lstm"][-1] == "1,409"
     true = pq.read_table(folder / f"predictions/{RANKER}.parquet")["true_label_ranks"].to_pylist()[:TEST]
@@ -235,11 +225,9 @@ def test_the_sheet_shows_the_best_seed_of_every_loss(made, project):
     assert right == [0, 3 * SHEET]  # seed 2 is right
     assert page.count("<dt>rlsep</dt>") == SHEET == page.count("<dt>true</dt>")
     assert page.count("<mark>") == 3 * SHEET  # those of the other loss
-    assert {"orders.png", "image-0.png"} <= {path.name for path in Path("reports/figures").iterdir()}
 
 
-@pytest.mark.parametrize("kind", ["text", "features"])
-def test_examples_of_ones_own_table_are_shown_by_kind_and_with_names_and_nothing_speaks_of_digits(project, kind):
+def test_examples_of_ones_own_table_are_shown_with_names_and_nothing_speaks_of_digits(project):
     values = params()
     run = values.runs[RANKER].model_copy(update={"dataset": "shop"})
     table = values.datasets["clips"].model_copy(update={"name": "table", "raw": "data/raw/shop", "rows": None})
@@ -251,23 +239,16 @@ def test_examples_of_ones_own_table_are_shown_by_kind_and_with_names_and_nothing
     shutil.rmtree("metrics/sorters")  # which only a benchmark makes
     for page in Path("reports/data").glob("*.html"):
         page.unlink()
-    cells = {"text": ["a <red> dress"] * TEST, "features": [[0.5, 20.0]] * TEST}[kind]
-    metadata = {"classes": json.dumps([f"class {label}" for label in range(LABELS)]), "features": '["age", "price"]'}
+    metadata = {"classes": json.dumps([f"class {label}" for label in range(LABELS)])}
     Path("data/shop").mkdir()
-    pq.write_table(pa.table({kind: cells}).replace_schema_metadata(metadata), "data/shop/test.parquet")
+    rows = pa.table({"text": ["a <red> dress"] * TEST}).replace_schema_metadata(metadata)
+    pq.write_table(rows, "data/shop/test.parquet")
     report.main(values.model_copy(update=only))
     text = Path("reports/index.html").read_text()
-    assert {"text": "a &lt;red&gt; dress", "features": "age 0.5\nprice 20"}[kind] in text
+    assert "a &lt;red&gt; dress" in text
     assert "<span>class " in text
     assert f"figures/{RANKER}-examples.png" in text
     assert not re.search("igit|MNIST", text)
-
-
-def test_a_label_is_right_in_its_place_alone():
-    true = np.array([0, 3, 2, 1, 2])  # 1, then 2 and 4, then 3
-    assert places(true, np.array([0, 4, 2, 1, 3])) == [("1", True), ("4", True), ("2", True), ("3", True)]
-    assert places(true, np.array([1, 0, 2, 3, 0])) == [("3", False), ("2", True), ("0", False), ("", False)]
-    assert places(np.zeros(5), np.array([0, 0, 1, 0, 0])) == [("2", False)]
 
 
 def test_the_page_loads_nothing_from_elsewhere_needs_no_script_and_markup_in_texts_is_text(made):
@@ -277,8 +258,6 @@ def test_the_page_loads_nothing_from_elsewhere_needs_no_script_and_markup_in_tex
         assert (folder / "reports" / unquote(address)).is_file()
     assert not page.tags & {"script", "link", "iframe", "b>of"}
     assert "url(" not in text
-    linked = {unquote(address).removeprefix("figures/") for address in page.addresses}
-    assert {path.name for path in (folder / "reports/figures").iterdir()} - linked == {"orders.png"}  # of the docs
     assert f"Question: {QUESTION}" in page.words
     assert "<b>Spearman" not in text
 
@@ -288,8 +267,6 @@ def test_the_page_loads_nothing_from_elsewhere_needs_no_script_and_markup_in_tex
     [
         ("metrics/runs/memorability-mse.csv", "run\n", "columns"),
         ("metrics/comparisons/scores.csv", "run,seed,fold,split,metric,value,low,high\na,,,,m,1,,\n", "minus"),
-        ("metrics/sorters/lstm.csv", "\udcff", "utf-8"),
-        (f"models/runs/{RANKER}/run.json", {"seeds": [1]}, "best"),
         (f"models/runs/{RANKER}/run.json", "\udcff", "JSON"),
         (f"predictions/{RANKER}.parquet", "PAR1", "Parquet"),
         ("metrics/comparisons/scores.csv", None, ""),
@@ -300,26 +277,7 @@ def test_a_corrupt_or_missing_file_is_named_and_the_report_stays(project, file, 
     if text is None:
         Path(file).unlink()
     else:
-        text = text if isinstance(text, str) else json.dumps(text)
         Path(file).write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises((ValueError, FileNotFoundError), match=f"(?s){file}.*{named}"):
         report.main(params())
     assert Path("reports/index.html").read_bytes() == before
-
-
-def test_docs_get_the_tables_and_the_sheet(project):
-    page = Path("docs/results.md")
-    page.parent.mkdir()
-    page.write_text("before\n<!-- results: report -->\nold\n<!-- end of results -->\nafter\n")
-    pages.main(["report"])
-    lines = page.read_text().splitlines()
-    assert (lines[0], lines[-1], "old" in lines) == ("before", "after", False)
-    for text in ("mse: 0.776 |", "mse: 0.776 (0.756 to 0.796) |"):
-        assert any(line.startswith(f"| Score ranking | Spearman | {text}") for line in lines)
-    for above, line, below in zip(lines, lines[1:], lines[2:], strict=False):  # as many cells in each row
-        if line.startswith("| --- |"):
-            assert above.count("|") == line.count("|") == below.count("|")
-    assert Path("docs/orders.png").read_bytes() == Path("reports/figures/orders.png").read_bytes()
-    shutil.rmtree("reports")
-    with pytest.raises(FileNotFoundError, match=r"results\.md"):
-        pages.main(["report"])

@@ -15,7 +15,7 @@ from uuid import uuid4
 import kubernetes_validate
 import pytest
 from docker.utils.build import exclude_paths
-from prefect.client.schemas.objects import FlowRun, WorkPool
+from prefect.client.schemas.objects import FlowRun
 from prefect.server.events.jinja_filters import all_filters
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import ReceivedEvent
@@ -24,14 +24,14 @@ from prefect.server.utilities.user_templates import (
     register_user_template_filters,
     render_user_template_sync,
 )
-from prefect.states import Cancelled, Completed, Crashed, Failed
+from prefect.states import Failed
 from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
 from ruamel.yaml import YAML
 
 from pipelines.flows.monitor import DRIFTED
 from pipelines.flows.promote import NOT_JUDGED, PROMOTED
 
-from conftest import ROOT, done, free_port, listening  # isort: skip
+from conftest import ROOT, done, listening  # isort: skip
 
 COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 KUBERNETES = sorted(path for path in (ROOT / "deploy/kubernetes").glob("*.yaml") if path.stem != "kustomization")
@@ -51,8 +51,7 @@ def test_every_secret_of_compose_must_be_set_and_is_in_the_example():
     text = "".join((ROOT / name).read_text() for name in COMPOSE)
     used = [(name, default) for name, default in re.findall(r"\$\{(\w+)([^}]*)\}", text) if SECRET.search(name)]
     lines = [line for line in (ROOT / ".env.example").read_text().splitlines() if line and not line.startswith("#")]
-    assert {line.partition("=")[0] for line in lines} == {name for name, _ in used}
-    assert all(line.endswith("=") for line in lines), "a value in .env.example would be a default password"
+    assert {*lines} == {f"{name}=" for name, _ in used}, "a value in .env.example would be a default password"
     for name, default in used:
         assert default.startswith(":?"), f"{name}: compose must refuse to start without it"
     for service in services().values():
@@ -164,9 +163,8 @@ def prepared(configuration_class: type, name: str, **values):
     return configuration
 
 
-@pytest.mark.parametrize("gpus", [0, 4])
-def test_prefect_makes_a_valid_kubernetes_job_of_the_template(gpus):
-    configuration = prepared(KubernetesWorkerJobConfiguration, "kubernetes", gpus=gpus, env={"RANKGRAD_SCALE": "paper"})
+def test_prefect_makes_a_valid_kubernetes_job_of_the_template():
+    configuration = prepared(KubernetesWorkerJobConfiguration, "kubernetes", gpus=4, env={"RANKGRAD_SCALE": "paper"})
     job = configuration.job_manifest
     pod = job["spec"]["template"]["spec"]
     # Prefect insists on these two, in a place where Kubernetes knows none and ignores them.
@@ -175,7 +173,7 @@ def test_prefect_makes_a_valid_kubernetes_job_of_the_template(gpus):
     assert_restricted(job)
     assert pod["automountServiceAccountToken"] is False
     (container,) = pod["containers"]
-    limits = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "64Gi", "nvidia.com/gpu": gpus}
+    limits = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "64Gi", "nvidia.com/gpu": 4}
     assert container["resources"]["limits"] == limits
     assert {"name": "RANKGRAD_SCALE", "value": "paper"} in container["env"]
     assert {"secretRef": {"name": "rankgrad"}} in container["envFrom"]
@@ -185,33 +183,37 @@ def test_prefect_makes_a_valid_kubernetes_job_of_the_template(gpus):
     assert job["metadata"]["namespace"] == "rankgrad"
 
 
-def test_only_runs_of_our_deployments_are_marked_crashed_after_three_missed_heartbeats_or_if_they_do_not_start():
-    def event(name: str, *tags: str) -> ReceivedEvent:
-        return ReceivedEvent(
+@pytest.mark.parametrize(
+    ("file", "began"),
+    [("starts", ("Pending", "Submitting", "InfrastructurePending")), ("heartbeats", ("heartbeat",))],
+)
+def test_only_runs_of_our_deployments_are_marked_crashed_if_they_do_not_start_or_miss_heartbeats(file, began):
+    def covers(name: str, tag: str) -> bool:
+        related = {"prefect.resource.id": f"prefect.tag.{tag}", "prefect.resource.role": "tag"}
+        event = ReceivedEvent(
             occurred="2026-11-23T03:00:00Z", event=f"prefect.flow-run.{name}", id=uuid4(),
-            resource={"prefect.resource.id": f"prefect.flow-run.{uuid4()}"},
-            related=[{"prefect.resource.id": f"prefect.tag.{tag}", "prefect.resource.role": "tag"} for tag in tags],
+            resource={"prefect.resource.id": f"prefect.flow-run.{uuid4()}"}, related=[related],
         )  # fmt: skip
+        return trigger.starts_after(event.event) and trigger.covers(event)
 
-    ended = {f"prefect.flow-run.{state.name}" for state in (Completed(), Failed(), Cancelled(), Crashed())}
-    ended |= {f"prefect.flow-run.{state}" for state in (NOT_JUDGED, PROMOTED, DRIFTED)}
-    for file, began in (("starts", ("Pending", "Submitting", "InfrastructurePending")), ("heartbeats", ("heartbeat",))):
-        trigger = EventTrigger.model_validate(read(f"deploy/{file}.yaml")[0]["trigger"])  # as the server reads it
-        assert trigger.expect >= ended | {"prefect.flow-run.heartbeat"}
-        for name in began:
-            assert trigger.starts_after(f"prefect.flow-run.{name}")
-            assert trigger.covers(event(name, "team", "rankgrad"))
-            assert not trigger.covers(event(name, "team"))
-        if file == "starts":  # Kubernetes may take that long to find a node
-            wait = template("kubernetes")["variables"]["properties"]["pod_watch_timeout_seconds"]["default"]
-            assert trigger.within.total_seconds() > wait
-            assert not trigger.expect & trigger.after
-            assert "prefect.flow-run.Running" in trigger.expect
-    assert {NOT_JUDGED, PROMOTED, DRIFTED} < set(runpy.run_path(str(ROOT / "deploy/prepare.py"))["STATES"])
-    assert all(deployment["tags"] == ["rankgrad"] for deployment in read("prefect.yaml")[0]["deployments"])
+    trigger = EventTrigger.model_validate(read(f"deploy/{file}.yaml")[0]["trigger"])  # as the server reads it
+    for name in began:
+        assert (covers(name, "rankgrad"), covers(name, "team")) == (True, False)
+    ended = {"heartbeat", "Completed", "Failed", "Cancelled", "Crashed", NOT_JUDGED, PROMOTED, DRIFTED}
+    assert trigger.expect >= {f"prefect.flow-run.{name}" for name in ended}
+    if file == "starts":  # Kubernetes may take that long to find a node
+        wait = template("kubernetes")["variables"]["properties"]["pod_watch_timeout_seconds"]["default"]
+        assert trigger.within.total_seconds() > wait
+        assert not trigger.expect & trigger.after
+        return
     for path in ("Makefile", "compose.yaml", "deploy/kubernetes/settings.yaml"):
         frequency = re.search(r"PREFECT_FLOWS_HEARTBEAT_FREQUENCY\W+(\d+)", (ROOT / path).read_text())
         assert float(frequency[1]) == trigger.within.total_seconds() / 3, path
+
+
+def test_alerts_are_of_our_deployments_and_name_our_states():
+    assert {NOT_JUDGED, PROMOTED, DRIFTED} < set(runpy.run_path(str(ROOT / "deploy/prepare.py"))["STATES"])
+    assert all(deployment["tags"] == ["rankgrad"] for deployment in read("prefect.yaml")[0]["deployments"])
 
 
 def test_an_alert_is_json_whatever_a_run_says_and_a_webhook_that_refuses_it_is_named_in_no_log(caplog):
@@ -233,27 +235,6 @@ def test_an_alert_is_json_whatever_a_run_says_and_a_webhook_that_refuses_it_is_n
     assert "secret" not in f"{caplog.text}{block}{block.model_dump_json()}"
 
 
-@pytest.mark.slow
-def test_deploy_waits_for_a_server_that_is_starting_and_names_other_commands_with_its_ports():
-    """The server comes up late, with workers of two pools."""
-    port = free_port()
-    pools = [WorkPool(name=name, type="process", status="READY", default_queue_id=uuid4()) for name in ("a", "b")]
-    dumped = [pool.model_dump(mode="json") for pool in pools]
-    command = ["make", "-o", ".venv/.installed", f"BIN={Path(sys.executable).parent}", f"PREFECT_PORT={port}", "deploy"]
-    waiting = subprocess.Popen(
-        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env={name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "RANKGRAD"))},
-    )  # fmt: skip
-    answers = {"work_pools": (200, dumped), "csrf-token": (404, {})}  # which is not asked for
-    assert any("waiting" in line for line in waiting.stdout)
-    with listening(
-        lambda request: next((answers[name] for name in answers if name in request.path), (200, {})), port=port
-    ):
-        output = waiting.communicate(timeout=300)[0]
-    assert waiting.returncode != 0
-    assert f"make deploy POOL=a PREFECT_PORT={port}\n" in output
-
-
 def test_a_unit_gives_make_the_words_that_were_typed(tmp_path):
     """As systemd reads a line: quotes hold words together, a backslash escapes, and %% and $$ are % and $."""
     words = ["POOL=a b", 'NIGHTLY=0 3 * * * %h $HOME "q" \\']
@@ -266,7 +247,7 @@ def test_a_unit_gives_make_the_words_that_were_typed(tmp_path):
 
 @pytest.mark.parametrize(
     ("folder", "words"),
-    [("a\nEnvironment=B=c", []), ("a\\", []), ("a ", []), ("a", ["POOL=gpu\nExecStartPre=/bin/true"])],
+    [("a\nEnvironment=B=c", []), ("a\\", []), ("a", ["POOL=gpu\nExecStartPre=/bin/true"])],
 )
 def test_what_would_be_another_line_of_a_unit_is_refused_and_nothing_is_written(folder, words, tmp_path):
     (at := tmp_path / folder).mkdir()

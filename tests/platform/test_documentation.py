@@ -21,7 +21,6 @@ from pipelines.cli.app import app
 from pipelines.reporting import plots_page
 from rankgrad import losses
 from studies.pages import PLACES, page_of, text_of
-from studies.papers import Result
 from studies.pictures import PICTURES
 from tools import gradients, reference, schema
 
@@ -214,16 +213,6 @@ class TestReadme:
 def test_a_page_shows_what_was_kept(name, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert f"<!-- results: {name} -->\n{text_of(name)}<!-- end of results -->" in page_of(name).read_text()
-
-
-def test_each_kept_study_has_a_command():
-    ((block,),) = (PLACES["commands"]["tables"],)
-    assert set(block["commands"]) == {path.parent.name for path in (ROOT / "studies/made").glob("*/results.csv")}
-
-
-def test_a_result_of_a_paper_says_what_differs():
-    with pytest.raises(ValueError, match=r"Fig\. 7.*what differs"):
-        Result("Fig. 7", "45.4", differs="", command="make repro", time="an hour")
 
 
 @pytest.mark.parametrize("folder", ["", "studies/"])

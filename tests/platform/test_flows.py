@@ -5,7 +5,6 @@ import importlib
 import inspect
 import os
 import re
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from dvc.config import Config
 from dvc.repo import Repo
+from filelock import FileLock
 from prefect.exceptions import ParameterTypeError
 from prefect.logging import disable_run_logger
 from ruamel.yaml import YAML
@@ -30,7 +30,7 @@ from pipelines.flows.run_stages import Plan, slots_of
 from pipelines.ops import status
 from pipelines.tracking import registry
 from pipelines.tracking.gate import Decision
-from pipelines.tracking.store import ServerUnreachable
+from rankgrad.io.written import printable
 
 from conftest import ROOT, done, git, listening, processes_in, shorten, wait_for  # isort: skip
 
@@ -51,9 +51,8 @@ def test_the_graph_is_dvcs_with_each_stage_after_what_it_needs():
     assert {name.partition("@")[0] for name, stage in graph.items() if stage.computes} == {
         "pretrain", "train", "evaluate"
     }  # fmt: skip
-    alone = stages(ROOT, ["evaluate@memorability-spearman-lstm"])  # with the sorter, and the model that it starts from
-    assert {"pretrain@lstm", "train@label_ranking-rlsep"} < {*alone}
-    assert not [name for name in alone if name.startswith("evaluate@")][1:]
+    alone = {*stages(ROOT, ["evaluate@memorability-spearman-lstm"])}  # with the sorter, and the model of its start
+    assert {"pretrain@lstm", "train@label_ranking-rlsep"} < alone < {*graph}
 
 
 def test_raw_data_that_dvc_keeps_are_no_stage(tmp_path):
@@ -63,36 +62,31 @@ def test_raw_data_that_dvc_keeps_are_no_stage(tmp_path):
     git("-C", str(tmp_path), "init", "--quiet")
     with Repo.init(str(tmp_path)) as repo:
         repo.add(str(tmp_path / "raw"))
-    for targets in ((), ("made",)):
-        assert stages(tmp_path, targets) == {"made": Stage(needs=[], computes=False)}
+    assert stages(tmp_path, ["made"]) == stages(tmp_path) == {"made": Stage(needs=[], computes=False)}
 
 
 class TestCommands:
     def run(self, code: str, folder: Path, commands: Commands | None = None, **environment: str) -> str:
         return (commands or Commands()).run(sys.executable, "-c", code, folder=folder, **environment).output
 
-    def test_output_comes_back_without_progress_bars_and_of_a_failure_the_last_lines(self, tmp_path):
-        code = "import os; print('one'); print(' 50%|#####', end='\\r'); print(os.getcwd(), os.environ['WHAT'])"
-        assert self.run(code, tmp_path, WHAT="this") == f"one\n{tmp_path} this"
+    def test_output_comes_back_without_progress_bars_passwords_and_control_characters(self, tmp_path):
+        bar, secret = r"print(' 50%|#####', end='\r')", r"print('to http://u:s3cret@host/a \x1b]0;owned\x07')"
+        code = f"import os, sys; {bar}; {secret}; print(os.environ['WHAT'], flush=True); sys.exit("
+        expected = f"to http://host/a {printable(chr(27))}"
+        output = self.run(f"{code})", tmp_path, WHAT="this")
+        assert output.startswith(expected)
+        assert output.endswith("\nthis")
+        with pytest.raises(CommandFailed) as failure:
+            self.run(f"{code}1)", tmp_path, WHAT="this")
+        assert str(failure.value).partition(" ended with 1:\n")[2] == output
         with pytest.raises(CommandFailed, match="19\nno rows$") as failure:
             self.run("import sys; print(*range(20), sep='\\n', flush=True); sys.exit('no rows')", tmp_path)
         assert "\n7\n" not in str(failure.value)
 
-    def test_no_output_tells_a_password_or_changes_a_terminal(self, tmp_path):
-        code = r"import sys; print('to http://u:s3cret@host/a \x1b]0;owned\x07'); sys.stdout.flush(); sys.exit("
-        assert self.run(f"{code})", tmp_path).startswith("to http://host/a ")
-        with pytest.raises(CommandFailed) as failure:
-            self.run(f"{code}1)", tmp_path)
-        message = str(failure.value).partition(" ended with ")[2]
-        assert "owned" in message
-        assert not re.search("s3cret|\x1b", message)
-
     @pytest.mark.parametrize(
         ("ending", "kind"),
         [
-            ("'params.yaml: compute.threads: missing'", CommandFailed),
             ("\"'/data' is busy, it is being blocked by\"", TransientFailure),  # DVC's own
-            ("75", TransientFailure),
             ("os.kill(os.getpid(), 9)", TransientFailure),
         ],
     )
@@ -103,15 +97,13 @@ class TestCommands:
 
     @pytest.mark.parametrize(
         ("error", "exit_status", "kind"),
-        [(None, None, TransientFailure), (ServerUnreachable("away"), 75, TransientFailure),
-         (ValueError("no rows"), 1, CommandFailed)],
-    )  # fmt: skip
+        [(None, None, TransientFailure), ("away", status.TRANSIENT, TransientFailure), ("no rows", 1, CommandFailed)],
+    )
     def test_why_a_stage_failed_is_what_its_status_file_says(self, tmp_path, monkeypatch, error, exit_status, kind):
         monkeypatch.chdir(tmp_path)
         status.began("train", "a")
         if error is not None:
-            assert getattr(error, "exit_status", 1) == exit_status
-            status.failed("train", "a", error, str(error), exit_status)
+            status.failed("train", "a", error, exit_status)
         with pytest.raises(CommandFailed) as failure:
             Commands().run_stage(sys.executable, "-c", "import sys; sys.exit(255)", stage="train@a", folder=tmp_path)
         assert failure.type is kind
@@ -236,10 +228,8 @@ class TestCheckout:
         [
             ("git branch retrain", "`retrain`"),  # refused at once, and not after all was trained
             ("git rm -rq --cached .dvc && git commit -qm none", "no .dvc"),
-            *(
-                (f"git checkout -qb retrain/x && echo '{params}' > params.yaml && git commit -qam x", "retrain/x")
-                for params in ("a: [", "[1]", "data:", "data: {snapshot: many}")
-            ),
+            ("git checkout -qb retrain/x && echo 'a: [' > params.yaml && git commit -qam x", "retrain/x"),
+            ("git checkout -qb retrain/x && echo 'data:' > params.yaml && git commit -qam x", "retrain/x"),
         ],
     )  # fmt: skip
     def test_a_project_that_could_not_be_retrained_is_refused_before_it_is(self, bare, before, place):
@@ -258,31 +248,19 @@ class TestCheckout:
         assert sh(bare, "git rev-parse HEAD && git status --porcelain") == before
 
     def test_two_at_once_are_refused(self, project):
-        code = (
-            "import time; from pathlib import Path; from pipelines.flows.checkout import fresh_checkout\n"
-            f"with fresh_checkout(Path({str(project)!r}), advance=False): print('open', flush=True); time.sleep(60)"
-        )
-        environment = os.environ | {"PYTHONPATH": f"{ROOT}/src:{ROOT}"}
-        other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
-        assert other.stdout.readline() == "open\n"
-        with pytest.raises(ValueError, match="another retraining"), fresh_checkout(project, advance=False):
-            pass
-        other.kill()  # the lock goes with it
-        other.wait()
-        with fresh_checkout(project, advance=False):
+        (project / ".retrain").mkdir()
+        with (
+            FileLock(project / ".retrain/lock"),
+            pytest.raises(ValueError, match="another retraining"),
+            fresh_checkout(project, advance=False),
+        ):
             pass
 
     def test_a_team_gets_the_branch_and_its_snapshot_is_taken_on_other_machines(self, project, tmp_path):
         with pytest.raises(ValueError, match="dvc remote add"), fresh_checkout(project, advance=True, remote="team"):
             pass
-        sh(project, "dvc config -q --local core.remote gone")
-        with (
-            pytest.raises(ValueError, match="default remote gone is not"),
-            fresh_checkout(project, advance=True, remote="team"),
-        ):
-            pass
         sh(project, f"dvc remote add -q --local --default shared {tmp_path}/shared")
-        for remote in ("team", f"--upload-pack=touch {tmp_path}/ran;", f"{tmp_path}/team.git", "", "."):
+        for remote in ("team", f"--upload-pack=touch {tmp_path}/ran;"):
             with (
                 pytest.raises(ValueError, match=re.escape(repr(remote))),
                 fresh_checkout(project, advance=True, remote=remote),
@@ -292,8 +270,6 @@ class TestCheckout:
         sh(project, f"git init -q -b main --bare {tmp_path}/team.git && git remote add team {tmp_path}/team.git")
         sh(project, "git push -q team main")
         with fresh_checkout(project, advance=True, remote="team") as (folder, _):
-            retrained(folder)
-            sh(folder, "dvc push -q --run-cache")
             branch = share(project, folder, remote="team")
         assert branch in sh(tmp_path / "team.git", "git branch --list 'retrain/*'")
         other = tmp_path / "other"  # as a container has it
@@ -303,9 +279,6 @@ class TestCheckout:
             assert number == 3
         with fresh_checkout(other, advance=False, remote="team") as (folder, number):
             assert number == 2
-            sh(folder, "dvc fetch -q --run-cache || true")  # main's own data were never pushed
-            assert "Running stage" not in sh(folder, "dvc repro")
-            commit(folder, "Retrain: changes")
             assert not is_new(other, folder)
 
     def test_changed_params_are_the_branchs_alone_and_comments_stay(self, project):
@@ -397,12 +370,11 @@ def test_prefect_yaml_names_flows_that_exist_with_parameters_that_they_take():
     ("name", "good", "bad"),
     [
         ("reason", ["drift: \"ink\" -- 'é' {x} <b>"],
-         ["", "a\0b", "a\nb", "\x1b[31m", "a" * 1001, "\ud800", None, 7]),
-        ("advance", [True], ["perhaps", 2, None]),
-        ("push", [None, "origin"], [True, ["origin"]]),
+         ["", "a\0b", "a\nb", "a" * 1001, None]),
+        ("advance", [True], ["perhaps"]),
         ("only", [None, ["label_ranking-rlsep"]], [[], "label_ranking-rlsep"]),
         ("set", [None, ["runs.a.loss.args.pairs=3"]],
-         [["runs"], ["runs.a"], ["=3"], ["runs.a=*b"], ["runs.a.b=1\n"], ["runs.a.b=" + "[" * 300], "runs.a.b=1"]),
+         [["runs.a"], ["runs.a=*b"], ["runs.a.b=1\n"], ["runs.a.b=" + "[" * 300]]),
     ],
 )  # fmt: skip
 def test_a_flow_takes_no_parameter_that_would_fail_after_hours(name, good, bad):
@@ -419,12 +391,11 @@ def test_a_worker_that_is_told_no_checkout_says_on_the_runs_page_what_to_type(tm
     key = {"PREFECT_API_AUTH_STRING": "a:b"}
     with listening(lambda _: (201, None)) as (address, heard):
         ours = {"PREFECT_API_URL": f"{address}/api", "PREFECT__FLOW_RUN_ID": "7"}
-        for wrong in ({}, {"RANKGRAD_PROJECT": ""}, key | {"RANKGRAD_PROJECT": str(tmp_path)}):
+        for wrong in ({}, key | {"RANKGRAD_PROJECT": str(tmp_path)}):
             assert "make up PARTS=worker" in done("sh", "-c", script, fails=True, **ours, **wrong)
-            path, headers, body = heard.pop()
+            path, headers, _ = heard.pop()
             assert path == "/api/flow_runs/7/set_state"
             assert (headers["authorization"] == "Basic YTpi") == (key.items() <= wrong.items())
-            assert "make up PARTS=worker" in body["state"]["message"]
     assert done("sh", "-c", script, RANKGRAD_PROJECT=str(ROOT)) == ""
     assert "\n" not in script  # of which Prefect would run each line
     assert change["prefect.deployments.steps.set_working_directory"] == {"directory": "{{ $RANKGRAD_PROJECT }}"}
@@ -432,9 +403,8 @@ def test_a_worker_that_is_told_no_checkout_says_on_the_runs_page_what_to_type(tm
 
 @pytest.mark.parametrize(
     ("visible", "device", "threads", "gpus", "beside"),
-    [("2,3", "cuda", 2, ["2", "3"], 3), ("GPU-5c2e", "auto", 8, ["GPU-5c2e"], 1), ("2,3", "cpu", 3, [], 2),
-     ("", "auto", 6, [], 1)],
-)  # fmt: skip
+    [("2,GPU-5c2e", "auto", 2, ["2", "GPU-5c2e"], 3), ("2,3", "cpu", 8, [], 1), ("", "auto", 6, [], 1)],
+)
 def test_each_gpu_is_a_slot_and_processors_are_slots_of_so_many_threads(
     monkeypatch, visible, device, threads, gpus, beside
 ):
@@ -469,9 +439,7 @@ def test_one_stage_at_a_time_computes_on_each_gpu_and_others_run_beside_it():
         (["label_ranking-rlsep"], ["runs.memorability-mse.training.probe.optimizer.args.lr=1e-3"], None),
         (["rlsep"], [], "only: no run is called rlsep"),
         ([], ["runs.label_ranking-rlsep.loss.args.pears=3"], "pears"),
-        ([], ["runs.typo.loss.args.pairs=3"], "label_ranking-rlsep"),
         ([], ["datasets.clips.raw=/etc"], "no such place of a model"),
-        ([], ["jobs.address=tcp://elsewhere:8786"], "no such place of a model"),
         ([], ["runs.memorability-mse.grid={a: ["], "not YAML"),
     ],
 )  # fmt: skip

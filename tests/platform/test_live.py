@@ -12,8 +12,6 @@ from types import SimpleNamespace
 from pipelines.tracking.live import watch
 from pipelines.tracking.upload import Run, publish
 
-from conftest import wait_for  # isort: skip
-
 PARAMS = SimpleNamespace(runs={"mine": SimpleNamespace(task="score_ranking")}, sorters={"lstm": None})
 KEPT = Path(".checkpoints")
 SEED = KEPT / "train/mine/0123456789abcdef/seed2"
@@ -77,18 +75,6 @@ def test_whole_epochs_of_trainings_of_the_params_are_shown(store):
     publish([Run("mine", "score_ranking", "key", seeds=(Run("mine-seed2", "score_ranking", "seed"),))])
     look()
     assert [run.info.run_name for run in runs(store)] == ["mine", "mine-seed2", "sorter-lstm"]  # one of a training
-
-
-def test_epochs_reach_the_store_while_the_training_goes_on(store):
-    SEED.mkdir(parents=True)
-    for contents in ("", "phase,epoch,loss\n"):  # of which there is nothing to show
-        (SEED / "history.csv").write_text(contents)
-        look()
-        assert runs(store) == []
-    with watching(every=0.1):
-        for epochs in (1, 3):
-            train(SEED, epochs)
-            wait_for(lambda n=epochs: (shown := runs(store)) and steps(store, shown[0]) == [*range(1, n + 1)])
 
 
 def test_a_store_that_does_not_answer_is_reported_once_and_stops_nothing(store, monkeypatch, caplog):

@@ -19,16 +19,15 @@ from pipelines.config import load
 from pipelines.running.history import keep_times
 from pipelines.stages.publish import main
 from pipelines.tracking import gate, registry
-from pipelines.tracking.card import card
 from pipelines.tracking.slices import slices
-from pipelines.tracking.upload import PARENT, Run, Version, page, publish
+from pipelines.tracking.upload import PARENT, Run, Version, publish
 from rankgrad.io import results
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.io.parquet import encode_images
 from rankgrad.io.results import Row
 from rankgrad.sorters import load_sorter
 
-from conftest import ROOT, done, small_network, small_ranker  # isort: skip
+from conftest import ROOT, done, small_network, store_in  # isort: skip
 
 MODEL = "sorter-x"
 NETWORK = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
@@ -84,8 +83,31 @@ def numbers(store) -> set[str]:
     return {str(version.version) for version in store.search_model_versions(f"name = '{MODEL}'")}
 
 
-def test_a_run_has_its_seeds_below_it_and_is_sent_once(store):
-    assert publish([training("one", 7.0)]) == ["one"]
+RUNS = {"one": 0.2, "two": 0.9}  # their quality on validation
+
+
+def runs() -> list[Run]:
+    return [training(name, number, quality=quality) for number, (name, quality) in enumerate(RUNS.items(), 1)]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory, _empty_store) -> Path:
+    """A store in which these runs are published."""
+    folder = tmp_path_factory.mktemp("published")
+    with store_in(folder, _empty_store):
+        assert publish(runs()) == [*RUNS]
+    return (folder / "mlflow.db").rename(folder / "template.db")  # so that copies of it may name the files there
+
+
+@pytest.fixture
+def published(tmp_path, template):
+    """The present folder has a copy of that store; its client."""
+    with store_in(tmp_path, template) as client:
+        yield client
+
+
+def test_a_run_has_its_seeds_below_it_and_is_sent_once(published):
+    store = published
     parent = store.get_run(whole(store, "one"))
     assert parent.data.metrics == {"l1": 0.15}
     assert "| l1 | 0.1500 (0.1000 to 0.2000) |" in parent.data.tags["mlflow.note.content"]
@@ -97,35 +119,19 @@ def test_a_run_has_its_seeds_below_it_and_is_sent_once(store):
     assert [(point.step, point.value) for point in points["loss"]] == [(1, 0.5), (2, 0.25)]
     assert [(point.step, point.value) for point in points["l1"]] == [(1, 0.3)]  # a phase may not have every metric
     assert points["phase"] == []
-    assert load_sorter(f"models:/{MODEL}@champion").steepness == 7.0
-    assert publish([training("one", 7.0)]) == []
-
-
-def test_the_page_of_a_run_or_of_its_artifact_is_a_route_of_mlflows_ui(store):
-    publish([training("a", seeds=1)])
-    (run,), _ = found(store)
-    mlflow.set_tracking_uri("http://worker:secret@mlflow:5000/")
-    route = f"experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
-    for address, expected in (
-        (page(run), route), (page(run, "data/my data.html"), f"{route}/artifacts/data/my%20data.html"),
-    ):  # fmt: skip
-        assert address == f"http://mlflow:5000/#/{expected}?workflowType=machine_learning"
-    mlflow.set_tracking_uri(os.environ["MLFLOW_TRACKING_URI"])
+    assert load_sorter(f"models:/{MODEL}@champion").steepness == 2.0
+    assert publish(runs()) == []
 
 
 def test_a_run_names_its_data_and_the_versions_that_it_was_made_from(store):
-    tags = {"input.data/clips/train.parquet": "1f" * 16, "input.data/clips/val.parquet": "2e" * 16}
-    child = replace(training("child", 2.0), tags=tags | {"input.made/parent": "3d.dir"})
+    tags = {"input.data/clips/train.parquet": "1f" * 16, "input.made/parent": "3d.dir"}
+    child = replace(training("child", 2.0), tags=tags)
     publish([child, training("parent", 1.0)])
     run = store.get_run(whole(store, "child"))
     assert run.data.tags["from"] == f"models:/{MODEL}/1"  # the parent is sent first
     data = [(entry.dataset.name, entry.dataset.digest, entry.tags[0].value) for entry in run.inputs.dataset_inputs]
-    assert data == [("clips", "1f1f1f1f", "train"), ("clips", "2e2e2e2e", "val")]
-    parent = store.get_model_version(MODEL, "1").source
-    assert [f"models:/{entry.model_id}" for entry in run.inputs.model_inputs] == [parent]
-    version = store.get_model_version(MODEL, "2")
-    assert not [name for name in version.tags if name.startswith("input.")]
-    assert f"Made from models:/{MODEL}/1." in version.description
+    assert data == [("clips", "1f1f1f1f", "train")]
+    assert f"Made from models:/{MODEL}/1." in store.get_model_version(MODEL, "2").description
 
 
 def test_a_version_whose_files_are_elsewhere_is_refused_before_anything_is_fetched(store, monkeypatch):
@@ -145,55 +151,45 @@ def test_nothing_is_published_into_a_model_of_the_time_when_the_project_was_call
     assert store.search_model_versions(f"name = '{MODEL}'") == []
 
 
-def test_the_best_on_validation_is_challenger_and_what_a_person_moves_stays(store):
-    runs = [training("one", 1.0, quality=0.2), training("two", 2.0, quality=0.9), training("three", 3.0, quality=0.5)]
-    publish(runs)
-    assert aliases(store) == {"challenger": "2", "champion": "2"}
+def test_the_best_on_validation_is_challenger_and_what_a_person_moves_stays(published):
+    assert aliases(published) == {"challenger": "2", "champion": "2"}
     for alias in ("challenger", "champion"):
-        store.set_registered_model_alias(MODEL, alias, "1")
-    publish(runs)
-    assert aliases(store) == {"challenger": "1", "champion": "1"}
-    store.delete_registered_model_alias(MODEL, "champion")
-    publish([*runs, training("four", 4.0, quality=1.0)])
-    assert aliases(store) == {"challenger": "4"}  # champion was taken away by a person
+        published.set_registered_model_alias(MODEL, alias, "1")
+    publish(runs())
+    assert aliases(published) == {"challenger": "1", "champion": "1"}
+    published.delete_registered_model_alias(MODEL, "champion")
+    publish([*runs(), training("three", 4.0, quality=1.0)])
+    assert aliases(published) == {"challenger": "3"}  # champion was taken away by a person
 
 
-def test_what_was_deleted_or_never_finished_is_sent_again_without_a_second_version(store):
-    runs = [training("one", 1.0), training("two", 2.0)]
-    publish(runs)
+def test_what_was_deleted_or_never_finished_is_sent_again_without_a_second_version(published):
+    store = published
     children = found(store)[1]
-    store.delete_run(whole(store, "one"))
+    store.set_terminated(whole(store, "one"), "RUNNING")  # as one that was killed
     store.delete_run(children[whole(store, "two")][0].info.run_id)
-    assert publish(runs) == ["one", "two"]
+    assert publish(runs()) == ["one", "two"]
     whole(store, "one"), whole(store, "two")
     assert numbers(store) == {"2", "3"}  # a version is that of its run
-    store.set_terminated(whole(store, "two"), "RUNNING")  # as one that was killed
-    assert publish(runs) == ["two"]
-    whole(store, "two")
-    assert numbers(store) == {"3", "4"}
-    assert aliases(store) == {"challenger": "4", "champion": "4"}
-    assert publish(runs) == []
+    assert aliases(store) == {"challenger": "2", "champion": "2"}
+    assert publish(runs()) == []
 
 
 def test_lost_files_are_sent_again_and_aliases_follow(store):
-    runs = [training("one", 1.0), training("two", 2.0)]
-    publish(runs)
+    lost = [training("one", 1.0)]
+    publish(lost)
     registry.set_champion(store, MODEL, "1", by="person")
     shutil.rmtree("mlruns")
-    assert publish(runs) == ["one", "two"]
+    assert publish(lost) == ["one"]
     assert load_sorter(f"models:/{MODEL}@champion").steepness == 1.0
-    assert numbers(store) == {"3", "4"}
-    assert aliases(store)["champion"] == "3"
-    assert registry.champions(store, store.get_registered_model(MODEL))[-1] == "3"
+    assert (numbers(store), aliases(store)["champion"]) == ({"2"}, "2")
+    assert registry.champions(store, store.get_registered_model(MODEL))[-1] == "2"
     assert registry.chosen_by_person(store, store.get_registered_model(MODEL))
-    assert publish(runs) == []
 
 
 @pytest.mark.parametrize(
     ("call", "times"),
-    [("create_run", 2), ("log_batch", 3), ("set_terminated", 2), ("create_model_version", 1),
-     ("set_registered_model_tag", 1), ("set_registered_model_alias", 1), ("set_registered_model_alias", 2)],
-)  # fmt: skip
+    [("set_terminated", 2), ("create_model_version", 1), ("set_registered_model_alias", 2)],
+)
 def test_killed_at_any_point_the_next_publishing_completes_it(store, monkeypatch, call, times):
     left, original = [times], getattr(mlflow.MlflowClient, call)
 
@@ -277,7 +273,6 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
         Path(f".checkpoints/train/memorability-mse/digest/{job}/used.json").write_text(json.dumps(used))
     keep_times("train", "memorability-mse", Path("models/runs/memorability-mse"),
                {"all": (1000, 8500), "1": (1000, 2000), "2": (2000, 8500)})  # fmt: skip
-    keep_times("pretrain", "lstm", Path("models/runs/memorability-mse"), {"all": (1, 2)})  # of another result
     main(params)
     assert "sent 3 of 3 runs: sorter-lstm, sorter-laplace, memorability-mse" in capsys.readouterr().out
     runs = store.search_runs([experiment.experiment_id for experiment in store.search_experiments()])
@@ -289,26 +284,16 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert parent.data.params.items() >= {"loss": "mse", "model": "linear(maximum=True)", "snapshot": "1"}.items()
     inputs = {"data/clips/train.parquet": "2e", "models/runs/parent": "3d"}  # no code, no start
     assert {f"input.{path}": digest for path, digest in inputs.items()}.items() <= parent.data.tags.items()
-    assert parent.data.tags["mlflow.source.name"] == "train@memorability-mse"
-    times = [(run.info.start_time, run.info.end_time, run.data.tags["training.seconds"]) for run in (parent, best)]
-    assert times == [(1000, 8500, "7.5"), (2000, 8500, "6.5")]
-    assert runs["sorter-lstm"].data.tags["training.seconds"].startswith("unknown")
+    assert (best.info.start_time, best.info.end_time, best.data.tags["training.seconds"]) == (2000, 8500, "6.5")
     assert best.data.tags[PARENT] == parent.info.run_id
-    assert [point.step for point in store.get_metric_history(best.info.run_id, "epoch/loss")] == [1, 2]
-    assert [file.path for file in store.list_artifacts(parent.info.run_id, "data")] == ["data/clips.html"]
     champion = store.get_model_version_by_alias("score_ranking-clips", "champion")
     assert (champion.tags["seed"], champion.run_id) == ("2", parent.info.run_id)
     weights = registry.weights_of("models:/score_ranking-clips@champion", Path("copy"))
     text = (weights / "card.md").read_text()
     first, _, others = champion.description.strip().partition("\n")
     assert text.strip().replace("VERSION", "1").partition("\n")[::2] == (first.partition(" [")[0], others)
-    assert first == (
-        "spearman 0.5000 (0.4000 to 0.6000) on clips, snapshot 1 "
-        "[made champion as the best on validation of the first versions]"
-    )
-    for words in ("`train@memorability-mse`, seed 2", "| spearman | 0.5000 (0.4000 to 0.6000) |",
-                  "| data/clips/train.parquet | 2e |", "resized to 16 x 16"):  # fmt: skip
-        assert words in text
+    assert first.startswith("spearman 0.5000 (0.4000 to 0.6000) on clips, snapshot 1 [made champion as the best")
+    assert "| data/clips/train.parquet | 2e |" in text
     registered = load_model(weights)
     made_by = registered.recipe["made"]
     assert (made_by["commit"], made_by["inputs"]) == (parent.data.tags["git_commit"], inputs)
@@ -317,9 +302,6 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert [model.name for model in store.search_registered_models()] == ["score_ranking-clips", "sorter-lstm"]
     main(params)
     assert "sent 0 of 3 runs" in capsys.readouterr().out
-    shutil.rmtree("metrics/sorters")  # as where one run was trained alone
-    main(params, "memorability-mse")
-    assert "sent 0 of 1 runs" in capsys.readouterr().out
 
 
 def test_two_projects_on_one_server_keep_their_runs_and_champions_apart(store, made, monkeypatch):
@@ -327,14 +309,10 @@ def test_two_projects_on_one_server_keep_their_runs_and_champions_apart(store, m
     for prefix in ("", "shop-"):
         monkeypatch.setenv("RANKGRAD_PREFIX", prefix)
         main(made, "memorability-mse")
-    for prefix in ("", "shop-"):
         assert store.get_model_version_by_alias(f"{prefix}score_ranking-clips", "champion").version == 1
         experiment = store.get_experiment_by_name(f"{prefix}score_ranking").experiment_id
         assert "memorability-mse" in {run.info.run_name for run in store.search_runs([experiment])}
     assert gate.models_of(made) == ["shop-sorter-lstm", "shop-score_ranking-clips"]
-    theirs, ours = gate.decide_all(["score_ranking-clips", "shop-score_ranking-clips"], made)
-    assert "begins with one of shop-sorter, shop-label_ranking" in theirs.reason
-    assert "is the champion already" in ours.reason
     monkeypatch.setenv("RANKGRAD_PREFIX", "shop/")
     with pytest.raises(ValueError, match="RANKGRAD_PREFIX is 'shop/', expected"):
         main(made)
@@ -389,16 +367,10 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
     assert "sent 3 of 3 runs as experiment faster" in capsys.readouterr().out
     assert not list(copy.glob("ml*"))
     experiments = [experiment.experiment_id for experiment in store.search_experiments()]
-    sent = {run.info.run_id: run for run in store.search_runs(experiments)}
-    assert {run.data.tags["dvc.experiment"] for run in sent.values()} == {"faster"}
+    sent = store.search_runs(experiments)
+    assert {run.data.tags["dvc.experiment"] for run in sent} == {"faster"}
     assert store.search_registered_models() == []
-    assert all(run.info.artifact_uri.startswith(f"{tmp_path.as_uri()}/mlruns/") for run in sent.values())
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # as in a new process
-    monkeypatch.setenv("DVC_ROOT", str(tmp_path))
-    monkeypatch.chdir(tmp_path)  # where it was applied
-    main(made)
-    assert {run.info.run_id for run in store.search_runs(experiments)} == set(sent)
-    assert [model.name for model in store.search_registered_models()] == ["score_ranking-clips", "sorter-lstm"]
+    assert all(run.info.artifact_uri.startswith(f"{tmp_path.as_uri()}/mlruns/") for run in sent)
 
 
 def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
@@ -420,25 +392,9 @@ def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
     assert (made[0].value, made[-1].value) == (0.5, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("tags", "more", "expected", "absent"),
-    [
-        ({"digits": "data/raw/subset"}, {}, ["MNIST's digits", "resized to 32 x 32 pixels, gray"], ["classes"]),
-        ({}, {"classes": ["dress", "shoe"]}, ["Its classes: dress, shoe."], ["igit"]),
-        ({}, {"input": {"kind": "features", "count": 2, "names": ["age", "price"]}}, ["raw: age, price"], ["pixels"]),
-    ],
-)
-def test_a_card_speaks_of_what_there_is(tmp_path, tags, more, expected, absent):
-    ranker = small_ranker()
-    ranker.recipe |= more
-    save_model(tmp_path / "ranker", ranker)
-    tags = {"run": "mine", "git_commit": "unknown", "input.data/shop/train.parquet": "1f"} | tags
-    text = card("label_ranking-shop", tmp_path / "ranker", params={}, metrics=[], tags=tags)
-    assert all(words in text for words in expected)
-    assert not any(words in text for words in absent)
-
-
 def test_a_version_answers_its_example_elsewhere_by_its_own_code_and_names_what_it_imports(store, tmp_path):
+    shutil.rmtree("src")
+    Path("src").symlink_to(ROOT / "src")
     save_model("made/model", small_network("query_ranking", "text"))
     publish([Run("x", "tests", "x", version=Version("query_ranking-shop", Path("made/model")))])
     shutil.rmtree("made")

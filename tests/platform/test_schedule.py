@@ -189,21 +189,6 @@ def test_the_schedule_alone_retrains_publishes_and_gates(site, new_project):
     assert "Comparator" in site.project.run(f"python -c '{code}'", **without)
 
 
-def test_a_missing_pool_and_an_unknown_parameter_change_nothing(site):
-    def seen() -> tuple:
-        deployments = [
-            (deployment["name"], deployment["work_pool_name"], str(deployment["parameters"]))
-            for deployment in site.ask("deployments/filter")
-        ]
-        return sorted(deployments), len(site.runs())
-
-    before = seen()
-    assert "nowhere" in site.project.run(f"{' '.join(site.make)} deploy POOL=nowhere", fails=True)
-    command = "prefect deployment run retrain/retrain --param nonsense=1"
-    assert "nonsense" in site.project.run(command, fails=True, PREFECT_API_URL=f"{site.prefect}/api")
-    assert seen() == before
-
-
 def test_a_run_that_fails_is_told_to_the_webhook(site):
     command = """prefect deployment run retrain/retrain --param only='["nonsense"]'"""
     site.project.run(command, PREFECT_API_URL=f"{site.prefect}/api")

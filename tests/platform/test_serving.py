@@ -40,7 +40,7 @@ from rankgrad.inputs.image import Image as Photo
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.tasks.label_ranking import LabelRanking
 
-from conftest import ROOT, encoded, free_port, small_ranker, wait_for  # isort: skip
+from conftest import ROOT, encoded, free_port, small_ranker, store_in, wait_for  # isort: skip
 from rows import SIDE, SORTERS, by_name, cells, of_json  # isort: skip
 from rows import folder_of as folder_of_pair  # isort: skip
 
@@ -67,8 +67,8 @@ class TestImagesOfARequest:
         plain = base64.b64encode(good).decode()
         assert set("+/=") & set(plain)
         for form in (
-            good, plain, plain.encode(), plain.rstrip("="), base64.urlsafe_b64encode(good).decode(),
-            "\n".join(plain[:76]) + plain[76:], f"data:image/png;base64,{plain}", f"data:;base64,{plain}",
+            good, plain.encode(), plain.rstrip("="), base64.urlsafe_b64encode(good).decode(),
+            "\n".join(plain[:76]) + plain[76:], f"data:image/png;base64,{plain}",
         ):  # fmt: skip
             assert Photo.checked(form, "row 1: image") == good
 
@@ -98,46 +98,30 @@ GOOD = (SIDE, SIDE)
 REFUSED = [
     ("label_ranking", [{"image": GOOD}, {"image": b"GIF89a"}], "row 2"),
     ("multilabel", [{"image": GOOD}, {"image": encoded(Image.new("1", (9000, 9000)))}], "row 2"),
-    ("score_ranking", [{"frames": []}], "row 1: no frames"),
     ("score_ranking", [{"frames": [GOOD, b"GIF89a"]}], r"row 1, frame 1: unusable image"),
-    ("label_ranking", [{"image": GOOD, "id": True}], "row 1: id is a truth value"),
     ("retrieval", [{"caption": "?!"}], "row 1: .*at least one word"),
     ("retrieval", [{"image": GOOD, "caption": WORDS}], "row 1: expected either image or caption"),
-    ("label_ranking", [{"image": "89504e470d0a1a0a"}], "row 1: image: '89504e470d0a1a0a' is hexadecimal"),
     ("label_ranking", [{"image": "data:image/png,%89PNG"}], "row 1: image: .*data URI without base64"),
-    ("label_ranking", [{"picture": "aGk="}], "image"),
     ("query_ranking", [{"features": [[10**400, 1, 0, 1]]}], "row 1: features 0 has a number of 401 digits"),
     ("label_ranking", [{"image": GOOD, "id": "i" * 2000}], "row 1: id: .*2,000 characters"),
-    ("label_ranking", {"dataframe_split": {"columns": ["image"], "data": []}}, "no rows"),
     # Not the row of the turn in which it is answered.
     ("label_ranking", [{"image": GOOD}] * 40 + [{"image": b"GIF89a"}], "row 41: unusable image"),
     ("label_ranking", [{"image": b""}] * 1025, "1025 rows, expected 1 to 1024"),
     ("score_ranking", [{"frames": [b""] * 70_000}], "17920000 pixels"),
-    ("retrieval", [{"caption": "a"}, {"caption": "a " * 10_001}], "row 2: a text of 20002 characters"),
     ("handcrafted", {"inputs": [[0.5] * 4097]}, "16785409 pairs of scores"),
     ("handcrafted", {"inputs": [[0.5, 1.0], [1e39, 1.0]]}, "row 2: .*not finite"),
-    ("handcrafted", {"inputs": {"a": [0.5]}}, r"\[\[0.1, 0.7, 0.3\]\]"),
     # What NumPy would make a number of.
     ("handcrafted", {"inputs": [[0.5, 1.0], ["1", "2"]]}, "row 2 has text"),
-    ("handcrafted", {"inputs": [[0.5, 2], [0.5]]}, "row 2 has 1 scores, expected 2"),
-    ("query_ranking", [{"features": [[0.1, "0.2"]]}], "row 1: features 0 has text"),
     ("query_ranking", [{"features": [[0.1, 0.2, 0.3]]}], "row 1: 3 features, expected 5"),
-    ("query_ranking", [{"features": [{"price": 0.1, "brand": "red"}]}], "row 1: no feature age"),
     (
         "query_ranking",
         [{"features": [{"price": 0.1, "brand": "red", "age": 2, "prize": 3}]}],
         "row 1: unknown feature 'prize'",
     ),
-    ("query_ranking", [{"features": [{"price": None, "brand": "red", "age": 2}]}], "row 1: price is empty"),
-    ("query_ranking", [{"features": []}], "row 1: features is empty"),
     ("label_ranking", [{"image": GOOD}, {"image": None}], "row 2: no image"),
-    ("label_ranking", [{"image": 7}], "row 1: image is a number"),
-    # What MLflow would leave out, or fill up.
-    ("retrieval", [{}], "row 1: expected either"),
     ("retrieval", [{"caption": WORDS, "captoin": WORDS}], "'captoin'.*did you mean caption"),
     ("retrieval", {"dataframe_split": {"columns": ["caption"] * 2, "data": [[WORDS] * 2]}}, "each column once"),
     ("retrieval", {"dataframe_records": [{"caption": WORDS}], "params": {"top": 3}}, "'params'"),
-    ("retrieval", {"inputs": [[WORDS]]}, "row 1 is a list, expected an object with image, caption, id"),
 ]
 
 
@@ -154,12 +138,10 @@ class TestServed:
 
     def test_what_is_no_json_or_large_is_refused_before_it_is_unpacked(self, served):
         for kind, body, status in (
-            ("application/vnd.apache.parquet", b"PAR1", 415),
             ("", b"{}", 415),
             ("application/json", bytes(BODY + 1), 413),
             ("application/json", iter([b"{}"]), 411),  # of unknown length
             ("application/json; charset=utf-16", b"{}", 415),
-            ("application/json", "{}".encode("utf-16"), 400),
             ("application/json; charset=utf-8", b"[" * 100_000, 400),
             ("application/json", b'{"inputs": {"image": []}, "inputs": {"image": []}}', 400),  # a key twice
         ):
@@ -167,10 +149,9 @@ class TestServed:
             assert (answer.status_code, "Traceback" in answer.text) == (status, False)
         headers = {"Content-Type": "application/json", "Content-Length": "2", "Transfer-Encoding": "chunked"}
         assert served("label_ranking").post("/invocations", content=b"{}", headers=headers).status_code == 411
-        for encoding in ("gzip", "deflate"):
-            packed = {"Content-Type": "application/json", "Content-Encoding": encoding}
-            answer = served("label_ranking").post("/invocations", content=b"\x1f\x8b", headers=packed)
-            assert (answer.status_code, f"Content-Encoding is '{encoding}'" in answer.text) == (415, True)
+        packed = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        answer = served("label_ranking").post("/invocations", content=b"\x1f\x8b", headers=packed)
+        assert (answer.status_code, "Content-Encoding is 'gzip'" in answer.text) == (415, True)
 
     def test_a_token_is_asked_for_but_for_health_and_the_counters_and_the_version_are_the_models(self):
         app = server.app_of(folder_of("label_ranking"), version="shop/3", run="mine", token="s3cret")
@@ -195,13 +176,12 @@ class TestServed:
             assert line in lines
 
     def test_an_answer_that_is_no_number_is_a_400(self, tmp_path):
-        for task in ("multilabel", "label_ranking"):
-            network = network_of(task)
-            torch.nn.init.constant_(next(iter(network.parameters())), torch.inf)
-            save_model(tmp_path, network)
-            body = {"dataframe_records": [{"image": sent(GOOD)}]}
-            answer = TestClient(server.app_of(tmp_path)).post("/invocations", json=body)
-            assert (answer.status_code, "not finite" in answer.json()["message"]) == (400, True)
+        network = network_of("multilabel")
+        torch.nn.init.constant_(next(iter(network.parameters())), torch.inf)
+        save_model(tmp_path, network)
+        body = {"dataframe_records": [{"image": sent(GOOD)}]}
+        answer = TestClient(server.app_of(tmp_path)).post("/invocations", json=body)
+        assert (answer.status_code, "not finite" in answer.json()["message"]) == (400, True)
 
     def test_a_small_request_waits_for_a_turn_of_a_large_one_and_not_for_its_end(self, tmp_path):
         save_model(tmp_path, network_of("multilabel"))
@@ -222,24 +202,35 @@ class TestServed:
         assert answered == [32, 1, 32, 1]
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, _empty_store) -> Path:
+    """The folder of a run with two seeds, the second of which is the best; beside it a store with a version of each."""
+    folder = tmp_path_factory.mktemp("published") / "run"
+    save_model(folder / "seed1", small_ranker())
+    save_model(folder / "seed2", network_of("label_ranking"))
+    (folder / "run.json").write_text('{"best": 2}')
+    with store_in(folder.parent, _empty_store):
+        for seed in ("seed1", "seed2"):
+            publish([Run(seed, "tests", seed, version=Version("label_ranking-shop", folder / seed))])
+        Path("mlflow.db").rename("template.db")  # so that copies of it may name the files here
+    return folder
+
+
 @pytest.fixture
-def run(tmp_path) -> Path:
-    """The folder of a run with two seeds, the second of which is the best."""
-    save_model(tmp_path / "run/seed1", small_ranker())
-    save_model(tmp_path / "run/seed2", network_of("label_ranking"))
-    (tmp_path / "run/run.json").write_text('{"best": 2}')
-    return tmp_path / "run"
+def published(tmp_path, run):
+    """The present folder has a copy of that store; its client."""
+    with store_in(tmp_path, run.parent / "template.db") as client:
+        yield client
 
 
 class TestModelFolder:
-    def test_takes_a_run_a_seed_or_a_version(self, store, run, tmp_path, monkeypatch):
+    def test_takes_a_run_a_seed_or_a_version(self, published, run, tmp_path, monkeypatch):
         expected = network_of("label_ranking").state_dict()
-        publish([Run("x", "tests", "x", version=Version("label_ranking-shop", run / "seed2"))])
         # As what comes over a network: copied, into a temporary folder where none is named.
         monkeypatch.setattr(LocalArtifactRepository, "download_artifacts", ArtifactRepository.download_artifacts)
         (tmp_path / "temporary").mkdir()
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-        for model in (run, run / "seed2", "models:/label_ranking-shop@champion"):
+        for model in (run, run / "seed2", "models:/label_ranking-shop@challenger"):
             with model_folder(str(model)) as folder:
                 state = load_model(folder).state_dict()
             assert all(state[name].equal(weights) for name, weights in expected.items())
@@ -247,7 +238,7 @@ class TestModelFolder:
 
     def test_names_what_is_wrong(self, store, tmp_path):
         # MLflow would fetch the latter.
-        for model in ("nowhere", f"file://{tmp_path}", "http://127.0.0.1:9/x", "models://elsewhere/x"):
+        for model in ("nowhere", "http://127.0.0.1:9/x", "models://elsewhere/x"):
             with pytest.raises(FileNotFoundError, match="no such folder"), model_folder(model):
                 pass
         with pytest.raises(ValueError, match="no registered model"), model_folder("models:/label_ranking@nobody"):
@@ -256,46 +247,16 @@ class TestModelFolder:
     def test_the_model_of_a_command_is_the_only_one_of_the_params_or_has_to_be_named(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         shutil.copy(ROOT / "params.yaml", "params.yaml")
-        assert the_model("models/mine", "") == "models/mine"
         with pytest.raises(ValueError, match="(?s)trains 4: name one, as in `rankgrad serve --model models:/.*clips@"):
             the_model(None, "rankgrad serve --model MODEL")
         params = load("params.yaml")
         runs = {name: run for name, run in params.runs.items() if run.task == "multilabel"}
         monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update={"runs": runs}))
         assert the_model(None, "") == "models:/multilabel-long_tailed_mnist@champion"
-        monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update={"runs": {}}))
-        with pytest.raises(ValueError, match="trains none"):
-            the_model(None, "")
-
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            ({"folder": "tasks"}, "folder is 'tasks', expected models or sorters"),
-            ({"input": None}, "input.kind: no 'None'"),
-            (
-                {"input": {"kind": "image", "colors": 1, "height": 16, "width": 10**6}},
-                "input.width is 1000000, expected 1 to 2048",
-            ),
-            ({"input": {"kind": "image", "colors": 3, "height": 16, "width": 16}}, "args.colors is 1, input.colors 3"),
-            ({"outputs": 10**9}, "more weights than the file"),
-        ],
-        ids=str,
-    )
-    def test_a_file_that_describes_no_such_model_is_one_line(self, tmp_path, change, message):
-        save_model(tmp_path, network_of("label_ranking"))
-        file = tmp_path / "model.json"
-        recipe = json.loads(file.read_text())
-        if "outputs" in change:
-            recipe["args"] |= change
-        file.write_text(json.dumps(recipe | change))
-        with pytest.raises(ValueError, match=f"^{tmp_path}.*{message}"):
-            load_model(tmp_path)
 
 
 class TestBatch:
-    def test_the_newest_file_is_answered_whole_or_not_at_all_once_by_each_version(self, store, run, generator):
-        for key, seed in enumerate(("seed1", "seed2")):
-            publish([Run(seed, "tests", str(key), version=Version("label_ranking-shop", run / seed))])
+    def test_the_newest_file_is_answered_whole_or_not_at_all_once_by_each_version(self, published, generator):
         options = {"folder": "incoming", "model": "models:/label_ranking-shop@champion", "out": "answers"}
         with disable_run_logger():
             assert "no folder" in predict.fn(**options).message
@@ -313,7 +274,7 @@ class TestBatch:
             assert (record["model"], record["run"]) == ("models:/label_ranking-shop/1", "seed1")
             assert (record["rows"], record["broken"]) == (4, 1)
             assert len(pd.read_parquet(folder / "answers.parquet")) == 4
-            store.set_registered_model_alias("label_ranking-shop", "champion", "2")
+            published.set_registered_model_alias("label_ranking-shop", "champion", "2")
             Path("incoming/2026-11-21/3.png").unlink()
             assert "3 of 3 rows" in predict.fn(**options).message
             with pytest.raises(ValueError, match=r"incoming/2026-11-21: not the answers .* name another `out`"):
@@ -327,7 +288,7 @@ class TestBatch:
 class TestRequests:
     """What is kept of requests is what `rankgrad monitor` reads."""
 
-    @pytest.mark.parametrize("task", ["label_ranking", "score_ranking", "query_ranking"])
+    @pytest.mark.parametrize("task", ["score_ranking", "query_ranking"])
     def test_rows_are_kept_with_answer_and_version_as_a_table_that_can_be_answered(self, task, tmp_path):
         network, day = network_of(task), [datetime(2026, 11, 26, tzinfo=UTC)]
         kept = RequestLog(tmp_path / "in", now=lambda: day[0])
@@ -352,12 +313,10 @@ class TestRequests:
         assert newest(tmp_path / "in").name == "2026-11-27-requests.jsonl"
         (line,) = map(json.loads, file.read_text().splitlines())
         assert (line["version"], line["asked"]) == ("shop/3", "2026-11-26T00:00:00+00:00")
-        (again,) = lookup.find("tasks", task)().respond(
-            network, [item.asked() for item in read([file], network.recipe)]
-        )
-        for name, value in again.items():
-            assert pytest.approx(value) == line["answer"][name]
-            assert line["answer"][name] == answers[0][name]
+        assert line["answer"] == answers[0]
+        [asked] = [item.asked() for item in read([file], network.recipe)]
+        (again,) = lookup.find("tasks", task)().respond(network, [asked])
+        assert again == {name: pytest.approx(value) for name, value in answers[0].items() if name in again}
 
     def test_of_any_number_of_rows_a_bounded_random_sample_is_kept_also_after_a_restart(self, tmp_path, monkeypatch):
         monkeypatch.setattr(request_log, "ROWS", 100)
@@ -371,21 +330,17 @@ class TestRequests:
         ids = [json.loads(line)["id"] for line in lines]
         assert 100 <= len(ids) <= 200
         assert 1100 < np.mean(ids) < 1900  # neither the first nor the last
-        kept._folder = tmp_path / "gone"  # as where the disk is full: answers go on
-        kept.keep([{"id": 1}] * 200, [{"score": 0.5}] * 200, "shop/1")
 
 
 class TestServe:
-    def test_an_alias_is_followed_without_a_restart(self, store, run):
-        for key, seed in enumerate(("seed1", "seed2")):
-            publish([Run(seed, "tests", str(key), version=Version("label_ranking-shop", run / seed))])
+    def test_an_alias_is_followed_without_a_restart(self, published):
         served = server.Served("models:/label_ranking-shop@champion")
         client = TestClient(served)
         assert client.get("/ping").headers["X-Model-Version"] == "label_ranking-shop/1"
-        store.set_registered_model_alias("label_ranking-shop", "champion", "2")
+        published.set_registered_model_alias("label_ranking-shop", "champion", "2")
         served.look()
         assert client.get("/ping").headers["X-Model-Version"] == "label_ranking-shop/2"
-        store.delete_registered_model_alias("label_ranking-shop", "champion")
+        published.delete_registered_model_alias("label_ranking-shop", "champion")
         served.look()
         assert client.get("/ping").headers["X-Model-Version"] == "label_ranking-shop/2"
 
@@ -393,12 +348,11 @@ class TestServe:
         client = TestClient(server.Served(str(run / "seed1")))
         assert client.get("/version").json() == {"model": "seed1", "version": "unpublished", "run": "seed1"}
 
-    def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, store, run, generator, monkeypatch):
-        publish([Run("x", "tests", "x", version=Version("label_ranking-shop", run / "seed2"))])
-        (code,) = Path("mlruns").rglob("served_model.py")
-        code.write_text("raise SystemExit('the code of a version was run')")
+    def test_asked_by_many_at_once_it_answers_each_as_one_alone(self, published, run, generator, monkeypatch):
+        for code in run.parent.joinpath("mlruns").rglob("served_model.py"):
+            code.write_text("raise SystemExit('the code of a version was run')")
         port = free_port()
-        address = "models:/label_ranking-shop@champion"
+        address = "models:/label_ranking-shop@challenger"
         command = f"from pipelines.serving.server import serve; serve({address!r}, port={port})"
         environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
         process = subprocess.Popen([sys.executable, "-c", command], start_new_session=True, env=environment)
@@ -415,22 +369,22 @@ class TestServe:
 
         try:
             wait_for(is_up, patience=120)
-            images = [encoded(noise(generator, 16, 16)) for _ in range(40)]
-            with ThreadPoolExecutor(40) as pool:
+            images = [encoded(noise(generator, 16, 16)) for _ in range(12)]
+            with ThreadPoolExecutor(12) as pool:
                 together = list(pool.map(ask, images))
             expected = LabelRanking().respond(network_of("label_ranking"), [{"image": picture} for picture in images])
             for scores, answer in zip(together, expected, strict=True):
                 assert scores == pytest.approx(answer["scores"], abs=1e-5)
             with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1"):
                 server.serve("models:/label_ranking-shop@champion", port=port)
-            monkeypatch.delenv(server.TOKEN, raising=False)
-            with pytest.raises(ValueError, match=server.TOKEN):
-                server.serve("models:/label_ranking-shop@champion", port=port, host="0.0.0.0")
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(30)
 
-    def test_what_cannot_be_served_is_told_before_anything_starts(self, store):
+    def test_what_cannot_be_served_is_told_before_anything_starts(self, store, monkeypatch):
+        monkeypatch.delenv(server.TOKEN, raising=False)
+        with pytest.raises(ValueError, match=server.TOKEN):
+            server.serve("models/x", port=free_port(), host="0.0.0.0")
         for model, message in (("models:/label_ranking@nobody", "no registered model"), ("models/x", "registered")):
             with pytest.raises((ValueError, FileNotFoundError), match=message):
                 server.serve(model, port=free_port())

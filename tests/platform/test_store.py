@@ -144,9 +144,8 @@ def test_a_lock_of_another_process_and_a_file_that_is_no_database_are_told_apart
             connect(create=create)
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:1/a?token=S3cr3t", "http://someone:S3cr3t@127.0.0.1:1/a"])
-def test_a_secret_in_the_address_of_a_server_is_in_no_message_and_in_no_log(project, monkeypatch, caplog, address):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+def test_a_secret_in_the_address_of_a_server_is_in_no_message_and_in_no_log(project, monkeypatch, caplog):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://someone:S3cr3t@127.0.0.1:1/a?token=S3cr3t")
     with pytest.raises(ServerUnreachable, match=r"http://127\.0\.0\.1:1/a.* does not answer") as error:
         publish([])
     assert "S3cr3t" not in f"{error.value} {caplog.text}"

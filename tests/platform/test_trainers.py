@@ -11,6 +11,8 @@ import pytest
 
 from conftest import ROOT  # isort: skip
 
+pytestmark = pytest.mark.slow
+
 PATH = f"{ROOT / '.venv-trainers/bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 

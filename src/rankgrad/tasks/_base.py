@@ -1,6 +1,7 @@
 """The form of a task: how it reads data, and how it builds, trains, validates, scores and queries a network."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,12 +42,14 @@ class Metric:
         title: its name in tables for people.
         lower_is_better: whether a lower value is better.
         shown: whether short tables include it.
+        limits: the smallest and the largest value that it can have.
     """
 
     name: str
     title: str
     lower_is_better: bool = False
     shown: bool = True
+    limits: tuple[float, float] = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -274,7 +277,7 @@ class Task:
         """Return the task's metrics, then the metrics of `own/metrics` that apply to it."""
         own = []
         for name, lower_is_better in judging(cls.judged).items():
-            own.append(Metric(name, name.replace("_", " "), lower_is_better))
+            own.append(Metric(name, name.replace("_", " "), lower_is_better, limits=(-math.inf, math.inf)))
         return (*cls.metrics, *own)
 
     def plan(self, *, started: bool) -> dict[str, PhaseOptions]:

@@ -192,7 +192,7 @@ class LabelRanking(Task):
         Metric("ranked.mean_average_precision", "ranked mAP"),
         Metric("unranked.average_precision", "LRAP"),
         Metric("answer.exact_match", "answer 0-1", shown=True),
-        Metric("answer.kendall", "answer tau"),
+        Metric("answer.kendall", "answer tau", limits=(-1, 1)),
     )
     judged = "label_ranks"
     Training = Training

@@ -1,6 +1,7 @@
 """Query ranking: the documents of each query in order, the relevant ones first: vectors, pictures or texts."""
 
 import logging
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -39,9 +40,9 @@ METRICS = (
     Metric("mean_average_precision", "mean AP"),
     Metric("ndcg", "NDCG"),
     Metric("top_1", "TOP1"),
-    Metric("rank_of_last", "RKL", lower_is_better=True),
+    Metric("rank_of_last", "RKL", lower_is_better=True, limits=(0, math.inf)),
     *(Metric(f"ndcg_at_{depth}", f"NDCG@{depth}", shown=depth == 10) for depth in DEPTHS),
-    Metric("kendall", "Kendall's tau", shown=False),
+    Metric("kendall", "Kendall's tau", shown=False, limits=(-1, 1)),
     Metric("pair_accuracy", "pair accuracy", shown=False),
 )
 

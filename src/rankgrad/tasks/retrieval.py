@@ -1,5 +1,6 @@
 """Cross-modal retrieval: captions of an item, the item of a caption, judged by recall@K (SoDeep, Section 4.2.3)."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ __all__ = ["Retrieval", "first_ranks"]
 WORDS = Component("words")  # the backbone of captions, where a model names none
 DEPTHS = (1, 5, 10)
 CUT = 10  # of MRR@10
+COUNTED = (1, math.inf)  # limits of a number of items, or of a rank
 FOUND = ("image_embedding", "captions", "text_embeddings")  # columns by which captions are found
 AT_ONCE = 1000  # rows of similarities that are ranked together
 DIRECTIONS = {"item_to_text": "caption", "text_to_item": "item"}
@@ -142,7 +144,9 @@ def _metrics_of(direction: str) -> list[Metric]:
     metrics = []
     for depth in DEPTHS:
         metrics.append(Metric(f"{direction}.recall_at_{depth}", f"{answer} R@{depth}", shown=depth == 1))
-    metrics.append(Metric(f"{direction}.median_rank", f"{answer} median rank", lower_is_better=True, shown=False))
+    metrics.append(
+        Metric(f"{direction}.median_rank", f"{answer} median rank", lower_is_better=True, shown=False, limits=COUNTED)
+    )
     return [*metrics, Metric(f"{direction}.reciprocal_rank_at_{CUT}", f"{answer} MRR@{CUT}", shown=False)]
 
 
@@ -164,7 +168,7 @@ class Retrieval(TwoPhases):
     metrics = (
         *_metrics_of("item_to_text"),
         *_metrics_of("text_to_item"),
-        Metric("gallery", "items searched", shown=False),
+        Metric("gallery", "items searched", shown=False, limits=COUNTED),
     )
     Training = RetrievalTraining
     reads = Reads(("captions",), captions_of, optional=("family", "gallery"), sampled=False)

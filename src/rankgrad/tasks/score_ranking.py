@@ -146,7 +146,7 @@ class ScoreRanking(TwoPhases):
     """
 
     title = "Score ranking"
-    metrics = (Metric("spearman", "Spearman"),)
+    metrics = (Metric("spearman", "Spearman", limits=(-1, 1)),)
     judged = "target"
     reads = Reads(("target",), target_of)
     Training = ScoreTraining

@@ -104,7 +104,10 @@ def _cut(path: Path, start: str, separators: str) -> Header:
 def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool) -> Iterator[list[str]]:
     """Read the cells of columns of a CSV or TSV row by row; every row has as many cells as the header."""
     header, number = text_header(path, encoding, tabs=tabs), 0
-    positions = [header.names.index(name) for name in columns]  # of a name twice the first
+    first: dict[str, int] = {}  # position of each name; of a name twice the first
+    for position, name in enumerate(header.names):
+        first.setdefault(name, position)
+    positions = [first[name] for name in columns]
     with _opened(path, encoding) as file:
         for _ in range(header.lines):
             file.readline()
