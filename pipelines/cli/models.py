@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["monitor", "predict", "promote", "serve", "show_decisions"]
 
+Captions = Annotated[bool, typer.Option("--captions", help="Search the captions of the table of --among.")]
+
 
 def predict(
     model: Annotated[
@@ -49,9 +51,10 @@ def predict(
         Path | None,
         typer.Option(
             callback=typed_here,
-            help="Table or folder that is searched, its items or else its captions; the ten that fit best are found.",
+            help="Table or folder whose items are searched; the ten that fit best are found.",
         ),
     ] = None,
+    captions: Captions = False,
     own: Annotated[str | None, typer.Option("--id", help="Column that comes back with each answer.")] = None,
     query: Annotated[
         str | None, typer.Option(help="Column whose rows are the documents of one query, for query ranking.")
@@ -75,7 +78,8 @@ def predict(
         roles = Roles(columns or (), own, query)
         with model_folder(str(SHIPPED) if model == "shipped" else model) as folder:
             code = run(
-                folder, inputs, out=out, roles=roles, among=among, skip_broken=skip_broken, as_json=as_json,
+                folder, inputs, out=out, roles=roles, among=among, captions=captions, skip_broken=skip_broken,
+                as_json=as_json,
                 followed=lambda pieces: tqdm(pieces, unit=" pieces", disable=None if out else True),
             )  # fmt: skip
     raise typer.Exit(code)
@@ -110,9 +114,11 @@ def serve(
         Path | None,
         typer.Option(
             callback=typed_here,
-            help="Table or folder that retrieval searches: an answer has the ten rows that fit best.",
+            help="Table or folder whose items retrieval searches: an answer has the ten rows that fit best. It is read "
+            "again within a minute after it changes.",
         ),
     ] = None,
+    captions: Captions = False,
 ) -> None:
     """Serve a registered version, or a run's folder, on http://HOST:PORT/invocations until Ctrl-C.
 
@@ -124,7 +130,7 @@ def serve(
 
     with errors_in_a_line():
         named = the_model(model, "rankgrad serve --model MODEL")
-        server.serve(named, port=port, host=host, log_to=log_to, among=among)
+        server.serve(named, port=port, host=host, log_to=log_to, among=among, captions=captions)
 
 
 def monitor(

@@ -81,11 +81,11 @@ def blocks_of(
     by_loss = _runs_for(starting["runs"], conditions, table, truth)
     for run in by_loss.values():
         run["training"] = merged(_long_enough(run["training"], count), monitor)
-    usual, *others = by_loss
+    standard, *ranking = by_loss
     comparison = {
-        "question": f"Does {' or '.join(others)} rank {key} better than {usual}?",
-        "baseline": f"{key}-{usual}",
-        "runs": [f"{key}-{other}" for other in others],
+        "question": f"Does {' or '.join(ranking)} rank {key} better than {standard}?",
+        "baseline": f"{key}-{standard}",
+        "runs": [f"{key}-{loss}" for loss in ranking],
         "metric": metric,
     }
     rivals = {}
@@ -196,8 +196,8 @@ def _training_count(table: Table, folder: Path) -> float:
     role = table.truth_role
     if table.relevance is not None:
         role = "group"
-    elif table.text is not None and table.captions is not None:
-        role = "text"
+    elif table.captions is not None:
+        role = table.input
     option = getattr(table, role)
     _, cells = read_column(table, folder, option if isinstance(option, str) else option[0])
     is_shared = table.relevance is not None or table.captions is not None

@@ -48,14 +48,15 @@ CHARSETS = ("", "utf-8", "utf8", "us-ascii")
 class Served:
     """The ASGI app of whichever version an address names now: one with an alias follows it, without a restart.
 
-    A new version answers as soon as it is loaded; requests that came before are answered by the one before. One that
-    cannot be loaded, and a registry that does not answer, change nothing and are reported.
+    A new version answers as soon as it is loaded, and so do changed rows to search; requests that came before are
+    answered as before. What cannot be loaded, and a registry that does not answer, change nothing and are reported.
 
     Args:
         model: registered, such as `models:/label_ranking-photos@champion`; or a run's folder, such as
             models/runs/photos-mse, before anything is published.
         requests: what keeps a sample of the requests; None to keep none.
-        among: what a model of retrieval searches, see `rankgrad.cli.answers.Gallery`; None to answer embeddings.
+        among, captions: what a model of retrieval searches, see `rankgrad.cli.answers.Gallery`; None to answer
+            embeddings.
         token: see `app_of`.
 
     Raises:
@@ -63,38 +64,47 @@ class Served:
     """
 
     def __init__(
-        self, model: str, requests: RequestLog | None = None, among: Path | None = None, token: str = ""
+        self,
+        model: str,
+        requests: RequestLog | None = None,
+        among: Path | None = None,
+        token: str = "",
+        *,
+        captions: bool = False,
     ) -> None:
-        self._model, self._requests, self._among, self._token = model, requests, among, token
-        self._counters = Counters()
-        if is_registered(model):
-            self._app, self.version = self._loaded(version_of(model))
-        else:
-            self.version = f"{Path(model).name}/unpublished"
-            with model_folder(model) as folder:
-                self._app = self._made(folder, self.version, folder.name)
+        self._model, self._requests, self._token = model, requests, token
+        self._among, self._captions, self._counters = among, captions, Counters()
+        self._load(version_of(model) if is_registered(model) else None)
 
-    def _loaded(self, version: ModelVersion) -> tuple[Starlette, str]:
-        name = f"{version.name}/{version.version}"
-        with TemporaryDirectory() as scratch:
-            weights = weights_of(f"models:/{name}", Path(scratch))
-            return self._made(weights, name, version.tags.get("run", "")), name
+    def _load(self, version: ModelVersion | None) -> None:
+        """Load a version, or the run's folder, and what is searched."""
+        searched = _state_of(self._among)
+        if version is None:
+            name = f"{Path(self._model).name}/unpublished"
+            with model_folder(self._model) as folder:
+                app = self._made(folder, name, folder.name)
+        else:
+            name = f"{version.name}/{version.version}"
+            with TemporaryDirectory() as scratch:
+                app = self._made(weights_of(f"models:/{name}", Path(scratch)), name, version.tags.get("run", ""))
+        self._app, self.version, self._searched = app, name, searched
 
     def _made(self, weights: Path, version: str, run: str) -> Starlette:
         return app_of(
-            weights, version=version, run=run, requests=self._requests, among=self._among, token=self._token,
-            counters=self._counters,
+            weights, version=version, run=run, requests=self._requests, among=self._among, captions=self._captions,
+            token=self._token, counters=self._counters,
         )  # fmt: skip
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
 
     def look(self) -> None:
-        """Take the version that the address names now."""
+        """Take the version that an alias names now, and the rows that are there to search."""
         try:
-            now = version_of(self._model)
-            if f"{now.name}/{now.version}" != self.version:
-                self._app, self.version = self._loaded(now)
+            now = version_of(self._model) if is_registered(self._model) else None
+            is_new = now is not None and "@" in self._model and f"{now.name}/{now.version}" != self.version
+            if is_new or _state_of(self._among) != self._searched:
+                self._load(now)
                 logging.getLogger("uvicorn.error").info("serving %s now", self.version)
         except (ValueError, OSError) as error:
             logging.getLogger("uvicorn.error").warning("still serving %s: %s", self.version, first_line(error))
@@ -102,13 +112,30 @@ class Served:
     def follow(self, ended: threading.Event, *, every: float = 30.0) -> None:
         """Look every so many seconds until `ended` is set, and close the file of requests of a day that is over."""
         while not ended.wait(every):
-            if is_registered(self._model) and "@" in self._model:
+            if self._among is not None or (is_registered(self._model) and "@" in self._model):
                 self.look()
             if self._requests is not None:
                 self._requests.close_days()
 
 
-def serve(model: str, *, port: int, host: str = HOST, log_to: Path | None = None, among: Path | None = None) -> None:
+def _state_of(source: Path | None) -> list[tuple[str, int, int]]:
+    """Return path, time and size of a file, or of each in a folder: what changes when rows to search do."""
+    if source is None:
+        return []
+    files = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
+    stats = {str(path): path.stat() for path in files}
+    return [(path, stat.st_mtime_ns, stat.st_size) for path, stat in stats.items()]
+
+
+def serve(
+    model: str,
+    *,
+    port: int,
+    host: str = HOST,
+    log_to: Path | None = None,
+    among: Path | None = None,
+    captions: bool = False,
+) -> None:
     """Serve the weights of a registered version until Ctrl-C, by the code of this checkout.
 
     Args:
@@ -116,7 +143,7 @@ def serve(model: str, *, port: int, host: str = HOST, log_to: Path | None = None
         port: of this machine.
         host: the address to listen at; one that other machines reach needs a token in the variable `TOKEN`.
         log_to: a folder for a sample of the requests, see `pipelines.serving.request_log`; None to keep none.
-        among: see `Served`.
+        among, captions: see `Served`.
 
     Raises:
         FileNotFoundError, ValueError: no such version, see `pipelines.tracking.registry.weights_of`; the port is taken;
@@ -130,7 +157,7 @@ def serve(model: str, *, port: int, host: str = HOST, log_to: Path | None = None
             "`Authorization: Bearer SECRET`, or leave out --host"
         )
     requests = None if log_to is None else RequestLog(log_to)
-    served, ended = Served(model, requests, among, token), threading.Event()
+    served, ended = Served(model, requests, among, token, captions=captions), threading.Event()
     try:  # uvicorn would only log it
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -162,6 +189,7 @@ def app_of(
     run: str = "",
     requests: RequestLog | None = None,
     among: Path | None = None,
+    captions: bool = False,
     token: str = "",
     counters: Counters | None = None,
 ) -> Starlette:
@@ -174,8 +202,8 @@ def app_of(
         version: such as `label_ranking-photos/3`, which each answer has in its header `X-Model-Version`.
         run: the name of the run that made it.
         requests: what keeps a sample of the requests; None to keep none.
-        among: what a model of retrieval searches, once for all requests: an answer has the ten rows that fit best in
-            place of an embedding.
+        among, captions: what a model of retrieval searches: an answer has the ten rows that fit best in place of an
+            embedding.
         token: requests without it get 401, except for health; empty to answer all.
         counters: count the requests; None for new ones.
 
@@ -186,7 +214,7 @@ def app_of(
     model.load(weights)
     if requests is not None and model.task is None:
         raise ValueError(f"{version}: a sorter, whose scores nothing monitors: leave out --log-to")
-    gallery = None if among is None else Gallery(weights, among)
+    gallery = None if among is None else Gallery(weights, among, captions=captions)
     input_name = model.recipe.get("input", {}).get("kind")
     name, _, number = version.rpartition("/")
     about, counted = {"model": name, "version": number, "run": run}, counters or Counters()

@@ -121,8 +121,8 @@ def test_captions_are_found_for_pictures_and_pictures_for_captions(photos, capsy
     for words in (captions, folder):
         for answer in answered(model, *words, capsys=capsys):
             embeddings[answer["id"]] = np.array(answer["embedding"])
-    for words, among, count in ((folder, "both.csv", 10), (captions, "photos", 3)):
-        answers = answered(model, *words, "--among", among, capsys=capsys)
+    for words, among, count in ((folder, ["both.csv", "--captions"], 10), (captions, ["photos"], 3)):
+        answers = answered(model, *words, "--among", *among, capsys=capsys)
         assert [answer["place"] for answer in answers[:count]] == list(range(1, count + 1))
         for answer in answers:
             assert answer["score"] == pytest.approx(float(embeddings[answer["id"]] @ embeddings[answer["found"]]))

@@ -190,7 +190,7 @@ def test_one_encoder_may_read_passages_and_queries(tmp_path):
         task.build(BAG | {"backbone": {"name": "perceptron", "args": {}}}, split, seed=0)
 
 
-def test_a_gallery_is_the_other_side_of_what_asks(tmp_path):
+def test_items_are_searched_or_captions_where_they_are_asked_for(tmp_path):
     folder = folder_of("retrieval of text")
     rows = pd.DataFrame({"text": ["a large three", "two red above"], "caption": ["red two", "large"], "id": ["a", "b"]})
     rows.to_csv(tmp_path / "both.csv", index=False)
@@ -198,13 +198,35 @@ def test_a_gallery_is_the_other_side_of_what_asks(tmp_path):
     rows[["text"]].to_csv(tmp_path / "passages.csv", index=False)
     passages = Gallery(folder, tmp_path / "both.csv").embeddings
     assert passages.tolist() == Gallery(folder, tmp_path / "passages.csv").embeddings.tolist()
-    captions = Gallery(folder, tmp_path / "queries.csv").embeddings
+    captions = Gallery(folder, tmp_path / "queries.csv", captions=True).embeddings
+    with pytest.raises(ValueError, match="no column"):
+        Gallery(folder, tmp_path / "queries.csv")
 
-    for asked, searched in (("queries.csv", passages), ("passages.csv", captions)):
-        predict.run(folder, [tmp_path / asked], among=tmp_path / "both.csv", out=tmp_path / "found.csv")
+    for asked, searched, option in (("queries.csv", passages, False), ("passages.csv", captions, True)):
+        among, out = tmp_path / "both.csv", tmp_path / "found.csv"
+        predict.run(folder, [tmp_path / asked], among=among, captions=option, out=out)
         found = pd.read_csv(tmp_path / "found.csv")
         [answer, *_] = [row for piece in answers(folder, [tmp_path / asked]) for row in piece]
         assert found["score"][0] == pytest.approx((searched @ answer["embedding"]).max(), abs=1e-6)
+
+
+def test_a_server_finds_what_is_added_to_its_table(tmp_path):
+    table = tmp_path / "passages.csv"
+    pd.DataFrame({"text": ["a large three"], "id": ["old"]}).to_csv(table, index=False)
+    served = server.Served(str(folder_of("retrieval of text")), among=table)
+    sent = {"dataframe_records": [{"caption": "red two"}]}
+
+    def found() -> set[str]:
+        [answer] = TestClient(served).post("/invocations", json=sent).json()["predictions"]
+        return {row["found"] for row in answer["found"]}
+
+    assert found() == {"old"}
+    table.write_text(table.read_text() + "two red above,new\n")
+    served.look()
+    assert found() == {"old", "new"}
+    table.write_text("")  # half written: the last whole one is searched
+    served.look()
+    assert found() == {"old", "new"}
 
 
 def test_a_separator_within_plain_text_makes_no_pair():
@@ -215,8 +237,8 @@ def test_a_separator_within_plain_text_makes_no_pair():
 def test_a_gallery_leaves_out_what_it_cannot_read_and_says_so(tmp_path, caplog):
     folder = folder_of("retrieval of text")
     pd.DataFrame({"caption": ["red two", "unbekannt", "large"]}).to_csv(tmp_path / "captions.csv", index=False)
-    assert Gallery(folder, tmp_path / "captions.csv").ids == ["red two", "large"]
+    assert Gallery(folder, tmp_path / "captions.csv", captions=True).ids == ["red two", "large"]
     assert "1 rows are not searched" in caplog.text
     pd.DataFrame({"caption": ["unbekannt"]}).to_csv(tmp_path / "captions.csv", index=False)
     with pytest.raises(ValueError, match="no rows: no word of the caption"):
-        Gallery(folder, tmp_path / "captions.csv")
+        Gallery(folder, tmp_path / "captions.csv", captions=True)

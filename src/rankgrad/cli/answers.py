@@ -95,9 +95,9 @@ class Gallery:
 
     Args:
         folder: of a model of retrieval.
-        source: a table of items, or else of captions; or a folder of pictures.
+        source: a table, or a folder of pictures.
         roles: of the table's columns, see `rankgrad.datasets.tables.rows.read`.
-        captions: search the captions of a table that has both.
+        captions: search the captions of the table, and not its items.
 
     Raises:
         FileNotFoundError: no such file or model.
@@ -109,7 +109,7 @@ class Gallery:
 
         if (task := recipe_of(folder).get("task")) != "retrieval":
             raise ValueError(f"{folder}: a model of {task}, expected one of retrieval to find rows among others")
-        pieces = answers(folder, [source], roles._replace(input=(), captions_first=captions), skip_broken=True)
+        pieces = answers(folder, [source], roles._replace(input=(), captions=captions), skip_broken=True)
         rows, broken = [], []
         for row in chain.from_iterable(pieces):
             (broken if "error" in row else rows).append(row)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rankgrad.cli.answers import WRITABLE, Answer, Gallery, answers, found_among, write
-from rankgrad.datasets.tables.rows import OWN, Roles, read, table_of
+from rankgrad.datasets.tables.rows import OWN, Roles, table_of
 from rankgrad.io import written
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.recipes import image_of, recipe_of
@@ -132,6 +132,7 @@ def run(
     out: Path | None = None,
     roles: Roles = OWN,
     among: Path | None = None,
+    captions: bool = False,
     skip_broken: bool = False,
     as_json: bool = False,
     followed: Callable[[Iterable[list[Answer]]], Iterable[list[Answer]]] = iter,
@@ -140,7 +141,7 @@ def run(
 
     Args:
         folder, sources, roles, skip_broken: see `answers`.
-        among: what a model of retrieval searches for each row, see `Gallery`.
+        among, captions: what a model of retrieval searches for each row, see `Gallery`.
         out: a table for the answers; or, of label rankers, a picture or a folder for annotated pictures.
         as_json: print JSON, a line an answer.
         followed: passes on the pieces of answers, and shows how many there are.
@@ -150,8 +151,6 @@ def run(
     """
     pieces = followed(answers(folder, sources, roles, skip_broken=skip_broken))
     if among is not None:
-        first = next(read(sources, recipe_of(folder), roles), None)
-        captions = first is None or first.side != "caption"  # what the questions are not
         pieces = found_among(pieces, Gallery(folder, among, roles, captions=captions))
     if out is not None and table_of(out) in WRITABLE:
         return _to_table(folder, sources, out, pieces, skip_broken=skip_broken, as_json=as_json)
@@ -227,8 +226,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--among",
         type=Path,
-        help="table or folder that retrieval searches: items for captions, captions for items",
+        help="table or folder whose items retrieval searches",
     )
+    parser.add_argument("--captions", action="store_true", help="search the captions of the table of --among")
     parser.add_argument("--id", help="column that comes back with each answer")
     parser.add_argument("--query", help="column whose rows are the documents of a query")
     parser.add_argument("--skip-broken", action="store_true", help="go on after rows that cannot be answered")
@@ -238,7 +238,7 @@ def main(arguments: Sequence[str]) -> None:
     try:
         code = run(
             folder, options.inputs, out=options.out, roles=Roles(options.input, options.id, options.query),
-            among=options.among, skip_broken=options.skip_broken, as_json=options.json,
+            among=options.among, captions=options.captions, skip_broken=options.skip_broken, as_json=options.json,
         )  # fmt: skip
     except (ValueError, OSError) as error:
         sys.exit(printable(str(error)))

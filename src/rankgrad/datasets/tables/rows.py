@@ -32,13 +32,13 @@ class Roles(NamedTuple):
             captions, by which retrieval is asked too.
         id: what comes back with each answer.
         query: whose rows are the documents of one query.
-        captions_first: whether captions are asked where a row has both.
+        captions: of retrieval, whether captions are read, or items; None for a row's item, or else its caption.
     """
 
     input: Sequence[str] = ()
     id: str | None = None
     query: str | None = None
-    captions_first: bool = False
+    captions: bool | None = None
 
 
 OWN = Roles()  # the training's columns, or columns that have the names of their roles
@@ -51,14 +51,12 @@ class Row(NamedTuple):
         id: what comes back with its answer.
         place: of the row, for messages.
         asked: reads the inputs of the row; raises ValueError or OSError if a cell or a picture cannot be read.
-        side: what rows of this file ask by, where they do not lack it: the model's input type, or `caption`.
         documents: ids of a query's rows, in a table that has a row for each.
     """
 
     id: Any
     place: str
     asked: Callable[[], dict[str, Any]]
-    side: str
     documents: Sequence[Any] | None = None
 
 
@@ -101,7 +99,7 @@ def read(
     else:
         for path in _files(sources, suffixes):
             name = encodable(str(path))  # of a file whose name is no UTF-8, too
-            yield Row(name, name, partial(_of_file, kind, path), kind)
+            yield Row(name, name, partial(_of_file, kind, path))
 
 
 def _of_file(kind: str, path: Path) -> dict[str, Any]:
@@ -303,9 +301,9 @@ class _Columns:
             return [*([_Input(self._in_order(named), self.type.name, self.type)] if named else []), *captions]
         for columns in (self.features, columns_of(self.features), self.about.get("columns"), [self.type.name]):
             if columns and set(columns) <= set(self.names):
-                inputs = [_Input([*columns], self.type.name, self.type), *captions]
-                return inputs[::-1] if roles.captions_first else inputs
-        return captions
+                items = [_Input([*columns], self.type.name, self.type)]
+                return [*items, *captions] if roles.captions is None else captions if roles.captions else items
+        return captions if roles.captions in (None, True) else []
 
     def _captions(self, named: list[str]) -> tuple[list[_Input], list[str]]:
         """Return the input of captions, if there is a column of them, and the other columns that are named."""
@@ -398,10 +396,11 @@ class _Table:
             raise ValueError(f"{path}: no rows, expected at least one")
         self.columns = _Columns(self.names, recipe, roles, form, path.parent)
         if not self.columns.inputs:
-            raise self._without_input()
+            raise self._without_input() if roles.captions is None else self._without_searched(captions=roles.captions)
         for column in self.columns.used:
             if column not in self.names:
                 hint = "; name those of the input, as in `--input 'f_*'`" if column in self.columns.of_input else ""
+                hint = "; name it, as in `--input caption=COLUMN`" if column == "caption" else hint
                 raise ValueError(f"{path}: no column {column!r}; {self._has(column)}{hint}")
 
     def _has(self, missing: str) -> str:
@@ -416,6 +415,16 @@ class _Table:
         trained = f" or {listed(columns)}, as in training" if columns else ""
         return ValueError(
             f"{self.path}: no column {self.columns.type.name}{trained}; {self._hint()}; it has {listed(self.names)}"
+        )
+
+    def _without_searched(self, *, captions: bool) -> ValueError:
+        """Return the error of a table to search without the column that is searched."""
+        about, item = self.columns.about, self.columns.type.name
+        columns = [about.get("caption") or "caption"] if captions else about.get("columns") or [item]
+        advice = "" if captions else ", or search its captions by `--captions`"
+        return ValueError(
+            f"{self.path}: no column {listed(columns)}, which is searched; call it so{advice}; it has "
+            f"{listed(self.names)}"
         )
 
     def _hint(self) -> str:
@@ -505,8 +514,7 @@ class _Table:
         cell = cells.row[entered.columns[0]]
         is_name = isinstance(cell, str) and (bool(entered.type.suffixes) or entered.name == "caption")
         usual = encodable(cell) if is_name and self.columns.task != "query_ranking" else number
-        side = self.columns.inputs[0].name
-        return Row(self.columns.id_of(cells, usual), self._place(number), partial(self.columns.asked, cells), side)
+        return Row(self.columns.id_of(cells, usual), self._place(number), partial(self.columns.asked, cells))
 
     def _grouped(self, column: str) -> Iterator[Row]:
         """Yield queries that have a row for each of their documents."""
@@ -522,7 +530,6 @@ class _Table:
                 rows[0].row[column],
                 self._place(numbers[0]),
                 lambda rows=rows: {entered.name: [row.of(entered) for row in rows]},
-                entered.name,
                 [self.columns.id_of(row, number) for number, row in zip(numbers, rows, strict=True)],
             )
 
