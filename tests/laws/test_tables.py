@@ -62,7 +62,7 @@ def test_each_row_of_every_format_becomes_what_was_drawn(truth, data, form):
         assert rows_of(rows, table.options | form.options) == table.expected(split)
 
 
-@law(15)
+@law(24)
 @given(table=tables(truths=["target"]), form=forms(), data=st.data())
 def test_prediction_reads_a_row_as_training_stored_it(table, form, data):
     options = table.options | form.options
@@ -73,7 +73,7 @@ def test_prediction_reads_a_row_as_training_stored_it(table, form, data):
         stored = {row["name"]: row[kind] for of_split in splits.values() for row in of_split.to_pylist()}
         about = about_of(splits["train"], kind)
         # As they are called, or as a person names them, in whichever order.
-        roles = data.draw(st.sampled_from([Roles(), Roles(data.draw(st.permutations(about["columns"])))]))
+        roles = data.draw(st.sampled_from([Roles(), Roles(about["columns"][::-1])]))
         cells = [row.asked()[kind] for row in rows_to_ask([path], {"task": "score_ranking", "input": about}, roles)]
     prepared = [lookup.find("inputs", kind).prepared([cell], about, where="")[0] for cell in cells]
     expected = [stored[name] for name in table.names]
