@@ -1,4 +1,4 @@
-"""The columns of a table: what their cells hold in the first rows, what they are called like, and which have a role."""
+"""The columns of a table: the content of their first cells, the roles that their names suggest, and those they have."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -246,7 +246,7 @@ class Columns:
         return ValueError(f"{self.path}: {text}")
 
     def question(self, columns: Sequence[Column], reason: str, flag: str) -> ValueError:
-        """Return the refusal to choose among columns, with what a person is to type."""
+        """Return the refusal to choose among columns, with the options to type."""
         names = [column.name for column in columns[:3]]
         choices = " or ".join(f"`--{flag} {name}`" for name in names)
         return self.refusal(f"{' and '.join(names)} {reason}: say which one to take, {choices}")
@@ -288,14 +288,14 @@ class Columns:
         return fitting[0] if fitting else None
 
     def take_shared(self, role: str, *, exact: bool) -> Column | None:
-        """Take the column that says which rows belong together: of several, one whose rows hold those of the others.
+        """Take the column of groups. If there are several, take the one whose groups contain the groups of the others.
 
         Args:
             role: group or query, which the column is called.
-            exact: whether the others must have the same rows together, as a query's text and its id have.
+            exact: whether the groups of the others must be the same, as for a query's text and its id.
 
         Raises:
-            ValueError: several are called so, and put other rows together.
+            ValueError: several are called so, and their groups differ.
         """
         shared = []
         for column in self.free:
@@ -349,8 +349,8 @@ def split_labels(cells: pd.Series, separator: str) -> list[list[str]]:
     """Return the labels of each cell."""
     rows = []
     for cell in cells:
-        parts = parts_in(cell if isinstance(cell, list | np.ndarray) else str(cell), separator)
-        rows.append([label for label in parts if label])
+        labels = parts_in(cell if isinstance(cell, list | np.ndarray) else str(cell), separator)
+        rows.append([label for label in labels if label])
     return rows
 
 
@@ -373,7 +373,7 @@ def same_order(column: Column, other: Column) -> bool:
 
 
 def is_within(column: Column, other: Column) -> bool:
-    """Return whether rows that share a cell of a column share that of another one too."""
+    """Return whether rows that share a cell of one column also share their cell of the other column."""
     pairs = pd.DataFrame({"column": column.names, "other": other.names}).dropna().drop_duplicates()
     return bool(pairs["column"].is_unique)
 

@@ -1,4 +1,4 @@
-"""`rankgrad doctor`: looks at what a run needs; a line each, and exit code 1 if something is broken."""
+"""`rankgrad doctor`: check the environment of a run; one line for each check, and exit code 1 if one fails."""
 
 import os
 import shutil

@@ -1,8 +1,10 @@
 """Guess the roles of a table's columns, see `rankgrad.datasets.table`, for a person to look over.
 
-A column that a person names gets its role, or is refused. Cells with two readings, or none, are refused with what to
-type. No other column takes the place of one that is called like a target. The questions are asked in this order, each
-in a file of its name: structure, truth, inputs. In the end the table's own reader reads the first rows.
+`guess` answers three questions in this order, each in a file of its name: structure (split, weight, group, id, days),
+truth (task and target), inputs. Then the table's own reader reads the first rows with these options.
+
+A column that a person names gets its role, or is refused. Cells with two readings, or none, are refused, and the error
+shows what to type. No other column replaces one that is called like a target.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,7 @@ from rankgrad.numbers import PLAIN, Writing, number_in
 
 __all__ = ["Guess", "guess"]
 
-EXPLAINED, FEWEST_GROUPS = 0.3, 5  # from which on a column may be a group whose target has an offset of its own
+EXPLAINED, FEWEST_GROUPS = 0.3, 5  # least explained variance, and least groups, of groups with different offsets
 
 
 class Guess(NamedTuple):

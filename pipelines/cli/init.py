@@ -33,7 +33,7 @@ def init(
     rejected: Annotated[str | None, typer.Option(help="Column of what --text was preferred to.")] = None,
     group: Annotated[str | None, typer.Option(help="Column whose rows stay in one split.")] = None,
     within: Annotated[
-        bool, typer.Option("--within", help="Compare only rows of one group, such as those of one laboratory.")
+        bool, typer.Option("--within", help="Compare only rows of the same group, such as one laboratory.")
     ] = False,
     query: Annotated[str | None, typer.Option(help="Column whose rows are the documents of a query.")] = None,
     row_id: Annotated[str | None, typer.Option("--id", help="Column that names each row.")] = None,
@@ -172,9 +172,7 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
         lines.append(f"rivals: {names}: simple models, with which the runs are compared")
     lines.append(f"metric: {blocks['comparisons'][key]['metric']}, of the comparison and the gate; else: --metric")
     if "size" in dataset:
-        lines.append(
-            f"pictures: the middle square, {SIZE} pixels on a side (`size`); `pad: true` keeps what is beside it"
-        )
+        lines.append(f"pictures: the middle square, {SIZE} pixels on a side (`size`); `pad: true` keeps the rest")
     return lines
 
 
@@ -194,5 +192,5 @@ def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
     count = drawn_splits(dataset, groups, block["seed"]).count("gate")
     line = f"gate: {count} of {len(groups)} {dataset.group}"
     if count < JUDGED:
-        line += f"; with fewer than {JUDGED} it promotes no version by itself: raise `split.gate` or add rows"
+        line += f"; with fewer than {JUDGED} it promotes no version: raise `split.gate` or add rows"
     return [line]

@@ -10,7 +10,7 @@ from pipelines.cli.inputs import query_text
 
 __all__ = ["preferences"]
 
-MENTIONS = 4  # how often a name is in both columns on average, from which on it is a player's
+MENTIONS = 4  # least number of rows per name, on average, if names are players
 CODE = re.compile(r"(?=.*\d)[\w.:/@-]+", re.ASCII)  # a name with a digit and without a space
 DECISION, FEW_DECISIONS = re.compile(r"prefer|winner|chosen|better|choice|vote"), 5  # which of two answers is better
 SIDES = {"a": "b", "0": "1", "1": "2", "left": "right"}  # how the names of two answers end
@@ -25,7 +25,7 @@ BETTER = """{first} and {second} are two answers, and {decision} says which is b
   is_first = table["{decision}"] == FIRST
   table["chosen"] = table["{first}"].where(is_first, table["{second}"])
   table["rejected"] = table["{second}"].where(is_first, table["{first}"])"""
-ITEMS = """{shown}, no text, and such names come again too seldom to be learned as players; join the texts of the items:
+ITEMS = """{cell}, no text, and such names come again too seldom to be learned as players; join the texts of the items:
   for role in ("{chosen}", "{rejected}"):
       names = {{"id": role, "text": role + "_text"}}
       table = table.merge(items.rename(columns=names), on=role)
@@ -75,7 +75,7 @@ def preferences(columns: Columns) -> Truth | None:
 
 
 def _chosen_and_rejected(columns: Columns) -> tuple[Column | None, Column | None]:
-    """Return the columns of what was chosen and rejected: those that a person names, or that are called so."""
+    """Return the columns of chosen and of rejected answers: the ones that a person names, or that are called so."""
     numbers = {column.name.lower(): column.name for column in columns.of_content("number")}
     if {"winner", "loser"} <= numbers.keys():
         raise columns.refusal(PLAYERS.format(**numbers))
@@ -116,7 +116,7 @@ def _prompt(columns: Columns, chosen: Column) -> Column | None:
 
 
 def _are_players(chosen: Column, rejected: Column) -> bool:
-    """Return whether what was chosen are names that come again, such as players.
+    """Return whether the chosen answers are names that come again, such as players.
 
     Raises:
         ValueError: they are ids, such as a0123, that seldom come again.
@@ -128,8 +128,8 @@ def _are_players(chosen: Column, rejected: Column) -> bool:
         return True
     if not all(map(CODE.fullmatch, names)):
         return False
-    shown = chosen.shown(chosen.cells.index[0])
-    raise ValueError(ITEMS.format(shown=shown, chosen=chosen.name, rejected=rejected.name))
+    cell = chosen.shown(chosen.cells.index[0])
+    raise ValueError(ITEMS.format(cell=cell, chosen=chosen.name, rejected=rejected.name))
 
 
 def _refuse_chats(columns: Columns) -> None:
@@ -151,7 +151,7 @@ def _refuse_chats(columns: Columns) -> None:
 
 
 def _refuse_which_is_better(columns: Columns) -> None:
-    """Refuse two answers, such as answer_a and answer_b, beside a column that says which of them is better."""
+    """Refuse two answers, such as answer_a and answer_b, if another column says which of them is better."""
     texts = {column.name.lower(): column for column in columns.free if column.is_text}
     decisions = [column for column in columns.all.values() if DECISION.search(plain(column.name))]
     decisions = [column for column in decisions if column.names.nunique() <= FEW_DECISIONS]

@@ -1,4 +1,4 @@
-"""`rankgrad retrain`: what the nightly flow does, in a terminal and without a server."""
+"""`rankgrad retrain`: run the nightly retraining in a terminal, without a server."""
 
 from pathlib import Path
 from typing import Annotated

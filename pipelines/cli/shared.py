@@ -61,7 +61,7 @@ def typed_here(context: typer.Context, value: Any) -> Any:
 
 
 def model_typed_here(context: typer.Context, value: str) -> str:
-    """Make the folder of a model relative as `typed_here` does; `shipped` is none, nor is an alias."""
+    """Make the folder of a model relative as `typed_here` does; `shipped` and aliases stay as they are."""
     return value if value == "shipped" or str(value).startswith("@") else typed_here(context, value)
 
 

@@ -81,11 +81,11 @@ def blocks_of(
     by_loss = _runs_for(starting["runs"], conditions, table, truth)
     for run in by_loss.values():
         run["training"] = merged(_long_enough(run["training"], count), monitor)
-    usual, *others = by_loss
+    standard, *ranking = by_loss
     comparison = {
-        "question": f"Does {' or '.join(others)} rank {key} better than {usual}?",
-        "baseline": f"{key}-{usual}",
-        "runs": [f"{key}-{other}" for other in others],
+        "question": f"Does {' or '.join(ranking)} rank {key} better than {standard}?",
+        "baseline": f"{key}-{standard}",
+        "runs": [f"{key}-{loss}" for loss in ranking],
         "metric": metric,
     }
     rivals = {}

@@ -1,4 +1,4 @@
-"""What a table is learned for: the task, and the column of its labels, grades, captions or numbers."""
+"""The task of a table, and the column of its truth: labels, grades, captions or numbers."""
 
 import re
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def _in_columns(columns: Columns, labels: Sequence[Column], option: str | list[s
 
 
 def _relevance(columns: Columns) -> Truth | None:
-    """Recognize preferences, or grades of a query's documents, beside a column of queries."""
+    """Recognize preferences, or a column of grades and one of queries."""
     if (truth := preferences(columns)) is not None:
         return truth
     group = columns.structure.get("group")
@@ -97,7 +97,7 @@ def _relevance(columns: Columns) -> Truth | None:
 
 
 def _captions(columns: Columns) -> Truth | None:
-    """Recognize captions: sentences beside pictures or vectors; or queries beside the passages that they ask for."""
+    """Recognize captions of pictures or vectors, or queries that search passages."""
     if not any(column.is_whole_input for column in columns.free):
         return _search(columns)
     if "text" in columns.named:
@@ -194,7 +194,7 @@ def _refuse_wrong_order(columns: Columns, column: Column) -> None:
         )
     if column.is_called("rank"):
         raise columns.refusal(
-            f"{column.name}: the largest number is first, and 1 may be the best rank; write a column in which larger "
+            f"{column.name}: the largest number is first, and 1 may be the best rank; write a column where larger "
             "is better, and say `--target` with it"
         )
 

@@ -102,7 +102,7 @@ def modules_of(settings: Settings, run: Run) -> dict[str, str]:
         named["auxiliary"] = ("losses", run.auxiliary.name)
     if run.sorter in settings.sorters:
         named["sorter"] = ("sorters", settings.sorters[run.sorter].name)
-    return {part: f"rankgrad.{folder}.{name}" for part, (folder, name) in named.items()}
+    return {use: f"rankgrad.{folder}.{name}" for use, (folder, name) in named.items()}
 
 
 def run_of(settings: Settings, name: str, setting: Mapping[str, Any] | None = None) -> dict[str, Any]:

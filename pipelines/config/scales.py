@@ -60,10 +60,12 @@ def apply(name: str, folder: Path = Path()) -> str:
 def _refuse_edited(params: Path, own: Path) -> None:
     """Raise ParamsError if params are none of the scales on top of what they were: edits would be lost."""
     now = params.read_text()
-    if not any(now == (own.read_text() if one == own else _scaled(own, one)[0]) for one in own.parent.glob("*.yaml")):
-        found = "edited since a scale was written into it, and another would undo that"
-        advice = f"edit {own}, the file before, or remove it to keep {params} as it is"
-        raise ParamsError(Problem("", found, advice=advice), path=params)
+    for scale in own.parent.glob("*.yaml"):
+        if now == (own.read_text() if scale == own else _scaled(own, scale)[0]):
+            return
+    reason = "edited since a scale was written into it, and another would undo that"
+    advice = f"edit {own}, the file before, or remove it to keep {params} as it is"
+    raise ParamsError(Problem("", reason, advice=advice), path=params)
 
 
 def _scaled(base: Path, scale: Path) -> tuple[str, list[str]]:

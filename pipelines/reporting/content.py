@@ -19,7 +19,7 @@ from rankgrad.tasks import Metric
 
 __all__ = ["content"]
 
-SOURCES = {"data/raw/mnist": "all of MNIST", "data/raw/subset": "the 14,000 digits of MNIST that ship"}
+SOURCES = {"data/raw/mnist": "all of MNIST", "data/raw/subset": "the 14,000 MNIST digits that ship with RankGrad"}
 SORTER_COLUMNS = {  # with the decimals of each; None for those of every table
     "l1": ("L1", 4),
     "exact_ranks": ("exact ranks", None),
@@ -60,7 +60,7 @@ def _drawn(params: Settings) -> str:
         return ""
     which = "" if len(drawn) == len(names) else f"; those of {', '.join(drawn)} are"
     sources = dict.fromkeys(SOURCES[params.datasets[name].raw] for name in drawn)
-    return f"{which} of pictures drawn from {' and '.join(sources)}"
+    return f"{which} of images generated from {' and '.join(sources)}"
 
 
 def _title(params: Settings, run: Run) -> str:

@@ -109,7 +109,9 @@ def _slices(slices: Sequence[Slice]) -> list[str]:
         f"The lowest of {len(slices)} slices of the test split, for the seed that is served; the others are in "
         "`model.json`. Some of many are low by chance, and a rank correlation is lower where targets differ less."
     )
-    rows = [[as_markdown(part.name), str(part.rows), cell(*part.interval, digits=4)] for part in slices[:SLICES]]
+    rows = [
+        [as_markdown(lowest.name), str(lowest.rows), cell(*lowest.interval, digits=4)] for lowest in slices[:SLICES]
+    ]
     return ["", "## Slices", "", about, "", markdown(["slice", "rows", f"{slices[0].metric} (95 %)"], rows).rstrip()]
 
 

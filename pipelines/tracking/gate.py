@@ -254,8 +254,8 @@ def _judge_sorters(name: str, numbers: tuple[str, str], params: Settings) -> Evi
     # Longer vectors are harder: both sort vectors of the length that they are made for, or of the usual one.
     lengths = {sorter.length for sorter in sorters} - {None}
     if len(lengths) > 1:
-        found = " and ".join(f"{sorter.length} (version {n})" for n, sorter in zip(numbers, sorters, strict=True))
-        raise ValueError(f"{name}: its versions sort {found} scores: choose by hand, {_by_hand(name)}")
+        lengths_of = " and ".join(f"{sorter.length} (version {n})" for n, sorter in zip(numbers, sorters, strict=True))
+        raise ValueError(f"{name}: its versions sort {lengths_of} scores: choose by hand, {_by_hand(name)}")
     measured_on = params.benchmark_sorters.get(name.removeprefix(prefixed("sorter-")))
     usual = SORTER_LENGTH if measured_on is None else params.score_vectors[measured_on].length
     length = lengths.pop() if lengths else usual

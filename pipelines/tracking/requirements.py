@@ -26,7 +26,7 @@ def requirements(recipe: Mapping[str, Any], served_by: Path) -> list[str]:
     >>> from pipelines.tracking.upload import SERVED_BY
     >>> found = requirements({"folder": "sorters", "name": "lstm", "args": {}}, SERVED_BY)
     >>> [line.partition("==")[0] for line in found]
-    ['mlflow', 'numpy', 'pandas', 'pillow', 'pyarrow', 'safetensors', 'scikit-learn', 'torch']
+    ['mlflow', 'numpy', 'pandas', 'pillow', 'pyarrow', 'safetensors', 'torch']
     """
     files = behind([served_by, *_components(recipe, ROOT)], all_of=True)
     imported = packages(files) - set(sys.stdlib_module_names)

@@ -262,7 +262,7 @@ def _made(run: Run, tags: Mapping[str, str], slices: list[Slice]) -> dict[str, A
     return {
         "rankgrad": __version__, "commit": tags["git_commit"], "uncommitted_changes": tags.get("git_dirty") == "true",
         "inputs": inputs_of(tags), "from": tags.get(FROM, ""), "metrics": metrics,
-        "slices": [asdict(part) for part in slices],
+        "slices": [asdict(piece) for piece in slices],
     }  # fmt: skip
 
 

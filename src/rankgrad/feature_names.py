@@ -95,13 +95,8 @@ def _asked(names: tuple[str, ...]) -> dict[tuple[str, Letter], dict[str | None, 
         column, found, value = name.partition("=")
         letter = LETTER.fullmatch(column) if found else None
         key = (letter[1], (int(letter[2]), int(letter[3]))) if letter else (column, None)
-        asked.setdefault(key, {})[_as_in_cells(value, letter) if found else None] = place
+        asked.setdefault(key, {})[value if found else None] = place
     return asked
-
-
-def _as_in_cells(value: str, letter: re.Match[str] | None) -> str:
-    """Return a value as rows have it: models of an earlier version have names with white space as it was."""
-    return value if letter else name_in(value)
 
 
 @lru_cache(maxsize=16)

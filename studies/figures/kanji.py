@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from pipelines.reporting import plots
-from rankgrad.io.parquet import decode_images, matrix, read_table
+from rankgrad.io.parquet import decode_image, encoded_images, matrix, read_table
 from rankgrad.tasks.label_ranking import places
 from studies.converters.kanji import CANVAS, area_of, draw, drawings
 
@@ -39,7 +39,7 @@ def main() -> None:
     read = read_table(TEST, ["image", "label_ranks"])
     truth = matrix(read, "label_ranks", path=TEST).numpy()
     rows = np.linspace(0, len(truth) - 1, EXAMPLES).astype(int)
-    images = decode_images(read["image"].take(rows), path=TEST, threads=1)
+    images = [decode_image(image, where=str(TEST)) for image in encoded_images(read["image"].take(rows), path=TEST)]
     orders = [{"true": places(truth[row], truth[row])} for row in rows]
     for loss in SHOWN:
         path = Path(f"predictions/label_ranking-{loss}-kanji.parquet")
@@ -48,7 +48,7 @@ def main() -> None:
         for row, order in zip(rows, orders, strict=True):
             order[loss] = places(truth[row], ranks[row])
     PICTURE.parent.mkdir(exist_ok=True)
-    plots.orders(PICTURE, list(images), orders, glyphs=glyphs())
+    plots.orders(PICTURE, images, orders, glyphs=glyphs())
     with Image.open(PICTURE) as image:
         image.convert("RGB").quantize(16).save(PICTURE, optimize=True)
 

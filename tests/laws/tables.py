@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 
 SPLITS = ("train", "val", "test", "gate")
-INPUTS = ("numbers", "vectors", "categories", "letters", "mixed", "text")
+INPUTS = ("numbers", "filled", "vectors", "categories", "letters", "mixed", "text")
 TRUTHS = ("target", "labels", "ordered", "flags", "label_ranks", "relevance")
 # All can be written in cp1252 too; none begins or ends with white space.
 BRANDS = ("red", "blue", "größe", "a,b", 'say "so"', "a;b", "07", "x=y")
@@ -81,6 +82,9 @@ class Drawn:
         train = [training_row for training_row, split in zip(self.inputs, self.splits, strict=True) if split == "train"]
         vector = []
         for column, value in cells.items():
+            if isinstance(value, list):  # a number, or None for an empty one
+                vector += _filled(value[0], [row[column][0] for row in train])
+                continue
             if not isinstance(value, tuple):  # a number
                 vector.append(value)
                 continue
@@ -89,6 +93,15 @@ class Drawn:
                 if len(names) > 1:
                     vector += [float(value_ == name) for name in names if name is not None]
         return vector
+
+
+def _filled(number: float | None, learned: list[float | None]) -> list[float]:
+    """Return a number or the median, and whether it was empty, where training rows have empty ones."""
+    present = [other for other in learned if other is not None]
+    if not present:
+        return []
+    flag = [float(number is None)] if None in learned else []
+    return [float(median(present)) if number is None else number, *flag]
 
 
 @st.composite
@@ -182,6 +195,11 @@ def _draw_input(draw: Callable, each: Callable, table: Drawn, kind: str) -> None
         table.options["features"] = "vector"
         return
     table.inputs = [{} for _ in table.splits]
+    if kind == "filled":
+        table.columns["age"] = each(NUMBERS | st.none())
+        table.columns["size"] = [7.5, *each(NUMBERS | st.none())[1:]]
+        table.options |= {"features": ["size", "age"], "missing": "impute"}
+        _give(table, ["size", "age"], lambda cell: [cell])
     if kind in ("numbers", "mixed"):
         for name in ("km", "price"):
             table.columns[name] = each(NUMBERS)

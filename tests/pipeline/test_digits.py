@@ -19,7 +19,8 @@ from pipelines.expectations import ExpectationsFailed
 from pipelines.stages import score_vectors as score_vectors_stage
 from rankgrad.datasets.scenes import digits, mnist
 from rankgrad.datasets.vectors import score_vectors
-from rankgrad.io.parquet import decode_images, encode_images, matrix, read_table
+from rankgrad.inputs.image import Image
+from rankgrad.io.parquet import encode_images, matrix, read_table
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import derived_seed
 
@@ -180,16 +181,21 @@ class TestTables:
             (lambda images: images[:2] + [{"bytes": None, "path": None}], "row 2"),
             (lambda images: images[:2] + [{"bytes": images[2]["bytes"][:30], "path": None}], "row 2"),
             (lambda images: images + encode_images(np.zeros((1, 8, 8), np.uint8), threads=1).to_pylist(),
-             r"row 3: .*\(8, 8\).*\(9, 9\)"),
+             r"row 3: .*8, 8\).*9, 9\)"),
             (lambda images: [b"PNG"], ".*struct<bytes"),
         ],
     )  # fmt: skip
-    def test_images_come_back_and_a_corrupt_one_and_one_of_another_form_or_size_are_named(self, change, message):
+    def test_images_come_back_and_a_corrupt_one_and_one_of_another_form_or_size_are_named(
+        self, tmp_path, change, message
+    ):
         pixels = np.random.default_rng(0).integers(0, 256, (3, 9, 9), dtype=np.uint8)
-        images = encode_images(pixels, threads=1).to_pylist()
-        assert (decode_images(pa.chunked_array([encode_images(pixels, threads=2)]), path="", threads=2) == pixels).all()
+        images, path = encode_images(pixels, threads=2), tmp_path / "some.parquet"
+        pq.write_table(pa.table({"image": images}), path)
+        inputs, _ = Image.read(path, lists=False, threads=2, memory=1.0)
+        assert (inputs.items.squeeze(1).numpy() == pixels).all()
+        pq.write_table(pa.table({"image": change(images.to_pylist())}), path)
         with pytest.raises(ValueError, match=rf"some\.parquet: {message}"):
-            decode_images(pa.chunked_array([pa.array(change(images))]), path="some.parquet", threads=1)
+            Image.read(path, lists=False, threads=1, memory=1.0)
 
     def test_a_missing_and_a_corrupt_file_a_missing_column_and_one_of_no_matrix_are_named(self, tmp_path):
         path = tmp_path / "t.parquet"

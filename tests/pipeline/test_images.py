@@ -6,13 +6,12 @@ from io import BytesIO
 from types import SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from PIL import Image, ImageFile
 from torchvision.transforms.v2 import functional
 
 from rankgrad.inputs.image import picture
-from rankgrad.io.parquet import IMAGE, decode_images
+from rankgrad.io.parquet import decode_image
 from rankgrad.io.pictures import as_jpeg, check_plain, open_photo
 
 from conftest import encoded, smooth  # isort: skip
@@ -89,9 +88,8 @@ def test_others_are_refused_as_a_photo_of_a_dataset_and_as_a_picture_of_a_reques
 
 @pytest.mark.parametrize("contents", [deep(0, 1), several("PNG"), WHOLE[:-12]])
 def test_others_are_refused_in_a_table(contents):
-    column = pa.chunked_array([pa.array([{"bytes": contents, "path": None}], IMAGE)])
-    with pytest.raises(ValueError, match="here: row 0"):
-        decode_images(column, path="here", threads=1)
+    with pytest.raises(ValueError, match="here: "):
+        decode_image(contents, where="here")
 
 
 def test_tags_of_a_tiff_decide_as_pillow_takes_planes_of_16_bits_for_ones_of_8():

@@ -112,7 +112,10 @@ KINDS = {
                                     "features": "all", "relevance": "label", "group": "qid"}),
     },
 }  # fmt: skip
-CASES = [(make, file, *found) for file, several in KINDS.items() for make, found in several.items()]
+CASES = []
+for file_name, makers in KINDS.items():
+    for maker, (its_task, its_options) in makers.items():
+        CASES.append((maker, file_name, its_task, its_options))
 
 
 @pytest.fixture
@@ -311,7 +314,7 @@ NAMED = [
     ({"size": A, "fitness": Y, "fitness_log": np.exp(Y)}, {"features": ["size"], "target": "fitness"}),
     ({"sales": A, "x": X, "sales_next_week": Y}, {"features": ["sales", "x"], "target": "sales_next_week"}),
     (
-        {f"{at}_{one}": DRAWS.normal(size=ROWS) for at in ("s1", "s2") for one in "abcy"} | {"fitness": A, "size": Y},
+        {f"s{k % 2 + 1}_{'abcy'[k // 2]}": DRAWS.normal(size=ROWS) for k in range(8)} | {"fitness": A, "size": Y},
         {"features": ["s1_*", "s2_*", "fitness"], "target": "size"},
     ),
     ({"created_at": [1.7e9 + k for k in A], "size": A, "price": Y}, {"features": ["size"]}),
@@ -357,8 +360,8 @@ def german(number, digits):
 
 
 PRICES = np.exp(6.5 + Y)
-ANSWERS = {f"response_{side}": [f"the answer {side} of number {k}" for k in N] for side in "ab"}
-CHOSEN = {role: [f"the {role} one of number {k}" for k in N] for role in ("chosen", "rejected")}
+ANSWERS = {"response_a": texts("the answer a of number {}"), "response_b": texts("the answer b of number {}")}
+CHOSEN = {"chosen": texts("the chosen one of number {}"), "rejected": texts("the rejected one of number {}")}
 REFUSED = {  # columns, and what the message names
     "thousands": ({"km": A, "preis": [german(p, 0) for p in PRICES]}, ["preis", "--thousands '.'", "--decimal '.'"]),
     "both": ({"x": X, "price": [german(p, 2) for p in PRICES]}, ["price", "--decimal ',' --thousands '.'"]),
@@ -415,10 +418,10 @@ REPORTED = {
 @pytest.mark.parametrize(("columns", "words"), REPORTED.values(), ids=REPORTED)
 def test_a_column_that_is_not_learned_from_is_reported_with_the_reason(tmp_path, columns, words):
     pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
-    found = guess(tmp_path / "a.parquet")
-    assert words[0] == "x:" or words[0].split(":")[0] not in found.options["features"]
-    reported = "\n".join(line for line in found.lines if words[0] in line)
-    assert not [word for word in words if word not in reported], found.lines
+    guessed = guess(tmp_path / "a.parquet")
+    assert words[0] == "x:" or words[0].split(":")[0] not in guessed.options["features"]
+    reported = "\n".join(line for line in guessed.lines if words[0] in line)
+    assert not [word for word in words if word not in reported], guessed.lines
 
 
 def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):
@@ -453,6 +456,9 @@ NAMED_BY_A_PERSON = {  # columns, what a person names, and the options that foll
                              {"text": "response_a", "captions": "response_b"}),
     "days": ({**PLAIN, "sold": pd.date_range("2026-01-01", periods=ROWS).astype(str)}, {"date": "sold"},
              {"date": {"column": "sold", "first": "2026-03-01", "every": "month"}}),
+    "days in digits": ({**PLAIN, "sold": [20260101 + k % 28 for k in N]}, {"date": "sold"},
+                       {"date": {"column": "sold", "first": "2026-01-28", "every": "month"}}),
+    "a document of several queries": (QUERIES | {"doc": modulo(6), "grade": modulo(3)}, {"id": "doc"}, {"id": "doc"}),
 }  # fmt: skip
 NAMED_IN_VAIN = {  # columns, what a person names, and what the refusal says
     "a target that is text": ({**PLAIN, **TEXTS}, {"target": "answer"}, ["answer", "--target"]),
@@ -465,7 +471,8 @@ NAMED_IN_VAIN = {  # columns, what a person names, and what the refusal says
     "the same text for each document": (QUERIES | TEXTS | {"grade": modulo(3)}, {"text": "prompt"},
                                         ["--text", "prompt"]),
     "ranks": (QUERIES | {"rank": modulo(6)}, {"target": "rank"}, ["rank", "largest"]),
-    "days that are none": (PLAIN | {"sold": cycled("1.2.2026", "2.2.2026")}, {"date": "sold"}, ["row 1", "2026-11-30"]),
+    "codes": (PLAIN | {"plz": texts("0{}")}, {"target": "plz"}, ["row 1", "'00'"]),
+    "no days": (PLAIN | {"sold": cycled("1.2.2026", "2.2.2026")}, {"date": "sold"}, ["row 1", "2026-11-30"]),
 }  # fmt: skip
 
 
@@ -484,7 +491,7 @@ def test_a_column_that_does_not_fit_the_role_that_a_person_names_is_refused(tmp_
     assert not [word for word in words if word not in str(refused.value)], refused.value
 
 
-SEVERAL = {  # columns, and the flags of which one decides
+SEVERAL = {  # columns, and the names that the flags offer
     "groups": ({"user": [f"u{k % 9}" for k in N], "shop": [f"s{k % 7}" for k in N]} | PLAIN, ["user", "shop"]),
     "queries": (QUERIES | {"search_id": groups(4), "grade": modulo(3)}, ["query_id", "search_id"]),
     "captions": (
@@ -528,9 +535,9 @@ def test_chats_are_refused_with_what_to_write(tmp_path):
 
 def test_rows_with_missing_cells_are_filled_or_left_out_and_it_says_how_many(tmp_path):
     write(tmp_path, "a.csv", f_1=[None, None, *A[2:]], f_2=X, price=[*Y[1:], None])
-    found = guess(tmp_path / "a.csv")
-    assert found.options["missing"] == "impute"
-    assert [line[:22] for line in found.lines[-2:]] == ["2 of the first 60 rows", "1 of the first 60 rows"]
+    guessed = guess(tmp_path / "a.csv")
+    assert guessed.options["missing"] == "impute"
+    assert [line[:22] for line in guessed.lines[-2:]] == ["2 of the first 60 rows", "1 of the first 60 rows"]
     write(tmp_path, "b.csv", f_1=A, f_2=X, price=Y)
     assert guess(tmp_path / "b.csv").options["missing"] == "impute"  # of rows to come
     write(tmp_path, "c.csv", text=texts("some words {}"), price=[*Y[1:], None])

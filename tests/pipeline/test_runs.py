@@ -153,7 +153,12 @@ def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from
         assert set(folds[val]) == {fold % 3 + 1}
         assert fold not in folds[train]
         assert len(train) + len(val) == 24 - (folds == fold).sum()
+    load_model, used = evaluate.load_model, []
+    monkeypatch.setattr(
+        evaluate, "load_model", lambda folder, **options: used.append(folder.name) or load_model(folder, **options)
+    )
     evaluate.main(params, "mine")
+    assert used == ["seed1", "seed1-fold2", "seed1-fold3"]
     table = pq.read_table("predictions/mine.parquet").to_pandas()
     assert table["id"].tolist() == [*range(24)]
     assert table["fold"].tolist() == [*folds]

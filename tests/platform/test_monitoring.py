@@ -22,8 +22,9 @@ from pipelines.tracking.upload import Run, Version, publish
 from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import digits
 from rankgrad.datasets.tables.rows import Roles, read
+from rankgrad.inputs.image import Image as ImageInput
 from rankgrad.io.checkpoints import save_model
-from rankgrad.io.parquet import decode_images, encode_images
+from rankgrad.io.parquet import encode_images
 
 from conftest import SUBSET, encoded, small_network, small_ranker  # isort: skip
 
@@ -135,7 +136,7 @@ NOISE = np.random.default_rng(0).normal(0, 12, (150, 32, 32))
     ],
 )
 def test_a_change_is_named(compared, scenes, options, change, name):
-    images = change(decode_images(scenes(150, 9, **options)["image"], path="x", threads=1))
+    images = change(np.stack(ImageInput.shown(scenes(150, 9, **options)["image"], path=Path(), threads=1)))
     comparison = compared(pa.table({"image": encode_images(images, threads=1)}))
     assert name in comparison.drifted
     assert comparison.verdict.startswith("drift: ")

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain
@@ -28,7 +28,6 @@ __all__ = [
     "check_lists",
     "columns_of",
     "decode_image",
-    "decode_images",
     "documents_of",
     "encode_images",
     "encoded_images",
@@ -46,6 +45,7 @@ __all__ = [
 ]
 
 
+HANDED = 256  # pictures that a thread is handed together: handing over one costs as much as encoding one
 FOLD = "fold"  # the column of data and of predictions; numbers from 1
 # How datasets libraries store an image in Parquet, so that any of them shows it.
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -94,19 +94,14 @@ def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
         return file.read(list(columns))
 
 
-def _in_threads(function: Callable, items: Sequence | np.ndarray, threads: int) -> list:
-    """Call a function on each item; many items per task, because handing over one costs as much as decoding one."""
-
-    def of_piece(start: int) -> list:
-        return [function(item) for item in items[start : start + 256]]
-
-    with ThreadPoolExecutor(threads) as pool:
-        return [*chain.from_iterable(pool.map(of_piece, range(0, len(items), 256)))]
-
-
 def encode_images(images: np.ndarray, *, threads: int) -> pa.Array:
     """Encode gray images (n, height, width) uint8 as PNG, lossless, in the form of `IMAGE`."""
-    encoded = _in_threads(lambda image: as_png(Image.fromarray(image)), images, threads)
+
+    def encoded_piece(start: int) -> list[bytes]:
+        return [as_png(Image.fromarray(image)) for image in images[start : start + HANDED]]
+
+    with ThreadPoolExecutor(threads) as pool:
+        encoded = [*chain.from_iterable(pool.map(encoded_piece, range(0, len(images), HANDED)))]
     return pa.StructArray.from_arrays(
         [pa.array(encoded, pa.binary()), pa.nulls(len(encoded), pa.string())], fields=list(IMAGE)
     )
@@ -135,33 +130,6 @@ def encoded_images(column: pa.ChunkedArray, *, path: str | Path) -> list[bytes |
         raise ValueError(f"{path}: images are a column of {column.type}, expected {IMAGE}; make it again")
     # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
     return [image for chunk in column.chunks for image in chunk.field("bytes").to_pylist()]
-
-
-def decode_images(column: pa.ChunkedArray, *, path: str | Path, threads: int) -> np.ndarray:
-    """Decode an `IMAGE` column: (n, height, width) uint8 if its images are gray, (n, 3, height, width) if colored.
-
-    Args:
-        column: the column, as `read_table` gives it.
-        path: of the file, for messages.
-        threads: to decode with.
-
-    Raises:
-        ValueError: it is no `IMAGE` column; or an image is corrupt, neither gray nor RGB, or of another size or color
-            than the first; the message names its row.
-    """
-
-    def where(number: int) -> str:
-        return f"{path}: row {number}"
-
-    def decode(numbered: tuple[int, bytes | None]) -> np.ndarray:
-        return decode_image(numbered[1], where=where(numbered[0]))
-
-    decoded = _in_threads(decode, list(enumerate(encoded_images(column, path=path))), threads)
-    for number, image in enumerate(decoded):
-        if image.shape != decoded[0].shape:
-            raise ValueError(f"{where(number)}: image of {image.shape}, expected {decoded[0].shape} as in row 0")
-    images = np.stack(decoded) if decoded else np.zeros((0, 0, 0), np.uint8)
-    return np.ascontiguousarray(images.transpose(0, 3, 1, 2)) if images.ndim == 4 else images
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -171,9 +171,9 @@ def read_split(
 def _require(values: Tensor, right: Tensor, name: str, expected: str, path: Path) -> None:
     """Raise ValueError if a value (n,) or (n, K) of a column is wrong; the message names the first one's row."""
     if not right.all():
-        row, *place = (~right).nonzero()[0].tolist()
-        where = name + "".join(f"[{index}]" for index in place)
-        raise ValueError(f"{path}: row {row}: {where} is {values[row, *place].item()}, expected {expected}")
+        row, *index = (~right).nonzero()[0].tolist()
+        cell = name + "".join(f"[{position}]" for position in index)
+        raise ValueError(f"{path}: row {row}: {cell} is {values[row, *index].item()}, expected {expected}")
 
 
 def _column(table: pa.Table, name: str, path: Path) -> Tensor:
@@ -187,8 +187,8 @@ def _column(table: pa.Table, name: str, path: Path) -> Tensor:
         raise _no_column(table, name, "a number in each row", path)
     values = column.to_numpy()
     if values.dtype.kind in "iu":
-        whole = torch.from_numpy(values.astype(np.float64))
-        _require(whole, whole.abs() <= 2.0**53, name, "at most 2^53, which float64 holds", path)
+        numbers = torch.from_numpy(values.astype(np.float64))
+        _require(numbers, numbers.abs() <= 2.0**53, name, "at most 2^53, which float64 holds", path)
     return torch.from_numpy(values.astype(np.float32 if values.dtype in (np.float16, np.float32) else np.float64))
 
 

@@ -96,11 +96,11 @@ def splits(source: str, raw: str | Path) -> dict[str, Digits]:
     }
     first = np.zeros(len(images), bool)
     first[np.unique([sha256(image.tobytes()).digest() for image in images], return_index=True)[1]] = True
-    found = {}
+    digits_of_split = {}
     for split, numbers in rows.items():
         glyph = np.sort(numbers[first[numbers]]).astype(np.int64)
-        found[split] = Digits(*map(torch.from_numpy, (glyph, images[glyph], labels[glyph].astype(np.int64))))
-    return found
+        digits_of_split[split] = Digits(*map(torch.from_numpy, (glyph, images[glyph], labels[glyph].astype(np.int64))))
+    return digits_of_split
 
 
 def table(digits: Digits) -> "pa.Table":

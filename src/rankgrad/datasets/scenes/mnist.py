@@ -106,10 +106,9 @@ def read(folder: str | Path, *, test: bool) -> tuple[np.ndarray, np.ndarray]:
     """Read one of MNIST's two splits: images (n, 28, 28) uint8 and labels (n,).
 
     Raises:
-        FileNotFoundError, ValueError: see `check`.
+        FileNotFoundError, ValueError: see `check`, of these two files.
     """
     prefix = "t10k" if test else "train"
-    check(folder)
     images = _contents(_place(Path(folder), f"{prefix}-images-idx3-ubyte"))
     labels = _contents(_place(Path(folder), f"{prefix}-labels-idx1-ubyte"))
     # IDX: a header of 4 bytes and 4 for each dimension. The contents are known, so there is nothing to parse.

@@ -68,7 +68,7 @@ def _is_empty(cell: Any, *, numeric: bool) -> bool:
 
 
 def converted(sheet: Sheet, cells: pd.Series, convert: Callable[[Any], Any], verb: str = "is ") -> pd.Series:
-    """Convert each cell by a function such as those of `rankgrad.plain_text`; an error names the row."""
+    """Convert each cell by a function, such as `name_in` of `rankgrad.plain_text`; an error names the row."""
     values = []
     for number, cell in cells.items():
         try:
@@ -187,12 +187,13 @@ def as_ranks(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
         ValueError: a rank is no whole number of at least 0, a row has gaps, or no label; the message names the row.
     """
     ranks = np.column_stack([as_numbers(sheet, cells[name], least=0, what="0, 1, 2, ...") for name in cells])
-    for row, own in zip(cells.index, ranks, strict=True):
-        present = sorted({rank for rank in own if rank})
+    for row, row_ranks in zip(cells.index, ranks, strict=True):
+        present = sorted({rank for rank in row_ranks if rank})
         if not present or present != list(range(1, len(present) + 1)):
             raise ValueError(
-                f"{sheet.place(row)}: label ranks are {', '.join(f'{rank:g}' for rank in own)}; expected 0 for labels "
-                "that are absent, and 1, 2, 3, ... without a gap for others, at least one, the most important last"
+                f"{sheet.place(row)}: label ranks are {', '.join(f'{rank:g}' for rank in row_ranks)}; expected 0 for "
+                "labels that are absent, and 1, 2, 3, ... without a gap for others, at least one, "
+                "the most important last"
             )
     return ranks.astype(np.int64)
 
@@ -225,7 +226,7 @@ def labels_in(cell: Any, separator: str) -> list[str]:
     """Return the labels of a cell.
 
     Raises:
-        ValueError: a label is there twice, or missing in a list; the message goes on with what the column has or is.
+        ValueError: a label is there twice, or missing in a list; the message continues a sentence about the column.
     """
     if isinstance(cell, str) and cell[:1] in tuple("[({"):
         raise ValueError(

@@ -97,7 +97,7 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
     if table.drawn:
         frame = frame.assign(split=drawn_splits(table, frame["key"], seed))
     elif isinstance(table.file, dict):
-        splits = [split for split, own in paths.items() for _ in own]
+        splits = [split for split, files_of_split in paths.items() for _ in files_of_split]
         frame = frame.assign(split=[splits[file] for file in sheet.file[frame.index]])
     gather = by_query if table.relevance else gathered
     examples = gather(table, examples._replace(frame=frame))

@@ -333,7 +333,7 @@ def _captions(sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
     captions = series([[] for _ in cells.index], cells.index)
     for name in cells:
         texts = converted(sheet, cells[name], partial(parts_in, separator="\0"))
-        captions += texts.map(lambda parts: [" ".join(text_in(part).split()) for part in parts])
+        captions += texts.map(lambda captions: [" ".join(text_in(text).split()) for text in captions])
     for row, sentences in captions.items():
         if not all(map(has_word, sentences)):
             raise ValueError(f"{sheet.place(row)}: a caption is without a word: {sentences}; correct or remove the row")

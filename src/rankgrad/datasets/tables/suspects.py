@@ -36,8 +36,8 @@ def rank_correlation(values: np.ndarray, other: np.ndarray) -> float:
     >>> rank_correlation(np.arange(20.0), np.arange(20.0) ** 3)
     1.0
     """
-    both = ~np.isnan(values) & ~np.isnan(other)
-    return float(_rank_correlations(values[both, None], other[both])[0])
+    is_whole = ~np.isnan(values) & ~np.isnan(other)
+    return float(_rank_correlations(values[is_whole, None], other[is_whole])[0])
 
 
 def _rank_correlations(columns: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -50,7 +50,7 @@ def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
 
 
 def _row(cells: list[str], *, in_queries: bool) -> dict[str, Any]:
-    """Return label, query and vector of a row; raise ValueError of what it has and should not have."""
+    """Return label, query and vector of a row; raise ValueError that names its fault."""
     label, *pairs = cells
     query = pairs.pop(0).removeprefix("qid:") if pairs and pairs[0].startswith("qid:") else None
     if in_queries and query is None:

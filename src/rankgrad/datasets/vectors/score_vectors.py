@@ -114,9 +114,9 @@ def measure(folder: str | Path, split: str) -> "dict[str, pd.DataFrame]":
     """Return the facts that expectations check, one row per vector, such as whether its ranks are right."""
     import pandas as pd  # takes half a second to import; only validation needs it
 
-    scores, given, kinds = load(folder, split)
-    finite = (scores.isfinite() & given.isfinite()).all(1)
-    exact = torch.full_like(given, torch.nan)
+    scores, ranks, kinds = load(folder, split)
+    finite = (scores.isfinite() & ranks.isfinite()).all(1)
+    exact = torch.full_like(ranks, torch.nan)
     exact[finite] = exact_ranks(scores[finite])
     facts = {
         "split": split,
@@ -125,7 +125,7 @@ def measure(folder: str | Path, split: str) -> "dict[str, pd.DataFrame]":
         "length": scores.shape[1],
         "finite": finite.numpy(),
         "largest_score": scores.abs().amax(1).numpy(),
-        "largest_rank_error": (exact - given).abs().amax(1).nan_to_num(nan=torch.inf).numpy(),
+        "largest_rank_error": (exact - ranks).abs().amax(1).nan_to_num(nan=torch.inf).numpy(),
     }
     return {"vectors": pd.DataFrame(facts).set_index(["split", "id"])}
 
