@@ -15,20 +15,37 @@ from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
 __all__ = ["average_precisions", "found_captions", "orders", "predicted"]
 
-# Sizes are in inches of 80 pixels of the page, so that no label is smaller than 12 of them.
+# Fonts are in points. An inch is 80 pixels of the page, so that no label is smaller than 12 of them.
 plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.grid": True, "grid.alpha": 0.3})
 RIGHT, WRONG = "#e3e7eb", "#f3b7ae"  # --right and --wrong of report.css, on the same page
 LETTERS, LINES = 22, 8  # of the text of an example
+# In inches; widths of letters are a little above the mean of the font.
+SIDE = 1.6  # an example
+BELOW = 0.2  # between an example and the next one below
+PAGE = 10.8  # width of all panels
+# Lines of labels, as `orders` draws them.
+LABEL_FONT = 13
+LABEL_STEP = 0.33  # between lines, and between glyphs
+LABEL_LETTER, LABEL_MARGINS = 0.1, 0.13
+NAME_LETTER, NAME_MARGINS = 0.105, 0.4
+BEFORE_NAME = 0.15  # the first of the two margins
+# Captions, as `found_captions` draws them.
+CAPTION_LETTERS = 54  # in a line
+CAPTION_LETTER, CAPTION_MARGIN = 0.09, 0.15
+CAPTION_STEP = 0.56  # between captions, which have two lines
+BEFORE_CAPTION = 0.2
 
 
 def _save(figure: plt.Figure, path: Path) -> None:
-    # Two pixels for each of the page. Without the library's version, which differs between machines.
+    # Two pixels for each pixel of the page. The library's version is left out: it differs between machines.
     figure.savefig(path, format="png", dpi=160, metadata={"Software": None})
     plt.close(figure)
 
 
 def _panels(count: int, *, columns: int, width: float, height: float) -> tuple[plt.Figure, list[plt.Axes]]:
-    rows, columns = -(-count // columns), min(columns, count)
+    """Return a figure and its panels, in rows of at most so many columns; width and height are of a panel."""
+    rows = -(-count // columns)
+    columns = min(columns, count)
     size = (width * columns, height * rows)
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
     for axis in axes.flat[count:]:
@@ -42,9 +59,17 @@ def _show(axis: plt.Axes, image: np.ndarray, **options: Any) -> None:
 
 
 def _beside(
-    axis: plt.Axes, example: np.ndarray | str, *, side: float, step: float, lines: int, size: tuple[float, float]
+    axis: plt.Axes, example: np.ndarray | str, *, step: float, lines: int, size: tuple[float, float]
 ) -> list[float]:
-    """Show an image or text at the left of a panel, in inches; return the heights of the lines next to it."""
+    """Show an image or text at the left of a panel; return the heights of the lines next to it.
+
+    Args:
+        axis: of the panel; its units become inches from the top left.
+        example: an image (height, width[, 3]) uint8, or text.
+        step: inches between lines.
+        lines: their number.
+        size: width and height of the panel, in inches.
+    """
     if isinstance(example, str):
         axis.set_axis_off()
         wrapped: list[str] = []
@@ -52,89 +77,91 @@ def _beside(
             wrapped += textwrap.wrap(paragraph, LETTERS) or [""]
         if len(wrapped) > LINES:
             wrapped = [*wrapped[: LINES - 1], "..."]
-        axis.text(0, side / 2, "\n".join(wrapped), va="center", size=9, parse_math=False)
+        axis.text(0, SIDE / 2, "\n".join(wrapped), va="center", size=9, parse_math=False)
     else:
-        _show(axis, example, extent=(0, side, side, 0))
+        _show(axis, example, extent=(0, SIDE, SIDE, 0))
     axis.set(xlim=(0, size[0]), ylim=(size[1], 0))
-    return [side / 2 + step * (line - (lines - 1) / 2) for line in range(lines)]
+    return [SIDE / 2 + step * (line - (lines - 1) / 2) for line in range(lines)]
 
 
 def _box(right: bool) -> dict[str, str]:
     return {"boxstyle": "round,pad=0.2", "facecolor": RIGHT if right else WRONG, "edgecolor": "none"}
 
 
-def _label(
-    axis: plt.Axes, x: float, y: float, label: str, right: bool, size: int, glyphs: dict[str, np.ndarray] | None
-) -> None:
+def _label(axis: plt.Axes, x: float, y: float, label: str, right: bool, glyphs: dict[str, np.ndarray] | None) -> None:
+    """Draw a label in its box, as text or as its glyph."""
     if glyphs and label:
         glyph = OffsetImage(glyphs[label], zoom=0.4)
         axis.add_artist(AnnotationBbox(glyph, (x, y), pad=0.1, bboxprops=_box(right)))
     else:
-        axis.text(x, y, label or "–", va="center", ha="center", size=size, bbox=_box(right), parse_math=False)
+        axis.text(x, y, label or "–", va="center", ha="center", size=LABEL_FONT, bbox=_box(right), parse_math=False)
 
 
 def orders(
     path: Path,
     examples: list[np.ndarray | str],
-    orders: list[dict[str, list[tuple[str, bool]]]],
+    named_orders: list[dict[str, list[tuple[str, bool]]]],
     *,
     title: str | None = None,
     glyphs: dict[str, np.ndarray] | None = None,
 ) -> None:
-    """Draw examples beside orders of their labels by name; wrong places are marked.
+    """Draw examples next to orders of their labels; mark wrong positions.
 
     Args:
         examples: images (height, width[, 3]) uint8, or text.
-        orders: of each image, from `rankgrad.tasks.label_ranking.places`.
-        title: above all of them.
+        named_orders: of each example, by name, from `rankgrad.tasks.label_ranking.places`; the first name is bold.
+        title: above all examples.
         glyphs: pictures (height, width, 4) uint8 of labels that no font has.
     """
-    side, step, size = 1.6, 0.33, 13
-    left = side + 0.4 + 0.105 * max(map(len, orders[0]))  # where the first label begins
-    lines = [order for by_name in orders for order in by_name.values()]
-    wide = {}
-    for label, _ in chain.from_iterable(lines):
-        wide[label] = step if glyphs else max(step, 0.13 + 0.1 * len(label))
-    widths = []
-    for order in lines:
-        widths.append(sum(wide[label] for label, _ in order))
-    width = left + max(widths)
-    height = max(side, step * len(orders[0])) + 0.2
-    figure, axes = _panels(len(examples), columns=max(1, int(10.8 / width)), width=width, height=height)
-    for axis, example, by_name in zip(axes, examples, orders, strict=True):
-        heights = _beside(axis, example, side=side, step=step, lines=len(by_name), size=(width, height))
-        for y, (name, order) in zip(heights, by_name.items(), strict=True):
-            weight = "bold" if y == heights[0] else "normal"
-            axis.text(side + 0.15, y, name.replace("_", " "), va="center", size=size, weight=weight)
-            x = left - step / 2
+    names = [*named_orders[0]]  # as many for each example
+    longest_name = max(map(len, names))
+    labels_left = SIDE + NAME_MARGINS + NAME_LETTER * longest_name
+    # The width of each label, and of the longest line.
+    label_widths: dict[str, float] = {}
+    longest_line = 0.0
+    for order in chain.from_iterable(by_name.values() for by_name in named_orders):
+        for label, _ in order:
+            text_width = LABEL_MARGINS + LABEL_LETTER * len(label)
+            label_widths[label] = LABEL_STEP if glyphs else max(LABEL_STEP, text_width)
+        longest_line = max(longest_line, sum(label_widths[label] for label, _ in order))
+    width = labels_left + longest_line
+    height = max(SIDE, LABEL_STEP * len(names)) + BELOW
+    figure, axes = _panels(len(examples), columns=max(1, int(PAGE / width)), width=width, height=height)
+    for axis, example, by_name in zip(axes, examples, named_orders, strict=True):
+        heights = _beside(axis, example, step=LABEL_STEP, lines=len(by_name), size=(width, height))
+        for line, (name, order) in enumerate(by_name.items()):
+            y = heights[line]
+            weight = "bold" if line == 0 else "normal"
+            axis.text(SIDE + BEFORE_NAME, y, name.replace("_", " "), va="center", size=LABEL_FONT, weight=weight)
+            x = labels_left - LABEL_STEP / 2
             for label, right in order:
-                _label(axis, x + wide[label] / 2, y, label, right, size, glyphs)
-                x += wide[label]
+                _label(axis, x + label_widths[label] / 2, y, label, right, glyphs)
+                x += label_widths[label]
     if title:
-        figure.suptitle(title, size=size, x=0.01, ha="left")
+        figure.suptitle(title, size=LABEL_FONT, x=0.01, ha="left")
     _save(figure, path)
 
 
 def found_captions(path: Path, examples: list[np.ndarray | str], captions: list[list[tuple[str, bool]]]) -> None:
-    """Draw examples with the captions that were found for them, the best first; wrong ones are marked.
+    """Draw examples with the captions that were found for them, the best first; mark wrong ones.
 
     Args:
         examples: images (height, width[, 3]) uint8, or text.
-        captions: of each, and whether they are its own.
+        captions: of each example, and whether they are its own.
     """
-    side, step, letters = 1.6, 0.56, 54
-    width, height = side + 0.15 + 0.09 * letters, side + 0.2
+    width = SIDE + CAPTION_MARGIN + CAPTION_LETTER * CAPTION_LETTERS
+    height = SIDE + BELOW
     figure, axes = _panels(len(examples), columns=2, width=width, height=height)
     for axis, example, best in zip(axes, examples, captions, strict=True):
-        heights = _beside(axis, example, side=side, step=step, lines=len(best), size=(width, height))
+        heights = _beside(axis, example, step=CAPTION_STEP, lines=len(best), size=(width, height))
         for y, (caption, right) in zip(heights, best, strict=True):
-            lines = textwrap.wrap(caption, letters, max_lines=2, placeholder=" ...")
-            axis.text(side + 0.2, y, "\n".join(lines), va="center", size=11, bbox=_box(right))
+            lines = textwrap.wrap(caption, CAPTION_LETTERS, max_lines=2, placeholder=" ...")
+            axis.text(SIDE + BEFORE_CAPTION, y, "\n".join(lines), va="center", size=11, bbox=_box(right))
     _save(figure, path)
 
 
 def predicted(path: Path, scores: np.ndarray, target: np.ndarray) -> None:
-    """Draw true scores over predicted ones, and the ranks of both: only their order is judged."""
+    """Draw true values over predicted scores, and the ranks of both: only their order is judged."""
     figure, axes = _panels(2, columns=2, width=4.4, height=3.6)
     ranks = [values.argsort(kind="stable").argsort(kind="stable") for values in (scores, target)]
     for axis, values, name in zip(axes, ((scores, target), ranks), ("score", "rank"), strict=True):

@@ -1,4 +1,4 @@
-"""What a server counts of its requests, in the form that Prometheus reads."""
+"""Counters of a server's requests, in the format of Prometheus."""
 
 from collections.abc import Mapping
 
@@ -9,30 +9,29 @@ __all__ = ["CONTENT_TYPE_LATEST", "Counters"]
 
 
 class Counters:
-    """The counters of one server, whichever versions answer; memory and processor time of its process too."""
+    """Count the requests of one server over all versions; report its process's memory and processor time too."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        self._serving = Gauge(
-            "rankgrad_serving", "1 for the version that answers now.", ["model", "version", "run"],
-            registry=self._registry,
-        )  # fmt: skip
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)  # adds itself
+        about = ["model", "version", "run"]
+        self._serving = Gauge("rankgrad_serving", "1 for the version that answers now.", about, registry=registry)
         self._requests = Counter(
-            "rankgrad_requests", "Requests for predictions by status.", ["status"], registry=self._registry
+            "rankgrad_requests", "Requests for predictions by status.", ["status"], registry=registry
         )
-        self._rows = Counter("rankgrad_rows", "Rows that were answered.", registry=self._registry)
+        self._rows = Counter("rankgrad_rows", "Rows that were answered.", registry=registry)
         self._seconds = Histogram(
-            "rankgrad_request_seconds", "From the end of a request's headers to its answer.", registry=self._registry
+            "rankgrad_request_seconds", "From the end of a request's headers to its answer.", registry=registry
         )
+        self._registry = registry
 
     def serving(self, about: Mapping[str, str]) -> None:
-        """Note which version answers from now on: `model`, `version` and `run`."""
+        """Set the version that answers from now on: `model`, `version` and `run`."""
         self._serving.clear()
         self._serving.labels(**about).set(1)
 
     def answered(self, status: int, rows: int, seconds: float) -> None:
-        """Count a request."""
+        """Count a request, the rows of its answer, and its time."""
         self._requests.labels(status).inc()
         self._rows.inc(rows)
         self._seconds.observe(seconds)

@@ -1,7 +1,7 @@
 """Compare runs with a baseline: the difference of a metric, paired by seed and test example. Trains nothing."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +26,15 @@ def statistics_of(task: str, predictions: str | Path, *, seeds: Iterable[int] = 
     Args:
         task: its name.
         predictions: the file.
-        seeds: of the baseline, each of which a rival without seeds is compared with.
+        seeds: of the baseline; a rival without seeds is compared with each of them.
 
     Raises:
-        FileNotFoundError: there are none.
+        FileNotFoundError: the file does not exist.
     """
     if not Path(predictions).is_file():
         raise FileNotFoundError(f"{predictions}: no such file; make it with `dvc repro`, a rival's by its program")
-    table, statistic = pq.read_table(predictions), lookup.find("tasks", task)().statistic
+    table = pq.read_table(predictions)
+    statistic = lookup.find("tasks", task)().statistic
     if "seed" not in table.column_names:
         return dict.fromkeys(seeds, remembered(statistic(table)))
     seed_of_row = table["seed"].to_numpy()
@@ -48,29 +49,44 @@ def compared(
 ) -> list[Row]:
     """Return the rows of a comparison: the metric of each run, its difference from the baseline, and p (Holm).
 
+    The metric of a run is the mean over the seeds that the baseline has too, as in its difference. That of the baseline
+    is the mean over its seeds that any of the runs has.
+
     Args:
         comparison: of runs and rivals that `statistics` has.
         statistics: by run and seed.
         resampling: of the intervals.
     """
     metric, baseline = comparison.metric, statistics[comparison.baseline]
-    number = next(iter(baseline.values())).names.index(metric)
-    names = [*comparison.runs, *comparison.rivals]
-    rows = []
-    for name in (comparison.baseline, *names):
-        values = [of_seed.of_all()[number] for of_seed in statistics[name].values()]
-        rows.append(Row(name, metric, float(np.mean(values))))
+    runs = {name: statistics[name] for name in (*comparison.runs, *comparison.rivals)}
     with counted(f"against {comparison.baseline}", "resamples") as show:
-        gains = differences(
-            {name: statistics[name] for name in names}, baseline, resamples=resampling.resamples,
-            seed=derived_seed(resampling.seed, "compare"), show=show,
-        )  # fmt: skip
-    tests = [row for row in gains if row.metric == f"p of {metric}"]
-    p_values = holm([row.value for row in tests])
-    adjusted = [row._replace(value=p) for row, p in zip(tests, p_values, strict=True)]
-    for row in [*(row for row in gains if row.metric == metric), *adjusted]:
-        rows.append(row._replace(metric=minus(row.metric, comparison.baseline)))
+        difference_rows = differences(
+            runs, baseline, resamples=resampling.resamples, seed=derived_seed(resampling.seed, "compare"), show=show
+        )
+    # The metric of each run.
+    seeds_of_runs = set().union(*runs.values())
+    rows = [Row(comparison.baseline, metric, _mean(baseline, metric, seeds_of_runs))]
+    for name, by_seed in runs.items():
+        rows.append(Row(name, metric, _mean(by_seed, metric, baseline)))
+    # The differences, then their p values.
+    named = minus(metric, comparison.baseline)
+    for row in difference_rows:
+        if row.metric == metric:
+            rows.append(row._replace(metric=named))
+    p_rows = [row for row in difference_rows if row.metric == f"p of {metric}"]
+    adjusted = holm([row.value for row in p_rows])
+    for row, p in zip(p_rows, adjusted, strict=True):
+        rows.append(row._replace(metric=f"p of {named}", value=p))
     return rows
+
+
+def _mean(by_seed: Mapping[int, Statistic], metric: str, seeds: Container[int]) -> float:
+    """Return the mean of a metric over those of a run's seeds that are in `seeds`."""
+    values = []
+    for seed, statistic in by_seed.items():
+        if seed in seeds:
+            values.append(statistic.of_all()[statistic.names.index(metric)])
+    return float(np.mean(values))
 
 
 def main(params: Settings) -> None:
@@ -94,11 +110,12 @@ def main(params: Settings) -> None:
 
 
 def _lines(comparison: Comparison, rows: list[Row]) -> list[str]:
-    """Return a line for each run that is compared."""
+    """Return a line for each run that is compared, with the means over the seeds that it shares with the baseline."""
     values = {row.run: row.value for row in rows if row.metric == comparison.metric}
-    baseline, lines = cell(values[comparison.baseline]), []
+    lines = []
     for row in rows:
         if row.metric == minus(comparison.metric, comparison.baseline) and row.seed is None:
-            means = f"{cell(values[row.run])} with {row.run}, {baseline} with the baseline"
+            value = values[row.run]
+            means = f"{cell(value)} with {row.run}, {cell(value - row.value)} with the baseline"
             lines.append(f"{comparison.metric} {means}: {cell(*row.interval, sign=True)}")
     return lines

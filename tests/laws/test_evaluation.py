@@ -150,6 +150,20 @@ class TestUndefined:
         third = table.row("third", "spearman minus baseline").value
         assert math.isnan(third) == (constant != "challenger")
 
+    def test_means_are_over_the_seeds_of_the_difference(self):
+        offsets = {"baseline": {1: 0.0, 2: 3.0}, "challenger": {2: 5.0, 3: 90.0}}
+        statistics = {}
+        for name, by_seed in offsets.items():
+            statistics[name] = {seed: mean_of(np.arange(4.0) + offset) for seed, offset in by_seed.items()}
+        question = Comparison(question="?", metric="mean", baseline="baseline", runs=["challenger"])
+        values = {}
+        for row in compared(question, statistics, Resampling(resamples=20)):
+            if row.seed is None:
+                values[row.run, row.metric] = row.value
+        assert values["baseline", "mean"] == 4.5
+        assert values["challenger", "mean"] == 6.5
+        assert values["challenger", "mean minus baseline"] == 2.0
+
     def test_slices_without_a_value_come_last_and_names_that_are_alike_lose_none(self, tmp_path):
         rows = 120
         near = np.linspace(1000.1, 1000.2, rows)  # of three digits all are 1e+03

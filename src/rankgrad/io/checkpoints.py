@@ -26,18 +26,18 @@ __all__ = ["build", "load_model", "save_model"]
 
 
 def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime: Any) -> Any:
-    """Return the module of that name, its weights drawn from `seed`; the caller's random state is left as it was.
+    """Return the module of that name, its weights drawn from `seed`; keep the caller's random state.
 
     Args:
         folder: `sorters` or `models`.
         name: the file's name in that folder.
         args: its options, as in the params.
         seed: of the weights.
-        runtime: what the data decides, such as `length`, `outputs` or `colors`; what the module does not ask for is
-            left out.
+        runtime: options that depend on the data, such as `length`, `outputs` or `colors`; those that the module does
+            not have are left out.
 
     Returns:
-        The module; its attribute `recipe` is what `save_model` needs to know of it.
+        The module, with an attribute `recipe` for `save_model`.
 
     Raises:
         ValueError: an unknown name or option.
@@ -47,27 +47,26 @@ def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime:
     """
     lookup.check_options(folder, name, args)
     make = lookup.find(folder, name)
-    taken = {key: value for key, value in runtime.items() if key in inspect.signature(make).parameters}
-    with _on_cpu():
+    known = inspect.signature(make).parameters
+    from_data = {key: value for key, value in runtime.items() if key in known}
+    with _making_on_cpu():
         torch.default_generator.manual_seed(seed)
-        module = make(**args, **taken)
-    module.recipe = {"folder": folder, "name": name, "args": args | taken}
+        module = make(**args, **from_data)
+    module.recipe = {"folder": folder, "name": name, "args": args | from_data}
     return module
 
 
 @contextmanager
-def _on_cpu() -> Generator[None]:
-    """Modules are made on the CPU in float32, by its random state, which is then as it was.
-
-    Random states of GPUs are not touched: else each process would begin to use every GPU that there is.
-    """
-    default = torch.get_default_dtype()
+def _making_on_cpu() -> Generator[None]:
+    """Make modules on the CPU in float32, and restore its random state afterwards."""
+    dtype_before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
+        # No devices: to keep the random state of GPUs, each process would begin to use all of them.
         with torch.device("cpu"), torch.random.fork_rng(devices=[]):
             yield
     finally:
-        torch.set_default_dtype(default)
+        torch.set_default_dtype(dtype_before)
 
 
 def save_model(path: str | Path, model: nn.Module) -> None:
@@ -78,9 +77,9 @@ def save_model(path: str | Path, model: nn.Module) -> None:
         model: from `build` or `load_model`.
 
     Raises:
-        TypeError: it is from neither, so that nothing says how to rebuild it; or an option is nothing that JSON holds.
+        TypeError: it is from neither, so it has no recipe to rebuild it; or JSON cannot hold an option.
     """
-    # Of torch.compile, which passes on the recipe and renames the weights.
+    # torch.compile wraps the model: it passes on the recipe, but renames the weights.
     model: Any = getattr(model, "_orig_mod", model)
     if not hasattr(model, "recipe"):
         raise TypeError(
@@ -110,12 +109,12 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
 
     Args:
         path: see `rankgrad.io.recipes.folder_of`.
-        device: where its weights are to be.
+        device: of its weights.
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.
-        ValueError: the weights are damaged or do not fit the recipe, or a component that it names is not here, such as
-            a file in `own`. None is imported from the folder.
+        ValueError: the weights are damaged or do not fit the recipe, or a component in it does not exist, such as a
+            file in `own`. No component is imported from the folder.
     """
     path, recipe = folder_of(path), recipe_of(path)
     make = lookup.find(recipe["folder"], recipe["name"], where=f"{path}: model.json: name")
@@ -124,24 +123,24 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
         if digest not in (None, _digest(path / "model.safetensors")):
             raise ValueError("model.safetensors is not the file that model.json was written for")
         weights = load_file(path / "model.safetensors")
-        with _on_cpu(), _Bounded(sum(value.numel() for value in weights.values())):
+        with _making_on_cpu(), _Bounded(sum(value.numel() for value in weights.values())):
             model = make(**recipe["args"])
         model.load_state_dict(weights)
     except lookup.ComponentError as error:
         raise ValueError(f"{path}: {error}") from error
-    except Exception as error:  # whatever the class has against options that a file gives it
-        found = " ".join(str(error).split())  # load_state_dict has a line for each weight
-        raise ValueError(f"{path}: not a whole model ({found}); make it again with `dvc repro`") from error
+    except Exception as error:  # a class may raise any error for the options of a file
+        reason = " ".join(str(error).split())  # load_state_dict has a line for each weight
+        raise ValueError(f"{path}: not a whole model ({reason}); make it again with `dvc repro`") from error
     model.recipe = recipe
     return model.to(device, memory_format=torch.channels_last).eval()
 
 
 class _Bounded(TorchFunctionMode):
-    """Refuses a module of more values than its weights in a file have, before it takes memory."""
+    """Raise a ValueError before a module takes more memory than its weights in a file need."""
 
     def __init__(self, values: int):
         super().__init__()
-        self.left = 2 * values + 2**20  # what is not kept in a file is small
+        self.left = 2 * values + 2**20  # values that a file does not keep are few
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn):

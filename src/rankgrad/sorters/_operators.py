@@ -117,10 +117,10 @@ def soft_topk_mask(
     if hard and k != int(k):
         raise ValueError(f"k is {k}, expected a whole number with hard=True")
     values = _below_largest(_noisy(kernel, values, width, generator), mask)
-    # Of all scores or of none there is no level: any other one will do.
+    # No t takes all scores or none. Half of the scores stands in: it always has a t, and the result is not used.
     all_or_none = (count - k <= 0) | (count * 0 + k <= 0)
     level = torch.where(all_or_none, count / 2, k)
-    apart = (values - _levels(kernel, values, mask, width, level)) / width
+    apart = (values - _thresholds(kernel, values, mask, width, level)) / width
     shares = _distribution(kernel, apart)
     result = torch.where(all_or_none, 1.0 if k > 0 else 0.0, shares).to(values.dtype)
     if hard:
@@ -166,10 +166,12 @@ def soft_sort(
     >>> soft_sort(torch.tensor([0.3, 2.0, -1.0]))
     tensor([ 2.0002,  0.3010, -1.0012])
     """
-    if (other := _other("soft_sort", sorter)) is not None:
+    if (without_inverse := _without_inverse("soft_sort", sorter)) is not None:
         if hard or generator is not None:
-            raise ValueError(f"sorter is {other!r}: hard and generator need a Laplace(...), a Logistic(...) or None")
-        shares = soft_permutation(scores, sorter=other, dim=dim, mask=mask)
+            raise ValueError(
+                f"sorter is {without_inverse!r}: hard and generator need a Laplace(...), a Logistic(...) or None"
+            )
+        shares = soft_permutation(scores, sorter=without_inverse, dim=dim, mask=mask)
         values = scores if mask is None else scores.masked_fill(~mask, 0.0)
         values = values.movedim(dim, -1).to(shares.dtype).unsqueeze(-2)
         return (shares.movedim(dim, -1) * values).sum(-1).movedim(-1, dim)
@@ -178,13 +180,13 @@ def soft_sort(
     values, mask, count, width = vectors.values, vectors.mask, vectors.count, _width(kernel, vectors)
     equal = _equal(kernel, values, mask)
     values = _noisy(kernel, values, width, generator)
-    taken = torch.arange(values.shape[-1], device=values.device) < count
-    result = _levels(kernel, values, mask, width, None)
+    position_exists = torch.arange(values.shape[-1], device=values.device) < count
+    result = _thresholds(kernel, values, mask, width, None)
     if hard:
-        exact = _keys(values, mask).sort(dim=-1, descending=True).values.where(taken, 0.0)
+        exact = _keys(values, mask).sort(dim=-1, descending=True).values.where(position_exists, 0.0)
         result = _with_gradient_of(result, exact)
     result = _with_gradient_of(result, equal).where(equal.isfinite(), result)
-    return _returned(result.where(taken, 0.0) * vectors.unit, scores).movedim(-1, dim)
+    return _returned(result.where(position_exists, 0.0) * vectors.unit, scores).movedim(-1, dim)
 
 
 def soft_quantile(
@@ -234,7 +236,7 @@ def soft_quantile(
     # Each quantile lies between two positions, counted from 0 for the smallest score: (..., Q).
     position = shares.reshape(-1) * (count - 1)
     levels = torch.cat([count - position.floor() - 0.5, count - position.ceil() - 0.5], -1)
-    ends = _levels(kernel, values, mask, width, levels)
+    ends = _thresholds(kernel, values, mask, width, levels)
     if hard:
         exact = _keys(values, mask).sort(dim=-1, descending=True).values.gather(-1, (levels - 0.5).long())
         ends = _with_gradient_of(ends, exact)
@@ -290,32 +292,20 @@ def soft_permutation(
             [0., 0., 1.]])
     """
     vectors = _prepared(scores, dim, mask)
-    values, mask, count = vectors.values, vectors.mask, vectors.count
-    taken = torch.arange(values.shape[-1], device=values.device) < count
-    if (other := _other("soft_permutation", sorter)) is not None:
-        ranks = other(values) if mask is None else other(values, mask=mask)
+    values, mask = vectors.values, vectors.mask
+    if (without_inverse := _without_inverse("soft_permutation", sorter)) is not None:
+        ranks = without_inverse(values) if mask is None else without_inverse(values, mask=mask)
         shares = permutation_of_ranks(ranks, mask=mask)
     else:
-        kernel = _kernel("soft_permutation", sorter)
-        width = _width(kernel, vectors)
-        values = _below_largest(values, mask)
-        # The levels between positions; after the last position, t is minus infinity.
-        between = torch.arange(1, values.shape[-1], device=values.device)
-        inner = between < count
-        levels = torch.where(inner, between, count / 2)
-        levels = _levels(kernel, values, mask, width, levels)
-        apart = (values.unsqueeze(-2) - levels.unsqueeze(-1)) / width.unsqueeze(-1)
-        # How much of each score lies above each level, from 0 before the first position to 1 after the last.
-        above = _distribution(kernel, apart).where(inner.unsqueeze(-1), 1.0)
-        above = torch.nn.functional.pad(above, (0, 0, 0, 1), value=1.0)
-        above = torch.nn.functional.pad(above, (0, 0, 1, 0))
-        shares = above.diff(dim=-2)
-    present = taken.unsqueeze(-1)
+        shares = _shares_between_thresholds(_kernel("soft_permutation", sorter), vectors)
+    # Rows are positions, columns are scores.
+    position_exists = torch.arange(values.shape[-1], device=values.device) < vectors.count
+    is_present = position_exists.unsqueeze(-1)
     if mask is not None:
-        present = present & mask.unsqueeze(-2)
-    shares = _returned(shares.masked_fill(~present, 0.0), scores)
-    last = dim % scores.dim()
-    return shares.movedim((-2, -1), (last, last + 1))
+        is_present = is_present & mask.unsqueeze(-2)
+    shares = _returned(shares.masked_fill(~is_present, 0.0), scores)
+    rows_dim = dim % scores.dim()
+    return shares.movedim((-2, -1), (rows_dim, rows_dim + 1))
 
 
 def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tensor | None = None) -> Tensor:
@@ -349,13 +339,13 @@ def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tenso
     if mask is None:
         mask = torch.ones_like(ranks, dtype=torch.bool)
     check_mask(ranks, mask)
-    ordered, taken = ranks_of_places(ranks, mask)
-    return shares_of_places(
-        (ordered.unsqueeze(-1), ranks.unsqueeze(-2)), (taken.unsqueeze(-1), mask.unsqueeze(-2)), temperature
-    )
+    ordered, position_exists = ranks_of_places(ranks, mask)
+    exists = position_exists.unsqueeze(-1), mask.unsqueeze(-2)
+    return shares_of_places((ordered.unsqueeze(-1), ranks.unsqueeze(-2)), exists, temperature)
 
 
 def _kernel(name: str, sorter: Sorter | None) -> Kernel:
+    """Return a sorter whose sum can be inverted, for the operator of that name; raise a TypeError for another one."""
     if sorter is None:
         return Laplace()
     check_instance("sorter", sorter)
@@ -369,11 +359,11 @@ def _kernel(name: str, sorter: Sorter | None) -> Kernel:
     return sorter
 
 
-def _other(name: str, sorter: Sorter | None) -> Sorter | None:
-    """Return a sorter whose sum cannot be inverted; None for one whose can."""
+def _without_inverse(name: str, sorter: Sorter | None) -> Sorter | None:
+    """Return a sorter whose sum cannot be inverted; None for a kernel."""
     if isinstance(sorter, Sorter) and not isinstance(sorter, Kernel):
         return sorter
-    _kernel(name, sorter)  # refuses what is no sorter
+    _kernel(name, sorter)  # raises if it is not a sorter
     return None
 
 
@@ -436,8 +426,8 @@ def _equal(kernel: Kernel, values: Tensor, mask: Tensor | None) -> Tensor:
 
     Their deviation is 0, and so is a width in deviations, which `standard_deviation` has to take for 1.
     """
-    most, negated = largest(values, mask), largest(-values, mask)
-    return most.where((most == -negated) & kernel.standardize, torch.inf)
+    most, least = largest(values, mask), -largest(-values, mask)
+    return most.where((most == least) & kernel.standardize, torch.inf)
 
 
 def _with_gradient_of(soft: Tensor, exact: Tensor) -> Tensor:
@@ -463,16 +453,16 @@ def _returned(result: Tensor, scores: Tensor) -> Tensor:
     return result.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
 
 
-def _levels(kernel: Kernel, scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor | None) -> Tensor:
-    """Return where the sum G of (..., d) scores takes each of (..., K) levels: (..., K), in float64.
+def _thresholds(kernel: Kernel, scores: Tensor, mask: Tensor | None, width: Tensor, levels: Tensor | None) -> Tensor:
+    """Return the t at which the sum G of (..., d) scores reaches each of (..., K) levels: (..., K), in float64.
 
     Levels are strictly between 0 and the number of scores; None means each position less 1/2, up to that number. The
     result for vectors without any score is undefined.
     """
     if not isinstance(kernel, Logistic):
-        return _Levels.apply(scores, mask, width, levels)[0]
+        return _Thresholds.apply(scores, mask, width, levels)[0]
     constant = scores.detach()
-    start = _Levels.apply(constant, mask, width, levels)[0]
+    start = _Thresholds.apply(constant, mask, width, levels)[0]
     if levels is None:
         middles = torch.arange(1, scores.shape[-1] + 1, device=scores.device) - 0.5
         count = middles[-1] + 0.5 if mask is None else mask.sum(-1, keepdim=True)
@@ -480,7 +470,23 @@ def _levels(kernel: Kernel, scores: Tensor, mask: Tensor | None, width: Tensor, 
     return LogisticLevels.apply(scores, mask, width, levels.expand_as(start), start)
 
 
-class _Levels(torch.autograd.Function):
+def _shares_between_thresholds(kernel: Kernel, vectors: Vectors) -> Tensor:
+    """Return how much of each score lies between the thresholds on both sides of each position: (..., d, d)."""
+    mask, count, width = vectors.mask, vectors.count, _width(kernel, vectors)
+    values = _below_largest(vectors.values, mask)
+    # The threshold t_i after position i, where the sum G is i. G takes no whole number from the last position on; half
+    # of the scores stands in, which always has a t.
+    levels = torch.arange(1, values.shape[-1], device=values.device)
+    is_inner = levels < count
+    thresholds = _thresholds(kernel, values, mask, width, torch.where(is_inner, levels, count / 2))
+    apart = (values.unsqueeze(-2) - thresholds.unsqueeze(-1)) / width.unsqueeze(-1)
+    # How much of each score lies above t_i. From the last position on, t is minus infinity, below all of it.
+    above = _distribution(kernel, apart).where(is_inner.unsqueeze(-1), 1.0)
+    none = torch.zeros_like(values).unsqueeze(-2)  # t_0 is infinity
+    return torch.cat([none, above, torch.ones_like(none)], -2).diff(dim=-2)
+
+
+class _Thresholds(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
@@ -540,27 +546,27 @@ class _Levels(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         gradient = gradients[0]
-        scores, mask, width, levels, order, above, sums = ctx.saved_tensors
-        length, count = scores.shape[-1], levels.shape[-1]
-        few = count <= 2 or scores.numel() * count <= FEW_PAIRS
-        if few or count < length:  # all pairs; a permutation has as many anyway
-            near = -((scores.unsqueeze(-2) - levels.unsqueeze(-1)) / width.unsqueeze(-1)).abs()
+        scores, mask, width, thresholds, order, above, sums = ctx.saved_tensors
+        length, count = scores.shape[-1], thresholds.shape[-1]
+        is_small = count <= 2 or scores.numel() * count <= FEW_PAIRS
+        if is_small or count < length:  # all pairs; a permutation has as many anyway
+            near = -((scores.unsqueeze(-2) - thresholds.unsqueeze(-1)) / width.unsqueeze(-1)).abs()
             if mask is not None:
                 near = near.masked_fill(~mask.unsqueeze(-2), torch.finfo(near.dtype).min)
             pull = (torch.softmax(near, -1) * gradient.unsqueeze(-1)).sum(-2)
         elif torch.is_grad_enabled():  # a second derivative may be asked for: sums with a graph
-            points, places = torch.cat([scores.double(), levels], -1).sort(dim=-1, descending=True)
+            points, places = torch.cat([scores.double(), thresholds], -1).sort(dim=-1, descending=True)
             present = torch.ones_like(scores, dtype=torch.float64) if mask is None else mask.double()
-            # The sum of each level over all scores, then of each score over all levels.
-            of_scores = torch.cat([present, torch.zeros_like(levels)], -1).gather(-1, places)
+            # The sum of each threshold over all scores, then of each score over all thresholds.
+            of_scores = torch.cat([present, torch.zeros_like(thresholds)], -1).gather(-1, places)
             sums = _unsorted(sums_of_others(points, of_scores, width)[1], places)[..., length:]
             shares = torch.cat([torch.zeros_like(present), gradient / sums], -1).gather(-1, places)
             pull = present * _unsorted(sums_of_others(points, shares, width)[1], places)[..., :length]
         else:
-            points, places = levels.sort(dim=-1, descending=True)
+            points, places = thresholds.sort(dim=-1, descending=True)
             shares = (gradient / sums).gather(-1, places)
             before, after = before_and_after(points, shares, width)
-            # Each score is pulled by the levels above it and by those below.
+            # Each score is pulled by the thresholds above it and by those below.
             ordered = scores.double().gather(-1, order)
             higher = _up_to_each(above)
             upper, lower = (higher - 1).clamp(min=0), higher.clamp(max=length - 1)

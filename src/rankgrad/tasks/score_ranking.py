@@ -121,8 +121,8 @@ class ScorePhase(GroupPhase):
         if self.val.within:
             return {"spearman": _within(scores, target, _group_numbers(self.val), weights).of_all().item()}
         # Equal scores have no order, so the correlation is 0.
-        constant = bool((scores == scores[0]).all())
-        metrics = {"spearman": 0.0 if constant else _correlation(scores, target, weights).item()}
+        is_constant = bool((scores == scores[0]).all())
+        metrics = {"spearman": 0.0 if is_constant else _correlation(scores, target, weights).item()}
         if (threshold := self.module.recipe.get("threshold")) is not None:
             precision = average_precision(scores, target >= threshold, weights=weights)
             metrics["average_precision"] = precision.nan_to_num().item()
@@ -159,21 +159,22 @@ class ScoreRanking(TwoPhases):
         rows = super().load(folder, split, threads=threads, memory=memory)
         if rows.within:
             groups = _group_numbers(rows)
-            judged, count = _with_order(rows.truth, groups).sum(), int(groups.max()) + 1
-            if judged < count:
+            has_order = _with_order(rows.truth, groups)  # of each group
+            if not has_order.all():
                 logging.warning(
                     "%s/%s.parquet: %d of %d groups have one row or equal targets and are not compared",
-                    folder, split, count - judged, count,
+                    folder, split, len(has_order) - has_order.sum(), len(has_order),
                 )  # fmt: skip
         return rows
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         network = network_of("network", model, split, seed=seed, task=self.name, outputs=1)
-        if (share := self.training.positives) is not None:
-            network.recipe["threshold"] = split.truth.double().quantile(1 - share).item()
-            if bool((split.truth >= network.recipe["threshold"]).all()):
+        if (fraction := self.training.positives) is not None:
+            threshold = split.truth.double().quantile(1 - fraction).item()
+            network.recipe["threshold"] = threshold
+            if bool((split.truth >= threshold).all()):
                 raise ValueError(
-                    f"positives is {share}, which makes all {len(split)} training targets positive: choose less"
+                    f"positives is {fraction}, which makes all {len(split)} training targets positive: choose less"
                 )
         if split.about is not None and split.within:
             network.recipe["within"] = split.about["within"][0].as_py()
@@ -194,13 +195,18 @@ class ScoreRanking(TwoPhases):
         return network
 
     def splits_for(self, network: Any, train: Split, val: Split) -> tuple[Split, Split]:
-        if bool((val.truth == val.truth[0]).all()):
+        """Return both splits as they are; raise a ValueError if one has nothing to order."""
+        is_constant = bool((val.truth == val.truth[0]).all())
+        if is_constant:
             raise ValueError(
                 f"all {len(val)} validation targets are {val.truth[0].item():g}, where Spearman is undefined: expected "
                 "examples whose targets differ"
             )
         for name, split in (("training", train), ("validation", val)):
-            if split.within and not _with_order(split.truth, _group_numbers(split)).any():
+            if not split.within:
+                continue
+            has_order = _with_order(split.truth, _group_numbers(split))  # of each group
+            if not has_order.any():
                 raise ValueError(
                     f"no group of the {len(split)} {name} rows has two different targets, so there is nothing to "
                     "compare: expected such a group, or no `within`"
@@ -326,7 +332,7 @@ def _within(
 
 
 def _too_near(target: Tensor, **measured: float) -> bool:
-    """Return whether float32 merges many targets that remain different after standardizing."""
+    """Return whether float32 merges more than 1 % of the targets that remain different after standardizing."""
     standardized = _standardized(target, **measured)
     return len(target.float().unique()) < 0.99 * len(standardized.float().unique())
 

@@ -25,8 +25,8 @@ from rankgrad.lookup import did_you_mean
 __all__ = ["Deliveries", "Delivery", "delivery_of", "drawn_splits", "folders_of"]
 
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
-DECODED = 512  # pictures that are decoded, written and forgotten together
-PIECE = 2**14  # rows of anything else
+PICTURES_AT_ONCE = 512  # decoded, written and forgotten together
+ROWS_AT_ONCE = 2**14  # of any other input
 
 
 class Delivery(NamedTuple):
@@ -73,7 +73,7 @@ def folders_of(raw: Path, snapshot: int) -> list[Path]:
 
 
 def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None = None) -> Delivery:
-    """Read the files of a delivery, and say of each example its split.
+    """Read the files of a delivery, and assign each example to a split.
 
     Args:
         table: the options.
@@ -108,7 +108,8 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
 
 def _matching(raw: Path, pattern: str) -> list[Path]:
     """Return the files of a name or a pattern, without those that editors and systems hide there, such as `.#t.csv`."""
-    files, is_hidden = [raw / pattern], Path(pattern).name.startswith(".")
+    files = [raw / pattern]
+    is_hidden = Path(pattern).name.startswith(".")
     if set(pattern) & set("*?["):
         files = sorted(file for file in raw.glob(pattern) if not file.name.startswith(".") or is_hidden)
     if files and files[0].is_file():
@@ -125,10 +126,11 @@ def drawn_splits(table: TableOptions, keys: pd.Series, seed: int) -> list[str]:
     From both ends, so that another fraction of validation moves no row of the test or the gate.
     """
     shares = {name: table.shares[name] for name in ("test", "val")}
-    gate, splits = 1 - table.shares["gate"], {}
+    gate_start = 1 - table.shares["gate"]
+    splits = {}
     for key in keys.unique():
         fraction = fraction_of(posixpath.normpath(key), seed=seed)
-        splits[key] = "gate" if fraction >= gate else split_at(fraction, shares)
+        splits[key] = "gate" if fraction >= gate_start else split_at(fraction, shares)
     return [splits[key] for key in keys]
 
 
@@ -139,8 +141,8 @@ def _with_gate(table: TableOptions, frame: pd.DataFrame, raw: Path, seed: int) -
             raise ValueError(f"{raw}: it has a split gate, but gate_share is 0; expected a share above 0 to use it")
         return frame
     fractions = frame["key"].map(lambda key: fraction_of(posixpath.normpath(key), seed=seed))
-    moved = (frame["split"] == "val") & (fractions < table.gate_share)
-    return frame.assign(split=frame["split"].where(~moved, "gate"))
+    is_moved = (frame["split"] == "val") & (fractions < table.gate_share)
+    return frame.assign(split=frame["split"].where(~is_moved, "gate"))
 
 
 class Deliveries:
@@ -159,30 +161,32 @@ class Deliveries:
         self.first, *self.later = [delivery_of(table, folder, seed=reading.seed) for folder in folders]
         for later in self.later if reading.folds is None else ():
             self._require_others(later)
-        frame = self._of_first
+        first = self._first_rows
         splits = {}
         for split in table.splits:
-            rows = frame[frame["split"] == split]
-            splits[split] = with_truth(table, self.first.examples, rows, learned=split == "train")
+            in_split = first[first["split"] == split]
+            splits[split] = with_truth(table, self.first.examples, in_split, learned=split == "train")
         self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits)
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
 
     @property
-    def _of_first(self) -> pd.DataFrame:
-        """The examples of the first delivery, where a column of days tells them apart."""
+    def _first_rows(self) -> pd.DataFrame:
+        """The rows of the first delivery, without those of later days, if a column has the day of each row."""
         frame = self.first.examples.frame
         return frame[frame["delivery"] == 0]
 
     def _require_others(self, later: Delivery) -> None:
-        """Raise ValueError if a later delivery has rows that belong to those which the first holds out."""
+        """Raise a ValueError if a later delivery has rows that belong to rows held out by the first delivery."""
         first, frame = self.first.examples.frame, later.examples.frame
-        named = {
+        # Columns that the person's table has, rather than numbers of rows in their place.
+        is_in_table = {
             "group": self.table.group is not None,
             "name": bool(self.table.id or self.table.image),
             "key": isinstance(self.table.split, dict),
         }
-        for column in [column for column, is_named in named.items() if is_named]:
-            splits = first[first["split"] != "train"].drop_duplicates(column).set_index(column)["split"]
+        held_out = first[first["split"] != "train"]
+        for column in [column for column, is_given in is_in_table.items() if is_given]:
+            splits = held_out.drop_duplicates(column).set_index(column)["split"]
             repeated = frame[frame[column].isin(splits.index)]
             if len(repeated):
                 value = repeated[column].iloc[0]
@@ -199,8 +203,8 @@ class Deliveries:
         return deliveries | {"skipped": skipped, "fitted": self.fitted}
 
     def rows(self, split: str) -> Iterator[pa.Table]:
-        """Yield the rows of a split; to those of training, later deliveries are added, whole."""
-        yield from self._tables(self.first, self._of_split(split), split)
+        """Yield the rows of a split; training also gets all rows of later deliveries."""
+        yield from self._tables(self.first, self._first_and_later_rows(split), split)
         for later in self.later if split == "train" else ():
             frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
             self.skipped[split] += later.examples.left_out
@@ -209,69 +213,87 @@ class Deliveries:
                 frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
             yield from self._tables(later, frame, split)
 
-    def _of_split(self, split: str) -> pd.DataFrame:
-        first, learned = self._of_first, split == "train"
-        rows = with_truth(self.table, self.first.examples, first[first["split"] == split], learned=learned)
+    def _first_and_later_rows(self, split: str) -> pd.DataFrame:
+        """Return a split's rows of the first delivery; training also gets rows of later days.
+
+        Raises:
+            ValueError: the first delivery has no row in the split.
+        """
+        for_training = split == "train"
+        first = self._first_rows
+        in_split = first[first["split"] == split]
+        rows = with_truth(self.table, self.first.examples, in_split, learned=for_training)
         if not len(rows):
             raise ValueError(
                 f"{self.first.raw}: none of its {len(first)} rows is in {split}; give it some, or choose a larger share"
             )
-        if not (learned and self.table.date):
+        if not (for_training and self.table.date):
             return rows
-        later = self._dated(split)
+        later = self._later_rows(split)
         logging.info(
             "%s: %d training rows of later days, after %d of the first delivery", self.raw, len(later), len(rows)
         )
         return pd.concat([rows, later])
 
-    def _dated(self, split: str) -> pd.DataFrame:
-        """Return the rows of later days, without those that belong to what the first delivery holds out."""
-        examples, first = self.first.examples, self._of_first
+    def _later_rows(self, split: str) -> pd.DataFrame:
+        """Return the rows of later days, without those that belong to rows held out by the first delivery."""
+        examples, first = self.first.examples, self._first_rows
         delivery = examples.frame["delivery"]
-        later = examples.frame[(delivery > 0) & (delivery < self.reading.snapshot)]
-        later = with_truth(self.table, examples, later, learned=True)
+        is_later = (delivery > 0) & (delivery < self.reading.snapshot)
+        later = with_truth(self.table, examples, examples.frame[is_later], learned=True)
         self.skipped[split] += [name for name, number in examples.left_out.items() if number]
-        held_out, belongs = first[first["split"] != "train"], pd.Series(False, later.index)
+        held_out = first[first["split"] != "train"]
+        is_held_out = pd.Series(False, later.index)
         for column in ("group", "name", "key"):
-            belongs |= later[column].isin(held_out[column])
-        if belongs.any():
+            is_held_out |= later[column].isin(held_out[column])
+        if is_held_out.any():
             logging.warning(
                 "%s: %d of %d rows of later deliveries belong to groups that the first one holds out: left out",
-                self.first.raw, belongs.sum(), len(later),
+                self.first.raw, is_held_out.sum(), len(later),
             )  # fmt: skip
-            self.skipped[split] += later["name"][belongs].tolist()
-        return later[~belongs]
+            self.skipped[split] += later["name"][is_held_out].tolist()
+        return later[~is_held_out]
 
     def _tables(self, delivery: Delivery, frame: pd.DataFrame, split: str) -> Iterator[pa.Table]:
+        """Yield examples as tables of the dataset's schema; `id` counts them from 0."""
         table, sheet = self.table, delivery.examples.sheet
-        frame, first = encoded(table, sheet, frame, self.fitted), 0
+        frame = encoded(table, sheet, frame, self.fitted)
         schema = table.schema_for(self.fitted)
+        first_id = 0
         for piece in self._pieces(delivery, frame, split):
-            columns = {"id": range(first, first + len(piece)), table.input: piece["input"], table.truth: piece["truth"]}
-            arrays = [pa.array([*columns.get(field.name, piece.get(field.name, []))], field.type) for field in schema]
+            next_id = first_id + len(piece)
+            columns = {"id": range(first_id, next_id), table.input: piece["input"], table.truth: piece["truth"]}
+            arrays = []
+            for field in schema:
+                values = columns.get(field.name, piece.get(field.name, []))
+                arrays.append(pa.array([*values], field.type))
             yield pa.table(arrays, schema=schema)
-            first += len(piece)
+            first_id = next_id
 
     def _pieces(self, delivery: Delivery, frame: pd.DataFrame, split: str) -> Iterator[pd.DataFrame]:
         """Yield examples in pieces, their pictures decoded; names of rows that are left out are skipped."""
         if not self.table.input_type.pictures:
-            yield from _cut(frame, PIECE)
+            yield from _cut(frame, ROWS_AT_ONCE)
             return
         sheet, size = delivery.examples.sheet, self.reading.size
         assert size is not None  # as the params are checked
         require_files(delivery.raw, sheet, frame["input"])
         pictures = frame["input"].map(lambda cell: len(cell) if isinstance(cell, list) else 1).sum()
-        pieces, names = _cut(frame, max(1, DECODED * len(frame) // pictures)), []
+        pieces = _cut(frame, max(1, PICTURES_AT_ONCE * len(frame) // pictures))
+        skipped = []
         for piece, broken in decoded(
             self.table, delivery.raw, sheet, pieces, size=size, threads=self.reading.threads
         ):  # fmt: skip
-            names += broken
+            skipped += broken
             yield piece
-        if names:
-            logging.warning("%d of %d rows left out, pictures are broken: %s", len(names), len(frame), ", ".join(names))
-            self.skipped[split] += names
+        if skipped:
+            logging.warning(
+                "%d of %d rows left out, pictures are broken: %s", len(skipped), len(frame), ", ".join(skipped)
+            )
+            self.skipped[split] += skipped
 
 
 def _cut(frame: pd.DataFrame, rows: int) -> Iterator[pd.DataFrame]:
+    """Yield a frame in pieces of so many rows."""
     for start in range(0, len(frame), rows):
         yield frame.iloc[start : start + rows]

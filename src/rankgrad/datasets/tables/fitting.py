@@ -36,7 +36,7 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
         table: the options.
         raw: folder of the delivery, for messages.
         examples: of it.
-        parts: its rows by split, with the truth that they have there.
+        splits: its rows by split, with the truth that they have there.
     """
     frame, train = pd.concat(splits.values()), splits["train"]
     if not len(train):

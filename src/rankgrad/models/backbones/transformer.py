@@ -67,9 +67,10 @@ ALSO_READ = {
     "position_buckets", "share_att_key", "talking_head", "global_attn_every_n_layers", "global_rope_theta",
     "local_rope_theta", "rope_scaling", "rope_theta",
 }  # fmt: skip
-LARGEST, LAYERS = 2**24, 1000  # of whole numbers; a configuration of some bytes could ask for any number of layers
-GROWING = 6  # steps of a tokenizer that may make a text longer
-MAKING = threading.Lock()  # of `_offline`, whose switch all threads share
+LARGEST = 2**24  # number in a configuration
+MOST_LAYERS = 1000  # a configuration of a few bytes could ask for any number
+MOST_GROWING = 6  # steps of a tokenizer that may make a text longer
+OFFLINE_LOCK = threading.Lock()  # of `_offline`: all threads share its switch
 
 
 class Transformer(Backbone):
@@ -115,27 +116,32 @@ class Transformer(Backbone):
             from transformers import CONFIG_MAPPING, AutoModel, __version__
         except ModuleNotFoundError as error:
             raise missing_extra("transformers") from error
-        with _named("not the files of a text encoder"), _offline():
+        with _errors_as_value_errors("not the files of a text encoder"), _offline():
             if config["model_type"] not in CONFIG_MAPPING:
                 raise ValueError(f"transformers {__version__} has no {config['model_type']}, a later one may")
-            kind: Any = CONFIG_MAPPING[config["model_type"]]
-            settings = kind(**_options_of(kind(), config))
-            self.network: Any = AutoModel.from_config(settings, dtype=torch.float32, trust_remote_code=False)
+            config_class: Any = CONFIG_MAPPING[config["model_type"]]
+            default = config_class()  # which options it has
+            settings = config_class(**_options_of(default, config))
             _check_tokenizer(tokenizer)
             self.tokenizer = Tokenizer.from_str(json.dumps(tokenizer))
+            self.network: Any = AutoModel.from_config(settings, dtype=torch.float32, trust_remote_code=False)
         positions = getattr(settings, "max_position_embeddings", None)
         if positions is not None and longest > positions:
             raise ValueError(f"longest is {longest}, expected at most the encoder's {positions} positions")
+        # The pooler belongs to the task that the encoder was trained on.
         if getattr(self.network, "pooler", None) is not None:
-            self.network.pooler = None  # of a task that it was trained on
+            self.network.pooler = None
         self.marks_second = getattr(settings, "type_vocab_size", 0) > 1
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(longest)
-        self.pooling, self.size, self.frozen = pooling, settings.hidden_size, freeze
+        self.pooling = pooling
+        self.size = settings.hidden_size
         self.published_below = [f"{self.network.base_model_prefix}."]
-        self.freeze(None)
+        self.frozen = freeze
+        super().freeze(self.frozen)
 
     def freeze(self, which: Freeze) -> None:
+        """Freeze as a training's option asks; None restores the encoder's own option."""
         super().freeze(self.frozen if which is None else which)
 
     @staticmethod
@@ -173,7 +179,7 @@ class Transformer(Backbone):
             if not text.strip():
                 raise ValueError(f"text {row} is {text!r}, expected at least one word")
         plain = [tuple(map(plain_text, text.split(PAIR, 1))) for text in texts]
-        with _named("tokenizer"):
+        with _errors_as_value_errors("tokenizer"):
             encodings = self.tokenizer.encode_batch([text if len(text) > 1 else text[0] for text in plain])
             numbers = []
             for encoding in encodings:
@@ -193,18 +199,18 @@ class Transformer(Backbone):
 
 
 def _check_config(config: Any) -> None:
-    """Raise a ValueError if a configuration is of no known encoder, or asks for code or files from elsewhere."""
+    """Raise a ValueError if a configuration is not of a known encoder, or asks for code or files from elsewhere."""
     if not isinstance(config, dict):
         raise ValueError(f"config is {str(config)[:80]!r}, expected the object that a text encoder's config.json holds")
-    if (kind := config.get("model_type")) not in ENCODERS:
+    if (model_type := config.get("model_type")) not in ENCODERS:
         raise ValueError(
-            f"config: model_type is {str(kind)[:80]!r}, expected a text encoder: one of {', '.join(ENCODERS)}"
-            f"{did_you_mean(str(kind)[:80], ENCODERS)}"
+            f"config: model_type is {str(model_type)[:80]!r}, expected a text encoder: one of {', '.join(ENCODERS)}"
+            f"{did_you_mean(str(model_type)[:80], ENCODERS)}"
         )
     for option in ("is_decoder", "add_cross_attention"):
         if config.get(option):
             raise ValueError(f"config: {option} is {str(config[option])[:80]}, expected false: an encoder")
-    for block in _nested(config, skipped=IGNORED):  # names of labels are anything
+    for block in _nested(config, skipped=IGNORED):  # skips names of labels, which may be any text
         for key, value in block.items() if isinstance(block, dict) else ():
             if FOREIGN.fullmatch(key) and value:
                 raise ValueError(
@@ -228,20 +234,25 @@ def _nested(value: Any, *, skipped: Collection[str] = ()) -> Iterator[Any]:
 def _options_of(default: Any, config: dict[str, Any]) -> dict[str, Any]:
     """Return those options of a configuration that its class has, or that its network reads.
 
+    Args:
+        default: an instance of the class, with the default of each option.
+        config: what `config.json` holds.
+
     Raises:
-        ValueError: one is no plain value: it could be a path, an address or a name of something on the Hub.
+        ValueError: a value is not plain: it could be a path, an address or a name of something on the Hub.
     """
-    options = (default.to_dict().keys() | default.attribute_map.keys() | ALSO_READ) - IGNORED
-    taken = {key: value for key, value in config.items() if key in options}
-    for key, value in taken.items():
+    known = (default.to_dict().keys() | default.attribute_map.keys() | ALSO_READ) - IGNORED
+    options = {key: value for key, value in config.items() if key in known}
+    for key, value in options.items():
         for inner in _nested(value):
             for plain in inner if isinstance(inner, dict) else [inner]:  # the keys of a block too
                 _check_plain(key, plain)
-    return taken
+    return options
 
 
 def _check_plain(key: str, value: Any) -> None:
-    most = LAYERS if key.endswith("layers") else LARGEST
+    """Raise a ValueError if a text may be a path or an address, or a number is too large."""
+    most = MOST_LAYERS if key.endswith("layers") else LARGEST
     if isinstance(value, str) and not re.fullmatch(r"[\w|.-]*", value):
         raise ValueError(f"config: {key} is {value[:80]!r}, expected only letters, digits, _, -, . and |")
     if isinstance(value, int | float) and not -LARGEST <= value <= most:
@@ -249,37 +260,37 @@ def _check_plain(key: str, value: Any) -> None:
 
 
 def _check_tokenizer(tokenizer: Any) -> None:
-    """Raise a ValueError if a tokenizer may make much more of a text than it is: 20 steps may make a million times it.
+    """Raise a ValueError if a tokenizer may make a text much longer: 20 steps may make it a million times as long.
 
-    Where memory then ends, the tokenizers' Rust ends the process.
+    The tokenizers' Rust ends the process when memory runs out.
     """
     growing = 0
     for step in _nested([tokenizer.get(key) for key in ("normalizer", "pre_tokenizer", "post_processor")]):
-        kind = step.get("type") if isinstance(step, dict) else None
-        if kind == "Replace":
+        step_type = step.get("type") if isinstance(step, dict) else None
+        if step_type == "Replace":
             pattern, content = step.get("pattern"), str(step.get("content"))
             text = pattern.get("String") if isinstance(pattern, dict) else pattern
             growing += bool(content) and not text  # a pattern may be found between any two letters
             if len(content) > max(1, len(str(text or ""))):
                 raise ValueError(f"tokenizer: {content[:40]!r} replaces {text or 'a pattern'!r:.40}, which is shorter")
-        elif kind in ("ByteLevel", "Precompiled"):
+        elif step_type in ("ByteLevel", "Precompiled"):
             growing += 1
-        elif kind == "TemplateProcessing":
+        elif step_type == "TemplateProcessing":
             for form, count in (("single", 1), ("pair", 2)):
                 if str(step.get(form)).count("'Sequence'") > count:
                     raise ValueError("tokenizer: its template has a text several times, expected it once")
-    if growing > GROWING:
-        raise ValueError(f"tokenizer: {growing} steps that may make a text longer, expected at most {GROWING}")
+    if growing > MOST_GROWING:
+        raise ValueError(f"tokenizer: {growing} steps that may make a text longer, expected at most {MOST_GROWING}")
 
 
 @contextmanager
 def _offline() -> Generator[None]:
-    """Let no request to the Hub through meanwhile, though nothing that is made should send one."""
+    """Block requests to the Hub meanwhile, though nothing here should send one."""
     from huggingface_hub import constants
 
-    with MAKING:
+    with OFFLINE_LOCK:
         before = constants.HF_HUB_OFFLINE
-        constants.HF_HUB_OFFLINE = True  # which is read at each request; the environment is read at import alone
+        constants.HF_HUB_OFFLINE = True  # read at each request; the environment is only read at import
         try:
             yield
         finally:
@@ -287,11 +298,11 @@ def _offline() -> Generator[None]:
 
 
 @contextmanager
-def _named(file: str) -> Generator[None]:
-    """Make a ValueError of whatever these libraries have against files."""
+def _errors_as_value_errors(start: str) -> Generator[None]:
+    """Raise any error of these libraries as a ValueError, its message after `start`."""
     try:
         yield
-    except BaseException as error:  # a panic of the tokenizers' Rust is no Exception, and no public class
+    except BaseException as error:  # a panic of the tokenizers' Rust is not an Exception, and its class is private
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise ValueError(f"{file}: {' '.join(str(error).split())[:300]}") from error
+        raise ValueError(f"{start}: {' '.join(str(error).split())[:300]}") from error
