@@ -32,7 +32,8 @@ __all__ = [
 FULL = "No space left on device"
 DEFAULT_STORE = "sqlite:///mlflow.db"
 ABOUT = (  # an experiment
-    "[Best first](#/experiments/{number}/runs?orderByKey=metrics.%60judged%60&orderByAsc=false). The trainings of `{name}`, each with its seeds below it; of one name the newest is the present one. Metrics are "
+    "[Best first](#/experiments/{number}/runs?orderByKey=metrics.%60judged%60&orderByAsc=false). "
+    "The trainings of `{name}`, each with its seeds below it; of one name the newest is the present one. Metrics are "
     "means over seeds on the test split; a run's description has their intervals, data and parents. `epoch/` holds the "
     "curves on validation: of a run the mean over its seeds."
 )
