@@ -235,7 +235,11 @@ def _components(params: Settings, stage: str, key: str, root: Path) -> list[Path
                 files += files_of(folder, [name], root)
         return files + (_judging([run.task], root) if stage in SCORES else [])
     if stage == "rivals":
-        return files_of("tasks", [params.rivals[key].task], root)
+        return files_of("tasks", [params.rivals[key].task] if key in params.rivals else [], root)
+    if stage == "score_vectors":
+        return []
+    if key:
+        raise ValueError(f"{stage}@{key}: say here which components the params name for this stage")
     tasks = [run.task for run in params.runs.values()]
     return files_of("tasks", tasks, root) + (_judging(tasks, root) if stage in SCORES else [])
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from pipelines.cli.columns import Column, Columns, check_cells, listed, plain
 from pipelines.cli.inputs import find_input, leave_out_clues, leave_out_days_and_keys
-from pipelines.cli.structure import check_within, find_structure, split_by_key
+from pipelines.cli.structure import check_within, find_id_of_items, find_structure, split_by_key
 from pipelines.cli.truth import DROPPED, find_truth
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.examples import missing_cells
@@ -75,6 +75,8 @@ def guess(
     truth = find_truth(columns)
     leave_out_clues(columns, truth.column)
     inputs, input_columns = find_input(columns, truth)
+    if truth.task == "retrieval":
+        find_id_of_items(columns, input_columns)
 
     files = _files(path)
     options: dict[str, Any] = {"file": files, **inputs, **truth.options, **columns.structure}

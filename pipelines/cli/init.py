@@ -69,8 +69,9 @@ def init(
         check_name("--task", task, starting_runs())
         writing = _writing(decimal, thousands)
         guessed = guess(file, task=task, encoding=encoding, writing=writing, named=named, within=within)
-        key = _key(key or (file.parent.name if _below_raw(file) else file.stem))
-        raw = _raw(file, key, link=link, dry_run=dry_run)
+        home = file.parent.parent if file.parent.name == "first" else file.parent  # a first delivery is in a folder
+        key = _key(key or (home.name if _below_raw(home) else file.stem))
+        raw = _raw(home, file, key, link=link, dry_run=dry_run)
         blocks = blocks_of(key, raw, guessed.task, guessed.options, folder=file.parent, metric=metric)
         typer.echo(f"{file}: {guessed.task}")
         lines = [*guessed.lines, *_lines_on(blocks, key), *_lines_on_gate(file, blocks["datasets"][key])]
@@ -112,31 +113,31 @@ def _key(name: str) -> str:
     return re.sub(r"[^\w-]+", "_", name, flags=re.ASCII).strip("-_")[:60] or "table"
 
 
-def _below_raw(file: Path) -> Path | None:
-    """Return the folder of a file, if that is one below data/raw, links followed or not; else None."""
-    folder, raw = Path(os.path.abspath(file)).parent, Path(os.path.abspath(RAW))
+def _below_raw(home: Path) -> Path | None:
+    """Return a folder as one below data/raw, links followed or not; None if it lies elsewhere."""
+    folder, raw = Path(os.path.abspath(home)), Path(os.path.abspath(RAW))
     return RAW / folder.relative_to(raw) if raw in folder.parents else None
 
 
-def _raw(file: Path, key: str, *, link: bool, dry_run: bool) -> Path:
-    """Return the folder below data/raw that has the file, or will have it by a link.
+def _raw(home: Path, file: Path, key: str, *, link: bool, dry_run: bool) -> Path:
+    """Return the folder below data/raw that has the data, or will have them by a link.
 
     Raises:
         ValueError: it lies elsewhere, and is not to be linked.
     """
-    below, folder = _below_raw(file), RAW / key
+    below, folder = _below_raw(home), RAW / key
     if below is not None or dry_run:
         return below or folder
     if not link:
         raise ValueError(
             f"{file}: stages read below {RAW}: `mkdir {folder}`, move the file and its pictures there, and `rankgrad "
-            f"init {folder / file.name}`; or --link makes {folder} a link to {file.parent}"
+            f"init {folder / file.relative_to(home)}`; or --link makes {folder} a link to {home}"
         )
     if folder.exists() or folder.is_symlink():
         raise ValueError(f"{folder}: is there already; expected no such name: choose another by --key")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.symlink_to(file.parent.resolve(), target_is_directory=True)
-    typer.echo(f"{folder}: links to {file.parent.resolve()}")
+    folder.symlink_to(home.resolve(), target_is_directory=True)
+    typer.echo(f"{folder}: links to {home.resolve()}")
     return folder
 
 

@@ -1,13 +1,14 @@
 """Which column of a table has the split, the weight, the group, the id and the day of its rows."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from pipelines.cli.columns import Column, Columns
+from pipelines.cli.columns import Column, Columns, is_within
 from rankgrad.datasets.tables.cells import as_days
 from rankgrad.datasets.tables.roles import ALL_SPLITS, SHARES
 from rankgrad.inputs.image import StoredPicture
 
-__all__ = ["check_within", "find_structure", "is_row_number", "split_by_key"]
+__all__ = ["check_within", "find_id_of_items", "find_structure", "is_row_number", "split_by_key"]
 
 
 def find_structure(columns: Columns) -> None:
@@ -45,6 +46,17 @@ def _group(columns: Columns) -> Column | None:
 def _is_id(column: Column) -> bool:
     """Recognize ids: names or whole numbers that are called like one, each once."""
     return column.is_called("id") and column.is_unique and (column.content == "name" or column.is_whole)
+
+
+def find_id_of_items(columns: Columns, items: Sequence[Column]) -> None:
+    """Take a column that is called like an id, and names each item, whose captions stand in several rows."""
+
+    def names_items(column: Column) -> bool:
+        is_id = column.is_called("id") and (column.content == "name" or column.is_whole)
+        return is_id and any(is_within(column, item) and is_within(item, column) for item in items)
+
+    if "id" not in columns.structure and (column := columns.take(names_items)) is not None:
+        columns.structure["id"] = column.name
 
 
 def _is_code(column: Column) -> bool:

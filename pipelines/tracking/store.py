@@ -32,6 +32,7 @@ __all__ = [
 FULL = "No space left on device"
 DEFAULT_STORE = "sqlite:///mlflow.db"
 ABOUT = (  # an experiment
+    "[Best first](#/experiments/{number}/runs?orderByKey=metrics.%60judged%60&orderByAsc=false). "
     "The trainings of `{name}`, each with its seeds below it; of one name the newest is the present one. Metrics are "
     "means over seeds on the test split; a run's description has their intervals, data and parents. `epoch/` holds the "
     "curves on validation: of a run the mean over its seeds."
@@ -127,8 +128,10 @@ def experiment_of(client: mlflow.MlflowClient, name: str) -> str:
         file = file_of(mlflow.get_tracking_uri())
         location = (file.parent / database.FILES / name).as_uri() if file else None
         # Some versions of MLflow open an experiment by its kind, others as the address says.
-        tags = {"mlflow.experimentKind": "custom_model_development", MLFLOW_RUN_NOTE: ABOUT.format(name=name)}
-        return client.create_experiment(name, artifact_location=location, tags=tags)
+        tags = {"mlflow.experimentKind": "custom_model_development"}
+        number = client.create_experiment(name, artifact_location=location, tags=tags)
+        client.set_experiment_tag(number, MLFLOW_RUN_NOTE, ABOUT.format(name=name, number=number))
+        return number
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
     return experiment.experiment_id

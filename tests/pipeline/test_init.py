@@ -286,6 +286,13 @@ def test_a_table_elsewhere_is_linked_if_that_is_wanted(project):
     assert rules.check("params.yaml").datasets["shop"].raw == "data/raw/shop"
 
 
+def test_the_folder_of_a_first_delivery_is_one_of_the_dataset(project):
+    ordered(project / "data/raw/shop/first")
+    run("data/raw/shop/first/a.csv")
+    dataset = rules.check("params.yaml").datasets["shop"]
+    assert (dataset.raw, dataset.args["file"]) == ("data/raw/shop", "a.csv")
+
+
 def test_a_task_is_a_choice_and_what_fits_none_is_refused(project):
     folder = project / "data/raw/mine"
     ordered(folder)
@@ -340,6 +347,10 @@ NAMED = [
      {"text": "response", "target": "rating"}),
     ({"question": texts("what is number {}"), "answer": texts("a number like {}")},
      {"text": "answer", "captions": "question"}),
+    ({"asset_id": [f"PX-{k // 2}" for k in N], "media": [f"img/{k // 2}.png" for k in N], "alt": texts("a red box {}")},
+     {"image": "media", "captions": "alt", "id": "asset_id"}),
+    ({"media": [f"img/{k}.png" for k in N], "keys": cycled("red disc|blue box", "blue box", "grey star|red disc")},
+     {"image": "media", "labels": "keys", "captions": None}),
     (
         {"query_id": groups(4), "prompt": texts("tell me about number {}", 4),
          "text": texts("an answer with the words {}"), "relevance": cycled(0, 1, 2)},

@@ -84,9 +84,10 @@ def _with_ids(row: Row, answer: Answer) -> list[Answer]:
         return [{"id": row.id} | answer]
     order = sorted(range(len(row.documents)), key=lambda number: -answer["scores"][number])
     place_of = {number: place for place, number in enumerate(order, 1)}
+    of_query = {name: value for name, value in answer.items() if name != "scores"}
     result = []
     for number, (document, score) in enumerate(zip(row.documents, answer["scores"], strict=True)):
-        result.append({"id": document, "query": row.id, "score": score, "place": place_of[number]})
+        result.append({"id": document, "query": row.id, "score": score, "place": place_of[number]} | of_query)
     return result
 
 

@@ -147,7 +147,8 @@ def _with_numbers(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, class
         label = unknown.iloc[0]
         raise ValueError(
             f"{sheet.place(unknown.index[0])}: label {label!r} is none of the {len(classes)} classes of the training "
-            f"rows{did_you_mean(label, classes)}; correct it, name all in `classes:`, or set unknown_labels: leave_out"
+            f"rows, which are the first delivery's{did_you_mean(label, classes)}; correct it, name all classes in "
+            "`classes:`, or set unknown_labels: leave_out"
         )
     if len(unknown):
         logging.warning("%s: %d labels that are no class left out", sheet.paths[0], len(unknown))
