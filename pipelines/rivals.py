@@ -16,6 +16,7 @@ __all__ = ["RIVALS", "Rival", "fitting"]
 Scorer = Callable[[Split], Any]  # returns scores as `Task.table_of` takes them
 PENALTIES = (1e-4, 1e-2, 1.0)  # of squared weights, for each example
 TREES, RATES, LEAVES = 300, (0.03, 0.1), (7, 31)
+LARGEST = 2**28  # numbers of a dense table
 BM25 = ((0.9, 0.4), (1.2, 0.75), (2.0, 0.9))  # k1 and b: how soon counts saturate, how much lengths count
 
 
@@ -65,7 +66,7 @@ def _word_counts(train: Split, task: str) -> Iterator[Scorer]:
     """Weights of words and of pairs of neighboring words (tf-idf); of two texts those of the second."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    vectorizer = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2))
+    vectorizer = TfidfVectorizer(token_pattern=r"[^\W_]+", sublinear_tf=True, ngram_range=(1, 2))
     counts = vectorizer.fit_transform(_last_texts(train))
     for penalty in PENALTIES:
         model = _weights(counts, train, task, penalty)
@@ -117,6 +118,11 @@ def _bm25(train: Split, task: str) -> Iterator[Scorer]:
                 queries, documents = zip(*(text.split(PAIR) for text in split.inputs.items), strict=True)
             asked, worth = _words_of(queries, documents, saturation, by_length)
             if task == "retrieval":
+                if worth.shape[0] * worth.shape[1] > LARGEST:
+                    raise ValueError(
+                        f"bm25: {len(documents):,} passages and {worth.shape[1]:,} words of queries are too many to "
+                        "search at once: remove this rival from params.yaml"
+                    )
                 return _scores(worth.toarray()), _scores(asked.toarray())
             return _scores(np.asarray(asked.multiply(worth).sum(1)).ravel())
 

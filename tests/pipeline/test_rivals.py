@@ -50,7 +50,7 @@ def test_trees_find_what_a_linear_model_cannot_and_ranks_of_a_skewed_target_are_
 def test_word_counts_of_preferences_learn_from_the_differences_of_answers():
     draws, pairs = np.random.default_rng(0), []
     for number in range(200):
-        better, worse = f"good word{draws.integers(9)}", f"bad word{draws.integers(9)}"
+        better, worse = f"x word{draws.integers(9)}", f"y word{draws.integers(9)}"
         pairs.append((f"prompt {number}{PAIR}{better}", f"prompt {number}{PAIR}{worse}"))
     texts = [text for pair in pairs for text in pair]
     relevance, sizes = torch.tensor([1.0, 0.0] * 200), torch.full((200,), 2)
