@@ -59,7 +59,6 @@ class TestInit:
         columns = {name: f"{name} " + texts for name in ("prompt", "chosen", "rejected")}
         assert guess(csv(tmp_path, columns)).task == "query_ranking"
 
-    @missing("O11: no simple rival")
     def test_a_simple_rival_is_compared(self, tmp_path):
         found = guess(csv(tmp_path, {**FEATURES, **PRICE}))
         blocks = blocks_of("mine", tmp_path, found.task, found.options, folder=tmp_path)

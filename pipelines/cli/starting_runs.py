@@ -29,6 +29,8 @@ BACKBONES = {  # by what a backbone takes
     "text_pair": {"name": "knrm", "args": {}},
     "features": {"name": "perceptron", "args": {"hidden": [64]}},
 }
+# A table has seldom enough pairs of texts to learn vectors of words from: how well words match is weighed alone.
+MATCHES = {"ranker": {"freeze": "all", "optimizer": {"name": "AdamW", "args": {"lr": 1.0e-2, "weight_decay": 1.0e-2}}}}
 
 
 def starting_runs() -> dict[str, Any]:
@@ -81,6 +83,8 @@ def blocks_of(
     by_loss = _runs_for(starting["runs"], conditions, table, truth)
     for run in by_loss.values():
         run["training"] = merged(_long_enough(run["training"], count), monitor)
+        if model["backbone"]["name"] == "knrm" and task == "query_ranking":
+            run["training"] = merged(run["training"], MATCHES)
     standard, *ranking = by_loss
     comparison = {
         "question": f"Does {' or '.join(ranking)} rank {key} better than {standard}?",

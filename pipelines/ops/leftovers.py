@@ -15,8 +15,12 @@ def leftovers(params: Settings) -> list[Path]:
 
     With them, this checkout's dvc.lock would differ from a fresh clone's.
     """
+    by_other_programs = list[str]()
+    for comparison in params.comparisons.values():
+        by_other_programs += comparison.rivals
     defined = {
-        "metrics/runs": params.runs, "models/runs": params.runs, "predictions": [*params.runs, *params.rivals],
+        "metrics/runs": params.runs, "models/runs": params.runs,
+        "predictions": [*params.runs, *params.rivals, *by_other_programs],
         "metrics/sorters": params.sorters, "models/sorters": params.sorters,
         "reports/data": [*params.datasets, "score_vectors"],
     }  # fmt: skip

@@ -1,6 +1,7 @@
 """Draw what runs did, as PNG files with the same bits every time."""
 
 import textwrap
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,7 @@ def _label(axis: plt.Axes, x: float, y: float, label: str, right: bool, glyphs: 
 
 def orders(
     path: Path,
-    examples: list[np.ndarray | str],
+    examples: Sequence[np.ndarray | str],
     named_orders: list[dict[str, list[tuple[str, bool]]]],
     *,
     title: str | None = None,

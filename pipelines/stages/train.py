@@ -366,6 +366,7 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     if not accelerator.is_main_process:
         return
     values = [epoch.value for _, epoch in history if epoch.monitor == history[0][1].monitor]
+    task.finish(network, splits[1])
     with replaced_folder(folder / "result") as result:
         save_model(result, network)
         (result / "history.csv").write_bytes((folder / "history.csv").read_bytes())

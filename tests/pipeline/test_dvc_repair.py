@@ -90,9 +90,13 @@ def test_what_the_params_no_longer_define_is_moved_to_where_nothing_reads_it(tmp
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "params.yaml", "params.yaml")
     params = load()
+    name, comparison = next(iter(params.comparisons.items()))
+    named = comparison.model_copy(update={"rivals": ["of_another"]})  # another program's
+    params = params.model_copy(update={"comparisons": {**params.comparisons, name: named}})
     run, dataset = next(iter(params.runs)), next(iter(params.datasets))
     kept = [Path("models/runs", run), Path("models/runs/none"), Path("reports/data", f"{dataset}.html"),
-            Path("predictions", f"{run}.parquet"), Path("models/sorters/none")]  # fmt: skip
+            Path("predictions", f"{run}.parquet"), Path("predictions/of_another.parquet"),
+            Path("models/sorters/none")]  # fmt: skip
     gone = [Path("models/runs/gone"), Path("metrics/runs/gone.csv"), Path("reports/data/gone.html")]
     for _ in range(2):
         for path in kept + gone:

@@ -12,7 +12,7 @@ from pipelines.cli.app import app
 from pipelines.config import rules
 from pipelines.config.plan import merged
 from pipelines.config.schema import NONE
-from pipelines.stages import compare, data, evaluate, pretrain, train, validate
+from pipelines.stages import compare, data, evaluate, pretrain, rivals, train, validate
 from rankgrad.io import results
 
 from conftest import ROOT  # isort: skip
@@ -63,6 +63,8 @@ def test_from_a_file_to_a_difference_and_an_answer(example, tmp_path, monkeypatc
             pretrain.main(params, run.sorter)
         train.main(params, name)
         evaluate.main(params, name)
+    for name in params.rivals:
+        rivals.main(params, name)
     compare.main(params)
     (comparison,) = Path("metrics/comparisons").iterdir()
     gains = [row for row in results.read(comparison).rows if " minus " in row.metric]

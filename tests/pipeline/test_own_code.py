@@ -126,6 +126,8 @@ def test_a_version_carries_its_files_and_a_folder_without_them_names_the_one_it_
         own, "sorters/tanh_ranks.py", text.replace("import torch\n", "import torch\n\nimport own.sorters._steep\n", 1)
     )
     save_model("made/tanh", build("sorters", "tanh_ranks", {"width": 0.1}, seed=0))
+    shutil.rmtree("src")
+    (tmp_path / "src").symlink_to(ROOT / "src")  # the version is loaded
     publish([Run("x", "tests", "x", version=Version("sorter-tanh", tmp_path / "made/tanh"))])
     (code,) = tmp_path.glob("mlruns/**/code")
     carried = {path.relative_to(code).as_posix() for path in (code / "own").rglob("*.py")}

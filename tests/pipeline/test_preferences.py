@@ -1,6 +1,7 @@
 """Preferences, and texts that are read or searched together with their query: tables, models of them, answers."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from starlette.testclient import TestClient
 from pipelines.serving import server
 from rankgrad.cli import predict
 from rankgrad.cli.answers import Gallery, answers, found_among
+from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.table import Table
 from rankgrad.inputs.text import Text, of_strings
 from rankgrad.inputs.text_pair import TextPair
@@ -142,6 +144,23 @@ def test_a_wide_row_is_answered_with_two_scores_and_how_probable_the_preference_
     assert rows[0]["scores"] == pytest.approx(expected["scores"], abs=1e-5)
     margin = rows[0]["scores"][0] - rows[0]["scores"][1]
     assert rows[0]["first_is_preferred"] == pytest.approx(1 / (1 + np.exp(-margin)), abs=1e-6)
+
+
+def test_probabilities_of_preferences_are_as_sure_as_validation_was_right(monkeypatch):
+    draws = np.random.default_rng(0)
+    margins = draws.normal(0, 1, 4000)
+    chosen = draws.random(4000) < 1 / (1 + np.exp(-margins))
+    relevance = torch.tensor(np.stack([chosen, ~chosen], 1).flatten(), dtype=torch.float32)
+    val = Split(of_strings(["a"] * 8000), relevance, torch.full((4000,), 2))
+    network = SimpleNamespace(recipe={"input": {"rejected": "loser"}}, eval=lambda: None)
+    for stretched in (1.0, 5.0):  # a network that is five times too sure
+        scores = torch.tensor(np.stack([stretched * margins, np.zeros(4000)], 1).flatten())
+        monkeypatch.setattr(QueryRanking, "scores", lambda *_, scores=scores: scores)
+        QueryRanking().finish(network, val)
+        assert network.recipe["preference_scale"] == pytest.approx(1 / stretched, rel=0.1)
+        pair = QueryRanking().answers(network, None, torch.full((4000,), 2))[0]
+        margin = network.recipe["preference_scale"] * (pair["scores"][0] - pair["scores"][1])
+        assert pair["first_is_preferred"] == pytest.approx(1 / (1 + np.exp(-margin)), abs=1e-6)
 
 
 def test_a_passage_is_found_by_a_query_also_by_a_server(tmp_path):

@@ -319,6 +319,9 @@ class Task:
             yield self.phase_of(name, options, network, *splits, objective, accelerator)
             network.backbone.freeze(None)
 
+    def finish(self, network: Any, val: Split) -> None:
+        """Put into the recipe of a trained network what follows from its answers to the validation split."""
+
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         """Read a split of a dataset, see `rankgrad.datasets.files.splits.read_split`."""
         reads = self.reads

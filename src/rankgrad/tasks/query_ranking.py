@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import MEMORY, Split, lists_of, padded, relevance_of
@@ -246,16 +247,34 @@ class QueryRanking(Task):
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `scores` of each row's documents; only their order within a row is meaningful.
 
-        A network of preferences adds `first_is_preferred` to a row of two, the probability that the first is preferred
-        (Bradley and Terry 1952). It is a probability only for a logistic loss of pairs.
+        A network of preferences adds `first_is_preferred` to a row of two: the probability that the first is preferred
+        (Bradley and Terry 1952), of differences of scores by the scale of `finish`.
         """
-        scores = self.scores(network, inputs, sizes)
+        scores, scale = self.scores(network, inputs, sizes), network.recipe.get("preference_scale", 1.0)
         answers: list[dict[str, Any]] = [{"scores": of_query.tolist()} for of_query in scores.split(sizes.tolist())]
         if network.recipe["input"].get("rejected"):
             for answer in answers:
                 if len(pair := answer["scores"]) == 2:
-                    answer["first_is_preferred"] = torch.tensor(pair[0] - pair[1]).sigmoid().item()
+                    answer["first_is_preferred"] = torch.tensor(scale * (pair[0] - pair[1])).sigmoid().item()
         return answers
+
+    @torch.no_grad()
+    def finish(self, network: Any, val: Split) -> None:
+        """Keep the scale of differences by which probabilities of preferences fit validation pairs best.
+
+        A training that separates its pairs makes differences too large. The scale minimizes the log loss of validation
+        pairs, with a weak prior that keeps it near 1 where they are few.
+        """
+        if not network.recipe["input"].get("rejected") or val.sizes is None:
+            return
+        network.eval()
+        pairs = (val.sizes == 2).repeat_interleave(val.sizes)
+        scores = self.scores(network, val.inputs, val.sizes)[pairs].double().view(-1, 2)
+        relevance = val.truth[pairs].double().view(-1, 2)
+        differences = (scores[:, 0] - scores[:, 1]) * (relevance[:, 0] - relevance[:, 1]).sign()
+        scales = torch.logspace(-2, 1, 301, dtype=torch.float64)
+        losses = softplus(-scales.unsqueeze(1) * differences[differences != 0]).sum(1) + scales.log().square()
+        network.recipe["preference_scale"] = scales[losses.argmin()].item()
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         """Draw the relevance of the first documents of each query, in their true and in the predicted order."""
