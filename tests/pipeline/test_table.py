@@ -15,6 +15,7 @@ from pipelines.config import check_shapes
 from pipelines.stages import data
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables.deliveries import delivery_of
 from rankgrad.io.pictures import as_jpeg, open_photo
 
 from conftest import encoded, params_of, refusal, with_cell  # isort: skip
@@ -411,3 +412,12 @@ class TestRowsAndColumns:
         pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
         with pytest.raises(ValueError, match=re.escape(expected_words)):
             Table(file="a.parquet", **options).check_head(tmp_path)
+
+
+def test_a_query_that_the_head_of_a_file_cuts_is_not_judged_by_its_first_documents(tmp_path):
+    rows = {"x": range(6), "query": ["a", "a", "a", "b", "b", "b"], "grade": [0, 1, 0, 0, 0, 2]}
+    pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
+    options = {"features": ["x"], "relevance": "grade", "group": "query", "without_relevant": "drop"}
+    table = Table(file="a.csv", split={"hash_of": "query", "val": 0.2, "test": 0.2, "gate": 0.1}, **options)
+    for head, queries in ((5, ["a"]), (None, ["a", "b"])):
+        assert delivery_of(table, tmp_path, seed=0, head=head).examples.frame["name"].to_list() == queries

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -99,11 +100,24 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
     elif isinstance(table.file, dict):
         splits = [split for split, files_of_split in paths.items() for _ in files_of_split]
         frame = frame.assign(split=[splits[file] for file in sheet.file[frame.index]])
+    if head is not None and table.relevance:
+        frame = _without_cut_queries(frame, sheet.file[frame.index], head)
     gather = by_query if table.relevance else gathered
     examples = gather(table, examples._replace(frame=frame))
     if not table.drawn:
         examples = examples._replace(frame=_with_gate(table, examples.frame, raw, seed))
     return Delivery(raw, examples)
+
+
+def _without_cut_queries(frame: pd.DataFrame, file: np.ndarray, head: int) -> pd.DataFrame:
+    """Leave out the last query of each file that was read up to so many rows: more of its documents may follow."""
+    is_cut = np.zeros(len(frame), bool)
+    for number in np.unique(file):
+        rows = np.flatnonzero(file == number)
+        of_last = rows[(frame["group"].iloc[rows] == frame["group"].iloc[rows[-1]]).to_numpy()]
+        if len(rows) == head and len(of_last) < len(rows):
+            is_cut[of_last] = True
+    return frame[~is_cut]
 
 
 def _matching(raw: Path, pattern: str) -> list[Path]:

@@ -426,7 +426,10 @@ def by_query(table: TableOptions, examples: Examples) -> Examples:
         useless = alone | ~frame["truth"].map(lambda grades: max(grades) > 0)
         if useless.any():
             logging.warning(
-                "%s: %d of %d queries have nothing to order: dropped", sheet.paths[0], useless.sum(), len(frame)
+                "%s: %d of %d queries have nothing to order: dropped",
+                ", ".join(map(str, sheet.paths)),
+                useless.sum(),
+                len(frame),
             )
         frame = frame[~useless]
         if not len(frame):
