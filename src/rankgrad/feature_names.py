@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rankgrad.numbers import number_in
+from rankgrad.numbers import PLAIN, Writing, number_in
 from rankgrad.plain_text import name_in, text_in
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ def columns_of(names: Sequence[str]) -> list[str]:
 
 
 def numbers_of(
-    row: Mapping[str, Any], names: Sequence[str], *, unknown: Callable[[str, str], object] | None = None
+    row: Mapping[str, Any],
+    names: Sequence[str],
+    *,
+    unknown: Callable[[str, str], object] | None = None,
+    writing: Writing = PLAIN,
 ) -> list[float]:
     """Return the features of a row by its columns' names.
 
@@ -53,6 +57,7 @@ def numbers_of(
         row: cells by column.
         names: of the features.
         unknown: is told of each value that no feature is named by: the column and the value.
+        writing: of numbers that are text.
 
     Raises:
         ValueError: a number is missing or none, or a text has another number of letters.
@@ -65,6 +70,8 @@ def numbers_of(
     [7.0, 0.0, 0.0, 1.0]
     >>> numbers_of({"age": None}, ["age[empty=41.5]", "age[empty]"])
     [41.5, 1.0]
+    >>> numbers_of({"km": "1.306,5"}, ["km"], writing=Writing(",", "."))
+    [1306.5]
     """
     numbers, fills = [0.0] * len(names), fills_of(tuple(names))
     for (column, letter), places in _asked(tuple(names)).items():
@@ -73,14 +80,14 @@ def numbers_of(
             if "" in places:
                 numbers[places[""]] = 1.0
         elif None in places:
-            numbers[places[None]] = _number(row, column)
+            numbers[places[None]] = _number(row, column, writing)
         elif (place := places.get(value := _value(row, column, letter))) is not None:
             numbers[place] = 1.0
         elif value and unknown:
             unknown(column, value)
         for known, place in places.items():
             if known is not None and names[place] in row:  # a number whose column's own name has a `=`
-                numbers[place] = _number(row, names[place])
+                numbers[place] = _number(row, names[place], writing)
     return numbers
 
 
@@ -147,9 +154,9 @@ def is_empty(cell: Any) -> bool:
     return cell is None or cell != cell or (isinstance(cell, str) and cell.lower() in ("", "nan"))
 
 
-def _number(row: Mapping[str, Any], column: str) -> float:
+def _number(row: Mapping[str, Any], column: str, writing: Writing) -> float:
     try:
-        return number_in(row.get(column))
+        return number_in(row.get(column), writing)
     except ValueError as error:
         raise ValueError(f"{column} is {error}") from None
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from rankgrad.feature_names import columns_of, fills_of, numbers_of, title_of
 from rankgrad.inputs._base import Inputs, InputType, as_list, check_numbers, check_range, in_json
 from rankgrad.lookup import listed
+from rankgrad.numbers import Writing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,7 +163,9 @@ class Features(InputType):
 
     @staticmethod
     def written(cell: Any, about: dict[str, Any]) -> list[float]:
-        return numbers_of(cell, about["names"]) if isinstance(cell, Mapping) else [float(value) for value in cell]
+        if isinstance(cell, Mapping):
+            return numbers_of(cell, about["names"], writing=_writing(about))
+        return [float(value) for value in cell]
 
     @staticmethod
     def values(cell: Any, about: dict[str, Any]) -> int:
@@ -208,7 +211,7 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
         known = names or []
         filled = fills_of(tuple(known))
         if len(cell) == len(filled) and [*filled] == columns_of(known):  # numbers alone, and not which ones are empty
-            return numbers_of(dict(zip(filled, cell, strict=True)), known)
+            return numbers_of(dict(zip(filled, cell, strict=True)), known, writing=_writing(about))
         return [float(value) for value in cell]
     if names is None:
         raise ValueError(f"{where}: features by name, expected a list of {about['count']}: the model knows no names")
@@ -218,7 +221,12 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
     features = [name for name in names if name not in cell]
     if missing := [column for column in columns_of(features) if column not in cell]:
         raise ValueError(f"{where}: no feature {listed(missing)}, expected a value")
-    return numbers_of(cell, names, unknown=_tell_unknown)
+    return numbers_of(cell, names, unknown=_tell_unknown, writing=_writing(about))
+
+
+def _writing(about: dict[str, Any]) -> Writing:
+    """Return how numbers that are text are written in the table of training, and so in requests."""
+    return Writing(about.get("decimal", "."), about.get("thousands", ""))
 
 
 @lru_cache(maxsize=100)
