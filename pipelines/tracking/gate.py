@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import shorten
@@ -21,8 +21,10 @@ from pipelines.tracking import registry, slices
 from pipelines.tracking.known_rows import learned, read_known
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
 from rankgrad import lookup
+from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.vectors import score_vectors
 from rankgrad.evaluation import Statistic, differences
+from rankgrad.feature_names import empty_name, fills_of
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.parquet import FOLD, columns_of
 from rankgrad.io.results import Row
@@ -236,7 +238,7 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
     tables = []
     for number, network in zip(numbers, networks, strict=True):
         with _judging(name, number):
-            tables.append(judge.predict(network, examples).filter(is_fair))
+            tables.append(judge.predict(network, with_features_of(network.recipe["input"], examples)).filter(is_fair))
     judged, pairs = params.gate.judged[task], []
     if judged.slice_tolerance is not None:
         ours, theirs = (slices.statistics(judge, judged.metric, table, file) for table in tables)
@@ -247,6 +249,43 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
     return Evidence(
         *map(judge.statistic, tables), lower_is_better, described, sorted(pairs, key=lambda pair: pair.name)
     )
+
+
+def with_features_of(about: Mapping[str, Any], examples: Split) -> Split:
+    """Return examples with the features of a network, which may have learned other values of the same columns.
+
+    A value that no example has is none of theirs. An empty number gets the one that the network gives it.
+
+    Args:
+        about: the network's `recipe["input"]`.
+        examples: with the features of the data now.
+
+    Raises:
+        ValueError: the data now lack the column of a feature.
+    """
+    names, now = about.get("names"), examples.inputs.about.get("names")
+    if not names or not now or names == now:
+        return examples
+    items = {name: examples.inputs.items[:, number] for number, name in enumerate(now)}
+    columns = [_feature(name, items, fills_of(tuple(names))) for name in names]
+    inputs = replace(examples.inputs, items=torch.stack(columns, 1), about=dict(about))
+    return replace(examples, inputs=inputs)
+
+
+def _feature(name: str, items: Mapping[str, torch.Tensor], fills: Mapping[str, float]) -> torch.Tensor:
+    """Return a feature (n,) from those of the data now, by their names; `fills` are the network's, by column."""
+    if name in items:
+        return items[name]
+    column = name.partition("[empty")[0]
+    number = next((other for other in items if other == column or other.startswith(f"{column}[empty=")), None)
+    if "=" in column or name == empty_name(column):  # a name or a letter that no row has, or no empty cell
+        return torch.zeros_like(next(iter(items.values())))
+    if number is None:
+        raise ValueError(f"the data now have no column {column}, a feature of this version")
+    was_empty = items.get(empty_name(column))
+    if was_empty is None or column not in fills:
+        return items[number]
+    return items[number].where(was_empty == 0, fills[column])
 
 
 def _judge_sorters(name: str, numbers: tuple[str, str], params: Settings) -> Evidence:

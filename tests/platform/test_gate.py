@@ -20,7 +20,9 @@ from pipelines.tracking import gate
 from pipelines.tracking.known_rows import known_rows, learned, write_known
 from pipelines.tracking.store import ServerUnreachable
 from pipelines.tracking.upload import Run, Version, publish
+from rankgrad.datasets.files.splits import Split
 from rankgrad.evaluation import Statistic
+from rankgrad.inputs.features import of_tensor
 from rankgrad.io.checkpoints import build, save_model
 from rankgrad.io.parquet import encode_images
 from rankgrad.io.results import Row
@@ -357,3 +359,16 @@ def test_rows_are_known_in_another_order_as_another_number_and_by_the_names_of_t
         pq.write_table(table, tmp_path / f"{split}.parquet")
     overlap = learned(tmp_path / "gate.parquet", [known_rows(tmp_path)["train"]], share=gate.KNOWN_SHARE)
     assert (overlap == known).all()
+
+
+def test_a_version_is_judged_on_its_features_where_the_data_have_other_values_now():
+    now = ["km", "brand=bmw", "brand=lada", "age[empty=50.0]", "age[empty]"]
+    rows = torch.tensor([[1.0, 1.0, 0.0, 50.0, 1.0], [2.0, 0.0, 1.0, 7.0, 0.0]])
+    examples = Split(of_tensor(rows, now))
+    about = {"kind": "features", "count": 5, "names": ["age[empty=40.0]", "age[empty]", "brand=bmw", "brand=vw", "km"]}
+    judged = gate.with_features_of(about, examples)
+    assert judged.inputs.items.tolist() == [[40.0, 1.0, 1.0, 0.0, 1.0], [7.0, 0.0, 0.0, 0.0, 2.0]]
+    assert judged.inputs.about == about
+    assert gate.with_features_of({"names": now}, examples) is examples
+    with pytest.raises(ValueError, match="no column height"):
+        gate.with_features_of({"names": ["km", "height"]}, examples)
