@@ -193,5 +193,5 @@ def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
     count = drawn_splits(dataset, groups, block["seed"]).count("gate")
     line = f"gate: {count} of {len(groups)} {dataset.group}"
     if count < JUDGED:
-        line += f"; with fewer than {JUDGED} it promotes no version: raise `split.gate` or add rows"
+        line += f"; with fewer than {JUDGED} it promotes no version: raise `split.gate`, or add more {dataset.group}"
     return [line]

@@ -26,12 +26,14 @@ def main(params: Settings, name: str) -> None:
         splits_of(params, rival.dataset, task, ["train", "val", "test"]) as by_fold,
         replaced_file(f"predictions/{name}.parquet") as predictions,
     ):
-        tables = {fold: _predicted(task, rival.name, splits, metric) for fold, splits in by_fold.items()}
+        tables = {}
+        for fold, splits in by_fold.items():
+            tables[fold] = _predicted(task, rival.name, splits, metric, "" if fold is None else f"fold {fold}: ")
         pq.write_table(joined_folds(rival.dataset, tables), predictions, compression="zstd")
 
 
-def _predicted(task: Task, rival: str, splits: Mapping[str, Split], metric: str) -> pa.Table:
-    """Return the predictions of the test split by the setting whose metric is best on validation."""
+def _predicted(task: Task, rival: str, splits: Mapping[str, Split], metric: str, place: str = "") -> pa.Table:
+    """Return the predictions of the test split by the setting whose metric is best on validation; log it by `place`."""
     lower_is_better = {known.name: known.lower_is_better for known in task.all_metrics()}[metric]
     scorers, values = [], []
     for scorer in RIVALS[rival].fitted(splits["train"], task.name):
@@ -41,5 +43,5 @@ def _predicted(task: Task, rival: str, splits: Mapping[str, Split], metric: str)
     worth = np.nan_to_num(values, nan=np.inf if lower_is_better else -np.inf)
     best = int(worth.argmin() if lower_is_better else worth.argmax())
     log = logging.getLogger(__name__)
-    log.info("setting %d of %d: %s %.3f on validation", best + 1, len(scorers), metric, values[best])
+    log.info("%ssetting %d of %d: %s %.3f on validation", place, best + 1, len(scorers), metric, values[best])
     return task.table_of(splits["test"], scorers[best](splits["test"]))
