@@ -44,8 +44,10 @@ def fitting(task: str, input_type: str, *, pairs: bool = False) -> list[str]:
     (['linear', 'boosting'], ['bm25'], [])
     """
     names = [name for name, rival in RIVALS.items() if (task, input_type) in rival.takes]
-    unfit = "bm25" if pairs else "word_counts"
-    return [name for name in names if (name, input_type) != (unfit, "text_pair")]
+    if input_type == "text_pair":
+        fit = "word_counts" if pairs else "bm25"
+        return [name for name in names if name == fit]
+    return names
 
 
 def _linear(train: Split, task: str) -> Iterator[Scorer]:
@@ -94,6 +96,7 @@ def _weights(values: Any, train: Split, task: str, penalty: float) -> Any:
 
 
 def _boosting(train: Split, task: str) -> Iterator[Scorer]:
+    """Fit gradient boosted trees, of each class separately."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.multioutput import MultiOutputRegressor
 
@@ -145,6 +148,7 @@ def _words_of(queries: Any, documents: Any, saturation: float, by_length: float)
 
 
 def _last_texts(split: Split) -> list[str]:
+    """Return the texts, or the second one of each pair."""
     return [text.rpartition(PAIR)[2] for text in split.inputs.items]
 
 

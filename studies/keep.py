@@ -20,7 +20,7 @@ from pipelines.config.plan import run_of
 from pipelines.ops import dvc_lock
 from pipelines.ops.git import git
 from pipelines.reporting.results import read_run
-from pipelines.stages.compare import compared, statistics_of
+from pipelines.stages.compare import compared, read_statistics
 from rankgrad.evaluation import Statistic, evaluate
 from rankgrad.io import results
 from rankgrad.io.results import Row, minus
@@ -150,20 +150,15 @@ def _compared(params: Settings, predictions: Mapping[str, Path]) -> list[Row]:
     """Return the comparisons of runs and rivals that have predictions, and the metrics of the rivals."""
     rows: list[Row] = []
     measured: set[str] = set()  # rivals, which several comparisons may name
-    previous: dict[tuple[str, str], dict[int, Statistic]] = {}  # of the last comparison, by task and run
+    statistics: dict[str, dict[int, Statistic]] = {}
     for comparison in params.comparisons.values():
         runs = [run for run in comparison.runs if run in predictions]
         rivals = [rival for rival in comparison.rivals if rival in predictions]
         if comparison.baseline not in predictions or not runs + rivals:
             continue
-        task = params.runs[comparison.baseline].task
-        statistics = {}
-        for name in (comparison.baseline, *runs, *rivals):
-            seeds = params.runs[comparison.baseline].seeds
-            statistics[name] = previous.get((task, name)) or statistics_of(task, predictions[name], seeds=seeds)
-        previous = {(task, name): of_seeds for name, of_seeds in statistics.items()}
-        difference = minus(comparison.metric, comparison.baseline)
         kept = comparison.model_copy(update={"runs": runs, "rivals": rivals})
+        statistics = read_statistics(params, kept, predictions, statistics)
+        difference = minus(comparison.metric, comparison.baseline)
         rows += [row for row in compared(kept, statistics, params.evaluate) if row.metric.endswith(difference)]
         draws = derived_seed(params.evaluate.seed, "evaluate")
         for rival in rivals:

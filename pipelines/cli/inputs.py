@@ -42,7 +42,11 @@ def _options_of_input(columns: Columns, truth: Truth) -> tuple[dict[str, Any], l
         return _with_query(columns, text, is_query_ranking=is_query_ranking), [text]
     if (column := columns.take(lambda column: column.is_whole_input)) is not None:
         return {column.content: column.name}, [column]
+    return _text_or_features(columns, is_query_ranking=is_query_ranking)
 
+
+def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict[str, Any], list[Column]]:
+    """Take a column called like text, else numbers and names, else a text."""
     # Numbers, and names that become features; beside names no number may be called like a feature made of a name.
     names = [column for column in columns.free if column.is_category or column.is_aligned]
     names = [column for column in names if not is_feature_name(column.name)]

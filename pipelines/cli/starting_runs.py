@@ -29,8 +29,6 @@ BACKBONES = {  # by what a backbone takes
     "text_pair": {"name": "knrm", "args": {}},
     "features": {"name": "perceptron", "args": {"hidden": [64]}},
 }
-# A table has seldom enough pairs of texts to learn vectors of words from: how well words match is weighed alone.
-MATCHES = {"ranker": {"freeze": "all", "optimizer": {"name": "AdamW", "args": {"lr": 1.0e-2, "weight_decay": 1.0e-2}}}}
 
 
 def starting_runs() -> dict[str, Any]:
@@ -80,11 +78,10 @@ def blocks_of(
     if metric is None:
         metric = "mean_average_precision" if "binary" in conditions else starting["metric"]
     count, monitor = _training_count(table, folder or raw), _monitor_of(task, metric)
+    of_input = starting.get("training", {}).get(input_type.name, {})
     by_loss = _runs_for(starting["runs"], conditions, table, truth)
     for run in by_loss.values():
-        run["training"] = merged(_long_enough(run["training"], count), monitor)
-        if model["backbone"]["name"] == "knrm" and task == "query_ranking":
-            run["training"] = merged(run["training"], MATCHES)
+        run["training"] = merged(merged(_long_enough(run["training"], count), monitor), of_input)
     standard, *ranking = by_loss
     comparison = {
         "question": f"Does {' or '.join(ranking)} rank {key} better than {standard}?",

@@ -1,7 +1,7 @@
 """Compare runs with a baseline: the difference of a metric, paired by seed and test example. Trains nothing."""
 
 import logging
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +42,34 @@ def statistics_of(task: str, predictions: str | Path, *, seeds: Iterable[int] = 
     for seed in dict.fromkeys(seed_of_row.tolist()):
         by_seed[seed] = remembered(statistic(table.filter(pa.array(seed_of_row == seed))))
     return by_seed
+
+
+def read_statistics(
+    params: Settings,
+    comparison: Comparison,
+    predictions: Mapping[str, str | Path],
+    known: Mapping[str, dict[int, Statistic]],
+    show: Callable[[int, int], object] | None = None,
+) -> dict[str, dict[int, Statistic]]:
+    """Return the metrics of a comparison's baseline, runs and rivals by seed, see `statistics_of`.
+
+    Args:
+        params: with the runs.
+        comparison: the baseline, runs and rivals.
+        predictions: the file of each.
+        known: metrics of runs, as of the comparison before.
+        show: is called with how many are read, and how many there are.
+    """
+    baseline, statistics = params.runs[comparison.baseline], {}
+    names = (comparison.baseline, *comparison.runs, *comparison.rivals)
+    for number, name in enumerate(names, 1):
+        is_known = name in known and name in params.runs  # a rival without seeds has those of its baseline
+        statistics[name] = (
+            known[name] if is_known else statistics_of(baseline.task, predictions[name], seeds=baseline.seeds)
+        )
+        if show:
+            show(number, len(names))
+    return statistics
 
 
 def compared(
@@ -91,18 +119,13 @@ def _mean(by_seed: Mapping[int, Statistic], metric: str, seeds: Container[int]) 
 
 def main(params: Settings) -> None:
     log = logging.getLogger(__name__)
-    read: dict[tuple[str, str], dict[int, Statistic]] = {}  # of the last comparison, by task and run
+    statistics: dict[str, dict[int, Statistic]] = {}
     with replaced_folder("metrics/comparisons") as folder:
         for key, comparison in params.comparisons.items():
             names = (comparison.baseline, *comparison.runs, *comparison.rivals)
-            baseline, statistics = params.runs[comparison.baseline], {}
+            predictions = {name: f"predictions/{name}.parquet" for name in names}
             with counted(key, "runs") as show:
-                for number, name in enumerate(names, 1):
-                    statistics[name] = read.get((baseline.task, name)) or statistics_of(
-                        baseline.task, f"predictions/{name}.parquet", seeds=baseline.seeds
-                    )
-                    show(number, len(names))
-            read = {(baseline.task, name): statistics[name] for name in names if name in params.runs}
+                statistics = read_statistics(params, comparison, predictions, statistics, show)
             rows = compared(comparison, statistics, params.evaluate)
             results.write(folder / f"{key}.csv", rows)
             for line in _lines(comparison, rows):

@@ -24,7 +24,7 @@ from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.vectors import score_vectors
 from rankgrad.evaluation import Statistic, differences
-from rankgrad.feature_names import empty_name, fills_of
+from rankgrad.feature_names import empty_name, fills_of, title_of
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.parquet import FOLD, columns_of
 from rankgrad.io.results import Row
@@ -276,16 +276,16 @@ def _feature(name: str, items: Mapping[str, torch.Tensor], fills: Mapping[str, f
     """Return a feature (n,) from those of the data now, by their names; `fills` are the network's, by column."""
     if name in items:
         return items[name]
-    column = name.partition("[empty")[0]
-    number = next((other for other in items if other == column or other.startswith(f"{column}[empty=")), None)
-    if "=" in column or name == empty_name(column):  # a name or a letter that no row has, or no empty cell
+    column = title_of(name)
+    by_title = {title_of(other): values for other, values in items.items()}
+    if "=" in column or name in map(empty_name, fills):  # a name or a letter that no row has, or no empty cell
         return torch.zeros_like(next(iter(items.values())))
-    if number is None:
+    if column not in by_title:
         raise ValueError(f"the data now have no column {column}, a feature of this version")
     was_empty = items.get(empty_name(column))
     if was_empty is None or column not in fills:
-        return items[number]
-    return items[number].where(was_empty == 0, fills[column])
+        return by_title[column]
+    return by_title[column].where(was_empty == 0, fills[column])
 
 
 def _judge_sorters(name: str, numbers: tuple[str, str], params: Settings) -> Evidence:
