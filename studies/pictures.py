@@ -14,7 +14,7 @@ from rankgrad.io.results import minus
 from rankgrad.sorters import Laplace
 from studies.intervals import half_width, of_seeds
 from studies.kept import Study, read
-from studies.tables import BATCHES, best_of_batches
+from studies.tables import BATCHES, best_of_batches, by_softness
 
 __all__ = ["COLUMNS", "PICTURES"]
 
@@ -262,8 +262,47 @@ def batches() -> str:
     return _svg("Does a larger batch help? Rows in a batch", top - 10, shapes)
 
 
+CURVES = {
+    "Laplace": "ranking",
+    "Logistic": "soft2",
+    "NeuralSort": "other",
+    "SoftSort": "usual",
+    "torchsort l2": "other",
+    "torchsort kl": "usual",
+    "diffsort bitonic": "other",
+    "SoftTorch transport": "usual",
+}
+
+
+def sorter_curves() -> str:
+    """Draw how well the gradient of each sorter points against how accurate its ranks are, over its softness."""
+    x, y = (lambda l1: 60 + 130 * (math.log10(max(l1, 1e-5)) + 5)), (lambda fidelity: 40 + 240 * (1 - max(fidelity, 0)))
+    shapes = [f'<path class="line" d="M60 40V280H{x(1):.0f}"/>']
+    for power in range(-5, 1):
+        shapes.append(
+            f'<text class="small" x="{x(10.0**power):.0f}" y="300" text-anchor="middle">{10.0**power:g}</text>'
+        )
+    for fidelity in (0, 0.5, 1):
+        shapes.append(f'<text class="small" x="52" y="{y(fidelity) + 5:.0f}" text-anchor="end">{fidelity:g}</text>')
+    for sorter, measures in by_softness(read("sorter_curves")).items():
+        if sorter not in CURVES:
+            continue
+        points = [(x(l1), y(fidelity)) for l1, fidelity in zip(measures["l1"], measures["fidelity"], strict=True)]
+        line = " ".join(f"{across:.1f},{down:.1f}" for across, down in points)
+        shapes.append(f'<polyline class="{CURVES[sorter]} curve" style="fill: none" points="{line}"/>')
+        across, down = points[0]
+        shapes.append(f'<text class="{CURVES[sorter]} small" x="{across + 6:.1f}" y="{down - 6:.1f}">{sorter}</text>')
+    shapes.append('<text class="small" x="250" y="322">error of the ranks, L1 / d</text>')
+    return _svg("Fidelity of the gradient, from the most exact setting to the softest", 334, shapes, width=860)
+
+
 COLUMNS = columns()
-PICTURES = {Path("docs/pays.svg"): pays, Path("docs/soft_ranks.svg"): soft_ranks, Path("docs/batches.svg"): batches}
+PICTURES = {
+    Path("docs/pays.svg"): pays,
+    Path("docs/soft_ranks.svg"): soft_ranks,
+    Path("docs/batches.svg"): batches,
+    Path("docs/sorter_curves.svg"): sorter_curves,
+}
 
 if __name__ == "__main__":
     for path, draw in PICTURES.items():

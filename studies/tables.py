@@ -368,6 +368,38 @@ def _of_length(study: Study, suffix: str) -> str:
     return markdown(columns, rows)
 
 
+# --- Sorters over their whole range of softness. ---
+
+MOST_VANISHING = 0.01
+
+
+def by_softness(study: Study) -> dict[str, pd.DataFrame]:
+    """Return the measures of each sorter, a row for each softness from the smallest on."""
+    measured: dict[str, dict[float, dict[str, float]]] = {}
+    for row in study.rows:
+        sorter, _, softness = row.run.rpartition(", ")
+        measured.setdefault(sorter, {}).setdefault(float(softness), {})[row.metric] = row.value
+    return {sorter: pd.DataFrame.from_dict(rows, orient="index").sort_index() for sorter, rows in measured.items()}
+
+
+def sorter_curves(study: Study) -> str:
+    """Show of each sorter the most accurate softness whose gradients do not vanish, and the one with the best gradient."""
+    rows = []
+    for sorter, measures in by_softness(study).items():
+        row = [sorter]
+        healthy = measures[measures["vanishing"] <= MOST_VANISHING]
+        for best in (healthy["l1"].idxmin() if len(healthy) else None, measures["fidelity"].idxmax()):
+            if best is None:
+                row += ["none", "", "", ""]
+                continue
+            l1, wrong, fidelity = measures.loc[best, ["l1", "wrong", "fidelity"]]
+            row += [f"{best:g}", f"{l1:.4f}", f"{fidelity:.3f}", f"{100 * wrong:.1f}%"]
+        rows.append([*row, f"{measures['ms'].median():.2f}"])
+    cells = ("softness", "l1", "fidelity", "wrong sign")
+    columns = ["sorter", *cells, *(f"best fidelity: {cell}" for cell in cells), "ms"]
+    return markdown(columns, rows)
+
+
 # --- The default run with all of MNIST. ---
 
 

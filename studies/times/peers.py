@@ -1,6 +1,7 @@
 """Other people's differentiable ranks, from scores (..., d) to descending ranks 1..d, and permutations (..., d, d).
 
-torchsort and diffsort are optional packages; NeuralSort and SoftSort are a formula each, written down here.
+torchsort, torchpsort, SoftTorch, and diffsort are optional packages; NeuralSort and SoftSort are a formula each,
+written down here.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Ranking", "isotonic_ranks", "missing", "neural_sort", "peers", "soft_sort", "sorting_network"]
+__all__ = ["Ranking", "families", "isotonic_ranks", "missing", "neural_sort", "peers", "soft_sort", "sorting_network"]
 
 Ranking = Callable[[Tensor], Tensor]
 
@@ -66,6 +67,28 @@ def _ranks(permutation: Ranking) -> Ranking:
         return (weights * ranks.unsqueeze(-1)).sum(-2) / weights.sum(-2).clamp(min=1e-30)
 
     return ranks
+
+
+def _of_softtorch(scores: Tensor, *, method: str, softness: float) -> Tensor:
+    """Paulus et al. 2026 (arXiv:2603.08824), by the package softtorch."""
+    rank = import_module("softtorch").rank
+    return rank(scores, dim=-1, softness=softness, method=method, standardize=False)
+
+
+def families() -> dict[str, Callable[[float], Ranking]]:
+    """Return the peers whose package is installed, each as a function of its softness: smaller is more exact."""
+    every: dict[str, tuple[str | None, Callable[[float], Ranking]]] = {
+        "NeuralSort": (None, lambda softness: _ranks(partial(neural_sort, temperature=softness))),
+        "SoftSort": (None, lambda softness: _ranks(partial(soft_sort, temperature=softness))),
+        "torchsort l2": ("torchsort", lambda softness: partial(isotonic_ranks, kind="l2", strength=softness)),
+        "torchsort kl": ("torchsort", lambda softness: partial(isotonic_ranks, kind="kl", strength=softness)),
+        "diffsort bitonic": (
+            "diffsort",
+            lambda softness: _ranks(partial(sorting_network, kind="bitonic", steepness=1 / softness)),
+        ),
+        "SoftTorch transport": ("softtorch", lambda softness: partial(_of_softtorch, method="ot", softness=softness)),
+    }
+    return {name: family for name, (package, family) in every.items() if package is None or find_spec(package)}
 
 
 def peers() -> dict[str, Ranking]:
