@@ -1,21 +1,24 @@
-"""Rerank Cranfield's abstracts by the words of question and abstract alone: K-NRM and a bag of words beside BM25.
+"""Rank Cranfield's abstracts by the words of question and abstract alone: rerankers and encoders beside BM25.
 
     python -m studies.cranfield_texts [RUN ...]    # after `python -m studies.converters.cranfield`; all that is missing
 
 Questions, folds and metrics are those of `studies.cranfield`. Words have no vectors from elsewhere: a network learns
-them from the training questions. A step sees some questions with all their relevant abstracts and some others of each
-list, and the first words of a pair.
+them from the training questions. A reranker (K-NRM, a bag of words) reads both texts: a step sees some questions with
+all their relevant abstracts and some others of each list. An encoder (a word CNN, the same for both sides) reads one
+text: a step sees questions with one relevant abstract each, and the other questions' abstracts are the negatives.
 """
 
 from functools import cache, partial
+from itertools import product
 
 import torch
 from torch import Tensor, nn
 
-from rankgrad import metrics
+from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from rankgrad.models.backbones.bag_of_words import BagOfWords
 from rankgrad.models.backbones.knrm import Knrm
+from rankgrad.models.backbones.words import Words
 from rankgrad.seeding import derived_seed, generator
 from rankgrad.vocabulary import PAIR, Vocabulary
 from studies import cranfield
@@ -29,8 +32,10 @@ SIZE = 32  # of a word's vector
 RATES = (0.01, 0.03)
 STEPS = (50, 100)
 BACKBONES = {"bag_of_words": partial(BagOfWords, size=SIZE), "knrm": partial(Knrm, word_size=SIZE)}
+IN_BATCH = {"info_nce": losses.info_nce, "hard_negative_triplet": losses.hard_negative_triplet}
+QUESTIONS, ENCODER_RATES, ENCODER_STEPS = 64, (0.001, 0.003), (100, 200)  # of a step of an encoder
 RULE = "bm25"
-RUNS = [f"{backbone}, ranknet" for backbone in BACKBONES]
+RUNS = [*(f"{backbone}, ranknet" for backbone in BACKBONES), *(f"words, {loss}" for loss in IN_BATCH)]
 
 
 @cache
@@ -71,8 +76,64 @@ class Reranker(nn.Module):
         return torch.cat([self(of_question, documents.unsqueeze(0)) for of_question in questions.split(1)])
 
 
-def trained(run: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
-    """Train a network, and return its scores of other questions after each of `STEPS`."""
+class Encoder(nn.Module):
+    """A word CNN for questions and abstracts, and the word numbers of both: (q, words) and (abstracts, words).
+
+    Attributes:
+        abstracts: which abstract stands where in the lists, (q, d).
+    """
+
+    def __init__(self, learn: Tensor, seed: int):
+        super().__init__()
+        table, _, relevance = read()
+        depth = relevance.shape[1]
+        questions = table["query"].tolist()[::depth]
+        passages = sorted(set(table["passage"]))
+        numbers = {passage: number for number, passage in enumerate(passages)}
+        self.abstracts = torch.tensor([numbers[passage] for passage in table["passage"]]).view(relevance.shape)
+        texts = [questions[question] for question in learn.tolist()]
+        texts += [passages[number] for number in self.abstracts[learn].unique().tolist()]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derived_seed(seed, "cranfield_texts"))
+            self.backbone = Words(words=Vocabulary.of(texts).words)
+        self.questions = self.backbone.tokenize(questions)[:, :LONGEST]
+        self.passages = self.backbone.tokenize(passages)[:, :LONGEST]
+
+    def forward(self, questions: Tensor, abstracts: Tensor) -> Tensor:
+        """Return the cosine (b, a) of each question with each abstract."""
+        sides = self.backbone(self.questions[questions]), self.backbone(self.passages[abstracts])
+        asked, answers = (nn.functional.normalize(side, dim=-1) for side in sides)
+        return asked @ answers.mT
+
+    @torch.no_grad()
+    def every(self, questions: Tensor) -> Tensor:
+        """Return scores (q, d) of whole lists."""
+        pieces = torch.arange(len(self.passages)).split(200)
+        scores = torch.cat([self(questions, piece) for piece in pieces], 1)
+        return scores.gather(1, self.abstracts[questions])
+
+
+def encoder_scores(loss: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
+    """Train an encoder, and return its scores of other questions after each of `ENCODER_STEPS`."""
+    _, _, relevance = read()
+    network, draws = Encoder(learn, seed), generator(seed, "cranfield_texts", "batches")
+    optimizer = torch.optim.Adam(network.parameters(), lr=rate)
+    is_relevant = torch.zeros(len(relevance), len(network.passages)).scatter(1, network.abstracts, relevance).bool()
+    scores = []
+    for step in range(1, ENCODER_STEPS[-1] + 1):
+        questions = learn[torch.randperm(len(learn), generator=draws)[:QUESTIONS]]
+        abstracts = torch.multinomial(is_relevant[questions].float(), 1, generator=draws).squeeze(1).unique()
+        value = IN_BATCH[loss](network(questions, abstracts), is_relevant[questions][:, abstracts])
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        if step in ENCODER_STEPS:
+            scores.append(network.every(tested))
+    return scores
+
+
+def reranker_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
+    """Train a reranker, and return its scores of other questions after each of `STEPS`."""
     backbone, loss = run.split(", ")
     _, _, relevance = read()
     network, draws = Reranker(backbone, learn, seed), generator(seed, "cranfield_texts", "batches")
@@ -95,19 +156,24 @@ def trained(run: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> 
 def text_scores(run: str) -> tuple[Tensor, list[Row]]:
     """Choose a setting for each fold by one network, and return scores (seeds, q, d), and the settings."""
     _, _, relevance = read()
+    loss = run.split(", ")[1]
+    is_encoder = loss in IN_BATCH
+    train = partial(encoder_scores, loss) if is_encoder else partial(reranker_scores, run)
+    grid = list(product(ENCODER_RATES, ENCODER_STEPS) if is_encoder else product(RATES, STEPS))
     result = torch.empty(SEEDS, *relevance.shape)
     rates, steps = [], []
     for learn, choose, test in parts(len(relevance)):
         tried = []
-        for rate in RATES:
-            scores = trained(run, learn, choose, rate, seed=1)
-            tried.append([metrics.mean_average_precision(values, relevance[choose]).item() for values in scores])
-        best = int(torch.tensor(tried).argmax())
-        rates.append(RATES[best // len(STEPS)])
-        steps.append(STEPS[best % len(STEPS)])
+        for rate in dict.fromkeys(rate for rate, _ in grid):
+            scores = train(learn, choose, rate, seed=1)
+            tried += [metrics.mean_average_precision(values, relevance[choose]).item() for values in scores]
+        rate, step = grid[int(torch.tensor(tried).argmax())]
+        rates.append(rate)
+        steps.append(step)
+        place = (ENCODER_STEPS if is_encoder else STEPS).index(step)
         for seed in range(SEEDS):
-            scores = trained(run, torch.cat([learn, choose]), test, rates[-1], seed=seed + 1)
-            result[seed, test] = scores[best % len(STEPS)]
+            scores = train(torch.cat([learn, choose]), test, rate, seed=seed + 1)
+            result[seed, test] = scores[place]
     return result, settings(run, rates, steps)
 
 
@@ -125,6 +191,9 @@ def jobs(run: str, _: list[Row]) -> Jobs:
 
 
 if __name__ == "__main__":
-    params = {"rate": RATES, "steps": STEPS, "seeds": SEEDS, "batch": BATCH, "depth": DEPTH, "longest": LONGEST}
+    params = {
+        "rate": RATES, "steps": STEPS, "seeds": SEEDS, "batch": BATCH, "depth": DEPTH, "longest": LONGEST,
+        "encoder_rate": ENCODER_RATES, "encoder_steps": ENCODER_STEPS, "questions": QUESTIONS,
+    }  # fmt: skip
     groups = {run: partial(jobs, run) for run in RUNS}
     command("cranfield_texts", groups, params=params, hashes={"oussbenk/cranfield-trec-dataset": UPSTREAM})

@@ -383,7 +383,7 @@ def by_softness(study: Study) -> dict[str, pd.DataFrame]:
 
 
 def sorter_curves(study: Study) -> str:
-    """Show of each sorter the most accurate softness whose gradients do not vanish, and the one with the best gradient."""
+    """Show each sorter at its most accurate softness without vanishing gradients, and at its best gradient."""
     rows = []
     for sorter, measures in by_softness(study).items():
         row = [sorter]
