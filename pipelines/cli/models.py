@@ -207,6 +207,12 @@ def _show(comparison: Any) -> None:
     ]  # fmt: skip
     table("quantity", "training", "fresh", "KS distance", "adjusted p", "drifted", rows=rows)
     typer.echo(f"training data: {comparison.dataset}")
+    if comparison.outside:
+        rows = []
+        for column in comparison.outside:
+            training, fresh = (f"{low:.6g} to {high:.6g}" for low, high in (column.training, column.fresh))
+            rows.append((column.name, training, fresh, column.rows, column.first_row))
+        table("outside the training range", "training", "fresh", "rows", "first row", rows=rows)
     if (shadow := comparison.shadow) and not shadow.failed:
         rows = [
             (row.name, f"{row.champion:.3f}", f"{row.challenger:.3f}",

@@ -54,7 +54,7 @@ def history(folder: str | Path) -> pd.DataFrame:
 
 
 def folds_of(params: Settings, run: str) -> str:
-    """Describe the folds of a run, by its predictions; return an empty string if its data have none, or they are gone."""
+    """Describe the folds of a run by its predictions; return "" if there are no folds or no predictions."""
     dataset, predictions = params.datasets[params.runs[run].dataset], Path(f"predictions/{run}.parquet")
     if dataset.folds is None or not predictions.is_file():
         return ""

@@ -34,7 +34,7 @@ def splits_of(
 
 
 def data_of(params: Settings, dataset: str, fold: int | None, folder: Path, names: Sequence[str]) -> Path:
-    """Return the folder with the splits of a fold, which are cut into `folder`; the dataset's own if it has no folds."""
+    """Return the folder of a fold's splits: `folder`, into which they are cut, or the dataset's without folds."""
     data, folds = Path("data") / dataset, params.datasets[dataset].folds
     if fold is None or folds is None:
         return data

@@ -1,11 +1,13 @@
 """Tables of text: CSV, TSV and JSON lines, read as cells of text."""
 
 import csv
+import logging
 import math
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -114,7 +116,7 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
         reader = csv.reader(file, delimiter=header.separator, strict=True)
         try:
             next(reader)
-            for number, row in enumerate(filter(None, reader), 1):
+            for number, row in enumerate(_with_cells(path, reader), 1):
                 if len(row) != len(header.names):
                     raise ValueError(
                         f"{path}: row {number} (line {reader.line_num + header.lines}) has {len(row)} cells, expected "
@@ -127,6 +129,24 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
                 f"{path}: row {number + 1} (line {reader.line_num + header.lines}): {error}; expected quotes that are "
                 f"closed around a cell, doubled within it, and at most {LONGEST:,} characters"
             ) from error
+
+
+def _with_cells(path: Path, rows: Iterable[list[str]]) -> Iterator[list[str]]:
+    """Yield the rows with a cell that is not blank; spreadsheets write lines such as `;;;` below a table."""
+    blank = 0
+    for row in rows:
+        if any(map(str.strip, row)):
+            yield row
+        else:
+            blank += bool(row)
+    if blank:
+        _log_blank(path, blank)
+
+
+@lru_cache(maxsize=100)
+def _log_blank(path: Path, count: int) -> None:
+    """Log once how many rows of a file are left out because all of their cells are blank."""
+    logging.warning("%s: %d blank rows left out", path, count)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -150,7 +170,8 @@ def number_of_json(text: str) -> float | Decimal:
 
 
 def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]:
-    """Read the objects of JSON lines, by options of `json.loads`; empty lines are passed over."""
+    """Read the objects of JSON lines, by options of `json.loads`; empty lines and rows without a cell are left out."""
+    blank = 0
     with _opened(path, encoding) as file:
         for number, line in enumerate((line for line in file if line.strip()), 1):
             try:
@@ -161,4 +182,9 @@ def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]
                 ) from error
             if not isinstance(row, dict):
                 raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object of columns")
-            yield row
+            if all(cell is None or cell == "" for cell in row.values()):
+                blank += 1
+            else:
+                yield row
+    if blank:
+        _log_blank(path, blank)
