@@ -9,7 +9,7 @@ from pipelines.config import Run, Settings
 from pipelines.config.plan import differences
 from pipelines.config.schema import NONE
 from pipelines.reporting.examples import draw_examples, loss_of, sheet
-from pipelines.reporting.results import UNDEFINED, cell, read_run
+from pipelines.reporting.results import UNDEFINED, cell, folds_of, read_run
 from rankgrad import lookup
 from rankgrad.io import results
 from rankgrad.io.parquet import matrix, read_table
@@ -184,6 +184,8 @@ def _about(params: Settings, name: str) -> str:
     run = params.runs[name]
     dataset = params.datasets[run.dataset]
     text = f"Test split of {run.dataset}"
+    if folds := folds_of(params, name):
+        text = f"{run.dataset} in {folds}, and each row is tested once"
     if dataset.rows is not None:
         canvas, snapshot = dataset.args.get("canvas"), params.data.snapshot
         text += f": {dataset.rows.train:,} training and {dataset.rows.test:,} test examples"

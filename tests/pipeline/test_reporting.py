@@ -230,7 +230,9 @@ def test_the_sheet_shows_the_best_seed_of_every_loss(made, project):
 def test_examples_of_ones_own_table_are_shown_with_names_and_nothing_speaks_of_digits(project):
     values = params()
     run = values.runs[RANKER].model_copy(update={"dataset": "shop"})
-    table = values.datasets["clips"].model_copy(update={"name": "table", "raw": "data/raw/shop", "rows": None})
+    args = {"file": "shop.csv", "text": "text", "label_ranks": "rank_*", "group": "seller"}
+    block = {"name": "table", "raw": "data/raw/shop", "rows": None, "args": args, "folds": 3}
+    table = values.datasets["clips"].model_copy(update=block)
     only = {"runs": {RANKER: run}, "comparisons": {}, "benchmark_sorters": {}, "datasets": {"shop": table}}
     for folder in ("metrics/runs", "models/runs", "predictions"):
         for path in Path(folder).iterdir():
@@ -243,12 +245,16 @@ def test_examples_of_ones_own_table_are_shown_with_names_and_nothing_speaks_of_d
     Path("data/shop").mkdir()
     rows = pa.table({"text": ["a <red> dress"] * TEST}).replace_schema_metadata(metadata)
     pq.write_table(rows, "data/shop/test.parquet")
+    predicted = pq.read_table(f"predictions/{RANKER}.parquet")
+    fold_of_row = pa.array([1 + row % 3 for row in range(TEST)] * 2)
+    pq.write_table(predicted.append_column("fold", fold_of_row), f"predictions/{RANKER}.parquet")
     report.main(values.model_copy(update=only))
     text = Path("reports/index.html").read_text()
     assert "a &lt;red&gt; dress" in text
     assert "<span>class " in text
     assert f"figures/{RANKER}-examples.png" in text
     assert not re.search("igit|MNIST", text)
+    assert f"3 folds over groups (seller); a test fold has 4 to 5 of {TEST} rows" in text
 
 
 def test_the_page_loads_nothing_from_elsewhere_needs_no_script_and_markup_in_texts_is_text(made):

@@ -180,7 +180,7 @@ class Deliveries:
         for split in table.splits:
             in_split = first[first["split"] == split]
             splits[split] = with_truth(table, self.first.examples, in_split, learned=split == "train")
-        self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits)
+        self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits, reading)
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
 
     @property
