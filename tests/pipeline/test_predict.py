@@ -293,6 +293,10 @@ def test_a_file_is_read_by_the_format_and_the_columns_that_the_model_learned_fro
     Path("rows.data").write_text("größe;age;price\nä;1,5;2\n", encoding="cp1252")
     Path("rows.jsonl").write_text('{"größe": "ä", "features": [1.5, 2]}\n')
     assert [answer["id"] for answer in answered(model, "rows.data", capsys=capsys)] == ["ä"]
+    Path("rows.csv").write_text("größe;age;price\nö;1,5;2\n", encoding="utf-16")
+    with pytest.raises(SystemExit, match="--encoding utf-16"):
+        main([str(model), "rows.csv"])
+    assert [row["id"] for row in answered(model, "rows.csv", "--encoding", "utf-16", capsys=capsys)] == ["ö"]
     trained(workspace / "plain", "score_ranking", "features", id="größe")
     assert answered("plain", "rows.jsonl", capsys=capsys)[0]["score"] == pytest.approx(
         answered(model, "rows.data", capsys=capsys)[0]["score"]

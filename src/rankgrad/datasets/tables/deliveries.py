@@ -90,7 +90,7 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
     sheet = read_sheet(
         files,
         lambda names: [*dict.fromkeys(chain.from_iterable(table.roles(names).values()))],
-        kind=table.format, encoding=table.encoding, writing=table.writing, head=head,
+        kind=table.format, encoding=table.encoding, empty=table.empty or (), writing=table.writing, head=head,
         pictures=[*table.input_columns, *filter(None, [table.rejected])] if table.input_type.files else [],
     )  # fmt: skip
     examples = examples_of(table, sheet)
