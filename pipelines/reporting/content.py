@@ -117,8 +117,8 @@ def _pays(params: Settings, compared: Results, name: str, *, lower_is_better: bo
             gap = compared.row(network, minus(comparison.metric, rival))
             verdict = _verdict(gap.low, gap.high, lower_is_better=lower_is_better)
             return (
-                f"Does a network pay? {network}, the best on validation, minus {rival}, the strongest rival on the test "
-                f"split: {cell(*gap.interval, sign=True)}, {verdict}."
+                f"Does a network pay? {network}, the best on validation, minus {rival}, the strongest rival on the "
+                f"test split: {cell(*gap.interval, sign=True)}, {verdict}."
             )
     return ""
 
