@@ -43,6 +43,9 @@ def init(
     weight: Annotated[str | None, typer.Option(help="Column of how much a row counts.")] = None,
     metric: Annotated[str | None, typer.Option(help="Metric by which runs are compared and versions judged.")] = None,
     encoding: Annotated[str, typer.Option(help="Of text.")] = "utf-8",
+    empty: Annotated[
+        list[str] | None, typer.Option(help="Text that stands for a missing value, such as n/a; may be repeated.")
+    ] = None,
     decimal: Annotated[str | None, typer.Option(help="The point or comma in numbers that are text.")] = None,
     thousands: Annotated[str | None, typer.Option(help="What groups three digits in them: . , ' or a space.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the drawn datasets and their runs in the params.")] = False,
@@ -68,7 +71,9 @@ def init(
     with errors_in_a_line():
         check_name("--task", task, starting_runs())
         writing = _writing(decimal, thousands)
-        guessed = guess(file, task=task, encoding=encoding, writing=writing, named=named, within=within)
+        guessed = guess(
+            file, task=task, encoding=encoding, empty=empty or (), writing=writing, named=named, within=within
+        )
         home = file.parent.parent if file.parent.name == "first" else file.parent  # a first delivery is in a folder
         key = _key(key or (home.name if _below_raw(home) else file.stem))
         raw = _raw(home, file, key, link=link, dry_run=dry_run)

@@ -127,7 +127,7 @@ def read_column(table: Table, folder: Path, column: str, *, head: int | None = N
     path = folder / Path(next(iter(table.files.values()))).name
     sheet = read_sheet(
         [path], lambda names: columns_like(column, names)[:1], kind=table.format, encoding=table.encoding,
-        writing=table.writing, head=head,
+        empty=table.empty or (), writing=table.writing, head=head,
     )  # fmt: skip
     return sheet, sheet.frame.iloc[:, 0]
 

@@ -1,4 +1,4 @@
-"""What params.yaml may hold: shapes (`schema`), runs with all their values (`plan`), what must agree (`rules`)."""
+"""Read and check params.yaml: types (`schema`), runs with all their values (`plan`), and what must agree (`rules`)."""
 
 from pipelines.config.errors import ParamsError, Problem
 from pipelines.config.plan import RunPlan, resolve

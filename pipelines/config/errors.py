@@ -1,4 +1,4 @@
-"""What is wrong with the params: errors by fields, and their text, which is made here alone."""
+"""Errors in the params: their fields, and the one place that turns them into text."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -10,15 +10,15 @@ from rankgrad.lookup import nearest
 
 __all__ = ["SHORT", "ParamsError", "Problem", "described", "unknown"]
 
-SHORT = Repr()  # of what was found
+SHORT = Repr()  # shortens long values in messages
 SHORT.maxstring = SHORT.maxother = 200
-# What params were called once, by the last key of their place.
+# Keys that were renamed: the last part of the old key, and what to write now.
 RENAMED = {
     "transfer_runs": "runs, each with `start: models/runs/<run>`",
     "sorter_runs": "runs, each with `sorter: <key of sorters>`",
     "synthetic_ranks": "score_vectors",
-    "digits": "datasets.<key>, each drawn one with `raw: data/raw/subset` or `raw: data/raw/mnist`",
-    "vectors": "sorters.<key>.vectors, a key of score_vectors; `epoch_size` alone draws them anew",
+    "digits": "datasets.<key>; generated scenes with `raw: data/raw/subset` or `raw: data/raw/mnist`",
+    "vectors": "sorters.<key>.vectors, a key of score_vectors; `epoch_size` generates new ones each epoch",
     "train_processes": "compute.processes",
     "optimiser": "optimizer",
     "beside": "auxiliary",
@@ -34,12 +34,12 @@ RENAMED = {
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong at a place of the params.
+    """A problem with one setting.
 
     Attributes:
         place: keys, joined by dots.
-        found: what is there, or what a component says of it.
-        expected: what may be there.
+        found: the current value, or a component's error message.
+        expected: the allowed values.
         advice: what to do.
     """
 
@@ -55,7 +55,7 @@ class Problem:
 
 
 class ParamsError(ValueError):
-    """What is wrong with the params of a file, a line each."""
+    """All problems in a params file, one per line."""
 
     def __init__(self, *problems: Problem, path: object = ""):
         super().__init__(*problems)
@@ -66,27 +66,27 @@ class ParamsError(ValueError):
         return "\n".join(f"{file}{line}" for line in dict.fromkeys(map(str, self.problems)))
 
     def within(self, place: str) -> "ParamsError":
-        """Return the same of a place that holds what was checked."""
+        """Return the same problems with their keys below `place`."""
         moved = [replace(problem, place=".".join(filter(None, [place, problem.place]))) for problem in self.problems]
         return ParamsError(*moved)
 
 
 def unknown(place: str, name: str, known: Collection[str], *, what: str = "", advice: str = "") -> Problem:
-    """Return the problem of a name that is none of those that there are."""
+    """Return the problem of a name that does not exist."""
     near = nearest(name, known)
-    expected = f"one of {', '.join(known)}" if known else "nothing of the kind: there is none"
+    expected = f"one of {', '.join(known)}" if known else "no name here: none is defined"
     hints = [f"did you mean {near}?"] if near else []
-    return Problem(place, f"no {what}{name!r}", expected, "; ".join([*hints, *([advice] if advice else [])]))
+    return Problem(place, f"unknown {what}{name!r}", expected, "; ".join([*hints, *([advice] if advice else [])]))
 
 
 def described(error: ValidationError, shape: type) -> Iterable[Problem]:
-    """Yield what pydantic finds wrong with values of a shape."""
+    """Yield the problems in a pydantic validation error; `shape` is the type that was expected."""
     for problem in error.errors():
         keys = [str(key) for key in problem["loc"] if key != "[key]"]
         place, kind = ".".join(keys), problem["type"]
         cause = problem.get("ctx", {}).get("error")
         if kind in ("extra_forbidden", "unexpected_keyword_argument") and keys[-1] in RENAMED:
-            yield Problem(place, "has another name now", RENAMED[keys[-1]])
+            yield Problem(place, "was renamed", RENAMED[keys[-1]])
         elif kind in ("extra_forbidden", "unexpected_keyword_argument"):
             yield replace(unknown(place, keys[-1], _keys(shape, keys[:-1])), found="unknown key")
         elif kind == "missing":
@@ -100,7 +100,7 @@ def described(error: ValidationError, shape: type) -> Iterable[Problem]:
 
 
 def _keys(shape: type, keys: list[str]) -> list[str]:
-    """Return the keys that a shape knows at a place, from its JSON schema."""
+    """Return the keys that a type allows below `keys`, from its JSON schema."""
     schema = block = TypeAdapter(shape).json_schema()
     for key in [None, *keys]:
         if key is not None:

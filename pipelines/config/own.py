@@ -1,4 +1,4 @@
-"""Run components of `own` on toy data: check what they return, its gradient, and that only a seed decides on it."""
+"""Run components from `own` on toy data: check their output, its gradient, and that a seed determines it."""
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -21,12 +21,12 @@ __all__ = ["check_class", "check_columns", "check_loss", "check_metrics", "check
 BASES = {"models.backbones": Backbone, "models.heads": Head, "sorters": Sorter}
 TRUTHS = ("target", "labels", "label_ranks", "positives")
 ROWS, LENGTH = 4, 6
-NEAR = 1e-3  # ranks that are equal up to rounding
+NEAR = 1e-3  # ranks closer than this differ only by rounding
 
 
 @contextmanager
 def raised_by(folder: str, name: str, location: str) -> Generator[None]:
-    """Turn whatever a component of `own` raises into a problem that names its file; of another component, nothing."""
+    """Turn any error of a component from `own` into a problem that names its file; leave other errors alone."""
     try:
         yield
     except (ParamsError, lookup.ComponentError):
@@ -34,7 +34,7 @@ def raised_by(folder: str, name: str, location: str) -> Generator[None]:
     except Exception as error:
         if name not in lookup.own_files(folder):
             raise
-        raise _wrong(folder, name, location, f"raises {lookup.raised_at(error)}", "", "mend it") from error
+        raise _wrong(folder, name, location, f"raises {lookup.raised_at(error)}", "", "fix it") from error
 
 
 def _wrong(folder: str, name: str, location: str, problem: str, expected: str, advice: str) -> ParamsError:
@@ -42,18 +42,18 @@ def _wrong(folder: str, name: str, location: str, problem: str, expected: str, a
 
 
 def check_class(folder: str, name: str, location: str) -> None:
-    """Raise if a file of `own` defines something else than the class that its folder is for."""
+    """Raise if a file in `own` does not define a subclass of the class that its folder requires."""
     base = BASES.get(folder)
     if base is not None and name in lookup.own_files(folder):
         component = lookup.find(folder, name, where=f"{location}.name")
         if not (isinstance(component, type) and issubclass(component, base)):
-            defined = f"defines {component.__name__}, which is no {base.__name__}"
+            defined = f"defines {component.__name__}, which is not a {base.__name__}"
             advice = f"derive it from {base.__module__.removesuffix('._base')}.{base.__name__}"
             raise _wrong(folder, name, location, defined, f"a subclass of {base.__name__}", advice)
 
 
 def _drawn(shape: tuple[int, ...], truth: str) -> tuple[Tensor, Tensor]:
-    """Return scores, and a truth of this name."""
+    """Return random scores and a random second argument of the type that `truth` names."""
     draws = torch.Generator().manual_seed(0)
     scores = torch.randn(shape, generator=draws)
     if truth == "positives":
@@ -74,12 +74,12 @@ def _masked(scores: Tensor) -> Tensor:
 def _checked(
     call: Callable[[], Any], shape: tuple[int, ...], meaning: str, component: tuple[str, str, str], *, draws: str
 ) -> Tensor:
-    """Return what a component returns: a finite tensor of this shape, and the same one when it is called again."""
+    """Return a component's output; raise unless it is finite, has this shape, and is the same on a second call."""
     with torch.random.fork_rng(devices=[]), raised_by(*component):
         first, second = call(), call()
     if not torch.is_tensor(first) or not first.is_floating_point():
         returned = first.dtype if torch.is_tensor(first) else type(first).__name__
-        raise _wrong(*component, f"returns {returned}", f"a floating-point tensor, {meaning}", "convert it")
+        raise _wrong(*component, f"returns {returned}", f"a floating-point tensor: {meaning}", "convert it")
     if tuple(first.shape) != shape:
         raise _wrong(
             *component, f"returns the shape {tuple(first.shape)}", f"{shape}: {meaning}", "reduce or expand it"
@@ -89,30 +89,30 @@ def _checked(
         raise _wrong(*component, "returns NaN or infinity for finite scores", "finite numbers", advice)
     if not torch.equal(first, second):
         raise _wrong(
-            *component, "returns other values when it is called again", "random numbers that a seed decides", draws
+            *component, "returns different values on a second call", "random numbers determined by a seed", draws
         )
     return first
 
 
 def _check_gradient(value: Tensor, scores: Tensor, component: tuple[str, str, str]) -> None:
-    advice = "sort, round and compare have none: rank with a sorter, see docs/own_code.md"
+    advice = "sorting, rounding, and comparing have no gradient: rank with a sorter, see docs/own_code.md"
     if not value.requires_grad:
-        raise _wrong(*component, "has no gradient", "one with respect to the scores", advice)
+        raise _wrong(*component, "has no gradient", "a gradient with respect to the scores", advice)
     with raised_by(*component):
         (gradient,) = torch.autograd.grad(value, scores, allow_unused=True)
     if gradient is None or not bool(gradient.any()):
-        raise _wrong(*component, "has a gradient of 0 for all scores", "one that changes them", advice)
+        raise _wrong(*component, "has a gradient of 0 for all scores", "a nonzero gradient", advice)
     if not bool(gradient.isfinite().all()):
-        advice = "look for the root, logarithm or quotient of a value that can be 0"
+        advice = "look for a root, a logarithm, or a division where a value can be 0"
         raise _wrong(*component, "has a gradient that is NaN or infinite", "finite numbers", advice)
 
 
 def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Task], table: Mapping[str, Any]) -> None:
-    """Raise if a loss of `own` cannot train a task on a dataset with the options `table`."""
+    """Raise if a loss from `own` cannot train a task on a dataset with the options `table`."""
     component = "losses", name, location
     parameters = takes("losses", name)
     if len(parameters) < 2 or parameters[1] not in TRUTHS:
-        arguments, advice = ", ".join(parameters) or "nothing", "the second argument says what it learns from"
+        arguments, advice = ", ".join(parameters) or "no arguments", "the second argument's name tells what to pass"
         raise _wrong(*component, f"takes {arguments}", f"scores, then one of {', '.join(TRUTHS)}", advice)
     truth = parameters[1]
     has_matrices = truth == "positives" or task.judged == "labels"  # a list for each item, or for each class
@@ -131,26 +131,26 @@ def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Tas
         drawn = {"generator": torch.Generator().manual_seed(0)} if "generator" in parameters else {}
         return lookup.find("losses", name)(scores, target, **args, **options, **drawn)
 
-    draws = "give it the argument generator, and draw with generator=generator"
+    draws = "add an argument `generator`, and sample with generator=generator"
     value = _checked(call, (), "the mean over lists, a scalar", component, draws=draws)
     _check_gradient(value, scores, component)
 
 
 def _check_arguments(parameters: list[str], needed: Mapping[str, str], component: tuple[str, str, str]) -> None:
-    """Raise if a function lacks an argument that a dataset needs; each has its reason."""
+    """Raise if a function lacks an argument that a dataset needs; `needed` maps arguments to reasons."""
     for argument, reason in needed.items():
         if argument not in parameters:
             raise _wrong(*component, f"takes {', '.join(parameters)}", f"{argument} too: {reason}", "add the argument")
 
 
 def check_sorter(location: str, name: str, args: dict[str, Any], **length: int) -> None:
-    """Raise if a sorter of `own` does not return ranks."""
+    """Raise if a sorter from `own` does not return ranks."""
     component = "sorters", name, location
     with raised_by(*component):
         sorter: Any = build("sorters", name, args, seed=1, **length).eval()
     scores, _ = _drawn((ROWS, sorter.length or LENGTH), "target")
     scores.requires_grad_()
-    draws = "it may draw when it is made, not when it is called"
+    draws = "use random numbers only in __init__, not in calls"
     ranks = _checked(lambda: sorter(scores), tuple(scores.shape), "a rank for each score", component, draws=draws)
     _check_gradient((ranks * torch.arange(1.0, ranks.shape[-1] + 1)).sum(), scores, component)
     with raised_by(*component):
@@ -159,7 +159,9 @@ def check_sorter(location: str, name: str, args: dict[str, Any], **length: int) 
     if any(weight.requires_grad for weight in sorter.parameters()):  # it has not learned to sort
         return
     if bool(((ranks - ranks.mean(-1, keepdim=True)) * scores).sum(-1).gt(0).any()):
-        raise _wrong(*component, "gives the largest score the largest rank", "rank 1 for the largest", "rank -scores")
+        raise _wrong(
+            *component, "gives the largest score the largest rank", "rank 1 for the largest score", "rank -scores"
+        )
     if sorter.length is None:
         mask = _masked(scores)
         with raised_by(*component):
@@ -168,16 +170,16 @@ def check_sorter(location: str, name: str, args: dict[str, Any], **length: int) 
 
 
 def _check_alone(values: Tensor, alone: Tensor, others: str, component: tuple[str, str, str]) -> None:
-    """Raise if the values of lists change when `others` are gone."""
+    """Raise if the values of lists change when `others` are removed."""
     if not torch.allclose(values, alone, atol=NEAR):
-        raise _wrong(*component, f"depends on other {others}", "values of each list by itself", "leave them out")
+        raise _wrong(*component, f"depends on other {others}", "values that depend only on each list", "ignore them")
 
 
 def check_columns(location: str, task: type[Task], table: Mapping[str, Any]) -> None:
-    """Raise if a metric of `own` that judges a task lacks an argument for a dataset with the options `table`."""
+    """Raise if a metric from `own` that evaluates a task lacks an argument for a dataset with the options `table`."""
     needed = {}
     if table.get("within") or table.get("ignore"):
-        needed["mask"] = "some scores are left out of a list"
+        needed["mask"] = "lists exclude some scores"
     if table.get("weight") and task.judged != "label_ranks" and not task.reads.lists:  # lists of several rows
         needed["weights"] = "the table has a column weight"
     for name in judging(task.judged):
@@ -185,7 +187,7 @@ def check_columns(location: str, task: type[Task], table: Mapping[str, Any]) -> 
 
 
 def check_metrics(task: type[Task]) -> None:
-    """Raise if a metric of `own` that judges a task cannot, or has the name of one of the task's."""
+    """Raise if a metric from `own` cannot evaluate a task, or has the same name as one of the task's metrics."""
     for name in lookup.own_files("metrics"):
         component = "metrics", name, f"training.{task.name}"
         parameters = takes("metrics", name)
@@ -193,12 +195,12 @@ def check_metrics(task: type[Task]) -> None:
             arguments, expected = ", ".join(parameters) or "nothing", f"scores, then one of {', '.join(TRUTHS[:-1])}"
             raise _wrong(*component, f"takes {arguments}", expected, "the second argument says which tasks it judges")
         if name in [metric.name for metric in task.metrics]:
-            raise _wrong(*component, f"has the name of a metric of {task.name}", "a name that is free", "rename it")
+            raise _wrong(*component, f"has the same name as a metric of {task.name}", "an unused name", "rename it")
     for name in judging(task.judged):
         scores, truth = _drawn((ROWS, LENGTH), str(task.judged))
         lists = Lists(scores, truth, _masked(scores) if task.reads.lists else None)
-        draws = "a metric draws nothing, or from a generator that it seeds"
+        draws = "a metric must not use random numbers, or must seed its own generator"
         component = "metrics", name, f"training.{task.name}"
         values = _checked(partial(of_lists, name, lists), (ROWS,), "one number per list", component, draws=draws)
-        first = Lists(scores[:1], truth[:1])  # of which the mask leaves out nothing
+        first = Lists(scores[:1], truth[:1])  # the mask excludes nothing from the first list
         _check_alone(values[:1], of_lists(name, first), "lists", component)

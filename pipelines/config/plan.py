@@ -1,4 +1,4 @@
-"""What a run is to do: the values of its params, merged and typed once, for checks and for every stage."""
+"""Plans of runs: the params of a run, merged and typed once, for checks and for every stage."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -14,27 +14,27 @@ from rankgrad.training.options import Auxiliary, Component
 __all__ = ["RunPlan", "differences", "merged", "modules_of", "resolve", "run_of"]
 
 SETTINGS = ("training", "loss", "auxiliary", "model", "sorter_optimizer")  # blocks of a run that a grid may change
-# Of a run, what its loss is, and what reports show of it anyway.
+# Keys of a run that define its loss, and keys that reports show anyway.
 OF_LOSS = ("loss", "sorter", "sorter_optimizer", "auxiliary", "seeds", "grid")
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run with a setting of its grid: all that training, evaluating and publishing it takes.
+    """A run with one setting of its grid: all that is needed to train, evaluate, and publish it.
 
     Attributes:
-        name: of the run.
-        task: its name.
-        dataset: a key of the params.
-        model: head and backbones, those of the task where the params name none.
-        start: a run's folder, files of weights, or None for random weights.
-        loss: by its name.
-        sorter: a key of the params, or None.
-        sorter_optimizer: of a sorter that goes on learning, or None.
-        auxiliary: a loss that is added, or None.
+        name: name of the run.
+        task: name of its task.
+        dataset: key of its dataset in the params.
+        model: head and backbones; the task's default where the params name none.
+        start: folder of another run, files with weights, or None for random weights.
+        loss: loss by name, with its options.
+        sorter: key of its sorter in the params, or None.
+        sorter_optimizer: optimizer of a sorter that keeps training, or None.
+        auxiliary: second loss to add, or None.
         training: the task's `Training`.
-        seeds: which are trained.
-        components: the modules that it uses, those of defaults among them.
+        seeds: the seeds to train.
+        components: modules that the run uses, including defaults.
     """
 
     name: str
@@ -51,17 +51,17 @@ class RunPlan:
     components: tuple[str, ...]
 
     def values(self) -> dict[str, Any]:
-        """Return all that decides on what is trained, as plain values."""
+        """Return all values that affect the training, as plain values."""
         values = {key: value for key, value in vars(self).items() if key not in ("seeds", "components")}
         typed_values = {key: asdict(value) for key, value in values.items() if hasattr(value, "__dataclass_fields__")}
         return values | typed_values | {"model": self.model.model_dump(), "start": self.start and str(self.start)}
 
 
 def resolve(settings: Settings, name: str, setting: Mapping[str, Any] | None = None) -> RunPlan:
-    """Return the plan of a run, with its task's training, its own changes and those of a setting of its grid.
+    """Return the plan of a run: its task's training, the run's own changes, and those of a setting of its grid.
 
     Raises:
-        ParamsError: it names an option that there is not, or a value that cannot be.
+        ParamsError: an option does not exist, or a value is not allowed.
     """
     place = f"runs.{name}"
     try:
@@ -89,7 +89,7 @@ def resolve(settings: Settings, name: str, setting: Mapping[str, Any] | None = N
 
 
 def modules_of(settings: Settings, run: Run) -> dict[str, str]:
-    """Return the modules of the components that a run names, by what they are of it."""
+    """Return the modules of the components that a run names, by their role in it."""
     named = {
         "task": ("tasks", run.task),
         "head": ("models.heads", run.model.name),
@@ -106,10 +106,10 @@ def modules_of(settings: Settings, run: Run) -> dict[str, str]:
 
 
 def run_of(settings: Settings, name: str, setting: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the plain values of a run whose training is merged with its task's, with a setting's values put in.
+    """Return the plain values of a run, with its training merged into its task's and a grid setting applied.
 
     Raises:
-        ParamsError: the run does not have what a setting changes.
+        ParamsError: the setting changes an option that the run does not have.
     """
     run = settings.runs[name].model_dump()
     run["training"] = merged(deepcopy(settings.training.get(run["task"], {})), run["training"])
@@ -120,14 +120,14 @@ def run_of(settings: Settings, name: str, setting: Mapping[str, Any] | None = No
             block = block.get(parent) if isinstance(block, dict) else None
         is_option = isinstance(block, dict) and (last in block or parents[-1] == "args") and last != "name"
         if not is_option or parents[0] not in SETTINGS:
-            expected = "one such as training.probe.optimizer.args.lr, loss.args.margin or auxiliary.weight"
-            raise ParamsError(Problem(f"runs.{name}.grid.{key}", "no option of this run", expected))
+            expected = "an option such as training.probe.optimizer.args.lr, loss.args.margin, or auxiliary.weight"
+            raise ParamsError(Problem(f"runs.{name}.grid.{key}", "is not an option of this run", expected))
         block[last] = value
     return run
 
 
 def differences(settings: Settings, name: str, baseline: str) -> dict[str, tuple[Any, Any]]:
-    """Return the settings, other than the loss, in which a run differs from another: both values."""
+    """Return the settings, other than the loss, in which a run differs from another, with both values."""
     values = []
     for run in (name, baseline):
         flat = {key: value for key, value in _flat(run_of(settings, run)).items() if key.split(".")[0] not in OF_LOSS}
@@ -142,7 +142,7 @@ def differences(settings: Settings, name: str, baseline: str) -> dict[str, tuple
 
 
 def _flat(block: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested values by their dotted keys.
+    """Return nested values under dotted keys.
 
     >>> _flat({"probe": {"epochs": 15, "optimizer": {"name": "SGD"}}})
     {'probe.epochs': 15, 'probe.optimizer.name': 'SGD'}
@@ -154,7 +154,7 @@ def _flat(block: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def merged(block: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Put nested changes into a block; one that names another thing than was there replaces it, with its options.
+    """Merge nested changes into a block. A block with another `name` is replaced whole, including its options.
 
     >>> optimizer = {"name": "AdamW", "args": {"lr": 0.01, "weight_decay": 0.1}}
     >>> merged({"optimizer": deepcopy(optimizer)}, {"optimizer": {"args": {"lr": 0.03}}})

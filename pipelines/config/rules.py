@@ -1,4 +1,4 @@
-"""What must agree with what in the params: names are components, options fit them, runs can be trained."""
+"""Check that the params agree: component names exist, options fit their components, and runs can be trained."""
 
 import inspect
 import json
@@ -42,22 +42,22 @@ from rankgrad.training.options import Component, PhaseOptions, WholePhase
 __all__ = ["SORTER_METRICS", "check", "check_values"]
 
 SORTER_METRICS = ("negative_l1", "exactly_ordered")  # larger is better
-LABELS, WORDS = 10, ["<padding>", "<unknown>", "a"]  # of networks that are built to see whether they can be
-# Folders and files of the pipeline's own, which no dataset may be called.
+LABELS, WORDS = 10, ["<padding>", "<unknown>", "a"]  # for networks that are built only to check that it works
+# Names of the pipeline's own folders and files, which a dataset must not use.
 TAKEN = ("raw", "score_vectors", "params", "code", "incoming")
 
 
 def check(path: str | Path = "params.yaml") -> Settings:
-    """Read the params and check all that they say; every component is built once, without weights.
+    """Read the params and check them completely; every component is built once, without weights.
 
     Raises:
-        ParamsError: its problems have the place of each, what was found, and what is possible.
+        ParamsError: each of its problems has the key, what was found, and what was expected.
     """
     return check_values(read(path), path=path)
 
 
 def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
-    """Check plain values as `check` does those of a file."""
+    """Check plain values, as `check` does for a file."""
     settings = check_shapes(values, path=path)
     components, problems, wrong = _Components(settings), [*_unread(values)], set[str]()
 
@@ -67,7 +67,7 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
         except ParamsError as error:
             problems.extend(error.problems)
             wrong.add(location)
-        except lookup.ComponentError as error:  # of a metric in `own`, which several rules ask about
+        except lookup.ComponentError as error:  # from a metric in `own`, which several rules check
             problems.append(Problem(error.place, error.reason, error.expected, error.advice))
             wrong.add(location)
 
@@ -97,11 +97,11 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
 
 
 def _unread(values: Any, location: str = "") -> Iterator[Problem]:
-    """Yield what no stage can take of blocks and lists: numbers that are NaN or infinite, and days."""
+    """Yield values in blocks and lists that no stage can use: NaN, infinite numbers, and dates."""
     if isinstance(values, float) and not math.isfinite(values):
         yield Problem(location, f"is {values}", "a finite number")
     elif isinstance(values, date):
-        yield Problem(location, f"is the day {values}, which DVC does not read", "quotes around it")
+        yield Problem(location, f"is the date {values}, which DVC cannot read", "quotes around it")
     elif isinstance(values, Mapping):
         for key, value in values.items():
             yield from _unread(value, f"{location}.{key}" if location else str(key))
@@ -116,7 +116,7 @@ def _wrong(location: str, reason: str, expected: str = "", advice: str = "") -> 
 
 @contextmanager
 def _at(location: str, *errors: type[Exception]) -> Generator[None]:
-    """Turn what a component or a file says into a problem of this place."""
+    """Turn an error of a component or a file into a problem with the setting at `location`."""
     try:
         yield
     except ParamsError:
@@ -128,10 +128,10 @@ def _at(location: str, *errors: type[Exception]) -> Generator[None]:
 
 
 class _Undrawn(TorchFunctionMode):
-    """Draw no weights: memory that nobody writes is not taken.
+    """Leave parameters uninitialized, because memory that is never written is never allocated.
 
-    The meta device would do, but to compute anything on it torch imports its compiler, which takes seconds.
-    What is no parameter is drawn: ``trunc_normal_`` draws new tensors until all their values are within its bounds.
+    The meta device would also work, but computing on it makes torch import its compiler, which takes seconds. Tensors
+    that are not parameters are initialized: ``trunc_normal_`` samples them until all values are within its bounds.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -144,21 +144,21 @@ class _Undrawn(TorchFunctionMode):
 
 
 class _Components:
-    """The components of the params, each built once, without weights, however many runs name it."""
+    """The components of the params. Each is built once, without weights, even if several runs name it."""
 
     def __init__(self, settings: Settings):
         self.settings = settings
         self._known: dict[str, Any] = {}
 
     def once(self, make: Callable[[], Any], *key: Any) -> Any:
-        """Return what was made of equal values, or make it."""
+        """Call `make`, or return its earlier result for an equal key."""
         text = json.dumps(key, sort_keys=True, default=str)
         if text not in self._known:
             self._known[text] = make()
         return self._known[text]
 
     def built(self, folder: str, component: Any, location: str, **runtime: Any) -> torch.nn.Module:
-        """Return a component with its options; its own error says why it cannot be."""
+        """Return a component built with its options; raise its own error as a problem of the params."""
 
         def build() -> torch.nn.Module:
             make = _checked(folder, component, location)
@@ -171,7 +171,7 @@ class _Components:
         return self.once(build, folder, component.name, component.args, runtime)
 
     def sorter(self, key: str) -> torch.nn.Module:
-        """Return a sorter of the params, for vectors of its length if it takes no others."""
+        """Return a sorter of the params, built for the length of its vectors if it takes only one length."""
         location, sorter = f"sorters.{key}", self.settings.sorters[key]
         if sorter.vectors not in (NONE, *self.settings.score_vectors):
             raise ParamsError(unknown(f"{location}.vectors", sorter.vectors, [*self.settings.score_vectors, NONE]))
@@ -182,18 +182,18 @@ class _Components:
         return self.once(lambda: self.settings.datasets[dataset].built().schema.names, "columns", dataset)
 
     def inputs(self, dataset: str) -> list[str]:
-        """Return the kinds of input that a dataset's tables have."""
+        """Return the input types that a dataset's tables have."""
         return [kind for kind in lookup.names("inputs") if kind in self.columns(dataset)]
 
     def lacks(self, dataset: str, task: str) -> list[str]:
-        """Return the columns that a task learns from and a dataset does not have: its truth, and one kind of input."""
+        """Return the columns that a task needs but a dataset lacks: its target, and one input type."""
         reads, columns = lookup.find("tasks", task).reads, self.columns(dataset)
         inputs = [] if any(kind in columns for kind in reads.inputs) else [*reads.inputs]
         return [column for column in reads.truth if column not in columns] or inputs
 
 
 def _checked(folder: str, component: Any, location: str) -> Callable[..., Any]:
-    """Return the component of that name, which takes these options."""
+    """Return the component with that name; raise if it does not take these options."""
     with _at(location), own.raised_by(folder, component.name, location):
         own.check_class(folder, component.name, location)
         lookup.check_options(folder, component.name, component.args, where=location)
@@ -206,7 +206,7 @@ def _checked(folder: str, component: Any, location: str) -> Callable[..., Any]:
 
 def _check_dataset(location: str, key: str, block: Dataset) -> None:
     if key in TAKEN:
-        raise _wrong(location, f"the pipeline has data/{key} or checks/{key} for itself", advice="choose another name")
+        raise _wrong(location, f"the pipeline itself uses data/{key} or checks/{key}", advice="choose another name")
     with _at(location):
         kind = lookup.find("datasets", block.name, where=f"{location}.name")
     if issubclass(kind, Scenes):
@@ -218,36 +218,36 @@ def _check_dataset(location: str, key: str, block: Dataset) -> None:
 def _check_drawn(block: Dataset, kind: type[Scenes], location: str) -> None:
     name = block.name
     if block.raw not in DIGITS:
-        raise _wrong(f"{location}.raw", f"is {block.raw!r}, but {name} is drawn of digits", " or ".join(DIGITS))
+        raise _wrong(f"{location}.raw", f"is {block.raw!r}, but {name} generates scenes of digits", " or ".join(DIGITS))
     if block.rows is None:
-        raise _wrong(f"{location}.rows", "missing", "how many to draw: {train: .., val: .., test: .., gate: ..}")
+        raise _wrong(f"{location}.rows", "missing", "how many to generate: {train: .., val: .., test: .., gate: ..}")
     if block.size:
-        raise _wrong(
-            f"{location}.size", f"is {block.size}, but {name} is drawn: args.canvas is its size", advice="leave it out"
-        )
+        reason = f"is {block.size}, but args.canvas sets the size of the images that {name} generates"
+        raise _wrong(f"{location}.size", reason, advice="remove it")
     if block.folds:
-        raise _wrong(f"{location}.folds", f"{name} is drawn, as many rows as are asked for", advice="leave folds out")
+        reason = f"{name} generates any number of rows, so it needs no folds"
+        raise _wrong(f"{location}.folds", reason, advice="remove folds; increase rows if you need more")
     for option in {"rows", "seed"} & block.args.keys():
-        raise _wrong(f"{location}.args.{option}", "stands beside args, not in it")
+        raise _wrong(f"{location}.args.{option}", "is not an option of args", f"datasets.<key>.{option}, next to args")
     typed(kind, block.args | block.model_dump(include={"rows", "seed"}), f"{location}.args")
 
 
 def _check_read(block: Dataset, kind: type[Any], location: str) -> None:
     folders = PurePosixPath(block.raw).parts
     if block.raw != "/".join(folders) or folders[:2] != ("data", "raw") or len(folders) < 3 or ".." in folders:
-        expected = f"a plain path of a folder below data/raw, such as data/raw/{block.name}"
+        expected = f"the plain path of a folder in data/raw, such as data/raw/{block.name}"
         raise _wrong(f"{location}.raw", f"is {block.raw!r}", expected)
     if block.rows is not None:
-        reason = f"{block.name} is read from disk, which says how many rows it has"
-        raise _wrong(f"{location}.rows", reason, advice="leave it out")
+        reason = f"{block.name} is read from disk, so its files determine the number of rows"
+        raise _wrong(f"{location}.rows", reason, advice="remove it")
     dataset = typed(kind, block.args, f"{location}.args")
     if (block.size is None) == dataset.input_type.pictures:
-        expected = "null: it has no images" if block.size else "a number of pixels, the side of its images"
+        expected = "null, because it has no images" if block.size else "the number of pixels per side of its images"
         raise _wrong(f"{location}.size", f"is {block.size}", expected)
     if block.folds is not None and not dataset.foldable:
-        reason = f"{block.name} is fitted to the training rows of one split, which folds would test"
-        raise _wrong(f"{location}.folds", reason, advice="leave folds out")
-    if Path(block.raw).is_dir():  # else DVC says that it is missing
+        reason = f"{block.name} is fitted to the training rows of one split, and folds would test on those rows"
+        raise _wrong(f"{location}.folds", reason, advice="remove folds")
+    if Path(block.raw).is_dir():  # otherwise DVC reports that it is missing
         with _at(location, OSError):
             dataset.check_head(Path(block.raw))
 
@@ -258,11 +258,11 @@ def _check_sorter(location: str, settings: Settings, key: str, components: _Comp
         own.check_sorter(location, sorter.name, sorter.args, **settings.length_of(key))
     has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
-        expected = "a block of options: it has weights to train" if has_weights else "null: it has no weights"
-        raise _wrong(f"{location}.training", f"is that of {sorter.name}", expected)
+        expected = "a block of options, because it has weights" if has_weights else "null, because it has no weights"
+        raise _wrong(f"{location}.training", f"is wrong for {sorter.name}", expected)
     if sorter.training is not None:
         if sorter.vectors == NONE:
-            raise _wrong(f"{location}.vectors", "is none, but it learns", "a key of score_vectors")
+            raise _wrong(f"{location}.vectors", "is none, but the sorter has weights", "a key of score_vectors")
         _check_optimizer(sorter.training.optimizer, f"{location}.training.optimizer")
 
 
@@ -289,7 +289,7 @@ def _check_optimizer(optimizer: Component, location: str) -> None:
         is_number = isinstance(usual, int | float) and not isinstance(usual, bool)
         if is_number and isinstance(value, str | bool):
             raise _wrong(f"{location}.args.{name}", f"is {value!r}", f"a number such as {usual}")
-    with _at(f"{location}.args", Exception):  # whatever an optimizer makes of odd options
+    with _at(f"{location}.args", Exception):  # optimizers raise all kinds of errors for invalid options
         check_optimizer(optimizer)
 
 
@@ -308,8 +308,8 @@ def _check_training(location: str, settings: Settings, name: str) -> None:
 
 
 def _check_run(location: str, settings: Settings, name: str, components: _Components) -> None:
-    if name in {f"sorter-{sorter}" for sorter in settings.sorters}:  # in MLflow one of them would be lost
-        raise _wrong(location, "a sorter is called so in MLflow and in reports", advice="choose another name")
+    if name in {f"sorter-{sorter}" for sorter in settings.sorters}:  # in MLflow one would overwrite the other
+        raise _wrong(location, "a sorter has this name in MLflow and in reports", advice="choose another name")
     for setting in settings.runs[name].settings:
         plan = resolve(settings, name, setting)
         _check_data_of(settings, plan, components)
@@ -329,24 +329,24 @@ def _check_data_of(settings: Settings, plan: RunPlan, components: _Components) -
     if missing := components.lacks(key, plan.task):
         fitting = []
         for other in settings.datasets:
-            with suppress(ValueError):  # what is wrong with it is a problem of its own
+            with suppress(ValueError):  # its errors are reported separately
                 fitting += [] if components.lacks(other, plan.task) else [other]
-        reason = f"{key} has no column {' or '.join(missing)}, from which {plan.task} learns"
+        reason = f"{key} has no column {' or '.join(missing)}, which {plan.task} needs"
         raise _wrong(f"{location}.dataset", reason, f"one of {', '.join(fitting)}" if fitting else "")
     share = getattr(plan.training, "positives", None)
     if share is not None and settings.datasets[key].args.get("train_target"):
         reason = (
-            f"is {share}, a share of what training rows of {key} learn from, its train_target; no threshold of it fits "
+            f"is {share}, a fraction of the values of train_target in {key}; the resulting threshold does not apply to "
             "target"
         )
-        raise _wrong(f"{location}.training.positives", reason, advice="leave one of them out")
+        raise _wrong(f"{location}.training.positives", reason, advice="remove positives or train_target")
     if share is not None and settings.datasets[key].args.get("within"):
-        reason = f"is {share}, a share of all targets, but {key} compares rows of one group only (`within`)"
-        raise _wrong(f"{location}.training.positives", reason, advice="leave one of them out")
+        reason = f"is {share}, a fraction of all targets, but {key} compares only rows of the same group (`within`)"
+        raise _wrong(f"{location}.training.positives", reason, advice="remove positives or within")
 
 
 def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> None:
-    """Check that a network can be made: its backbone for the dataset's inputs, its head, and the captions' backbone."""
+    """Check that a network can be built: a backbone for the dataset's inputs, a head, and a backbone for captions."""
     location = f"runs.{plan.name}.model"
     backbone, _ = _backbones(settings, plan, components)
     components.built("models.heads", plan.model, location, features=backbone.size, maps=backbone.maps, outputs=LABELS)
@@ -370,25 +370,25 @@ def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> 
 
 
 def _check_shared(plan: RunPlan, text: Component | None, inputs: list[str]) -> None:
-    """Check that items and captions can be read by one encoder; `text` is that of captions, if the run names one."""
+    """Check that one encoder can read items and captions; `text` is the captions' backbone if the run names one."""
     location = f"runs.{plan.name}"
     if inputs != ["text"]:
         reason = f"is true, but items of {plan.dataset} are {' or '.join(inputs)}"
-        raise _wrong(f"{location}.training.shared", reason, "text, as captions are", "leave it out")
+        raise _wrong(f"{location}.training.shared", reason, "text items, because captions are text", "remove it")
     if text is not None:
-        reason = f"is {text.name}, but training.shared lets the items' backbone read captions"
-        raise _wrong(f"{location}.model.text", reason, advice="leave one of them out")
+        reason = f"is {text.name}, but training.shared uses the items' backbone for captions"
+        raise _wrong(f"{location}.model.text", reason, advice="remove text or training.shared")
 
 
 def _backbones(settings: Settings, plan: RunPlan, components: _Components) -> tuple[Any, Any]:
-    """Return the backbone of the inputs, and that of captions or None, built without weights."""
+    """Return the backbone of the inputs and the one of captions (or None), built without weights."""
     location, model = f"runs.{plan.name}", plan.model.model_dump(include={"backbone", "text"})
     _checked("models.backbones", plan.model.backbone, f"{location}.model.backbone")
     if plan.model.text is not None:
         _checked("models.backbones", plan.model.text, f"{location}.model.text")
     with _at(f"{location}.model.text"):
         lookup.find("tasks", plan.task).accepts(model)
-    name, seen = plan.name, set[str]()  # a run that is not yet trained starts from the same files
+    name, seen = plan.name, set[str]()  # a run that is not trained yet needs the same files as the run it starts from
     while name not in seen and settings.run_before(name) is not None:
         seen.add(name)
         name = Path(settings.runs[name].start).parts[2]
@@ -404,17 +404,17 @@ def _backbones(settings: Settings, plan: RunPlan, components: _Components) -> tu
 
 
 def _check_pictures(plan: RunPlan, backbone: Any, side: int) -> None:
-    """Put one picture of the dataset's size through the backbone, whatever its weights are."""
+    """Check that the backbone takes an image of the dataset's size."""
     try:
         with torch.inference_mode():
             backbone.eval()(torch.zeros(1, 3, side, side, dtype=torch.uint8))
     except (ValueError, RuntimeError, AssertionError, IndexError) as error:
-        reason = f"{plan.model.backbone.name} takes no images of {side} x {side} pixels, {plan.dataset}'s: {error}"
+        reason = f"{plan.model.backbone.name} cannot take the {side} x {side} images of {plan.dataset}: {error}"
         raise _wrong(f"runs.{plan.name}.model.backbone", reason) from error
 
 
 def _check_objective(settings: Settings, plan: RunPlan, components: _Components) -> None:
-    """Check that the losses are the task's, by building them with their sorter."""
+    """Check that the losses fit the task, by building them with their sorter."""
     location, key = f"runs.{plan.name}", plan.sorter
     for option, loss in (("loss", plan.loss), ("auxiliary", plan.auxiliary)):
         if loss is not None:
@@ -433,17 +433,17 @@ def _check_objective(settings: Settings, plan: RunPlan, components: _Components)
         return
     length, batch_size = settings.length_of(key).get("length"), getattr(plan.training, "batch_size", None)
     if batch_size is None:
-        reason = f"{key} takes {length} scores and no other number, but {plan.task} ranks others"
-        raise _wrong(f"{location}.sorter", reason, "a sorter of any length, such as laplace")
+        reason = f"{key} takes lists of exactly {length} scores, but lists of {plan.task} have other lengths"
+        raise _wrong(f"{location}.sorter", reason, "a sorter for any length, such as laplace")
     if batch_size % length:
-        reason = f"is {batch_size}, but {key} ranks groups of its length, {length}"
-        raise _wrong(f"{location}.training.batch_size", reason, "a multiple of it")
+        reason = f"is {batch_size}, but {key} ranks lists of {length} scores"
+        raise _wrong(f"{location}.training.batch_size", reason, f"a multiple of {length}")
 
 
 def _check_loss(
     plan: RunPlan, loss: Component, components: _Components, location: str, table: Mapping[str, Any]
 ) -> None:
-    """Check that a loss is one of the task, and call it once with its options; `table` is those of the dataset."""
+    """Check that a loss fits the task, and call it once with its options; `table` has the dataset's options."""
     logs = getattr(plan.training, "log_plus", None) is not None
     learns = lookup.find("tasks", plan.task)(plan.training).learns()
     function = _checked("losses", loss, location)
@@ -453,10 +453,10 @@ def _check_loss(
     parameters = _parameters(loss.name)
     if parameters[1] not in learns:
         fitting = [name for name in lookup.names("losses") if _parameters(name)[1] in learns]
-        raise _wrong(f"{location}.name", f"{loss.name} is no loss of {plan.task}", f"one of {', '.join(fitting)}")
+        raise _wrong(f"{location}.name", f"{loss.name} is not a loss for {plan.task}", f"one of {', '.join(fitting)}")
     if is_own:
         return
-    # Two rows, whose targets are in 0 to 1, or beyond where logs are standardized.
+    # Two rows with targets from 0 to 1, or outside that range if logs are standardized.
     scores = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     truth = {"label_ranks": torch.tensor([[2, 1], [0, 1]]), "target": 2 * scores - 1 if logs else scores}
     runtime = {"sorter": Laplace(), "generator": torch.Generator()}
@@ -465,26 +465,26 @@ def _check_loss(
     try:
         components.once(called, "loss", loss.name, loss.args, learns, logs)
     except (TypeError, ValueError) as error:
-        advice = "log_plus is set, and logs are standardized" if logs else ""
+        advice = "log_plus is set, so targets are standardized logs" if logs else ""
         raise _wrong(f"{location}.args", str(error), advice=advice) from error
 
 
 def _parameters(loss: str) -> list[str]:
-    """Return the names of a loss's parameters: the second one says what truth it learns from."""
+    """Return the names of a loss's parameters; the second one names the type of its target."""
     return list(inspect.signature(lookup.find("losses", loss)).parameters)
 
 
 def _check_start(settings: Settings, plan: RunPlan, components: _Components) -> None:
     location, written = f"runs.{plan.name}.start", settings.runs[plan.name].start
-    plain = PurePosixPath(written).as_posix()  # by which DVC knows what comes first
+    plain = PurePosixPath(written).as_posix()  # DVC orders stages by exact paths
     if written != plain or plain == "." or not plain.isprintable():
         expected = plain if written != plain else "models/runs/<run>, or a safetensors file"
         raise _wrong(location, f"is {written!r}", f"a plain path: {expected}")
     if plan.start is None:
         task = lookup.find("tasks", plan.task)(plan.training)
         if not task.plan(started=False):
-            reason = f"is {NONE}, but the epochs of the training's {', '.join(task.blocks())} are 0"
-            raise _wrong(location, reason, "a start, or an epoch at least")
+            reason = f"is {NONE}, but all phases ({', '.join(task.blocks())}) have 0 epochs"
+            raise _wrong(location, reason, "weights to start from, or at least one epoch")
     elif plan.start.parts[:2] == ("models", "runs"):
         start = plan.start.parts[2]
         if start not in settings.runs:
@@ -501,28 +501,29 @@ def _check_start(settings: Settings, plan: RunPlan, components: _Components) -> 
 def _check_start_run(
     settings: Settings, name: str, start_name: str, components: _Components, *, is_shared: bool
 ) -> None:
-    """Check that a run can start from another one, which goes back to random weights or to a file."""
+    """Check that a run can start from another one, and that the chain of starts ends at random weights or a file."""
     location, run, start = f"runs.{name}.start", settings.runs[name], settings.runs[start_name]
     chain = [name, start_name]
     while chain[-1] in settings.runs and chain[-1] not in chain[:-1]:
         chain.append(settings.runs[chain[-1]].start.removeprefix("models/runs/").partition("/")[0])
     if chain[-1] in chain[:-1]:
-        expected = "a run that goes back to random weights or to a file"
+        expected = "a chain of starts that ends at random weights or a file"
         raise _wrong(location, ", which starts from ".join(chain), expected)
     if len(start.seeds) > 1 and not is_shared and not {*run.seeds} <= {*start.seeds}:
-        reason = f"{start_name} has the seeds {start.seeds}, this run {run.seeds}"
+        reason = f"{start_name} has the seeds {start.seeds}, but this run has {run.seeds}"
         advice = (
-            f"write models/runs/{start_name}/seed{start.seeds[0]}, or seeds: {sorted({*run.seeds})} in {start_name}"
+            f"write models/runs/{start_name}/seed{start.seeds[0]} to share one start, or seeds: {sorted({*run.seeds})} "
+            f"in {start_name}"
         )
-        raise _wrong(location, reason, "a start of each of these, or one that all share", advice)
+        raise _wrong(location, reason, "a start with the same seeds, or one start for all seeds", advice)
     drawn = [key for key, dataset in settings.datasets.items() if dataset.is_drawn]
     if start.dataset in drawn and run.dataset not in drawn:
-        reason = f"{start_name} learned on {start.dataset}, gray digits, which are no start for {run.dataset}"
-        raise _wrong(location, reason, advice="give it a safetensors file of weights (docs/real_data.md)")
+        reason = f"{start_name} was trained on the gray digits of {start.dataset}, which does not help on {run.dataset}"
+        raise _wrong(location, reason, advice="start from a safetensors file with weights (docs/real_data.md)")
     ours, theirs = (_backbones(settings, resolve(settings, run), components)[0] for run in (name, start_name))
     if _shapes(ours) != _shapes(theirs):
-        reason = f"{_said(run.model)}, but it starts from {start_name}, which is {_said(start.model)}"
-        raise _wrong(f"runs.{name}.model", reason, "the same")
+        reason = f"is {_said(run.model)}, but it starts from {start_name}, which is {_said(start.model)}"
+        raise _wrong(f"runs.{name}.model", reason, "the same backbone")
 
 
 def _shapes(module: torch.nn.Module) -> dict[str, torch.Size]:
@@ -535,7 +536,7 @@ def _said(model: Model) -> str:
 
 def _check_rival(location: str, settings: Settings, name: str, rival: Rival, components: _Components) -> None:
     if name in settings.runs:
-        raise _wrong(location, "is the name of a run too, and both write predictions", "another name")
+        raise _wrong(location, "is also the name of a run, and both would write the same predictions", "another name")
     if rival.name not in RIVALS:
         raise ParamsError(unknown(f"{location}.name", rival.name, RIVALS, what="rival "))
     if rival.dataset not in settings.datasets:
@@ -543,7 +544,8 @@ def _check_rival(location: str, settings: Settings, name: str, rival: Rival, com
     inputs, takes = components.inputs(rival.dataset), RIVALS[rival.name].takes
     if not any((rival.task, input_type) in takes for input_type in inputs):
         possible = [f"{task} on {input_type}" for task, input_type in sorted(takes)]
-        raise _wrong(location, f"{rival.name} on {' and '.join(inputs)} for {rival.task}", ", ".join(possible))
+        found = f"{rival.name} cannot do {rival.task} on {' and '.join(inputs)}"
+        raise _wrong(location, found, ", ".join(possible))
 
 
 def _check_comparison(location: str, settings: Settings, comparison: Comparison) -> None:
@@ -555,25 +557,25 @@ def _check_comparison(location: str, settings: Settings, comparison: Comparison)
         run = settings.runs[name]
         if (run.task, _test_data(settings, run)) != (first.task, _test_data(settings, first)):
             reason = (
-                f"{name} is of {run.task} on {run.dataset}, {comparison.baseline} of {first.task} on {first.dataset}"
+                f"{name} is {run.task} on {run.dataset}, but {comparison.baseline} is {first.task} on {first.dataset}"
             )
             raise _wrong(f"{location}.runs", reason, "the same test data")
         if not set(run.seeds) & set(first.seeds):
-            reason = f"{name} and {comparison.baseline} have no seed in common, which pairs them"
+            reason = f"{name} and {comparison.baseline} have no seed in common, but runs are paired by seed"
             raise _wrong(f"{location}.runs", reason)
     if no_rivals := sorted(set(comparison.rivals) & set(settings.runs)):
         reason = f"{no_rivals[0]} is a run"
-        raise _wrong(f"{location}.rivals", reason, "what another program predicts", "put it into runs")
+        raise _wrong(f"{location}.rivals", reason, "a rival or another program's predictions", "move it to runs")
     for name in comparison.rivals:
         rival = settings.rivals.get(name)
         if rival is not None and (rival.task, rival.dataset) != (first.task, first.dataset):
-            reason = f"{name} is of {rival.task} on {rival.dataset}, the baseline of {first.task} on {first.dataset}"
+            reason = f"{name} is {rival.task} on {rival.dataset}, but the baseline is {first.task} on {first.dataset}"
             raise _wrong(f"{location}.rivals", reason, "the same test data")
     _check_metric(comparison.metric, _metrics(first.task), f"{location}.metric", what="")
 
 
 def _test_data(settings: Settings, run: Run) -> Any:
-    """Return what decides on a run's test split: a variant of a dataset may differ in its training split alone."""
+    """Return what determines a run's test split; two variants of a dataset may differ only in their training rows."""
     dataset = settings.datasets.get(run.dataset)
     if dataset is None:
         return run.dataset
@@ -596,7 +598,7 @@ def _check_judged(location: str, settings: Settings, task: str) -> None:
     if task not in tasks:
         raise ParamsError(unknown(location, task, tasks, what="task "))
     if task not in settings.gate.judged:
-        raise _wrong(location, "missing", "the metric by which every model is judged")
+        raise _wrong(location, "missing", "the metric by which the gate compares models")
     judged = settings.gate.judged[task]
     if task == "sorter" and judged.slice_tolerance is not None:
         raise _wrong(f"{location}.slice_tolerance", "score vectors have no slices", advice="leave it out")

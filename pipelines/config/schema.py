@@ -1,4 +1,4 @@
-"""The shapes of `params.yaml`: strict, frozen, every key known. What the values mean is checked by `rules`."""
+"""The types of `params.yaml`: strict, frozen, and without unknown keys. `rules` checks what the values mean."""
 
 import json
 import os
@@ -28,8 +28,8 @@ from rankgrad.training.options import Auxiliary, Component, Imitation
 __all__ = ["Model", "Run", "Settings", "check_shapes", "load", "prefixed", "read", "typed"]
 
 T = TypeVar("T")
-NONE = "none"  # marks an unused sorter, start or auxiliary loss
-DIGITS = ("data/raw/subset", "data/raw/mnist")  # `raw` of datasets that are drawn
+NONE = "none"  # marks an unused sorter, start, or auxiliary loss
+DIGITS = ("data/raw/subset", "data/raw/mnist")  # `raw` of datasets with generated scenes
 Count = Annotated[int, Field(gt=0)]
 TwoOrMore = Annotated[int, Field(ge=2)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
@@ -37,21 +37,21 @@ MOST_SEEDS = 1000
 
 
 def _plain(name: str) -> str:
-    """DVC would take a dot for a level of params, a shell a space for two words, and a slash is a folder."""
+    """Raise unless a name is safe: DVC splits params at dots, a shell splits at spaces, and a slash makes a folder."""
     if name == NONE or not re.fullmatch(r"\w[\w-]{,99}", name, re.ASCII):
         raise ValueError(
-            f"the name {SHORT.repr(name)} becomes part of commands and files: expected letters, digits, _ and -, at "
-            f"most 100, no - at its start, and not {NONE}, which stands for no such thing"
+            f"the name is {SHORT.repr(name)}, expected at most 100 letters, digits, _ and -, not starting with - and "
+            f"not {NONE}, because commands and file names contain it"
         )
     return name
 
 
 def _numbered(seeds: Any) -> Any:
-    """Return the seeds from 1 on, of how many there are."""
+    """Return the seeds 1 to n for a number n."""
     if type(seeds) is not int:
         return seeds
     if not 0 < seeds <= MOST_SEEDS:
-        raise ValueError(f"{seeds} seeds, expected 1 to {MOST_SEEDS}, or a list of them")
+        raise ValueError(f"seeds is {seeds}, expected a number from 1 to {MOST_SEEDS}, or a list of seeds")
     return [*range(1, seeds + 1)]
 
 
@@ -66,14 +66,14 @@ class Block(BaseModel):
 
 
 class Named(Block):
-    """A file of a folder of `rankgrad`, by name, and its options."""
+    """A component: the name of its file in `rankgrad`, and its options."""
 
     name: str
     args: dict[str, Any] = {}
 
 
 class Model(Named):
-    """A head by its name, on a backbone; `text` is the captions' backbone of retrieval."""
+    """The name of a head, and its backbone; `text` is the backbone for captions in retrieval."""
 
     backbone: Component
     text: Component | None = None
@@ -83,8 +83,8 @@ class Model(Named):
     def _on_a_backbone(cls, values: Any) -> Any:
         if isinstance(values, dict) and "backbone" not in values:
             raise ValueError(
-                f"{values.get('name')} has no backbone, expected a head on one, such as {{name: linear, backbone: "
-                "{name: convnet, args: {channels: [32, 64, 96]}}}, whose features it scores"
+                f"{values.get('name')} has no backbone, expected a head and its backbone, such as {{name: linear, "
+                "backbone: {name: convnet, args: {channels: [32, 64, 96]}}}"
             )
         return values
 
@@ -95,7 +95,7 @@ class Compute(Block):
     precision: Literal["no", "bf16", "fp16"]
     compile: bool
     processes: Count = 1
-    memory: Annotated[float, Field(gt=0)] = 4.0  # GiB of a split's pictures
+    memory: Annotated[float, Field(gt=0)] = 4.0  # GiB for the decoded images of a split
 
 
 class Jobs(Block):
@@ -126,10 +126,10 @@ class ScoreVectors(Block):
 
 
 class Dataset(Named):
-    """A dataset: `name` is a file in rankgrad/datasets, and `raw` what it is made of.
+    """A dataset: `name` is a file in rankgrad/datasets, and `raw` the folder with its raw data.
 
-    `rows` says how many scenes of digits to draw. Of data that are read from disk, `size` is the pixels on a side of
-    pictures. With `folds` each row, except the gate's, is tested once.
+    `rows` is the number of scenes to generate in each split. For images on disk, `size` is the number of pixels per
+    side. With `folds`, each row outside the gate split is tested once.
     """
 
     raw: str
@@ -144,24 +144,29 @@ class Dataset(Named):
         old = [key for key in values if key not in cls.model_fields] if isinstance(values, dict) else []
         if old and not {"raw", "args"} & set(values):
             raise ValueError(
-                f"options such as {old[0]} stand in args now: {{name: {values.get('name')}, raw: {DIGITS[0]}, args: "
+                f"options such as {old[0]} belong in args: {{name: {values.get('name')}, raw: {DIGITS[0]}, args: "
                 f"{{{', '.join(f'{key}: {values[key]}' for key in old)}}}, rows: ..., seed: ...}}"
             )
         return values
 
     @property
     def is_drawn(self) -> bool:
-        """Whether it is drawn from digits, and not read from disk."""
+        """Whether its scenes are generated from digits, not read from disk."""
         return self.rows is not None
 
+    @property
+    def fold_numbers(self) -> list[int | None]:
+        """The folds in which a run is trained and tested, from 1; a single None where there are none."""
+        return [None] if self.folds is None else [*range(1, self.folds + 1)]
+
     def built(self) -> Any:
-        """Return the object of its class in rankgrad/datasets."""
+        """Return an instance of its class in rankgrad/datasets."""
         drawn = {} if self.rows is None else {"rows": self.rows.model_dump(), "seed": self.seed}
         return lookup.find("datasets", self.name)(**self.args, **drawn)
 
 
 class Sorter(Named):
-    """A sorter; `vectors` is a key of `score_vectors`, of one that learns or takes vectors of one length, else none."""
+    """A sorter. `vectors` is a key of `score_vectors` if it has weights or takes vectors of one length, else none."""
 
     vectors: str
     training: Imitation | None = None
@@ -189,12 +194,12 @@ class Run(Block):
 
     @property
     def settings(self) -> list[dict[str, Any]]:
-        """What the grid chooses among: values by dotted places; one empty setting without a grid."""
+        """The settings of the grid: values by dotted keys. Without a grid, one empty setting."""
         return [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
 
 
 class Rival(Block):
-    """A simple model that runs are compared with; `name` is one of pipelines/rivals.py."""
+    """A simple model to compare runs with; `name` is a key of RIVALS in pipelines/rivals.py."""
 
     name: str
     task: str
@@ -206,7 +211,7 @@ class Comparison(Block):
     metric: str
     baseline: Name
     runs: Annotated[list[Name], Field(min_length=1)]
-    rivals: list[Name] = []  # of the block `rivals`, or predictions/<name>.parquet of another program
+    rivals: list[Name] = []  # keys of `rivals`, or names of predictions/<name>.parquet from another program
 
 
 class Resampling(Block):
@@ -217,7 +222,7 @@ class Resampling(Block):
 class Judged(Block):
     metric: str
     guarded: list[str] = []
-    slice_tolerance: Annotated[float, Field(ge=0)] | None = None  # by which `metric` may be worse on a slice
+    slice_tolerance: Annotated[float, Field(ge=0)] | None = None  # how much worse `metric` may be on a slice
 
 
 class Gate(Resampling):
@@ -243,62 +248,63 @@ class Settings(Block):
     gate: Gate
 
     def length_of(self, sorter: str) -> dict[str, int]:
-        """Return the `length` of the vectors that a sorter takes; empty for one that takes any."""
+        """Return the `length` of the vectors that a sorter takes; empty if it takes any length."""
         vectors = self.sorters[sorter].vectors
         return {} if vectors == NONE else {"length": self.score_vectors[vectors].length}
 
     def run_before(self, name: str) -> Run | None:
-        """Return the run from which a run starts, if it does not start from random weights or a file."""
+        """Return the run whose weights a run starts from, or None if it starts from random weights or a file."""
         start = re.match(r"models/runs/([^/]+)", self.runs[name].start)
         return self.runs.get(start[1]) if start else None
 
-    def folds_of(self, name: str) -> list[int | None]:
-        """Return the folds in which a run is trained, from 1; a single None where its data have none."""
-        folds = self.datasets[self.runs[name].dataset].folds
-        return [None] if folds is None else [*range(1, folds + 1)]
-
     def model_of(self, run: Run) -> str:
-        """Return the registered name of what a run trains, by its task and its data.
+        """Return the name under which a run's model is registered: its task and its dataset.
 
-        Versions of one name are compared with each other, which takes the same data.
+        Versions of one name are compared with each other, so they must share the dataset.
         """
         return prefixed(f"{run.task}-{run.dataset}")
 
 
 def refuse_old_variables() -> None:
-    """Raise if a variable has a name of the time when this project was called RankOps: it would be ignored silently.
+    """Raise if an environment variable has its old name, from when this project was called RankOps.
 
     Raises:
-        ValueError: the message names it, and what it is called now.
+        ValueError: the variable would be ignored; the message has the old and the new name.
     """
     for name in sorted(os.environ):
         if name.startswith("RANKOPS_"):
             new = name.replace("RANKOPS_", "RANKGRAD_")
-            raise ValueError(f"{name} is called {new} now: unset {name}, and set {new} if it is meant")
+            raise ValueError(f"{name} was renamed to {new}: unset {name}, and set {new} if you need it")
 
 
 def prefixed(name: str) -> str:
-    """Return what an experiment or a registered model is called in MLflow: projects that share a server need a prefix.
+    """Return the MLflow name of an experiment or registered model: RANKGRAD_PREFIX, then `name`.
+
+    Projects that share a server need different prefixes.
 
     Raises:
-        ValueError: RANKGRAD_PREFIX is none that MLflow takes.
+        ValueError: MLflow does not allow the value of RANKGRAD_PREFIX.
     """
     refuse_old_variables()
     prefix = os.environ.get("RANKGRAD_PREFIX", "")
     if not re.fullmatch(r"[\w-]{0,40}", prefix, re.ASCII):
-        raise ValueError(f"RANKGRAD_PREFIX is {prefix!r}, expected letters, digits, _ and -, 40 at most, such as shop-")
+        raise ValueError(f"RANKGRAD_PREFIX is {prefix!r}, expected at most 40 letters, digits, _ and -, such as shop-")
     return prefix + name
 
 
 def read(path: str | Path, yaml: YAML | None = None) -> dict[str, Any]:
-    """Return what a YAML file holds, read as DVC reads it or by another reader; raise a ParamsError if it cannot be."""
+    """Return the values in a YAML file, read like DVC does unless `yaml` is another reader.
+
+    Raises:
+        ParamsError: the file cannot be read, or does not hold a mapping.
+    """
     try:
         values = (yaml or YAML(typ="safe")).load(Path(path))
     except FileNotFoundError as error:
         raise ParamsError(Problem("", "no such file"), path=path) from error
-    except OSError as error:  # a folder, or a file of somebody else
+    except OSError as error:  # a folder, or a file without read permission
         raise ParamsError(Problem("", f"cannot be read: {error.strerror}"), path=path) from error
-    except (YAMLError, ValueError, RecursionError) as error:  # of a date that does not exist, of brackets too deep
+    except (YAMLError, ValueError, RecursionError) as error:  # a date that does not exist, brackets nested too deep
         raise ParamsError(Problem("", f"not YAML: {error}"), path=path) from error
     if not isinstance(values, dict):
         raise ParamsError(
@@ -308,23 +314,23 @@ def read(path: str | Path, yaml: YAML | None = None) -> dict[str, Any]:
     return values
 
 
-_adapter = cache(TypeAdapter)  # which takes milliseconds to make
+_adapter = cache(TypeAdapter)  # creating one takes milliseconds
 
 
 def typed(shape: type[T], values: Any, place: str = "") -> T:
-    """Return plain values as what they must be, a dataclass or a model.
+    """Return plain values as an instance of `shape`, a dataclass or a model.
 
     Raises:
-        ParamsError: a key is missing or unknown, or a value is of another type or out of its range.
+        ParamsError: a key is missing or unknown, or a value has the wrong type or is out of range.
     """
-    try:  # as JSON, of which strictness refuses "9" for a number but takes an object for a dataclass
+    try:  # as JSON: its strict mode rejects "9" for a number, but accepts an object for a dataclass
         return _adapter(shape).validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
         raise ParamsError(*described(error, shape)).within(place) from error
 
 
 def check_shapes(values: Any, *, path: str | Path = "params.yaml") -> Settings:
-    """Return settings from plain values, or raise a ParamsError with a line for each thing that is wrong."""
+    """Return settings from plain values; raise a ParamsError with one line per problem."""
     try:
         return typed(Settings, values)
     except ParamsError as error:
@@ -332,6 +338,6 @@ def check_shapes(values: Any, *, path: str | Path = "params.yaml") -> Settings:
 
 
 def load(path: str | Path = "params.yaml") -> Settings:
-    """Read the params and check their shapes, which is quick; `pipelines.config.rules.check` checks what they mean."""
+    """Read the params and check their types, which is quick; `pipelines.config.rules.check` checks what they mean."""
     refuse_old_variables()
     return check_shapes(read(path), path=path)

@@ -26,7 +26,7 @@ from rankgrad.io.recipes import recipe_of
 from rankgrad.io.written import as_json
 from rankgrad.training.device import find_device
 
-__all__ = ["Comparison", "Quantity", "compare", "list_of", "quantities", "report_of", "write"]
+__all__ = ["Comparison", "Outside", "Quantity", "compare", "list_of", "quantities", "report_of", "write"]
 
 LONGEST_NAME = 100  # characters of a quantity in a verdict
 LISTED = 200  # rows to label at most
@@ -51,6 +51,17 @@ class Quantity:
 
 
 @dataclass(frozen=True)
+class Outside:
+    """An input of which fresh rows have values outside the range of all training rows."""
+
+    name: str
+    training: tuple[float, float]  # smallest and largest
+    fresh: tuple[float, float]
+    rows: int  # outside
+    first_row: int  # of the file, from 1 on
+
+
+@dataclass(frozen=True)
 class Comparison:
     """A fresh file against the training data, see `compare`."""
 
@@ -64,6 +75,7 @@ class Comparison:
     quantities: list[Quantity]
     shadow: Shadow | None = None  # None if no challenger was asked for, or there is none
     to_label: list[dict[str, Any]] = field(default_factory=list)  # see `rows_to_label`
+    outside: list[Outside] = field(default_factory=list)
 
     @property
     def drifted(self) -> list[str]:
@@ -158,6 +170,7 @@ def compare(
         str(fresh), model, None if version is None else str(version.version), reference.dataset, alpha, least_distance,
         rows=counts | {"fresh": len(numbers)}, shadow=shadow, quantities=tested,
         to_label=rows_to_label(reference, ours, tested, [(number, ids[number]) for number in sorted(numbers)]),
+        outside=outside(reference, ours, sorted(numbers)),
     )  # fmt: skip
 
 
@@ -211,6 +224,26 @@ def quantities(reference: Reference, fresh: Measured, *, alpha: float, least_dis
         Quantity(name, *means, distance, p, corrected, corrected <= alpha and distance >= least_distance)
         for (name, means, distance, p), corrected in zip(tested, adjusted.tolist(), strict=True)
     ]
+
+
+def outside(reference: Reference, fresh: Measured, numbers: Sequence[int]) -> list[Outside]:
+    """Return the inputs of which fresh rows leave the range of training rows, those of most rows first.
+
+    A test of all rows does not see a few of them, however far outside they are.
+
+    Args:
+        reference, fresh: what is compared.
+        numbers: of the fresh rows in their file, from 0 on.
+    """
+    left = []
+    for name, (low, high) in reference.ranges.items():
+        values = fresh.inputs.quantities[name].to_numpy()
+        is_outside = (values < low) | (values > high)
+        if is_outside.any():
+            bounds = float(values.min()), float(values.max())
+            first_row = numbers[int(is_outside.argmax())] + 1
+            left.append(Outside(name, (low, high), bounds, int(is_outside.sum()), first_row))
+    return sorted(left, key=lambda column: -column.rows)
 
 
 def rows_to_label(

@@ -144,6 +144,8 @@ def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> Answe
         ) from error
     embedding = np.stack([items.mean(0).numpy() for items in torch.cat(parts).split(counts)])
     quantities = pd.DataFrame([_of_answer(answer, task, network.recipe) for answer in answers])
+    unknown_values = pd.DataFrame([input_type.unknown(items, about) for items in piece.rows])
+    quantities = pd.concat([quantities, unknown_values], axis=1)
     if known is not None:
         unknown = []
         for items in piece.rows:

@@ -11,7 +11,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ from sklearn.decomposition import PCA
 
 from pipelines.monitoring.measure import Answers, Inputs, measure, measure_answers
 from pipelines.tracking.known_rows import known_rows, write_known
+from rankgrad import lookup
 from rankgrad.datasets.tables.rows import Row, read
+from rankgrad.inputs import type_of
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.parquet import parquet_file
 from rankgrad.seeding import generator
@@ -69,6 +71,7 @@ class Reference:
         network: quantities of the network's answers to validation rows, with their embeddings' coordinates (n, ...).
         directions: of the training rows' embeddings.
         words: of all training texts; None where there are no texts.
+        ranges: the smallest and the largest value of each input in all training rows, where it is a number.
     """
 
     dataset: str
@@ -76,6 +79,7 @@ class Reference:
     network: pd.DataFrame
     directions: Directions
     words: frozenset[str] | None
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def of_network(self, answers: Answers) -> pd.DataFrame:
         """Return the quantities of a network's answers as `network` has them."""
@@ -147,7 +151,10 @@ class TrainingData:
         answers = measure_answers(
             self._rows("val", recipe), network, chosen=self._chosen("val"), known=inputs.words or None
         )
-        _write(reference_of(self.folder.name, inputs, training.embedding, answers), version / FOLDER)
+        reference = reference_of(self.folder.name, inputs, training.embedding, answers)
+        lists = lookup.find("tasks", recipe["task"])().reads.lists
+        ranges = type_of(recipe["input"]).ranges(self.folder / "train.parquet", recipe["input"], lists=lists)
+        _write(replace(reference, ranges=ranges), version / FOLDER)
 
     def _chosen(self, split: str) -> list[int]:
         with parquet_file(self.folder / f"{split}.parquet") as file:
@@ -162,7 +169,8 @@ def _write(reference: Reference, folder: Path) -> None:
     reference.inputs.to_parquet(folder / "inputs.parquet", index=False)
     reference.network.to_parquet(folder / "network.parquet", index=False)
     np.savez(folder / "directions.npz", mean=reference.directions.mean, components=reference.directions.components)
-    about = {"dataset": reference.dataset, "words": None if reference.words is None else sorted(reference.words)}
+    words = None if reference.words is None else sorted(reference.words)
+    about = {"dataset": reference.dataset, "words": words, "ranges": reference.ranges}
     (folder / "about.json").write_text(json.dumps(about) + "\n")
 
 
@@ -185,6 +193,6 @@ def read_reference(folder: Path, *, model: str) -> Reference:
             directions = Directions(arrays["mean"], arrays["components"])
         inputs, network = (pd.read_parquet(target / f"{name}.parquet") for name in ("inputs", "network"))
         words = None if about["words"] is None else frozenset(about["words"])
-        return Reference(about["dataset"], inputs, network, directions, words)
+        return Reference(about["dataset"], inputs, network, directions, words, about.get("ranges", {}))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{model}: {FOLDER} is not whole ({error}); publish it again with `make repro`") from error

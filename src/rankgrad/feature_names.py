@@ -24,6 +24,7 @@ __all__ = [
     "is_empty",
     "is_feature_name",
     "numbers_of",
+    "places_of_values",
     "title_of",
 ]
 
@@ -104,6 +105,21 @@ def _asked(names: tuple[str, ...]) -> dict[tuple[str, Letter], dict[str | None, 
         key = (letter[1], (int(letter[2]), int(letter[3]))) if letter else (column, None)
         asked.setdefault(key, {})[value if found else None] = place
     return asked
+
+
+@lru_cache(maxsize=16)
+def places_of_values(names: tuple[str, ...]) -> dict[str, list[list[int]]]:
+    """Return by column where the features of its values stand: a list, or one for each letter.
+
+    >>> places_of_values(("km", "brand=bmw", "brand=vw", "sequence[3/3]=D"))
+    {'brand': [[1, 2]], 'sequence': [[3]]}
+    """
+    places_of: dict[str, list[list[int]]] = {}
+    for (column, _), place_of in _asked(names).items():
+        places = [place for value, place in place_of.items() if value]  # None is a number's, "" of an empty one
+        if places:
+            places_of.setdefault(column, []).append(places)
+    return places_of
 
 
 @lru_cache(maxsize=16)

@@ -192,7 +192,7 @@ class TestScale:
         rankgrad("scale", "tiny")  # of paper nothing stays
         assert (project / "params.yaml").read_text() == tiny
         (project / "params.yaml").write_text(tiny.replace("length: 8", "length: 9"))
-        assert "edited since a scale was written" in rankgrad("scale", "laptop", code=1)
+        assert "scales/laptop.yaml" in rankgrad("scale", "laptop", code=1)
         (project / "params.yaml").write_text(tiny)
         rankgrad("scale", "laptop")
         assert (project / "params.yaml").read_text() == shipped

@@ -17,6 +17,8 @@ from pipelines.config import rules
 from pipelines.config.plan import resolve
 from rankgrad import lookup
 from rankgrad.datasets.files.dataset import Reading
+from rankgrad.datasets.tables.rows import read
+from rankgrad.inputs.features import Features
 
 from conftest import ROOT, encoded  # isort: skip
 
@@ -445,6 +447,19 @@ def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):
         "target": "number", "group": "lab", "decimal": ",", "thousands": ".",
     }  # fmt: skip
     assert "no column 'labs'" in run("data/raw/mine/a.csv", *words, "--text", "labs", fails=True)
+
+
+def test_texts_that_stand_for_a_missing_value_are_read_as_empty_by_every_reader(project):
+    numbers = cycled("k.A.", *map(str, A[:5]), "-")
+    write(project / "data/raw/mine", "a.csv", f_1=X, f_2=numbers, price=Y)
+    assert "`--empty k.A.`" in run("data/raw/mine/a.csv", "--dry-run")
+    run("data/raw/mine/a.csv", "--empty", "k.A.", "--empty", "-")
+    dataset = rules.check("params.yaml").datasets["mine"]
+    names = dataset.built().opened(project / "data/raw/mine", Reading(dataset.seed)).fitted["features"]
+    about = {"kind": "features", "count": len(names), "names": names, **dataset.built().reading}
+    rows = [*read([project / "data/raw/mine/a.csv"], {"task": "score_ranking", "input": about})]
+    vectors = Features.prepared([rows[0].asked()["features"], {"f_1": 0.5, "f_2": "-"}], about, where="row")
+    assert vectors[:, names.index("f_2[empty]")].tolist() == [1, 1]
 
 
 TEXTS = {"prompt": texts("tell me about number {}", 6), "answer": texts("the answer of number {}")}

@@ -202,6 +202,21 @@ def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace
 
 
 @pytest.mark.parametrize(
+    ("file", "contents"),
+    [
+        ("a.csv", "age,price\n1,2\n,\n3,4\n , \n"),
+        ("b.tsv", "age\tprice\n1\t2\n\t\n\t\n3\t4\n"),
+        ("c.jsonl", '{"age": 1, "price": 2}\n{}\n{"age": 3, "price": 4}\n{"age": null, "price": ""}\n'),
+    ],
+)
+def test_rows_without_a_cell_are_left_out_and_logged(workspace, capsys, caplog, file, contents):
+    model = trained(workspace / "model", "score_ranking", "features")
+    Path(file).write_text(contents)
+    assert [answer["id"] for answer in answered(model, file, capsys=capsys)] == [1, 2]
+    assert [record.getMessage() for record in caplog.records] == [f"{file}: 2 blank rows left out"]
+
+
+@pytest.mark.parametrize(
     ("contents", "hint"),
     [
         ("id,x_0,x_1\n7,1,2\n", "--input 'x_*'"),
@@ -278,6 +293,10 @@ def test_a_file_is_read_by_the_format_and_the_columns_that_the_model_learned_fro
     Path("rows.data").write_text("größe;age;price\nä;1,5;2\n", encoding="cp1252")
     Path("rows.jsonl").write_text('{"größe": "ä", "features": [1.5, 2]}\n')
     assert [answer["id"] for answer in answered(model, "rows.data", capsys=capsys)] == ["ä"]
+    Path("rows.csv").write_text("größe;age;price\nö;1,5;2\n", encoding="utf-16")
+    with pytest.raises(SystemExit, match="--encoding utf-16"):
+        main([str(model), "rows.csv"])
+    assert [row["id"] for row in answered(model, "rows.csv", "--encoding", "utf-16", capsys=capsys)] == ["ö"]
     trained(workspace / "plain", "score_ranking", "features", id="größe")
     assert answered("plain", "rows.jsonl", capsys=capsys)[0]["score"] == pytest.approx(
         answered(model, "rows.data", capsys=capsys)[0]["score"]

@@ -178,6 +178,10 @@ SUSPICIOUS = {  # columns, options, what is reported, and what is refused
         {"q": ["Anna", "anna", *[f"q{k}" for k in range(2, ROWS)]]}, NUMBERS | {"group": "q", "split": None},
         "'Anna' beside 'anna'", None,
     ),
+    "groups of two spellings of an umlaut": (
+        {"q": ["Müller", "Mueller", *[f"q{k}" for k in range(2, ROWS)]]}, NUMBERS | {"group": "q", "split": None},
+        "'Mueller' beside 'Müller'", None,
+    ),
     "a query of two ids": (
         {"ask": [f"a lamp {k % 4 if k > 7 else ''} {k // 8}" for k in range(ROWS)],
          "t": [f"lamp {k}" for k in range(ROWS)], "q": [f"{k % 4} {k // 8}" for k in range(ROWS)]},
@@ -412,6 +416,14 @@ class TestRowsAndColumns:
         pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
         with pytest.raises(ValueError, match=re.escape(expected_words)):
             Table(file="a.parquet", **options).check_head(tmp_path)
+
+
+def test_an_empty_file_of_a_split_is_refused_before_anything_is_trained(tmp_path):
+    for split, count in (("train", 9), ("val", 0), ("test", 3)):
+        pd.DataFrame({"x": range(count), "y": range(count)}).to_csv(tmp_path / f"{split}.csv", index=False)
+    table = Table(file={split: f"{split}.csv" for split in ("train", "val", "test")}, features=["x"], target="y")
+    with pytest.raises(ValueError, match=r"val\.csv: 0 rows"):
+        table.check_head(tmp_path)
 
 
 def test_a_query_that_the_head_of_a_file_cuts_is_not_judged_by_its_first_documents(tmp_path):

@@ -26,6 +26,7 @@ from rankgrad.inputs.image import Image as ImageInput
 from rankgrad.io.checkpoints import save_model
 from rankgrad.io.parquet import encode_images
 
+import rows  # isort: skip
 from conftest import SUBSET, encoded, small_network, small_ranker  # isort: skip
 
 NAME = "label_ranking-mnist"
@@ -248,6 +249,25 @@ def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(tmp_path
     to_label = pd.read_csv("reports/mixed-to_label.csv")
     assert f"value {name}" in to_label
     assert (to_label["row"].head(50) > 100).mean() > 0.75  # the rows that differ, of which there are two in three
+
+
+def test_renamed_names_drift_and_a_single_value_outside_the_training_range_is_listed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    draws = np.random.default_rng(0)
+    save_model("model", rows.untrained("score_ranking", "features", tmp_path, draws))
+    for split in ("train", "val"):
+        cells = rows.cells("score_ranking", "features", 300, draws)
+        pq.write_table(rows.table("score_ranking", "features", cells, draws), f"{split}.parquet")
+    TrainingData(tmp_path).write(Path("model"))
+    fresh = pd.DataFrame({"price": 50.0, "brand": ["red", "blue", ""] * 30, "age": 50.0})
+    unknown = "brand: unknown or empty"
+    for renamed, drifted in (("red", False), ("Rot", True)):
+        fresh["brand"] = fresh["brand"].replace("red", renamed)
+        fresh.loc[16, "price"] = 1e9
+        fresh.to_csv("fresh.csv", index=False)
+        comparison = compare("fresh.csv", model="model")
+        assert (unknown in comparison.drifted) == drifted
+        assert [(column.name, column.rows, column.first_row) for column in comparison.outside] == [("price", 1, 17)]
 
 
 class TestFlow:

@@ -216,6 +216,16 @@ class InputType:
         raise NotImplementedError
 
     @staticmethod
+    def unknown(items: Any, about: dict[str, Any]) -> dict[str, float]:
+        """Return the fraction of values of each column that no training row has, or that are empty."""
+        return {}
+
+    @staticmethod
+    def ranges(path: Path, about: dict[str, Any], *, lists: bool) -> dict[str, tuple[float, float]]:
+        """Return the smallest and the largest value of quantities in a stored table, of those that have a range."""
+        return {}
+
+    @staticmethod
     def texts(items: Any) -> list[str]:
         """Return the texts among prepared items: a vocabulary is made of them, and new words are a sign of drift."""
         return []

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.feature_names import columns_of, fills_of, numbers_of, title_of
+from rankgrad.feature_names import columns_of, fills_of, numbers_of, places_of_values, title_of
 from rankgrad.inputs._base import Inputs, InputType, as_list, check_numbers, check_range, in_json
 from rankgrad.lookup import listed
 from rankgrad.numbers import Writing
@@ -164,7 +164,7 @@ class Features(InputType):
     @staticmethod
     def written(cell: Any, about: dict[str, Any]) -> list[float]:
         if isinstance(cell, Mapping):
-            return numbers_of(cell, about["names"], writing=_writing(about))
+            return numbers_of(_emptied(cell, about), about["names"], writing=_writing(about))
         return [float(value) for value in cell]
 
     @staticmethod
@@ -194,9 +194,32 @@ class Features(InputType):
 
     @staticmethod
     def quantities(items: Tensor, about: dict[str, Any]) -> dict[str, float]:
-        named = about.get("names") or [f"feature {number}" for number in range(items.shape[1])]
-        names = map(title_of, named)
-        return dict(zip(names, items.double().mean(0).tolist(), strict=True))
+        return dict(zip(_titles(about), items.double().mean(0).tolist(), strict=True))
+
+    @staticmethod
+    def unknown(items: Tensor, about: dict[str, Any]) -> dict[str, float]:
+        """Return the fraction of names or letters of each column that no feature is named by.
+
+        >>> about = {"count": 3, "names": ["km", "brand=bmw", "brand=vw"]}
+        >>> Features.unknown(torch.tensor([[7.0, 0.0, 1.0], [7.0, 0.0, 0.0]]), about)
+        {'brand: unknown or empty': 0.5}
+        """
+        fractions = {}
+        for column, places in places_of_values(tuple(about.get("names") or ())).items():
+            known = [items[:, features].sum(1).mean().item() for features in places]
+            fractions[f"{column}: unknown or empty"] = 1 - sum(known) / len(known)
+        return fractions
+
+    @staticmethod
+    def ranges(path: Path, about: dict[str, Any], *, lists: bool) -> dict[str, tuple[float, float]]:
+        inputs, _ = Features.read(path, lists=lists, threads=1, memory=0.0)
+        low, high = inputs.items.double().aminmax(dim=0)
+        return dict(zip(_titles(about), zip(low.tolist(), high.tolist(), strict=True), strict=True))
+
+
+def _titles(about: dict[str, Any]) -> list[str]:
+    """Return what each feature is called for people."""
+    return [*map(title_of, about.get("names") or [f"feature {number}" for number in range(about["count"])])]
 
 
 def _finite(vectors: Tensor) -> Tensor:
@@ -221,7 +244,13 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
     features = [name for name in names if name not in cell]
     if missing := [column for column in columns_of(features) if column not in cell]:
         raise ValueError(f"{where}: no feature {listed(missing)}, expected a value")
-    return numbers_of(cell, names, unknown=_tell_unknown, writing=_writing(about))
+    return numbers_of(_emptied(cell, about), names, unknown=_tell_unknown, writing=_writing(about))
+
+
+def _emptied(cell: Mapping[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a request with None in place of texts that stand for a missing value."""
+    empty = about.get("empty") or ()
+    return {name: None if value in empty else value for name, value in cell.items()}
 
 
 def _writing(about: dict[str, Any]) -> Writing:

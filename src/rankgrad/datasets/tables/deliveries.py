@@ -3,7 +3,7 @@
 import logging
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -90,7 +90,7 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
     sheet = read_sheet(
         files,
         lambda names: [*dict.fromkeys(chain.from_iterable(table.roles(names).values()))],
-        kind=table.format, encoding=table.encoding, writing=table.writing, head=head,
+        kind=table.format, encoding=table.encoding, empty=table.empty or (), writing=table.writing, head=head,
         pictures=[*table.input_columns, *filter(None, [table.rejected])] if table.input_type.files else [],
     )  # fmt: skip
     examples = examples_of(table, sheet)
@@ -99,6 +99,8 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
         frame = frame.assign(split=drawn_splits(table, frame["key"], seed))
     elif isinstance(table.file, dict):
         splits = [split for split, files_of_split in paths.items() for _ in files_of_split]
+        if head is not None:  # of a first delivery: later ones are for training, and their other files may be empty
+            _require_rows(paths, [splits[file] for file in sheet.file])
         frame = frame.assign(split=[splits[file] for file in sheet.file[frame.index]])
     if head is not None and table.relevance:
         frame = _without_cut_queries(frame, sheet.file[frame.index], head)
@@ -107,6 +109,16 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
     if not table.drawn:
         examples = examples._replace(frame=_with_gate(table, examples.frame, raw, seed))
     return Delivery(raw, examples)
+
+
+def _require_rows(paths: dict[str, list[Path]], splits: Collection[str]) -> None:
+    """Raise ValueError if the files of a split have no rows."""
+    for split, files in paths.items():
+        if split not in splits:
+            raise ValueError(
+                f"{files[0]}: 0 rows, but it is the file of {split}, expected at least one; fill it, or name one file "
+                "for all splits, of which a part is drawn for each"
+            )
 
 
 def _without_cut_queries(frame: pd.DataFrame, file: np.ndarray, head: int) -> pd.DataFrame:
@@ -180,7 +192,7 @@ class Deliveries:
         for split in table.splits:
             in_split = first[first["split"] == split]
             splits[split] = with_truth(table, self.first.examples, in_split, learned=split == "train")
-        self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits)
+        self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits, reading)
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
 
     @property

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rankgrad.datasets.files.dataset import Reading
+from rankgrad.datasets.files.folds import described_folds, fold_of
 from rankgrad.datasets.tables.cells import series
 from rankgrad.datasets.tables.examples import Examples
 from rankgrad.datasets.tables.files import Sheet
@@ -27,7 +29,9 @@ CLASSES = 10_000  # each row has a number for each
 JOINED = 0.01  # of a column's different values: of 20,000 uniform ones ten join, which is nothing to tell
 
 
-def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[str, pd.DataFrame]) -> dict[str, Any]:
+def fitted_to(
+    table: TableOptions, raw: Path, examples: Examples, splits: dict[str, pd.DataFrame], reading: Reading
+) -> dict[str, Any]:
     """Return what is fitted to the first delivery, as plain values for JSON.
 
     It is applied to all deliveries, so that a shift of a later one stays to be seen.
@@ -37,8 +41,11 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
         raw: folder of the delivery, for messages.
         examples: of it.
         splits: its rows by split, with the truth that they have there.
+        reading: the seed and number of folds.
     """
     frame, train = pd.concat(splits.values()), splits["train"]
+    if reading.folds is not None:  # each of these rows trains most networks
+        train = pd.concat([rows for split, rows in splits.items() if split != "gate"])
     if not len(train):
         raise ValueError(f"{raw}: none of its {len(frame)} rows is for training; see `split`")
     if table.within:
@@ -65,6 +72,8 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
         if examples.sheet.lowest is not None:
             fitted["lowest"] = examples.sheet.lowest
     fitted["understood"] = _understood(table, examples, splits, fitted)
+    if reading.folds is not None:
+        fitted["understood"]["rows"] = _rows_in_folds(table, train, splits.get("gate"), reading.folds, reading.seed)
     numbers = _numbers_learned(table, examples, train)
     if table.filled and (filled := _counts_of_empty(numbers)):
         fitted["understood"]["filled"] = f"empty cells get the median of training rows: {filled}"
@@ -324,6 +333,15 @@ def _understood(
         logging.warning("%s: names that may be one: %s", examples.sheet.paths[0], lines["near"])
     lines["missing"] = f"{len(examples.left_out)} rows left out" if examples.left_out else "none"
     return lines
+
+
+def _rows_in_folds(table: TableOptions, rows: pd.DataFrame, gate: pd.DataFrame | None, folds: int, seed: int) -> str:
+    """Describe the folds of rows, which replace their splits, and the gate."""
+    counts = dict.fromkeys(range(1, folds + 1), 0)
+    for key in rows["group" if table.group else "name"]:
+        counts[fold_of(key, folds=folds, seed=seed)] += 1
+    folds_in_words = described_folds(counts.values(), table.group)
+    return folds_in_words if gate is None else f"{folds_in_words}; {len(gate)} other rows are the gate"
 
 
 def _queries_of_several_ids(frame: pd.DataFrame) -> list[str]:

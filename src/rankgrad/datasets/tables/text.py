@@ -1,11 +1,14 @@
 """Tables of text: CSV, TSV and JSON lines, read as cells of text."""
 
+import codecs
 import csv
+import logging
 import math
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -15,7 +18,7 @@ import pandas as pd
 from rankgrad.io.written import as_text
 from rankgrad.plain_text import LONGEST, parsed_json, whole_text
 
-__all__ = ["cells_of", "delimited_rows", "json_rows", "number_of_json", "text_header"]
+__all__ = ["cells_of", "delimited_rows", "emptied", "json_rows", "number_of_json", "text_header"]
 
 csv.field_size_limit(LONGEST)  # Python's own is an eighth of it
 
@@ -26,6 +29,13 @@ def cells_of(values: Iterable[Any]) -> pd.Series:
     return pd.Series(
         [(whole_text(cell).strip() or None) if isinstance(cell, str) else cell for cell in texts], dtype=object
     )
+
+
+def emptied(cells: pd.Series, empty: Collection[str]) -> pd.Series:
+    """Return cells with None in place of texts that stand for a missing value, such as `n/a`."""
+    if not empty or cells.dtype != object:
+        return cells
+    return cells_of(None if isinstance(cell, str) and cell in empty else cell for cell in cells)
 
 
 def _codec(encoding: str) -> str:
@@ -41,8 +51,10 @@ def _not_encoded(path: Path, encoding: str) -> ValueError:
     except UnicodeDecodeError as error:
         line = contents[: error.start].count(b"\n") + 1
         line = f"line {line}: byte 0x{contents[error.start : error.start + 1].hex()}"
+    other = "utf-16" if contents[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or 0 in contents else "cp1252"
     return ValueError(
-        f"{path}: {line}: not text in {encoding}; save the file as UTF-8, or say `encoding:`, such as cp1252 or utf-16"
+        f"{path}: {line}: not text in {encoding}; save the file as UTF-8, or say its encoding, perhaps {other}: "
+        f"`--encoding {other}` of a command, `encoding: {other}` of a dataset in the params"
     )
 
 
@@ -114,7 +126,7 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
         reader = csv.reader(file, delimiter=header.separator, strict=True)
         try:
             next(reader)
-            for number, row in enumerate(filter(None, reader), 1):
+            for number, row in enumerate(_with_cells(path, reader), 1):
                 if len(row) != len(header.names):
                     raise ValueError(
                         f"{path}: row {number} (line {reader.line_num + header.lines}) has {len(row)} cells, expected "
@@ -127,6 +139,24 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
                 f"{path}: row {number + 1} (line {reader.line_num + header.lines}): {error}; expected quotes that are "
                 f"closed around a cell, doubled within it, and at most {LONGEST:,} characters"
             ) from error
+
+
+def _with_cells(path: Path, rows: Iterable[list[str]]) -> Iterator[list[str]]:
+    """Yield the rows with a cell that is not blank; spreadsheets write lines such as `;;;` below a table."""
+    blank = 0
+    for row in rows:
+        if any(map(str.strip, row)):
+            yield row
+        else:
+            blank += bool(row)
+    if blank:
+        _log_blank(path, blank)
+
+
+@lru_cache(maxsize=100)
+def _log_blank(path: Path, count: int) -> None:
+    """Log once how many rows of a file are left out because all of their cells are blank."""
+    logging.warning("%s: %d blank rows left out", path, count)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -150,7 +180,8 @@ def number_of_json(text: str) -> float | Decimal:
 
 
 def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]:
-    """Read the objects of JSON lines, by options of `json.loads`; empty lines are passed over."""
+    """Read the objects of JSON lines, by options of `json.loads`; empty lines and rows without a cell are left out."""
+    blank = 0
     with _opened(path, encoding) as file:
         for number, line in enumerate((line for line in file if line.strip()), 1):
             try:
@@ -161,4 +192,9 @@ def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]
                 ) from error
             if not isinstance(row, dict):
                 raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object of columns")
-            yield row
+            if all(cell is None or cell == "" for cell in row.values()):
+                blank += 1
+            else:
+                yield row
+    if blank:
+        _log_blank(path, blank)
