@@ -1,6 +1,6 @@
 """Measure each sorter over its whole range of softness, with one protocol: `python -m studies.sorter_curves`.
 
-It takes ten minutes on one core. A sorter's single row in docs/sorters.md depends on the softness that was picked; a
+It takes five minutes on one core. A sorter's single row in docs/sorters.md depends on the softness that was picked; a
 curve does not. All sorters get scores with a standard deviation of 1: scaling the scores of a sorter that does not
 standardize them is the same as scaling its softness.
 
@@ -21,7 +21,7 @@ from studies.times.measuring import median_seconds
 from studies.times.peers import Ranking, families
 from studies.vectorized import Jobs, command
 
-LENGTH, VECTORS = 100, 40
+LENGTH, VECTORS = 100, 10
 SOFTNESS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 LEAST = {"SoftTorch transport": 0.1}  # Sinkhorn's iterations take seconds a vector below
 METRICS = ("l1", "vanishing", "wrong", "fidelity", "ms")
