@@ -59,7 +59,8 @@ class TableOptions:
     Attributes:
         file: a name or a pattern (`photos-*.csv`) below the raw folder, or one per split: {train: , val: , test: }.
         format: csv, tsv, jsonl, parquet or svmlight; by default, by the suffix. SVMlight has the columns
-            `label`, `qid` and `all`, the vector. The separator of a CSV is the one that gives its header most columns.
+            `label`, `qid` and `all`, the vector, and `docid` if the comment of every row has one. The separator of a
+            CSV is the one that gives its header most columns.
         encoding: of text.
         empty: texts that stand for a missing value in any column, such as [n/a, "-"].
         decimal: the decimal point or comma of numbers in text.

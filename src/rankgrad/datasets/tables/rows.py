@@ -271,7 +271,7 @@ class _Columns:
         self.features = [*(self.about.get("names") or ())]
         self.writing = Writing(self.about.get("decimal", "."), self.about.get("thousands", ""))
         self.inputs = self._inputs(roles)
-        self.id = roles.id or self._first(self.about.get("id"), "id")
+        self.id = roles.id or self._first(self.about.get("id"), "id", "docid" if form == "svmlight" else None)
         self.query = None
         if self.task == "query_ranking":
             self.query = roles.query or self._first(self.about.get("query"), "qid" if form == "svmlight" else None)
