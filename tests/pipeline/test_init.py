@@ -134,6 +134,22 @@ def run(*words, fails=False):
     return ended.output
 
 
+SMALL_GATES = [
+    (houses, "a.csv", "gate: about 10 of the 20 rows of val"),
+    (queries, "train.txt", "gate: about 8 of the 16 qid of val"),
+    (reviews, "a.csv", "gate: about 6 of 60 rows"),
+    (ordered, "a.csv", "of 30 customer; with fewer than 30 it promotes no version"),
+]
+
+
+@pytest.mark.parametrize(("make", "file", "line"), SMALL_GATES)
+def test_a_gate_that_is_too_small_to_promote_anything_is_reported(project, make, file, line):
+    make(project / "data/raw/mine")
+    output = run(f"data/raw/mine/{file}", "--dry-run")
+    assert line in output
+    assert "it promotes no version" in output
+
+
 @pytest.mark.parametrize(("make", "file", "task", "options"), CASES, ids=[case[0].__name__ for case in CASES])
 def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(project, make, file, task, options):
     folder = project / "data/raw/mine"
