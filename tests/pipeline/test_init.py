@@ -17,7 +17,7 @@ from pipelines.config import rules
 from pipelines.config.plan import resolve
 from rankgrad import lookup
 from rankgrad.datasets.files.dataset import Reading
-from rankgrad.datasets.tables.rows import read
+from rankgrad.datasets.tables.rows import asked, read
 from rankgrad.inputs.features import Features
 
 from conftest import ROOT, encoded  # isort: skip
@@ -435,7 +435,10 @@ REPORTED = {
     "a cell that is no number": ({"a": ["NULL", *map(str, X[1:])], "b": A, "price": Y}, ["a:", "NULL"]),
     "a number that gives it away": ({"x": X, "a": A, "price": Y, "total": 2 * Y + 1}, ["total"]),
     "a possible group": ({"lab": texts("s{}", 4), **PLAIN}, ["lab: 15 values in 60 rows", "--group lab"]),
-    "a value that stands in": ({"x": [-999.0] * 9 + [*X[9:]], "price": Y}, ["x:", "-999 in 9 rows"]),
+    "a value that stands in": (
+        {"x": [-999.0] * 9 + [*X[9:]], "price": Y},
+        ["x:", "-999 in 9 rows", "`--empty -999.0`"],
+    ),
     "row numbers beside an id": ({"id": texts("k{}"), "no": N, **PLAIN}, ["no: it counts rows"]),
     "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a number that names", "--group zip"]),
     "days in digits": ({"made": [20260101 + k % 28 for k in N], **PLAIN}, ["made: days"]),
@@ -473,9 +476,11 @@ def test_texts_that_stand_for_a_missing_value_are_read_as_empty_by_every_reader(
     dataset = rules.check("params.yaml").datasets["mine"]
     names = dataset.built().opened(project / "data/raw/mine", Reading(dataset.seed)).fitted["features"]
     about = {"kind": "features", "count": len(names), "names": names, **dataset.built().reading}
-    rows = [*read([project / "data/raw/mine/a.csv"], {"task": "score_ranking", "input": about})]
-    vectors = Features.prepared([rows[0].asked()["features"], {"f_1": 0.5, "f_2": "-"}], about, where="row")
-    assert vectors[:, names.index("f_2[empty]")].tolist() == [1, 1]
+    recipe, request = {"task": "score_ranking", "input": about}, {"f_1": 0.5, "f_2": "-"}
+    row = next(read([project / "data/raw/mine/a.csv"], recipe)).asked()["features"]
+    [own_columns] = asked([request], recipe, ["features"])
+    vectors = Features.prepared([row, own_columns["features"], request], about, where="row")
+    assert vectors[:, names.index("f_2[empty]")].tolist() == [1, 1, 1]
 
 
 TEXTS = {"prompt": texts("tell me about number {}", 6), "answer": texts("the answer of number {}")}
