@@ -435,10 +435,7 @@ REPORTED = {
     "a cell that is no number": ({"a": ["NULL", *map(str, X[1:])], "b": A, "price": Y}, ["a:", "NULL"]),
     "a number that gives it away": ({"x": X, "a": A, "price": Y, "total": 2 * Y + 1}, ["total"]),
     "a possible group": ({"lab": texts("s{}", 4), **PLAIN}, ["lab: 15 values in 60 rows", "--group lab"]),
-    "a value that stands in": (
-        {"x": [-999.0] * 9 + [*X[9:]], "price": Y},
-        ["x:", "-999 in 9 rows", "`--empty -999.0`"],
-    ),
+    "a value that stands in": ({"x": [-999.0] * 9 + [*X[9:]], "price": Y}, ["x:", "-999 in 9 rows"]),
     "row numbers beside an id": ({"id": texts("k{}"), "no": N, **PLAIN}, ["no: it counts rows"]),
     "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a number that names", "--group zip"]),
     "days in digits": ({"made": [20260101 + k % 28 for k in N], **PLAIN}, ["made: days"]),
@@ -470,13 +467,14 @@ def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):
 
 def test_texts_that_stand_for_a_missing_value_are_read_as_empty_by_every_reader(project):
     numbers = cycled("k.A.", *map(str, A[:5]), "-")
-    write(project / "data/raw/mine", "a.csv", f_1=X, f_2=numbers, price=Y)
-    assert "`--empty k.A.`" in run("data/raw/mine/a.csv", "--dry-run")
+    write(project / "data/raw/mine", "a.csv", f_1=X, f_2=numbers, f_3=[-999.0] * 9 + [*X[:-9]], price=Y)
+    lines = run("data/raw/mine/a.csv", "--dry-run")
+    assert not [advice for advice in ("`--empty k.A.`", "`--empty -999.0`") if advice not in lines]
     run("data/raw/mine/a.csv", "--empty", "k.A.", "--empty", "-")
     dataset = rules.check("params.yaml").datasets["mine"]
     names = dataset.built().opened(project / "data/raw/mine", Reading(dataset.seed)).fitted["features"]
     about = {"kind": "features", "count": len(names), "names": names, **dataset.built().reading}
-    recipe, request = {"task": "score_ranking", "input": about}, {"f_1": 0.5, "f_2": "-"}
+    recipe, request = {"task": "score_ranking", "input": about}, {"f_1": 0.5, "f_2": "-", "f_3": 1}
     row = next(read([project / "data/raw/mine/a.csv"], recipe)).asked()["features"]
     [own_columns] = asked([request], recipe, ["features"])
     vectors = Features.prepared([row, own_columns["features"], request], about, where="row")
