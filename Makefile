@@ -113,7 +113,7 @@ ui: .venv/.installed ## MLflow on http://127.0.0.1:5000 (PORT=...)
 		$(RUN) python -c 'import os; from rankgrad.io.addresses import without_credentials as plain; \
 			print("MLflow: a server has the store, and its UI:", plain(os.environ["MLFLOW_TRACKING_URI"]))'; exit;; esac; \
 	echo "MLflow: http://127.0.0.1:$(PORT) -- models and runs are under 'Model training'; stop with Ctrl-C"; \
-	$(RUN) python -m pipelines.tracking && $(RUN) MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
+	$(RUN) python -m pipelines.tracking $(PORT) && $(RUN) MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
 		mlflow server --host 127.0.0.1 --port $(PORT) --workers 1 --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}"
 
 # A server that starts again knows who held a slot, and frees it in 5 minutes (lease storage on disk).

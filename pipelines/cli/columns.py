@@ -193,6 +193,7 @@ class Columns:
 
     Attributes:
         path, form, encoding, sheet: the file, its format and encoding, and its first rows.
+        empty: texts that stand for a missing value.
         all: columns by name; those without any cell are left out.
         named: columns that a person names, by role; they are free for no other one.
         task: that a person names, or that follows from what is named; None for any.
@@ -202,9 +203,15 @@ class Columns:
     """
 
     def __init__(
-        self, path: Path, encoding: str, writing: Writing | None, named: Mapping[str, str], task: str | None
+        self,
+        path: Path,
+        encoding: str,
+        empty: Sequence[str],
+        writing: Writing | None,
+        named: Mapping[str, str],
+        task: str | None,
     ) -> None:
-        self.path, self.form, self.encoding = path, format_of(path), encoding
+        self.path, self.form, self.encoding, self.empty = path, format_of(path), encoding, empty
         names = names_in(path, self.form, encoding)
         self.sheet = self._read(names, writing or PLAIN, HEAD)
         self.all: dict[str, Column] = {}
@@ -234,8 +241,9 @@ class Columns:
 
     def _read(self, names: list[str], writing: Writing, head: int | None) -> Sheet:
         return read_sheet(
-            [self.path], lambda _: names, kind=self.form, encoding=self.encoding, writing=writing, head=head
-        )
+            [self.path], lambda _: names, kind=self.form, encoding=self.encoding, empty=self.empty, writing=writing,
+            head=head,
+        )  # fmt: skip
 
     def whole(self, column: Column) -> Column:
         """Return a column with all cells of the file that are not empty."""

@@ -42,6 +42,7 @@ def guess(
     *,
     task: str | None = None,
     encoding: str = "utf-8",
+    empty: Sequence[str] = (),
     writing: Writing | None = None,
     named: Mapping[str, str] | None = None,
     within: bool = False,
@@ -52,6 +53,7 @@ def guess(
         path: of a CSV, TSV, JSON lines, Parquet or SVMlight file.
         task: where it is known.
         encoding: of text.
+        empty: texts that stand for a missing value.
         writing: of numbers that are text, where a person says it.
         named: the columns that a person names, by their role: target, text, rejected, group, query, id, date, weight.
         within: whether only rows of one group are compared.
@@ -60,7 +62,7 @@ def guess(
         FileNotFoundError, ValueError: the file cannot be read, nothing in it fits a task, or a column that a person
             names does not fit its role.
     """
-    columns = Columns(path, encoding, writing, named or {}, task)
+    columns = Columns(path, encoding, empty, writing, named or {}, task)
     if columns.form == "svmlight":
         return _svmlight(columns, within=within)
     _check_header(columns)
@@ -80,7 +82,7 @@ def guess(
 
     files = _files(path)
     options: dict[str, Any] = {"file": files, **inputs, **truth.options, **columns.structure}
-    options |= _reading(encoding, writing)
+    options |= _reading(encoding, empty, writing)
     if "split" not in options and isinstance(files, str):
         options |= split_by_key(columns, options)
     missing, missing_lines = _missing(columns, options, input_columns)
@@ -141,9 +143,11 @@ def _lines_on_files(files: str | dict[str, str]) -> list[str]:
     return [f"files: {', '.join(map(' '.join, files.items()))}"] if isinstance(files, dict) else []
 
 
-def _reading(encoding: str, writing: Writing | None) -> dict[str, str]:
+def _reading(encoding: str, empty: Sequence[str], writing: Writing | None) -> dict[str, Any]:
     """Return the options by which the file is read, where they are not as usual."""
-    options = {} if encoding == "utf-8" else {"encoding": encoding}
+    options: dict[str, Any] = {} if encoding == "utf-8" else {"encoding": encoding}
+    if empty:
+        options["empty"] = [*empty]
     if writing not in (None, PLAIN):
         options["decimal"] = writing.decimal
         if writing.thousands:
@@ -212,9 +216,9 @@ def _lines_on_features(inputs: Sequence[Column]) -> list[str]:
         if column.content != "number":
             continue
         for text, count in stand_ins(column.numbers.to_numpy()).items():
-            lines.append(
-                f"{column.name}: {text} in {count} rows; if it stands for a missing value, leave those cells empty"
-            )
+            cell = column.cells[column.numbers == float(text)].iloc[0]
+            advice = f"`--empty {cell}` reads it as empty" if isinstance(cell, str) else "leave those cells empty"
+            lines.append(f"{column.name}: {text} in {count} rows; if it stands for a missing value, {advice}")
         if plain(column.name) in ("weight", "weights"):
             lines.append(f"{column.name}: a feature; if it says how much a row counts, pass `--weight {column.name}`")
     return lines

@@ -1,6 +1,7 @@
 """Which columns of a table are its input, and why the others are not."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -150,9 +151,11 @@ def leave_out_clues(columns: Columns, truth: Column | None) -> None:
     """Leave out numbers with other cells among them, and what would give the truth away."""
     for column in columns.free:
         if column.hindrance is not None:
-            cell = f"{column.hindrance!r:.60}"
+            cell = shlex.quote(column.hindrance[:60])
             columns.leave_out(
-                column, f"numbers, but for cells such as {cell}: empty these, or write the unit into the header"
+                column,
+                f"numbers, but for cells such as {cell}: if it stands for a missing value, `--empty {cell}`; if it has "
+                "a unit, write the unit into the header",
             )
         elif truth is not None and column.content == truth.content == "number" and same_order(column, truth):
             columns.leave_out(

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 __all__ = ["monitor", "predict", "promote", "serve", "show_decisions"]
 
 Captions = Annotated[bool, typer.Option("--captions", help="Search the captions of the table of --among.")]
+Encoding = Annotated[
+    str | None, typer.Option(help="Of text in tables, such as cp1252 or utf-16; by default as in training.")
+]
 
 
 def predict(
@@ -59,6 +62,7 @@ def predict(
     query: Annotated[
         str | None, typer.Option(help="Column whose rows are the documents of one query, for query ranking.")
     ] = None,
+    encoding: Encoding = None,
     skip_broken: Annotated[
         bool,
         typer.Option(
@@ -75,7 +79,7 @@ def predict(
     from rankgrad.datasets.tables.rows import Roles
 
     with errors_in_a_line():
-        roles = Roles(columns or (), own, query)
+        roles = Roles(columns or (), own, query, encoding=encoding)
         with model_folder(str(SHIPPED) if model == "shipped" else model) as folder:
             code = run(
                 folder, inputs, out=out, roles=roles, among=among, captions=captions, skip_broken=skip_broken,
@@ -160,6 +164,7 @@ def monitor(
             "@challenger, the model's version with that alias.",
         ),
     ] = None,
+    encoding: Encoding = None,
     report: Annotated[
         Path | None,
         typer.Option(callback=typed_here, help="JSON to write; default: reports/monitoring/<name of FRESH>.json."),
@@ -173,13 +178,14 @@ def monitor(
     """
     from pipelines.monitoring import drift
     from pipelines.serving.named_model import the_model
+    from rankgrad.datasets.tables.rows import Roles
 
     report = report or drift.report_of(fresh)
     with errors_in_a_line():
         model = the_model(model, f"rankgrad monitor {fresh} --model MODEL")
         comparison = drift.compare(
             fresh, model=model, alpha=alpha, least_distance=least_distance, rows=rows,
-            challenger=challenger,
+            challenger=challenger, roles=Roles(encoding=encoding),
         )  # fmt: skip
         drift.write(comparison, report)
         if as_json:

@@ -154,6 +154,11 @@ class Dataset(Named):
         """Whether its scenes are generated from digits, not read from disk."""
         return self.rows is not None
 
+    @property
+    def fold_numbers(self) -> list[int | None]:
+        """The folds in which a run is trained and tested, from 1; a single None where there are none."""
+        return [None] if self.folds is None else [*range(1, self.folds + 1)]
+
     def built(self) -> Any:
         """Return an instance of its class in rankgrad/datasets."""
         drawn = {} if self.rows is None else {"rows": self.rows.model_dump(), "seed": self.seed}
@@ -251,11 +256,6 @@ class Settings(Block):
         """Return the run whose weights a run starts from, or None if it starts from random weights or a file."""
         start = re.match(r"models/runs/([^/]+)", self.runs[name].start)
         return self.runs.get(start[1]) if start else None
-
-    def folds_of(self, name: str) -> list[int | None]:
-        """Return the folds in which a run is trained, from 1; a single None if its dataset has no folds."""
-        folds = self.datasets[self.runs[name].dataset].folds
-        return [None] if folds is None else [*range(1, folds + 1)]
 
     def model_of(self, run: Run) -> str:
         """Return the name under which a run's model is registered: its task and its dataset.

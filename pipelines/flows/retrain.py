@@ -97,7 +97,7 @@ def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None
             title = f"[{name}]({page(run)})"
             data = f"[{data}]({page(run, f'data/{data}.html')})"  # what was expected of the data, and found
         rows.append([title, metric, cell(*measured.row(name, metric).interval, digits=4), data])
-    table_of_results = markdown(["run", "metric on the test split", "mean over seeds (95 %)", "data"], rows)
+    table_of_results = markdown(["run", "metric on the test split", "mean over seeds (95%)", "data"], rows)
     create_markdown_artifact(key="results", markdown=table_of_results, description="Results of all runs")
     changed = {stage for stage, cost in took.items() if cost.how != "unchanged"}
     sheets = [folder / f"reports/figures/{name}-examples.png" for name in params.runs if f"evaluate@{name}" in changed]

@@ -2,14 +2,13 @@
 
 import math
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from pipelines.config import Run, Settings
 from pipelines.config.plan import differences
 from pipelines.config.schema import NONE
 from pipelines.reporting.examples import draw_examples, loss_of, sheet
-from pipelines.reporting.results import UNDEFINED, cell, read_run
+from pipelines.reporting.results import UNDEFINED, best_on_validation, cell, folds_of, read_run
 from rankgrad import lookup
 from rankgrad.io import results
 from rankgrad.io.parquet import matrix, read_table
@@ -96,8 +95,7 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
             }
         )
     # Chosen on validation: the largest of several differences on the test split would flatter.
-    validation = {run: fmean(read_run(f"models/runs/{run}")["validation"].values()) for run in comparison.runs}
-    best = max(validation, key=validation.__getitem__)
+    best = best_on_validation(comparison.runs)
     return {
         "task": _title(params, params.runs[baseline]),
         "metric": about,
@@ -105,7 +103,24 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
         "usual": {"loss": loss_of(params.runs[baseline]), "value": runs.row(baseline, metric)},
         "runs": rows,
         "best": next(row for row in rows if row["run"] == best),
+        "pays": _pays(params, compared, name, lower_is_better=about.lower_is_better),
     }
+
+
+def _pays(params: Settings, compared: Results, name: str, *, lower_is_better: bool) -> str:
+    """Say whether the network that validation chose is better than the strongest rival; empty without rivals."""
+    comparison = params.comparisons[name]
+    for rival in comparison.rivals:
+        for network in (comparison.baseline, *comparison.runs):
+            if not compared.has(network, minus(comparison.metric, rival)):
+                continue
+            gap = compared.row(network, minus(comparison.metric, rival))
+            verdict = _verdict(gap.low, gap.high, lower_is_better=lower_is_better)
+            return (
+                f"Does a network pay? {network}, the best on validation, minus {rival}, the strongest rival on the "
+                f"test split: {cell(*gap.interval, sign=True)}, {verdict}."
+            )
+    return ""
 
 
 def _rival(params: Settings, name: str) -> str:
@@ -184,6 +199,8 @@ def _about(params: Settings, name: str) -> str:
     run = params.runs[name]
     dataset = params.datasets[run.dataset]
     text = f"Test split of {run.dataset}"
+    if folds := folds_of(params, name):
+        text = f"{run.dataset} in {folds}, and each row is tested once"
     if dataset.rows is not None:
         canvas, snapshot = dataset.args.get("canvas"), params.data.snapshot
         text += f": {dataset.rows.train:,} training and {dataset.rows.test:,} test examples"

@@ -2,13 +2,19 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
-__all__ = ["UNDEFINED", "cell", "history", "markdown", "read_run"]
+from pipelines.config import Settings
+from rankgrad.datasets.files.folds import described_folds
+from rankgrad.io.parquet import FOLD, read_table
+
+__all__ = ["UNDEFINED", "best_on_validation", "cell", "folds_of", "history", "markdown", "read_run"]
 
 UNDEFINED = "undefined"  # a metric that has no value, such as Spearman of targets that are all equal
 
@@ -46,6 +52,22 @@ def history(folder: str | Path) -> pd.DataFrame:
     if missing := [name for name in ("phase", "epoch", "loss", "learning_rate", "best") if name not in table]:
         raise ValueError(f"{path}: no column {', '.join(missing)}; make it again with `dvc repro`")
     return table
+
+
+def best_on_validation(runs: Iterable[str]) -> str:
+    """Return the run of `models/runs` whose mean over seeds is best on validation, where larger is better."""
+    validation = {run: fmean(read_run(f"models/runs/{run}")["validation"].values()) for run in runs}
+    return max(validation, key=validation.__getitem__)
+
+
+def folds_of(params: Settings, run: str) -> str:
+    """Describe the folds of a run by its predictions; return "" if there are no folds or no predictions."""
+    dataset, predictions = params.datasets[params.runs[run].dataset], Path(f"predictions/{run}.parquet")
+    if dataset.folds is None or not predictions.is_file():
+        return ""
+    rows = Counter(read_table(predictions, [FOLD])[FOLD].to_pylist())
+    of_seed = [count // len(params.runs[run].seeds) for count in rows.values()]
+    return described_folds(of_seed, dataset.built().group)
 
 
 def cell(

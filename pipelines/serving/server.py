@@ -161,7 +161,7 @@ def serve(
     try:  # uvicorn would only log it
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise ValueError(f"port {port} of {host}: {error.strerror}; name another") from error
+        raise ValueError(f"port {port} of {host}: {error.strerror}; take another, such as --port {port + 1}") from error
     threading.Thread(target=served.follow, args=(ended,), daemon=True).start()
     try:
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends

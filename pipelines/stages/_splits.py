@@ -15,7 +15,7 @@ from rankgrad.datasets.files.folds import cut, folds_of
 from rankgrad.datasets.files.splits import Split
 from rankgrad.io.parquet import FOLD
 
-__all__ = ["joined_folds", "splits_of"]
+__all__ = ["data_of", "joined_folds", "splits_of"]
 
 
 @contextmanager
@@ -23,19 +23,23 @@ def splits_of(
     params: Settings, dataset: str, task: Any, names: Sequence[str]
 ) -> Generator[dict[int | None, dict[str, Split]]]:
     """Give splits by fold and name; a single fold None where the dataset has none."""
-    folds, data = params.datasets[dataset].folds, Path("data") / dataset
     options = {"threads": params.compute.threads, "memory": params.compute.memory}
-    if folds is None:
-        yield {None: {name: task.load(data, name, **options) for name in names}}
-        return
     FEATURES.parent.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=FEATURES.parent) as scratch:
         by_fold: dict[int | None, dict[str, Split]] = {}
-        for fold in range(1, folds + 1):
-            folder = Path(scratch) / str(fold)
-            cut(data, folder, names, fold=fold, folds=folds)
+        for fold in params.datasets[dataset].fold_numbers:
+            folder = data_of(params, dataset, fold, Path(scratch) / str(fold), names)
             by_fold[fold] = {name: task.load(folder, name, **options) for name in names}
         yield by_fold
+
+
+def data_of(params: Settings, dataset: str, fold: int | None, folder: Path, names: Sequence[str]) -> Path:
+    """Return the folder of a fold's splits: `folder`, into which they are cut, or the dataset's without folds."""
+    data, folds = Path("data") / dataset, params.datasets[dataset].folds
+    if fold is None or folds is None:
+        return data
+    cut(data, folder, names, fold=fold, folds=folds)
+    return folder
 
 
 def joined_folds(dataset: str, tables: dict[int | None, pa.Table]) -> pa.Table:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pipelines.config import Settings
 from pipelines.config.schema import Comparison, Resampling
 from pipelines.ops.progress_bar import counted
-from pipelines.reporting.results import cell
+from pipelines.reporting.results import best_on_validation, cell
 from rankgrad import lookup
 from rankgrad.evaluation import Statistic, differences, holm, remembered
 from rankgrad.io import results
@@ -108,6 +108,40 @@ def compared(
     return rows
 
 
+def against_rivals(
+    comparison: Comparison,
+    statistics: Mapping[str, dict[int, Statistic]],
+    network: str,
+    resampling: Resampling,
+    *,
+    lower_is_better: bool = False,
+) -> list[Row]:
+    """Return the difference of a network from the strongest rival, over seeds and of each seed.
+
+    The strongest is chosen on the test split, where all rivals have predictions, which is in the rivals' favor.
+
+    Args:
+        comparison: with rivals.
+        statistics: by run and seed.
+        network: a run of the comparison, or its baseline, which validation chose.
+        resampling: of the intervals.
+        lower_is_better: whether the metric is an error.
+    """
+    metric = comparison.metric
+    worth = {}
+    for name in comparison.rivals:
+        value = _mean(statistics[name], metric, statistics[name])
+        worth[name] = np.nan_to_num(-value if lower_is_better else value, nan=-np.inf)
+    strongest = max(worth, key=worth.__getitem__)
+    rows = differences(
+        {network: statistics[network]},
+        statistics[strongest],
+        resamples=resampling.resamples,
+        seed=derived_seed(resampling.seed, "compare"),
+    )
+    return [row._replace(metric=minus(metric, strongest)) for row in rows if row.metric == metric]
+
+
 def _mean(by_seed: Mapping[int, Statistic], metric: str, seeds: Container[int]) -> float:
     """Return the mean of a metric over those of a run's seeds that are in `seeds`."""
     values = []
@@ -127,9 +161,19 @@ def main(params: Settings) -> None:
             with counted(key, "runs") as show:
                 statistics = read_statistics(params, comparison, predictions, statistics, show)
             rows = compared(comparison, statistics, params.evaluate)
-            results.write(folder / f"{key}.csv", rows)
             for line in _lines(comparison, rows):
                 log.info("%s: %s", key, line)
+            if comparison.rivals:
+                task = lookup.find("tasks", params.runs[comparison.baseline].task)
+                errors = {known.name for known in task.all_metrics() if known.lower_is_better}
+                network = best_on_validation([comparison.baseline, *comparison.runs])
+                is_error = comparison.metric in errors
+                best = against_rivals(comparison, statistics, network, params.evaluate, lower_is_better=is_error)
+                difference = cell(*best[0].interval, sign=True)
+                advice = "the best network on validation minus the strongest rival on the test split"
+                log.info("%s: %s, %s (%s): %s", key, best[0].metric, network, advice, difference)
+                rows += best
+            results.write(folder / f"{key}.csv", rows)
 
 
 def _lines(comparison: Comparison, rows: list[Row]) -> list[str]:

@@ -21,7 +21,7 @@ from pipelines.config import RunPlan, Settings, prefixed, resolve
 from pipelines.config.schema import NONE, read
 from pipelines.monitoring.reference import TrainingData
 from pipelines.ops import dvc_lock
-from pipelines.reporting.results import history, read_run
+from pipelines.reporting.results import folds_of, history, read_run
 from pipelines.running.history import kept
 from pipelines.running.sources import value_at
 from pipelines.tracking.slices import Slice, slices
@@ -186,6 +186,8 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
             )
         named = {"judged_by": judged, "dataset": plan.dataset, "loss": plan.loss.name, "sorter": plan.sorter or NONE}
         named["snapshot"] = str(params.data.snapshot)
+        if folds := folds_of(params, name):
+            named["folds"] = folds
         if params.datasets[plan.dataset].is_drawn:
             named["digits"] = params.datasets[plan.dataset].raw
         runs.append(

@@ -26,8 +26,8 @@ from pipelines.ops.messages import first_line, without_credentials
 from pipelines.ops.process import tie_to, tie_to_starter, tied
 from pipelines.running.history import Times, began, followed, keep_times
 from pipelines.running.runner import FEATURES, checkpoint_folder
+from pipelines.stages._splits import data_of
 from rankgrad import lookup
-from rankgrad.datasets.files.folds import cut
 from rankgrad.io.atomic import remove_folder, replaced_folder
 from rankgrad.io.checkpoints import save_model
 from rankgrad.io.recipes import name_of
@@ -50,7 +50,8 @@ class Job(NamedTuple):
 
 
 def main(params: Settings, name: str) -> None:
-    run, folds = params.runs[name], params.folds_of(name)
+    run = params.runs[name]
+    folds = params.datasets[run.dataset].fold_numbers
     folder = checkpoint_folder(
         params,
         "train",
@@ -143,7 +144,7 @@ def _inputs(params: Settings, name: str) -> list[Path]:
     plan = resolve(params, name)
     inputs = [Path("data") / plan.dataset / f"{split}.parquet" for split in ("train", "val")]
     if plan.start is not None:
-        for seed, fold in product(plan.seeds, params.folds_of(name)):
+        for seed, fold in product(plan.seeds, params.datasets[plan.dataset].fold_numbers):
             start = _start(params, name, Job(0, seed, fold)) or plan.start  # no setting of the grid changes it
             inputs.append(start if start.suffix == ".safetensors" else start / "model.safetensors")
         inputs = list(dict.fromkeys(inputs))  # seeds may share a start
@@ -270,9 +271,7 @@ def _job(params: Settings, name: str, job: Job, folder: str, number: int, starte
         with FileLock(job_folder / ".lock", timeout=20):
             if (job_folder / "result").is_dir():
                 return None
-            if job.fold is not None:
-                data, folds = Path("data") / params.runs[name].dataset, len(params.folds_of(name))
-                cut(data, job_folder / "data", ["train", "val"], fold=job.fold, folds=folds)
+            data_of(params, params.runs[name].dataset, job.fold, job_folder / "data", ["train", "val"])
             if params.compute.processes > 1:
                 _launch(params, name, job, job_folder)
             else:

@@ -1,8 +1,10 @@
 """Make the SQLite store if there is none, before a server opens it.
 
-`python -m pipelines.tracking`. MLflow's server makes one too, but leaves it half made if it is killed meanwhile.
+`python -m pipelines.tracking [PORT]`. MLflow's server makes one too, but leaves it half made if it is killed meanwhile.
+With a port, end if it is taken.
 """
 
+import socket
 import sys
 
 from pipelines.tracking.database import file_of
@@ -13,3 +15,8 @@ try:
         connect(create=True)
 except (ValueError, OSError) as error:
     sys.exit(str(error))
+for port in map(int, sys.argv[1:]):
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        sys.exit(f"port {port}: {error.strerror}; take another, such as make ui PORT={port + 1}")

@@ -63,10 +63,12 @@ def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
     seed = f", seed {tags['seed']}; the metrics are over all its seeds" if "seed" in tags else ""
     made = f"commit {tags['git_commit'][:12]}{' with changes' if tags.get('git_dirty') == 'true' else ''}"
     trained = f"Trained by `{tags['stage']}`{seed}. " if "stage" in tags else ""
+    if "folds" in tags:
+        trained += f"The metrics are over {as_markdown(tags['folds'])}; the registered network is of the first fold. "
     lines += [f"{trained}Published at {made}, by rankgrad {__version__}."]
     rows = [[row.metric, cell(*row.interval, digits=4)] for row in metrics if not math.isnan(row.value)]
     rows += [[tags["undefined"], UNDEFINED]] if "undefined" in tags else []
-    lines += ["", "## Metrics", "", markdown(["metric", "value (95 %)"], rows).rstrip()]
+    lines += ["", "## Metrics", "", markdown(["metric", "value (95%)"], rows).rstrip()]
     if inputs := inputs_of(tags):
         lines += ["", "## Data"]
         if "dataset" in tags:
@@ -75,7 +77,11 @@ def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
             lines += ["", f"Drawn from MNIST's digits (`{tags['digits']}`)."]
         if "from" in tags:
             lines += ["", f"Made from {tags['from']}."]
-        lines += ["", markdown(["file", "md5"], inputs.items()).rstrip()]
+        files: dict[str, list[str]] = {}  # by their md5: the splits of folds are one file
+        for name, md5 in inputs.items():
+            files.setdefault(md5, []).append(name)
+        rows = [[", ".join(names), md5] for md5, names in files.items()]
+        lines += ["", markdown(["file", "md5"], rows).rstrip()]
     return "\n".join(lines)
 
 
@@ -106,13 +112,13 @@ def _slices(slices: Sequence[Slice]) -> list[str]:
     if not slices:
         return []
     about = (
-        f"The lowest of {len(slices)} slices of the test split, for the seed that is served; the others are in "
+        f"The lowest of {len(slices)} slices of the tested rows, for the seed that is served; the others are in "
         "`model.json`. Some of many are low by chance, and a rank correlation is lower where targets differ less."
     )
     rows = [
         [as_markdown(lowest.name), str(lowest.rows), cell(*lowest.interval, digits=4)] for lowest in slices[:SLICES]
     ]
-    return ["", "## Slices", "", about, "", markdown(["slice", "rows", f"{slices[0].metric} (95 %)"], rows).rstrip()]
+    return ["", "## Slices", "", about, "", markdown(["slice", "rows", f"{slices[0].metric} (95%)"], rows).rstrip()]
 
 
 def _input(recipe: Mapping[str, Any]) -> str:

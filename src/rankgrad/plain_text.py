@@ -35,6 +35,8 @@ LONGEST = 2**20  # characters of a text
 DIGITS = 1000  # digits of a whole number
 
 FOREIGN = re.compile(rf"[^\w\s\x00-\x7f]{{{MARKS + 1},}}")  # a combining mark is never a letter, a space, or ASCII
+ACCENTS = re.compile("[\u0300-\u036f]")  # of Latin, Greek, and Cyrillic; in other scripts, a mark makes another letter
+UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 INVISIBLE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))  # invisible characters
 WHOLE = re.compile(r"(-?\d+)\.0*", re.ASCII)
 MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00(:00(\.0+)?)?", re.ASCII)
@@ -133,16 +135,20 @@ def key_in(cell: Any) -> str:
 
 
 def near_names(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return pairs of names that differ only in case or in characters between words.
+    """Return pairs of names that differ only in case, characters between words, accents, or ä and ae.
 
-    >>> near_names(["cat", "Cat", "T-shirt", "t shirt", "dog"])
+    >>> near_names(["cat", "Cat", "T-shirt", "t shirt", "poet", "pot"])
     [('Cat', 'cat'), ('T-shirt', 't shirt')]
+    >>> near_names(["Müller", "Mueller", "cafe", "café", "Straße", "Strasse"])
+    [('Mueller', 'Müller'), ('cafe', 'café'), ('Strasse', 'Straße')]
     """
     groups = defaultdict[str, set[str]](set)
     for name in names:
-        groups[re.sub(r"[\s_-]+", " ", name.casefold())].add(name)
+        plain = re.sub(r"[\s_-]+", " ", name.casefold())  # which makes ss of ß
+        for spelling in (plain, plain.translate(UMLAUTS)):
+            groups[ACCENTS.sub("", unicodedata.normalize("NFD", spelling))].add(name)
     near = [sorted(group) for group in groups.values() if len(group) > 1]
-    return [(first, second) for first, second, *_ in near]
+    return [*dict.fromkeys((first, second) for first, second, *_ in near)]
 
 
 def text_in(cell: Any) -> str:

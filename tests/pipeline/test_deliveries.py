@@ -2,9 +2,11 @@
 
 import json
 import logging
+import re
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -106,6 +108,11 @@ def test_a_group_is_in_one_fold_and_the_gate_in_none(folded):
     assert set(of_group.values()) == {1, 2, 3}
     assert not of_group.keys() & set(gate["group"].to_pylist())
     assert refusal(folded, "shop") is None
+    sizes = np.bincount(every["fold"].to_numpy())[1:]
+    page = Path("reports/data/shop.html").read_text()
+    described = f"3 folds over groups (group); a test fold has {min(sizes)} to {max(sizes)} of {len(every)} rows"
+    assert f"{described}; {len(gate)} other rows are the gate" in page
+    assert not re.search(r"\d train|\d val|\d test", page)
 
 
 def test_a_cut_has_the_rows_of_its_fold_in_their_order(folded, tmp_path):

@@ -229,13 +229,19 @@ def test_the_first_delivery_ends_with_a_day_as_cells_have_it(first):
     Table(**args | {"date": args["date"] | {"first": "2026-10-31"}})
 
 
-def test_markup_in_names_is_text_in_a_card(tmp_path):
+# The splits of folds are one file.
+FOLDS = {"folds": "3 folds over rows; ...", "input.data/shop/train.parquet": "a1", "input.data/shop/val.parquet": "a1"}
+
+
+def test_a_card_has_folds_and_each_file_once_and_markup_in_names_is_text(tmp_path):
     ranker = small_ranker()
     ranker.recipe |= {"classes": ["![p](http://evil.example/p.png)", "<img src=x>", "a|b\n# h"]}
     save_model(tmp_path / "ranker", ranker)
     text = card("label_ranking-shop", tmp_path / "ranker", params={"x": "![q](http://evil.example)"},
-                metrics=[], tags={"git_commit": "unknown"})  # fmt: skip
+                metrics=[], tags={"git_commit": "unknown", **FOLDS})  # fmt: skip
     assert not re.search(r"(?<!\\)!\[|(?<!\\)<img|^# h|\n# h", text)
+    assert "over 3 folds over rows" in text
+    assert "| data/shop/train.parquet, data/shop/val.parquet | a1 |" in text
 
 
 CREDENTIALS = {

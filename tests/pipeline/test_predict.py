@@ -195,6 +195,11 @@ def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace
         assert [row["id"] for row in rows] == ids
         assert [row["score"] for row in rows] == pytest.approx([*first["scores"], *second["scores"]])
         assert [row["place"] for row in sorted(rows[:2], key=lambda row: -row["score"])] == [1, 2]
+    lines = Path("rows.txt").read_text().splitlines()
+    for last, ids in (("#docid = c inc = 1", ["a", "b", "c"]), ("# c", [1, 2, 3])):
+        comments = ("#docid = a", "# docid=b", last)
+        Path("rows.txt").write_text("\n".join(map(" ".join, zip(lines, comments, strict=True))))
+        assert [row["id"] for row in answered(model, "rows.txt", capsys=capsys)] == ids
     Path("rows.csv").write_text("qid,age,price\np,1,2\nq,0.5,-1\np,3,0.25\n")
     for words, message in ((["--query", "qid"], "qid p are not together"), ([], "--query COLUMN")):
         with pytest.raises(SystemExit, match=message):
@@ -293,6 +298,10 @@ def test_a_file_is_read_by_the_format_and_the_columns_that_the_model_learned_fro
     Path("rows.data").write_text("größe;age;price\nä;1,5;2\n", encoding="cp1252")
     Path("rows.jsonl").write_text('{"größe": "ä", "features": [1.5, 2]}\n')
     assert [answer["id"] for answer in answered(model, "rows.data", capsys=capsys)] == ["ä"]
+    Path("rows.csv").write_text("größe;age;price\nö;1,5;2\n", encoding="utf-16")
+    with pytest.raises(SystemExit, match="--encoding utf-16"):
+        main([str(model), "rows.csv"])
+    assert [row["id"] for row in answered(model, "rows.csv", "--encoding", "utf-16", capsys=capsys)] == ["ö"]
     trained(workspace / "plain", "score_ranking", "features", id="größe")
     assert answered("plain", "rows.jsonl", capsys=capsys)[0]["score"] == pytest.approx(
         answered(model, "rows.data", capsys=capsys)[0]["score"]

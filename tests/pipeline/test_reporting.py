@@ -18,8 +18,9 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 
 from pipelines.config.schema import check_shapes
+from pipelines.reporting import plots
 from pipelines.reporting.content import SORTER_COLUMNS, content
-from pipelines.reporting.examples import SHEET, sheet
+from pipelines.reporting.examples import SHEET, Examples, sheet
 from pipelines.reporting.results import cell
 from pipelines.stages import report, summarize
 from rankgrad.io import results
@@ -104,8 +105,9 @@ def write_run(name, task, value, **trained):
 def write_comparison(*runs):
     name, rows = f"spearman minus {USUAL}", [Row(USUAL, "spearman", 0.776)]
     for run in runs:
-        rows += [Row(run, name, 0.025, 0.01, 0.04), Row(run, f"p of {name}", 0.0004)]
+        rows += [Row(run, "spearman", 0.8), Row(run, name, 0.025, 0.01, 0.04), Row(run, f"p of {name}", 0.0004)]
         rows += [Row(run, name, 0.025, seed=seed) for seed in (1, 2)]
+    rows.append(Row(OURS, "spearman minus theirs", 0.025, -0.01, 0.06))
     Path("metrics/comparisons").mkdir(exist_ok=True)
     results.write("metrics/comparisons/scores.csv", rows)
 
@@ -206,7 +208,8 @@ def test_the_short_table_has_the_loss_that_is_best_on_validation(project):
     values, other = params(), "memorability-spearman-logistic"
     values.runs[other] = values.runs[OURS].model_copy(update={"sorter": "logistic"})
     values.comparisons["scores"].runs.append(other)
-    write_comparison(OURS, other)
+    values.comparisons["scores"].rivals.append("theirs")
+    write_comparison(OURS, other, "theirs")
     best = []
     for validation in (0.4, 0.6):  # of the other, 0.5
         write_run(other, "score_ranking", 0.9, validation={"2": validation})
@@ -214,6 +217,8 @@ def test_the_short_table_has_the_loss_that_is_best_on_validation(project):
         page = content(values.model_copy(update={"runs": runs, "benchmark_sorters": {}}), Path("reports/figures"))
         best.append(page["comparisons"][0]["best"]["loss"])
     assert best == ["spearman + laplace", "spearman + logistic"]
+    pays = page["comparisons"][0]["pays"]
+    assert all(text in pays for text in (OURS, "theirs", "+0.025 (-0.010 to +0.060)", "no clear difference"))
 
 
 def test_the_sheet_shows_the_best_seed_of_every_loss(made, project):
@@ -227,10 +232,24 @@ def test_the_sheet_shows_the_best_seed_of_every_loss(made, project):
     assert page.count("<mark>") == 3 * SHEET  # those of the other loss
 
 
+@pytest.mark.parametrize("columns", [{"within": ["lab"] * 4, "group": ["b", "a", "b", "a"]}, {"fold": [1, 2, 1, 2]}])
+def test_scores_are_drawn_within_their_group_or_fold(columns, project, monkeypatch):
+    table = {"seed": [2] * 4, "score": [0.0, 100.0, 1.0, 101.0], "target": [7.0, 5.0, 8.0, 6.0]}
+    pq.write_table(pa.table(table | columns), f"predictions/{OURS}.parquet")
+    figures = []
+    monkeypatch.setattr(plots.plt, "close", figures.append)
+    assert find("tasks", "score_ranking")().draw(plots, Path("a.png"), Examples(params(), OURS, []))
+    apart, ranks = (axis.collections[0].get_offsets().tolist() for axis in figures[0].axes)
+    assert apart == [[-0.5, -0.5], [-0.5, -0.5], [0.5, 0.5], [0.5, 0.5]]
+    assert ranks == [[0.5, 0.5], [0.5, 0.5], [1.0, 1.0], [1.0, 1.0]]
+
+
 def test_examples_of_ones_own_table_are_shown_with_names_and_nothing_speaks_of_digits(project):
     values = params()
     run = values.runs[RANKER].model_copy(update={"dataset": "shop"})
-    table = values.datasets["clips"].model_copy(update={"name": "table", "raw": "data/raw/shop", "rows": None})
+    args = {"file": "shop.csv", "text": "text", "label_ranks": "rank_*", "group": "seller"}
+    block = {"name": "table", "raw": "data/raw/shop", "rows": None, "args": args, "folds": 3}
+    table = values.datasets["clips"].model_copy(update=block)
     only = {"runs": {RANKER: run}, "comparisons": {}, "benchmark_sorters": {}, "datasets": {"shop": table}}
     for folder in ("metrics/runs", "models/runs", "predictions"):
         for path in Path(folder).iterdir():
@@ -243,12 +262,16 @@ def test_examples_of_ones_own_table_are_shown_with_names_and_nothing_speaks_of_d
     Path("data/shop").mkdir()
     rows = pa.table({"text": ["a <red> dress"] * TEST}).replace_schema_metadata(metadata)
     pq.write_table(rows, "data/shop/test.parquet")
+    predicted = pq.read_table(f"predictions/{RANKER}.parquet")
+    fold_of_row = pa.array([1 + row % 3 for row in range(TEST)] * 2)
+    pq.write_table(predicted.append_column("fold", fold_of_row), f"predictions/{RANKER}.parquet")
     report.main(values.model_copy(update=only))
     text = Path("reports/index.html").read_text()
     assert "a &lt;red&gt; dress" in text
     assert "<span>class " in text
     assert f"figures/{RANKER}-examples.png" in text
     assert not re.search("igit|MNIST", text)
+    assert f"3 folds over groups (seller); a test fold has 4 to 5 of {TEST} rows" in text
 
 
 def test_the_page_loads_nothing_from_elsewhere_needs_no_script_and_markup_in_texts_is_text(made):

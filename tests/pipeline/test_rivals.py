@@ -12,13 +12,14 @@ from scipy.stats import spearmanr
 
 from pipelines.config.schema import Comparison, Resampling
 from pipelines.rivals import BM25, RIVALS
-from pipelines.stages.compare import compared, statistics_of
+from pipelines.stages.compare import against_rivals, compared, statistics_of
 from pipelines.stages.rivals import _predicted
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
+from rankgrad.evaluation import Statistic
 from rankgrad.inputs import Inputs
 from rankgrad.inputs.features import of_tensor
-from rankgrad.io.results import minus
+from rankgrad.io.results import Row, minus
 from rankgrad.vocabulary import PAIR
 
 TAKEN = [(name, *pair) for name, rival in RIVALS.items() for pair in sorted(rival.takes)]
@@ -97,3 +98,18 @@ def test_a_rival_without_seeds_is_compared_with_each_seed(tmp_path):
     for seed, table in zip((1, 2), ours, strict=True):
         assert values[seed] == pytest.approx(1 - spearmanr(table["score"], target).statistic)
     assert values[None] == pytest.approx((values[1] + values[2]) / 2)
+
+
+@pytest.mark.parametrize(("lower_is_better", "strongest", "difference"), [(False, "good", -0.25), (True, "bad", 0.5)])
+def test_a_network_is_compared_with_the_strongest_rival(lower_is_better, strongest, difference):
+    values = {"mse": 0.75, "ours": 0.5, "good": 0.75, "bad": 0.0, "undefined": np.nan}
+    statistics = {}
+    for name, value in values.items():
+        constant = Statistic(["hit"], 4, lambda rows, value=value: np.full((1, *rows.shape[:-1]), value))
+        statistics[name] = {1: constant, 2: constant}
+    rivals = ["undefined", "bad", "good"]
+    comparison = Comparison(question="?", metric="hit", baseline="mse", runs=["ours"], rivals=rivals)
+    resampling = Resampling(resamples=20)
+    first, *of_seeds = against_rivals(comparison, statistics, "ours", resampling, lower_is_better=lower_is_better)
+    assert first == Row("ours", minus("hit", strongest), difference, difference, difference)
+    assert [row.seed for row in of_seeds] == [1, 2]

@@ -178,11 +178,25 @@ SUSPICIOUS = {  # columns, options, what is reported, and what is refused
         {"q": ["Anna", "anna", *[f"q{k}" for k in range(2, ROWS)]]}, NUMBERS | {"group": "q", "split": None},
         "'Anna' beside 'anna'", None,
     ),
+    "groups of two spellings of an umlaut": (
+        {"q": ["Müller", "Mueller", *[f"q{k}" for k in range(2, ROWS)]]}, NUMBERS | {"group": "q", "split": None},
+        "'Mueller' beside 'Müller'", None,
+    ),
     "a query of two ids": (
         {"ask": [f"a lamp {k % 4 if k > 7 else ''} {k // 8}" for k in range(ROWS)],
          "t": [f"lamp {k}" for k in range(ROWS)], "q": [f"{k % 4} {k // 8}" for k in range(ROWS)]},
         {"text_pair": ["ask", "t"], "relevance": "y", "group": "q", "id": None, "without_relevant": "drop"},
         "1 texts have several q", None,
+    ),
+    "preferences that repeat and contradict each other": (
+        {"t": ["red", "red", "blue", *[f"lamp {k}" for k in range(3, ROWS)]],
+         "u": ["blue", "blue", "red", *[f"hat {k}" for k in range(3, ROWS)]]},
+        {"text": "t", "rejected": "u"}, "1 preferences are there again; 1 pairs are there in both orders", None,
+    ),
+    "queries with nothing to order": (
+        {"y": [0 if k < 16 else k // 4 % 3 for k in range(ROWS)], "q": [f"{k % 4} {k // 16}" for k in range(ROWS)]},
+        {"features": ["x"], "relevance": "y", "group": "q", "id": None, "without_relevant": "drop"},
+        "1 queries with nothing to order", None,
     ),
     "a caption of two pictures": (
         {"path": [f"p{k}.jpg" for k in range(ROWS)], "t": [f"lamp {k // 8}" for k in range(ROWS)]},
@@ -412,6 +426,14 @@ class TestRowsAndColumns:
         pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
         with pytest.raises(ValueError, match=re.escape(expected_words)):
             Table(file="a.parquet", **options).check_head(tmp_path)
+
+
+def test_an_empty_file_of_a_split_is_refused_before_anything_is_trained(tmp_path):
+    for split, count in (("train", 9), ("val", 0), ("test", 3)):
+        pd.DataFrame({"x": range(count), "y": range(count)}).to_csv(tmp_path / f"{split}.csv", index=False)
+    table = Table(file={split: f"{split}.csv" for split in ("train", "val", "test")}, features=["x"], target="y")
+    with pytest.raises(ValueError, match=r"val\.csv: 0 rows"):
+        table.check_head(tmp_path)
 
 
 def test_a_query_that_the_head_of_a_file_cuts_is_not_judged_by_its_first_documents(tmp_path):

@@ -4,8 +4,10 @@ import base64
 import json
 import os
 import re
+import runpy
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -59,6 +61,22 @@ def network_of(task: str) -> torch.nn.Module:
 def noise(generator: torch.Generator, *size: int) -> Image.Image:
     """Height, width, and 3 for a colored one."""
     return Image.fromarray(torch.randint(0, 256, size, generator=generator, dtype=torch.uint8).numpy())
+
+
+@pytest.mark.parametrize(
+    ("door", "advice"),
+    [
+        (lambda port: server.serve(str(folder_of("multilabel")), port=port), "--port"),
+        (lambda port: runpy.run_module("pipelines.tracking", run_name="__main__"), "make ui PORT="),
+    ],
+)
+def test_a_busy_port_is_refused_with_what_to_type(door, advice, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # no store is made
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        monkeypatch.setattr(sys, "argv", ["tracking", str(port)])
+        with pytest.raises((ValueError, SystemExit), match=f"port {port}.*{advice}"):
+            door(port)
 
 
 class TestImagesOfARequest:

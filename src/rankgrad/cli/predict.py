@@ -231,13 +231,15 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--captions", action="store_true", help="search the captions of the table of --among")
     parser.add_argument("--id", help="column that comes back with each answer")
     parser.add_argument("--query", help="column whose rows are the documents of a query")
+    parser.add_argument("--encoding", help="of text in tables, such as cp1252 or utf-16; by default as in training")
     parser.add_argument("--skip-broken", action="store_true", help="go on after rows that cannot be answered")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     folder = SHIPPED if options.model == "shipped" else Path(options.model)
     try:
         code = run(
-            folder, options.inputs, out=options.out, roles=Roles(options.input, options.id, options.query),
+            folder, options.inputs, out=options.out,
+            roles=Roles(options.input, options.id, options.query, encoding=options.encoding),
             among=options.among, captions=options.captions, skip_broken=options.skip_broken, as_json=options.json,
         )  # fmt: skip
     except (ValueError, OSError) as error:

@@ -164,7 +164,7 @@ class Features(InputType):
     @staticmethod
     def written(cell: Any, about: dict[str, Any]) -> list[float]:
         if isinstance(cell, Mapping):
-            return numbers_of(cell, about["names"], writing=_writing(about))
+            return numbers_of(_emptied(cell, about), about["names"], writing=_writing(about))
         return [float(value) for value in cell]
 
     @staticmethod
@@ -244,7 +244,13 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
     features = [name for name in names if name not in cell]
     if missing := [column for column in columns_of(features) if column not in cell]:
         raise ValueError(f"{where}: no feature {listed(missing)}, expected a value")
-    return numbers_of(cell, names, unknown=_tell_unknown, writing=_writing(about))
+    return numbers_of(_emptied(cell, about), names, unknown=_tell_unknown, writing=_writing(about))
+
+
+def _emptied(cell: Mapping[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a request with None in place of texts that stand for a missing value."""
+    empty = about.get("empty") or ()
+    return {name: None if value in empty else value for name, value in cell.items()}
 
 
 def _writing(about: dict[str, Any]) -> Writing:

@@ -151,6 +151,9 @@ class Examples(Protocol):
     def metrics(self) -> Any:
         """All metrics of the run over its seeds, one per row."""
 
+    def has(self, column: str) -> bool:
+        """Return whether the predictions have a column."""
+
     def predicted(self, *columns: str) -> pa.Table:
         """Return columns of the predictions."""
 

@@ -16,6 +16,7 @@ from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import MEMORY, Split, padded, target_of
 from rankgrad.evaluation import Statistic
 from rankgrad.inputs import Inputs
+from rankgrad.io.parquet import FOLD
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.spearman import spearman
 from rankgrad.ragged import pad_groups
@@ -280,8 +281,14 @@ class ScoreRanking(TwoPhases):
         return [{"score": score} for score in self.scores(network, inputs).tolist()]
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
-        table = examples.predicted("score", "target")
-        plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy())
+        # Scores compare only within a group, if the data say so, and never between the networks of two folds.
+        unit = "group" if examples.has("within") else FOLD if examples.has(FOLD) else None
+        if unit is None:
+            table, within = examples.predicted("score", "target"), {}
+        else:
+            table = examples.predicted("score", "target", unit)
+            within = {"within": table[unit].to_pylist(), "unit": unit}
+        plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy(), **within)
         return True
 
 

@@ -1,6 +1,6 @@
 """Splits and folds: by a hash of a key, so that no row moves another, and one fold cut from a table of all rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from math import floor
 from pathlib import Path
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from rankgrad.io.parquet import FOLD, parquet_file, read_table
 
-__all__ = ["FOLD", "cut", "fold_of", "folds_of", "fraction_of", "next_of", "split_at"]
+__all__ = ["FOLD", "cut", "described_folds", "fold_of", "folds_of", "fraction_of", "next_of", "split_at"]
 
 
 def fraction_of(key: str, *, seed: int) -> float:
@@ -55,6 +55,23 @@ def next_of(fold: int, *, folds: int) -> int:
 def folds_of(path: str | Path) -> np.ndarray:
     """Return the fold of each row of a table (n,)."""
     return read_table(path, [FOLD])[FOLD].to_numpy()
+
+
+def described_folds(rows: Collection[int], group: str | None) -> str:
+    """Describe folds in words.
+
+    Args:
+        rows: the number of rows of each fold.
+        group: the column whose rows stay in one fold; None if each row is alone.
+
+    >>> described_folds([52, 46, 60], "lab")
+    '3 folds over groups (lab); a test fold has 46 to 60 of 158 rows'
+    >>> described_folds([50, 50, 50], None)
+    '3 folds over rows; a test fold has 50 of 150 rows'
+    """
+    unit = f"groups ({group})" if group else "rows"
+    sizes = f"{min(rows)} to {max(rows)}" if min(rows) < max(rows) else f"{max(rows)}"
+    return f"{len(rows)} folds over {unit}; a test fold has {sizes} of {sum(rows)} rows"
 
 
 def cut(data: str | Path, folder: Path, splits: Sequence[str], *, fold: int, folds: int) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.inputs.image import StoredPicture
+from rankgrad.io.written import as_json
 from rankgrad.numbers import Writing, exact, number_in, vector_in, writings_of
 from rankgrad.plain_text import name_in
 
@@ -109,7 +110,11 @@ def _number(writing: Writing, cell: Any) -> float:
         return number_in(cell, writing)
     except ValueError as error:
         readable = writings_of([cell]) if isinstance(cell, str) else []
-        advice = f"say {' or '.join(map(as_options, readable))}" if readable else "correct or remove the row"
+        advice = "correct or remove the row"
+        if isinstance(cell, str):
+            advice += f", or say `empty: [{as_json(cell[:30])}]` if it stands for a missing value"
+        if readable:
+            advice = f"say {' or '.join(map(as_options, readable))}"
         raise ValueError(f"{error}; {advice}") from error
 
 

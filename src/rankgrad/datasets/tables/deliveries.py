@@ -3,7 +3,7 @@
 import logging
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -90,7 +90,7 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
     sheet = read_sheet(
         files,
         lambda names: [*dict.fromkeys(chain.from_iterable(table.roles(names).values()))],
-        kind=table.format, encoding=table.encoding, writing=table.writing, head=head,
+        kind=table.format, encoding=table.encoding, empty=table.empty or (), writing=table.writing, head=head,
         pictures=[*table.input_columns, *filter(None, [table.rejected])] if table.input_type.files else [],
     )  # fmt: skip
     examples = examples_of(table, sheet)
@@ -99,6 +99,8 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
         frame = frame.assign(split=drawn_splits(table, frame["key"], seed))
     elif isinstance(table.file, dict):
         splits = [split for split, files_of_split in paths.items() for _ in files_of_split]
+        if head is not None:  # of a first delivery: later ones are for training, and their other files may be empty
+            _require_rows(paths, [splits[file] for file in sheet.file])
         frame = frame.assign(split=[splits[file] for file in sheet.file[frame.index]])
     if head is not None and table.relevance:
         frame = _without_cut_queries(frame, sheet.file[frame.index], head)
@@ -107,6 +109,16 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
     if not table.drawn:
         examples = examples._replace(frame=_with_gate(table, examples.frame, raw, seed))
     return Delivery(raw, examples)
+
+
+def _require_rows(paths: dict[str, list[Path]], splits: Collection[str]) -> None:
+    """Raise ValueError if the files of a split have no rows."""
+    for split, files in paths.items():
+        if split not in splits:
+            raise ValueError(
+                f"{files[0]}: 0 rows, but it is the file of {split}, expected at least one; fill it, or name one file "
+                "for all splits, of which a part is drawn for each"
+            )
 
 
 def _without_cut_queries(frame: pd.DataFrame, file: np.ndarray, head: int) -> pd.DataFrame:
@@ -180,7 +192,7 @@ class Deliveries:
         for split in table.splits:
             in_split = first[first["split"] == split]
             splits[split] = with_truth(table, self.first.examples, in_split, learned=split == "train")
-        self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits)
+        self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits, reading)
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
 
     @property
@@ -214,7 +226,14 @@ class Deliveries:
         folders = [self.first.raw, *(delivery.raw for delivery in self.later)]
         skipped = {split: {"files": len(names), "names": names} for split, names in self.skipped.items()}
         deliveries = {} if folders[0] == self.raw else {"deliveries": [folder.name for folder in folders]}
-        return deliveries | {"skipped": skipped, "fitted": self.fitted}
+        return deliveries | {"skipped": skipped, "dropped": self._dropped(), "fitted": self.fitted}
+
+    def _dropped(self) -> dict[str, int]:
+        """Return how many queries with nothing to order were dropped, by split."""
+        frames = [self.first.examples.dropped, *(later.examples.dropped.assign(delivery=1) for later in self.later)]
+        dropped = pd.concat(frames)
+        dropped = dropped[dropped["delivery"] < self.reading.snapshot]
+        return dropped["split"].where(dropped["delivery"] == 0, "train").value_counts().to_dict()
 
     def rows(self, split: str) -> Iterator[pa.Table]:
         """Yield the rows of a split; training also gets all rows of later deliveries."""
@@ -271,7 +290,9 @@ class Deliveries:
     def _tables(self, delivery: Delivery, frame: pd.DataFrame, split: str) -> Iterator[pa.Table]:
         """Yield examples as tables of the dataset's schema; `id` counts them from 0."""
         table, sheet = self.table, delivery.examples.sheet
+        names = frame["name"]
         frame = encoded(table, sheet, frame, self.fitted)
+        self.skipped[split] += names.drop(frame.index).tolist()  # whose labels are no class
         schema = table.schema_for(self.fitted)
         first_id = 0
         for piece in self._pieces(delivery, frame, split):

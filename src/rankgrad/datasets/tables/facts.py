@@ -38,6 +38,7 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
         raise ValueError(f"{path}: no column {table.input}")
     columns = [name for name in table.schema.names if name != table.input]
     read = read_table(path, columns + ([FOLD] if FOLD in stored else []))
+    named = "all folds" if FOLD in stored else split
     splits = [f"fold {fold}" for fold in read[FOLD].to_pylist()] if FOLD in stored else [split] * len(read)
     counts = Counter(splits)
     facts: dict[str, Any] = {"split": splits, "split_rows": [f"{name}: {counts[name]}" for name in splits]}
@@ -58,12 +59,12 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
     manifest = json.loads((folder / "manifest.json").read_text())
     first = manifest["fitted"]["rows"] if split == "train" else len(read)  # rows of the first delivery
     if table.truth in ("labels", "label_ranks"):
-        result["classes"] = _class_facts(table, split, path, read, first)
+        result["classes"] = _class_facts(table, named, path, read, first)
     if table.within:
         result["groups"] = _group_facts(splits, read)
-    variety = _variety(split, result["rows"])
+    variety = _variety(named, result["rows"])
     result["training"] = variety if split == "train" else variety[:0]
-    result["splits"] = _split_facts(table, split, read, manifest, first)
+    result["splits"] = _split_facts(table, named, read, manifest, first)
     return result
 
 
@@ -159,9 +160,12 @@ def _split_facts(
     table: TableOptions, split: str, read: pa.Table, manifest: Mapping[str, Any], first: int
 ) -> pd.DataFrame:
     """Return the rows of a split, how many were left out, and how targets shift after the first rows."""
-    left_out = manifest["skipped"].get(split, {}).get("files", 0)
-    left_out += manifest["fitted"]["left_out"] if split == "train" else 0
+    files = [split] if split in manifest["skipped"] else ["train", "val", "test"]
+    left_out = sum(manifest["skipped"].get(file, {}).get("files", 0) for file in files)
+    left_out += manifest["fitted"]["left_out"] if "train" in files else 0
     fraction = left_out / (left_out + len(read))
+    # A person asked to drop queries, so that these are counted, and no reason to fail.
+    left_out += sum(manifest.get("dropped", {}).get(file, 0) for file in files)
     facts = {"split": split, "rows": len(read), "left_out": left_out, "left_out_share": fraction}
     if table.truth == "target":
         target = read["target"].to_numpy()
@@ -198,7 +202,7 @@ def compared(facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     result["rows"] = rows.assign(**same)
     if "classes" in facts:
         classes = facts["classes"]
-        seen = classes.xs("train")["rows"]
+        seen = classes.xs(classes.index[0][0])["rows"]  # of the first split, or of all folds
         result["classes"] = classes.assign(in_training=classes.index.get_level_values("class").map(seen))
     return result
 

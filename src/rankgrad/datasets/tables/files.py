@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow as pa
 
 from rankgrad.datasets.tables.formats import Format, format_of
-from rankgrad.datasets.tables.svmlight import SVMLIGHT, lengthen, svmlight_rows
-from rankgrad.datasets.tables.text import cells_of, delimited_rows, json_rows, number_of_json, text_header
+from rankgrad.datasets.tables.svmlight import lengthen, svmlight_columns, svmlight_rows
+from rankgrad.datasets.tables.text import cells_of, delimited_rows, emptied, json_rows, number_of_json, text_header
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.parquet import columns_of, parquet_file
 from rankgrad.lookup import did_you_mean, listed
@@ -73,6 +73,7 @@ def read_sheet(
     *,
     kind: Format | None,
     encoding: str = "utf-8",
+    empty: Collection[str] = (),
     writing: Writing = PLAIN,
     head: int | None = None,
     pictures: Collection[str] | None = None,
@@ -84,6 +85,7 @@ def read_sheet(
         columns: which of the columns that a file has are to be read; raises ValueError if one is missing.
         kind: their format; by default, by the suffix.
         encoding: of files of text.
+        empty: texts that stand for a missing value, such as `n/a`.
         writing: of their numbers.
         head: how many rows of each; None for all.
         pictures: columns whose bytes are pictures, and not text; None for all that hold bytes.
@@ -105,7 +107,9 @@ def read_sheet(
                 f"{path}: column {min(other)} is here or in {paths[0]}, not in both; expected the same columns"
             )
         pieces = [
-            *pieces_of(path, chosen, form=form, encoding=encoding, head=head, pictures=pictures, decode_later=True)
+            *pieces_of(
+                path, chosen, form=form, encoding=encoding, empty=empty, head=head, pictures=pictures, decode_later=True
+            )
         ]
         frames.append(pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=chosen))
     counts = [len(frame) for frame in frames]
@@ -142,7 +146,7 @@ def names_in(path: Path, form: Format, encoding: str = "utf-8") -> list[str]:
         case "parquet":
             names = columns_of(path)
         case "svmlight":
-            names = SVMLIGHT
+            names = svmlight_columns(path)
     if len(names) > COLUMNS:
         raise ValueError(f"{path}: {len(names):,} columns, expected at most {COLUMNS:,}")
     for name, count in Counter(names).items():
@@ -161,6 +165,7 @@ def pieces_of(
     *,
     form: Format,
     encoding: str = "utf-8",
+    empty: Collection[str] = (),
     size: int = 2**16,
     head: int | None = None,
     pictures: Collection[str] | None = None,
@@ -173,6 +178,7 @@ def pieces_of(
         columns: the columns to read; the file must have them.
         form: its format.
         encoding: how text is encoded, of CSV, TSV and JSON lines.
+        empty: texts that stand for a missing value, such as `n/a`.
         size: the most rows of a frame.
         head: how many rows to read in total; None for every row.
         pictures: columns of Parquet whose bytes are pictures rather than text; None means every column of bytes.
@@ -184,14 +190,16 @@ def pieces_of(
     match form:
         case "csv" | "tsv":
             rows = delimited_rows(path, columns, encoding=encoding, tabs=form == "tsv")
-            yield from _frames(islice(rows, head), columns, size)
+            frames = _frames(islice(rows, head), columns, size)
         case "jsonl":
             objects = json_rows(path, encoding, parse_float=number_of_json)
-            yield from _frames((map(row.get, columns) for row in islice(objects, head)), columns, size)
+            frames = _frames((map(row.get, columns) for row in islice(objects, head)), columns, size)
         case "parquet":
-            yield from _parquet_pieces(path, columns, size, head, pictures, decode_later)
+            frames = _parquet_pieces(path, columns, size, head, pictures, decode_later)
         case "svmlight":
-            yield from _frames(islice(svmlight_rows(path, columns), head), columns, size)
+            frames = _frames(islice(svmlight_rows(path, columns), head), columns, size)
+    for frame in frames:
+        yield frame.apply(emptied, empty=empty) if empty else frame
 
 
 def _frames(rows: Iterable[Iterable[Any]], columns: Sequence[str], size: int) -> Iterator[pd.DataFrame]:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rankgrad.datasets.files.dataset import Reading
+from rankgrad.datasets.files.folds import described_folds, fold_of
 from rankgrad.datasets.tables.cells import series
-from rankgrad.datasets.tables.examples import Examples
+from rankgrad.datasets.tables.examples import Examples, repeated_pairs
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.roles import TableOptions
 from rankgrad.datasets.tables.suspects import described
@@ -27,7 +29,9 @@ CLASSES = 10_000  # each row has a number for each
 JOINED = 0.01  # of a column's different values: of 20,000 uniform ones ten join, which is nothing to tell
 
 
-def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[str, pd.DataFrame]) -> dict[str, Any]:
+def fitted_to(
+    table: TableOptions, raw: Path, examples: Examples, splits: dict[str, pd.DataFrame], reading: Reading
+) -> dict[str, Any]:
     """Return what is fitted to the first delivery, as plain values for JSON.
 
     It is applied to all deliveries, so that a shift of a later one stays to be seen.
@@ -37,8 +41,11 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
         raw: folder of the delivery, for messages.
         examples: of it.
         splits: its rows by split, with the truth that they have there.
+        reading: the seed and number of folds.
     """
     frame, train = pd.concat(splits.values()), splits["train"]
+    if reading.folds is not None:  # each of these rows trains most networks
+        train = pd.concat([rows for split, rows in splits.items() if split != "gate"])
     if not len(train):
         raise ValueError(f"{raw}: none of its {len(frame)} rows is for training; see `split`")
     if table.within:
@@ -65,6 +72,8 @@ def fitted_to(table: TableOptions, raw: Path, examples: Examples, splits: dict[s
         if examples.sheet.lowest is not None:
             fitted["lowest"] = examples.sheet.lowest
     fitted["understood"] = _understood(table, examples, splits, fitted)
+    if reading.folds is not None:
+        fitted["understood"]["rows"] = _rows_in_folds(table, train, splits.get("gate"), reading.folds, reading.seed)
     numbers = _numbers_learned(table, examples, train)
     if table.filled and (filled := _counts_of_empty(numbers)):
         fitted["understood"]["filled"] = f"empty cells get the median of training rows: {filled}"
@@ -316,6 +325,8 @@ def _understood(
         lines["queries"] = f"{len(twice)} texts have several {table.group}, such as {twice[0][:60]!r}"
         advice = f"if these are one query, write `group: {table.text_pair[0]}`"
         logging.warning("%s: %s; %s", examples.sheet.paths[0], lines["queries"], advice)
+    if table.rejected and (repeated := repeated_pairs(frame["input"])):
+        lines["repeated"] = repeated
     near = near_names(frame["group"].unique()) if table.group else []
     near += near_names(fitted["features"]) if table.has_names else []
     near += near_names(fitted.get("classes", [])) if table.classes is None else []
@@ -324,6 +335,15 @@ def _understood(
         logging.warning("%s: names that may be one: %s", examples.sheet.paths[0], lines["near"])
     lines["missing"] = f"{len(examples.left_out)} rows left out" if examples.left_out else "none"
     return lines
+
+
+def _rows_in_folds(table: TableOptions, rows: pd.DataFrame, gate: pd.DataFrame | None, folds: int, seed: int) -> str:
+    """Describe the folds of rows, which replace their splits, and the gate."""
+    counts = dict.fromkeys(range(1, folds + 1), 0)
+    for key in rows["group" if table.group else "name"]:
+        counts[fold_of(key, folds=folds, seed=seed)] += 1
+    folds_in_words = described_folds(counts.values(), table.group)
+    return folds_in_words if gate is None else f"{folds_in_words}; {len(gate)} other rows are the gate"
 
 
 def _queries_of_several_ids(frame: pd.DataFrame) -> list[str]:

@@ -59,8 +59,10 @@ class TableOptions:
     Attributes:
         file: a name or a pattern (`photos-*.csv`) below the raw folder, or one per split: {train: , val: , test: }.
         format: csv, tsv, jsonl, parquet or svmlight; by default, by the suffix. SVMlight has the columns
-            `label`, `qid` and `all`, the vector. The separator of a CSV is the one that gives its header most columns.
+            `label`, `qid` and `all`, the vector, and `docid` if the comment of every row has one. The separator of a
+            CSV is the one that gives its header most columns.
         encoding: of text.
+        empty: texts that stand for a missing value in any column, such as [n/a, "-"].
         decimal: the decimal point or comma of numbers in text.
         thousands: the separator of three digits in them, such as `.` in 1.306 for 1306.
         image: column of paths below the raw folder, or of bytes in Parquet.
@@ -116,6 +118,7 @@ class TableOptions:
     file: str | dict[str, str]
     format: Format | None = None
     encoding: str = "utf-8"
+    empty: list[str] | None = None
     decimal: Literal[".", ","] = "."
     thousands: Literal["", ".", ",", " ", "'"] = ""
     image: str | None = None
@@ -298,7 +301,7 @@ class TableOptions:
         named |= {"rejected": self.rejected, "pad": self.pad}
         named |= {"caption": self.captions if isinstance(self.captions, str) else None}
         named |= {"separator": self.frame_separator if self.frames is not None else None}
-        usual = {"encoding": "utf-8", "decimal": ".", "thousands": ""}
+        usual = {"encoding": "utf-8", "empty": None, "decimal": ".", "thousands": ""}
         unusual = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
         return {"columns": self.input_columns, **unusual} | {name: value for name, value in named.items() if value}
 

@@ -25,7 +25,7 @@ HEAD = 100  # rows by which a column that could hold the input is found
 
 
 class Roles(NamedTuple):
-    """The roles of a table's columns, where they differ from the training's.
+    """The roles of a table's columns, and its encoding, where they differ from the training's.
 
     Attributes:
         input: of the model's input; several, or `f_*` for all that begin so, of features. `caption=NAME` is that of
@@ -33,12 +33,14 @@ class Roles(NamedTuple):
         id: what comes back with each answer.
         query: whose rows are the documents of one query.
         captions: of retrieval, whether captions are read, or items; None for a row's item, or else its caption.
+        encoding: of text.
     """
 
     input: Sequence[str] = ()
     id: str | None = None
     query: str | None = None
     captions: bool | None = None
+    encoding: str | None = None
 
 
 OWN = Roles()  # the training's columns, or columns that have the names of their roles
@@ -269,7 +271,7 @@ class _Columns:
         self.features = [*(self.about.get("names") or ())]
         self.writing = Writing(self.about.get("decimal", "."), self.about.get("thousands", ""))
         self.inputs = self._inputs(roles)
-        self.id = roles.id or self._first(self.about.get("id"), "id")
+        self.id = roles.id or self._first(self.about.get("id"), "id", "docid" if form == "svmlight" else None)
         self.query = None
         if self.task == "query_ranking":
             self.query = roles.query or self._first(self.about.get("query"), "qid" if form == "svmlight" else None)
@@ -390,7 +392,7 @@ class _Table:
         from rankgrad.datasets.tables.files import names_in  # needs pandas
 
         self.path, self.form = path, form
-        self.encoding = recipe["input"].get("encoding", "utf-8")
+        self.encoding = roles.encoding or recipe["input"].get("encoding", "utf-8")
         self.names = names_in(path, form, self.encoding)
         if not self.names:
             raise ValueError(f"{path}: no rows, expected at least one")
@@ -480,8 +482,9 @@ class _Table:
         files = [column for entered in columns.inputs if entered.type.files for column in entered.columns]
         files += [columns.rejected] if files and columns.rejected else []
         pieces = pieces_of(
-            self.path, columns.used, form=self.form, encoding=self.encoding, size=columns.type.piece, pictures=files
-        )
+            self.path, columns.used, form=self.form, encoding=self.encoding, empty=columns.about.get("empty") or (),
+            size=columns.type.piece, pictures=files,
+        )  # fmt: skip
         number = 0
         for piece in pieces:
             for row in piece.astype(object).to_dict("records"):
@@ -608,9 +611,10 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
 
 def _asked(columns: _Columns, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of a request, and its id if it has one."""
-    from rankgrad.datasets.tables.text import cells_of  # needs pandas
+    from rankgrad.datasets.tables.text import cells_of, emptied  # needs pandas
 
     values = cells_of(None if is_missing(cell) else cell for cell in row.values())
+    values = emptied(values, columns.about.get("empty") or ())
     cells = columns.cells(dict(zip(columns.names, values, strict=True)))
     row_id = columns.id_of(cells, None)
     return columns.asked(cells) | ({} if row_id is None else {"id": row_id})

@@ -1,10 +1,11 @@
 """Tables of text: CSV, TSV and JSON lines, read as cells of text."""
 
+import codecs
 import csv
 import logging
 import math
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import lru_cache
@@ -17,7 +18,7 @@ import pandas as pd
 from rankgrad.io.written import as_text
 from rankgrad.plain_text import LONGEST, parsed_json, whole_text
 
-__all__ = ["cells_of", "delimited_rows", "json_rows", "number_of_json", "text_header"]
+__all__ = ["cells_of", "delimited_rows", "emptied", "json_rows", "number_of_json", "text_header"]
 
 csv.field_size_limit(LONGEST)  # Python's own is an eighth of it
 
@@ -28,6 +29,13 @@ def cells_of(values: Iterable[Any]) -> pd.Series:
     return pd.Series(
         [(whole_text(cell).strip() or None) if isinstance(cell, str) else cell for cell in texts], dtype=object
     )
+
+
+def emptied(cells: pd.Series, empty: Collection[str]) -> pd.Series:
+    """Return cells with None in place of texts that stand for a missing value, such as `n/a`."""
+    if not empty or cells.dtype != object:
+        return cells
+    return cells_of(None if isinstance(cell, str) and cell in empty else cell for cell in cells)
 
 
 def _codec(encoding: str) -> str:
@@ -43,8 +51,10 @@ def _not_encoded(path: Path, encoding: str) -> ValueError:
     except UnicodeDecodeError as error:
         line = contents[: error.start].count(b"\n") + 1
         line = f"line {line}: byte 0x{contents[error.start : error.start + 1].hex()}"
+    other = "utf-16" if contents[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or 0 in contents else "cp1252"
     return ValueError(
-        f"{path}: {line}: not text in {encoding}; save the file as UTF-8, or say `encoding:`, such as cp1252 or utf-16"
+        f"{path}: {line}: not text in {encoding}; save the file as UTF-8, or say its encoding, perhaps {other}: "
+        f"`--encoding {other}` of a command, `encoding: {other}` of a dataset in the params"
     )
 
 
@@ -171,9 +181,9 @@ def number_of_json(text: str) -> float | Decimal:
 
 def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]:
     """Read the objects of JSON lines, by options of `json.loads`; empty lines and rows without a cell are left out."""
-    blank = 0
+    number, blank = 1, 0
     with _opened(path, encoding) as file:
-        for number, line in enumerate((line for line in file if line.strip()), 1):
+        for line in filter(str.strip, file):
             try:
                 row = parsed_json(line, object_pairs_hook=_unique_keys, **how)
             except (ValueError, RecursionError) as error:
@@ -184,7 +194,8 @@ def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]
                 raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object of columns")
             if all(cell is None or cell == "" for cell in row.values()):
                 blank += 1
-            else:
-                yield row
+                continue
+            yield row
+            number += 1
     if blank:
         _log_blank(path, blank)
