@@ -171,7 +171,7 @@ class TestBroken:
         ("rows.csv", "age,price\n1,2\n1,cheap\n", "row 2: price is 'cheap', expected a number"),
         ("rows.csv", 'age,price\n1,"2\n', "row 1 .*expected quotes that are closed"),
         ("rows.jsonl", '{"features": [1, 2, 3]}\n', "row 1: .*3 features, expected 2"),
-        ("rows.parquet", "PAR1", "not a whole Parquet file"),
+        ("rows.parquet", "PAR1", "not a complete Parquet file"),
         ("rows.png", "", "the model takes features; expected a table"),
         ("rows.csv", None, "rows.csv: no such file"),
         ("rows.csv", "title\n", "rows.csv: no column 'age', a feature"),
