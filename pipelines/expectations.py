@@ -164,4 +164,6 @@ def _understood(folder: Path) -> dict[str, str]:
     for split, left_out in manifest.get("skipped", {}).items():
         if left_out["files"]:
             understood[f"left out of {split}"] = f"{left_out['files']}: {', '.join(left_out['names'][:20])}"
+    for split, count in manifest.get("dropped", {}).items():
+        understood[f"dropped from {split}"] = f"{count} queries with nothing to order"
     return understood

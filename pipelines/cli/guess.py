@@ -216,9 +216,9 @@ def _lines_on_features(inputs: Sequence[Column]) -> list[str]:
         if column.content != "number":
             continue
         for text, count in stand_ins(column.numbers.to_numpy()).items():
-            lines.append(
-                f"{column.name}: {text} in {count} rows; if it stands for a missing value, leave those cells empty"
-            )
+            cell = column.cells[column.numbers == float(text)].iloc[0]
+            advice = f"`--empty {cell}` reads it as empty" if isinstance(cell, str) else "leave those cells empty"
+            lines.append(f"{column.name}: {text} in {count} rows; if it stands for a missing value, {advice}")
         if plain(column.name) in ("weight", "weights"):
             lines.append(f"{column.name}: a feature; if it says how much a row counts, pass `--weight {column.name}`")
     return lines

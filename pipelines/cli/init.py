@@ -183,20 +183,42 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
 
 
 def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
-    """Return a line on how many groups are in the gate, where splits follow from a hash of groups."""
-    from pipelines.cli.starting_runs import read_column
+    """Return a line on how many groups are in the gate, or on too few rows, which a share of their number estimates."""
+    from pipelines.cli.starting_runs import examples_column, read_column
     from rankgrad.datasets.table import Table
     from rankgrad.datasets.tables.cells import converted, missing_in
     from rankgrad.datasets.tables.deliveries import drawn_splits
     from rankgrad.plain_text import key_in
 
     dataset = Table(**block["args"])
-    if not dataset.drawn or dataset.group is None:
-        return []
-    sheet, cells = read_column(dataset, file.parent, dataset.group)
-    groups = converted(sheet, cells[~missing_in(cells, numeric=False)], key_in).drop_duplicates()
-    count = drawn_splits(dataset, groups, block["seed"]).count("gate")
-    line = f"gate: {count} of {len(groups)} {dataset.group}"
+    # Read what is counted, of the split whose rows become the gate.
+    column, is_shared = (dataset.group, True) if dataset.group else examples_column(dataset)
+    split = "gate" if "gate" in dataset.files else "val"
+    sheet, cells = read_column(dataset, file.parent, column, split=split)
+    is_there = ~missing_in(cells, numeric=False)
+    if isinstance(dataset.split, str):
+        _, splits = read_column(dataset, file.parent, dataset.split)
+        splits = splits.map(str).str.strip()
+        split = "gate" if (splits == "gate").any() else "val"
+        is_there &= (splits == split).to_numpy()
+    counted = cells[is_there]
+    if is_shared:
+        counted = converted(sheet, counted, key_in) if dataset.group else counted.map(str)
+        counted = counted.drop_duplicates()
+    total = len(counted)
+
+    # How many of them are the gate.
+    unit = dataset.group or "rows"
+    if not dataset.drawn:
+        count = total if split == "gate" else round(total * dataset.gate_share)
+        line = f"gate: {count} {unit}" if split == "gate" else f"gate: about {count} of the {total} {unit} of val"
+        advice = "give more rows the split `gate`" if split == "gate" else "raise `gate_share`"
+    elif dataset.group:
+        count = drawn_splits(dataset, counted, block["seed"]).count("gate")
+        line, advice = f"gate: {count} of {total} {unit}", "raise `split.gate`"
+    else:
+        count = round(total * dataset.shares["gate"])
+        line, advice = f"gate: about {count} of {total} {unit}", "raise `split.gate`"
     if count < JUDGED:
-        line += f"; with fewer than {JUDGED} it promotes no version: raise `split.gate`, or add more {dataset.group}"
+        line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or add more {unit}"
     return [line]

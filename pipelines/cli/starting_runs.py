@@ -16,7 +16,7 @@ from rankgrad.datasets.tables.files import Sheet, columns_like, read_sheet
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.lookup import did_you_mean
 
-__all__ = ["SEEDS", "SIZE", "blocks_of", "check_name", "read_column", "starting_runs"]
+__all__ = ["SEEDS", "SIZE", "blocks_of", "check_name", "examples_column", "read_column", "starting_runs"]
 
 STARTING_RUNS = Path(__file__).with_name("starting_runs.yaml")
 SEEDS = 3
@@ -122,14 +122,27 @@ def _starting_of(task: str, options: dict[str, Any]) -> dict[str, Any]:
     return starting[task]
 
 
-def read_column(table: Table, folder: Path, column: str, *, head: int | None = None) -> tuple[Sheet, pd.Series]:
-    """Return the rows of a table's file, or of its training rows', with one column, and the cells of it."""
-    path = folder / Path(next(iter(table.files.values()))).name
+def read_column(
+    table: Table, folder: Path, column: str, *, head: int | None = None, split: str = "train"
+) -> tuple[Sheet, pd.Series]:
+    """Return the rows of a table's file, or of the file of a split, with one column, and the cells of it."""
+    path = folder / Path(table.files.get(split) or table.files[""]).name
     sheet = read_sheet(
         [path], lambda names: columns_like(column, names)[:1], kind=table.format, encoding=table.encoding,
         empty=table.empty or (), writing=table.writing, head=head,
     )  # fmt: skip
     return sheet, sheet.frame.iloc[:, 0]
+
+
+def examples_column(table: Table) -> tuple[str, bool]:
+    """Return a column by which examples are counted: queries, items or rows; and whether rows share its values."""
+    role, is_shared = table.truth_role, False
+    if table.relevance is not None:
+        role, is_shared = "group", True
+    elif table.captions is not None:
+        role, is_shared = table.input, True
+    option = getattr(table, role)
+    return (option if isinstance(option, str) else option[0]), is_shared
 
 
 # Losses.
@@ -194,14 +207,8 @@ def _monitor_of(task: str, metric: str) -> dict[str, Any]:
 
 def _training_count(table: Table, folder: Path) -> float:
     """Return about how many examples are for training: rows, queries with their documents, or items with captions."""
-    role = table.truth_role
-    if table.relevance is not None:
-        role = "group"
-    elif table.captions is not None:
-        role = table.input
-    option = getattr(table, role)
-    _, cells = read_column(table, folder, option if isinstance(option, str) else option[0])
-    is_shared = table.relevance is not None or table.captions is not None
+    column, is_shared = examples_column(table)
+    _, cells = read_column(table, folder, column)
     count = cells.map(str).nunique() if is_shared else len(cells)
     return count if isinstance(table.file, dict) else count * (1 - sum(SHARES.values()))
 

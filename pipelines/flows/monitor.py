@@ -137,6 +137,9 @@ def monitor(
     if comparison.to_label:
         rows = [row | {"id": str(row["id"])} for row in comparison.to_label]
         create_table_artifact(key="to-label", table=rows, description=f"Rows to label, also in {drift.list_of(report)}")
+    if comparison.outside:
+        rows = [asdict(column) for column in comparison.outside]
+        create_table_artifact(key="outside", table=rows, description="Values outside the range of the training rows")
     if shadow := comparison.shadow:
         rows = [*map(_row, shadow.agreement)]
         create_table_artifact(key="challenger", table=rows, description=f"**{as_markdown(shadow.verdict)}**")

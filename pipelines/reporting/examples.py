@@ -13,7 +13,7 @@ from pipelines.reporting import plots
 from pipelines.reporting.results import read_run
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import input_of
-from rankgrad.io.parquet import read_table, said
+from rankgrad.io.parquet import columns_of, read_table, said
 from rankgrad.io.results import Row
 from rankgrad.tasks.label_ranking import orders_of
 
@@ -60,6 +60,10 @@ class Examples:
     @property
     def classes(self) -> list[str] | None:
         return said(self.path, "classes")
+
+    def has(self, column: str) -> bool:
+        """Whether the predictions have a column."""
+        return column in columns_of(Path(f"predictions/{self.name}.parquet"))
 
     def predicted(self, *columns: str) -> pa.Table:
         """Return the predictions for the test split by the best seed on validation."""

@@ -12,6 +12,7 @@ matplotlib.use("Agg")  # no screen is needed
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
 __all__ = ["average_precisions", "found_captions", "orders", "predicted"]
@@ -161,11 +162,28 @@ def found_captions(path: Path, examples: list[np.ndarray | str], captions: list[
     _save(figure, path)
 
 
-def predicted(path: Path, scores: np.ndarray, target: np.ndarray) -> None:
-    """Draw true values over predicted scores, and the ranks of both: only their order is judged."""
+def predicted(
+    path: Path, scores: np.ndarray, target: np.ndarray, *, within: Sequence[Any] | None = None, unit: str = "group"
+) -> None:
+    """Draw true values over predicted scores, and the ranks of both: only their order is judged.
+
+    Args:
+        scores, target: of each example (n,).
+        within: the group or fold of each example (n,), outside of which scores cannot be compared; None to compare all.
+        unit: what `within` holds.
+    """
     figure, axes = _panels(2, columns=2, width=4.4, height=3.6)
-    ranks = [values.argsort(kind="stable").argsort(kind="stable") for values in (scores, target)]
-    for axis, values, name in zip(axes, ((scores, target), ranks), ("score", "rank"), strict=True):
+    names = ["score", "rank"]
+    if within is None:
+        ranks = [values.argsort(kind="stable").argsort(kind="stable") for values in (scores, target)]
+        pairs = [(scores, target), (ranks[0], ranks[1])]
+    else:
+        columns = pd.DataFrame({"score": scores, "target": target})
+        by_group = columns.groupby(np.asarray(within))
+        tables = [columns - by_group.transform("mean"), by_group.rank(pct=True)]
+        pairs = [(table["score"].to_numpy(), table["target"].to_numpy()) for table in tables]
+        names = [f"score minus its {unit}'s mean", f"rank within its {unit}, as a fraction"]
+    for axis, values, name in zip(axes, pairs, names, strict=True):
         axis.scatter(*values, s=6, alpha=0.4)
         axis.set(xlabel=f"predicted {name}", ylabel=f"true {name}")
     _save(figure, path)

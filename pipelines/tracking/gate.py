@@ -62,6 +62,7 @@ class Evidence:
     lower_is_better: dict[str, bool]  # of each metric
     examples: str  # their name
     slices: list[SlicePair] = field(default_factory=list)  # if the task guards them
+    unit: str = "rows"  # what the bootstrap draws
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,9 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     reason += f"; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
 
     # What keeps a better challenger from being promoted.
-    count, objection = evidence.challenger.examples, ""
-    if better and count < FEWEST:
-        objection = f"these are {count} rows, or groups of them, expected {FEWEST} to tell: {_by_hand(name)}"
+    objection = ""
+    if evidence.challenger.examples < FEWEST:
+        objection = f"{_too_few(evidence, gaps[judged.metric], judged)}, or choose by hand: {_by_hand(name)}"
     elif better and not over_person and registry.chosen_by_person(client, model):
         objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
     if objection:
@@ -158,6 +159,16 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if better:
         registry.set_champion(client, name, challenger, by="gate")
     return decision
+
+
+def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:
+    """Say that the gate has too few examples to promote anything, and what to do."""
+    gain = _gain(gap, lower_is_better=evidence.lower_is_better[judged.metric])
+    width = "" if np.isnan(gain.low) else f", of which a difference counts from about {gain.value - gain.low:.4f} on"
+    return (
+        f"these are {evidence.challenger.examples} {evidence.unit}{width}, and with fewer than {FEWEST} nothing is "
+        f"promoted: add {evidence.unit}, or raise `split.gate` or `gate_share` in the dataset's args"
+    )
 
 
 def _differences(ours: Statistic, theirs: Statistic, gate: Any, *use: str, tests: int = 1) -> dict[str, Row]:
@@ -246,9 +257,9 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
             rows, statistic = ours[name_of_slice]
             pairs.append(SlicePair(name_of_slice, rows, statistic, theirs[name_of_slice][1]))
     lower_is_better = {metric.name: metric.lower_is_better for metric in judge.all_metrics()}
-    return Evidence(
-        *map(judge.statistic, tables), lower_is_better, described, sorted(pairs, key=lambda pair: pair.name)
-    )
+    unit = "queries" if judge.reads.lists else "groups" if judge.group_of(tables[0]) is not None else "rows"
+    pairs.sort(key=lambda pair: pair.name)
+    return Evidence(*map(judge.statistic, tables), lower_is_better, described, pairs, unit)
 
 
 def with_features_of(about: Mapping[str, Any], examples: Split) -> Split:

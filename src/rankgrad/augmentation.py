@@ -1,4 +1,4 @@
-"""Moved images: at random in training, or several views of each, over which scores are averaged."""
+"""Move images: at random in training, or in several fixed views whose scores are averaged."""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ __all__ = ["shifted", "views", "warped"]
 
 
 def _check_moves(*, shift: int, zoom: float, rotation: float) -> None:
-    """Refuses moves that are none: see `warped`.
+    """Raise if a move is out of range, see `warped`.
 
     Raises:
         ValueError: a `shift` or `rotation` below 0, or a `zoom` below 1.
@@ -25,12 +25,12 @@ def _check_moves(*, shift: int, zoom: float, rotation: float) -> None:
 
 
 def shifted(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
-    """Moves each image by up to `most` pixels both ways, at random; what comes in is black.
+    """Shift each image at random by up to `most` pixels in both directions; fill with black.
 
     Args:
         images: (n, colors, height, width).
-        most: largest move, in pixels.
-        generator: draws the moves.
+        most: largest shift, in pixels.
+        generator: source of the random shifts.
 
     >>> images = torch.arange(9, dtype=torch.uint8).view(1, 1, 3, 3)
     >>> shifted(images, 0, torch.Generator()).equal(images)
@@ -51,25 +51,25 @@ def shifted(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
 def warped(
     images: Tensor, generator: torch.Generator, *, shift: int = 0, zoom: float = 1.0, rotation: float = 0.0
 ) -> Tensor:
-    """Scales and turns each whole image about its center and moves it, at random; what comes in is black.
+    """Scale and rotate each image about its center and shift it, at random; fill with black.
 
-    All that is in an image is scaled by one factor, so what was larger stays larger: label ranks by size still hold, as
-    long as nothing leaves the image. Interpolates linearly; a move is by any fraction of a pixel. Without a zoom and a
-    rotation it is `shifted`: whole pixels, the same draws and the same bits.
+    One factor scales a whole image, so label ranks by size still hold as long as nothing leaves the image. Shifts are
+    by fractions of a pixel, with linear interpolation. Without zoom and rotation, this is `shifted`: whole pixels, the
+    same random numbers, and identical results.
 
     Args:
         images: (n, colors, height, width) uint8, on any device.
-        generator: draws everything, on the CPU.
-        shift: largest move both ways, in pixels.
+        generator: source of all random numbers, on the CPU.
+        shift: largest shift in each direction, in pixels.
         zoom: largest factor, at least 1; factors are between 1 / zoom and zoom, uniform in their logarithm.
-        rotation: largest angle both ways, in degrees.
+        rotation: largest angle in each direction, in degrees.
 
     Returns:
-        Of the images' shape, type and device.
+        Images with the same shape, type, and device.
 
     Raises:
         ValueError: a `shift` or `rotation` below 0, or a `zoom` below 1.
-        TypeError: images that are not uint8 are to be interpolated.
+        TypeError: images need interpolation but are not uint8.
 
     >>> images = torch.arange(9, dtype=torch.uint8).view(1, 1, 3, 3)
     >>> warped(images, torch.Generator(), zoom=0.9)
@@ -80,7 +80,7 @@ def warped(
     _check_moves(shift=shift, zoom=zoom, rotation=rotation)
     if zoom == 1 and rotation == 0:
         return shifted(images, shift, generator)
-    # All four are drawn whatever is asked for, so that one option does not change the draws of another.
+    # Always draw all four, so that one option does not change the random numbers of another.
     moves = torch.rand(4, len(images), generator=generator).mul(2).sub(1)
     return _moved(images, moves, shift=shift, zoom=zoom, rotation=rotation)
 
@@ -88,10 +88,10 @@ def warped(
 def views(
     images: Tensor, *, count: int, shift: int = 0, zoom: float = 1.0, rotation: float = 0.0
 ) -> Iterator[Tensor]:  # fmt: skip
-    """Several views of the images: as they are, and otherwise moved as `warped` moves images.
+    """Yield several views of the images: first unchanged, then moved as in `warped`.
 
-    Each view moves all images alike, and the views are always the same: what is made of an image does not depend on
-    which others are beside it. A mean of scores over views errs less than the scores of one.
+    Each view moves all images in the same way, and the views are always the same, so that the result for an image does
+    not depend on the other images. The mean of scores over views has a smaller error than the scores of one view.
 
     Args:
         images: (n, colors, height, width) uint8, on any device.
@@ -99,18 +99,18 @@ def views(
         shift, zoom, rotation: the largest moves, see `warped`.
 
     Returns:
-        An iterator over `count` tensors of the images' shape, type and device, each made when it is asked for.
+        An iterator over `count` tensors of the images' shape, type, and device; each is computed on demand.
 
     Raises:
         ValueError: a `count` below 1, or see `warped`.
-        TypeError: images that are not uint8 are to be moved.
+        TypeError: images need moving but are not uint8.
 
     >>> images = torch.arange(9, dtype=torch.uint8).view(1, 1, 3, 3)
     >>> [view.shape == images.shape for view in views(images, count=3, zoom=1.1)]
     [True, True, True]
     """
     if count < 1:
-        raise ValueError(f"count is {count}, expected at least 1: the images as they are")
+        raise ValueError(f"count is {count}, expected at least 1: the first view is the unchanged image")
     _check_moves(shift=shift, zoom=zoom, rotation=rotation)
     moves = torch.rand(count - 1, 4, 1, generator=torch.Generator().manual_seed(0)).mul(2).sub(1)
     moved = (
@@ -120,9 +120,11 @@ def views(
 
 
 def _moved(images: Tensor, moves: Tensor, *, shift: int, zoom: float, rotation: float) -> Tensor:
-    """Each image moved by its column of (4, n): down, right, scale and turn, as shares (-1 to 1) of the largest."""
+    """Move each image by its column of (4, n): down, right, scale, rotation, as fractions (-1 to 1) of the largest."""
     if images.dtype != torch.uint8:
-        raise TypeError(f"images are {images.dtype}, expected torch.uint8: they are rounded to whole brightnesses")
+        raise TypeError(
+            f"images are {images.dtype}, expected torch.uint8: results are rounded to whole brightness values"
+        )
     height, width = images.shape[-2:]
     down, right, scale, turn = moves
     factor, angle = torch.exp(scale * math.log(zoom)), turn * math.radians(rotation)

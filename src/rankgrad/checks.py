@@ -1,4 +1,4 @@
-"""Check what callers pass. Every error reads `<argument> is <found>, expected <this>: <what to do>`."""
+"""Check arguments. Every error reads `<argument> is <found>, expected <this>: <what to do>`."""
 
 import math
 from numbers import Integral, Real
@@ -32,7 +32,7 @@ __all__ = [
     "value_of",
 ]
 
-# What a GPU's failure raises, which must not be taken for a tensor whose values cannot be read.
+# Errors of a failing GPU, which do not mean that a tensor's values cannot be read.
 _FAILURES = (torch.OutOfMemoryError, getattr(torch, "AcceleratorError", torch.OutOfMemoryError))  # PyTorch 2.8 has both
 
 
@@ -43,17 +43,17 @@ class NotFiniteError(ValueError):
 def check_values(
     name: str, values: Tensor, wrong: Tensor, expected: str, *, error: type[Exception] = ValueError
 ) -> bool:
-    """Raise if a value is wrong; the error names the first one and its place.
+    """Raise if a value is wrong; the error names the first wrong value and its index.
 
     Args:
-        name: of the argument.
+        name: name of the argument.
         values: the argument.
-        wrong: of its shape, boolean.
-        expected: the values that are right, and what to do about a wrong one.
+        wrong: boolean tensor of the same shape, True for wrong values.
+        expected: allowed values, and what to do about wrong ones.
         error: the exception to raise.
 
     Returns:
-        Whether values could be read. They cannot be under `torch.compile` and `torch.func.vmap`.
+        Whether values could be read. They cannot under `torch.compile` and `torch.func.vmap`.
 
     >>> check_values("labels", torch.tensor([[0], [2]]), torch.tensor([[False], [True]]), "0 or 1")
     Traceback (most recent call last):
@@ -73,12 +73,12 @@ def check_values(
 
 
 def _any(flags: Tensor) -> bool | None:
-    """Return whether any is True; None where values cannot be read."""
-    return value_of(flags.any())  # once: this waits for a GPU
+    """Return whether any flag is True; None if values cannot be read."""
+    return value_of(flags.any())  # only once, because it waits for the GPU
 
 
 def value_of(value: Tensor) -> Any:
-    """Return a scalar's value; None where values cannot be read: compiled, and under `torch.func.vmap`."""
+    """Return a scalar's value; None if values cannot be read (in compiled code and under `torch.func.vmap`)."""
     if torch.compiler.is_compiling():
         return None
     try:
@@ -90,7 +90,7 @@ def value_of(value: Tensor) -> Any:
 
 
 def check_tensors(**tensors: Tensor) -> None:
-    """Raise a TypeError if an argument is no tensor, or a sparse or nested one.
+    """Raise a TypeError if an argument is not a tensor, or is sparse or nested.
 
     >>> check_tensors(labels=[1, 0])
     Traceback (most recent call last):
@@ -106,7 +106,7 @@ def check_tensors(**tensors: Tensor) -> None:
 
 
 def check_floating(**tensors: Tensor) -> None:
-    """Raise a TypeError if an argument is no floating-point tensor.
+    """Raise a TypeError if an argument is not a floating-point tensor.
 
     >>> check_floating(target=torch.tensor([1, 0]))
     Traceback (most recent call last):
@@ -120,7 +120,7 @@ def check_floating(**tensors: Tensor) -> None:
 
 
 def check_real(**tensors: Tensor) -> None:
-    """Raise a TypeError if an argument is no tensor of real numbers in a type that PyTorch computes with.
+    """Raise a TypeError if an argument is not a tensor of real numbers in a type that PyTorch can compute with.
 
     >>> check_real(target=torch.tensor([1j]))
     Traceback (most recent call last):
@@ -136,9 +136,10 @@ def check_real(**tensors: Tensor) -> None:
 
 
 def signed(values: Tensor) -> Tensor:
-    """Return whole numbers in a type that PyTorch can compare, add and search; other values as they are.
+    """Return whole numbers in a type that PyTorch can compare, add, and search; other values do not change.
 
-    It lacks them for uint16, uint32 and uint64, and some for booleans. A uint64 of 2^63 or more becomes negative.
+    PyTorch lacks these operations for uint16, uint32, and uint64, and some for booleans. A uint64 of 2^63 or more
+    becomes negative.
 
     >>> signed(torch.tensor([1, 65535], dtype=torch.uint16))
     tensor([    1, 65535])
@@ -157,8 +158,8 @@ def check_shapes(expected: str, *, dims: int = 1, leading: bool = True, empty: b
         tensors: two of them, by name.
 
     Raises:
-        TypeError: one is no tensor.
-        ValueError: the shapes do not fit.
+        TypeError: an argument is not a tensor.
+        ValueError: the shapes do not match.
 
     >>> check_shapes("(n, m)", dims=2, scores=torch.zeros(2, 3), positives=torch.zeros(3, 2))
     Traceback (most recent call last):
@@ -180,14 +181,14 @@ def check_scores(
 
     Args:
         scores: any shape, floating point.
-        length: d, where it is fixed.
+        length: d if it is fixed.
         dim: the dimension of size d.
-        mask: a checked mask; where it is False, a score may be anything.
+        mask: a checked mask; scores are ignored where it is False.
         finite: also check that no score is NaN or infinite.
 
     Raises:
         TypeError: scores are not a real floating-point tensor.
-        ValueError: no such dimension or an empty one, or another length than `length`.
+        ValueError: the dimension does not exist or is empty, or its size is not `length`.
         NotFiniteError: a score is NaN or infinite.
 
     >>> check_scores(torch.zeros(4, 10), length=32)
@@ -220,7 +221,7 @@ def check_finite_scores(scores: Tensor, mask: Tensor | None) -> bool:
 
 
 def largest_magnitude(scores: Tensor, mask: Tensor | None) -> float | None:
-    """Return the largest |score| where a checked mask is True; None where values cannot be read.
+    """Return the largest |score| where a checked mask is True; None if values cannot be read.
 
     Raises:
         NotFiniteError: a score is NaN or infinite there.
@@ -237,7 +238,7 @@ def largest_magnitude(scores: Tensor, mask: Tensor | None) -> float | None:
 
 
 def check_mask(scores: Tensor, mask: Tensor) -> None:
-    """Raise if a mask is not boolean or not of the scores' shape.
+    """Raise if a mask is not boolean or does not have the scores' shape.
 
     >>> check_mask(torch.zeros(2, 3), torch.ones(3, dtype=torch.bool))
     Traceback (most recent call last):
@@ -262,7 +263,7 @@ def check_target(
     mask: Tensor | None = None,
     check_finite: bool = True,
 ) -> None:
-    """Check the target of a regression; what stands where the mask is False may be anything.
+    """Check the target of a regression; values are ignored where the mask is False.
 
     Args:
         scores, target: one shape; targets are real numbers of any type.
@@ -271,8 +272,8 @@ def check_target(
         check_finite: read the values.
 
     Raises:
-        TypeError: `target` is complex, or no tensor.
-        ValueError: shapes differ; a target is not finite or out of range, or wants a gradient.
+        TypeError: `target` is complex or not a tensor.
+        ValueError: shapes differ, or a target is not finite, is out of range, or requires a gradient.
 
     >>> check_target(torch.zeros(2), torch.tensor([0.5, float("nan")]))
     Traceback (most recent call last):
@@ -290,7 +291,7 @@ def check_target(
 
 
 def check_labels(scores: Tensor, labels: Tensor, *, mask: Tensor | None = None, check_finite: bool = True) -> None:
-    """Check labels of 0 and 1, of any type; what stands where the mask is False may be anything.
+    """Check labels of 0 and 1, of any type; values are ignored where the mask is False.
 
     Args:
         scores, labels: one shape.
@@ -298,8 +299,8 @@ def check_labels(scores: Tensor, labels: Tensor, *, mask: Tensor | None = None, 
         check_finite: read the values.
 
     Raises:
-        TypeError: labels are complex, or no tensor.
-        ValueError: shapes differ; a label is anything but 0 or 1.
+        TypeError: labels are complex or not a tensor.
+        ValueError: shapes differ, or a label is not 0 or 1.
 
     >>> check_labels(torch.zeros(2, 1), torch.tensor([[0], [2]]))
     Traceback (most recent call last):
@@ -351,19 +352,19 @@ def check_positives(
     mask: Tensor | None = None,
     check_finite: bool = True,
 ) -> None:
-    """Check which pairs of a score matrix belong together: booleans, or 0 and 1 of any type.
+    """Check the positive pairs of a score matrix: booleans, or 0 and 1 of any type.
 
     Args:
         scores, positives: (..., n, m) with a positive in each row.
-        both_ways: whether columns are searched too. There are at least two columns; in a square matrix each has a
-            positive, where there is no mask, and rows may be without one where there is. Otherwise (n, m).
+        both_ways: whether columns are searched too. Then there must be at least two columns; without a mask, each
+            column of a square matrix needs a positive, and with a mask, rows may lack one. Otherwise the shape is
+            (n, m).
         mask: of the same shape, boolean, or None.
         check_finite: read the values.
 
     Raises:
-        TypeError: positives are complex, or no tensor.
-        ValueError: shapes differ or are not of that form, a positive is anything but 0 or 1, or a row or column has
-            none.
+        TypeError: positives are complex or not a tensor.
+        ValueError: shapes are wrong, a positive is not 0 or 1, or a row or column has no positive.
 
     >>> check_positives(torch.zeros(2, 2), torch.tensor([[True, False], [False, False]]))
     Traceback (most recent call last):
@@ -375,7 +376,8 @@ def check_positives(
     shape = tuple(scores.shape)
     if both_ways and shape[-1] == 1:
         raise ValueError(
-            f"scores and positives have shape {shape}, expected (..., n, m) with m of at least 2: a row of one leaves "
+            f"scores and positives have shape {shape}, expected (..., n, m) with m of at least 2: a row with one score "
+            "leaves "
             "nothing to compare"
         )
     check_real(positives=positives)
@@ -402,7 +404,7 @@ def check_label_ranks(
     mask: Tensor | None = None,
     check_finite: bool = True,
 ) -> None:
-    """Check label ranks of multi-label ranking; what stands where the mask is False may be anything.
+    """Check label ranks of multi-label ranking; values are ignored where the mask is False.
 
     Args:
         scores, label_ranks: one shape; label ranks are real numbers of any type.
@@ -410,25 +412,25 @@ def check_label_ranks(
         check_finite: read the values.
 
     Raises:
-        TypeError: label ranks are complex, or no tensor.
+        TypeError: label ranks are complex or not a tensor.
         ValueError: shapes differ, or a label rank is negative, NaN or infinite.
 
     >>> check_label_ranks(torch.zeros(1, 2), torch.tensor([[1, -1]]))
     Traceback (most recent call last):
     ...
-    ValueError: label_ranks[0, 1] is -1, expected 0 (absent) or more: leave out with mask what is not known
+    ValueError: label_ranks[0, 1] is -1, expected 0 (absent) or more: exclude unknown labels with mask
     """
     check_shapes("(..., K)", empty=True, scores=scores, label_ranks=label_ranks)
     check_real(label_ranks=label_ranks)
     comparable = signed(label_ranks)
     wrong = ~((comparable >= 0) & torch.isfinite(comparable))
     largest = ", below 2^63" if label_ranks.dtype == torch.uint64 else ""
-    expected = f"0 (absent) or more{largest}: leave out with mask what is not known"
+    expected = f"0 (absent) or more{largest}: exclude unknown labels with mask"
     _check_where(scores, "label_ranks", label_ranks, wrong, expected, mask=mask, check_finite=check_finite)
 
 
 def check_instance(name: str, value: Any) -> None:
-    """Raise if a class is passed in place of what it makes.
+    """Raise if a class is passed instead of an instance.
 
     >>> check_instance("sorter", torch.nn.ReLU)
     Traceback (most recent call last):
@@ -442,7 +444,7 @@ def check_instance(name: str, value: Any) -> None:
 
 
 def check_choice(name: str, value: Any, choices: Any) -> None:
-    """Raise if an option is none of the values of a `Literal`.
+    """Raise if an option is not one of the values of a `Literal`.
 
     >>> from typing import Literal
     >>> check_choice("gain", "cubic", Literal["exponential", "linear"])
@@ -455,7 +457,7 @@ def check_choice(name: str, value: Any, choices: Any) -> None:
 
 
 def check_count(name: str, value: int) -> None:
-    """Raise if an option is no whole number of at least 1.
+    """Raise if an option is not a whole number of at least 1.
 
     >>> check_count("k", 0)
     Traceback (most recent call last):
@@ -469,7 +471,7 @@ def check_count(name: str, value: int) -> None:
 
 
 def check_positive(name: str, value: float, *, or_zero: bool = False) -> None:
-    """Raise if an option is no positive number that float32 can work with.
+    """Raise if an option is not a positive number in a range that float32 can handle.
 
     >>> check_positive("softness", 0.0)
     Traceback (most recent call last):

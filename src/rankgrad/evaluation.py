@@ -2,7 +2,7 @@
 
 Test examples are resampled (percentile bootstrap), in the same way for all models, so that differences are paired. Over
 several training seeds the variance of the seeds is added, and the interval is Student's t with Satterthwaite's degrees
-of freedom. With one seed an interval covers the sampling of test examples only: it is about that very model.
+of freedom. With one seed, an interval covers only the sampling of test examples: it describes that one trained model.
 """
 
 import math
@@ -22,22 +22,21 @@ __all__ = [
     "interval", "joined", "remembered",
 ]  # fmt: skip
 
-METHOD = "bootstrap of test examples; Student's t over seeds"  # by which intervals are made, for what is kept
+METHOD = "bootstrap of test examples; Student's t over seeds"  # how intervals are computed; stored with results
 PIECE = 2_000_000  # row numbers drawn at once
 
-Show = Callable[[int, int], object]  # receives how many resamples are done, and how many there are
+Show = Callable[[int, int], object]  # receives the number of resamples done and their total
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """Metrics as a function of the examples that count, so that resamples can be paired.
+    """Metrics as a function of the chosen examples, so that resamples can be paired.
 
     Attributes:
-        names: of the metrics; a dot stands for nesting, as in `ranked.accuracy`.
-        examples: how many there are.
-        of_rows: takes row numbers (..., n) to the metrics of those examples (metrics, ...); NaN where one is not
-            defined.
-        parts: the statistics of parts that are scored separately, by name, such as `fold 1`; empty if there are none.
+        names: names of the metrics; a dot means nesting, as in `ranked.accuracy`.
+        examples: the number of examples.
+        of_rows: maps row numbers (..., n) to the metrics of those examples (metrics, ...); NaN for undefined metrics.
+        parts: statistics of parts that are scored separately, by name, such as `fold 1`; empty without such parts.
     """
 
     names: list[str]
@@ -46,12 +45,12 @@ class Statistic:
     parts: Mapping[str, "Statistic"] = field(default_factory=dict)
 
     def of_all(self) -> np.ndarray:
-        """Return the metrics (metrics,) of all examples; NaN where one is not defined, as of no examples."""
+        """Return the metrics (metrics,) of all examples; NaN for undefined metrics, or if there are no examples."""
         return self.of_rows(np.arange(self.examples)) if self.examples else np.full(len(self.names), np.nan)
 
 
 def describe_undefined(statistic: Statistic) -> list[str]:
-    """Return the metrics that are not defined for all examples, each with the parts that are to blame.
+    """Return the metrics that are undefined on all examples, each with the parts that cause it.
 
     >>> always = Statistic(["hit", "tau"], 2, lambda rows: np.stack([rows.mean(-1), np.full(rows.shape[:-1], np.nan)]))
     >>> describe_undefined(always)
@@ -71,11 +70,11 @@ def describe_undefined(statistic: Statistic) -> list[str]:
 
 
 def by_group(statistic: Statistic, group: np.ndarray) -> Statistic:
-    """Return a statistic whose resamples are of whole groups: rows of one do not err independently.
+    """Return a statistic that resamples whole groups, because errors within a group are not independent.
 
     Args:
-        statistic: of n examples.
-        group: (n,), equal where examples belong together: a customer, a product, a session.
+        statistic: a statistic of n examples.
+        group: (n,), equal for examples that belong together, such as those of a customer, a product, or a session.
 
     >>> hits = np.array([1.0, 0.0, 1.0])
     >>> grouped = by_group(Statistic(["hits"], 3, lambda rows: hits[rows].mean(-1)[None]), np.array(["a", "b", "a"]))
@@ -84,7 +83,7 @@ def by_group(statistic: Statistic, group: np.ndarray) -> Statistic:
     """
     _, number, sizes = np.unique(group, return_inverse=True, return_counts=True)
     members = np.split(np.argsort(number, kind="stable"), np.cumsum(sizes)[:-1])
-    members = members[: len(sizes)]  # np.split makes one part of no rows
+    members = members[: len(sizes)]  # np.split returns one part even for no rows
     if len(set(sizes.tolist())) == 1:
         table = np.stack(members)
         return replace(
@@ -94,7 +93,7 @@ def by_group(statistic: Statistic, group: np.ndarray) -> Statistic:
         )
 
     def of_rows(rows: np.ndarray) -> np.ndarray:
-        several = rows.reshape(-1, rows.shape[-1])  # each resample has another number of examples
+        several = rows.reshape(-1, rows.shape[-1])  # resamples differ in their number of examples
         values = []
         for groups in several:
             values.append(statistic.of_rows(np.concatenate([members[group] for group in groups])))
@@ -104,15 +103,14 @@ def by_group(statistic: Statistic, group: np.ndarray) -> Statistic:
 
 
 def joined(statistics: Mapping[str, Statistic], rows: Sequence[np.ndarray]) -> Statistic:
-    """Return the metrics of examples in parts, each scored separately: the mean over parts, weighted by examples.
+    """Join parts that are scored separately: return mean metrics over parts, weighted by their number of examples.
 
-    Models of different folds score on different scales, so that their scores are not ranked together. A metric that
-    a part lacks, or that is not defined there, is not defined for the whole: without its worst part a model would seem
-    better.
+    Models of different folds score on different scales, so their scores cannot be ranked together. A metric that is
+    missing or undefined in a part is undefined for the whole; leaving out a part could make a model look better.
 
     Args:
-        statistics: of each part, by its name.
-        rows: which of all examples a part has, in its order (n,); each is in one part.
+        statistics: statistic of each part, by name.
+        rows: row numbers of each part's examples, in the part's order (n,); each example is in one part.
 
     >>> hits = {"fold 1": np.array([1.0, 0.0]), "fold 2": np.array([1.0])}
     >>> parts = {name: Statistic(["hit"], len(own), lambda rows, own=own: own[rows].mean(-1)[None])
@@ -125,7 +123,7 @@ def joined(statistics: Mapping[str, Statistic], rows: Sequence[np.ndarray]) -> S
     for number, members in enumerate(rows):
         part[members], row_of_part[members] = number, np.arange(len(members))
 
-    # The columns of each part's metrics among all: a part may lack some of the classes.
+    # The columns of each part's metrics among all metrics: a part may lack some classes.
     names = list(dict.fromkeys(chain.from_iterable(statistic.names for statistic in statistics.values())))
     columns = {}
     for number, statistic in enumerate(statistics.values()):
@@ -149,11 +147,11 @@ def joined(statistics: Mapping[str, Statistic], rows: Sequence[np.ndarray]) -> S
 
 
 def by_fold(statistic: Callable[[pa.Table], Statistic], predictions: pa.Table) -> Statistic:
-    """Return the metrics of predictions; if they have a column `fold`, each fold is scored separately, see `joined`.
+    """Return the metrics of predictions; with a column `fold`, each fold is scored separately, see `joined`.
 
     Args:
-        statistic: of a task.
-        predictions: of one seed.
+        statistic: a task's function from predictions to their statistic.
+        predictions: table of predictions of one seed.
     """
     if FOLD not in predictions.column_names or not len(predictions):
         return statistic(predictions)
@@ -164,7 +162,7 @@ def by_fold(statistic: Callable[[pa.Table], Statistic], predictions: pa.Table) -
 
 
 def remembered(statistic: Statistic) -> Statistic:
-    """Return a statistic that keeps its answers, for one that is compared with several others by the same resamples.
+    """Return a statistic that caches its results, for comparing one model with several others on the same resamples.
 
     >>> calls = []
     >>> one = remembered(Statistic(["hits"], 2, lambda rows: calls.append(rows) or rows.mean(-1)[None]))
@@ -187,10 +185,10 @@ def _resampled(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the metrics of all examples and their resamples, (seeds, metrics) and (seeds, metrics, resamples).
 
-    Of fewer than two examples there are no resamples, and all of them are NaN.
+    With fewer than two examples, all resamples are NaN.
 
     Raises:
-        ValueError: statistics of different examples or metrics.
+        ValueError: the statistics have different examples or metrics.
     """
     first = statistics[0]
     for statistic in statistics:
@@ -218,16 +216,16 @@ def _resampled(
 
 
 def _bounds(value: float, of_seeds: np.ndarray, resampled: np.ndarray, confidence: float) -> tuple[float, float, float]:
-    """Return low, high and the two-sided p of a mean over seeds; NaN where too little is defined.
+    """Return low, high, and the two-sided p value of a mean over seeds; NaN if too few resamples are defined.
 
-    A metric that is undefined for more than half of the resamples has no interval: the few that are left would give one
-    that is too narrow.
+    A metric that is undefined on more than half of the resamples has no interval, since the rest would give one that is
+    too narrow.
 
     Args:
         value: the mean.
         of_seeds: the value of each seed (S,).
-        resampled: the same of each resample (S, resamples).
-        confidence: of the interval.
+        resampled: the value of each seed on each resample (S, resamples).
+        confidence: confidence level of the interval.
     """
     means = resampled.mean(0)
     defined = means[~np.isnan(means)]
@@ -238,7 +236,7 @@ def _bounds(value: float, of_seeds: np.ndarray, resampled: np.ndarray, confidenc
         low, high = np.percentile(defined, [50 * (1 - confidence), 50 * (1 + confidence)])
         tail = min((defined <= 0).sum(), (defined >= 0).sum())
         return float(low), float(high), float(min(1.0, 2 * (tail + 1) / (len(defined) + 1)))
-    # Two sources of chance: which examples are tested, and which seeds are trained.
+    # Two sources of variance: the sample of test examples, and the training seeds.
     by_examples, by_seeds = float(defined.var()), float(of_seeds.var(ddof=1)) / seeds
     variance = by_examples + by_seeds
     if variance == 0:
@@ -263,20 +261,21 @@ def evaluate(
 ) -> list[Row]:
     """Return each metric of a run as its mean over training seeds with an interval, then the value of each seed.
 
-    Resamples for which a metric is not defined are left out. A metric that is not defined for all examples, of a seed,
-    is NaN; so are the bounds of a NaN, of fewer than two examples, and where more than half of the resamples are left
-    out.
+    Resamples on which a metric is undefined are left out. A metric that is undefined on all examples of a seed is NaN.
+    Bounds are NaN if the metric is, if there are fewer than two examples, or if more than half of the resamples are
+    left out.
 
     Args:
-        run: its name, for the rows.
-        statistics: of each training seed, for the same examples.
-        resamples, seed: of the bootstrap. The same seed gives the same resamples for each model.
-        confidence: of the interval.
-        limits: the smallest and the largest value that metrics can have; no bound lies beyond them, as Student's t may.
-        show: is called now and then with how many resamples are done, and how many there are to do.
+        run: name of the run, for the rows.
+        statistics: statistic of each training seed, on the same examples.
+        resamples, seed: number of bootstrap resamples, and their seed. The same seed gives the same resamples for each
+            model.
+        confidence: confidence level of the interval.
+        limits: smallest and largest value of each metric; bounds are cut to them, because Student's t may exceed them.
+        show: called from time to time with the number of resamples done and the total.
 
     Raises:
-        ValueError: statistics of different examples or metrics.
+        ValueError: the statistics have different examples or metrics.
 
     >>> hits = np.array([1.0, 0.0, 1.0, 1.0])
     >>> statistic = Statistic(["recall.at_1"], 4, lambda rows: hits[rows].mean(-1)[None])
@@ -292,7 +291,7 @@ def evaluate(
         value = float(of_seeds.mean())
         low, high, _ = _bounds(value, of_seeds, resampled[:, number], confidence)
         least, most = (limits or {}).get(metric, (-math.inf, math.inf))
-        rows.append(Row(run, metric, value, max(low, least), min(high, most)))  # NaN stays
+        rows.append(Row(run, metric, value, max(low, least), min(high, most)))  # NaN stays NaN
         rows += [Row(run, metric, float(own), seed=key) for key, own in zip(statistics, of_seeds, strict=True)]
     return rows
 
@@ -309,18 +308,18 @@ def differences(
     """Return by how much each metric of runs exceeds that of a baseline, paired by training seed and test example.
 
     Args:
-        runs: statistics of each run, by training seed; seeds that only a run or the baseline has are left out.
-        baseline: statistics by training seed; it is resampled once for all runs.
-        resamples, seed: of the bootstrap.
-        confidence: of the interval.
+        runs: statistics of each run, by training seed; seeds that only the run or only the baseline has are ignored.
+        baseline: statistics by training seed; resampled once for all runs.
+        resamples, seed: see `evaluate`.
+        confidence: confidence level of the interval.
         show: see `evaluate`.
 
     Returns:
-        Of each run and metric the difference with its interval, that of each seed, and its two-sided p as the metric
-        `p of <metric>`; NaN where it is not defined, see `evaluate`.
+        For each run and metric, the difference with its interval, the difference for each seed, and the two-sided p
+        value as the metric `p of <metric>`; NaN if undefined, see `evaluate`.
 
     Raises:
-        ValueError: no seed in common, or they are not of the same examples or metrics.
+        ValueError: run and baseline have no seed in common, or have different examples or metrics.
 
     >>> one, other = (Statistic(["hit"], 4, lambda rows, hits=np.array(hits): hits[rows].mean(-1)[None])
     ...               for hits in ([1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0]))
@@ -357,7 +356,7 @@ def differences(
 def holm(p: list[float]) -> list[float]:
     """Return p values adjusted for several comparisons (Holm, 1979).
 
-    One that is NaN stays so, and counts as a comparison all the same.
+    NaN stays NaN but still counts as a comparison.
 
     >>> holm([0.01, 0.04, 0.03]), holm([0.01, np.nan])
     ([0.03, 0.06, 0.06], [0.02, nan])
@@ -371,7 +370,7 @@ def holm(p: list[float]) -> list[float]:
 
 
 def interval(values: np.ndarray, *, resamples: int, seed: int) -> tuple[float, float, float]:
-    """Return the mean of one value per example, (n,), with its 95 % interval: value, low, high.
+    """Return the mean of one value per example (n,) with its 95% interval: value, low, high.
 
     >>> value, low, high = interval(np.array([0.0, 1.0, 1.0, 0.0]), resamples=500, seed=0)
     >>> value, low < 0.5 < high

@@ -1,8 +1,8 @@
-"""What features are called, and how they follow from a row.
+"""Names of features, and how to compute the features of a row from them.
 
-The name of a feature says what it is of a row: `km` the number in this column; `brand=bmw` whether the column has this
-value, 0 or 1; `sequence[39/56]=A` whether this letter stands at this place of the column's 56 letters;
-`age[empty=41.5]` the number in this column, or 41.5 if the cell is empty; and `age[empty]` whether it is empty.
+The name of a feature defines its value: `km` is the number in this column; `brand=bmw` is 1 if the column has this
+value, else 0; `sequence[39/56]=A` is 1 if the column's text has this letter at position 39 of 56; `age[empty=41.5]` is
+the number in this column, or 41.5 if the cell is empty; and `age[empty]` is 1 if the cell is empty.
 """
 
 import re
@@ -28,13 +28,13 @@ __all__ = [
     "title_of",
 ]
 
-LETTER = re.compile(r"(.+)\[(\d+)/(\d+)\]", re.DOTALL)  # column, place from 1 on, and how many there are
-FILLED = re.compile(r"(.+)\[empty(?:=(.+))?\]", re.DOTALL)  # column, and the number that an empty cell gets
+LETTER = re.compile(r"(.+)\[(\d+)/(\d+)\]", re.DOTALL)  # column, position from 1, and number of letters
+FILLED = re.compile(r"(.+)\[empty(?:=(.+))?\]", re.DOTALL)  # column, and the number for an empty cell
 Letter = tuple[int, int] | None
 
 
 def columns_of(names: Sequence[str]) -> list[str]:
-    """Return the columns that features are made of, each once.
+    """Return the distinct columns from which features are computed.
 
     >>> columns_of(["km", "brand=bmw", "brand=vw", "sequence[1/3]=A", "sequence[3/3]=C"])
     ['km', 'brand', 'sequence']
@@ -49,19 +49,19 @@ def numbers_of(
     unknown: Callable[[str, str], object] | None = None,
     writing: Writing = PLAIN,
 ) -> list[float]:
-    """Return the features of a row by its columns' names.
+    """Compute the features of a row from their names.
 
-    A value that no feature is named by is none of them, and so is an empty cell of names. An empty number gets the one
-    that its feature names, if it names one.
+    If no feature has a cell's value in its name, or the cell is empty, all features of the column are 0. An empty
+    number gets the number in its feature's name, if there is one.
 
     Args:
         row: cells by column.
-        names: of the features.
-        unknown: is told of each value that no feature is named by: the column and the value.
-        writing: of numbers that are text.
+        names: names of the features.
+        unknown: called with the column and the value if no feature has this value.
+        writing: how numbers are written in text.
 
     Raises:
-        ValueError: a number is missing or none, or a text has another number of letters.
+        ValueError: a number is missing or invalid, or a text has the wrong number of letters.
 
     >>> names = ["km", "brand=bmw", "brand=vw", "sequence[3/3]=D"]
     >>> numbers_of({"km": 7, "brand": "vw", "sequence": "ACD"}, names)
@@ -94,7 +94,10 @@ def numbers_of(
 
 @lru_cache(maxsize=16)
 def _asked(names: tuple[str, ...]) -> dict[tuple[str, Letter], dict[str | None, int]]:
-    """Return the columns of features, with the place of a letter, and where which value counts: None for any number."""
+    """Map columns (with the position of a letter) to their values, and these to positions in the features.
+
+    The value None stands for any number.
+    """
     asked: dict[tuple[str, Letter], dict[str | None, int]] = {}
     for place, name in enumerate(names):
         if filled := FILLED.fullmatch(name):
@@ -109,7 +112,7 @@ def _asked(names: tuple[str, ...]) -> dict[tuple[str, Letter], dict[str | None, 
 
 @lru_cache(maxsize=16)
 def places_of_values(names: tuple[str, ...]) -> dict[str, list[list[int]]]:
-    """Return by column where the features of its values stand: a list, or one for each letter.
+    """Return, by column, the positions of the features of its values: one list, or one list per letter.
 
     >>> places_of_values(("km", "brand=bmw", "brand=vw", "sequence[3/3]=D"))
     {'brand': [[1, 2]], 'sequence': [[3]]}
@@ -124,7 +127,7 @@ def places_of_values(names: tuple[str, ...]) -> dict[str, list[list[int]]]:
 
 @lru_cache(maxsize=16)
 def fills_of(names: tuple[str, ...]) -> dict[str, float]:
-    """Return the numbers that empty cells get, by column.
+    """Return the number for empty cells, by column.
 
     >>> fills_of(("km", "age[empty=41.5]", "age[empty]"))
     {'age': 41.5}
@@ -134,7 +137,7 @@ def fills_of(names: tuple[str, ...]) -> dict[str, float]:
 
 
 def filled_names(column: str, numbers: "pd.Series") -> list[str]:
-    """Return features of a column of numbers whose empty cells, NaN, get the median: it, and whether one was empty."""
+    """Return two features of a column: its numbers, with the median for empty cells (NaN), and 1 if empty."""
     if numbers.isna().all():
         return []
     name = f"{column}[empty={float(numbers.median())!r}]"
@@ -142,12 +145,12 @@ def filled_names(column: str, numbers: "pd.Series") -> list[str]:
 
 
 def empty_name(column: str) -> str:
-    """Return the name of the feature that says whether a column's cell is empty."""
+    """Return the name of the feature that is 1 if a column's cell is empty."""
     return f"{column}[empty]"
 
 
 def title_of(name: str) -> str:
-    """Return what a feature is called for people: without the number that an empty cell gets.
+    """Return a feature's name for display, without the number for empty cells.
 
     >>> title_of("age[empty=41.5]"), title_of("age[empty]"), title_of("brand=vw")
     ('age', 'age[empty]', 'brand=vw')
@@ -157,12 +160,12 @@ def title_of(name: str) -> str:
 
 
 def is_feature_name(column: str) -> bool:
-    """Return whether a column is called as a feature of one value is, which it would be taken for."""
+    """Return whether a column's name has the form of a feature of one value, so that the two would be confused."""
     return "=" in column or LETTER.fullmatch(column) is not None or FILLED.fullmatch(column) is not None
 
 
 def is_empty(cell: Any) -> bool:
-    """Return whether a cell of numbers is empty: None, NaN, no text, or `nan` as programs write it.
+    """Return whether a cell of numbers is empty: None, NaN, an empty text, or `nan` as programs write it.
 
     >>> is_empty("NaN"), is_empty(float("nan")), is_empty(0)
     (True, True, False)
@@ -186,5 +189,5 @@ def _value(row: Mapping[str, Any], column: str, letter: Letter) -> str:
     place, count = letter
     cell = row.get(column)
     if len(text := text_in("" if cell is None else cell)) != count:
-        raise ValueError(f"{column} has {len(text)} letters, expected {count} as in training: align it")
+        raise ValueError(f"{column} has {len(text)} letters, expected {count} as in training: align the text")
     return text[place - 1]

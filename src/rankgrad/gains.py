@@ -1,4 +1,4 @@
-"""Gains of NDCG and the best that any order can reach; probabilities of ERR; the order in which scores are read."""
+"""Gains of NDCG and the ideal DCG; probabilities of ERR; the order of documents by score."""
 
 import math
 from typing import Literal
@@ -15,7 +15,7 @@ Gain = Literal["exponential", "linear"]
 
 
 def check_relevance(target: Tensor, gain: Gain, *, mask: Tensor | None = None, check_finite: bool = True) -> None:
-    """Raise if targets have no gain; where the mask is False, a target may be anything.
+    """Raise if a target has no gain; targets are ignored where the mask is False.
 
     Raises:
         ValueError: an unknown `gain`; a target that is negative, or above 60 for an exponential gain.
@@ -35,11 +35,11 @@ def check_relevance(target: Tensor, gain: Gain, *, mask: Tensor | None = None, c
 
 
 def gains_of(target: Tensor, weight: Tensor, gain: Gain) -> Tensor:
-    """Return what each (..., d) gains when it comes first, times its weight.
+    """Return the gain of each item (..., d) in first place, times its weight.
 
     Args:
-        target: (..., d), how relevant each is; anything where the weight is 0.
-        weight: (..., d), by which gains are multiplied.
+        target: (..., d), relevance of each item; ignored where the weight is 0.
+        weight: (..., d), factors of the gains.
         gain: `exponential`, $2^t - 1$, or `linear`, t.
 
     >>> gains_of(torch.tensor([0.0, 1.0, 3.0]), torch.ones(3), "exponential")
@@ -50,7 +50,7 @@ def gains_of(target: Tensor, weight: Tensor, gain: Gain) -> Tensor:
 
 
 def ideal(gains: Tensor, k: int | None) -> Tensor:
-    """Return the discounted cumulative gain (...) of the best order of gains (..., d), over its first k places.
+    """Return the discounted cumulative gain (...) of the best order of gains (..., d), over the first k places.
 
     >>> ideal(torch.tensor([0.0, 1.0, 3.0]), 1)
     tensor(3.)
@@ -61,10 +61,10 @@ def ideal(gains: Tensor, k: int | None) -> Tensor:
 
 
 def check_grade(target: Tensor, max_grade: float, *, mask: Tensor | None = None, check_finite: bool = True) -> None:
-    """Raise if targets are not grades of a scale; where the mask is False, a target may be anything.
+    """Raise if targets are not grades from 0 to `max_grade`; targets are ignored where the mask is False.
 
     Raises:
-        ValueError: a `max_grade` that is not positive; a target that is negative or above it.
+        ValueError: `max_grade` is not positive, or a target is negative or above it.
 
     >>> check_grade(torch.tensor([1, 5]), 4.0)
     Traceback (most recent call last):
@@ -80,28 +80,28 @@ def check_grade(target: Tensor, max_grade: float, *, mask: Tensor | None = None,
 
 
 def satisfaction(target: Tensor, weight: Tensor, max_grade: float) -> Tensor:
-    r"""Return the probability (..., d) that each satisfies a reader, $(2^t - 1) / 2^g$ times its relative weight.
+    r"""Return the probability (..., d) that each item satisfies a reader, $(2^t - 1) / 2^g$ times its relative weight.
 
     Args:
-        target: t, (..., d), how relevant each is; anything where the weight is 0.
+        target: t, (..., d), relevance of each item; ignored where the weight is 0.
         weight: (..., d), relative to the largest of its group.
-        max_grade: g, the highest grade there is.
+        max_grade: g, the highest grade of the scale.
 
     >>> satisfaction(torch.tensor([0.0, 1.0, 2.0]), torch.ones(3), 2.0)
     tensor([0.0000, 0.2500, 0.7500])
     """
     relevance = target.to(weight.dtype).where(weight > 0, 0.0)
-    # As 2^(t - g) - 2^-g, which no grade takes out of range.
+    # Computed as 2^(t - g) - 2^-g, which no grade can overflow.
     return within(weight) * (torch.exp2(relevance - max_grade) - 2.0**-max_grade)
 
 
 def reading_order(scores: Tensor, gains: Tensor, exists: Tensor, *, truth: Tensor | None = None) -> Tensor:
-    """Return where to find the first, the second, ... (..., d) from the top; of equal scores, the smallest gain first.
+    """Return the positions (..., d) of items from the highest score to the lowest; ties put the smallest gain first.
 
     Args:
         scores, gains: (..., d).
-        truth: (..., d), the smallest of equal gains first, which weights of 0 make of different ones.
-        exists: (..., d) boolean, False where there is no score: such come last.
+        truth: (..., d), breaks ties of equal gains, smallest first; weights of 0 make different gains equal.
+        exists: (..., d) boolean, False where there is no score; these positions come last.
 
     >>> scores, gains = torch.tensor([0.5, 0.9, 0.5]), torch.tensor([2.0, 0.0, 1.0])
     >>> reading_order(scores, gains, torch.ones(3, dtype=torch.bool))

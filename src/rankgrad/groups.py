@@ -1,4 +1,4 @@
-"""The arguments of losses and metrics: checked groups of scores, masks and weights."""
+"""Check the arguments of losses and metrics: groups of scores, masks, and weights."""
 
 from dataclasses import dataclass
 
@@ -30,19 +30,19 @@ __all__ = ["Groups", "among_first", "comparable", "groups", "ordinal", "relative
 def relative_weights(
     scores: Tensor, mask: Tensor | None, weights: Tensor | None, *, check_finite: bool = True
 ) -> Tensor:
-    """Return how much each score counts.
+    """Return the weight of each score relative to the largest.
 
     Args:
         scores: any shape.
-        mask: a checked mask, False where there is no score; None if all are there.
-        weights: of the scores' shape, finite and not negative; None if all count the same.
+        mask: a checked mask, False where there is no score; None if no score is missing.
+        weights: of the scores' shape, finite and not negative; None for equal weights.
         check_finite: read the weights.
 
     Returns:
-        Of the scores' shape, float32 or float64: the weight relative to the largest, 0 where the mask is False.
+        Relative weights of the scores' shape, float32 or float64; 0 where the mask is False.
 
     Raises:
-        TypeError, ValueError: weights of another shape or type, negative or infinite.
+        TypeError, ValueError: weights have the wrong shape or type, or are negative or infinite.
 
     >>> relative_weights(torch.zeros(3), torch.tensor([True, True, False]), torch.tensor([0.5, 2.0, 3.0]))
     tensor([0.2500, 1.0000, 0.0000])
@@ -52,18 +52,18 @@ def relative_weights(
         return torch.ones_like(scores, dtype=kind) if mask is None else mask.to(kind)
     check_floating(weights=weights)
     check_shapes("(..., d)", dims=0, empty=True, weights=weights, scores=scores)
-    # In their own type until they are proportions: float64 holds numbers that float32 does not.
+    # Keep their type until they are proportions, because float64 has a larger range than float32.
     kept = weights.to(torch.promote_types(weights.dtype, kind))
     kept = kept if mask is None else kept.masked_fill(~mask, 0.0)
     if check_finite:
         check_values("weights", weights, ~(torch.isfinite(kept) & (kept >= 0)), "a finite number of at least 0")
-    # Only proportions matter, and sums of very large or very small weights would leave their range.
+    # Only proportions matter, and sums of very large or very small weights would overflow or vanish.
     largest = kept.amax() if kept.numel() else kept.sum()
     return (kept / largest.where(largest > 0, 1.0)).to(kind)
 
 
 def within(weight: Tensor) -> Tensor:
-    """Return weights (..., d) relative to the largest of their group, whose products do not vanish.
+    """Return weights (..., d) relative to the largest of their group, so that their products do not vanish.
 
     >>> within(torch.tensor([[0.25, 0.5], [0.0, 0.0]]))
     tensor([[0.5000, 1.0000],
@@ -74,9 +74,9 @@ def within(weight: Tensor) -> Tensor:
 
 
 def ordinal(values: Tensor) -> Tensor:
-    """Return numbers that float64 holds, in the order of values (..., d), of any real type, within their group.
+    """Return numbers that float64 can represent, in the same order within each group as values (..., d) of any type.
 
-    A 64-bit integer, such as a time stamp in nanoseconds, becomes the number of smaller ones; all else stays as it is.
+    A 64-bit integer, such as a timestamp in nanoseconds, becomes the number of smaller values; others do not change.
 
     >>> ordinal(2**53 + torch.tensor([1, 0, 1, 2]))
     tensor([1, 0, 1, 3])
@@ -92,16 +92,16 @@ def _ordinal_along(values: Tensor, dim: int, mask: Tensor | None) -> Tensor:
 def comparable(
     metric: str, scores: Tensor, target: Tensor, mask: Tensor | None, weights: Tensor | None, dim: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return weights, scores and targets for a rank correlation, and which groups have one.
+    """Return weights, scores, and targets for a rank correlation, and for which groups it is defined.
 
     Args:
-        metric: its name, for errors.
-        scores, target: one shape.
+        metric: name of the metric, for errors.
+        scores, target: tensors of the same shape.
         mask, weights: of that shape, or None.
-        dim: the dimension of a group, of n.
+        dim: the dimension of a group, with n items.
 
     Returns:
-        Weights; scores and target (..., n) in float64, in whose order they are; and (...) which groups have two
+        Weights; scores and target (..., n) as float64 in the same order; and (...) whether each group has two
         different scores and two different targets.
 
     Raises:
@@ -121,7 +121,7 @@ def comparable(
     defined = counts.sum(-1) >= 2
     compared = []
     for name, values in (("scores", scores), ("target", target)):
-        # An item without weight still has a rank, so it must be finite; a masked one has none.
+        # An item with weight 0 still has a rank, so its values must be finite; a masked item has none.
         wrong = ~torch.isfinite(values) & (True if mask is None else mask)
         check_values(name, values, wrong, f"a finite number: {metric} is undefined")
         values = _ordinal_along(values.detach(), dim, mask).movedim(dim, -1).double()
@@ -133,17 +133,17 @@ def comparable(
 
 @dataclass(frozen=True)
 class Groups:
-    """What a loss or a metric compares, checked, each group along the last dimension.
+    """The checked inputs of a loss or a metric, with each group along the last dimension.
 
     Attributes:
         scores: (..., d), float32 or float64, 0 where the mask is False.
-        truth: (..., d); floating point for `target`, boolean for `labels` and `positives`; for `label_ranks` as
-            given, or signed integers. 0 or False where the mask is False.
-        weight: (..., d), of the scores' type: how much each score counts, 0 where the mask is False; the largest is 1.
-        exists: (..., d) boolean, where the mask is True; all if there is none.
+        truth: (..., d); floating point for `target`, boolean for `labels` and `positives`; for `label_ranks` the type
+            that was passed, or signed integers. 0 or False where the mask is False.
+        weight: (..., d), of the scores' type: weight of each score, 0 where the mask is False; the largest is 1.
+        exists: (..., d) boolean, True where the mask is True; all True without a mask.
         mask: (..., d) boolean, or None: the mask for a sorter.
         finite: whether scores and truth are known to be finite.
-        group_weights: (...), how much each group counts in a mean over groups, as passed; None if all count the same.
+        group_weights: (...), weight of each group in a mean over groups, as passed; None for equal weights.
     """
 
     scores: Tensor
@@ -174,25 +174,25 @@ def groups(
     Args:
         scores: any shape.
         dim: the dimension of a group.
-        mask: boolean, of the scores' shape, False where there is no score; what stands there may be anything.
-        weights: of the scores' shape, finite and not negative, how much each score counts.
-        group_weights: of the groups' shape, how much each counts in a mean over groups; a loss checks its values.
-        check_finite: read values, and refuse scores that are not finite, impossible truths, and bad weights. It
+        mask: boolean, of the scores' shape, False where there is no score; values are ignored there.
+        weights: of the scores' shape, finite and not negative: weight of each score.
+        group_weights: of the groups' shape: weight of each group in a mean over groups; a loss checks the values.
+        check_finite: read values, and raise for scores that are not finite, invalid targets, and invalid weights. This
             waits for the device. Without it, and always under `torch.compile` and `torch.func.vmap`, where values
-            cannot be read, a loss of such values is anything, NaN as a rule.
-        least: the smallest group, without a mask: with one, it is left out.
-        between_0_and_1: whether targets lie in [0, 1].
-        order: whether only the order of targets and label ranks counts, not how large they are: see `ordinal`.
-        exact: whether it is for a metric: in float64, whatever types are given, and without gradient.
-        truth: of the scores' shape. Its name says what it is: `target` (any numbers), `labels` (0 and 1),
-            `label_ranks` (0 = absent, larger = more important), or `positives` (0 and 1, (..., n, m), in which rows
-            and columns are searched: groups are then (..., 2, d, d), of the matrix and of its transpose, with d the
-            larger of n and m, and a mask where one is missing).
+            cannot be read, the loss of such values is undefined, usually NaN.
+        least: the smallest allowed group; with a mask, smaller groups are ignored instead.
+        between_0_and_1: whether targets must be in [0, 1].
+        order: whether only the order of targets and label ranks matters, not their magnitude, see `ordinal`.
+        exact: whether it is for a metric: compute in float64 and without gradient, whatever the types.
+        truth: of the scores' shape, by the name of its type: `target` (any numbers), `labels` (0 and 1), `label_ranks`
+            (0 = absent, larger = more important), or `positives` (0 and 1, (..., n, m)). For `positives`, rows and
+            columns are searched: groups are (..., 2, d, d), the matrix and its transpose, with d the larger of n and
+            m, and a mask for missing entries.
 
     Raises:
-        TypeError: scores are not floating point, the mask is not boolean, or an argument is no tensor.
-        ValueError: shapes differ, a group is empty or too small, a target wants a gradient, values as above, or an
-            integer target beyond 2^53 whose size counts.
+        TypeError: scores are not floating point, the mask is not boolean, or an argument is not a tensor.
+        ValueError: shapes differ, a group is empty or too small, a target requires a gradient, a value is invalid (see
+            above), or an integer target is beyond 2^53 and its magnitude matters.
 
     >>> given = groups(torch.zeros(3, 2), dim=0, target=torch.ones(3, 2, dtype=torch.int64))
     >>> given.scores.shape, given.truth.dtype
@@ -230,16 +230,16 @@ def _checked(
     kind: str, scores: Tensor, values: Tensor, dim: int, mask: Tensor | None, *, order: bool, between_0_and_1: bool,
     check_finite: bool,
 ) -> Tensor:  # fmt: skip
-    """Return a truth in a type whose values can be compared."""
+    """Return targets in a type whose values can be compared."""
     if kind == "target":
         check_target(scores, values, between_0_and_1=between_0_and_1, mask=mask, check_finite=check_finite)
         if order:
             values = _ordinal_along(values, dim, mask)
         elif check_finite and values.dtype in (torch.int64, torch.uint64):
             rounded = (values.double().abs() >= 2**53) & (True if mask is None else mask)
-            check_values("target", values, rounded, "an integer below 2^53, which float64 holds: pass its difference "
-                         "from the smallest")  # fmt: skip
-        return values if values.is_floating_point() else values.double()  # float32 holds integers up to 2^24
+            check_values("target", values, rounded, "an integer below 2^53, the limit of float64: subtract the "
+                         "smallest target")  # fmt: skip
+        return values if values.is_floating_point() else values.double()  # float32 represents integers only up to 2^24
     if kind == "label_ranks":
         check_label_ranks(scores, values, mask=mask, check_finite=check_finite)
         values = signed(values)
@@ -257,7 +257,7 @@ def _both_ways(matrix: Tensor) -> Tensor:
 
 
 def among_first(batch: Groups, k: int) -> Tensor:
-    """Return how much of each score (..., d) is among the first k, float64; equal scores share their places.
+    """Return the fraction of each score (..., d) that is among the first k, float64; tied scores share places.
 
     >>> among_first(groups(torch.tensor([0.9, 0.5, 0.5, 0.1]), labels=torch.ones(4)), 2)
     tensor([1.0000, 0.5000, 0.5000, 0.0000], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Ranks as sums over all pairs of scores: of Laplace distribution functions in O(n log n), of sigmoids in O(n^2)."""
+"""Soft ranks as sums over all pairs of scores: Laplace distribution functions in O(n log n), sigmoids in O(n^2)."""
 
 import inspect
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from rankgrad.standardize import largest
 __all__ = ["before_and_after", "laplace_ranks", "pairwise_ranks", "sums_of_others", "with_signature"]
 
 BLOCK = 16
-FURTHEST = 37.0  # no sum of float64 sees e^-37
-LONGEST = BLOCK * FURTHEST  # its exponential is finite, and so are those times numbers of float32
+FURTHEST = 37.0  # e^-37 is too small to change a sum in float64
+LONGEST = BLOCK * FURTHEST  # its exponential is finite, also times any float32 number
 
 
 def sums_of_others(
@@ -22,20 +22,20 @@ def sums_of_others(
 ) -> tuple[Tensor, Tensor]:
     r"""Return sums over all other points, $\sum_{j \neq i} \pm w_j e^{-|p_j - p_i| / b}$, in O(n).
 
-    By cumulative sums of $w e^{p / b}$ in float64, of the whole vector where that is finite, else within blocks. Only
-    differences of positions are used: an offset or a point far away costs no precision. The derivative is
-    written out, as sums of the same kind: from the gaps between neighbors, autograd would compute each entry as a
-    difference of sums over many pairs, and lose the signs of small ones.
+    The sums come from cumulative sums of $w e^{p / b}$ in float64: over the whole vector if that is finite, otherwise
+    within blocks. Only differences of positions matter, so that an offset or a distant point costs no precision. The
+    derivative is written out, as sums of the same form, because autograd would compute each entry as a difference of
+    sums over many pairs and lose the signs of small entries.
 
     Args:
         positions: p, (..., n), descending.
         weights: w, (..., n), or (kinds, ..., n); None if all are 1.
-        width: b, (..., 1) or a number; held constant in the gradient.
-        begins: (..., n) boolean, True where a part begins: then sums stay within parts, and positions descend within
-            each. None for one part.
+        width: b, (..., 1) or a number; constant in the gradient.
+        begins: (..., n) boolean, True where a part begins: sums are taken within parts, and positions descend within
+            each part. None for a single part.
 
     Returns:
-        Two tensors of the weights' shape: signed, plus for points after i and minus for those before; and unsigned.
+        Two tensors of the weights' shape: signed (plus for points after i, minus for points before it) and unsigned.
 
     >>> sums_of_others(torch.tensor([0.0, -2.0]), torch.tensor([3.0, 5.0]))
     (tensor([ 0.6767, -0.4060]), tensor([0.6767, 0.4060]))
@@ -44,7 +44,7 @@ def sums_of_others(
 
 
 def with_signature(forward: Callable) -> Callable:
-    """Work out a signature once: each call of an autograd function would, which takes as long as some operations."""
+    """Compute the signature once, because an autograd function would compute it at each call, which is slow."""
     forward.__signature__ = inspect.signature(forward)  # ty: ignore[missing-attribute]
     return forward
 
@@ -74,7 +74,7 @@ class _SumsOfOthers(torch.autograd.Function):
     def backward(ctx, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None]:
         width, positions, weights, begins, signed, unsigned = _saved(ctx)
         pull = to_weights = None
-        # The derivative of the signed sum is an unsigned one, and the other way round.
+        # The derivative of the signed sum is an unsigned sum, and vice versa.
         for gradient, sums, is_signed in ((gradients[0], unsigned, True), (gradients[1], signed, False)):
             if gradient is None:
                 continue
@@ -87,7 +87,7 @@ class _SumsOfOthers(torch.autograd.Function):
             if ctx.needs_input_grad[1]:
                 of_sum = -minus if is_signed else plus
                 to_weights = of_sum if to_weights is None else to_weights + of_sum
-        # Of several kinds of weights, the positions are one.
+        # Several kinds of weights share the same positions.
         if pull is not None and (pull.shape, pull.dtype) != (positions.shape, positions.dtype):
             pull = pull.sum_to_size(positions.shape).to(positions.dtype)
         return pull, to_weights, None, None
@@ -127,7 +127,7 @@ def _before_and_after(
 
 
 def _growth(positions: Tensor, width: Tensor | float) -> Tensor | None:
-    """Return $e^{(p_1 - p_i) / b}$ in float64; None where one is too large, or where reading it waits for a device."""
+    """Return $e^{(p_1 - p_i) / b}$ in float64; None if a value is too large, or if checking would wait for a device."""
     if positions.device.type != "cpu" or not positions.numel():
         return None
     places = positions.double()
@@ -139,7 +139,7 @@ def _growth(positions: Tensor, width: Tensor | float) -> Tensor | None:
 def _cumulative(growth: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the weighted sums over the points before each point, and after it, in float64.
 
-    In place where it can be: of long vectors, new memory takes as long as the arithmetic.
+    Works in place if possible, because for long vectors, allocating memory takes as long as the arithmetic.
     """
     if weights is None:
         grown, shrunk = growth, growth.reciprocal()
@@ -153,12 +153,12 @@ def _cumulative(growth: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]
 def _blockwise(
     positions: Tensor, weights: Tensor | None, width: Tensor | float, begins: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the sums of `_cumulative` whatever the distances, and without a look at values."""
-    # Distances between neighbors; between two parts nothing is felt.
+    """Return the sums of `_cumulative` for any distances, without reading values."""
+    # Distances between neighbors; points of different parts do not affect each other.
     gaps = (positions[..., :-1] - positions[..., 1:]).double().div_(width).clamp(max=FURTHEST)
     if begins is not None:
         gaps = gaps.masked_fill_(begins[..., 1:], FURTHEST)
-    # From the left and from the right at once, in whole blocks.
+    # From the left and from the right at the same time, in whole blocks.
     length = positions.shape[-1]
     missing = -length % BLOCK if length > BLOCK else 0
     gaps = torch.nn.functional.pad(torch.stack([gaps, gaps.flip(-1)]), (1, missing))
@@ -188,41 +188,41 @@ def _sums_before(gaps: Tensor, values: Tensor) -> Tensor:
             values = torch.nn.functional.pad(values, (0, missing))
         gaps = gaps.unflatten(-1, (-1, BLOCK))
         values = values.unflatten(-1, (-1, BLOCK))
-    # Within each block, from the last point of the block before.
+    # Within each block, starting from the last point of the previous block.
     along = gaps.cumsum(-1)
     growth = along.exp()
     grown = (values * growth).cumsum(-1)
     if length <= BLOCK:
         return torch.nn.functional.pad(grown[..., :-1], (1, 0)).div_(growth)
-    # The sum of each block at its last point, and with it all blocks before.
+    # The sum of each block at its last point, including all previous blocks.
     totals = grown[..., -1] / growth[..., -1]
     totals += _sums_before(along[..., -1].clamp(max=FURTHEST), totals)
-    # Each block begins with the sum of those before it.
+    # Each block begins with the sum of the previous blocks.
     handed_on = torch.nn.functional.pad(totals[..., :-1], (1, 0)).unsqueeze(-1)
     earlier = torch.cat([handed_on, grown[..., :-1] + handed_on], -1)
     return earlier.div_(growth).flatten(-2)[..., :length]
 
 
 def laplace_ranks(scores: Tensor, mask: Tensor | None, width: Tensor | float) -> Tensor:
-    """Return the sum of `Laplace` over the scores that the mask leaves.
+    """Return the sum of `Laplace` over the scores where the mask is True.
 
     Args:
         scores: (..., d), finite.
         mask: (..., d) boolean or None.
-        width: b in the unit of the scores, (..., 1) or a number; held constant in the gradient.
+        width: b in the unit of the scores, (..., 1) or a number; constant in the gradient.
     """
     length, pairs = scores.shape[-1], scores.numel() * scores.shape[-1]
-    # A GPU makes millions of pairs in the time that it takes to start the operations of the sums.
+    # A GPU computes millions of pairs in the time it takes to launch the operations of the sums.
     are_few = length <= 128 and pairs <= 2**15 if scores.device.type == "cpu" else pairs <= 2**22
     if are_few:
         return _PairRanks.apply(scores, mask, width)
-    if mask is not None:  # absent scores go next to the largest, where they widen no gap
+    if mask is not None:  # put absent scores next to the largest, where they do not change gaps
         scores = scores.where(mask, largest(scores, mask))
     return _Ranks.apply(scores, mask, width)[0]
 
 
 class _Ranks(torch.autograd.Function):
-    """The ranks of long vectors, sorted once: the gradient is of the same order, and a sum of the same kind."""
+    """Ranks of long vectors, which are sorted once; the gradient is a sum of the same form in the same order."""
 
     generate_vmap_rule = True
 
@@ -239,7 +239,7 @@ class _Ranks(torch.autograd.Function):
         growth = _growth(ordered, width)
         before, after = _before_and_after(growth, ordered, weights, width)
         signed, unsigned = _signed_and_unsigned(before, after, scores.dtype)
-        # Half of the signed sum is how far a rank is from its exact place.
+        # Half of the signed sum is the difference of a soft rank from the exact rank.
         soft = torch.add(places, signed, alpha=0.5)
         ranks = torch.zeros_like(signed).scatter(-1, order, soft)
         return ranks, ordered, order, weights, unsigned, ordered.new_empty(0) if growth is None else growth
@@ -259,7 +259,7 @@ class _Ranks(torch.autograd.Function):
             return None, None, None
         width, scores, ordered, order, weights, unsigned, growth = _saved(ctx)
         gradient = gradients[0].gather(-1, order)
-        if torch.is_grad_enabled():  # a second derivative may be asked for: sums with a graph
+        if torch.is_grad_enabled():  # a second derivative may follow, so build a graph
             ordered = scores.gather(-1, order)
             _, unsigned = sums_of_others(ordered, weights, width)
             _, pull_of_others = sums_of_others(ordered, gradient, width)
@@ -273,7 +273,7 @@ class _Ranks(torch.autograd.Function):
 
 
 class _PairRanks(torch.autograd.Function):
-    """The ranks of short vectors by all pairs: fewer operations, each of more numbers."""
+    """Ranks of short vectors from all pairs, with fewer but larger operations."""
 
     generate_vmap_rule = True
 
@@ -309,7 +309,7 @@ def _wide(width: Tensor | float) -> Tensor | float:
 
 
 def pairwise_ranks(scores: Tensor, mask: Tensor | None, steepness: float) -> Tensor:
-    r"""Return $1 + \sum_{j \neq i} \sigma(\lambda (s_j - s_i))$ over the j that the mask leaves."""
+    r"""Return $1 + \sum_{j \neq i} \sigma(\lambda (s_j - s_i))$ over the j where the mask is True."""
     differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., i, j] = s_j - s_i
     beats = torch.sigmoid(steepness * differences)
     if mask is not None:

@@ -1,4 +1,4 @@
-"""What networks are made of: backbones, heads, and score layers that stay in float32 under autocast."""
+"""Parts of networks: backbones, heads, and score layers that stay in float32 under autocast."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Self
@@ -34,15 +34,15 @@ def weight_dtype(network: nn.Module) -> torch.dtype:
 
 
 class Backbone(nn.Module):
-    """What gives a head its features; what of it is frozen is as in evaluation, also while the rest is trained.
+    """Compute features for a head. Frozen parts stay in evaluation mode, also while the rest is trained.
 
     Attributes:
-        input: the kind of input that it takes: `image`, `features`, `text` or `text_pair`.
-        maps: whether it gives maps (n, size, height, width) or vectors (n, size).
-        size: channels of what it gives.
-        small: whether it is computed on one thread, which several would only delay.
-        left_out: how names of weights begin that a library publishes, and that have no place here: its classifier's.
-        published_below: what may stand before the names of all others.
+        input: the input type that it takes: `image`, `features`, `text` or `text_pair`.
+        maps: whether it returns maps (n, size, height, width) or vectors (n, size).
+        size: number of channels of its features.
+        small: whether to compute it on one thread, because several would be slower.
+        left_out: prefixes of published weights to ignore, such as those of the classifier.
+        published_below: prefixes that published files may put before all other names.
     """
 
     input: str
@@ -54,7 +54,7 @@ class Backbone(nn.Module):
 
     @property
     def blocks(self) -> list[list[nn.Module]]:
-        """Parts that are frozen or learn as a whole, from the input on; a normalization belongs to what it follows."""
+        """The blocks that can be frozen, from the input on; a normalization belongs to the layer before it."""
         blocks: list[list[nn.Module]] = []
         root: nn.Module = self
         while len(inner := _weighted(root)) == 1 and _weighted(inner[0]):
@@ -67,17 +67,17 @@ class Backbone(nn.Module):
         return blocks
 
     def freeze(self, which: Freeze) -> None:
-        """Freeze `all` of it, all but so many of its last blocks, or nothing (None).
+        """Freeze everything (`all`), all but the given number of last blocks, or nothing (None).
 
         Raises:
-            ValueError: it has fewer blocks.
+            ValueError: the backbone has fewer blocks.
         """
         self.requires_grad_(which is None)
         if not isinstance(which, int):
             return
         blocks = self.blocks
         if not 1 <= which <= len(blocks):
-            raise ValueError(f"freeze is {which}, expected 1 to {len(blocks)} last blocks that learn, all, or null")
+            raise ValueError(f"freeze is {which}, expected 1 to {len(blocks)} last blocks to train, all, or null")
         for block in blocks[-which:]:
             for part in block:
                 part.requires_grad_(True)
@@ -87,12 +87,12 @@ class Backbone(nn.Module):
         for module in self.modules() if mode else ():
             weights = list(module.parameters())
             if weights and not any(one.requires_grad for one in weights):
-                module.eval()  # statistics of batch normalization stay, and nothing is dropped
+                module.eval()  # keeps batch normalization's statistics, and disables dropout
         return self
 
 
 def _parts(module: nn.Module) -> list[nn.Module]:
-    """Return the modules with weights in the order of their use: members of stacks of blocks one by one."""
+    """Return the modules with weights in order of use; the members of stacks of blocks are listed individually."""
     found = []
     for child in _weighted(module):
         holds_blocks = type(child) in STACKS or any(_holds_blocks(part) for part in child.modules())
@@ -108,7 +108,7 @@ STACKS = (nn.Sequential, nn.ModuleList)
 
 
 def _holds_blocks(module: nn.Module) -> bool:
-    """Whether a module is a stack of several modules of one class, as networks have their blocks."""
+    """Return whether a module is a stack of several modules of the same class, as the blocks of a network are."""
     kinds = [type(member) for member in module.children()]
     blocks = type(module) in STACKS and len(kinds) > 1 and len(set(kinds)) == 1
     return blocks and not issubclass(kinds[0], nn.Sequential)
@@ -117,15 +117,15 @@ def _holds_blocks(module: nn.Module) -> bool:
 class PhotoNetwork(Backbone):
     """A library's network without its classifier, on images normalized as its weights expect.
 
-    A subclass has `layers`, which take normalized images (n, 3, height, width), and calls `measure`. Its weights are
-    called as the library calls them, below the name of one attribute.
+    A subclass has `layers`, which take normalized images (n, 3, height, width), and calls `measure`. Its weights have
+    the library's names, prefixed with the name of one attribute.
     """
 
     input = "image"
     layers: Any  # a module, or a method
 
     def measure(self, side: int, mean: Sequence[float], deviation: Sequence[float]) -> None:
-        """Find out what the layers give of images of so many pixels on a side, without computing it."""
+        """Determine the shape of the layers' output for images of `side` pixels per side, without computing it."""
         self.mean = nn.Buffer(torch.tensor(mean).view(1, 3, 1, 1))
         self.deviation = nn.Buffer(torch.tensor(deviation).view(1, 3, 1, 1))
         self.eval()
@@ -134,7 +134,7 @@ class PhotoNetwork(Backbone):
         self.train()
 
     def shape_of(self, inputs: Tensor) -> torch.Size:
-        """Return the shape of what it makes of inputs on the meta device."""
+        """Return the output shape, from inputs on the meta device."""
         weights = {name: value.to("meta") for name, value in (*self.named_parameters(), *self.named_buffers())}
         with torch.no_grad():
             return torch.func.functional_call(self, weights, (inputs,)).shape
@@ -146,12 +146,12 @@ class PhotoNetwork(Backbone):
 
 
 def missing_extra(name: str) -> ModuleNotFoundError:
-    """Return the error of a library that is an extra of this one and not installed."""
+    """Return the error for an optional library that is not installed."""
     return ModuleNotFoundError(f"{name} is not installed: pip install 'rankgrad[{name}]'", name=name)
 
 
 class NumbersOnCpu(TorchFunctionMode):
-    """Lets a network be built on the meta device that computes its widths with tensors: there they have no values."""
+    """Allow building networks on the meta device that compute widths with tensors, which have no values there."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (torch.arange, torch.linspace, torch.tensor):
@@ -160,25 +160,25 @@ class NumbersOnCpu(TorchFunctionMode):
 
 
 class Head(nn.Module):
-    """The part behind a backbone, in three steps, so that what is frozen can be kept, and an embedding lent.
+    """The part after a backbone, in three steps, so that frozen features can be cached and embeddings reused.
 
-    A subclass sets `score`, and implements `pool` and `embed` where these are not the identity. It is made with
-    `features` (channels of the backbone), `maps` (whether these are maps or vectors) and `outputs`.
+    A subclass sets `score`, and implements `pool` and `embed` if they are not the identity. Its constructor takes
+    `features` (channels of the backbone), `maps` (whether these are maps or vectors), and `outputs`.
 
     Attributes:
-        embedding_size: channels of what `embed` returns.
-        score: takes what `embed` returns to scores (n, outputs).
+        embedding_size: number of channels that `embed` returns.
+        score: maps the output of `embed` to scores (n, outputs).
     """
 
     embedding_size: int
     score: Any  # a layer, or a method
 
     def pool(self, features: Tensor) -> Tensor:
-        """Return what can be kept of a frozen backbone's features, (n, ...): it needs no weights."""
+        """Return the part of a frozen backbone's features to cache, (n, ...); it depends on no weights of the head."""
         return features
 
     def embed(self, pooled: Tensor) -> Tensor:
-        """Return the last features before the scores, (n, embedding_size), or maps of so many channels."""
+        """Return the last features before the scores, (n, embedding_size), or maps with that number of channels."""
         return pooled
 
     def forward(self, pooled: Tensor) -> Tensor:
@@ -186,23 +186,25 @@ class Head(nn.Module):
 
 
 class PooledHead(Head):
-    """A head on vectors (n, embedding_size): maps are averaged over a grid of places.
+    """A head on vectors (n, embedding_size); it averages maps over the cells of a grid.
 
     Args:
         features: channels of the backbone.
-        maps: whether it gives maps or vectors, which stay as they are.
-        grid: places on a side.
-        maximum: whether the largest value of each map is a feature too.
+        maps: whether the backbone returns maps, or vectors, which do not change.
+        grid: cells per side.
+        maximum: whether the largest value of each map is also a feature.
 
     Raises:
-        ValueError: a grid or a maximum of vectors, which have no places.
+        ValueError: grid or maximum is set, but the backbone returns vectors.
     """
 
     def __init__(self, features: int, *, maps: bool, grid: int, maximum: bool):
         super().__init__()
         check_count("grid", grid)
         if not maps and (grid > 1 or maximum):
-            raise ValueError(f"grid is {grid} and maximum {maximum}, expected 1 and false: the backbone gives vectors")
+            raise ValueError(
+                f"grid is {grid} and maximum {maximum}, expected 1 and false: the backbone returns vectors"
+            )
         self.grid, self.maximum, self.embedding_size = grid, maximum, features * (grid * grid + maximum)
 
     def pool(self, features: Tensor) -> Tensor:
@@ -231,8 +233,8 @@ class ScoreLayer(nn.Linear):
 class ScoreHead(nn.Sequential):
     """A score layer on standardized features (n, features), so that one learning rate suits all of them.
 
-    Frozen features are all positive and of any size. On these as they are, first scores are of any size too: MSE
-    through a sigmoid then starts where it hardly has a gradient, and is no fair rival.
+    Frozen features are positive and can have any magnitude. Without standardizing, the first scores can, too: MSE
+    through a sigmoid would then start with almost no gradient, which would make comparisons with it unfair.
 
     >>> ScoreHead(3, 2)(torch.rand(4, 3)).shape
     torch.Size([4, 2])
@@ -243,15 +245,15 @@ class ScoreHead(nn.Sequential):
 
 
 def check_maps(head: str, maps: bool) -> None:
-    """Raise a ValueError if a backbone gives vectors to a head that looks at places of maps."""
+    """Raise a ValueError if a backbone returns vectors but the head needs maps."""
     if not maps:
-        raise ValueError(f"{head} looks at places of maps, but the backbone gives vectors; try linear")
+        raise ValueError(f"{head} needs maps, but the backbone returns vectors; try linear")
 
 
 def extremes(maps: Tensor, *, highest: int, lowest_weight: float) -> Tensor:
-    """Return the mean of the largest places of maps (..., height, width) plus a weight times that of the smallest.
+    """Return the mean of the largest values of maps (..., height, width) plus a weight times that of the smallest.
 
-    Where there are fewer places than `highest`, all of them are both.
+    If a map has fewer values than `highest`, both means are over all values.
 
     >>> extremes(torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]), highest=1, lowest_weight=0.5)
     tensor([4.5000])
@@ -262,7 +264,7 @@ def extremes(maps: Tensor, *, highest: int, lowest_weight: float) -> Tensor:
 
 
 def similarities(images: Tensor, captions: Tensor) -> Tensor:
-    """Return inner products (..., n, m) of embeddings (..., n, size) and (..., m, size), in single precision at least.
+    """Return inner products (..., n, m) of embeddings (..., n, size) and (..., m, size), at least in float32.
 
     >>> with torch.autocast("cpu", dtype=torch.bfloat16):
     ...     similarities(torch.eye(2), torch.eye(2)).dtype

@@ -1,10 +1,10 @@
 """Look up a component by name: the files of a folder are the registry.
 
-`losses/spearman.py` defines `spearman` and `models/heads/wildcat.py` defines `Wildcat`: the public name of a component
-is that of its file, case and underscores aside. A file whose name begins with an underscore holds no component.
+`losses/spearman.py` defines `spearman` and `models/heads/wildcat.py` defines `Wildcat`: a component has the name of its
+file, ignoring case and underscores. Files whose names begin with an underscore contain no component.
 
-A project may add losses, sorters, metrics, backbones and heads: `own/losses/footrule.py` defines `footrule`. Python
-finds the package `own` in the folder where a command runs, or in the `code_paths` of a model in MLflow.
+A project can add losses, sorters, metrics, backbones, and heads: `own/losses/footrule.py` defines `footrule`. Python
+finds the package `own` in the folder where a command runs, or in the `code_paths` of an MLflow model.
 """
 
 import difflib
@@ -43,7 +43,7 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Arguments that code passes at run time: no options that a person writes into the params.
+# Arguments that code passes at run time, not options to write into the params.
 RUNTIME = {
     "generator",
     "sorter",
@@ -65,7 +65,7 @@ RUNTIME = {
 }
 
 
-# What was renamed: an old name is no alias, but whoever uses one is told the new one. By folder, and of arguments by
+# Renamed components and arguments: using an old name is an error that gives the new one. By folder, for arguments by
 # function.
 RENAMED = {
     "losses": {
@@ -89,7 +89,7 @@ RENAMED = {
     "sorters": {"soft_topk": "soft_topk_mask"},
 }
 
-# To compare two names takes the product of their lengths, and both may be strangers'.
+# Comparing two names takes time proportional to the product of their lengths, and both may be untrusted input.
 COMPARED, KNOWN = 60, 1000  # characters, names
 LISTED = 30  # names that a message lists
 OWN = "own"  # the package of a project's own components
@@ -97,12 +97,12 @@ OWN_FOLDERS = ("losses", "metrics", "models.backbones", "models.heads", "sorters
 
 
 class ComponentError(ValueError):
-    """There is no such component, or no such option of one.
+    """A component does not exist, or does not have an option.
 
     Attributes:
-        place: where it is named, such as a path into the params.
+        place: where it is named, such as a key of the params.
         reason: what is wrong.
-        expected: what may be there, if the reason does not say it.
+        expected: the allowed values, unless the reason lists them.
         advice: what to do.
     """
 
@@ -114,7 +114,7 @@ class ComponentError(ValueError):
 
 @cache
 def _modules(folder: str) -> dict[str, str]:
-    """Return the dotted module of each component of a folder of the package, by name."""
+    """Return the dotted module of each component in a folder of the package, by name."""
     files = sorted((Path(__file__).parent / folder.replace(".", "/")).glob("[!_]*.py"))
     return {file.stem: f"rankgrad.{folder}.{file.stem}" for file in files}
 
@@ -129,7 +129,7 @@ def names(folder: str) -> list[str]:
 
 
 def own_files(folder: str) -> dict[str, Path]:
-    """Return the file of each component that the project adds to a folder of the package, by name.
+    """Return the file of each component in a folder of the project's own code, by name.
 
     >>> own_files("datasets")
     {}
@@ -143,14 +143,14 @@ def own_files(folder: str) -> dict[str, Path]:
 
 
 def _tops_of_own() -> list[Path]:
-    """Return the folders of the package `own`: Python finds one in the project, none, or several."""
+    """Return the folders of the package `own`; there may be none, one, or several."""
     package = find_spec(OWN)
     locations = package.submodule_search_locations if package is not None else None
     return [Path(location) for location in locations or ()]
 
 
 def own_file(folder: str, name: str) -> str:
-    """Return how messages call the file of a component of the project's own.
+    """Return the path of a component in `own`, for messages.
 
     >>> own_file("models.heads", "mine")
     'own/models/heads/mine.py'
@@ -159,7 +159,7 @@ def own_file(folder: str, name: str) -> str:
 
 
 def choices(folder: str) -> list[str]:
-    """Return the names that params may use: those of the package's components, and the project's own."""
+    """Return the names that params may use: components of the package and of the project's own code."""
     return [*_modules(folder), *own_files(folder)]
 
 
@@ -167,12 +167,12 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     """Import the module of a component, such as `module("datasets", "clips")`.
 
     Args:
-        folder: of the package.
-        name: of the file, without `.py`.
-        where: a path into the params, for the error.
+        folder: folder of the package.
+        name: name of the file, without `.py`.
+        where: a key of the params, for the error.
 
     Raises:
-        ValueError: there is no component of this name, or there are two; or its file in `own` cannot be imported.
+        ValueError: no component or two components have this name; or its file in `own` cannot be imported.
 
     >>> module("losses", "rslep", where="runs.mine.loss.name")
     Traceback (most recent call last):
@@ -182,40 +182,40 @@ def module(folder: str, name: str, *, where: str | None = None) -> ModuleType:
     modules, where, place = _modules(folder), where or f"{folder}.name", folder.replace(".", "/")
     if isinstance(name, str) and name in own_files(folder):
         if name in modules:
-            reason = f"{own_file(folder, name)} has the name of rankgrad/{place}/{name}.py"
-            raise ComponentError(where, reason, "a name that is free", "rename the file and what it defines")
+            reason = f"{own_file(folder, name)} has the same name as rankgrad/{place}/{name}.py"
+            raise ComponentError(where, reason, "an unused name", "rename the file and the component in it")
         return _imported(folder, name, where)
-    if not isinstance(name, str) or name not in modules:  # a file of params or a model may name anything
+    if not isinstance(name, str) or name not in modules:  # params and models may contain any value
         if isinstance(name, str) and (new := RENAMED.get(folder, {}).get(name)):
-            raise ComponentError(where, f"{name} was renamed: it is {new} now")
+            raise ComponentError(where, f"{name} was renamed to {new}")
         known, missing = choices(folder), ""
         if folder in OWN_FOLDERS and isinstance(name, str) and name.isidentifier() and len(name) <= COMPARED:
-            missing = f", and there is no {own_file(folder, name)}"
+            missing = f", and no {own_file(folder, name)}"
         near = did_you_mean(str(name), known)
         raise ComponentError(where, f"no {name!r} in rankgrad/{place}{missing}; there are {', '.join(known)}{near}")
     return importlib.import_module(modules[name])
 
 
 def _imported(folder: str, name: str, where: str) -> ModuleType:
-    """Import a file of `own`, whatever a person wrote there."""
+    """Import a file of `own`; turn any error in it into a `ComponentError`."""
     try:
         return importlib.import_module(f"{OWN}.{folder}.{name}")
     except (Exception, SystemExit) as error:
-        advice = f"run `python -m {OWN}.{folder}.{name}`, and mend the file"
+        advice = f"run `python -m {OWN}.{folder}.{name}`, and fix the file"
         if isinstance(error, ModuleNotFoundError):
-            advice = f"install the package of {error.name}, or leave its import out"
+            advice = f"install the package of {error.name}, or remove its import"
         reason = f"{own_file(folder, name)} cannot be imported: {raised_at(error)}"
-        raise ComponentError(where, reason, "a file that Python imports", advice) from error
+        raise ComponentError(where, reason, "a file that Python can import", advice) from error
 
 
 def raised_at(error: BaseException) -> str:
-    """Return what an error says, in one line, with the last line of `own` that led to it."""
+    """Return an error's message in one line, with the last line of code in `own` that led to it."""
     line, message = line_in_own(error), f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return f"{message} ({line})" if line else message  # a SyntaxError names its line
+    return f"{message} ({line})" if line else message  # a SyntaxError already names its line
 
 
 def line_in_own(error: BaseException) -> str:
-    """Return the last line of `own` that led to an error, such as "own/losses/footrule.py, line 9"; else ""."""
+    """Return the last line of code in `own` that led to an error, such as "own/losses/footrule.py, line 9", or ""."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         for top in _tops_of_own():
             if (file := Path(frame.filename)).is_relative_to(top):
@@ -227,8 +227,8 @@ def find(folder: str, name: str, *, where: str | None = None) -> Any:
     """Return a component: the function or class that its file is named after.
 
     Raises:
-        ValueError: there is no component of this name, or its file defines nothing of this name; a file in `own`
-            exports something else too.
+        ValueError: no component has this name, or its file does not define it; or a file in `own` also exports other
+            names.
 
     >>> find("sorters", "straight_through").__name__, find("losses", "rlsep").__name__
     ('StraightThrough', 'rlsep')
@@ -241,13 +241,13 @@ def find(folder: str, name: str, *, where: str | None = None) -> Any:
             return getattr(file, public)
     raise ComponentError(
         where or f"{folder}.name",
-        f"{file.__name__} has nothing called {name} in its __all__; the name of a file that holds no component begins "
+        f"{file.__name__} has nothing called {name} in its __all__; begin the name of a file without a component "
         "with an underscore",
     )
 
 
 def _exported(file: ModuleType, folder: str, name: str, where: str) -> Any:
-    """Return the only thing that a file of `own` exports, which has the name of the file."""
+    """Return the component that a file of `own` exports; it must be the only export and have the name of the file."""
     exported = getattr(file, "__all__", None)
     if exported is None:
         reason = "has no __all__"
@@ -260,13 +260,13 @@ def _exported(file: ModuleType, folder: str, name: str, where: str) -> Any:
     else:
         return getattr(file, exported[0])
     named = name if folder in ("losses", "metrics") else name.title().replace("_", "")
-    expected = f'the one name that params use: __all__ = ["{named}"]'
-    advice = "helpers belong into a file whose name begins with an underscore"
+    expected = f'only the name that params use: __all__ = ["{named}"]'
+    advice = "put helpers into a file whose name begins with an underscore"
     raise ComponentError(where, f"{own_file(folder, name)} {reason}", expected, advice)
 
 
 def options(thing: Callable[..., Any]) -> dict[str, Any]:
-    """Return the options of a function or class that a person may set in the params, with their types.
+    """Return the options of a function or class that params can set, with their types.
 
     >>> from rankgrad.losses.rlsep import rlsep
     >>> options(rlsep)
@@ -281,7 +281,7 @@ def check_options(folder: str, name: str, given: dict[str, Any], *, where: str |
     """Raise if a component does not take these options.
 
     Raises:
-        ValueError: an unknown name or option.
+        ValueError: the name or an option is unknown.
 
     >>> check_options("losses", "rlsep", {"pair": 5}, where="runs.mine.loss")
     Traceback (most recent call last):
@@ -292,14 +292,14 @@ def check_options(folder: str, name: str, given: dict[str, Any], *, where: str |
     allowed = options(find(folder, name, where=f"{where}.name"))
     for option in given:
         if option not in allowed and (new := RENAMED.get(f"{folder}.{name}", {}).get(option)):
-            raise ComponentError(f"{where}.args.{option}", f"was renamed: it is {new} now")
+            raise ComponentError(f"{where}.args.{option}", f"was renamed to {new}")
         if option not in allowed:
             takes = f"{name} takes {', '.join(allowed) or 'no options'}{did_you_mean(option, allowed)}"
             raise ComponentError(f"{where}.args.{option}", f"unknown option; {takes}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is nearest to one that is not known, if any is near.
+    """Return the known name that is most similar to an unknown one, or None if no name is similar.
 
     >>> nearest("rslep", ["mse", "rlsep"])
     'rlsep'
@@ -312,7 +312,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the known one that is nearest, or nothing.
+    """Return the end of a message about an unknown name: a similar known name, or nothing.
 
     >>> did_you_mean("rslep", ["mse", "rlsep"])
     '; did you mean rlsep?'
@@ -322,7 +322,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Return names for a message, the first ones of many, none of them long.
+    """Return names for a message: only the first ones, each shortened.
 
     >>> listed(["km", "price"])
     'km, price'
@@ -333,29 +333,29 @@ def listed(names: Iterable[Any]) -> str:
 
 
 def no_attribute(folder: str, name: str) -> NoReturn:
-    """Raise what a module of this package raises for a name that it does not have: its `__getattr__`.
+    """Raise the error for a name that a module of this package lacks; for use in its `__getattr__`.
 
     Raises:
-        ImportError: it was renamed. An AttributeError would be lost in `from ... import ...`.
-        AttributeError: there never was such a name.
+        ImportError: the name was changed. `from ... import ...` would hide the message of an AttributeError.
+        AttributeError: the name never existed.
 
     >>> no_attribute("ranks", "ranks")
     Traceback (most recent call last):
     ...
-    ImportError: rankgrad.ranks.ranks was renamed: it is exact_ranks now
+    ImportError: rankgrad.ranks.ranks was renamed to exact_ranks
     """
     if new := RENAMED[folder].get(name):
-        raise ImportError(f"rankgrad.{folder}.{name} was renamed: it is {new} now", name=f"rankgrad.{folder}")
+        raise ImportError(f"rankgrad.{folder}.{name} was renamed to {new}", name=f"rankgrad.{folder}")
     raise AttributeError(f"module 'rankgrad.{folder}' has no attribute {name!r}")
 
 
 def renamed_arguments(place: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a function some of whose arguments were renamed: an old one is refused, and the new one named.
+    """Decorate a function with renamed arguments: passing an old name is an error that gives the new one.
 
     >>> renamed_arguments("losses.mse")(lambda **options: options)(within="ranks")
     Traceback (most recent call last):
     ...
-    TypeError: losses.mse: the argument within was renamed: it is normalize_groups now
+    TypeError: losses.mse: the argument within was renamed to normalize_groups
     """
     names = RENAMED[place]
 
@@ -364,7 +364,7 @@ def renamed_arguments(place: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         def called(*args: P.args, **options: P.kwargs) -> R:
             for old, new in names.items():
                 if old in options:
-                    raise TypeError(f"{place}: the argument {old} was renamed: it is {new} now")
+                    raise TypeError(f"{place}: the argument {old} was renamed to {new}")
             return function(*args, **options)
 
         return called

@@ -1,4 +1,4 @@
-"""Read the numbers in cells of tables, in questions to a model and in requests."""
+"""Read numbers in cells of tables, in inputs for a model, and in requests."""
 
 import re
 import reprlib
@@ -16,8 +16,8 @@ class Writing(NamedTuple):
     """How numbers are written in text.
 
     Attributes:
-        decimal: the point or the comma before decimals.
-        thousands: what groups three digits, such as `.` in 1.306; "" for nothing.
+        decimal: the decimal point or comma.
+        thousands: the separator of thousands, such as `.` in 1.306; "" for none.
     """
 
     decimal: str = "."
@@ -40,16 +40,16 @@ def _pattern(writing: Writing) -> re.Pattern[str]:
 
 
 def _group(writing: Writing) -> str:
-    """Return the pattern of what groups digits: a space may be one that does not break a line."""
+    """Return the pattern of a thousands separator; a space matches non-breaking spaces too."""
     spelled = {" ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
     return spelled.get(writing.thousands, re.escape(writing.thousands))
 
 
 def _written(text: str, writing: Writing) -> str:
-    """Return the text of a number as Python writes it.
+    """Convert the text of a number to Python's notation.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a number.
     """
     text = text.strip()
     if not _pattern(writing).fullmatch(text):
@@ -65,10 +65,10 @@ def _no_number(cell: Any) -> ValueError:
 
 
 def number_in(cell: Any, writing: Writing = PLAIN) -> float:
-    """Return the number in a cell: one of a table's format as it is, text by its writing.
+    """Return the number in a cell: a numeric cell unchanged, text according to `writing`.
 
     Raises:
-        ValueError: there is none, or it is too large for float64; the message goes on a sentence such as "x is".
+        ValueError: the cell has no number, or it is too large for float64; the message continues "x is".
 
     >>> number_in(" 1e3 "), number_in(7), number_in("-1.306,5", Writing(",", "."))
     (1000.0, 7.0, -1306.5)
@@ -76,35 +76,36 @@ def number_in(cell: Any, writing: Writing = PLAIN) -> float:
     cell = text_of_bytes(cell) if isinstance(cell, bytes) else cell
     try:
         return float(_written(cell, writing) if isinstance(cell, str) else cell)
-    except (TypeError, OverflowError):  # the latter of a whole number of 400 digits
+    except (TypeError, OverflowError):  # OverflowError: a whole number of 400 digits
         raise _no_number(cell) from None
 
 
 def exact(cell: Any, writing: Writing = PLAIN) -> Decimal:
-    """Return the number in a cell with all of its digits, see `number_in`."""
-    cell = cell.item() if hasattr(cell, "item") else cell  # of NumPy
+    """Return the number in a cell with all its digits, see `number_in`."""
+    cell = cell.item() if hasattr(cell, "item") else cell  # convert a NumPy number
     if isinstance(cell, float) and abs(cell) < 2.0**53:
         return Decimal(repr(cell))  # 0.1, as text and other formats have it
     return Decimal(_written(cell, writing) if isinstance(cell, str) else cell, Context(traps=[]))
 
 
 def vector_in(cell: Any, writing: Writing = PLAIN) -> list[Any]:
-    """Return the numbers of a vector as they are written: of a list, or of text with or without brackets.
+    """Return the numbers of a vector as they are written, from a list or from text with or without brackets.
 
     Raises:
-        ValueError: it is neither, a number of a text is none, or some are left out, as NumPy prints long vectors.
+        ValueError: the cell is neither, a number is invalid, or numbers are left out, as when NumPy prints long
+            vectors.
 
     >>> vector_in("[0.5, 1]"), vector_in("0,5 1", Writing(",")), vector_in([0.5, 1])
     (['0.5', '1'], ['0,5', '1'], [0.5, 1])
     """
-    kind = getattr(getattr(cell, "dtype", None), "kind", "")  # of an array of NumPy, which days may be
+    kind = getattr(getattr(cell, "dtype", None), "kind", "")  # of a NumPy array, which may hold dates
     text = cell.tolist() if kind and kind in "iufbO" else cell
     if isinstance(text, list):
         return text
     if not isinstance(text, str):
         raise ValueError(f"{str(cell)[:60]!r}, expected a list of numbers")
     if "..." in text or "\u2026" in text:
-        raise ValueError(f"{reprlib.repr(text)}, a vector without its middle, expected all of its numbers")
+        raise ValueError(f"{reprlib.repr(text)}, a vector abbreviated with ..., expected all numbers")
     between = r"[\s;|]+" if writing.decimal == "," else r"[\s,;|]+"
     numbers = re.split(between, text.strip("[]() "))
     for number in numbers:
@@ -113,7 +114,7 @@ def vector_in(cell: Any, writing: Writing = PLAIN) -> list[Any]:
 
 
 def writings_of(texts: Iterable[str]) -> list[Writing]:
-    """Return the writings by which these texts are numbers; of those that read the same numbers, the first.
+    """Return the notations in which all these texts are numbers; keep the first of those that read the same numbers.
 
     >>> writings_of(["1,5", "2"]) == [Writing(",")], writings_of(["1.30", "353"]) == [PLAIN]
     (True, True)

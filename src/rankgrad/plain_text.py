@@ -1,6 +1,6 @@
-"""Strangers' text, made plain: what looks the same becomes the same, in time linear in its length.
+"""Normalize untrusted text, so that equal-looking text becomes equal, in time linear in its length.
 
-All text passes through here before anything compares, counts or tokenizes it: cells of tables, requests, names of
+All text is normalized here before it is compared, counted, or tokenized: cells of tables, requests, and names of
 classes and features.
 """
 
@@ -29,25 +29,25 @@ __all__ = [
     "whole_text",
 ]
 
-MARKS = 30  # combining characters in a row that are kept: Unicode's stream-safe text (UAX #15) has no more
-NAME = 1000  # characters of a name: of a column, category, class, group or id
+MARKS = 30  # longest run of combining characters to keep: the limit of Unicode's stream-safe text (UAX #15)
+NAME = 1000  # characters in the name of a column, category, class, group, or id
 LONGEST = 2**20  # characters of a text
-DIGITS = 1000  # of a whole number
+DIGITS = 1000  # digits of a whole number
 
-FOREIGN = re.compile(rf"[^\w\s\x00-\x7f]{{{MARKS + 1},}}")  # no mark is a letter, a space or ASCII
-ACCENTS = re.compile("[\u0300-\u036f]")  # of Latin, Greek and Cyrillic; in other scripts a mark makes another letter
+FOREIGN = re.compile(rf"[^\w\s\x00-\x7f]{{{MARKS + 1},}}")  # a combining mark is never a letter, a space, or ASCII
+ACCENTS = re.compile("[\u0300-\u036f]")  # of Latin, Greek, and Cyrillic; in other scripts, a mark makes another letter
 UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
-INVISIBLE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))  # no reader sees a difference
+INVISIBLE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))  # invisible characters
 WHOLE = re.compile(r"(-?\d+)\.0*", re.ASCII)
 MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00(:00(\.0+)?)?", re.ASCII)
-HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a character beyond 16 bits, as JSON may write it
+HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character beyond 16 bits, as in JSON
 
 
 def plain_text(text: str) -> str:
-    r"""Return text without white space around it, its accents composed; keyboards write them in several ways.
+    r"""Strip white space and compose accents, which keyboards write in several ways.
 
-    Of a run of combining characters the first 30 stay. No language has more, and to put n of them in order takes n²
-    steps. To refuse them would end a data set for one decorated comment.
+    Keep the first 30 combining characters of a run. No language uses more, and sorting n of them takes n² steps.
+    Raising an error instead would reject a whole dataset because of one decorated comment.
 
     >>> plain_text(" cafe\u0301 ") == "caf\u00e9", len(plain_text("a" + 50_000 * "\u0327"))
     (True, 31)
@@ -56,7 +56,7 @@ def plain_text(text: str) -> str:
     if text.isascii():
         return text
     composed = unicodedata.normalize("NFC", FOREIGN.sub(_with_few_marks, text))
-    return FOREIGN.sub(_with_few_marks, composed)  # a few marks are composed of two
+    return FOREIGN.sub(_with_few_marks, composed)  # composing can turn one mark into two
 
 
 def _with_few_marks(run: re.Match[str]) -> str:
@@ -69,7 +69,7 @@ def _with_few_marks(run: re.Match[str]) -> str:
 
 
 def whole_text(text: str) -> str:
-    r"""Return text with U+FFFD in place of half a character, as an emoji that was cut leaves; no file can hold it.
+    r"""Replace half a character, such as half an emoji after truncation, with U+FFFD; files cannot store it.
 
     >>> whole_text("cut \ud83d") == "cut \ufffd", whole_text("\ud83d\ude00") == "\U0001f600"
     (True, True)
@@ -82,10 +82,10 @@ def whole_text(text: str) -> str:
 
 
 def plain_name(text: str) -> str:
-    r"""Return a name as `plain_text` does, with a space in place of any white space, without what nobody sees.
+    r"""Normalize a name as `plain_text` does, turn white space into single spaces, and remove invisible characters.
 
     Raises:
-        ValueError: it is longer than a name.
+        ValueError: the name is too long.
 
     >>> plain_name("Anna\u00a0 Lee\u200b")
     'Anna Lee'
@@ -95,19 +95,19 @@ def plain_name(text: str) -> str:
 
 
 def name_in(cell: Any) -> str:
-    """Return the name in a cell, the same one from every format of files; "" for none.
+    """Return the name in a cell, which is the same for every file format; "" for an empty cell.
 
-    Names of groups, ids, labels, categories and splits all come from here.
+    Used for the names of groups, ids, labels, categories, and splits.
 
     Raises:
-        ValueError: it is longer than a name, or a list or an object.
+        ValueError: the name is too long, or the cell is a list or an object.
 
     >>> name_in(7), name_in(7.0), name_in("7.0"), name_in("007"), name_in(None)
     ('7', '7', '7', '007', '')
     >>> name_in(True), name_in("true"), name_in("2026-01-31 00:00:00")
     ('True', 'True', '2026-01-31')
     """
-    if not _is_list(cell) and (cell is None or cell != cell):  # NaN, and NaT, a missing time of pandas
+    if not _is_list(cell) and (cell is None or cell != cell):  # NaN, or NaT, a missing time in pandas
         return ""
     text = plain_name(_text_of(cell))
     if text.lower() in ("true", "false"):
@@ -117,12 +117,12 @@ def name_in(cell: Any) -> str:
 
 
 def key_in(cell: Any) -> str:
-    """Return the name in a cell, see `name_in`; of a text too long for one its beginning and its digest.
+    """Return the name in a cell, see `name_in`; for text that is too long, return its beginning and its digest.
 
-    Rows may share a text as well as a name: a prompt, a query.
+    Rows may belong together by a long text, such as a prompt or a query.
 
     Raises:
-        ValueError: it is a list or an object.
+        ValueError: the cell is a list or an object.
 
     >>> key_in(7.0), len(key_in("word " * 1000))
     ('7', 117)
@@ -135,7 +135,7 @@ def key_in(cell: Any) -> str:
 
 
 def near_names(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return pairs of names that differ only in upper case, in signs between letters, in accents, or as ä and ae do.
+    """Return pairs of names that differ only in case, characters between words, accents, or ä and ae.
 
     >>> near_names(["cat", "Cat", "T-shirt", "t shirt", "poet", "pot"])
     [('Cat', 'cat'), ('T-shirt', 't shirt')]
@@ -155,19 +155,19 @@ def text_in(cell: Any) -> str:
     """Return the text in a cell, see `plain_text`.
 
     Raises:
-        ValueError: it is too long for a text, or a list or an object.
+        ValueError: the text is too long, or the cell is a list or an object.
     """
     text = _text_of(cell)
     if len(text) > LONGEST:
-        raise ValueError(f"{text[:20]!r}... of {len(text):,} characters, expected at most {LONGEST:,}")
+        raise ValueError(f"{text[:20]!r}... with {len(text):,} characters, expected at most {LONGEST:,}")
     return plain_text(text)
 
 
 def parts_in(cell: Any, separator: str) -> list[str]:
-    """Return the parts of a cell: of a list, or of text that a separator joins.
+    """Return the parts of a cell, from a list or from text with a separator.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the cell is neither.
 
     >>> parts_in("a | b", "|"), parts_in(["a"], "|")
     (['a', 'b'], ['a'])
@@ -175,14 +175,14 @@ def parts_in(cell: Any, separator: str) -> list[str]:
     if isinstance(cell, str):
         cell = cell.split(separator)
     elif not isinstance(cell, list) and getattr(cell, "ndim", 0) != 1:
-        raise ValueError(f"{str(cell)[:60]!r}, expected text, or a list of it")
+        raise ValueError(f"{str(cell)[:60]!r}, expected text, or a list of texts")
     return [str(part).strip() for part in cell]
 
 
 def text_of_bytes(value: bytes) -> str:
-    """Return bytes as UTF-8, or else as hexadecimal digits.
+    """Decode bytes as UTF-8, or else as hexadecimal digits.
 
-    Bytes with a 0 are numbers, not text: without this rule, those that begin like white space would become text.
+    Bytes that contain 0 are treated as numbers; otherwise, some of them would be decoded as text with white space.
     """
     try:
         return value.hex() if 0 in value else value.decode()
@@ -205,7 +205,7 @@ def _text_of(cell: Any) -> str:
 
 
 def _duration(cell: timedelta) -> str:
-    """Return a duration as pandas writes it: training reads its `Timedelta`, and requests have Python's `timedelta`.
+    """Return a duration in the notation of pandas, so that a request's `timedelta` equals training's `Timedelta`.
 
     >>> _duration(timedelta(seconds=1)), _duration(-timedelta(milliseconds=1))
     ('0 days 00:00:01', '-1 days +23:59:59.999000')
@@ -219,30 +219,30 @@ def _duration(cell: timedelta) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raise a ValueError if a name is too long for one."""
+    """Raise a ValueError if a name is too long."""
     if len(name) > NAME:
         raise ValueError(f"{name[:20]!r}... has {len(name):,} characters, expected a name of at most {NAME:,}")
 
 
 def parsed_json(text: str, **how: Any) -> Any:
-    """Return what JSON says, its texts whole, see `whole_text`.
+    """Parse JSON and repair its texts, see `whole_text`.
 
     Args:
         text: JSON.
-        how: see `json.loads`.
+        how: options of `json.loads`.
 
     Raises:
-        ValueError: it is none, or has a number of more than 1,000 digits.
-        RecursionError: too many brackets.
+        ValueError: the text is not JSON, or has a number with more than 1,000 digits.
+        RecursionError: brackets are nested too deep.
     """
     value = json.loads(text, parse_int=_whole_number, **how)
     if HALF.search(text):
-        text = whole_text(json.dumps(value, ensure_ascii=False, default=str))  # of decimals, see `how`
+        text = whole_text(json.dumps(value, ensure_ascii=False, default=str))  # `default` converts decimals, see `how`
         value = json.loads(text, parse_int=_whole_number, **how)
     return value
 
 
 def _whole_number(digits: str) -> int:
     if len(digits) > DIGITS:
-        raise ValueError(f"a number of {len(digits):,} digits, expected at most {DIGITS:,}")
+        raise ValueError(f"a number with {len(digits):,} digits, expected at most {DIGITS:,}")
     return int(digits)

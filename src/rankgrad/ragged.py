@@ -1,4 +1,4 @@
-"""Lists of different lengths, padded for losses, metrics and sorters, which all take a mask."""
+"""Pad lists of different lengths for losses, metrics, and sorters, which all take a mask."""
 
 from collections.abc import Iterable, Mapping, Set
 from numbers import Integral
@@ -20,26 +20,27 @@ def pad_groups(
 ) -> tuple[Tensor, Tensor]:
     """Pad the lists of a table to the length of the longest.
 
-    This and `mask` is the way to pass lists of different lengths; no loss takes sizes or segments. Say by name which of
-    the two you have: the numbers of rows, or for each row the number of its list. Either is a list, a tensor, an array,
-    a column of a table (its index is not looked at), or anything else that gives whole numbers in order.
+    Use this and `mask` to pass lists of different lengths; losses take neither sizes nor segments. Pass either `sizes`,
+    the length of each list, or `query`, the list of each row. Both can be a list, a tensor, an array, a column of a
+    table (its index is ignored), or any other ordered collection of whole numbers.
 
     Args:
-        values: (n, ...) of any type, the rows of all lists: scores, targets, weights or features.
-        sizes: one whole number a list, its length, where lists stand one after another. It may be 0: that list is
-            masked throughout, losses leave it out of their mean, and metrics are NaN there. Not pandas' `value_counts`,
-            which stand in another order than the lists.
-        query: (n,) whole numbers, in any order, equal where rows belong to one list.
+        values: (n, ...) of any type, the rows of all lists: scores, targets, weights, or features.
+        sizes: the length of each list, for lists stored one after another. A length of 0 gives a fully masked list;
+            losses ignore it, and metrics are NaN there. Do not pass pandas' `value_counts`, which has a different order
+            than the lists.
+        query: (n,) whole numbers in any order, equal for the rows of one list.
 
     Returns:
-        The values (lists, longest, ...), 0 where there is none, with the gradient of `values`; and the mask
-        (lists, longest), True where there is one. The longest is taken for 1 where all lists are empty. Lists stand in
-        the order of their sizes, or of `query.unique()`, and within a list, rows in that of `values`.
+        The padded values (lists, longest, ...), 0 where there is no row, differentiable with respect to `values`; and
+        the mask (lists, longest), True where there is a row. If all lists are empty, longest is 1. Lists are in the
+        order of `sizes` or of `query.unique()`, and the rows of a list in the order of `values`.
 
     Raises:
-        TypeError: not one of `sizes` and `query` is given, `values` is no tensor, or they are no whole numbers, or in
-            no order.
-        ValueError: no list, a negative size, sizes that do not add up to n, or not one number of a query for each row.
+        TypeError: both or neither of `sizes` and `query` are passed, they are not ordered whole numbers, or `values` is
+            not a tensor.
+        ValueError: there are no lists, a size is negative, sizes do not add up to n, or `query` does not have one
+            number per row.
 
     >>> scores, mask = pad_groups(torch.tensor([0.1, 0.9, 0.5]), sizes=[2, 1])
     >>> scores
@@ -56,7 +57,7 @@ def pad_groups(
     if (sizes is None) == (query is None):
         passed = "none" if sizes is None else "both"
         raise TypeError(
-            f"{passed} of sizes and query given, expected one: the length of each list, or the list of each row"
+            f"{passed} of sizes and query given, expected exactly one: the length of each list, or the list of each row"
         )
     if query is not None:
         numbers = _whole("query", query, values)
@@ -66,14 +67,14 @@ def pad_groups(
     else:
         counts = _whole("sizes", sizes, values)
         check_values("sizes", counts, counts < 0, "at least 0, the length of a list")
-        if (total := sum(counts.tolist())) != len(values):  # beyond 2^63 too
+        if (total := sum(counts.tolist())) != len(values):  # correct even beyond 2^63
             raise ValueError(
-                f"sizes adds up to {total}, expected {len(values)}, the number of values: one size a list, in their "
-                "order; pass the list of each row as query"
+                f"sizes adds up to {total}, expected {len(values)}, the number of values: pass the size of each list, "
+                "in order, or the list of each row as query"
             )
-    # At least 1: no group is without a dimension.
+    # At least 1, so that the dimension of groups is not empty.
     mask = torch.arange(max(1, int(counts.max())), device=values.device) < counts.unsqueeze(-1)
-    if values.dtype in _SIGNED:  # as bits, which PyTorch can put in their places
+    if values.dtype in _SIGNED:  # as signed numbers with the same bits, which PyTorch can index
         return _padded(values.view(_SIGNED[values.dtype]), mask).view(values.dtype), mask
     return _padded(values, mask), mask
 
@@ -83,7 +84,7 @@ def _padded(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def _whole(name: str, source: Any, values: Tensor) -> Tensor:
-    """Return whole numbers as int64, of uint64 as many different ones."""
+    """Return whole numbers as int64; different uint64 numbers stay different."""
     numbers = source if torch.is_tensor(source) else _from_array(name, _array(name, source))
     if numbers.dim() != 1 or not len(numbers) or values.dim() == 0:
         raise ValueError(
@@ -97,7 +98,7 @@ def _whole(name: str, source: Any, values: Tensor) -> Tensor:
 
 
 def _array(name: str, source: Any) -> np.ndarray:
-    """Return what a list, a column of a table, an iterator, ... holds, in its order."""
+    """Return the values of a list, a column of a table, an iterator, etc., in order."""
     kind = type(source).__name__
     if isinstance(source, (Set, Mapping, str, bytes)) or not (
         isinstance(source, Iterable) or hasattr(source, "__array__")
@@ -106,17 +107,18 @@ def _array(name: str, source: Any) -> np.ndarray:
     try:
         array = np.asarray(source if hasattr(source, "__array__") else list(source))
     except ValueError as error:  # lists of different lengths
-        raise TypeError(f"{name} is a {kind} that is no list of whole numbers: {error}") from error
+        raise TypeError(f"{name} is a {kind}, expected a list of whole numbers: {error}") from error
     if name == "sizes" and _is_value_counts(source, array):
         raise TypeError(
-            f"sizes is a {kind} of value_counts, from the longest list to the shortest, expected the order of the "
-            "rows: pass the list of each row as query, or .to_numpy() if lists stand in that order"
+            f"sizes is a {kind} from value_counts, ordered from the longest list to the shortest, expected the order "
+            "of "
+            "the rows: pass the list of each row as query, or .to_numpy() if lists really have this order"
         )
     return array
 
 
 def _is_value_counts(source: Any, array: np.ndarray) -> bool:
-    """Return whether sizes look like pandas' `value_counts`, whose sum is right whatever the order of the lists."""
+    """Return whether sizes look like pandas' `value_counts`, whose sum is right even if the order is wrong."""
     of_table = type(getattr(source, "index", None)).__name__ == "RangeIndex"
     if getattr(source, "name", None) != "count" or of_table or array.dtype.kind not in "iu":
         return False
@@ -125,11 +127,11 @@ def _is_value_counts(source: Any, array: np.ndarray) -> bool:
 
 def _from_array(name: str, array: np.ndarray) -> Tensor:
     if array.dtype == object and all(isinstance(number, Integral) for number in array.flat):
-        array = np.array(array.tolist())  # of the smallest type that holds all
+        array = np.array(array.tolist())  # of the smallest type that fits all values
     if array.dtype.kind not in "biufc":
         advice = "pass the length of each list"
         if name == "query":
             advice = "number them with numpy.unique(..., return_inverse=True)[1]"
-        raise TypeError(f"{name} holds {array.dtype}, expected whole numbers: {advice}")
-    # A copy in this machine's byte order, forward in memory: torch takes no other.
+        raise TypeError(f"{name} has type {array.dtype}, expected whole numbers: {advice}")
+    # A contiguous copy in this machine's byte order, because torch takes no other.
     return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C"))

@@ -1,4 +1,4 @@
-"""The rank convention of the whole project: descending, from 1 (the largest score) to d, ties averaged."""
+"""The rank convention of the project: descending, from 1 (the largest score) to d, with ties averaged."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -29,34 +29,34 @@ def rank_along(
     check_finite: bool = True,
     length: int | None = None,
 ) -> Tensor:
-    """Rank scores along a dimension by `compute`: the contract of all sorters and of `exact_ranks`.
+    """Rank scores along a dimension with `compute`: the contract of all sorters and of `exact_ranks`.
 
     Args:
-        compute: takes scores (..., d) and a mask of that shape or None to descending ranks 1..d of the same shape.
+        compute: maps scores (..., d) and a mask of that shape, or None, to descending ranks 1..d of the same shape.
             Scores are float32 or float64, and 0 where the mask is False; autocast is off. A vector whose differences
-            could be too large for its type is divided by a power of 2.
-        scores: any shape, floating point; never modified. Half precision is ranked in float32, and the ranks are
-            float32 too, because bfloat16 holds whole numbers up to 256 and float16 up to 2,048.
+            could overflow is divided by a power of 2.
+        scores: any shape, floating point; never modified. Half-precision scores are ranked in float32 and get float32
+            ranks, because bfloat16 represents whole numbers only up to 256, and float16 up to 2,048.
         dim: the dimension to rank along.
-        mask: boolean, of the scores' shape, False where there is no score. Ranks there are 0 and no gradient reaches
-            them; whatever stands there is ignored, and the others are ranked as if they were alone.
-        descending: rank 1 for the largest score, otherwise for the smallest.
-        normalized: divide by d (by the number of scores that the mask leaves).
-        check_finite: refuse NaN and infinity, which waits for the device. Without it, and always under
-            `torch.compile` and `torch.func.vmap`, where values cannot be read, one of them makes all ranks of its
+        mask: boolean, of the scores' shape, False where there is no score. Ranks there are 0 without a gradient; scores
+            there are ignored, as if they did not exist.
+        descending: rank 1 is the largest score if True, otherwise the smallest.
+        normalized: divide ranks by d, the number of scores where the mask is True.
+        check_finite: raise for NaN and infinity, which waits for the device. Without the check, and always under
+            `torch.compile` and `torch.func.vmap`, where values cannot be read, such a score makes all ranks of its
             vector NaN.
-        length: d, where it is fixed.
+        length: d, if it is fixed.
 
     Raises:
-        TypeError, ValueError: see `check_scores` and `check_mask`; a mask where the length is fixed.
+        TypeError, ValueError: see `check_scores` and `check_mask`; or a mask is passed although the length is fixed.
     """
     check_scores(scores, length=length, dim=dim, finite=False)
     if mask is not None:
         check_mask(scores, mask)
         if length is not None:
-            raise ValueError(f"a mask is given to a sorter of fixed length {length}: use a sorter of any length")
+            raise ValueError(f"mask is set, but the sorter takes exactly {length} scores: use a sorter for any length")
     largest = largest_magnitude(scores, mask) if check_finite else None
-    last = dim in (-1, scores.dim() - 1)  # short vectors take no longer than a few operations: each one counts
+    last = dim in (-1, scores.dim() - 1)  # for short vectors, every operation counts
     values = scores if last else scores.movedim(dim, -1)
     mask = mask if mask is None or last else mask.movedim(dim, -1)
     result = _ranked(compute, values, mask, largest, descending)
@@ -70,7 +70,7 @@ def rank_along(
 def _ranked(
     compute: Callable[..., Tensor], scores: Tensor, mask: Tensor | None, largest: float | None, descending: bool
 ) -> Tensor:
-    """Rank scores (..., d) in a type and a range that `compute` takes. Without a check, NaN and infinity give NaN."""
+    """Rank scores (..., d), converted to a type and range that `compute` takes. Unchecked NaN and infinity give NaN."""
     values = scores if scores.dtype in (torch.float32, torch.float64) else scores.float()
     finite = None
     if largest is None:
@@ -82,21 +82,21 @@ def _ranked(
     if (unit := unit_of(values, largest)) is not None:
         values = values / unit
     kind = values.device.type
-    autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # there is none for "meta"
-    with torch.autocast(kind, enabled=False) if autocast else nullcontext():  # no 257 in bfloat16
+    autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # not available for "meta"
+    with torch.autocast(kind, enabled=False) if autocast else nullcontext():  # bfloat16 cannot represent 257
         result = compute(values if descending else -values, mask).to(values.dtype)
     return result if finite is None else result.where(finite, torch.nan)
 
 
 def unit_of(scores: Tensor, largest: float | None) -> Tensor | None:
-    """Return by what to divide scores (..., d) before they are compared, so that nothing overflows.
+    """Return the divisor of scores (..., d) that prevents overflow when they are compared.
 
     Args:
         scores: float32 or float64, finite.
-        largest: the largest of their magnitudes, or None if it is not known.
+        largest: the largest magnitude, or None if unknown.
 
     Returns:
-        (..., 1), 1 or a power of 2, with room for 1,000 standard deviations; None if no vector needs it.
+        (..., 1), 1 or a power of 2, with room for 1,000 standard deviations; None if no vector needs a divisor.
 
     >>> unit_of(torch.tensor([[3e38, -3e38], [1.0, 2.0]]), 3e38).tolist()
     [[1024.0], [1.0]]
@@ -108,7 +108,7 @@ def unit_of(scores: Tensor, largest: float | None) -> Tensor | None:
 
 
 def places(scores: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Count how many scores are larger, and how many are larger or equal: tied scores fill the places in between.
+    """Count the scores that are larger, and those that are larger or equal; tied scores take the places in between.
 
     Args:
         scores: (..., d), finite where the mask is True.
@@ -134,10 +134,10 @@ def places(scores: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
 
 
 def sorted_descending(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return values without NaN, the largest first, and where each was, both (..., d); equal ones in their order.
+    """Sort values without NaN in descending order (stable), and return them with their old positions, both (..., d).
 
-    It sorts the bits of floating-point numbers as whole numbers, whose comparison has no case for NaN: on a processor
-    that takes two thirds of the time.
+    Sorts the bits of floating-point numbers as whole numbers, which need no check for NaN; on a CPU, this takes two
+    thirds of the time.
 
     >>> sorted_descending(torch.tensor([-0.0, 2.0, 0.0, -1.0]))
     (tensor([ 2., -0.,  0., -1.]), tensor([1, 0, 2, 3]))
@@ -172,10 +172,10 @@ def exact_ranks(
     normalized: bool = False,
     check_finite: bool = True,
 ) -> Tensor:
-    r"""Compute exact ranks with ties averaged; no gradient flows through them. Call it as any sorter.
+    r"""Compute exact ranks with ties averaged; no gradient flows through them. Has the same arguments as a sorter.
 
     $r_i = 1 + \#\{j : s_j > s_i\} + \frac12 \#\{j \neq i : s_j = s_i\}$, so the largest score has rank 1
-    and the smallest d (SoDeep, Section 3.1, which divides by d).
+    and the smallest has rank d (SoDeep, Section 3.1, which divides by d).
 
     Args:
         scores, dim, mask, descending, normalized, check_finite: see `rank_along`.
@@ -184,7 +184,7 @@ def exact_ranks(
         Ranks, of the shape of `scores`; float32, or float64 for scores of float64.
 
     Raises:
-        TypeError, ValueError: see `rank_along`; more than 2^23 scores along `dim` that are not float64.
+        TypeError, ValueError: see `rank_along`; or more than 2^23 scores along `dim` are not float64.
 
     >>> exact_ranks(torch.tensor([0.3, 2.0, 0.3, -1.0]))
     tensor([2.5000, 1.0000, 2.5000, 4.0000])
@@ -200,8 +200,8 @@ def _exact(scores: Tensor, mask: Tensor | None) -> Tensor:
     if scores.dtype == torch.float32 and scores.shape[-1] > 2**23:
         raise ValueError(
             f"scores has length {scores.shape[-1]} in shape {tuple(scores.shape)}, expected at most 2^23, beyond which "
-            "float32 does not hold every rank: convert them with .double()"
+            "float32 cannot represent every rank: convert them with .double()"
         )
     larger, not_smaller = places(scores, mask)
-    # In float64: float32 does not hold every whole number up to 2 d of very long vectors.
+    # In float64, because float32 cannot represent every whole number up to 2 d for very long vectors.
     return ((larger + not_smaller + 1).double() / 2).to(scores.dtype)

@@ -1,4 +1,4 @@
-"""Seeded generators, one for each use, so that no two uses share a stream."""
+"""Seeded random generators, one per purpose, so that no two purposes share a stream."""
 
 from hashlib import sha256
 
@@ -8,7 +8,7 @@ __all__ = ["derived_seed", "generator"]
 
 
 def derived_seed(seed: int, *use: str) -> int:
-    """Derive the seed of one use, such as `derived_seed(1, "ranked_mnist", "train")`; the same on every machine.
+    """Derive the seed for one purpose, such as `derived_seed(1, "ranked_mnist", "train")`; the same on every machine.
 
     >>> derived_seed(1, "train") != derived_seed(1, "val")
     True
@@ -17,5 +17,5 @@ def derived_seed(seed: int, *use: str) -> int:
 
 
 def generator(seed: int, *use: str) -> torch.Generator:
-    """Return a CPU generator for one use."""
+    """Return a CPU generator for one purpose."""
     return torch.Generator().manual_seed(derived_seed(seed, *use))

@@ -1,4 +1,4 @@
-"""Scores in standard deviations, by which sorters become independent of their scale."""
+"""Measure scores in standard deviations, so that sorters do not depend on the scale of the scores."""
 
 import torch
 from torch import Tensor
@@ -7,21 +7,21 @@ __all__ = ["centered", "largest", "standard_deviation", "standardized"]
 
 
 def largest(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the largest score (..., 1) as a constant; the least finite number where the mask is all False."""
+    """Return the largest score (..., 1) as a constant; the smallest finite number if the mask is all False."""
     kept = scores.detach() if mask is None else scores.detach().masked_fill(~mask, -torch.inf)
     return kept.amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
 
 
 def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return the population standard deviation over the last dimension, and 1 where all scores are equal.
+    """Return the population standard deviation over the last dimension; 1 if all scores are equal.
 
-    Scores are first shifted by the largest and divided by their range, so that neither a large offset nor scores of
-    1e30 or 1e-30 cost precision. The result is at least 2^20 times the smallest normal number (the machine epsilon in
-    float16): divided by less, scores or their gradient could be infinite.
+    Scores are first shifted by the largest and divided by their range, so that a large offset, or scores near 1e30 or
+    1e-30, cost no precision. The result is at least 2^20 times the smallest normal number (in float16, at least the
+    machine epsilon), because dividing by less could make scores or their gradient infinite.
 
     Args:
         scores: (..., d); scores and their differences must be finite.
-        mask: (..., d) boolean, False where there is no score; None if all are there.
+        mask: (..., d) boolean, False where there is no score; None if no score is missing.
 
     Returns:
         (..., 1).
@@ -33,29 +33,29 @@ def standard_deviation(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     filled = scores if mask is None else scores.where(mask, largest(scores, mask))
     limits = torch.finfo(scores.dtype)
     lowest, highest = torch.aminmax(filled.detach(), dim=-1, keepdim=True)
-    spread = (highest - lowest).clamp(min=limits.tiny)  # no division by 0 if all are equal
-    relative = (filled - highest).div_(spread)  # in place: nothing else has this tensor
+    spread = (highest - lowest).clamp(min=limits.tiny)  # avoids division by 0 if all scores are equal
+    relative = (filled - highest).div_(spread)  # in place, because no other code uses this tensor
     if mask is None:
         count = scores.shape[-1]
         offsets = relative - relative.mean(-1, keepdim=True)
     else:
         count = mask.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
-        mean = relative.sum(-1, keepdim=True) / count  # absent scores stand at the highest and add 0
+        mean = relative.sum(-1, keepdim=True) / count  # absent scores are set to the highest and add 0
         offsets = (relative - mean).masked_fill(~mask, 0.0)
-    # Where all are equal, a norm of zeros has a second derivative of NaN: take ones, and replace the result below.
+    # If all scores are equal, the norm of zeros has a second derivative of NaN: use ones, and replace the result below.
     differ = highest != lowest
     deviation = torch.linalg.vector_norm(offsets.where(differ, 1.0), dim=-1, keepdim=True) * (spread / count**0.5)
-    floor = min(limits.tiny * 2**20, limits.eps)  # eps in float16, where the first would be 64
+    floor = min(limits.tiny * 2**20, limits.eps)  # eps in float16, where the first value would be 64
     return deviation.clamp(min=floor).masked_fill(~differ, 1.0)
 
 
 def standardized(scores: Tensor, mask: Tensor | None = None, *, detach: bool = True) -> Tensor:
-    """Return how many standard deviations each score of the last dimension is from the largest; 0 or less.
+    """Return the distance of each score from the largest, in standard deviations over the last dimension; 0 or less.
 
     Args:
         scores, mask: see `standard_deviation`; the result is 0 where the mask is False.
-        detach: hold the deviation constant in the gradient. Attached, the gradient is the true derivative, but raising
-            one score then moves all others, and a quarter of the signs of the soft ranks' Jacobian are wrong.
+        detach: treat the deviation as a constant in the gradient. Without it, the gradient is the true derivative, but
+            then raising one score moves all others, and a quarter of the signs of the soft ranks' Jacobian are wrong.
 
     Returns:
         (..., d).
@@ -70,7 +70,7 @@ def standardized(scores: Tensor, mask: Tensor | None = None, *, detach: bool = T
 
 
 def centered(scores: Tensor) -> Tensor:
-    """Bring vectors (..., d) to mean 0 and variance 1, with the true derivative: the input of a trained network.
+    """Scale vectors (..., d) to mean 0 and variance 1, with the true derivative, as input of a trained network.
 
     >>> centered(torch.tensor([1e30, 3e30]))
     tensor([-1.,  1.])

@@ -1,4 +1,4 @@
-"""Turn words into numbers, by a vocabulary of the training captions."""
+"""Turn words into numbers with a vocabulary of the training captions."""
 
 import re
 from collections import Counter
@@ -12,14 +12,14 @@ from rankgrad.plain_text import plain_text
 __all__ = ["PAIR", "Vocabulary"]
 
 PADDING, UNKNOWN = "<padding>", "<unknown>"
-PAIR = "\x1e"  # ASCII's record separator, a word by itself: between two texts that are read together
+PAIR = "\x1e"  # ASCII's record separator, a word that separates the two texts of a pair
 
 
 class Vocabulary:
-    """Numbers of words: 0 is padding, 1 any word that is not in it.
+    """Map words to numbers: 0 is padding, 1 is any unknown word.
 
     Args:
-        words: all words, `<padding>` and `<unknown>` first.
+        words: all words; the first two are `<padding>` and `<unknown>`.
 
     >>> vocabulary = Vocabulary.of(["a large three above a small seven", "a three"], least=2)
     >>> vocabulary.words
@@ -38,25 +38,25 @@ class Vocabulary:
 
     @classmethod
     def of(cls, captions: Iterable[str], *, least: int = 1) -> "Vocabulary":
-        """Collect the words that occur at least so often, in alphabetical order."""
+        """Collect the words that occur at least the given number of times, in alphabetical order."""
         counts = Counter(word for caption in captions for word in cls.split(caption))
         return cls([PADDING, UNKNOWN, *sorted(word for word, count in counts.items() if count >= least)])
 
     @staticmethod
     def split(caption: str) -> list[str]:
-        """Split into words in lower case, without punctuation."""
-        plain = plain_text(caption.lower())  # an accent by itself would cut a word in two
+        """Split into lowercase words without punctuation."""
+        plain = plain_text(caption.lower())  # a separate accent would split a word
         return re.findall(r"[^\W_]+(?:'[^\W_]+)?|\x1e", plain)
 
     def __len__(self) -> int:
         return len(self.words)
 
     def number_of(self, word: str) -> int:
-        """Return the number of a word, 1 if it is not known."""
+        """Return the number of a word; 1 if it is unknown."""
         return self._numbers.get(word, 1)
 
     def has_word_of(self, text: str) -> bool:
-        """Return whether any word of a text is known."""
+        """Return whether at least one word of a text is known."""
         return any(word in self._numbers for word in self.split(text))
 
     def encode(self, captions: Sequence[str]) -> Tensor:

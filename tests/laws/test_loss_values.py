@@ -206,7 +206,7 @@ REFUSED = [
     ("lsep", torch.tensor([[1, 0]]), {"pairs": 0}, "pairs is 0"),
     ("spearman", torch.zeros(5, 1), {}, r"groups of 1.*\(5, 1\)"),
     ("sodeep_mean_average_precision", torch.tensor([0, 1]), {"weight_by": "class"}, "'class'.*'classes'"),
-    ("average_precision", torch.tensor([1, 0, 0]), {"sorter": SHORT_SORTER}, "fixed length 3"),
+    ("average_precision", torch.tensor([1, 0, 0]), {"sorter": SHORT_SORTER}, "exactly 3"),
     ("spearman", torch.ones(2), {"sorter": Laplace}, r"the class Laplace.*Laplace\(\.\.\.\)"),
     ("gaussian_mlr", torch.ones(4), {"log_variances": torch.zeros(3)}, r"log_variances \(3,\) and scores \(4,\)"),
     ("gaussian_mlr", torch.ones(1), {"log_variances": torch.tensor([math.nan])}, r"log_variances\[0\] is nan"),

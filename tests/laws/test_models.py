@@ -62,7 +62,7 @@ def test_linear_averages_the_image_or_its_places_and_adds_the_largest_of_each_ma
     assert averaging(averaging.pool(maps)).allclose(pooled @ averaging.score.weight.T + averaging.score.bias, atol=1e-5)
     left, right = maps[..., :2, :2].mean((2, 3)), maps[..., :2, 2:].mean((2, 3))
     assert places.pool(maps).view(2, 6, 2, 2)[:, :, 0].allclose(torch.stack([left, right], dim=-1), atol=1e-5)
-    with pytest.raises(ValueError, match="grid is 2 .* the backbone gives vectors"):
+    with pytest.raises(ValueError, match="grid is 2 .*vectors"):
         head("linear", maps=False, grid=2)
 
 
@@ -178,7 +178,7 @@ def test_what_is_frozen_of_a_backbone_learns_nothing_and_keeps_its_statistics(wh
     names = [name for name, _ in backbone.named_parameters()]
     assert learning == {None: set(names), "all": set(), 1: set(names[-3:])}[which]  # a convolution, and what follows
     assert len([name for name in moved if name.endswith("running_mean")]) == {None: 4, "all": 0, 1: 1}[which]
-    with pytest.raises(ValueError, match="freeze is 9, expected 1 to 4 last blocks that learn"):
+    with pytest.raises(ValueError, match="freeze is 9, expected 1 to 4"):
         backbone.freeze(9)
 
 

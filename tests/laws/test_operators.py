@@ -327,9 +327,9 @@ SCORES, NOWHERE = torch.arange(4.0), torch.zeros(4).bool()
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (partial(soft_topk_mask, SCORES, 5), ValueError, "k is 5, expected from 0 to 4"),
+        (partial(soft_topk_mask, SCORES, 5), ValueError, "k is 5, expected .*0 to 4"),
         (partial(soft_topk_mask, SCORES, 1.5, hard=True), ValueError, "k is 1.5, expected a whole number"),
-        (partial(soft_topk_mask, SCORES, 2, mask=NOWHERE), ValueError, "k is 2, expected from 0 to 0"),
+        (partial(soft_topk_mask, SCORES, 2, mask=NOWHERE), ValueError, "k is 2, expected .*0 to 0"),
         (partial(soft_topk_mask, SCORES, 2, sorter=exact_ranks), TypeError, "exact_ranks, expected a Laplace"),
         (partial(soft_topk_mask, SCORES, True), TypeError, "k is True, expected a number"),
         (partial(soft_quantile, SCORES, "half"), TypeError, "q is 'half', expected a number"),
@@ -340,7 +340,7 @@ SCORES, NOWHERE = torch.arange(4.0), torch.zeros(4).bool()
         (partial(permutation_of_ranks, SCORES, temperature=math.nan), ValueError, "temperature is nan"),
         (partial(permutation_of_ranks, SCORES.to_sparse()), TypeError, "ranks is a sparse tensor"),
         (partial(soft_sort, SCORES, sorter="laplace"), TypeError, "load_sorter"),
-        (partial(soft_sort, SCORES, sorter=Handcrafted(), hard=True), ValueError, "need a Laplace"),
+        (partial(soft_sort, SCORES, sorter=Handcrafted(), hard=True), ValueError, "expected Laplace"),
         (partial(soft_sort, SCORES / 0), ValueError, r"scores\[0\] is nan"),
         (partial(soft_median, SCORES, mask=NOWHERE), ValueError, r"mask\[0\] is False"),
         (partial(soft_permutation, SCORES, dim=1), ValueError, "dim is 1"),

@@ -190,13 +190,13 @@ class TestOnDisk:
         with pytest.raises(ValueError, match="ThresholdNetwork, expected a sorter"):
             load_sorter(tmp_path)
         (tmp_path / "model.safetensors").write_bytes(b"half")
-        with pytest.raises(ValueError, match=f"{tmp_path}: not a whole model"):
+        with pytest.raises(ValueError, match=f"{tmp_path}: not a complete model"):
             load_sorter(tmp_path)
 
     def test_what_could_not_be_loaded_again_is_not_saved(self, tmp_path):
         odd = build("sorters", "laplace", {"softness": 0.25}, seed=0)
         odd.recipe["args"]["softness"] = object()
-        for module, message in ((odd, "object"), (LSTM(length=4), "LSTM: not from")):
+        for module, message in ((odd, "object"), (LSTM(length=4), "LSTM: .*build")):
             with pytest.raises(TypeError, match=message):
                 save_model(tmp_path / "sorter", module)
         assert not (tmp_path / "sorter").exists()

@@ -381,15 +381,15 @@ class TestModels:
         ids=str,
     )
     def test_a_recipe_names_nothing_but_models(self, recipe, stranger):
-        with pytest.raises(ValueError, match=r"model\.json|not a whole model"):
+        with pytest.raises(ValueError, match=r"model\.json|not a complete model"):
             load_model(stranger.model({"name": "convnet", "args": {}}, **stranger.told(recipe)))
 
     def test_weights_are_no_pickle_and_the_best_seed_no_path(self, stranger):
         folder = stranger.model({"name": "convnet", "args": {}})
         (folder / "model.safetensors").write_bytes((folder / "evil.pth").read_bytes())
-        with pytest.raises(ValueError, match="not a whole model"):
+        with pytest.raises(ValueError, match="not a complete model"):
             load_model(folder)
-        with pytest.raises(ValueError, match="not a whole safetensors file"):
+        with pytest.raises(ValueError, match="not a complete safetensors file"):
             start_from(build("models", "network", {"backbone": {"name": "convnet"}, "head": {"name": "linear"}},
                              seed=0, outputs=1), folder)  # fmt: skip
         (folder / "run.json").write_text('{"best": "../code"}')

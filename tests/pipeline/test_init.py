@@ -17,7 +17,7 @@ from pipelines.config import rules
 from pipelines.config.plan import resolve
 from rankgrad import lookup
 from rankgrad.datasets.files.dataset import Reading
-from rankgrad.datasets.tables.rows import read
+from rankgrad.datasets.tables.rows import asked, read
 from rankgrad.inputs.features import Features
 
 from conftest import ROOT, encoded  # isort: skip
@@ -132,6 +132,22 @@ def run(*words, fails=False):
     assert (ended.exit_code != 0) == fails, ended.output
     assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
     return ended.output
+
+
+SMALL_GATES = [
+    (houses, "a.csv", "gate: about 10 of the 20 rows of val"),
+    (queries, "train.txt", "gate: about 8 of the 16 qid of val"),
+    (reviews, "a.csv", "gate: about 6 of 60 rows"),
+    (ordered, "a.csv", "of 30 customer; with fewer than 30 it promotes no version"),
+]
+
+
+@pytest.mark.parametrize(("make", "file", "line"), SMALL_GATES)
+def test_a_gate_that_is_too_small_to_promote_anything_is_reported(project, make, file, line):
+    make(project / "data/raw/mine")
+    output = run(f"data/raw/mine/{file}", "--dry-run")
+    assert line in output
+    assert "it promotes no version" in output
 
 
 @pytest.mark.parametrize(("make", "file", "task", "options"), CASES, ids=[case[0].__name__ for case in CASES])
@@ -451,15 +467,18 @@ def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):
 
 def test_texts_that_stand_for_a_missing_value_are_read_as_empty_by_every_reader(project):
     numbers = cycled("k.A.", *map(str, A[:5]), "-")
-    write(project / "data/raw/mine", "a.csv", f_1=X, f_2=numbers, price=Y)
-    assert "`--empty k.A.`" in run("data/raw/mine/a.csv", "--dry-run")
+    write(project / "data/raw/mine", "a.csv", f_1=X, f_2=numbers, f_3=[-999.0] * 9 + [*X[:-9]], price=Y)
+    lines = run("data/raw/mine/a.csv", "--dry-run")
+    assert not [advice for advice in ("`--empty k.A.`", "`--empty -999.0`") if advice not in lines]
     run("data/raw/mine/a.csv", "--empty", "k.A.", "--empty", "-")
     dataset = rules.check("params.yaml").datasets["mine"]
     names = dataset.built().opened(project / "data/raw/mine", Reading(dataset.seed)).fitted["features"]
     about = {"kind": "features", "count": len(names), "names": names, **dataset.built().reading}
-    rows = [*read([project / "data/raw/mine/a.csv"], {"task": "score_ranking", "input": about})]
-    vectors = Features.prepared([rows[0].asked()["features"], {"f_1": 0.5, "f_2": "-"}], about, where="row")
-    assert vectors[:, names.index("f_2[empty]")].tolist() == [1, 1]
+    recipe, request = {"task": "score_ranking", "input": about}, {"f_1": 0.5, "f_2": "-", "f_3": 1}
+    row = next(read([project / "data/raw/mine/a.csv"], recipe)).asked()["features"]
+    [own_columns] = asked([request], recipe, ["features"])
+    vectors = Features.prepared([row, own_columns["features"], request], about, where="row")
+    assert vectors[:, names.index("f_2[empty]")].tolist() == [1, 1, 1]
 
 
 TEXTS = {"prompt": texts("tell me about number {}", 6), "answer": texts("the answer of number {}")}

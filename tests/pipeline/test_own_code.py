@@ -115,7 +115,7 @@ def test_a_run_trains_evaluates_and_compares_by_them_and_the_report_shows_it(own
     assert load_model("models/runs/mine").recipe["task"] == "score_ranking"
     assert load_model("models/runs/usual").backbone.size == 3
     (own / "models/backbones/narrow.py").unlink()
-    with pytest.raises(ValueError, match="there is no own/models/backbones/narrow.py"):
+    with pytest.raises(ValueError, match="no own/models/backbones/narrow.py"):
         load_model("models/runs/usual")
 
 
@@ -145,7 +145,7 @@ def test_a_version_carries_its_files_and_a_folder_without_them_names_the_one_it_
     # Without the file: what lies in a model's folder is no code to be imported.
     shutil.move(own, tmp_path / "made/tanh/own")
     forget()
-    with pytest.raises(ValueError, match="there is no own/sorters/tanh_ranks.py"):
+    with pytest.raises(ValueError, match="no own/sorters/tanh_ranks.py"):
         load_sorter(tmp_path / "made/tanh")
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,10 @@ def test_pictures_folders_and_tables_get_the_same_answers_by_name(photos, capsys
     assert [row["id"] for row in table] == ["x-1", "x-2", "x-3"]
     assert [row["labels"] for row in table] == [answer["labels"] for answer in alone]
     assert [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()] == table
-    cells = pd.read_csv("out.csv")["scores"]
-    assert [[*map(float, cell.split("|"))] for cell in cells] == [pytest.approx(row["scores"]) for row in table]
+    by_class = pd.read_csv("out.csv")
+    for name in ("scores", "label_ranks"):
+        columns = by_class[[f"{name}.{label}" for label in network.recipe["classes"]]].to_numpy()
+        np.testing.assert_allclose(columns, [row[name] for row in table], rtol=1e-6)
 
 
 def test_a_picture_is_drawn_beside_its_labels_and_nothing_that_is_read_is_replaced(photos, capsys):
@@ -168,7 +171,7 @@ class TestBroken:
         ("rows.csv", "age,price\n1,2\n1,cheap\n", "row 2: price is 'cheap', expected a number"),
         ("rows.csv", 'age,price\n1,"2\n', "row 1 .*expected quotes that are closed"),
         ("rows.jsonl", '{"features": [1, 2, 3]}\n', "row 1: .*3 features, expected 2"),
-        ("rows.parquet", "PAR1", "not a whole Parquet file"),
+        ("rows.parquet", "PAR1", "not a complete Parquet file"),
         ("rows.png", "", "the model takes features; expected a table"),
         ("rows.csv", None, "rows.csv: no such file"),
         ("rows.csv", "title\n", "rows.csv: no column 'age', a feature"),
@@ -195,10 +198,27 @@ def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace
         assert [row["id"] for row in rows] == ids
         assert [row["score"] for row in rows] == pytest.approx([*first["scores"], *second["scores"]])
         assert [row["place"] for row in sorted(rows[:2], key=lambda row: -row["score"])] == [1, 2]
+    lines = Path("rows.txt").read_text().splitlines()
+    for last, ids in (("#docid = c inc = 1", ["a", "b", "c"]), ("# c", [1, 2, 3])):
+        comments = ("#docid = a", "# docid=b", last)
+        Path("rows.txt").write_text("\n".join(map(" ".join, zip(lines, comments, strict=True))))
+        assert [row["id"] for row in answered(model, "rows.txt", capsys=capsys)] == ids
     Path("rows.csv").write_text("qid,age,price\np,1,2\nq,0.5,-1\np,3,0.25\n")
     for words, message in ((["--query", "qid"], "qid p are not together"), ([], "--query COLUMN")):
         with pytest.raises(SystemExit, match=message):
             main([str(model), "rows.csv", *words])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_the_group_comes_back_under_its_own_name(workspace, capsys, suffix):
+    model = trained(workspace / "model", "score_ranking", "features", id="key", group="lab")
+    rows = pd.DataFrame({"key": ["a", "b", "c"], "age": [1, 3, 2], "price": [2, 4, 1], "lab": ["x", None, "y"]})
+    rows.to_csv("rows.csv", index=False)
+    told(model, "rows.csv", "-o", f"out.{suffix}", capsys=capsys)
+    readers = {"csv": pd.read_csv, "jsonl": partial(pd.read_json, lines=True), "parquet": pd.read_parquet}
+    answers = readers[suffix](f"out.{suffix}")
+    assert [*answers] == ["id", "lab", "score"]
+    assert answers["lab"].fillna("").tolist() == ["x", "", "y"]
 
 
 @pytest.mark.parametrize(

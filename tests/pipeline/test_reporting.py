@@ -18,8 +18,9 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 
 from pipelines.config.schema import check_shapes
+from pipelines.reporting import plots
 from pipelines.reporting.content import SORTER_COLUMNS, content
-from pipelines.reporting.examples import SHEET, sheet
+from pipelines.reporting.examples import SHEET, Examples, sheet
 from pipelines.reporting.results import cell
 from pipelines.stages import report, summarize
 from rankgrad.io import results
@@ -229,6 +230,18 @@ def test_the_sheet_shows_the_best_seed_of_every_loss(made, project):
     assert right == [0, 3 * SHEET]  # seed 2 is right
     assert page.count("<dt>rlsep</dt>") == SHEET == page.count("<dt>true</dt>")
     assert page.count("<mark>") == 3 * SHEET  # those of the other loss
+
+
+@pytest.mark.parametrize("columns", [{"within": ["lab"] * 4, "group": ["b", "a", "b", "a"]}, {"fold": [1, 2, 1, 2]}])
+def test_scores_are_drawn_within_their_group_or_fold(columns, project, monkeypatch):
+    table = {"seed": [2] * 4, "score": [0.0, 100.0, 1.0, 101.0], "target": [7.0, 5.0, 8.0, 6.0]}
+    pq.write_table(pa.table(table | columns), f"predictions/{OURS}.parquet")
+    figures = []
+    monkeypatch.setattr(plots.plt, "close", figures.append)
+    assert find("tasks", "score_ranking")().draw(plots, Path("a.png"), Examples(params(), OURS, []))
+    apart, ranks = (axis.collections[0].get_offsets().tolist() for axis in figures[0].axes)
+    assert apart == [[-0.5, -0.5], [-0.5, -0.5], [0.5, 0.5], [0.5, 0.5]]
+    assert ranks == [[0.5, 0.5], [0.5, 0.5], [1.0, 1.0], [1.0, 1.0]]
 
 
 def test_examples_of_ones_own_table_are_shown_with_names_and_nothing_speaks_of_digits(project):

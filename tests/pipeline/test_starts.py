@@ -71,10 +71,10 @@ def test_weights_of_another_network_are_told_by_names(resnet, tmp_path):
     def refused(backbone: dict, path) -> str:
         network = network_of(backbone)
         before = {name: value.clone() for name, value in network.state_dict().items()}
-        with pytest.raises(ValueError, match="the weights are of another network") as error:
+        with pytest.raises(ValueError, match="safetensors: .* network: ") as error:
             start_from(network, path)
         assert all(before[name].equal(value) for name, value in network.state_dict().items())
-        with torch.device("meta"), pytest.raises(ValueError, match="the weights are of another network"):
+        with torch.device("meta"), pytest.raises(ValueError, match="safetensors: .* network: "):
             check_fit(network.backbone.to("meta"), None, path)
         return str(error.value)
 
@@ -86,7 +86,7 @@ def test_weights_of_another_network_are_told_by_names(resnet, tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing: no weights to start from"):
         start_from(network_of(), tmp_path / "nothing")
     (tmp_path / "wider/model.safetensors").write_bytes(b"half")
-    with pytest.raises(ValueError, match="not a whole safetensors file"):
+    with pytest.raises(ValueError, match="not a complete safetensors file"):
         start_from(network_of(), tmp_path / "wider")
 
 
@@ -154,7 +154,7 @@ class TestEncoder:
         with pytest.raises(FileNotFoundError, match="no config.json there; expected a folder with config.json"):
             with_files({"backbone": ENCODER}, tmp_path / "empty")
         save_model(tmp_path / "run", network_of())
-        with pytest.raises(ValueError, match="run has no transformer, whose config and tokenizer could be taken"):
+        with pytest.raises(ValueError, match="run has no transformer"):
             with_files({"backbone": ENCODER}, tmp_path / "run")
         (encoder / "tokenizer.json").write_text("{")
         with pytest.raises(ValueError, match=r"tokenizer\.json: not JSON"):

@@ -188,6 +188,16 @@ SUSPICIOUS = {  # columns, options, what is reported, and what is refused
         {"text_pair": ["ask", "t"], "relevance": "y", "group": "q", "id": None, "without_relevant": "drop"},
         "1 texts have several q", None,
     ),
+    "preferences that repeat and contradict each other": (
+        {"t": ["red", "red", "blue", *[f"lamp {k}" for k in range(3, ROWS)]],
+         "u": ["blue", "blue", "red", *[f"hat {k}" for k in range(3, ROWS)]]},
+        {"text": "t", "rejected": "u"}, "1 preferences are there again; 1 pairs are there in both orders", None,
+    ),
+    "queries with nothing to order": (
+        {"y": [0 if k < 16 else k // 4 % 3 for k in range(ROWS)], "q": [f"{k % 4} {k // 16}" for k in range(ROWS)]},
+        {"features": ["x"], "relevance": "y", "group": "q", "id": None, "without_relevant": "drop"},
+        "1 queries with nothing to order", None,
+    ),
     "a caption of two pictures": (
         {"path": [f"p{k}.jpg" for k in range(ROWS)], "t": [f"lamp {k // 8}" for k in range(ROWS)]},
         {"image": "path", "captions": "t", "id": None}, "repeated_captions", None,

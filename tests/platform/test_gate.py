@@ -301,13 +301,19 @@ class TestTasks:
         with pytest.raises(ValueError, match="version 1 was trained on 31, which leaves 29, expected 30"):
             gate._fair_rows(NETWORK, {"1": known_rows(data), "2": {}}, data, "gate")
 
-    @pytest.mark.parametrize("groups", [29, 30])
-    def test_fewer_than_30_groups_show_no_difference(self, published, groups):
+    @pytest.mark.parametrize(("groups", "minimum_gain"), [(29, 0.0), (29, 9.0), (30, 0.0)])
+    def test_fewer_than_30_groups_promote_nothing_and_the_reason_says_so(
+        self, published, groups, minimum_gain, monkeypatch
+    ):
+        monkeypatch.setattr(PARAMS.gate, "minimum_gain", minimum_gain)
         table = pq.read_table("data/clips/gate.parquet")
         numbers = [row % groups for row in range(60)]
         pq.write_table(table.append_column("group", pa.array(numbers)), "data/clips/gate.parquet")
         decision = decide(NETWORK)
         assert decision.promoted == (groups == 30)
+        gap = decision.differences["spearman"]
+        counts_from = f"these are 29 groups, of which a difference counts from about {gap.value - gap.low:.4f} on"
+        assert (counts_from in decision.reason) == (groups == 29)
 
     @pytest.mark.parametrize(
         ("first", "second", "reason"),

@@ -13,11 +13,12 @@ from rankgrad.io.atomic import replaced_file, write_error
 from rankgrad.io.recipes import recipe_of
 from rankgrad.io.written import as_json, as_text, without_formula
 
-__all__ = ["WRITABLE", "Answer", "Gallery", "answers", "found_among", "write"]
+__all__ = ["FOUND", "WRITABLE", "Answer", "Gallery", "answers", "found_among", "write"]
 
 WRITTEN = 8192  # answers that are written at a time: each writing makes a row group of Parquet
 FOUND = 10  # rows that are found for each one
 SEPARATOR = "|"  # of the values of a list in a cell of a CSV
+OF_CLASSES = ("scores", "label_ranks")  # lists with a value for each class
 IDS = ("id", "query", "found")  # columns that come back as they were
 WRITABLE = ("csv", "tsv", "jsonl", "parquet")
 
@@ -74,14 +75,14 @@ def _answered(respond: Callable[[list[Any]], list[Answer]], piece: list[Row], sk
             message = str(error).removeprefix("row 0").lstrip(":, ")
             if not skip_broken:
                 raise ValueError(f"{row.place}: {message}") from error
-            result += [{"id": row_id, "error": message} for row_id in row.documents or [row.id]]
+            result += [{"id": row_id, **row.group, "error": message} for row_id in row.documents or [row.id]]
     return result
 
 
 def _with_ids(row: Row, answer: Answer) -> list[Answer]:
     """Return the answer with the row's id; of a query whose documents are rows, an answer for each, with its place."""
     if row.documents is None:
-        return [{"id": row.id} | answer]
+        return [{"id": row.id, **row.group} | answer]
     order = sorted(range(len(row.documents)), key=lambda number: -answer["scores"][number])
     place_of = {number: place for place, number in enumerate(order, 1)}
     of_query = {name: value for name, value in answer.items() if name != "scores"}
@@ -125,10 +126,14 @@ class Gallery:
         self.ids = [row["id"] for row in rows]
         self.embeddings = np.array([row["embedding"] for row in rows])
 
-    def best(self, embedding: list[float]) -> list[Answer]:
-        """Return the ten ids that fit an embedding best, the best first: `place`, `found` and `score` of each.
+    def best(self, embedding: list[float], count: int = FOUND) -> list[Answer]:
+        """Return the ids that fit an embedding best, the best first: `place`, `found` and `score` of each.
 
         An id of several rows, such as a picture with a row for each caption, is found once, by the best of them.
+
+        Args:
+            embedding: of the query.
+            count: how many ids to return; all if there are fewer.
         """
         import numpy as np
 
@@ -138,7 +143,7 @@ class Gallery:
             row_id = self.ids[number]
             if row_id not in found:
                 found[row_id] = {"place": len(found) + 1, "found": row_id, "score": float(scores[number])}
-            if len(found) == FOUND:
+            if len(found) == count:
                 break
         return [*found.values()]
 
@@ -169,7 +174,7 @@ def write(
     Args:
         path: of the file.
         pieces: from `answers`.
-        classes: names of the model's classes, if they have any.
+        classes: names of the model's classes, if they have any; in CSV and TSV each has its own columns.
         errors: whether there is a column `error`.
 
     Returns:
@@ -198,7 +203,8 @@ def write(
                         file.write(as_json(answer, ascii=False) + "\n")
                 else:
                     writer = csv.writer(file, delimiter="," if kind == "csv" else "\t")
-                    if quoted := _write_delimited(writer, counted(), errors=errors):
+                    by_class = ([_by_class(answer, classes) for answer in piece] for piece in counted())
+                    if quoted := _write_delimited(writer, by_class, errors=errors):
                         logging.getLogger(__name__).warning(
                             "%s: %d cells begin like a formula of a spreadsheet and have a ' before them; to join by "
                             "them write .jsonl or .parquet, which have them as they are", path, quoted
@@ -217,10 +223,21 @@ def _begun(pieces: Iterator[list[Answer]], *, rows: int, errors: bool) -> tuple[
     return first, [*columns, *(["error"] if errors else [])]
 
 
+def _by_class(answer: Answer, classes: Sequence[str] | None) -> Answer:
+    """Return an answer with a column for each class, such as `scores.cat`, in place of lists in the classes' order."""
+    result = {}
+    for name, value in answer.items():
+        if classes and name in OF_CLASSES:
+            result |= {f"{name}.{label}": item for label, item in zip(classes, value, strict=True)}
+        else:
+            result[name] = value
+    return result
+
+
 def _write_delimited(writer: Any, pieces: Iterator[list[Answer]], *, errors: bool) -> int:
     """Write rows, and return how many cells got a ' before them."""
     first, columns = _begun(pieces, rows=1, errors=errors)
-    writer.writerow(columns)
+    writer.writerow(map(without_formula, columns))
     quoted = 0
     for answer in chain(first, chain.from_iterable(pieces)):
         cells = [as_text(answer[name]) if _is_id(name, answer) else _cell(answer.get(name)) for name in columns]
@@ -343,7 +360,8 @@ def _fitted(answers: list[Answer], schema: Any, path: Path) -> Any:
             values = [None if value is None else as_text(value) for value in values]
         try:
             column = pa.array(values, field.type)
-            if field.name in IDS:  # Arrow makes 2 of 2.5 where whole numbers came first
+            # Arrow makes 2 of 2.5 where whole numbers came first.
+            if field.name in IDS or pa.types.is_integer(field.type):
                 for value, kept in zip(values, column.to_pylist(), strict=True):
                     if value != kept and value == value:
                         raise pa.ArrowInvalid(f"{value} would become {kept}")

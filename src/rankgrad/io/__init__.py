@@ -1,1 +1,1 @@
-"""Files: checkpoints, Parquet tables, images; written whole or not at all."""
+"""Files: checkpoints, Parquet tables, and images; written completely or not at all."""

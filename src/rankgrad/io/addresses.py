@@ -1,31 +1,31 @@
-"""Addresses of servers and stores, without the secrets in them."""
+"""Remove secrets from addresses of servers and stores."""
 
 import re
 
 __all__ = ["without_credentials"]
 
-# Up to the last @ of the word, as a password may have one, or a slash. A path may have one too.
+# Up to the last @ of the word, because a password may contain @ or a slash. A path may contain @, too.
 USER = re.compile(r"(?<!sqlite)(?<!file)://\S*@", re.IGNORECASE)
-# A password with spaces, as databases take it; what follows a host is a port.
+# A password with spaces, which databases allow; a host is followed by a port.
 SPACED = re.compile(r"(?<=://)[^\s/:@'\"]+:(?!\d+\b)(?=\S)[^@\n'\"]{1,100}@(?=[\w\[])")
-# Without a scheme, or half of one; python:3.12@sha256:... is no address.
+# Without a scheme, or with half of one; python:3.12@sha256:... is not an address.
 BARE = re.compile(r"(?<![^\s'\"=(/])[^\s:/@'\"=(]+:[^\s/@]+@(?!sha256:)(?=[\w.-]+(?::\d|/))")
-# Whose @ is missing: what follows the host is no port.
+# Without an @: the text after the host is not a port.
 HALF_A_USER = re.compile(r"(?<=://)([^\s/:@\[\]'\"]+):(?!\d+\b)[^\s/'\")>,;]+")
-# As databases and drivers name it, in an address or outside of one.
+# Names that databases and drivers use for a password, inside or outside an address.
 NAMED = re.compile(
     r"\b(\w*(?:password|passwd|pwd|token|secret|(?:access|account|api)_?key)=)(?:'[^']*'|[^\s&;,'\")>]+)", re.IGNORECASE
 )
-ADDRESS = re.compile(r"(?:://|with url: )\S+")  # the latter as HTTP clients name a path without its host
+ADDRESS = re.compile(r"(?:://|with url: )\S+")  # HTTP clients write `with url:` before a path without a host
 OPTION = re.compile(r"([?&#;][^=&#;\s]+=|\?(?![^=&#;\s]*=))[^&#;\s'\")>,]+")
 OF_THE_WEB = re.compile(r"(?:https?://|with url: )\S+", re.IGNORECASE)
-# A part of a path that is long and no plain word, as the secret of a webhook is.
+# A long part of a path that is not a plain word, such as the secret of a webhook.
 SECRET = re.compile(r"(?<=[^/][/#])(?=[^/?#\s]*[0-9A-Z])[\w.~:%+=-]{16,}")
-LONGEST = 10_000  # characters: the work may grow with their square
+LONGEST = 10_000  # characters, because the time can grow with their square
 
 
 def without_credentials(text: str) -> str:
-    """Return an address, or a text with addresses in it, without users, passwords and tokens; cut if it is very long.
+    """Remove users, passwords, and tokens from an address or from a text with addresses; truncate very long text.
 
     >>> without_credentials("postgresql://mlflow:Zx/9+@se@db/runs or http://u:p@host")
     'postgresql://db/runs or http://host'

@@ -1,4 +1,4 @@
-"""Write files and folders whole or not at all, even if the process is killed or the disk is full."""
+"""Write files and folders completely or not at all, even if the process is killed or the disk is full."""
 
 import errno
 import os
@@ -16,10 +16,12 @@ def _partial(path: Path) -> Path:
     """Return a path next to `path`, on the same file system, and remove what killed processes left there.
 
     Raises:
-        OSError: `path` is neither a file nor a folder, but a device, say.
+        OSError: `path` is neither a file nor a folder, but for example a device.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise OSError(errno.EINVAL, "neither a file nor a folder, so it cannot be replaced: name another", str(path))
+        raise OSError(
+            errno.EINVAL, "is neither a file nor a folder, so it cannot be replaced: choose another path", str(path)
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in path.parent.glob(f"{path.name}.partial-*"):
         if _writes(leftover):
@@ -37,13 +39,13 @@ def _writes(leftover: Path) -> bool:
         os.kill(int(number), 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # it is somebody else's
+    except PermissionError:  # the process belongs to another user
         return True
     return True
 
 
 def _synced(path: Path) -> None:
-    """Force a file's contents to the disk, so that the rename cannot outlive them."""
+    """Flush a file's contents to the disk, so that the rename is not on disk before them."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -52,7 +54,7 @@ def _synced(path: Path) -> None:
 
 
 def remove_folder(path: str | Path) -> None:
-    """Remove a folder; a process that is killed meanwhile leaves no half of it under its name."""
+    """Remove a folder; rename it first, so that a killed process does not leave half a folder under its name."""
     path = Path(path)
     if path.exists():
         going = path.with_name(f"{path.name}.partial-{os.getpid()}-removed")
@@ -61,7 +63,7 @@ def remove_folder(path: str | Path) -> None:
 
 
 def write_error(path: str | Path, error: Exception) -> OSError:
-    """Turn a library's own error in writing to `path` into an OSError: no space left, or else input/output."""
+    """Turn a library's error in writing to `path` into an OSError: no space left, or an input/output error."""
     full = shutil.disk_usage(Path(path).parent).free < 2**20
     what = "no space left on the disk" if full else "could not be written"
     return OSError(errno.ENOSPC if full else errno.EIO, f"{what} ({error})", str(path))
@@ -69,7 +71,7 @@ def write_error(path: str | Path, error: Exception) -> OSError:
 
 @contextmanager
 def _named(path: Path) -> Generator[None]:
-    """Name the file in an error of its disk: the system says in which call, not for which file, a write failed."""
+    """Add the file name to a disk error, because the system does not name the file of a failed write."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Models on disk: a folder with `model.safetensors`, and with `model.json` to rebuild the model.
+"""Models on disk: a folder with the weights, `model.safetensors`, and the recipe to rebuild the model, `model.json`.
 
-The state of a training that goes on after a kill is kept by `rankgrad.training.loop`.
+`rankgrad.training.loop` saves the state of a training, so that it can resume after it was killed.
 """
 
 import inspect
@@ -26,21 +26,21 @@ __all__ = ["build", "load_model", "save_model"]
 
 
 def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime: Any) -> Any:
-    """Return the module of that name, its weights drawn from `seed`; keep the caller's random state.
+    """Return a new module with weights drawn from `seed`; the caller's random state does not change.
 
     Args:
         folder: `sorters` or `models`.
-        name: the file's name in that folder.
-        args: its options, as in the params.
-        seed: of the weights.
-        runtime: options that depend on the data, such as `length`, `outputs` or `colors`; those that the module does
-            not have are left out.
+        name: name of the module's file in that folder.
+        args: options of the module, as in the params.
+        seed: seed of the weights.
+        runtime: options that depend on the data, such as `length`, `outputs` or `colors`; options that the module does
+            not have are ignored.
 
     Returns:
         The module, with an attribute `recipe` for `save_model`.
 
     Raises:
-        ValueError: an unknown name or option.
+        ValueError: the name or an option is unknown.
 
     >>> build("sorters", "handcrafted", {"steepness": 5.0}, seed=0)
     Handcrafted(steepness=5.0)
@@ -58,11 +58,11 @@ def build(folder: str, name: str, args: dict[str, Any], *, seed: int, **runtime:
 
 @contextmanager
 def _making_on_cpu() -> Generator[None]:
-    """Make modules on the CPU in float32, and restore its random state afterwards."""
+    """Create modules on the CPU in float32, and restore the CPU's random state afterwards."""
     dtype_before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
-        # No devices: to keep the random state of GPUs, each process would begin to use all of them.
+        # No devices: to save the random state of GPUs, each process would start to use all GPUs.
         with torch.device("cpu"), torch.random.fork_rng(devices=[]):
             yield
     finally:
@@ -73,18 +73,16 @@ def save_model(path: str | Path, model: nn.Module) -> None:
     """Write a model's two files, so that `load_model(path)` rebuilds it.
 
     Args:
-        path: the folder to write into; other files there stay.
-        model: from `build` or `load_model`.
+        path: the folder to write into; other files there are kept.
+        model: a model from `build` or `load_model`.
 
     Raises:
-        TypeError: it is from neither, so it has no recipe to rebuild it; or JSON cannot hold an option.
+        TypeError: the model comes from neither, so it has no recipe to rebuild it; or JSON cannot hold an option.
     """
-    # torch.compile wraps the model: it passes on the recipe, but renames the weights.
+    # torch.compile wraps the model: it keeps the recipe, but renames the weights.
     model: Any = getattr(model, "_orig_mod", model)
     if not hasattr(model, "recipe"):
-        raise TypeError(
-            f"{type(model).__name__}: not from `rankgrad.io.checkpoints.build`, which says how to rebuild it"
-        )
+        raise TypeError(f"{type(model).__name__}: has no recipe, expected a model from `rankgrad.io.checkpoints.build`")
     path = Path(path)
     json.dumps(model.recipe)  # before anything is written: it may fail
     path.mkdir(parents=True, exist_ok=True)
@@ -105,23 +103,23 @@ def _digest(file: Path) -> str:
 
 
 def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
-    """Rebuild what `save_model` wrote, in evaluation mode and float32.
+    """Rebuild a model that `save_model` wrote, in evaluation mode and float32.
 
     Args:
         path: see `rankgrad.io.recipes.folder_of`.
-        device: of its weights.
+        device: device of the weights.
 
     Raises:
         FileNotFoundError: the folder lacks one of the two files.
-        ValueError: the weights are damaged or do not fit the recipe, or a component in it does not exist, such as a
-            file in `own`. No component is imported from the folder.
+        ValueError: the weights are damaged or do not fit the recipe, or a component in the recipe does not exist, such
+            as a file in `own`. Components are never imported from the model's folder.
     """
     path, recipe = folder_of(path), recipe_of(path)
     make = lookup.find(recipe["folder"], recipe["name"], where=f"{path}: model.json: name")
-    digest = recipe.pop("sha256", None)  # an older folder has none
+    digest = recipe.pop("sha256", None)  # older folders do not have it
     try:
         if digest not in (None, _digest(path / "model.safetensors")):
-            raise ValueError("model.safetensors is not the file that model.json was written for")
+            raise ValueError("model.safetensors is not the file that belongs to model.json")
         weights = load_file(path / "model.safetensors")
         with _making_on_cpu(), _Bounded(sum(value.numel() for value in weights.values())):
             model = make(**recipe["args"])
@@ -130,21 +128,21 @@ def load_model(path: str | Path, *, device: str | torch.device = "cpu") -> Any:
         raise ValueError(f"{path}: {error}") from error
     except Exception as error:  # a class may raise any error for the options of a file
         reason = " ".join(str(error).split())  # load_state_dict has a line for each weight
-        raise ValueError(f"{path}: not a whole model ({reason}); make it again with `dvc repro`") from error
+        raise ValueError(f"{path}: not a complete model ({reason}); recreate it with `dvc repro`") from error
     model.recipe = recipe
     return model.to(device, memory_format=torch.channels_last).eval()
 
 
 class _Bounded(TorchFunctionMode):
-    """Raise a ValueError before a module takes more memory than its weights in a file need."""
+    """Raise a ValueError before a module allocates more memory than its weights in a file need."""
 
     def __init__(self, values: int):
         super().__init__()
-        self.left = 2 * values + 2**20  # values that a file does not keep are few
+        self.left = 2 * values + 2**20  # leaves room for the few values that are not in the file
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn):
             self.left -= math.prod(args[0] if args and not isinstance(args[0], int) else args)
             if self.left < 0:
-                raise ValueError("its options ask for more weights than the file has")
+                raise ValueError("its options require more weights than the file has")
         return func(*args, **(kwargs or {}))

@@ -1,4 +1,4 @@
-"""Parquet tables with images in them: read with clear errors, in the common `image: {bytes, path}` form."""
+"""Parquet tables, including images in the common form `image: {bytes, path}`; read with clear errors."""
 
 import json
 from collections import Counter
@@ -45,35 +45,36 @@ __all__ = [
 ]
 
 
-HANDED = 256  # pictures that a thread is handed together: handing over one costs as much as encoding one
-FOLD = "fold"  # the column of data and of predictions; numbers from 1
+HANDED = 256  # images per task of a thread: passing on a single one costs as much as encoding it
+FOLD = "fold"  # column of data and predictions; folds are numbered from 1
 # How datasets libraries store an image in Parquet, so that any of them shows it.
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 @contextmanager
 def parquet_file(path: str | Path) -> Generator[pq.ParquetFile]:
-    """Open a Parquet file; whatever is wrong inside is a ValueError that names it."""
+    """Open a Parquet file; turn any error in reading it into a ValueError that names the file."""
     if not Path(path).is_file():
-        raise FileNotFoundError(f"{path}: no such file; make it with `dvc repro`")
+        raise FileNotFoundError(f"{path}: no such file; create it with `dvc repro`")
     try:
-        # Not pq.read_table, which imports pandas. Without these options the whole file would be read ahead, and kept.
+        # Not pq.read_table, which imports pandas. Without these options, the whole file would be kept in memory.
         with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
             yield file
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # the last of days that Python has not
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # the last: a date beyond Python's
         raise ValueError(
-            f"{path}: not a whole Parquet file ({error}); make or fetch it again, one of a stage with `dvc repro`"
+            f"{path}: not a complete Parquet file ({error}); fetch it again, or recreate a stage's output with `dvc "
+            "repro`"
         ) from error
 
 
 def columns_of(path: str | Path) -> list[str]:
-    """Return the names of a Parquet file's columns, with errors as `read_table`."""
+    """Return the names of a Parquet file's columns; raises the same errors as `read_table`."""
     with parquet_file(path) as file:
         return file.schema_arrow.names
 
 
 def said(path: str | Path, key: str) -> Any:
-    """Return what a Parquet file's metadata say of its columns: `classes` or `features`, names in order; else None."""
+    """Return the names in `classes` or `features` of a Parquet file's metadata, in order; None if it has none."""
     with parquet_file(path) as file:
         value = (file.schema_arrow.metadata or {}).get(key.encode())
     return None if value is None else json.loads(value)
@@ -83,13 +84,13 @@ def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
     """Read some columns of a Parquet file.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: not a whole Parquet file, or a column is missing or there twice.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not complete, or a column is missing or occurs twice.
     """
     names = columns_of(path)
     counts = Counter(names)
     if missing := [name for name in columns if counts[name] != 1]:
-        raise ValueError(f"{path}: no column {listed(missing)}, or several; it has {listed(names)}")
+        raise ValueError(f"{path}: expected one column {listed(missing)}; the file has {listed(names)}")
     with parquet_file(path) as file:
         return file.read(list(columns))
 
@@ -108,10 +109,10 @@ def encode_images(images: np.ndarray, *, threads: int) -> pa.Array:
 
 
 def decode_image(encoded: bytes | None, *, where: str) -> np.ndarray:
-    """Decode a picture of a table: (height, width) uint8 if it is gray, (height, width, 3) if colored.
+    """Decode an image of a table: (height, width) uint8 if it is gray, (height, width, 3) if colored.
 
     Raises:
-        ValueError: it is corrupt, or neither gray nor RGB; the message begins with `where`.
+        ValueError: the image is corrupt, or neither gray nor RGB; the message begins with `where`.
     """
     with opened(encoded, where=where) as image:
         if image.mode not in ("L", "RGB"):
@@ -123,12 +124,12 @@ def encoded_images(column: pa.ChunkedArray, *, path: str | Path) -> list[bytes |
     """Return the bytes of an `IMAGE` column.
 
     Raises:
-        ValueError: it is no `IMAGE` column.
+        ValueError: the column does not have the type `IMAGE`.
     """
     field = column.type.get_field_index("bytes") if pa.types.is_struct(column.type) else -1
     if field < 0 or not (pa.types.is_binary(kind := column.type[field].type) or pa.types.is_large_binary(kind)):
-        raise ValueError(f"{path}: images are a column of {column.type}, expected {IMAGE}; make it again")
-    # Chunk by chunk: in one, the bytes of a large split exceed what an offset of Arrow's can say.
+        raise ValueError(f"{path}: images have the type {column.type}, expected {IMAGE}; recreate it with `dvc repro`")
+    # Chunk by chunk, because the bytes of a large split exceed the range of Arrow's offsets.
     return [image for chunk in column.chunks for image in chunk.field("bytes").to_pylist()]
 
 
@@ -138,7 +139,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether a column's cells are whole or other numbers."""
+    """Return whether a column's cells are numbers."""
     return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
@@ -148,17 +149,17 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None = None) -> Tensor:
-    """Return a column of lists, all of one length, as a tensor (n, length).
+    """Return a column of lists of equal length as a tensor (n, length).
 
     Raises:
-        ValueError: no lists of numbers, lists of different lengths, or of another than `length`, or a missing value;
-            the message names the column.
+        ValueError: cells are not lists of numbers, lengths differ from each other or from `length`, or a value is
+            missing; the message names the column.
     """
     column = table[name]
     kind = column.type
     if not is_list(kind) or not (is_number(kind.value_type) or pa.types.is_boolean(kind.value_type)):
-        raise ValueError(f"{path}: column {name}: {kind}, expected lists of numbers; make it again")
-    # Chunk by chunk: in one, the values of a large split exceed what an offset of Arrow's can say.
+        raise ValueError(f"{path}: column {name}: {kind}, expected lists of numbers; recreate it with `dvc repro`")
+    # Chunk by chunk, because the values of a large split exceed the range of Arrow's offsets.
     chunks = [chunk.flatten() for chunk in column.chunks]
     if length is None:
         length = sum(map(len, chunks)) // max(len(column), 1)
@@ -173,34 +174,36 @@ def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None =
 
 
 def check_lists(path: Path, column: str, *, lists: bool) -> None:
-    """Raise ValueError if a column has lists of inputs where one a row is expected, or the other way round."""
+    """Raise ValueError if a column has lists of inputs where each row needs one input, or vice versa."""
     with parquet_file(path) as file:
         kind = file.schema_arrow.field(column).type
     if is_list(kind) != lists:
-        expected = "a list of them" if lists else "one"
-        raise ValueError(f"{path}: column {column}: {kind}, expected {expected} in each row; make it again")
+        expected = "a list of inputs" if lists else "one input"
+        raise ValueError(
+            f"{path}: column {column}: {kind}, expected {expected} in each row; recreate it with `dvc repro`"
+        )
 
 
 def flat(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Tensor]:
-    """Return the values of a column of lists one after another, and how many each row has (n,)."""
+    """Return the concatenated values of a column of lists, and the length of each row's list (n,)."""
     counts = torch.from_numpy(list_lengths(column).astype(np.int64))
     return pa.chunked_array([chunk.flatten() for chunk in column.chunks], type=column.type.value_type), counts
 
 
 def documents_of(path: Path, column: str) -> list[int]:
-    """Return how many values each row of a column of lists has; the column is read in pieces."""
+    """Return the length of each row's list in a column, which is read in chunks."""
     with parquet_file(path) as file:
         batches = file.iter_batches(batch_size=64, columns=[column])
         return [count for batch in batches for count in list_lengths(batch.column(0)).tolist()]
 
 
 def row_of(number: int, counts: Tensor | None) -> int:
-    """Return the row that has an input, by the input's number among all."""
+    """Return the row that contains an input, given the input's number among all inputs."""
     return number if counts is None else int(torch.searchsorted(counts.cumsum(0), number, right=True))
 
 
 def list_lengths(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return how many values each row of a column of lists has; a missing list has none."""
+    """Return the length of each row's list in a column; 0 for a missing list."""
     return pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)  # ty: ignore
 
 
@@ -210,7 +213,7 @@ def as_lists(values: Tensor) -> pa.Array:
 
 
 def ragged_lists(flat: pa.Array, lengths: np.ndarray | Tensor) -> pa.Array:
-    """Return values, list after list, as a column of lists of these lengths (n,).
+    """Return concatenated values as a column of lists with these lengths (n,).
 
     >>> ragged_lists(pa.array([1, 2, 3]), np.array([2, 1])).to_pylist()
     [[1, 2], [3]]

@@ -1,4 +1,4 @@
-"""What `model.json` says of a model: how it is rebuilt, and which input it takes."""
+"""Recipes (`model.json`): how to rebuild a model, and which inputs it takes."""
 
 import json
 import reprlib
@@ -10,13 +10,13 @@ from rankgrad.plain_text import NAME, parsed_json
 
 __all__ = ["folder_of", "image_of", "name_of", "recipe_of"]
 
-FOLDERS = ("models", "sorters")  # of the package: whose classes a model is made from
-FEATURE = 2 * NAME + 50  # characters of a feature's name: a column, a value, and the place of a letter
-RECIPE = 2**27  # bytes of model.json, which holds a tokenizer of some
+FOLDERS = ("models", "sorters")  # folders of the package with the classes of models
+FEATURE = 2 * NAME + 50  # longest feature name in characters: a column, a value, and the position of a letter
+RECIPE = 2**27  # largest model.json in bytes; it may contain a tokenizer
 
 
 def name_of(seed: int, fold: int | None) -> str:
-    """Return the name of the folder of a seed's model in its run's; what stands for a run is its first fold's.
+    """Return the folder name of a seed's model within its run; a run with folds is represented by its first fold.
 
     >>> name_of(1, None), name_of(1, 1), name_of(1, 2)
     ('seed1', 'seed1', 'seed1-fold2')
@@ -28,8 +28,8 @@ def folder_of(path: str | Path, *, fold: int | None = None) -> Path:
     """Return the folder of a model's files; for a run, the folder of its best seed on validation.
 
     Args:
-        path: a folder that `save_model` wrote, or of a run (`models/runs/<run>`), whose `run.json` names its best seed.
-        fold: of a run that has folds; None for the first.
+        path: a folder from `save_model`, or a run's folder (`models/runs/<run>`), whose `run.json` names the best seed.
+        fold: the fold, for a run with folds; None for the first one.
     """
     path, file = Path(path), Path(path) / "run.json"
     if not file.is_file():
@@ -39,36 +39,36 @@ def folder_of(path: str | Path, *, fold: int | None = None) -> Path:
         if type(best) is not int:
             raise TypeError(f"best is {reprlib.repr(best)}, expected the number of a seed")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{file}: not the record of a run ({error}); make it again with `dvc repro`") from error
+        raise ValueError(f"{file}: not the record of a run ({error}); recreate it with `dvc repro`") from error
     return path / name_of(best, fold)
 
 
 def recipe_of(path: str | Path) -> dict[str, Any]:
-    """Return a model's recipe, whose weights are in the same folder.
+    """Return a model's recipe; the weights must be in the same folder.
 
     Args:
         path: see `folder_of`.
 
     Raises:
         FileNotFoundError: the folder lacks the recipe or the weights.
-        ValueError: the recipe is no JSON object, or does not say what it should.
+        ValueError: the recipe is not a JSON object, or a value is invalid.
     """
     path = folder_of(path)
     for file in ("model.json", "model.safetensors"):
         if not (path / file).is_file():
-            raise FileNotFoundError(f"{path}: no {file} there; expected a folder that save_model wrote")
+            raise FileNotFoundError(f"{path}: the folder has no {file}, expected a folder that save_model wrote")
     try:
         if (size := (path / "model.json").stat().st_size) > RECIPE:
             raise ValueError(f"model.json has {size:,} bytes, expected at most {RECIPE:,}")
         recipe = parsed_json((path / "model.json").read_text(encoding="utf-8"))
         _check(recipe)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not a whole model ({error}); make it again with `dvc repro`") from error
+        raise ValueError(f"{path}: not a complete model ({error}); recreate it with `dvc repro`") from error
     return recipe
 
 
 def _check(recipe: Any) -> None:
-    """Raise a ValueError if a recipe is not of the form that `save_model` writes."""
+    """Raise a ValueError if a recipe does not have the form that `save_model` writes."""
     if not isinstance(recipe, dict):
         raise ValueError(f"model.json is {reprlib.repr(recipe)}, expected an object")
     for key, kind in {"folder": str, "name": str, "args": dict, "task": str}.items():
@@ -86,7 +86,7 @@ def _check(recipe: Any) -> None:
 
 def _check_input(recipe: dict[str, Any]) -> None:
     if "input" not in recipe:
-        raise ValueError("model.json has no input: an older version did not write down what the model takes")
+        raise ValueError("model.json has no input, because an older version wrote it: train the model again")
     about = recipe["input"]
     kind = about.get("kind") if isinstance(about, dict) else None
     input_type = lookup.find("inputs", str(kind)[:NAME], where="input.kind")
@@ -101,7 +101,7 @@ def _check_input(recipe: dict[str, Any]) -> None:
     input_type.check(about)
     colors = recipe["args"].get("colors", about.get("colors"))
     if colors != about.get("colors"):
-        raise ValueError(f"args.colors is {colors!r}, input.colors {about.get('colors')}")
+        raise ValueError(f"args.colors is {colors!r}, expected the same as input.colors, {about.get('colors')}")
 
 
 def _check_names(key: str, names: Any, *, longest: int = NAME) -> None:
@@ -114,21 +114,21 @@ def _check_names(key: str, names: Any, *, longest: int = NAME) -> None:
                 f"model.json: {key}[{number}] is {reprlib.repr(name)}, expected text of at most {longest:,} characters"
             )
     if len(set(names)) < len(names):
-        raise ValueError(f"model.json: {key} has a name twice, expected each once")
+        raise ValueError(f"model.json: {key} has a name twice, expected distinct names")
 
 
 def image_of(recipe: dict[str, Any], *, where: object) -> dict[str, int]:
-    """Return `colors`, `height` and `width` of the pictures that a model was trained on.
+    """Return `colors`, `height` and `width` of the images that a model was trained on.
 
     Raises:
-        ValueError: it was trained on something else; the message begins with `where`.
+        ValueError: the model was not trained on images; the message begins with `where`.
 
     >>> image_of({"name": "network", "args": {}, "input": {"kind": "text"}}, where="models/words")
     Traceback (most recent call last):
     ...
-    ValueError: models/words: a model of text, expected one of pictures
+    ValueError: models/words: a model for text, expected one for images
     """
     kind = recipe["input"]["kind"]
     if not lookup.find("inputs", kind).pictures:
-        raise ValueError(f"{where}: a model of {kind}, expected one of pictures")
+        raise ValueError(f"{where}: a model for {kind}, expected one for images")
     return {key: recipe["input"][key] for key in ("colors", "height", "width")}

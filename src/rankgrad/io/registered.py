@@ -11,15 +11,15 @@ def download(address: str, to: Path) -> Path:
     """Download the weights of a registered version, such as `models:/sorter-lstm@champion`.
 
     Args:
-        address: of the version.
+        address: address of the version.
         to: an empty folder.
 
     Returns:
-        The folder within `to` that has the weights.
+        The folder within `to` with the weights.
 
     Raises:
         ModuleNotFoundError: mlflow is not installed.
-        ValueError: no such model, version or alias in the store that `MLFLOW_TRACKING_URI` names.
+        ValueError: the store at `MLFLOW_TRACKING_URI` has no such model, version, or alias.
     """
     try:
         import mlflow  # only here: the library works without it

@@ -1,6 +1,6 @@
 """Results: a table with one row per number, and the CSV file that every stage and study writes.
 
-A row without a seed is over all seeds, one without a fold over all folds; `low` and `high` bound the 95 % interval.
+A row without a seed covers all seeds, a row without a fold all folds; `low` and `high` are the 95% interval.
 `metric` is the name of a metric, or `<metric> minus <baseline>` for the difference from a run, paired by seed and test
 example; `p of ...` is the p value of that difference.
 """
@@ -22,7 +22,7 @@ Key = tuple[str, str, int | None, int | None]
 
 
 class Row(NamedTuple):
-    """A number: NaN for a metric that is not defined, or that has no interval."""
+    """A value and its interval: NaN for an undefined metric or interval."""
 
     run: str
     metric: str
@@ -35,27 +35,27 @@ class Row(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float, float]:
-        """The value with its bounds."""
+        """The value and its bounds."""
         return self.value, self.low, self.high
 
     @property
     def key(self) -> Key:
-        """What no two rows have in common."""
+        """The key of a row; no two rows share it."""
         return self.run, self.metric, self.seed, self.fold
 
 
 def minus(metric: str, baseline: str) -> str:
-    """Return the name of the difference between a metric and that of a baseline."""
+    """Return the name of the difference between a run's metric and a baseline's."""
     return f"{metric} minus {baseline}"
 
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The rows of one or several files, found by run and metric.
+    """The rows of one or several files, with access by run and metric.
 
     Attributes:
-        source: file or folder, for messages.
-        rows: in the order of the files.
+        source: file or folder, for error messages.
+        rows: the rows, in the order of the files.
     """
 
     source: str
@@ -86,24 +86,24 @@ class Results:
             ValueError: there is no such row.
         """
         if not self.has(run, metric):
-            raise ValueError(f"{self.source}: no {metric} of {run}: make it again with `dvc repro`")
+            raise ValueError(f"{self.source}: has no {metric} of {run}: recreate it with `dvc repro`")
         return self._by_key[run, metric, None, None]
 
     def leaf(self, run: str, metric: str) -> tuple[float, float, float]:
-        """Return value, low and high of a metric over all seeds and folds, with errors as `row`."""
+        """Return value, low and high of a metric over all seeds and folds; raises the same errors as `row`."""
         return self.row(run, metric).interval
 
     def of_run(self, run: str, seed: int | None = None) -> list[Row]:
-        """Return all metrics of a run over its seeds, or of one of them."""
+        """Return all metrics of a run, over its seeds or of one seed."""
         return [row for row in self.rows if row.run == run and row.seed == seed and row.fold is None]
 
     def by_seed(self, run: str, metric: str) -> dict[int, float]:
-        """Return a metric of each seed, over all folds."""
+        """Return a metric for each seed, over all folds."""
         rows = self._by_metric.get((run, metric), [])
         return {row.seed: row.value for row in rows if row.seed is not None and row.fold is None}
 
     def by_fold(self, run: str, metric: str) -> dict[int, float]:
-        """Return a metric of each fold, over all seeds."""
+        """Return a metric for each fold, over all seeds."""
         rows = self._by_metric.get((run, metric), [])
         return {row.fold: row.value for row in rows if row.fold is not None and row.seed is None}
 
@@ -112,12 +112,12 @@ def read(path: str | Path) -> Results:
     """Return the rows of a file, or of all CSV files of a folder.
 
     Raises:
-        FileNotFoundError: it does not exist.
-        ValueError: a file is not what `write` writes; the message names file and line.
+        FileNotFoundError: the path does not exist.
+        ValueError: a file does not have the form that `write` writes; the message names the file and the line.
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file or folder; make it with `dvc repro`")
+        raise FileNotFoundError(f"{path}: no such file or folder; create it with `dvc repro`")
     files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
     rows: list[Row] = []
     for file in files:
@@ -130,12 +130,12 @@ def _rows_of(path: Path) -> list[Row]:
         lines = csv.reader(file, strict=True)
         try:
             header = next(lines, [])
-            # Results that were kept before the column existed are read, too.
+            # Accept results from before the column existed.
             if header not in (list(COLUMNS), [column for column in COLUMNS if column != "split"]):
                 raise ValueError(f"columns {', '.join(header)}, expected {', '.join(COLUMNS)}")
             return _checked(_row(header, cells) for cells in lines)
-        except (ValueError, csv.Error) as error:  # bytes that are not UTF-8 among them
-            raise ValueError(f"{path}: line {lines.line_num}: {error}; make it again with `dvc repro`") from error
+        except (ValueError, csv.Error) as error:  # includes bytes that are not UTF-8
+            raise ValueError(f"{path}: line {lines.line_num}: {error}; recreate it with `dvc repro`") from error
 
 
 def _row(header: list[str], cells: list[str]) -> Row:
@@ -153,10 +153,10 @@ def _row(header: list[str], cells: list[str]) -> Row:
 
 
 def _checked(rows: Iterable[Row]) -> list[Row]:
-    """Return rows.
+    """Return the rows after checking them.
 
     Raises:
-        ValueError: there are none, or a number is there twice, is infinite, or its bounds are in disorder.
+        ValueError: there are no rows, a key occurs twice, a value is infinite, or `low` is above `high`.
     """
     by_key: dict[Key, Row] = {}
     for row in rows:
@@ -167,9 +167,11 @@ def _checked(rows: Iterable[Row]) -> list[Row]:
             raise ValueError(f"value of {row} is {row.value}, expected a finite number")
         has_interval = not (math.isnan(row.low) and math.isnan(row.high))
         if has_interval and not -math.inf < row.low <= row.high < math.inf:
-            raise ValueError(f"{row}: expected low and high in this order, or neither of them")
+            raise ValueError(f"{row}: expected low <= high, or neither of them")
         if row.key in by_key:
-            raise ValueError(f"{row} is of a number that is there twice, expected one row per number")
+            raise ValueError(
+                f"{row} has the same run, metric, seed, and fold as another row, expected one row for them"
+            )
         by_key[row.key] = row
     if not by_key:
         raise ValueError("no rows, expected at least one")
@@ -177,7 +179,7 @@ def _checked(rows: Iterable[Row]) -> list[Row]:
 
 
 def rows_of(run: str, measured: Mapping[str, Any], prefix: str = "") -> Iterator[Row]:
-    """Yield the rows of nested measures: numbers, or triples of value, low and high.
+    """Yield rows from nested results; each value is a number, or a triple of value, low, and high.
 
     >>> [row.metric for row in rows_of("lstm", {"l1": (0.2, 0.1, 0.3), "gradient": {"vanishing": 0.0}})]
     ['l1', 'gradient.vanishing']
@@ -194,7 +196,7 @@ def write(path: str | Path, rows: Iterable[Row]) -> None:
     """Write rows as a CSV file; NaN and None are empty cells.
 
     Raises:
-        ValueError: there are no rows, or a number is there twice, is infinite, or its bounds are in disorder.
+        ValueError: there are no rows, a key occurs twice, a value is infinite, or `low` is above `high`.
     """
     try:
         rows = _checked(rows)

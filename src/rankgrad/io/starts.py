@@ -1,4 +1,4 @@
-"""What a training starts from: weights in a file, a trained model, or the folder of a text encoder."""
+"""Initial weights of a training: a file of weights, a trained model, or the folder of a text encoder."""
 
 from collections.abc import Iterable
 from hashlib import file_digest
@@ -14,28 +14,28 @@ from rankgrad.io.recipes import folder_of, recipe_of
 
 __all__ = ["check_fit", "start_from", "with_files"]
 
-# Before the names of a backbone's weights in the file of a trained model.
+# Prefixes of the names of a backbone's weights in the file of a trained model.
 PREFIXES = ("backbone.", "scorer.backbone.", "items.backbone.")
 CAPTIONS = "captions.backbone."
 SHOWN = 3  # names of each kind in a message
-BACKBONES = ("backbone", "text")  # of a model: the one of inputs, and the one of captions
+BACKBONES = ("backbone", "text")  # of a model: the one for inputs, and the one for captions
 
 
 def start_from(network: Any, path: str | Path) -> None:
-    """Give a network the weights of trained backbones; its head stays as it is. Its recipe gets the files' SHA-256.
+    """Load weights of trained backbones into a network; leave its head alone. Its recipe gets the files' SHA-256.
 
     Args:
-        network: from `rankgrad.io.checkpoints.build`, with `backbone`, and `captions` if it reads those too.
+        network: from `rankgrad.io.checkpoints.build`, with `backbone`, and `captions` if it encodes captions.
         path: one of
 
-            - a safetensors file as a library publishes the weights of a network, with its classifier or without;
-            - the folder of a run or of a model, see `rankgrad.io.recipes.folder_of`;
+            - a safetensors file of a network's weights as a library publishes it, with or without its classifier;
+            - the folder of a run or a model, see `rankgrad.io.recipes.folder_of`;
             - the folder of a text encoder, with `config.json`, `tokenizer.json` and `model.safetensors`;
-            - a folder with `image.safetensors` and, below `text`, an encoder of captions.
+            - a folder with `image.safetensors` and, in its folder `text`, an encoder for captions.
 
     Raises:
-        FileNotFoundError: no weights there.
-        ValueError: they are not of a network of this kind; the message says which names do not fit.
+        FileNotFoundError: the path has no weights.
+        ValueError: the weights belong to a different network; the message lists the names that do not fit.
     """
     captions = getattr(network, "captions", None)
     digests = {}
@@ -48,21 +48,21 @@ def start_from(network: Any, path: str | Path) -> None:
 
 
 def check_fit(backbone: nn.Module, captions: nn.Module | None, path: str | Path) -> None:
-    """Raise what `start_from` would raise; backbones may be on the meta device, and no weights are read."""
+    """Raise the errors that `start_from` would; backbones may be on the meta device, and no weights are read."""
     for source, file in _sources(backbone, captions, Path(path)):
         _fitting(source, file)
 
 
 def with_files(model: dict[str, Any], start: str | Path) -> dict[str, Any]:
-    """Return a run's model with what its backbones keep of the start's folder: an encoder's config and tokenizer.
+    """Return a run's model with the files its backbones need from the start's folder: config and tokenizer.
 
     Args:
-        model: with `backbone`, and `text` if it reads captions; each `name` and `args`.
+        model: `backbone`, and `text` if the model encodes captions; each has `name` and `args`.
         start: see `start_from`.
 
     Raises:
-        FileNotFoundError: a backbone is an encoder, but the folder has no encoder's files.
-        ValueError: they are not what they should be.
+        FileNotFoundError: a backbone is an encoder, but the folder lacks an encoder's files.
+        ValueError: a file is invalid.
     """
     changed = dict(model)
     for key in BACKBONES:
@@ -78,7 +78,7 @@ def _files(name: str, start: Path) -> dict[str, Any]:
         for backbone in (args.get(key) or {} for key in BACKBONES):
             if backbone.get("name") == name and "files" in backbone:
                 return backbone["files"]
-        raise ValueError(f"start: {start} has no {name}, whose config and tokenizer could be taken")
+        raise ValueError(f"start: {start} has no {name}, expected one with its config and tokenizer")
     return lookup.find("models.backbones", name).files(_encoder(folder) or folder)
 
 
@@ -87,7 +87,7 @@ def _encoder(folder: Path) -> Path | None:
 
 
 def _sources(backbone: Any, captions: Any, path: Path) -> list[tuple[Any, Path]]:
-    """Return the backbones that a start has weights for, and the file of each."""
+    """Return the backbones for which a start has weights, and the file of each."""
     encoders = [encoder for encoder in (backbone, captions) if hasattr(encoder, "files")]
     folder, text = folder_of(path), _encoder(folder_of(path))
     if path.suffix == ".safetensors":
@@ -101,24 +101,24 @@ def _sources(backbone: Any, captions: Any, path: Path) -> list[tuple[Any, Path]]
     missing = next((str(file) for _, file in sources if not file.is_file()), None)
     if missing or not sources:
         expected = missing or (
-            "a safetensors file, a folder of a run, one of a text encoder for a backbone that is one, or one with "
+            "a safetensors file, the folder of a run, the folder of a text encoder (for such a backbone), or one with "
             "image.safetensors"
         )
-        raise FileNotFoundError(f"{path}: no weights to start from; expected {expected}")
+        raise FileNotFoundError(f"{path}: no weights to start from, expected {expected}")
     return sources
 
 
 def _fitting(backbone: Any, file: Path) -> dict[str, str]:
-    """Return the name in a file of each weight of a backbone, by its own name.
+    """Map the name of each weight of a backbone to its name in a file.
 
     Raises:
-        ValueError: the file is not whole, or its weights are of another network.
+        ValueError: the file is incomplete, or its weights belong to a different network.
     """
     shapes = _shapes(file)
     expected = {name: tuple(value.shape) for name, value in backbone.state_dict().items()}
     prefix, names = max(_namings(backbone, expected), key=lambda naming: len(naming[1].values() & shapes.keys()))
     fitting = {own: name for own, name in names.items() if name in shapes}
-    # How images are normalized is no weight; counts of batches are younger than many files.
+    # Skip image normalization, which is not a weight, and counts of batches, which many older files lack.
     optional = {"mean", "deviation", *(name for name in expected if name.endswith("num_batches_tracked"))}
     left_out = tuple(f"{prefix}{start}" for start in backbone.left_out)
 
@@ -134,8 +134,9 @@ def _fitting(backbone: Any, file: Path) -> dict[str, str]:
     if any(faults.values()):
         found = "; ".join(_counted(names, fault) for fault, names in faults.items() if names)
         raise ValueError(
-            f"{file}: the weights are of another network: {found}; give the backbone the name and options of the one "
-            "that they are of"
+            f"{file}: the weights belong to a different network: {found}; set the backbone's name and options to those "
+            "of "
+            "the network in the file"
         )
     return fitting
 
@@ -145,13 +146,13 @@ def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
         with safe_open(file, "pt") as opened:
             return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise ValueError(f"{file}: not a whole safetensors file ({error}); make or fetch it again") from error
+        raise ValueError(f"{file}: not a complete safetensors file ({error}); create or fetch it again") from error
 
 
 def _namings(backbone: Any, names: Iterable[str]) -> list[tuple[str, dict[str, str]]]:
-    """Return how a file may call weights: a prefix of all names, and the file's name for each."""
+    """Return the possible namings of weights in a file: a prefix of all names, and the file's name for each weight."""
     ours = {name: name for name in names}
-    published = {name: name.partition(".")[2] or name for name in names}  # libraries know no attribute of ours
+    published = {name: name.partition(".")[2] or name for name in names}  # without our attribute's name
     namings = [(prefix, ours) for prefix in (*PREFIXES, CAPTIONS, "")]
     namings += [(prefix, published) for prefix in ("", *backbone.published_below)]
     return [(prefix, _prefixed(prefix, by_own)) for prefix, by_own in namings]

@@ -1,4 +1,4 @@
-"""Values as JSON and text that every reader takes: JSON has no NaN, no dates and no bytes, UTF-8 no half letters."""
+"""Write values as JSON and text that every program can read: without NaN, dates, or bytes in JSON, as valid UTF-8."""
 
 import json
 import math
@@ -11,13 +11,13 @@ from rankgrad.plain_text import text_of_bytes
 
 __all__ = ["as_json", "as_text", "encodable", "printable", "without_formula"]
 
-# What spreadsheets take for a formula, which may start programs; -5 and +4.5e3 are numbers.
+# Text that spreadsheets run as a formula, which may start programs; -5 and +4.5e3 are numbers.
 FORMULA = re.compile(r"[\t\r\n]|\s*[=@]|\s*[+-](?=.)(?![\d.,]+(e[+-]?\d+)?\s*$)", re.IGNORECASE)
-TURNS = frozenset("\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # of lines
+TURNS = frozenset("\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # break or reverse lines
 
 
 def encodable(text: str) -> str:
-    r"""Return text that UTF-8 can hold: bytes of a file's name that are no UTF-8, and half an emoji, as `\udcff`.
+    r"""Return text that UTF-8 can hold: write invalid bytes of a file name, or half an emoji, as `\udcff`.
 
     >>> encodable("caf\udce9.png"), encodable("café.png")
     ('caf\\udce9.png', 'café.png')
@@ -26,7 +26,7 @@ def encodable(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return text that changes nothing of a terminal or a log: control characters as Python would write them.
+    r"""Return text that is safe in a terminal or a log: control characters are escaped as in Python.
 
     >>> printable("a\x1b]0;owned\x07 b\n"), printable("naïve 👩‍🔬")
     ('a\\x1b]0;owned\\x07 b\\n', 'naïve 👩\u200d🔬')
@@ -40,7 +40,7 @@ def printable(text: str) -> str:
 
 
 def without_formula(text: str) -> str:
-    """Return text that a spreadsheet shows and does not run: with a ' before what begins like a formula.
+    """Return text that a spreadsheet shows but does not run: put a ' before text that begins like a formula.
 
     >>> without_formula("=cmd|'/C calc'!A0"), without_formula("-5"), without_formula("a=b")
     ("'=cmd|'/C calc'!A0", '-5', 'a=b')
@@ -49,7 +49,7 @@ def without_formula(text: str) -> str:
 
 
 def as_text(value: Any) -> str:
-    r"""Return a value as text: whole numbers without a point, bytes as UTF-8 or else as hexadecimal digits.
+    r"""Return a value as text: whole numbers without a decimal point, bytes as UTF-8 if valid, else as hexadecimal.
 
     >>> as_text(7.0), as_text(0.1), as_text(b"ab"), as_text(b"\xff"), as_text(b"\x20\0")
     ('7', '0.1', 'ab', 'ff', '2000')
@@ -62,12 +62,12 @@ def as_text(value: Any) -> str:
 
 
 def as_json(value: Any, *, ascii: bool = True, **options: Any) -> str:
-    """Return a value as JSON: null for numbers that are not finite, text for other types, such as days.
+    """Return a value as JSON: null for numbers that are not finite, text for other types, such as dates.
 
     Args:
-        value: of mappings, lists, numbers and text, or anything that has a text.
-        ascii: escape all other letters; if not, only those that UTF-8 cannot hold.
-        options: of `json.dumps`.
+        value: mappings, lists, numbers, and text, or anything that `str` converts.
+        ascii: escape all letters outside ASCII; if False, only those that UTF-8 cannot hold.
+        options: options of `json.dumps`.
 
     >>> as_json({"value": float("nan"), "seeds": {"1": 0.5}})
     '{"value": null, "seeds": {"1": 0.5}}'
@@ -82,7 +82,7 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    value = value.item() if hasattr(value, "item") else value  # of NumPy, which the core does without
+    value = value.item() if hasattr(value, "item") else value  # a NumPy value; the core does not import NumPy
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, str | int) else as_text(value)

@@ -3,64 +3,62 @@
     from rankgrad.losses import spearman
     spearman(scores, target).backward()
 
-The name of the second argument says what scores are compared with. It may have any type and has the shape of the
-scores:
+The name of the second argument tells what the scores are compared with. It has the shape of the scores and any type:
 
 - `target`: numbers whose order the scores should have.
 - `labels`: 0 and 1.
 - `label_ranks`: 0 = absent, larger = more important.
-- `positives`: 0 and 1, a matrix (..., n, m) of queries and items, such as images and texts, which are searched in both
-  directions. Each row needs a positive, and in a square matrix each column too; other columns may have none and are
-  additional negatives. With a mask, any row or column may have none. A row or column without a positive is left out; m
-  is at least 2.
+- `positives`: 0 and 1, a matrix (..., n, m) of queries and items, such as images and texts, which is searched in both
+  directions. Each row needs a positive, and in a square matrix each column, too; columns of other matrices may lack
+  positives and are additional negatives. With a mask, any row or column may lack positives. Rows and columns without
+  positives are ignored; m must be at least 2.
 
 Most losses also take:
 
-- `dim`: the dimension along which scores are compared with each other, by default the last one. Scores (queries,
-  documents) are one list per query. For scores (examples, classes) of a classifier, `dim=-2` ranks the examples of each
+- `dim`: the dimension along which scores are compared with each other; the default is the last. Scores (queries,
+  documents) are one list per query. For a classifier's scores (examples, classes), `dim=-2` ranks the examples of each
   class.
 - `mask`: boolean, False where there is no score, as in padding (`rankgrad.ragged.pad_groups`). Masked entries are
   ignored, even NaN. Do not set scores to -1e9 instead: all others would then be tied.
-- `weights`: how much each score counts within its group. Only proportions within a group matter. Weights cannot change
-  the only pair of a group of two, so `ranknet`, `pairwise_logistic`, `kendall` and `spearman` raise an error for
-  weights of whole groups there.
-- `group_weights`: how much each group counts in the mean, one number per group, in the shape that `none` returns.
-- `reduction`: `mean` over groups, `sum`, or `none` for one value per group, in their order. With `positives`, `none`
-  returns (..., 2, d), one value per row and per column, where d is the larger of n and m. A group with nothing to
-  compare is left out, and so is a group without any score or weight: its value is 0 without gradient, and it does not
-  count in the mean.
-- `sorter`: f, which computes soft ranks. None is `Laplace(softness=0.2)`. Pass the name of a sorter (`laplace`,
-  `comparator`), a sorter of `rankgrad.sorters`, or a differentiable function from scores (..., d) to ranks (..., d), 1
-  for the largest and d for the smallest. A function is tested once, on eight scores and on the shape of the first
-  input, and raises an error if it ranks differently. It gets `mask` if there is one, always in `average_precision`, and
-  in `mean_log_rank`, `sodeep_recall` and `hit_rate` if a matrix is not square: write f(scores, mask=None), or subclass
-  `rankgrad.sorters.Sorter`.
-- `check_finite`: raise an error for scores and truths that are NaN, infinite or impossible; this waits for a GPU. With
-  False no value is read, and the loss of a NaN is usually NaN. Under `torch.compile` and `torch.func.vmap` values
+- `weights`: weight of each score within its group; only proportions within a group matter. A group of two has only one
+  pair, which weights cannot change, so `ranknet`, `pairwise_logistic`, `kendall` and `spearman` raise an error if
+  weights differ only between groups of two.
+- `group_weights`: weight of each group in the mean, one number per group, in the shape that `none` returns.
+- `reduction`: `mean` over groups, `sum`, or `none` for one value per group, in order. With `positives`, `none` returns
+  (..., 2, d), one value per row and per column, where d is the larger of n and m. Groups with nothing to compare, or
+  without scores or weights, are ignored: their value is 0 without gradient, and the mean skips them.
+- `sorter`: f, which computes soft ranks. None means `Laplace(softness=0.2)`. Pass the name of a sorter (`laplace`,
+  `comparator`), a sorter from `rankgrad.sorters`, or a differentiable function from scores (..., d) to ranks (..., d),
+  1 for the largest and d for the smallest. A function is tested once, on eight scores and on the shape of the first
+  input; the loss raises an error if it ranks differently. The function receives `mask` if there is one, always in
+  `average_precision`, and for matrices that are not square in `mean_log_rank`, `sodeep_recall` and `hit_rate`: write
+  f(scores, mask=None), or subclass `rankgrad.sorters.Sorter`.
+- `check_finite`: raise an error for scores and targets that are NaN, infinite, or invalid; this waits for a GPU. With
+  False, no value is read, and the loss of a NaN is usually NaN. Under `torch.compile` and `torch.func.vmap`, values
   cannot be read, so the check is always off.
 
-Without any group, as for scores of shape (0, d), the loss is 0 with a gradient of zeros, and `none` returns no value.
+Without any groups, as for scores of shape (0, d), the loss is 0 with a gradient of zeros, and `none` returns no values.
 
-All raise a TypeError for arguments that are not tensors or have a wrong type (convert lists and numpy arrays with
-`torch.as_tensor`), and a ValueError for shapes that differ, empty groups, values as above, an unknown option, and
-whatever a sorter refuses; the message says where. The result has the type of the scores, float32 at least.
+All losses raise a TypeError for arguments that are not tensors or have the wrong type (convert lists and numpy arrays
+with `torch.as_tensor`), and a ValueError for different shapes, empty groups, invalid values, unknown options, and input
+that a sorter rejects; the message names the argument. The result has the type of the scores, but at least float32.
 
 `spearman`, `kendall`, `ndcg`, `average_precision`, `precision_at_k`, `reciprocal_rank` and `expected_reciprocal_rank`
 approach 1 minus the metric of the same name as the sorter approaches exact ranks, and `hit_rate` approaches 1 minus its
-mean over rows and columns. `listnet`, `list_mle`, `ranknet` and `lambdarank` are likelihoods, or compare pairs of
-scores, and need no sorter. With the default sorter memory is linear in the number of scores, and most losses take
-O(n log n) time. `ranknet`, `pairwise_logistic`, `lambdarank`, `gaussian_mlr`, `softsort_cross_entropy` and `hinge_ap`
-compare all pairs in O(n^2). For more than half a million pairs at once they have no second derivatives and do not run
-under `torch.func.vmap`.
+mean over rows and columns. `listnet`, `list_mle`, `ranknet` and `lambdarank` are likelihoods or compare pairs of
+scores, and need no sorter. With the default sorter, memory is linear in the number of scores, and most losses take O(n
+log n) time. `ranknet`, `pairwise_logistic`, `lambdarank`, `gaussian_mlr`, `softsort_cross_entropy` and `hinge_ap`
+compare all pairs in O(n^2). With more than half a million pairs in one call, they have no second derivatives and do not
+run under `torch.func.vmap`.
 
-`sodeep_mean_average_precision` (SoDeep, Eq. 7) and `sodeep_recall` (Eqs. 9-10) do not approach metrics: they are a mean
-rank and a margin of ranks.
+`sodeep_mean_average_precision` (SoDeep, Eq. 7) and `sodeep_recall` (Eqs. 9-10) do not approach metrics: the first is a
+mean rank, the second a margin between ranks.
 """
 
 from functools import partial
 
 from rankgrad import lookup
-from rankgrad.losses._inputs import groups as groups  # with the next two one writes a loss: docs/own_code.md
+from rankgrad.losses._inputs import groups as groups  # for writing your own loss, with the next two: docs/own_code.md
 from rankgrad.losses._inputs import reduced as reduced
 from rankgrad.losses._inputs import soft_ranks as soft_ranks
 from rankgrad.losses.asymmetric import asymmetric

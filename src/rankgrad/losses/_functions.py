@@ -1,4 +1,4 @@
-"""Functions in place of sorters: whether they rank as a sorter does, tried once for each."""
+"""Check once whether a function that is used as a sorter ranks like one."""
 
 import inspect
 import math
@@ -15,10 +15,10 @@ from rankgrad.sorters import Sorter
 
 __all__ = ["check_ranking", "name_of"]
 
-SHORT = 8  # scores to try a function on: few enough that ranks from 0 have another mean than ranks from 1
+SHORT = 8  # number of scores to test a function on: few enough to distinguish ranks from 0 and from 1 by their mean
 INSTEAD = "write f(scores, mask=None), or subclass rankgrad.sorters.Sorter"
 
-# The functions that were tried, by their owner: a bound method is a new object each time it is looked up.
+# Tested functions, by owner, because each access to a bound method creates a new object.
 _TRIED: WeakKeyDictionary[Any, set[Any]] = WeakKeyDictionary()
 
 
@@ -28,20 +28,20 @@ def name_of(ranking: Callable[..., Tensor]) -> str:
 
 
 def check_ranking(ranking: Callable[..., Tensor], scores: Tensor, *, masked: bool) -> None:
-    """Raise if a function does not rank as losses expect: by ranks from 1 for the largest score to d.
+    """Raise if a function does not rank as losses expect: from 1 for the largest score to d.
 
-    Each is tried once, on eight scores if it takes so many, and on the shape that it is about to be given. Not tried
-    are the sorters of this package, those with weights, which may be about to learn it, and anything under
-    `torch.compile`.
+    Each function is tested once, on eight scores if it accepts that number, and on the shape of its first input. The
+    sorters of this package are not tested, nor are modules with weights, which may not be trained yet, nor anything
+    under `torch.compile`.
 
     Args:
-        ranking: takes scores (..., d) to ranks (..., d).
-        scores: those it is about to be given, (..., d).
-        masked: whether it is about to be given a mask.
+        ranking: maps scores (..., d) to ranks (..., d).
+        scores: the next input, (..., d).
+        masked: whether the next call passes a mask.
 
     Raises:
-        TypeError: it takes no mask, and is about to be given one.
-        ValueError: its ranks are ascending, from 0, or divided by d, or no ranks.
+        TypeError: the next call passes a mask, but the function does not take one.
+        ValueError: its ranks are ascending, begin at 0, are divided by d, or are not ranks.
 
     >>> check_ranking(lambda scores: scores.argsort().argsort() + 1.0, torch.zeros(9), masked=False)
     Traceback (most recent call last):
@@ -53,8 +53,8 @@ def check_ranking(ranking: Callable[..., Tensor], scores: Tensor, *, masked: boo
         return
     if masked and not _takes_mask(ranking):
         raise TypeError(
-            f"sorter is {name_of(ranking)}, which takes no mask, expected one that does: there is a mask, or the loss "
-            f"ranks a part of each group, such as the positives or a matrix that is not square: {INSTEAD}"
+            f"sorter is {name_of(ranking)}, which takes no mask, expected one that does, because a mask is passed or "
+            f"the loss ranks only part of each group (the positives, or a matrix that is not square): {INSTEAD}"
         )
     owner, function = (ranking.__self__, ranking.__func__) if inspect.ismethod(ranking) else (ranking, None)
     try:
@@ -74,18 +74,18 @@ def _is_known(ranking: Callable[..., Tensor]) -> bool:
 def _takes_mask(ranking: Callable[..., Tensor]) -> bool:
     try:
         parameters = inspect.signature(ranking.forward if isinstance(ranking, nn.Module) else ranking).parameters
-    except (TypeError, ValueError):  # of a function that is written in C
+    except (TypeError, ValueError):  # a function written in C has no signature
         return True
     return "mask" in parameters or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
 def _try(ranking: Callable[..., Tensor], scores: Tensor, *, masked: bool) -> bool:
-    """Raise as `check_ranking` does; return whether ranks could be read."""
+    """Raise like `check_ranking`; return whether ranks could be read."""
     devices = [scores.device] if scores.device.type == "cuda" else []
     eight, as_given = _probe(scores, SHORT), _probe(scores, scores.shape[-1]).expand(scores.shape).contiguous()
     tried = []
     with torch.no_grad(), torch.random.fork_rng(devices), _evaluation(ranking):
-        with suppress(Exception):  # whatever one raises that takes scores of one length or shape
+        with suppress(Exception):  # a function may take only one length or shape
             tried.append((eight, _ranks(ranking, eight, masked)))
         if scores.numel():
             tried.append((as_given, _ranks(ranking, as_given, masked)))
@@ -93,15 +93,15 @@ def _try(ranking: Callable[..., Tensor], scores: Tensor, *, masked: bool) -> boo
 
 
 def _judged(name: str, probe: Tensor, ranks: Any) -> bool:
-    """Raise as `check_ranking` does for the ranks of a probe; return whether they could be read."""
+    """Raise like `check_ranking` for the ranks of a test input; return whether they could be read."""
     if not torch.is_tensor(ranks) or ranks.shape != probe.shape or not ranks.is_floating_point():
-        return True  # which is refused for the real ones
+        return True  # the real input will raise the error
     length = probe.shape[-1]
     mean = value_of(ranks.double().mean())
     together = value_of(((ranks - ranks.mean(-1, keepdim=True)) * (probe - probe.mean(-1, keepdim=True))).mean())
     if mean is None or together is None or not math.isfinite(mean):
         return False
-    spread = max(0.5, length / 16)  # a learned one is a little off
+    spread = max(0.5, length / 16)  # ranks of a learned sorter are slightly off
     if together > 1e-5 * length:
         raise ValueError(
             f"sorter is {name}, which gives the largest score the largest rank, expected 1 for the largest: pass "
@@ -114,14 +114,14 @@ def _judged(name: str, probe: Tensor, ranks: Any) -> bool:
         elif abs(mean - (length + 1) / 2 / length) < 1:
             advice = "they are divided by the length: multiply by scores.shape[-1]"
         raise ValueError(
-            f"sorter is {name}, whose ranks of {length} scores have the mean {mean:.4g}, expected "
-            f"{(length + 1) / 2:g}, that of ranks from 1 to {length}: {advice}"
+            f"sorter is {name}, whose ranks of {length} scores have a mean of {mean:.4g}, expected "
+            f"{(length + 1) / 2:g}, the mean of ranks from 1 to {length}: {advice}"
         )
     return True
 
 
 def _probe(scores: Tensor, length: int) -> Tensor:
-    """Return different scores from -1 to 1 in no order, (1, ..., 1, length)."""
+    """Return unordered, distinct scores from -1 to 1, (1, ..., 1, length)."""
     numbers = torch.arange(length, device=scores.device, dtype=torch.float64)
     values = (numbers * (5**0.5 - 1) / 2).frac() * 2 - 1
     return values.to(scores.dtype).view(*[1] * (scores.dim() - 1), length)
@@ -133,7 +133,7 @@ def _ranks(ranking: Callable[..., Tensor], probe: Tensor, masked: bool) -> Any:
 
 @contextmanager
 def _evaluation(ranking: Callable[..., Tensor]) -> Generator[None]:
-    """Put a module into evaluation mode, so that a trial changes no running mean."""
+    """Put a module into evaluation mode, so that a test does not change running means."""
     modules = list(ranking.modules()) if isinstance(ranking, nn.Module) else []
     modes = [module.training for module in modules]
     for module in modules:

@@ -1,4 +1,4 @@
-"""What all losses share: ranks from a sorter, and the reduction over groups."""
+"""Code that all losses share: ranks from a sorter, and the reduction over groups."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -29,31 +29,31 @@ __all__ = [
 ]
 
 Reduction = Literal["mean", "sum", "none"]
-# None for Laplace(softness=0.2), the name of a sorter that needs no training here, a `Sorter`, or any function that
-# takes scores (..., d) to ranks (..., d), 1 for the largest, with a gradient, and `mask`, where one is passed: see
+# None for Laplace(softness=0.2), the name of a sorter that needs no training, a `Sorter`, or any differentiable
+# function from scores (..., d) to ranks (..., d), 1 for the largest, that also takes `mask` if one is passed, see
 # `check_ranking`.
 AnySorter = Callable[..., Tensor] | str | None
 
 
-LONG = 1000  # up to so many scores, float32 holds ranks to some 1e-4 positions
+LONG = 1000  # largest group for which float32 ranks are precise to about 1e-4 positions
 
 
 def soft_ranks(batch: Groups, sorter: AnySorter, *, mask: Tensor | None = None, differences: bool = False) -> Tensor:
-    """Rank each group by a sorter.
+    """Rank each group with a sorter.
 
     Args:
         batch: the groups.
-        sorter: see `AnySorter`. It is passed a mask only if there is one, so that any function of scores will do; what
-            it gives where the mask is False is not looked at.
-        mask: (..., d) boolean, in place of the groups' own mask: rank a part of each.
-        differences: whether differences of neighboring ranks matter. Then long groups are ranked in float64, but by
-            others than this package's sorters, whose weights need not take it.
+        sorter: see `AnySorter`. It receives a mask only if there is one, so any function of scores is allowed; its
+            ranks are ignored where the mask is False.
+        mask: (..., d) boolean, replaces the groups' own mask in order to rank only part of each group.
+        differences: whether differences of neighboring ranks matter. If so, this package's sorters rank long groups in
+            float64; others do not, because their weights may not support it.
 
     Raises:
-        TypeError: a class in place of a sorter, a sorter whose ranks are no floating-point tensor, or that takes no
-            mask where there is one.
-        ValueError: an unknown name, a function without gradient, or one that does not rank from 1 for the largest; what
-            the sorter refuses; ranks of another shape than the scores, or not finite.
+        TypeError: the sorter is a class, its ranks are not a floating-point tensor, or it takes no mask although there
+            is one.
+        ValueError: the name is unknown, the function has no gradient or does not give rank 1 to the largest score, the
+            sorter rejects its input, or ranks have the wrong shape or are not finite.
 
     >>> soft_ranks(groups(torch.tensor([0.1, 0.9]), target=torch.ones(2)), torch.nn.ReLU)
     Traceback (most recent call last):
@@ -75,7 +75,7 @@ def soft_ranks(batch: Groups, sorter: AnySorter, *, mask: Tensor | None = None, 
     result = chosen(batch.scores.double() if precise else batch.scores, **options)
     name = name_of(chosen)
     _check_ranks(result, batch.scores, name)
-    if isinstance(chosen, Sorter):  # whose ranks are 0 where the mask is False
+    if isinstance(chosen, Sorter):  # its ranks are 0 where the mask is False
         return result
     result = result if mask is None else result.masked_fill(~mask, 0.0)
     if batch.finite:
@@ -110,7 +110,7 @@ def _sorter(sorter: AnySorter, device: torch.device) -> Callable[..., Tensor]:
     return sorter
 
 
-# Sorters that were named, by name and device: in a dictionary `torch.compile` can look a sorter up.
+# Loaded sorters, by name and device; `torch.compile` can read from a dictionary.
 _LOADED: dict[tuple[str, str], Callable[..., Tensor]] = {}
 
 
@@ -122,8 +122,10 @@ def _named(name: str, device: torch.device) -> Callable[..., Tensor]:
 
 def _load(name: str, device: torch.device) -> None:
     if torch.compiler.is_compiling():
-        raise RuntimeError("a sorter is loaded by name: call the loss once before it is compiled, or pass a sorter")
-    from rankgrad.sorters import load_sorter  # reads weights, which who passes a sorter does not need
+        raise RuntimeError(
+            "a sorter cannot be loaded by name during compilation: call the loss once first, or pass a sorter"
+        )
+    from rankgrad.sorters import load_sorter  # only needed for names: it reads weights
 
     names = lookup.choices("sorters")
     if name not in names:
@@ -135,46 +137,47 @@ def _load(name: str, device: torch.device) -> None:
 
 
 def check_weights_of_pairs(batch: Groups, weights: Tensor | None) -> None:
-    """Raise if the weights belong to whole pairs of scores, as of preferences: within a group they have no effect.
+    """Raise if weights belong to whole pairs of scores, such as preferences, because they would have no effect.
 
     Args:
-        batch: the groups. Nothing is checked but groups of two, with values that may be read.
-        weights: as the loss was given them, or None.
+        batch: the groups. Only groups of two are checked, and only if values can be read.
+        weights: the weights passed to the loss, or None.
 
     Raises:
-        ValueError: both scores of each group have one weight, and groups have different ones.
+        ValueError: both scores of each group have the same weight, but groups have different weights.
 
     >>> weights = torch.tensor([[1.0, 1.0], [9.0, 9.0]])
     >>> check_weights_of_pairs(groups(torch.zeros(2, 2), target=torch.eye(2), weights=weights), weights)
     Traceback (most recent call last):
     ...
     ValueError: weights are equal within each group of two and differ between groups, expected weights within groups:
-    say how much each group counts as group_weights=weights.select(dim, 0)
+    to weight whole groups, pass group_weights=weights.select(dim, 0)
     """
     if weights is None or not batch.finite or batch.weight.shape[-1] != 2:
         return
     first, second = batch.weight[batch.exists.all(-1)].unbind(-1)
     if first.numel() and value_of((first == second).all() & (first != first[0]).any()):
         raise ValueError(
-            "weights are equal within each group of two and differ between groups, expected weights within groups: say "
-            "how much each group counts as group_weights=weights.select(dim, 0)"
+            "weights are equal within each group of two and differ between groups, expected weights within groups: to "
+            "weight whole groups, pass group_weights=weights.select(dim, 0)"
         )
 
 
 def reduced(batch: Groups, values: Tensor, reduction: Reduction, *, counts: Tensor | None = None) -> Tensor:
-    """Reduce one value a group. Every loss ends with it.
+    """Reduce one value per group. Every loss ends with this function.
 
     Args:
-        batch: the groups. One without any weight, as where all is masked, never counts.
+        batch: the groups. Groups without any weight, such as fully masked ones, are ignored.
         values: (...).
-        reduction: `mean` over the groups that count, by the groups' `group_weights`, `sum`, or `none` for the values. A
-            group that does not count is 0 without gradient, and so is the mean if none counts.
-        counts: (...), boolean, which of the others count, or numbers, how much each counts in the mean; None if all
-            count the same.
+        reduction: `mean` over groups, weighted by `group_weights`, `sum`, or `none` for the values. The value of an
+            ignored group is 0 without gradient; so is the mean if all groups are ignored.
+        counts: (...), boolean, False for more groups to ignore, or numbers, the weight of each group in the mean; None
+            for equal weights.
 
     Raises:
-        TypeError: a `reduction` that is a tensor.
-        ValueError: an unknown `reduction`; `group_weights` without a mean, of another shape, below 0 or not finite.
+        TypeError: `reduction` is a tensor.
+        ValueError: `reduction` is unknown; or `group_weights` are passed without `mean`, have the wrong shape, are
+            negative, or are not finite.
 
     >>> mask = torch.tensor([[True], [True], [False]])
     >>> given, values = groups(torch.zeros(3, 1), labels=mask, mask=mask), torch.tensor([1.0, 2.0, torch.nan])
@@ -184,7 +187,7 @@ def reduced(batch: Groups, values: Tensor, reduction: Reduction, *, counts: Tens
     >>> reduced(weighed, values, "mean")
     tensor(1.2500)
     """
-    present = batch.weight.amax(-1) != 0  # so that unchecked weights of NaN count, and are seen
+    present = batch.weight.amax(-1) != 0  # unchecked NaN weights are not ignored, so that they show in the result
     counts = present if counts is None else counts * present
     values = values.where(counts > 0, 0.0)
     if (of_groups := _of_groups(batch, values, reduction)) is not None:
@@ -193,10 +196,10 @@ def reduced(batch: Groups, values: Tensor, reduction: Reduction, *, counts: Tens
 
 
 def _of_groups(batch: Groups, values: Tensor, reduction: Reduction) -> Tensor | None:
-    """Check the reduction, and return how much each group counts in the mean; None if all count the same."""
+    """Check the reduction, and return the weight of each group in the mean; None for equal weights."""
     if torch.is_tensor(reduction):
         raise TypeError(
-            "reduction is a tensor, expected 'mean' or 'sum' or 'none': how much each group counts is group_weights"
+            "reduction is a tensor, expected 'mean' or 'sum' or 'none': pass weights of groups as group_weights"
         )
     check_choice("reduction", reduction, Reduction)
     weight = batch.group_weights
@@ -204,13 +207,10 @@ def _of_groups(batch: Groups, values: Tensor, reduction: Reduction) -> Tensor | 
         return None
     check_real(group_weights=weight)
     if reduction != "mean":
-        raise ValueError(
-            f"reduction is {reduction!r}, expected 'mean' with group_weights: they say how much each counts in the mean"
-        )
+        raise ValueError(f"reduction is {reduction!r}, expected 'mean', because group_weights are weights in the mean")
     if weight.shape != values.shape:
         raise ValueError(
-            f"group_weights has shape {tuple(weight.shape)}, expected one per group, {tuple(values.shape)}: how "
-            "much each counts in the mean"
+            f"group_weights has shape {tuple(weight.shape)}, expected {tuple(values.shape)}, one weight per group"
         )
     weight = weight.to(values.device, torch.float64)
     if batch.finite:
@@ -219,7 +219,7 @@ def _of_groups(batch: Groups, values: Tensor, reduction: Reduction) -> Tensor | 
 
 
 def _relative(weight: Tensor) -> Tensor:
-    """Return weights relative to the largest: sums of very large or very small ones would leave their range."""
+    """Return weights relative to the largest, because sums of very large or small weights would overflow or vanish."""
     largest = weight.detach().amax() if weight.numel() else weight.sum()
     return weight / largest.where(largest > 0, 1.0)
 
@@ -231,7 +231,7 @@ def _mean(values: Tensor, weight: Tensor) -> Tensor:
 
 
 def is_ordered(target: Tensor, weight: Tensor) -> Tensor:
-    """Return which groups (...) hold at least two different targets, of those (..., d) whose weight is not 0.
+    """Return whether each group (...) has at least two different targets (..., d) with nonzero weight.
 
     >>> is_ordered(torch.tensor([[1.0, 2.0, 1.0], [1.0, 1.0, 3.0]]), torch.tensor([1.0, 1.0, 0.0]))
     tensor([ True, False])
@@ -244,7 +244,7 @@ def is_ordered(target: Tensor, weight: Tensor) -> Tensor:
 def rank_distance(batch: Groups, sorter: AnySorter, reduction: Reduction) -> Tensor:
     r"""Return $\frac{6}{d (d^2 - 1)} \|f(y) - \mathrm{rk}(y^*)\|^2$ of each group that has an order, reduced."""
     soft = soft_ranks(batch, sorter)
-    # In float64, because half precision does not hold every rank.
+    # In float64, because half precision cannot represent every rank.
     target = batch.truth.double()
     true = exact_ranks(target, mask=batch.mask, check_finite=batch.finite).to(soft.dtype)
     length = batch.exists.sum(-1).clamp(min=2)
@@ -254,8 +254,8 @@ def rank_distance(batch: Groups, sorter: AnySorter, reduction: Reduction) -> Ten
 
 
 def pointwise(batch: Groups, errors: Tensor, reduction: Reduction) -> Tensor:
-    """Reduce an error (..., d) of each score: the mean is over all scores, whatever their groups."""
-    errors = errors.where(batch.weight != 0, 0.0)  # 0 times an infinite one is NaN
+    """Reduce an error (..., d) of each score; the mean is over all scores, not over groups."""
+    errors = errors.where(batch.weight != 0, 0.0)  # 0 times infinity is NaN
     if (of_groups := _of_groups(batch, errors[..., 0], reduction)) is not None:
         return _mean(errors, _relative(batch.weight * of_groups.unsqueeze(-1)))
     if reduction == "mean":
@@ -272,16 +272,16 @@ def triplets(
     hardest: bool,
     reduction: Reduction,
 ) -> Tensor:
-    """Reduce by how much negatives of a row come too close to a positive: a mean over all positives.
+    """Reduce the margin violations of negatives in the rows of positives: a mean over all positives.
 
     Args:
         batch: groups of `positives`.
         values: (..., d), their scores or ranks.
-        violation: takes the values of positives (p, 1) and of all of their rows (p, d) to (p, d), positive where a
-            negative is too close.
-        hardest: only the worst negative counts; otherwise the mean over negatives.
+        violation: maps the values of positives (p, 1) and of their whole rows (p, d) to (p, d), positive where a
+            negative violates the margin.
+        hardest: use only the worst negative; otherwise the mean over negatives.
     """
-    positions = batch.truth.nonzero(as_tuple=True)  # one entry a positive: p in all
+    positions = batch.truth.nonzero(as_tuple=True)  # one entry per positive: p in total
     rivals = (batch.exists & ~batch.truth)[positions[:-1]]  # (p, d), the negatives of its row
     violations = violation(values[positions].unsqueeze(-1), values[positions[:-1]]).relu().masked_fill(~rivals, 0.0)
     each = violations.amax(-1) if hardest else violations.sum(-1) / rivals.sum(-1).clamp(min=1)

@@ -1,4 +1,4 @@
-"""Pairs whose first score should be higher: chosen, and summed without overflow."""
+"""Choose pairs whose first score should be higher, and sum over them without overflow."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -34,10 +34,10 @@ def some_of(pairs: Tensor, count: int, generator: torch.Generator | None) -> Ten
     Args:
         pairs: (..., K, K) boolean, the pairs.
         count: t.
-        generator: draws them, on its own device, so that CPU and GPU choose the same.
+        generator: chooses the pairs on its own device, so that CPU and GPU choose the same.
 
     Raises:
-        ValueError: `count` below 1, or no generator to draw them with.
+        ValueError: `count` is below 1, or there is no generator.
 
     >>> kept = some_of(torch.ones(2, 3, 3, dtype=torch.bool), 4, torch.Generator().manual_seed(0))
     >>> kept.sum((1, 2))
@@ -45,7 +45,7 @@ def some_of(pairs: Tensor, count: int, generator: torch.Generator | None) -> Ten
     """
     check_count("pairs", count)
     if generator is None:
-        raise ValueError("generator is None, expected one to draw pairs: pass torch.Generator().manual_seed(...)")
+        raise ValueError("generator is None, expected one to choose pairs: pass torch.Generator().manual_seed(...)")
     flat = pairs.flatten(-2)
     if count >= flat.shape[-1]:
         return pairs
@@ -62,11 +62,11 @@ def log_one_plus_sum(batch: Groups, count: int | None, generator: torch.Generato
     Some pairs take O(K^2).
 
     Args:
-        batch: groups of K scores f; truth r, any numbers. The heaviest of a group has w = 1.
+        batch: groups of K scores f, with truth r, any numbers. The largest weight w of a group is 1.
         count, generator: see `some_of`.
 
     Returns:
-        (...), float32 or float64, 0 where there is no pair.
+        (...), float32 or float64, 0 for groups without pairs.
 
     Raises:
         ValueError: see `some_of`.
@@ -79,7 +79,7 @@ def log_one_plus_sum(batch: Groups, count: int | None, generator: torch.Generato
     differences = scores.unsqueeze(-2) - scores.unsqueeze(-1)  # [..., u, v] = f_v - f_u
     differences = differences + (weight.unsqueeze(-2) + weight.unsqueeze(-1))
     exponents = differences.masked_fill(~pairs, -torch.inf).flatten(-2)
-    # The 1 is one more exponent, 0: so large differences cannot overflow.
+    # The 1 is added as another exponent, 0, so that large differences cannot overflow.
     return torch.logsumexp(functional.pad(exponents, (1, 0)), dim=-1)
 
 
@@ -88,14 +88,14 @@ def _over_all(batch: Groups) -> Tensor:
     scores, weight = in_float64(batch.scores), in_float64(within(batch.weight).log())
     rival, upper = (values.gather(-1, order) for values in (weight + scores, weight - scores))
     ordered = ordered.contiguous()
-    first = torch.searchsorted(ordered, ordered)  # the position of the first that has this truth
+    first = torch.searchsorted(ordered, ordered)  # the first position with this truth
     exponents = log_cumulative_sum_exp(rival).gather(-1, (first - 1).clamp(min=0)) + upper
     exponents = exponents.masked_fill(first == 0, -torch.inf)
     return torch.logsumexp(functional.pad(exponents, (1, 0)), dim=-1).to(batch.scores.dtype)
 
 
 def in_float64(exponents: Tensor) -> Tensor:
-    """Return exponents (...) whose cumulative sums keep their digits, and their gradient where one is minus infinity.
+    """Return exponents (...) whose cumulative sums keep precision, and have gradients even for minus infinity.
 
     >>> in_float64(torch.tensor([2.0, -torch.inf]))
     tensor([ 2.0000e+00, -1.0000e+30], dtype=torch.float64)
@@ -104,7 +104,7 @@ def in_float64(exponents: Tensor) -> Tensor:
 
 
 def log_cumulative_sum_exp(values: Tensor) -> Tensor:
-    """Return `values.logcumsumexp(-1)`, which has finite second derivatives too.
+    """Return `values.logcumsumexp(-1)` with finite second derivatives.
 
     >>> log_cumulative_sum_exp(torch.zeros(3)).exp()
     tensor([1., 2., 3.])
@@ -113,7 +113,7 @@ def log_cumulative_sum_exp(values: Tensor) -> Tensor:
 
 
 class _LogCumulativeSumExp(torch.autograd.Function):
-    """PyTorch's own gradient of `logcumsumexp` has no derivative where the gradient of its result is 0."""
+    """`logcumsumexp` with a gradient that is differentiable even where the incoming gradient is 0, unlike PyTorch's."""
 
     generate_vmap_rule = True
 
@@ -129,7 +129,7 @@ class _LogCumulativeSumExp(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients: Tensor) -> Tensor:
         (gradient,), (values, sums) = gradients, ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative may be asked for: e^(v_i - S_k) over the k from i on
+        if torch.is_grad_enabled():  # a second derivative may follow: e^(v_i - S_k) over k >= i
             signed, unsigned = sums_of_others(sums.flip(-1), gradient.flip(-1))
             return (values - sums).exp() * (gradient + ((unsigned - signed) / 2).flip(-1))
         least, sizes = torch.finfo(gradient.dtype).min, gradient.abs().log()
@@ -141,7 +141,7 @@ class _LogCumulativeSumExp(torch.autograd.Function):
 
 
 def at_once(device: torch.device) -> int:
-    """Return how many pairs are held at once: a GPU makes millions in the time that an operation takes to start.
+    """Return the number of pairs to hold in memory; a GPU computes millions in the time of a kernel launch.
 
     >>> at_once(torch.device("cpu"))
     524288
@@ -150,17 +150,17 @@ def at_once(device: torch.device) -> int:
 
 
 def sums_over_pairs(rows: Callable[..., tuple[Tensor, ...]], *values: Tensor) -> tuple[Tensor, ...]:
-    """Sum over all i what `rows` makes of i and all j, in memory of O(d).
+    """Sum the results of `rows` over all i, in O(d) memory.
 
-    Where all pairs are too many to be held, they are made block by block, each with its gradient: there are then no
-    second derivatives, and no `torch.func.vmap`. Compiled, all are held.
+    If there are too many pairs to hold in memory, they are computed block by block, together with their gradient; then
+    there are no second derivatives, and `torch.func.vmap` does not work. Compiled code holds all pairs.
 
     Args:
-        rows: takes each of the values as a pair, of i (..., b, 1) and of j (..., 1, d), to tensors (..., b).
-        values: (..., d), of one shape.
+        rows: maps each of the values, as a pair of i (..., b, 1) and j (..., 1, d), to tensors (..., b).
+        values: (..., d), all of the same shape.
 
     Returns:
-        What `rows` returns, summed: (...).
+        The sums of what `rows` returns: (...).
 
     >>> sums_over_pairs(lambda x: ((x[0] * x[1]).sum(-1),), torch.tensor([1.0, 2.0, 3.0]))
     (tensor(36.),)
@@ -178,10 +178,10 @@ def _block(rows: Callable[..., tuple[Tensor, ...]], block: slice, values: Sequen
 
 
 class _Blocks(torch.autograd.Function):
-    """Sums, and their gradients made at once, so that nothing of a block is kept but these.
+    """Compute sums together with their gradients, so that nothing else of a block is kept.
 
-    `torch.utils.checkpoint` keeps a little of each block. It lies between large tensors, whose memory is then too small
-    for the next block: a hundred blocks take ten times the memory of one.
+    `torch.utils.checkpoint` keeps small tensors of each block, which fragment memory: a hundred blocks would take ten
+    times the memory of one.
     """
 
     @staticmethod
@@ -212,7 +212,7 @@ class _Blocks(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        # Saved are, for each sum, its gradient by each leaf that needs one.
+        # For each sum, its gradient with respect to each leaf that needs one is saved.
         width = len(ctx.saved_tensors) // ctx.count
         scaled = []
         for leaf in range(width):
@@ -227,16 +227,16 @@ def logistic(scores: Pair, weight: Tensor) -> Tensor:
 
     Args:
         scores: f, of u (..., b, 1) and of v (..., 1, K).
-        weight: w, (..., b, K); [..., u, v] says how much it matters that u scores higher than v, 0 for no pair.
+        weight: w, (..., b, K); [..., u, v] is the weight of the pair where u should score higher than v, 0 for no pair.
 
     Returns:
-        (..., b), of the scores' type.
+        (..., b), with the scores' type.
 
     >>> scores = torch.tensor([1.0, 1.0])
     >>> logistic((scores.unsqueeze(1), scores), torch.tensor([[0.0, 1.0], [0.0, 0.0]])).exp()
     tensor([2., 1.])
     """
-    # Blanked before the difference is used, not after: unchecked, a label that cannot be there may score -inf.
+    # Masked before the difference is used, because an unchecked score of an impossible label may be -inf.
     differences = (scores[0] - scores[1]).where(weight > 0, 0.0)
-    # As softplus, log(1 + exp(-x)) without overflow, but without its threshold, beyond which it has no curvature.
+    # Like softplus, log(1 + exp(-x)) without overflow, but without its threshold, beyond which it has no curvature.
     return -(functional.logsigmoid(differences) * weight).sum(-1)

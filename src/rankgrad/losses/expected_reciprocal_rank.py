@@ -11,7 +11,7 @@ from rankgrad.losses._inputs import AnySorter, Reduction, groups, is_ordered, re
 
 __all__ = ["expected_reciprocal_rank"]
 
-SURE = -100.0  # log of the fraction of readers that nothing is left of; of none, no sum could be taken
+SURE = -100.0  # log of a fraction of readers that is practically 0, since the log of 0 cannot be summed
 
 
 @renamed_arguments("losses.expected_reciprocal_rank")
@@ -33,17 +33,18 @@ def expected_reciprocal_rank(
     r"""A reader who starts at the top should be satisfied early.
 
     $1 - \sum_i \frac{R_i}{f(y)_i} \prod_{j \neq i} (1 - R_j)^{a_{ij}}$ for each group, averaged over groups, with
-    $R = (2^{y^*} - 1) / 2^{g}$ the probability to be satisfied and $a_{ij} = F((f(y)_i - f(y)_j) / \tau)$, whether j is
-    read before i, with F the distribution function of `Laplace`: 1 minus ERR (Chapelle et al. 2009) when the sorter is
-    exact, nothing tied, and $\tau$ tends to 0. It takes $O(d \log d)$ steps. Cut off at k, each term is multiplied by
-    $\sigma((k + \frac12 - f(y)_i) / \tau)$. It does not reach 0. A group whose targets are all equal is left out.
+    $R = (2^{y^*} - 1) / 2^{g}$ the probability of satisfying the reader and $a_{ij} = F((f(y)_i - f(y)_j) / \tau)$ for
+    reading j before i, where F is the distribution function of `Laplace`. If the sorter is exact and there are no ties,
+    this tends to 1 minus ERR (Chapelle et al. 2009) as $\tau$ tends to 0. It takes $O(d \log d)$ time. With a cutoff k,
+    each term is multiplied by $\sigma((k + \frac12 - f(y)_i) / \tau)$. The loss does not reach 0. Groups whose targets
+    are all equal are ignored.
 
     Args:
-        scores, target: y and $y^*$, one shape; a target is how relevant each is, from 0 to `max_grade`.
+        scores, target: y and $y^*$, of the same shape; the target is the relevance, from 0 to `max_grade`.
         mask: of that shape, boolean, False where there is no example.
         weights: of that shape; probabilities are multiplied by them, relative to the largest of the group.
         dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`; f is the sorter.
-        k: the number of positions that are read; None for all.
+        k: the number of positions to read; None for all.
         max_grade: g, the highest grade of the scale, whether or not it occurs.
         temperature: $\tau$, the difference of positions beyond which one is read before the other.
 
@@ -51,8 +52,9 @@ def expected_reciprocal_rank(
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; groups of one, a target that is negative or above `max_grade`, `k`
-            that is no whole number of at least 1, a `max_grade` or `temperature` that is not positive.
+        TypeError, ValueError: see `rankgrad.losses`; groups with one score, a target that is negative or above
+            `max_grade`, `k` that is not a whole number of at least 1, a `max_grade` or `temperature` that is not
+            positive.
 
     >>> scores, target = torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 4, 0])
     >>> expected_reciprocal_rank(scores, target, sorter="straight_through")  # 1 - 15 / 16 / 2
@@ -73,7 +75,7 @@ def expected_reciprocal_rank(
     if k is not None:
         check_count("k", k)
     satisfied = satisfaction(batch.truth, batch.weight, max_grade)
-    places = soft_ranks(batch, sorter, differences=True).clamp(min=1)  # a soft rank may lie a little below 1
+    places = soft_ranks(batch, sorter, differences=True).clamp(min=1)  # a soft rank may be slightly below 1
     order = places.detach().argsort(dim=-1, stable=True)
     ordered, satisfied = places.gather(-1, order), satisfied.gather(-1, order)
     unsatisfied = torch.log1p(-satisfied.double()).clamp(min=SURE)

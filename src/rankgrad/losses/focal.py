@@ -21,7 +21,7 @@ def focal(
     check_finite: bool = True,
     gamma: float = 2.0,
 ) -> Tensor:
-    r"""Present labels should have positive scores and absent ones negative; uncertain labels count most.
+    r"""Present labels should have positive scores and absent labels negative ones; uncertain labels matter most.
 
     $-(1 - p)^\gamma \log p$ with $p = \sigma(y)$ for a present label and $1 - \sigma(y)$ for an absent one, averaged
     over all labels (Lin et al. 2017, Eq. 4; their $\alpha$ of Eq. 5 is a weight). With $\gamma = 0$ it is
@@ -30,10 +30,10 @@ def focal(
     Args:
         scores: y, any shape.
         labels: of that shape, 0 and 1 of any type.
-        mask: of that shape, boolean, False where a label does not count.
-        weights: of that shape, how much each label counts among all.
+        mask: of that shape, boolean, False for labels to ignore.
+        weights: of that shape, weight of each label in the mean over all labels.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
-        gamma: $\gamma$, from 0.
+        gamma: $\gamma$, 0 or more.
 
     Returns:
         A scalar; with `none`, one value per group.

@@ -1,4 +1,4 @@
-"""Generalized cross-entropy: between binary cross-entropy and mean absolute error, against wrong labels."""
+"""Generalized cross-entropy, between binary cross-entropy and mean absolute error; robust to wrong labels."""
 
 import torch
 from torch import Tensor
@@ -22,17 +22,17 @@ def generalized_cross_entropy(
     check_finite: bool = True,
     q: float = 0.7,
 ) -> Tensor:
-    r"""Present labels should have positive scores, absent ones negative; labels that scores contradict count little.
+    r"""Present labels should have positive scores, absent ones negative; labels that contradict scores matter little.
 
     $(1 - p^q) / q$ with $p = \sigma(y)$ for a present label and $1 - \sigma(y)$ for an absent one, averaged over all
-    labels (Zhang and Sabuncu 2018, Eq. 6, a label at a time). It tends to `multilabel_soft_margin` as q tends to 0, and
-    is the absolute error with q = 1: a label that contradicts a sure prediction pulls less.
+    labels (Zhang and Sabuncu 2018, Eq. 6, for each label). It tends to `multilabel_soft_margin` as q tends to 0, and is
+    the absolute error for q = 1. A label that contradicts a confident prediction has a smaller gradient.
 
     Args:
         scores: y, any shape.
         labels: of that shape, 0 and 1 of any type.
-        mask: of that shape, boolean, False where a label does not count.
-        weights: of that shape, how much each label counts among all.
+        mask: of that shape, boolean, False for labels to ignore.
+        weights: of that shape, weight of each label in the mean over all labels.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
         q: above 0, up to 1.
 
@@ -40,7 +40,7 @@ def generalized_cross_entropy(
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; q out of range.
+        TypeError, ValueError: see `rankgrad.losses`; q is out of range.
 
     >>> generalized_cross_entropy(torch.zeros(2, 3), torch.tensor([[1, 0, 0], [0, 1, 1]]), q=1.0)
     tensor(0.5000)

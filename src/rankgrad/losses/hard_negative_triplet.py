@@ -1,4 +1,4 @@
-"""The triplet margin with hard negatives, on similarities, both ways between images and captions."""
+"""The triplet loss with hard negatives, on similarities, in both directions between images and captions."""
 
 from torch import Tensor
 
@@ -24,22 +24,22 @@ def hard_negative_triplet(
 
     $\max_{c} \max(0, \alpha + Y_{ic} - Y_{ip})$ over the negatives c, averaged over all positives p of the rows (image
     to text) and of the columns (text to image) of the score matrix Y (VSE++, Faghri et al. 2017, Eq. 6, up to its
-    factor): the baseline of SoDeep, Section 4.2.3. Positives of a row without a negative are left out.
+    factor): the baseline of SoDeep, Section 4.2.3. Positives in a row without a negative are ignored.
 
     Args:
         scores: Y, similarities (..., n, m), row = image, column = text.
         positives: of that shape, 1 for pairs that belong together and 0 for others; see `rankgrad.losses`.
-        mask: of that shape, boolean, False where a pair does not count.
-        weights: of that shape, how much each positive counts.
+        mask: of that shape, boolean, False for pairs to ignore.
+        weights: of that shape, weight of each positive.
         group_weights, reduction, check_finite: see `rankgrad.losses`.
         margin: $\alpha$, in units of similarity.
-        hardest: only the negative that scores highest counts; otherwise the mean over negatives.
+        hardest: use only the negative with the highest score; otherwise the mean over negatives.
 
     Returns:
         A scalar; with `none`, (..., 2, d), one value per row and per column.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; a negative `margin`.
+        TypeError, ValueError: see `rankgrad.losses`; `margin` is negative.
 
     >>> import torch
     >>> own = torch.eye(2, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""InfoNCE, the cross-entropy of a softmax over similarities, both ways between images and captions."""
+"""InfoNCE, the cross-entropy of a softmax over similarities, in both directions between images and captions."""
 
 from torch import Tensor
 from torch.nn import functional
@@ -29,8 +29,8 @@ def info_nce(
     Args:
         scores: Y, similarities (..., n, m), row = image, column = text.
         positives: of that shape, 1 for pairs that belong together and 0 for others; see `rankgrad.losses`.
-        mask: of that shape, boolean, False where a pair does not count.
-        weights: of that shape, how much each positive counts in its row; a row counts by its heaviest positive.
+        mask: of that shape, boolean, False for pairs to ignore.
+        weights: of that shape, weight of each positive in its row; a row has the weight of its largest positive.
         group_weights, reduction, check_finite: see `rankgrad.losses`.
         temperature: $\tau$, in units of similarity.
 
@@ -38,7 +38,7 @@ def info_nce(
         A scalar; with `none`, (..., 2, d), one value per row and per column.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; a `temperature` that is not positive.
+        TypeError, ValueError: see `rankgrad.losses`; `temperature` is not positive.
 
     >>> import torch
     >>> info_nce(torch.zeros(4, 4), torch.eye(4)).exp()  # a guess among four
@@ -50,10 +50,10 @@ def info_nce(
     check_positive("temperature", temperature)
     negatives = batch.exists & ~batch.truth
     logits = batch.scores / temperature
-    # Where a row has no negative, any number does: it does not count.
+    # A row without a negative may have any number, since it is ignored.
     rivals = logits.masked_fill(~negatives & negatives.any(-1, keepdim=True), -float("inf")).logsumexp(-1, keepdim=True)
     worth = batch.weight * batch.truth
-    # As softplus, without its threshold, beyond which it has no curvature.
+    # Like softplus, but without its threshold, beyond which it has no curvature.
     lost = (worth * -functional.logsigmoid((logits - rivals).where(batch.truth, 0.0))).sum(-1)
     total = worth.sum(-1)
     counts = (total > 0) & negatives.any(-1)

@@ -1,4 +1,4 @@
-"""Kendall's tau as a loss: soft signs of rank differences against the signs of the targets."""
+"""Kendall's tau as a loss: soft signs of rank differences compared with the signs of target differences."""
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from rankgrad.ranks import dense_ranks, exact_ranks
 
 __all__ = ["kendall"]
 
-SHORT = 512  # up to it, all pairs are quicker on a processor than sums by halves
+SHORT = 512  # up to this length, comparing all pairs is faster on a CPU than the O(d log^2 d) sums
 
 
 def kendall(
@@ -40,26 +40,26 @@ def kendall(
     r"""Every pair of scores should have the order of its targets.
 
     $1 - \frac{\sum w_{ij} a_{ij} b_{ij}}{\sqrt{\sum w_{ij} a_{ij}^2 \sum w_{ij} b_{ij}^2}}$ over the pairs of a group,
-    with $b_{ij} = \mathrm{sign}(y^*_i - y^*_j)$ and $a_{ij} = \mathrm{sign}(\delta) (1 - e^{-|\delta| / \tau})$ of
-    $\delta = f(y)_j - f(y)_i$, the step that `Laplace` has: 1 minus Kendall's tau-b when the sorter is exact and $\tau$
-    tends to 0. Long groups take $O(d \log^2 d)$ steps. Top-heavy, pairs count
-    $w_{ij} = 1 / \mathrm{rk}(y^*)_i + 1 / \mathrm{rk}(y^*)_j$, which is the weighted tau of Vigna 2015, Eq. 3.
-    Averaged over groups; a group whose targets are all equal is left out. $\sum w a^2$ is taken for at least a
-    thousandth of $\sum w b^2$, so that nearly equal scores have a finite gradient.
+    with $b_{ij} = \mathrm{sign}(y^*_i - y^*_j)$ and $a_{ij} = \mathrm{sign}(\delta) (1 - e^{-|\delta| / \tau})$, where
+    $\delta = f(y)_j - f(y)_i$, the same step as in `Laplace`. If the sorter is exact, it tends to 1 minus Kendall's
+    tau-b as $\tau$ tends to 0. Long groups take $O(d \log^2 d)$ time. With `top_heavy`, the weight of a pair is
+    $w_{ij} = 1 / \mathrm{rk}(y^*)_i + 1 / \mathrm{rk}(y^*)_j$, as in the weighted tau of Vigna 2015, Eq. 3. Averaged
+    over groups; groups whose targets are all equal are ignored. $\sum w a^2$ is at least a thousandth of
+    $\sum w b^2$, so that nearly equal scores have a finite gradient.
 
     Args:
-        scores, target: y and $y^*$, one shape.
+        scores, target: y and $y^*$, of the same shape.
         mask: of that shape, boolean, False where a group has no example.
-        weights: of that shape; a pair counts by the product of both.
+        weights: of that shape; the weight of a pair is the product of both.
         dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
-        temperature: $\tau$, the difference of positions beyond which a pair counts as ordered.
-        top_heavy: pairs count for more, the nearer they are to the top.
+        temperature: $\tau$, the difference of positions above which a pair counts as ordered.
+        top_heavy: pairs near the top get larger weights.
 
     Returns:
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; groups of one, a `temperature` that is not positive.
+        TypeError, ValueError: see `rankgrad.losses`; groups with one score, a `temperature` that is not positive.
 
     >>> scores, target = torch.tensor([0.1, 0.9, 0.5, 0.7]), torch.tensor([10.0, 30.0, 20.0, 15.0])
     >>> kendall(scores, target, sorter="straight_through", temperature=0.01)  # one pair of six is wrong: tau = 4 / 6
@@ -80,7 +80,7 @@ def kendall(
     check_positive("temperature", temperature)
     weight = within(batch.weight)
     places = soft_ranks(batch, sorter, differences=True)
-    closeness = None  # all pairs count the same
+    closeness = None  # all pairs have the same weight
     if top_heavy:
         true_places = exact_ranks(batch.truth.double(), mask=batch.mask, check_finite=batch.finite)
         closeness = 1 / true_places.clamp(min=1).to(places.dtype)
@@ -103,7 +103,7 @@ def _by_pairs(places: Tensor, targets: Tensor, weight: Tensor, closeness: Tensor
     def rows(places: Pair, targets: Pair, weight: Pair, *closeness: Pair) -> tuple[Tensor, ...]:
         apart = places[1] - places[0]
         size = apart.abs()
-        # As a factor of the difference, whose derivative at 0 is 1.
+        # Written as a factor of the difference, so that the derivative at 0 is 1.
         soft = apart * (-torch.expm1(-size) / size.where(size > 0, 1.0)).where(size > 0, 1.0)
         true = torch.sign(targets[0] - targets[1]).to(soft.dtype)
         pairs = weight[0] * weight[1]
@@ -115,20 +115,20 @@ def _by_pairs(places: Tensor, targets: Tensor, weight: Tensor, closeness: Tensor
 
 
 def _by_halves(places: Tensor, targets: Tensor, weight: Tensor, closeness: Tensor | None) -> tuple[Tensor, ...]:
-    r"""Return the sums of `_by_pairs` by sums of `Laplace` within parts that are halved by the targets.
+    r"""Return the sums of `_by_pairs`, from sums of `Laplace` within parts that the targets split in halves.
 
-    Two targets differ first in one binary digit of their dense ranks. Among all with the same digits before it, let
-    c be 1 where it is set and -1 where it is not. As a is antisymmetric, $\sum_{ij} c_i w_i w_j a_{ij}$ has the pairs
-    that differ in this digit, with the sign of their order, and no other.
+    The dense ranks of two targets first differ in some binary digit. Among all ranks with the same digits before it,
+    let c be 1 if the digit is set and -1 if it is not. Since a is antisymmetric, $\sum_{ij} c_i w_i w_j a_{ij}$
+    contains exactly the pairs that differ in this digit, with the sign of their order.
     """
     order = places.detach().argsort(dim=-1)
     positions, targets, weight = (values.gather(-1, order) for values in (places.double(), targets, weight.double()))
-    # Pairs count w_i w_j (k_i + k_j): factors of the one, and of the other.
+    # The weight of a pair is w_i w_j (k_i + k_j): factors of the first item, and of the second.
     factors = pair_factors = weight.unsqueeze(0)
     if closeness is not None:
         weighted = weight * closeness.gather(-1, order)
         factors, pair_factors = torch.stack([weight, weighted]), torch.stack([weighted, weight])
-    level = dense_ranks(targets)  # from 0 or from 1 on
+    level = dense_ranks(targets)  # starting at 0 or 1
     level = level - level.amin(-1, keepdim=True)
     near, nearer = (sums_of_others(-positions * scale, factors)[1] for scale in (1, 2))
     every = factors.sum(-1, keepdim=True)
@@ -144,12 +144,12 @@ def _by_halves(places: Tensor, targets: Tensor, weight: Tensor, closeness: Tenso
         moved, of_others = (values.gather(-1, order.expand(values.shape)) for values in (pair_factors, factors))
         signed = _signed_sums(positions.gather(-1, order), of_others, halved >> 1)
         agreement = agreement + (half * moved * signed).sum((0, -1))
-        order = order.gather(-1, halved.argsort(dim=-1, stable=True))  # by halves, and by position in each
+        order = order.gather(-1, halved.argsort(dim=-1, stable=True))  # by half, then by position
     return tuple(total.to(places.dtype) for total in (agreement, of_soft, of_true))
 
 
 def _signed_sums(positions: Tensor, factors: Tensor, segment: Tensor) -> Tensor:
-    """Return sums of a times factors over the other points of the same part.
+    """Return the sums of a times factors over the other points of the same part.
 
     Args:
         positions: (..., d), float64, ascending within each part.
@@ -160,5 +160,5 @@ def _signed_sums(positions: Tensor, factors: Tensor, segment: Tensor) -> Tensor:
     signed, _ = sums_of_others(-positions, factors, 1.0, begins)
     until, segment = factors.cumsum(-1), segment.expand(factors.shape)
     totals = torch.zeros_like(factors).scatter_add(-1, segment, factors)
-    through = totals.cumsum(-1)  # each part and all before it
+    through = totals.cumsum(-1)  # sums up to the end of each part
     return (2 * through - totals).gather(-1, segment) - 2 * until + factors - signed

@@ -21,21 +21,21 @@ def l1(
 ) -> Tensor:
     r"""Every score should equal its target.
 
-    $\frac1n \sum_i |y_i - y^*_i|$ over all scores, whatever their groups: the baseline of SoDeep, Section 4.2.1, and
-    its auxiliary loss, which keeps scores where the sorter was trained.
+    $\frac1n \sum_i |y_i - y^*_i|$ over all scores, not over groups: the baseline of SoDeep, Section 4.2.1, and its
+    auxiliary loss, which keeps scores in the range on which the sorter was trained.
 
     Args:
-        scores, target: y and $y^*$, one shape.
+        scores, target: y and $y^*$, of the same shape.
         mask: of that shape, boolean, False where there is no score.
-        weights: of that shape, how much each error counts among all.
+        weights: of that shape, weight of each error in the mean over all errors.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
-        sigmoid: put the scores through a sigmoid first; for targets in [0, 1].
+        sigmoid: apply a sigmoid to the scores first; for targets in [0, 1].
 
     Returns:
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; with `sigmoid`, a target outside [0, 1].
+        TypeError, ValueError: see `rankgrad.losses`; or a target is outside [0, 1] with `sigmoid`.
 
     >>> import torch
     >>> l1(torch.tensor([1.0, 2.0]), torch.tensor([1.5, 4.0]))

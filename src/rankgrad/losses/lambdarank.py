@@ -1,4 +1,4 @@
-"""LambdaRank and LambdaLoss: pairs weighed by what their order means for NDCG."""
+"""LambdaRank and LambdaLoss: pairs weighted by their effect on NDCG."""
 
 import math
 from typing import Literal
@@ -14,7 +14,7 @@ from rankgrad.losses._pairs import Pair, logistic, sums_over_pairs
 __all__ = ["lambdarank"]
 
 Weighting = Literal["lambdarank", "ndcg_loss2", "ndcg_loss2++"]
-SHARE = 10.0  # of NDCG-Loss2 in NDCG-Loss2++, from the paper
+SHARE = 10.0  # weight of NDCG-Loss2 in NDCG-Loss2++, from the paper
 
 
 def lambdarank(
@@ -32,29 +32,30 @@ def lambdarank(
     gain: Gain = "exponential",
     weighting: Weighting = "lambdarank",
 ) -> Tensor:
-    r"""Each score should be larger than the scores of smaller targets; a pair counts by its effect on NDCG.
+    r"""Each score should be larger than the scores of smaller targets; pairs are weighted by their effect on NDCG.
 
     $\sum_{y^*_i > y^*_j} \Delta_{ij} |G_i - G_j| \log_2(1 + e^{y_j - y_i})$ for each group, averaged over groups, with
-    $G = (2^{y^*} - 1) / \mathrm{IDCG}$, r the position of a score at present, $D(r) = \log_2(1 + r)$, and
-    (Wang et al. 2018, the LambdaLoss framework):
+    $G = (2^{y^*} - 1) / \mathrm{IDCG}$, r the current position of a score, $D(r) = \log_2(1 + r)$, and (Wang et al.
+    2018, the LambdaLoss framework):
 
-    - `lambdarank`: $\Delta_{ij} = |1 / D(r_i) - 1 / D(r_j)|$, by which NDCG changes when the two swap positions
-      (Burges et al. 2006).
+    - `lambdarank`: $\Delta_{ij} = |1 / D(r_i) - 1 / D(r_j)|$, the change of NDCG if the two swap positions (Burges et
+      al. 2006).
     - `ndcg_loss2`: $\Delta_{ij} = 1 / D(|r_i - r_j|) - 1 / D(|r_i - r_j| + 1)$, an upper bound of 1 - NDCG.
     - `ndcg_loss2++`: the first plus 10 times the second.
 
-    No gradient flows through positions. Equal scores are ordered from the smallest gain. A group without any gain, or
-    with equal targets, is left out. `ndcg` needs no pairs: it is NDCG with soft ranks.
+    No gradient flows through positions. Equal scores are ordered by increasing gain. Groups without any gain, or with
+    equal targets, are ignored. `ndcg` needs no pairs: it is NDCG with soft ranks.
 
     Args:
-        scores, target: y and $y^*$, one shape; a target is how relevant each is, 0 for not at all.
+        scores, target: y and $y^*$, of the same shape; the target is the relevance, 0 for irrelevant.
         mask: of that shape, boolean, False where there is no example.
-        weights: of that shape, by which gains are multiplied.
+        weights: of that shape; each gain is multiplied by its weight.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
-        k: the number of positions that count: 1 / D is 0 beyond, and one score of a pair must be within; None for all.
-        truncation: one score of a pair must be within this number of positions, but 1 / D stays (LightGBM's
-            `lambdarank_truncation_level`); None for all pairs. With `k` or `truncation`, time grows with d times that
-            number, not with $d^2$.
+        k: the number of positions to consider: 1 / D is 0 after position k, and pairs need at least one score among the
+            first k; None for all.
+        truncation: pairs need at least one score among this number of first positions, but 1 / D does not change
+            (LightGBM's `lambdarank_truncation_level`); None for all pairs. With `k` or `truncation`, time grows with d
+            times that number, not with $d^2$.
         gain: `exponential`, or `linear` for $y^*$ instead of $2^{y^*} - 1$.
         weighting: see above.
 
@@ -62,9 +63,9 @@ def lambdarank(
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; groups of one, a target that is negative, or too large for an
-            exponential gain, `k` or `truncation` that is no whole number of at least 1, an unknown `gain` or
-            `weighting`.
+        TypeError, ValueError: see `rankgrad.losses`; groups have one score, a target is negative or too large for an
+            exponential gain, `k` or `truncation` is not a whole number of at least 1, or `gain` or `weighting` is
+            unknown.
 
     >>> lambdarank(torch.tensor([0.0, 0.0]), torch.tensor([0, 1]))  # (1 - 1 / log2(3)) log2(2)
     tensor(0.3691)
@@ -94,9 +95,9 @@ def lambdarank(
     within = min(k or position.shape[-1], truncation or position.shape[-1])
 
     def costs(scores: Pair, truth: Pair, gain: Pair, position: Pair, discount: Pair, exists: Pair) -> Tensor:
-        """Return what each pair of a row costs, summed: (..., b)."""
+        """Return the sum of the costs of each row's pairs, (..., b)."""
         both_exist = exists[0] & exists[1]
-        # Of two that are both within, the pair is there twice.
+        # If both scores are within, the pair occurs twice.
         pairs = (truth[0] > truth[1]) & both_exist | ((truth[0] < truth[1]) & both_exist & (position[1] > within))
         weight = torch.zeros_like(pairs, dtype=gains.dtype)
         if weighting != "ndcg_loss2":

@@ -22,29 +22,29 @@ def list_mle(
     check_finite: bool = True,
     top_heavy: bool = False,
 ) -> Tensor:
-    r"""Items drawn by the softmax of their scores should come in the order of their targets, the largest first.
+    r"""Sampling items by the softmax of their scores should give the order of their targets, the largest first.
 
     $\sum_i w_i \alpha_i \log \sum_{j : y^*_j \leq y^*_i} e^{y_j - y_i}$ for each group, averaged over groups: with
-    w and $\alpha$ of 1, the negative logarithm of the probability that a draw without replacement, by the softmax of
-    the scores, gives the order of the targets (Plackett-Luce; ListMLE, Xia et al. 2008). Top-heavy,
+    w and $\alpha$ of 1, it is the negative log of the probability that sampling without replacement, by the softmax of
+    the scores, gives the order of the targets (Plackett-Luce; ListMLE, Xia et al. 2008). With `top_heavy`,
     $\alpha_i \propto 2^{d - \mathrm{rk}(y^*)_i} - 1$ with a mean of 1 (p-ListMLE, Lan et al. 2014).
 
-    Equal targets are drawn as if each were the first of them, and share the mean of their $\alpha$, so that at best
-    they score alike. `plackett_luce` is the likelihood of label ranks; there, absent labels are never drawn. A group
-    whose targets are all equal has no order and is left out. It takes O(d log d).
+    Items with equal targets are treated as if each were the first of them, and share their mean $\alpha$, so that equal
+    scores are optimal. `plackett_luce` is the likelihood of label ranks, in which absent labels are never sampled.
+    Groups whose targets are all equal have no order and are ignored. It takes O(d log d) time.
 
     Args:
-        scores, target: y and $y^*$, one shape.
+        scores, target: y and $y^*$, of the same shape.
         mask: of that shape, boolean, False where there is no example.
-        weights: w, of that shape, relative to a group's heaviest.
+        weights: w, of that shape, relative to the group's largest.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
-        top_heavy: draws count for more, the earlier they are.
+        top_heavy: give earlier positions larger weights.
 
     Returns:
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; groups of one.
+        TypeError, ValueError: see `rankgrad.losses`; groups with one score.
 
     >>> list_mle(torch.zeros(3), torch.tensor([2, 0, 1])).exp()  # one of 3, then one of 2
     tensor(6.)
@@ -60,12 +60,12 @@ def list_mle(
         check_finite=check_finite,
         least=2,
     )
-    target = batch.truth.masked_fill(~batch.exists, torch.inf)  # masked items come last and are in no sum
-    values = batch.scores - batch.scores.detach().amax(-1, keepdim=True)  # an offset costs no precision
+    target = batch.truth.masked_fill(~batch.exists, torch.inf)  # masked items come last and are not in any sum
+    values = batch.scores - batch.scores.detach().amax(-1, keepdim=True)  # so that an offset costs no precision
     below = log_cumulative_sum_exp(values.gather(-1, target.argsort(dim=-1)))
     larger, not_smaller = places(batch.truth, batch.exists)
     count = batch.exists.sum(-1, keepdim=True)
-    left = below.gather(-1, (count - larger - 1).clamp(min=0))  # down from the last of those with the same target
+    left = below.gather(-1, (count - larger - 1).clamp(min=0))  # from the last item with the same target down
     weight = within(batch.weight)
     if top_heavy:
         begin, end, last = (torch.exp2(-number.double()) for number in (larger, not_smaller, count))

@@ -1,4 +1,4 @@
-"""ListNet: the softmax of the scores against the softmax of the targets."""
+"""ListNet: cross-entropy between the softmax of the scores and the softmax of the targets."""
 
 import torch
 from torch import Tensor
@@ -19,15 +19,15 @@ def listnet(
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
-    r"""Each item should have the same probability to come first by its score as by its target.
+    r"""Each item should have the same probability of coming first by its score as by its target.
 
     $-\sum_i p_i \log \mathrm{softmax}(y)_i$ with $p \propto w e^{y^*}$ for each group, averaged over groups: the
-    top-one ListNet (Cao et al. 2007), where a score's probability to come first is its softmax. Only differences of
-    targets count, and they should be of the order of 1: grades 0 to 4, not prices. `multilabel_cross_entropy` has the
-    same probability for all labels that are present.
+    top-one ListNet (Cao et al. 2007), where an item's probability of coming first is the softmax of its score. Only
+    differences of targets matter, and they should be on the order of 1: grades 0 to 4, not prices.
+    `multilabel_cross_entropy` uses the same probability for all present labels.
 
     Args:
-        scores, target: y and $y^*$, one shape.
+        scores, target: y and $y^*$, of the same shape.
         mask: of that shape, boolean, False where there is no example.
         weights: w, of that shape.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
@@ -36,7 +36,7 @@ def listnet(
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; groups of one.
+        TypeError, ValueError: see `rankgrad.losses`; groups with one score.
 
     >>> scores, target = torch.zeros(3), torch.tensor([2, 0, 1])
     >>> listnet(scores, target).exp()  # all three the same
@@ -52,8 +52,8 @@ def listnet(
         check_finite=check_finite,
         least=2,
     )
-    anything = batch.weight.amax(-1, keepdim=True) == 0  # a softmax of nothing would be 0 / 0
-    # The weight inside the exponent, so that what counts is compared even where its target is far below the largest.
+    anything = batch.weight.amax(-1, keepdim=True) == 0  # a softmax without entries would be 0 / 0
+    # Put the weight into the exponent, so that an item with weight matters even if its target is far below the largest.
     kind = torch.promote_types(batch.truth.dtype, batch.weight.dtype)
     weighted = batch.truth.to(kind) + batch.weight.to(kind).log()
     share = torch.softmax(weighted.masked_fill(anything, 0.0), dim=-1).to(batch.scores.dtype)

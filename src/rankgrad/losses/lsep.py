@@ -27,22 +27,22 @@ def lsep(
     r"""Every present label should score higher than every absent one; their order does not matter.
 
     $\log(1 + \sum_{u \in Y, v \notin Y} e^{f_v - f_u})$, averaged over the batch (RLSEP, Eq. 3, after Li et al. 2017):
-    RLSEP with all present labels of equal rank. An example with no label present, or all of them, adds 0.
+    RLSEP with equal ranks for all present labels. An example with no present labels, or only present labels, adds 0.
 
     Args:
         scores: f, any shape.
         label_ranks: of that shape, 0 = absent, anything larger = present.
-        mask: of that shape, boolean, False where a label is not known or cannot be there.
-        weights: of that shape, by whose product, relative to a group's heaviest, the term of a pair is multiplied.
+        mask: of that shape, boolean, False where a label is unknown or impossible.
+        weights: of that shape; the term of a pair is multiplied by both weights, relative to the group's largest.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
-        pairs: t, how many random pairs of each example to use; see `rlsep`.
-        generator: draws the pairs; needed when `pairs` is given.
+        pairs: t, the number of random pairs per example to use; see `rlsep`.
+        generator: chooses the pairs; required if `pairs` is set.
 
     Returns:
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: as `rlsep`.
+        TypeError, ValueError: see `rlsep`.
 
     >>> lsep(torch.tensor([[3.0, 9.0, 0.0]]), torch.tensor([[1, 2, 0]])).item() < 0.05
     True

@@ -1,4 +1,4 @@
-"""The logarithm of a soft rank as a loss, both ways between images and captions."""
+"""The logarithm of a soft rank as a loss, in both directions between images and captions."""
 
 import torch
 from torch import Tensor
@@ -19,19 +19,19 @@ def mean_log_rank(
     sorter: AnySorter = None,
     check_finite: bool = True,
 ) -> Tensor:
-    r"""In each row and column, positives should come first; halving a rank always gains the same.
+    r"""In each row and column, positives should come first; halving a rank always reduces the loss equally.
 
     $\frac{1}{|P|} \left( \sum_{p \in P} \log f(Y_i)_p - \log |P|! \right)$ with P the positives, averaged over the rows
-    (image to text) and the columns (text to image) of the score matrix Y. $|P|!$ is the product of their ranks when
-    they come first. `info_nce` is the logarithm of an exponential soft rank; this one takes the sorter's rank, which
-    counts a negative once at most, however high it scores.
+    (image to text) and the columns (text to image) of the score matrix Y. $|P|!$ is the product of the positives' ranks
+    if they come first. `info_nce` is the logarithm of an exponential soft rank; this loss uses the sorter's rank, to
+    which each negative adds at most 1, however high its score.
 
     Args:
         scores: Y, (..., n, m), row = image, column = text.
         positives: of that shape, 1 for pairs that belong together and 0 for others; see `rankgrad.losses`.
-        mask: of that shape, boolean, False where a pair does not count.
-        weights: of that shape, how much the logarithm of each positive's rank counts in its row; a row counts by its
-            heaviest positive.
+        mask: of that shape, boolean, False for pairs to ignore.
+        weights: of that shape, weight of the logarithm of each positive's rank in its row; a row has the weight of its
+            largest positive.
         group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
 
     Returns:
@@ -48,7 +48,7 @@ def mean_log_rank(
         scores, positives=positives, mask=mask, weights=weights, group_weights=group_weights, check_finite=check_finite
     )
     worth = batch.weight * batch.truth
-    places = soft_ranks(batch, sorter).clamp(min=1)  # a soft rank may lie a little below 1
+    places = soft_ranks(batch, sorter).clamp(min=1)  # a soft rank may be slightly below 1
     best = torch.arange(1, places.shape[-1] + 1, device=places.device).to(places.dtype).log()
     lost = (worth * places.where(batch.truth, 1.0).log()).sum(-1) - (worth.sort(descending=True).values * best).sum(-1)
     total = worth.sum(-1)

@@ -28,28 +28,27 @@ def mse(
     sigmoid: bool = False,
     normalize_groups: Normalization | None = None,
 ) -> Tensor:
-    r"""Every score should equal its target; large errors count most.
+    r"""Every score should equal its target; large errors matter most.
 
-    $\frac1n \sum_i (y_i - y^*_i)^2$ over all scores, whatever their groups: the baseline of SoDeep, Section 4.2.1.
-    Where targets are relative to their group, `normalize_groups` says what is done about it; ranking losses need no
-    such choice.
+    $\frac1n \sum_i (y_i - y^*_i)^2$ over all scores, not over groups: the baseline of SoDeep, Section 4.2.1. If targets
+    are relative to their group, choose a normalization with `normalize_groups`; ranking losses need none.
 
     Args:
-        scores, target: y and $y^*$, one shape.
+        scores, target: y and $y^*$, of the same shape.
         mask: of that shape, boolean, False where there is no score.
-        weights: of that shape, how much each error counts among all.
+        weights: of that shape, weight of each error in the mean over all errors.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
-        sigmoid: put the scores through a sigmoid first; for targets in [0, 1].
-        normalize_groups: what is made of each group first: `standardized` targets (mean 0, deviation 1, or 0 where all
-            are equal); `ranks` of the targets, from 1/d for the smallest to 1; scores and targets `centered`, each
-            less the mean of its group; or None, nothing.
+        sigmoid: apply a sigmoid to the scores first; for targets in [0, 1].
+        normalize_groups: how to transform each group first. `standardized`: scale targets to mean 0 and deviation 1 (0
+            if all are equal). `ranks`: replace targets by their ranks, from 1/d for the smallest to 1. `centered`:
+            subtract the group's mean from scores and from targets. None: no transformation.
 
     Returns:
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; with `sigmoid`, a target outside [0, 1]; `sigmoid` and
-            `normalize_groups` together.
+        TypeError, ValueError: see `rankgrad.losses`; a target is outside [0, 1] with `sigmoid`; or both `sigmoid` and
+            `normalize_groups` are set.
 
     >>> import torch
     >>> mse(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
@@ -88,7 +87,7 @@ def _relative(batch: Groups, normalization: Normalization | None) -> Tensor:
     apart = target - _means(target, batch)
     if normalization == "centered":
         return apart
-    varied = is_ordered(target, batch.weight).unsqueeze(-1)  # else rounding of the mean would be a deviation
+    varied = is_ordered(target, batch.weight).unsqueeze(-1)  # else rounding of the mean looks like a deviation
     deviation = _means(apart.square(), batch).sqrt()
     return (apart / deviation.where(varied, 1.0)).where(varied, 0.0)
 

@@ -1,4 +1,4 @@
-"""Cross-entropy of a softmax against the set of present labels."""
+"""Cross-entropy between a softmax and the set of present labels."""
 
 import torch
 from torch import Tensor
@@ -19,16 +19,16 @@ def multilabel_cross_entropy(
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
-    r"""The probability of a softmax should be spread evenly over the present labels.
+    r"""The softmax should spread its probability evenly over the present labels.
 
     $-\sum_j p_j \log \mathrm{softmax}(f)_j$ with $p_j = 1 / |Y|$ on the present labels and 0 elsewhere, averaged over
-    the batch (RLSEP, Eq. 1). An example with no label present has no such p; it adds 0 and has no gradient.
+    the batch (RLSEP, Eq. 1). An example with no present labels has no such p; it adds 0 without gradient.
 
     Args:
         scores: f, any shape.
         label_ranks: of that shape, 0 = absent, anything larger = present.
-        mask: of that shape, boolean, False where a label is not known or cannot be there.
-        weights: of that shape, to which $p_j$ of present labels is proportional.
+        mask: of that shape, boolean, False where a label is unknown or impossible.
+        weights: of that shape; $p_j$ of present labels is proportional to them.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
 
     Returns:
@@ -51,7 +51,7 @@ def multilabel_cross_entropy(
     )
     present = batch.truth > 0
     logits = batch.scores if mask is None else batch.scores.masked_fill(~batch.exists, -torch.inf)
-    logits = logits.where(present.any(-1, keepdim=True), 0.0)  # without a label all may be -inf, which gives NaN
+    logits = logits.where(present.any(-1, keepdim=True), 0.0)  # otherwise all may be -inf, which gives NaN
     share = batch.weight * present
     total = share.sum(-1, keepdim=True)
     logarithms = torch.log_softmax(logits, dim=-1).where(present, 0.0)

@@ -27,8 +27,8 @@ def multilabel_soft_margin(
     Args:
         scores: y, any shape.
         labels: $y^*$, of that shape, 0 and 1 of any type.
-        mask: of that shape, boolean, False where a label does not count.
-        weights: of that shape, how much each label counts among all.
+        mask: of that shape, boolean, False for labels to ignore.
+        weights: of that shape, weight of each label in the mean over all labels.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
 
     Returns:

@@ -25,19 +25,19 @@ def ndcg(
     temperature: float = 1.0,
     gain: Gain = "exponential",
 ) -> Tensor:
-    r"""Relevant items should come early, the more relevant the earlier.
+    r"""More relevant items should come earlier.
 
     $1 - \frac{1}{\mathrm{IDCG}} \sum_i \frac{g_i}{\log_2(1 + f(y)_i)}$ for each group, averaged over groups, with the
-    gain $g = 2^{y^*} - 1$ (or $y^*$) and IDCG the sum for the best order. Cut off at k, each term is multiplied by
-    $\sigma((k + \frac12 - f(y)_i) / \tau)$, a soft step between the positions k and k + 1. A group without any gain is
-    left out. This is ApproxNDCG (Qin et al. 2010) with the ranks of any sorter; theirs are sums of sigmoids.
+    gain $g = 2^{y^*} - 1$ (or $y^*$) and IDCG the sum for the best order. With a cutoff k, each term is multiplied by
+    $\sigma((k + \frac12 - f(y)_i) / \tau)$, a soft step between the positions k and k + 1. Groups without any gain are
+    ignored. This is ApproxNDCG (Qin et al. 2010) with ranks from any sorter; theirs are sums of sigmoids.
 
     Args:
-        scores, target: y and $y^*$, one shape; a target is how relevant each is, 0 for not at all.
+        scores, target: y and $y^*$, of the same shape; the target is the relevance, 0 for irrelevant.
         mask: of that shape, boolean, False where a group has no example.
-        weights: of that shape, by which gains are multiplied.
+        weights: of that shape; each gain is multiplied by its weight.
         dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
-        k: the number of positions that count; None for all.
+        k: the number of positions to consider; None for all.
         temperature: $\tau$, the width of the step in positions.
         gain: `exponential` or `linear`.
 
@@ -45,8 +45,8 @@ def ndcg(
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; a target that is negative, or too large for an exponential gain,
-            `k` that is no whole number of at least 1, a `temperature` that is not positive, an unknown `gain`.
+        TypeError, ValueError: see `rankgrad.losses`; a target is negative or too large for an exponential gain, `k` is
+            not a whole number of at least 1, `temperature` is not positive, or `gain` is unknown.
 
     >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 1, 0]), sorter="straight_through")  # 1 - 1 / log2(3)
     tensor(0.3691)
@@ -65,7 +65,7 @@ def ndcg(
         check_count("k", k)
     check_positive("temperature", temperature)
     gains = gains_of(batch.truth, batch.weight, gain)
-    # A soft rank may lie a little below 1, where the logarithm would leave its range.
+    # A soft rank may be slightly below 1, where the logarithm would leave its range.
     places = soft_ranks(batch, sorter).clamp(min=1)
     discounted = gains.to(places.dtype) / torch.log2(1 + places)
     if k is not None:

@@ -1,4 +1,4 @@
-"""The pairwise logistic loss on label ranks, which may look harder at near ties."""
+"""The pairwise logistic loss on label ranks, with an optional larger weight for near ties."""
 
 import torch
 from torch import Tensor
@@ -22,29 +22,29 @@ def pairwise_logistic(
     check_finite: bool = True,
     adjacent: float = 1.0,
 ) -> Tensor:
-    r"""Every label should score higher than every less important one, pair by pair.
+    r"""In each pair, the more important label should score higher.
 
     $\sum_{(u, v) \in \zeta} w_{uv} \log(1 + e^{f_v - f_u}) / \sum_{(u, v) \in \zeta} w_{uv}$ with
-    $\zeta = \{(u, v) : r_u > r_v\}$, averaged over the batch (RankNet's cost, Burges et al. 2005). Where RLSEP
-    (Eq. 6) has one logarithm around all pairs, and so follows the worst of them, here each pair has its own.
+    $\zeta = \{(u, v) : r_u > r_v\}$, averaged over the batch (RankNet's cost, Burges et al. 2005). RLSEP (Eq. 6) takes
+    one logarithm of the sum over all pairs, which the worst pair dominates; here, each pair has its own logarithm.
 
-    Near ties, $r_u = r_v + 1$ with both labels present, have $w_{uv}$ = `adjacent`; all others have 1. A present label
-    against an absent one is no near tie, not even where its rank is 1: one asks which of two is larger, the other
-    whether something is there. An example without any pair (no label present, or all tied) adds 0 and has no gradient.
+    Near ties, $r_u = r_v + 1$ with both labels present, have the weight $w_{uv}$ = `adjacent`; all other pairs have 1.
+    A present and an absent label are never a near tie, even if the present label has rank 1: such a pair is about
+    presence, not order. An example without pairs (no label present, or all tied) adds 0 without gradient.
 
     Args:
         scores: f, any shape.
         label_ranks: r, of that shape, 0 = absent, larger = more important, without gaps; ties are not compared.
-        mask: of that shape, boolean, False where a label is not known or cannot be there.
-        weights: of that shape, by whose product $w_{uv}$ is multiplied.
+        mask: of that shape, boolean, False where a label is unknown or impossible.
+        weights: of that shape; $w_{uv}$ is multiplied by the product of both.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
-        adjacent: how many times as much a near tie weighs.
+        adjacent: weight of a near tie, relative to other pairs.
 
     Returns:
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; an `adjacent` that is no positive number.
+        TypeError, ValueError: see `rankgrad.losses`; `adjacent` is not a positive number.
 
     >>> scores, label_ranks = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[2, 1, 0]])
     >>> near, far = torch.tensor([-1.0, -2.0]).exp().log1p()  # two pairs with a difference of 1, one with 2

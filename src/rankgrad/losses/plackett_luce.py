@@ -20,26 +20,28 @@ def plackett_luce(
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
-    r"""Labels drawn by the softmax of their scores should come in their order, the most important first.
+    r"""Sampling labels by the softmax of their scores should give their order, the most important first.
 
     $\sum_{u : r_u > 0} \log \sum_{v : r_v \le r_u} e^{f_v - f_u}$, averaged over the batch: the negative logarithm of
-    $\prod_u e^{f_u} / \sum_v e^{f_v}$, the probability that a draw without replacement, by the softmax of the scores,
+    $\prod_u e^{f_u} / \sum_v e^{f_v}$, the probability that sampling without replacement, by the softmax of the scores,
     gives the present labels in their order (Plackett 1975; ListMLE, Xia et al. 2008, on the top of the list). Absent
-    labels are never drawn but always there to be drawn, so the last present label is held against them. It is a sum
-    over the present labels, not a mean, because the sum is the likelihood; examples with more of them weigh more.
+    labels are never chosen but stay in every denominator, so even the last present label is compared with them. The
+    loss is the sum over present labels, not a mean, because the sum is the likelihood; examples with more present
+    labels have more weight.
 
-    Tied labels are drawn as if each were the first of them: all have the denominator that is there before any of them
-    is drawn (Breslow's form in survival analysis). So nothing depends on an order among them, and at best they score
-    alike; $e^{-value}$ is then below the probability of any order of them. With ranks 0 and 1 alone it is the
-    cross-entropy of each example, times the number of its present labels.
+    Tied labels are treated as if each were the first of them: all have the denominator from before any of them is
+    chosen (Breslow's form in survival analysis). So no order among them is preferred, and equal scores are optimal;
+    $e^{-value}$ is then below the probability of any order of them. If all ranks are 0 or 1, it is the cross-entropy of
+    each example, times the number of its present labels.
 
-    An example with no label present adds 0 and has no gradient.
+    An example with no present labels adds 0 without gradient.
 
     Args:
         scores: f, any shape.
         label_ranks: r, of that shape, 0 = absent, larger = more important.
-        mask: of that shape, boolean, False where a label is not known or cannot be there.
-        weights: of that shape, by which, relative to a group's heaviest, the term of each present label is multiplied.
+        mask: of that shape, boolean, False where a label is unknown or impossible.
+        weights: of that shape; the term of each present label is multiplied by its weight relative to the group's
+            largest.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
 
     Returns:
@@ -62,7 +64,7 @@ def plackett_luce(
     )
     label_ranks, order = batch.truth.contiguous().sort(dim=-1)
     scores = in_float64(batch.scores.where(batch.exists, -torch.inf)).gather(-1, order)
-    last = torch.searchsorted(label_ranks, label_ranks, right=True) - 1  # the position of the last that is as important
+    last = torch.searchsorted(label_ranks, label_ranks, right=True) - 1  # the last position with the same rank
     costs = log_cumulative_sum_exp(scores).gather(-1, last) - scores
     costs = costs.where(label_ranks > 0, 0.0) * within(batch.weight).gather(-1, order)
     return reduced(batch, costs.sum(-1).to(batch.scores.dtype), reduction)

@@ -26,16 +26,16 @@ def precision_at_k(
     r"""Positives should take the first K positions of each group.
 
     $1 - \frac{1}{\min(K, P)} \sum_{i: y^*_i = 1} \sigma((K + \frac12 - f(y)_i) / \tau)$ with P the number of
-    positives, averaged over groups: with an exact sorter it tends to 1 - P@K as $\tau$ tends to 0, where there are K
-    positives. Groups without a positive or without a negative are left out.
+    positives, averaged over groups. With an exact sorter and at least K positives, it tends to 1 - P@K as $\tau$ tends
+    to 0. Groups without a positive or without a negative are ignored.
 
     Args:
         scores: y, any shape.
         labels: $y^*$, of that shape, 0 and 1 of any type.
-        dim: of a group, such as the documents of a query, or with `dim=-2` the examples of a class.
+        dim: the dimension of a group, such as the documents of a query; -2 for the examples of a class.
         mask: of that shape, boolean, False where there is no example.
-        weights: of that shape, how much each positive counts; P is then the sum, and min(K, P) the sum of the K
-            heaviest.
+        weights: of that shape, weight of each positive; P is then the sum of weights, and min(K, P) the sum of the K
+            largest.
         group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
         k: K, at least 1.
         temperature: $\tau$, the width of the step in positions.
@@ -44,8 +44,8 @@ def precision_at_k(
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; groups of one, `k` that is no whole number of at least 1, a
-            `temperature` that is not positive.
+        TypeError, ValueError: see `rankgrad.losses`; groups have one score, `k` is not a whole number of at least 1, or
+            `temperature` is not positive.
 
     >>> scores, labels = torch.tensor([0.9, 0.5, 0.7, 0.1]), torch.tensor([1, 1, 0, 0])
     >>> precision_at_k(scores, labels, sorter="straight_through", k=2, temperature=0.01)  # the second is at place 3

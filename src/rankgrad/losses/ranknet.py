@@ -1,4 +1,4 @@
-"""RankNet: the logistic loss of pairs of different relevance."""
+"""RankNet: the logistic loss of pairs with different relevance."""
 
 from torch import Tensor
 
@@ -19,23 +19,23 @@ def ranknet(
     reduction: Reduction = "mean",
     check_finite: bool = True,
 ) -> Tensor:
-    r"""Each score should be larger than the scores of smaller targets, pair by pair.
+    r"""In each pair, the item with the larger target should have the larger score.
 
     $\sum_{y^*_i > y^*_j} w_i w_j \log(1 + e^{y_j - y_i}) / \sum_{y^*_i > y^*_j} w_i w_j$ for each group, averaged over
-    groups (Burges et al. 2005). `pairwise_logistic` is this on label ranks, with an eye for near ties; `lambdarank`
-    weighs a pair by what it means for NDCG. A group whose targets are all equal is left out.
+    groups (Burges et al. 2005). `pairwise_logistic` is the same on label ranks, with a weight for near ties;
+    `lambdarank` weights a pair by its effect on NDCG. Groups whose targets are all equal are ignored.
 
     Args:
-        scores, target: y and $y^*$, one shape.
+        scores, target: y and $y^*$, of the same shape.
         mask: of that shape, boolean, False where there is no example.
-        weights: w, of that shape; a pair counts by the product of both.
+        weights: w, of that shape; the weight of a pair is the product of both.
         dim, group_weights, reduction, check_finite: see `rankgrad.losses`.
 
     Returns:
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; groups of one.
+        TypeError, ValueError: see `rankgrad.losses`; groups with one score.
 
     >>> import torch
     >>> ranknet(torch.tensor([2.0, 1.0, 1.0]), torch.tensor([3, 0, 0]))  # log(1 + e^-1)

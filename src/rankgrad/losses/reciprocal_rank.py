@@ -22,8 +22,8 @@ def reciprocal_rank(
     r"""A positive should come first.
 
     $1 - \max_{i \in P} \frac{w_i}{f(y)_i} / \max_{i \in P} w_i$ over the positives P of each group, averaged over
-    groups: 1 minus the MRR when the sorter is exact and nothing tied. Only the positive that is ranked first is asked
-    to rise. A group without a positive that counts, or without a negative, is left out.
+    groups: 1 minus the MRR if the sorter is exact and there are no ties. Only the positive ranked first has to rise.
+    Groups without a positive (of nonzero weight), or without a negative, are ignored.
 
     Args:
         scores, labels: y, and 0 and 1 of any type, one shape.
@@ -35,7 +35,7 @@ def reciprocal_rank(
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; groups of one.
+        TypeError, ValueError: see `rankgrad.losses`; groups with one score.
 
     >>> import torch
     >>> reciprocal_rank(torch.tensor([0.9, 0.7, 0.1]), torch.tensor([0, 1, 1]), sorter="straight_through")  # 1 - 1 / 2
@@ -51,7 +51,7 @@ def reciprocal_rank(
         check_finite=check_finite,
         least=2,
     )
-    places = soft_ranks(batch, sorter).clamp(min=1)  # a soft rank may lie a little below 1
+    places = soft_ranks(batch, sorter).clamp(min=1)  # a soft rank may be slightly below 1
     worth = batch.weight.to(places.dtype) * batch.truth
     most = worth.amax(-1)
     both_kinds = (most > 0) & (batch.exists & ~batch.truth).any(-1)

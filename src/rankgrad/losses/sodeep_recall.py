@@ -1,4 +1,4 @@
-"""SoDeep's loss for recall: a triplet margin on ranks from a sorter, both ways between images and captions."""
+"""SoDeep's loss for recall: a triplet loss on ranks from a sorter, in both directions between images and captions."""
 
 from torch import Tensor
 
@@ -24,23 +24,23 @@ def sodeep_recall(
     r"""Positives should rank above every negative by a margin of positions; for 1 - recall see `hit_rate`.
 
     $\max_{c} \max(0, \alpha + f(Y_i)_p - f(Y_i)_c)$ over the negatives c, averaged over all positives p of the rows
-    (image to text) and of the columns (text to image) of the score matrix Y: SoDeep, Eqs. 9-10. Positives of a row
-    without a negative are left out.
+    (image to text) and of the columns (text to image) of the score matrix Y: SoDeep, Eqs. 9-10. Positives in a row
+    without a negative are ignored.
 
     Args:
         scores: Y, (..., n, m), row = image, column = text.
         positives: of that shape, 1 for pairs that belong together and 0 for others; see `rankgrad.losses`.
-        mask: of that shape, boolean, False where a pair does not count.
-        weights: of that shape, how much each positive counts.
+        mask: of that shape, boolean, False for pairs to ignore.
+        weights: of that shape, weight of each positive.
         group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
         margin: $\alpha$, in positions.
-        hardest: only the negative that is ranked highest counts (Eq. 10); otherwise the mean over negatives.
+        hardest: use only the negative ranked highest (Eq. 10); otherwise the mean over negatives.
 
     Returns:
         A scalar; with `none`, (..., 2, d), one value per row and per column.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; a negative `margin`.
+        TypeError, ValueError: see `rankgrad.losses`; `margin` is negative.
 
     >>> import torch
     >>> own = torch.eye(3, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Cross-entropy of the soft permutation of SoftSort, of soft ranks, against the true one."""
+"""Cross-entropy between a soft permutation of soft ranks (SoftSort) and the true permutation."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from rankgrad.ranks import places
 
 __all__ = ["softsort_cross_entropy"]
 
-LEAST = 1e-20  # below which a share is no smaller: its logarithm has a finite gradient
+LEAST = 1e-20  # lower limit of a probability, so that its logarithm has a finite gradient
 
 
 def softsort_cross_entropy(
@@ -27,28 +27,28 @@ def softsort_cross_entropy(
     check_finite: bool = True,
     temperature: float = 0.5,
 ) -> Tensor:
-    r"""Each score should take the position of its target and no other.
+    r"""Each score should take the position of its target.
 
     $-\frac{1}{d \sum_i w_i} \sum_{k, i} w_i \left[ T_{ki} \log P_{ki} + (1 - T_{ki}) \log(1 - P_{ki}) \right]$ for each
-    group of d, averaged over groups. P is the `permutation_of_ranks` of the scores (position k, score i), and T the one
-    of the targets, where equal targets share their positions. This is the loss of sorting benchmarks (Grover et al.
-    2019; Petersen et al. 2021). A group whose targets are all equal is left out.
+    group of d, averaged over groups. P is the `permutation_of_ranks` of the scores (position k, score i), and T that of
+    the targets, where equal targets share their positions. This is the loss of sorting benchmarks (Grover et al. 2019;
+    Petersen et al. 2021). Groups whose targets are all equal are ignored.
 
-    If this is the only loss, a network learns faster with `Laplace(standardize=False)`: it expresses certainty by
-    spreading its scores, which a sorter in standard deviations ignores.
+    If this is the only loss, a network learns faster with `Laplace(standardize=False)`: the network expresses
+    confidence by spreading its scores, which a standardizing sorter ignores.
 
     Args:
-        scores, target: y and $y^*$, one shape.
+        scores, target: y and $y^*$, of the same shape.
         mask: of that shape, boolean, False where there is no example.
-        weights: w, of that shape, how much the positions of each score count.
+        weights: w, of that shape, weight of each score's positions.
         dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
-        temperature: of the soft permutation, in positions.
+        temperature: temperature of the soft permutation, in positions.
 
     Returns:
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; groups of one, a `temperature` that is not positive.
+        TypeError, ValueError: see `rankgrad.losses`; groups have one score, or `temperature` is not positive.
 
     >>> scores, target = torch.tensor([0.1, 0.9, 0.5]), torch.tensor([10, 30, 20])
     >>> softsort_cross_entropy(scores, target, sorter="straight_through", temperature=0.01).round(decimals=4)

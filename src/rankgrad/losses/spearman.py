@@ -1,4 +1,4 @@
-"""The Spearman loss: ranks from a sorter against the ranks of the target."""
+"""The Spearman loss: squared differences between ranks from a sorter and the ranks of the target."""
 
 from torch import Tensor
 
@@ -22,23 +22,23 @@ def spearman(
     r"""Scores should have the order of their targets.
 
     $\frac{6}{d (d^2 - 1)} \|f(y) - \mathrm{rk}(y^*)\|^2$ for each group of d, averaged over groups: SoDeep, Eq. 4, up
-    to its factor (Eq. 4 sums, and would grow with d and with the batch). With an exact sorter and nothing tied it is
-    $1 - r_s$. A group whose targets are all equal has no order and is left out.
+    to its factor (Eq. 4 is a sum, which grows with d and with the batch). With an exact sorter and no ties, it is
+    $1 - r_s$. A group whose targets are all equal has no order and is ignored.
 
     Args:
         scores: y, any shape.
-        target: $y^*$, of that shape; tied ones share their average rank.
-        mask: of that shape, boolean, False where a group has no example; d is then the number of those it has.
-        weights: of that shape, how much each squared error counts within its group: their weighted mean takes the place
-            of the mean. With weights, the loss is not 1 minus the weighted correlation of `rankgrad.metrics.spearman`,
-            which weighs means and variances of ranks as well.
+        target: $y^*$, of that shape; tied targets share their average rank.
+        mask: of that shape, boolean, False where there is no example; d is then the number of existing examples.
+        weights: of that shape, weight of each squared error in its group's mean. With weights, the loss is not 1 minus
+            the weighted correlation of `rankgrad.metrics.spearman`, which also applies weights to the means and
+            variances of ranks.
         dim, group_weights, reduction, sorter, check_finite: see `rankgrad.losses`.
 
     Returns:
         A scalar; with `none`, one value per group.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.losses`; groups of one.
+        TypeError, ValueError: see `rankgrad.losses`; groups with one score.
 
     >>> import torch
     >>> scores, target = torch.tensor([0.1, 0.9, 0.5]), torch.tensor([10, 20, 30])

@@ -3,9 +3,9 @@
     from rankgrad.metrics import ndcg
     ndcg(scores, target).nanmean()
 
-Average or bootstrap the values. A metric is NaN for a group where it is not defined: no positive, no gain, or only ties
-in a correlation. Without any group, as for scores of shape (0, d), there is no value, and a mean over groups is NaN.
-Arguments are as in `rankgrad.losses`; values are float64.
+Average or bootstrap the values. A metric is NaN for a group on which it is undefined: without positives, without gain,
+or, for correlations, with only ties. Without any groups, as for scores of shape (0, d), there are no values, and a mean
+over groups is NaN. Arguments are the same as in `rankgrad.losses`; values are float64.
 
 - For a `target` whose order the scores should have: `spearman`, `kendall` (tau-b), `goodman_kruskal_gamma`,
   `pair_accuracy`, `exact_match` (EM), `elementwise_match` (EW).
@@ -15,10 +15,10 @@ Arguments are as in `rankgrad.losses`; values are float64.
 - For `label_ranks`: `label_ranking_scores` and `label_set_scores`, which return dictionaries of values. For
   `positives`: `median_rank`, over the rows of a matrix. The mean of `hit_rate` over rows is retrieval's R@K.
 
-In `ndcg`, `precision_at_k`, `recall_at_k` and wherever ranks are compared, equal scores share their positions. In the
-other metrics of relevance and labels they count against the positive, as in scikit-learn.
+In `ndcg`, `precision_at_k`, `recall_at_k`, and all comparisons of ranks, equal scores share their positions. In the
+other metrics for relevance and labels, ties count against the positive, as in scikit-learn.
 
-`EpochMetric(metric)` computes any of them over a whole set whose rows come in batches, on one process or several.
+`EpochMetric(metric)` computes a metric over a whole dataset that arrives in batches, on one process or several.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""A metric of a whole set whose rows come in batches."""
+"""A metric of a whole dataset whose rows arrive in batches."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,19 +16,19 @@ Batch = dict[str, Tensor]
 
 
 class EpochMetric:
-    """Compute a metric of a whole set whose rows come in batches, on one process or several.
+    """Compute a metric of a whole dataset whose rows arrive in batches, on one process or several.
 
-    The mean of a metric over batches is not the metric of the set. `update` keeps the rows of a batch, and `compute`
-    calls the metric once, with all rows one after another along the first dimension:
+    The mean of a metric over batches is not the metric of the dataset. `update` stores the rows of a batch, and
+    `compute` calls the metric once, with all rows concatenated along the first dimension:
 
-    - Scores (n,) are a part of one list, and the metric compares all of them.
-    - Scores (n, d) are n lists of d, or with `partial(metric, dim=-2)` a part of d lists.
-    - Scores (n,) with `query` are rows of several lists of any length. Rows of one list may come in different batches
+    - Scores (n,) are part of one list; the metric compares all of them.
+    - Scores (n, d) are n lists of d, or with `partial(metric, dim=-2)` parts of d lists.
+    - Scores (n,) with `query` are rows of several lists of any length. Rows of a list may arrive in different batches
       and in any order. The metric is then called with padded lists and a mask.
 
     If `torch.distributed` is initialized, `compute` gathers the rows of all processes, which may have different numbers
-    of rows, or none. All processes must call it, and all get the same value. A sampler that repeats rows to give each
-    process equally many, as `DistributedSampler` does, counts them twice.
+    of rows, or none. All processes must call it, and all get the same value. If a sampler repeats rows so that all
+    processes get the same number, as `DistributedSampler` does, these rows count twice.
 
     Args:
         metric: a function of scores and truth, from `rankgrad.metrics` or your own. Set its options with
@@ -61,19 +61,19 @@ class EpochMetric:
         mask: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> None:
-        """Keep a copy of a batch, without its gradient.
+        """Store a copy of a batch, without gradient.
 
         Args:
             scores: (n, ...), on any device.
             truth: of that shape, the second argument of the metric.
-            query: (n,), the number of the list of each row, the same in all batches and processes; then scores are
-                (n,) too.
-            mask, weights: of the scores' shape, for a metric that takes them.
+            query: (n,), the list number of each row, with the same numbering in all batches and processes; scores must
+                be (n,), too.
+            mask, weights: of the scores' shape, for metrics that take them.
 
         Raises:
-            TypeError: an argument is no tensor, or of another type than in the first batch.
-            ValueError: shapes differ, or another number of columns, another device or other arguments than in the first
-                batch.
+            TypeError: an argument is not a tensor, or its type differs from the first batch.
+            ValueError: shapes differ, or the number of columns, the device, or the set of arguments differs from the
+                first batch.
         """
         arguments = {"scores": scores, "truth": truth, "query": query, "mask": mask, "weights": weights}
         batch = {name: values for name, values in arguments.items() if values is not None}
@@ -84,7 +84,7 @@ class EpochMetric:
         self._batches.append({name: values.detach().clone() for name, values in batch.items()})
 
     def compute(self) -> Any:
-        """Return what the metric returns for all rows so far. More batches may follow.
+        """Return the metric of all rows so far. More batches may follow.
 
         Raises:
             TypeError: processes differ in types, or the metric does not take an argument.
@@ -94,7 +94,7 @@ class EpochMetric:
         if self.sync_on_compute and processes.is_available() and processes.is_initialized():
             rows = _of_all_processes(rows)
         if not rows:
-            raise ValueError("there is no batch to compute a metric of: call update first")
+            raise ValueError("there is no batch yet: call update first")
         query = rows.pop("query", None)
         if query is not None:
             rows.setdefault("mask", torch.ones_like(rows["scores"], dtype=torch.bool))
@@ -104,7 +104,7 @@ class EpochMetric:
 
 
 def _joined(batches: list[Batch]) -> Batch:
-    """Return the rows of all batches, one after another; nothing of no batch."""
+    """Return the rows of all batches, concatenated; empty without batches."""
     rows = {}
     for name in batches[0] if batches else ():
         rows[name] = torch.cat([batch[name] for batch in batches])
@@ -138,7 +138,7 @@ def _check_shapes(batch: Batch) -> None:
 
 
 def _check_like(first: Batch, batch: Batch, source: str) -> None:
-    """Raise if batches cannot be joined without a change of values."""
+    """Raise if batches cannot be joined without changing values."""
     if first.keys() != batch.keys():
         raise ValueError(f"arguments are {', '.join(batch)}, expected {', '.join(first)} as in {source}")
     for name, values in batch.items():

@@ -1,4 +1,4 @@
-"""Sums over the pairs of a group: those in order, those in reverse, in O(n log n)."""
+"""Sums over concordant and discordant pairs of a group, in O(n log n)."""
 
 from collections.abc import Iterator
 
@@ -11,8 +11,8 @@ from rankgrad.ranks import exact_ranks
 
 __all__ = ["pairs_of"]
 
-AT_ONCE = 500_000  # values that are sorted at once
-FEW = 8  # up to so many values, all pairs are compared
+AT_ONCE = 500_000  # number of values to sort in one call
+FEW = 8  # up to this number of values, compare all pairs
 
 
 def pairs_of(
@@ -27,10 +27,10 @@ def pairs_of(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return sums of the weights of pairs, (...) each, and which groups have an order.
 
-    The sums are over concordant pairs, discordant ones, those of different scores, and those of different targets.
+    The sums are over concordant pairs, discordant pairs, pairs with different scores, and pairs with different targets.
     """
     weight, first, second, defined = comparable(metric, scores, target, mask, weights, dim)
-    factors = [within(weight)]  # products of four small ones would vanish
+    factors = [within(weight)]  # scaled, because products of four small weights would vanish
     if top_heavy:
         closeness = 1 / exact_ranks(second, mask=None if mask is None else mask.movedim(dim, -1)).clamp(min=1)
         factors.append(factors[0] * closeness)
@@ -48,13 +48,13 @@ def pairs_of(
 
 
 def _sums(first: Tensor, second: Tensor, factors: list[Tensor]) -> list[Tensor]:
-    r"""Sum the weights of pairs: concordant ones, discordant ones, with two different first and second values.
+    r"""Sum the weights of concordant pairs, discordant pairs, and pairs with different first or second values.
 
-    Nothing is subtracted, so that light pairs beside heavy ties keep their precision.
+    Without subtractions, so that small weights keep their precision next to ties with large weights.
 
     Args:
         first, second: (groups, n).
-        factors: (groups, n) each. A pair has the weight $w_i w_j$, or of two factors $w_i c_j + c_i w_j$.
+        factors: (groups, n) each. The weight of a pair is $w_i w_j$, or with two factors $w_i c_j + c_i w_j$.
     """
     first, order = first.sort(dim=-1, stable=True)
     second, *factors = (values.gather(-1, order) for values in (second, *factors))
@@ -63,7 +63,7 @@ def _sums(first: Tensor, second: Tensor, factors: list[Tensor]) -> list[Tensor]:
     for descending in (True, False):
         ordered, order = second.sort(dim=-1, stable=True, descending=descending)
         moved = [values.gather(-1, order) for values in factors]
-        # Positions in the order of the second values, read in the order of the first; they rise among equal ones.
+        # Positions in the order of the second values, listed in the order of the first; they increase among ties.
         numbers = first.gather(-1, order).argsort(dim=-1, stable=True)
         directions.append(_falling(numbers, [values.gather(-1, numbers) for values in moved]))
     return [*directions, of_first, _different(ordered, moved)]
@@ -74,7 +74,7 @@ def _both_ways(factors: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _different(ordered: Tensor, factors: list[Tensor]) -> Tensor:
-    """Sum the weights of pairs of different values, (groups,), of values (groups, n) that are in order."""
+    """Sum the weights of pairs of different values, (groups,), for sorted values (groups, n)."""
     at = torch.arange(ordered.shape[-1], device=ordered.device).expand(ordered.shape)
     begins = at.where(pad(ordered[:, 1:] != ordered[:, :-1], (1, 0), value=True), 0).cummax(-1).values
     totals = []
@@ -87,7 +87,7 @@ def _different(ordered: Tensor, factors: list[Tensor]) -> Tensor:
 def _falling(numbers: Tensor, factors: list[Tensor]) -> Tensor:
     """Sum the weights of pairs whose later number is the smaller one, (groups,), in O(n log n).
 
-    Each step parts the smaller half of the numbers from the larger, and counts what lies between the two halves.
+    Each step separates the smaller half of the numbers from the larger half, and sums the pairs between the halves.
 
     Args:
         numbers: (groups, n), each a permutation of 0 to n - 1.
@@ -106,7 +106,7 @@ def _falling(numbers: Tensor, factors: list[Tensor]) -> Tensor:
     while blocks > 1:
         half = size // 2
         large = numbers.view(groups, -1, size) >= half
-        larger = large.cumsum(-1)  # how many of them up to each position
+        larger = large.cumsum(-1)  # their number up to each position
         places = torch.where(large, larger + (half - 1), at[:size] - larger) + at[::size, None]
         order = torch.zeros_like(numbers).scatter(-1, places.flatten(1), at.expand(groups, -1))
         numbers, larger, *factors = (values.gather(-1, order) for values in (numbers, larger.flatten(1), *factors))

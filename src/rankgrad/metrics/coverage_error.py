@@ -1,4 +1,4 @@
-"""Coverage error, exact: how far down the last positive is."""
+"""Coverage error, exact: the position of the last positive."""
 
 from torch import Tensor
 
@@ -11,8 +11,8 @@ __all__ = ["coverage_error"]
 def coverage_error(scores: Tensor, labels: Tensor, *, dim: int = -1, mask: Tensor | None = None) -> Tensor:
     r"""Compute the number of positions, from the top, that contain all positives.
 
-    $\max_{i \in P} \#\{j : y_j \geq y_i\}$ over the positives P, at best their number (Tsoumakas et al. 2010, and
-    scikit-learn). Equal scores count against a positive.
+    $\max_{i \in P} \#\{j : y_j \geq y_i\}$ over the positives P; the best value is their number (Tsoumakas et al.
+    2010, and scikit-learn). Equal scores count against a positive.
 
     Args:
         scores: y, any shape.

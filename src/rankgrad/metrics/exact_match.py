@@ -1,4 +1,4 @@
-"""Whether scores have the order of their targets: of whole groups (EM), and element by element (EW)."""
+"""Whether scores have the order of their targets: for whole groups (EM), and element by element (EW)."""
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ def exact_match(scores: Tensor, target: Tensor, *, dim: int = -1, mask: Tensor |
         mask: of that shape, boolean, False where there is nothing to rank.
 
     Returns:
-        One value per group, float64, 0 or 1; NaN where all is masked.
+        One value per group, float64, 0 or 1; NaN if everything is masked.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`.
@@ -45,10 +45,10 @@ def elementwise_match(
 
     Args:
         scores, target, dim, mask: see `exact_match`.
-        weights: of the scores' shape, how much each counts.
+        weights: of the scores' shape, weight of each score.
 
     Returns:
-        One value per group, float64, from 0 to 1; NaN where nothing counts.
+        One value per group, float64, from 0 to 1; NaN if all weights are 0.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`.

@@ -30,19 +30,19 @@ def expected_reciprocal_rank(
 
     Args:
         scores: y, any shape.
-        target: $y^*$, of that shape, how relevant each is, from 0 to `max_grade`.
+        target: $y^*$, of that shape, the relevance, from 0 to `max_grade`.
         dim: the dimension of a group, such as the documents of a query.
         mask: of that shape, boolean, False where there is nothing to rank.
         weights: of that shape; probabilities are multiplied by them, relative to the largest of the group.
-        k: the number of positions that are read; None for all.
+        k: the number of positions to read; None for all.
         max_grade: g, the highest grade of the scale, whether or not it occurs.
 
     Returns:
-        One value per group, float64, from 0 to 1; 0 where nothing is relevant, NaN where all is masked.
+        One value per group, float64, from 0 to 1; 0 if nothing is relevant, NaN if everything is masked.
 
     Raises:
-        TypeError, ValueError: see `rankgrad.metrics`; a target that is negative or above `max_grade`, `k` below 1, a
-            `max_grade` that is not positive.
+        TypeError, ValueError: see `rankgrad.metrics`; a target is negative or above `max_grade`, `k` is below 1, or
+            `max_grade` is not positive.
 
     >>> expected_reciprocal_rank(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 4, 0]))  # 15 / 16 at the second place
     tensor(0.4688, dtype=torch.float64)

@@ -17,26 +17,26 @@ def kendall(
     weights: Tensor | None = None,
     top_heavy: bool = False,
 ) -> Tensor:
-    r"""Compute how many more pairs of scores have the order of their targets than have not.
+    r"""Compute how many more pairs of scores agree with the order of their targets than disagree (tau-b).
 
     Tau-b, $\frac{\sum w_{ij} a_{ij} b_{ij}}{\sqrt{\sum w_{ij} a_{ij}^2 \sum w_{ij} b_{ij}^2}}$ with a and b the signs
-    of the differences of scores and of targets. Top-heavy, pairs count
-    $w_{ij} = 1 / \mathrm{rk}(y^*)_i + 1 / \mathrm{rk}(y^*)_j$ (Vigna 2015, Eq. 3). It takes time in
-    proportion to n log n, and memory to n.
+    of the differences of scores and of targets. With `top_heavy`, the weight of a pair is
+    $w_{ij} = 1 / \mathrm{rk}(y^*)_i + 1 / \mathrm{rk}(y^*)_j$ (Vigna 2015, Eq. 3). It takes O(n log n) time and O(n)
+    memory.
 
     Args:
-        scores, target: y and $y^*$, one shape.
+        scores, target: y and $y^*$, of the same shape.
         dim: the dimension of a group, of n.
         mask: of that shape, boolean, False where there is no example.
-        weights: of that shape; a pair counts by the product of both.
-        top_heavy: pairs count for more, the nearer they are to the top.
+        weights: of that shape; the weight of a pair is the product of both.
+        top_heavy: pairs near the top get larger weights.
 
     Returns:
-        One value per group, float64, from -1 to 1; NaN for those without two different scores and targets that count.
+        One value per group, float64, from -1 to 1; NaN without two different scores and two different targets.
 
     Raises:
-        TypeError: scores that are not floating point, a mask or weights of another type.
-        ValueError: shapes differ, one that is not finite, negative weights.
+        TypeError: scores are not floating point, or mask or weights have the wrong type.
+        ValueError: shapes differ, a value is not finite, or a weight is negative.
 
     >>> kendall(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1, 2, 3]))
     tensor(0.3333, dtype=torch.float64)
@@ -45,7 +45,7 @@ def kendall(
         "Kendall's tau", scores, target, mask, weights, dim, top_heavy=top_heavy
     )
     product = of_scores * of_target
-    least = torch.finfo(product.dtype).tiny  # below which a product has lost digits
+    least = torch.finfo(product.dtype).tiny  # smaller products have lost precision
     root = product.sqrt().where(product >= least, of_scores.sqrt() * of_target.sqrt())
     tau = (concordant - discordant) / root.where(defined, 1.0)
     return tau.clamp(-1.0, 1.0).where(defined, torch.nan)
@@ -59,17 +59,17 @@ def goodman_kruskal_gamma(
     mask: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    r"""Compute how many more pairs have the order of their targets than have not, among pairs that have any.
+    r"""Compute how many more pairs agree with the order of their targets than disagree, among pairs without ties.
 
     $\gamma = \frac{\sum w_{ij} a_{ij} b_{ij}}{\sum w_{ij} |a_{ij} b_{ij}|}$ with a and b as in `kendall` (Goodman and
-    Kruskal 1954): pairs that are tied in scores or in targets are left out, where tau-b holds them against the scores.
-    So a perfect order with ties has 1.
+    Kruskal 1954). Pairs with tied scores or tied targets are ignored, while tau-b counts ties against the scores. So a
+    perfect order with ties has a gamma of 1.
 
     Args:
         scores, target, dim, mask, weights: see `kendall`.
 
     Returns:
-        One value per group, float64, from -1 to 1; NaN for those without two different scores and targets that count.
+        One value per group, float64, from -1 to 1; NaN without two different scores and two different targets.
 
     Raises:
         TypeError, ValueError: see `kendall`.

@@ -1,4 +1,4 @@
-"""Ranked and unranked metrics of multi-label ranking (RLSEP, Section 5.3), one value an example.
+"""Ranked and unranked metrics of multi-label ranking (RLSEP, Section 5.3), one value per example.
 
 Precision, recall, F1, accuracy and exact match (the papers' 0-1) of pairs of labels, or of label sets; a ratio with an
 empty denominator is 0.
@@ -12,27 +12,28 @@ from rankgrad.ranks import dense_ranks
 
 __all__ = ["label_ranking_scores", "label_set_scores", "ranked_map_ceiling"]
 
-PAIRS = 2_000_000  # of labels, compared at once
+PAIRS = 2_000_000  # pairs of labels to compare in one call
 
 
 def label_ranking_scores(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
-    r"""Compute how well the order of the scores agrees with the label ranks, absent labels among them.
+    r"""Compute how well the order of the scores agrees with the label ranks, including absent labels.
 
     Over $P = \{(u, v) : u < v, r_u \neq r_v\}$ a pair is positive if $r_u > r_v$ and predicted positive if
-    $f_u > f_v$; equal scores count as wrong. `exact_match` is 1 if no pair is wrong. `mean_average_precision` is the
-    paper's: the smallest non-zero rank is set to 0 again and again until one is left, and the precision of all these
-    rankings, the untouched one included, is averaged; ranks that are tied go together.
+    $f_u > f_v$; equal scores count as wrong. `exact_match` is 1 if no pair is wrong. `mean_average_precision` is that
+    of the paper: set the smallest nonzero rank to 0 repeatedly until one is left (tied ranks together), and average the
+    precision of all these rankings, including the original.
 
     Args:
         scores: (n, K).
-        label_ranks: (n, K), 0 = absent, larger = more important; only their order counts.
+        label_ranks: (n, K), 0 = absent, larger = more important; only their order matters.
 
     Returns:
         `precision`, `recall`, `f1_per_image`, `accuracy`, `exact_match`, `mean_average_precision`, each (n,) float64.
 
     Raises:
         TypeError: scores are not floating point.
-        ValueError: not two-dimensional, shapes differ, a score is not finite, or a label rank is negative or NaN.
+        ValueError: inputs are not two-dimensional, shapes differ, a score is not finite, or a label rank is negative or
+            NaN.
 
     >>> rates = label_ranking_scores(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[1, 0, 2]]))
     >>> round(rates["accuracy"].item(), 3), rates["exact_match"].item()
@@ -50,7 +51,7 @@ def label_ranking_scores(scores: Tensor, label_ranks: Tensor) -> dict[str, Tenso
 
 
 def label_set_scores(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
-    """Compute how well the selected label set agrees with the present labels, whatever their order.
+    """Compute how well the selected label set agrees with the present labels, ignoring their order.
 
     Args:
         selected: (n, K) boolean.
@@ -60,23 +61,26 @@ def label_set_scores(selected: Tensor, label_ranks: Tensor) -> dict[str, Tensor]
         `precision`, `recall`, `f1_per_image`, `accuracy`, `exact_match`, each (n,) float64.
 
     Raises:
-        ValueError: not two-dimensional, shapes differ, `selected` is not boolean, or a label rank is negative or NaN.
+        ValueError: inputs are not two-dimensional, shapes differ, `selected` is not boolean, or a label rank is
+            negative or NaN.
 
     >>> label_set_scores(torch.tensor([[True, True, False]]), torch.tensor([[2, 0, 0]]))["precision"]
     tensor([0.5000], dtype=torch.float64)
     """
     label_ranks = _checked(label_ranks, selected=selected)
     if selected.dtype != torch.bool:
-        raise ValueError(f"selected is {selected.dtype}, expected booleans: `label_ranks > 0` selects what has a rank")
+        raise ValueError(
+            f"selected is {selected.dtype}, expected booleans: pass `label_ranks > 0` to select labels with a rank"
+        )
     return _rates(label_ranks > 0, selected, torch.ones_like(selected))
 
 
 def ranked_map_ceiling(label_ranks: Tensor) -> float:
-    """Return the mean `mean_average_precision` of a perfect ranking: the most that any can reach, often below 1.
+    """Return the mean `mean_average_precision` of a perfect ranking, the maximum, which is often below 1.
 
-    It averages precisions, and the precision of no positive pair counts as 0. If the labels that are left above the
-    absent ones are the last of all, in ascending order, each of their pairs is negative: a perfect ranking predicts no
-    positive one.
+    The metric averages precisions, and a precision without positive pairs counts as 0. If the labels that are still
+    above the absent ones are the last labels, in ascending order, each of their pairs is negative, so a perfect ranking
+    predicts no positive pair.
 
     Args:
         label_ranks: (n, K), 0 = absent, larger = more important.
@@ -110,7 +114,7 @@ def _pair_rates(scores: Tensor, label_ranks: Tensor) -> dict[str, Tensor]:
     upper, lower = label_ranks[:, first], label_ranks[:, second]
     positive = upper > lower
     difference = scores[:, first] - scores[:, second]
-    # Equal scores are wrong either way: they count as the opposite of what is true.
+    # Equal scores are always wrong: they count as the opposite of the true order.
     predicted = torch.where(difference == 0, ~positive, difference > 0)
     return _rates(positive, predicted, upper != lower)
 

@@ -16,7 +16,7 @@ def mean_average_precision(
     mask: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    """Average `average_precision` over groups that have a positive: queries, or with `dim=-2` classes (SoDeep, 4.2.2).
+    """Average `average_precision` over groups with a positive: queries, or classes with `dim=-2` (SoDeep, 4.2.2).
 
     Args:
         scores, labels, dim, mask, weights: see `average_precision`.
@@ -44,23 +44,23 @@ def average_precision(
 ) -> Tensor:
     r"""Compute how early the positives of each group come when examples are ordered by score.
 
-    $\sum_t (R_t - R_{t-1}) P_t$ over the thresholds t, which are the different scores: the mean over positives of the
-    precision down to them, equal scores all in (SoDeep, Eqs. 5-6, and scikit-learn). Not interpolated. Over the labels
-    of an example it is label ranking average precision (LRAP).
+    $\sum_t (R_t - R_{t-1}) P_t$ over the thresholds t, which are the distinct scores: the mean over positives of the
+    precision at their position, with ties included (SoDeep, Eqs. 5-6, and scikit-learn). Not interpolated. Over the
+    labels of an example, it is label ranking average precision (LRAP).
 
     Args:
         scores: any shape.
         labels: of that shape, 0 and 1 of any type.
-        dim: of a group, such as the documents of a query, or with `dim=-2` the examples of a class.
-        mask: of that shape, boolean, False where an example does not count (VOC's difficult objects).
-        weights: of that shape, how much each example counts.
+        dim: the dimension of a group, such as the documents of a query; -2 for the examples of a class.
+        mask: of that shape, boolean, False for examples to ignore (such as VOC's difficult objects).
+        weights: of that shape, weight of each example.
 
     Returns:
-        One value per group, float64, NaN for one without a positive that counts.
+        One value per group, float64, NaN for a group without a positive of nonzero weight.
 
     Raises:
         TypeError: scores are not floating point, or the mask is not boolean.
-        ValueError: shapes differ or are empty, a score that is not finite, labels that are anything but 0 and 1, or
+        ValueError: shapes differ or are empty, a score is not finite, a label is not 0 or 1, or
             negative weights.
 
     >>> scores, labels = torch.tensor([[0.9, 0.3, 0.6], [0.2, 0.4, 0.5]]), torch.tensor([[1, 1, 0], [0, 0, 0]])

@@ -1,4 +1,4 @@
-"""The ranks of first positives in retrieval, exact, and their median."""
+"""The ranks of the first positives in retrieval, exact, and their median."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ __all__ = ["first_positive_ranks", "median_rank"]
 
 
 def median_rank(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None) -> Tensor:
-    """Compute the median rank of the first positive over rows; of an even number, the mean of the middle two.
+    """Compute the median rank of the first positive over rows; for an even number, the mean of the middle two.
 
     Args:
         scores, positives, mask: see `first_positive_ranks`.
@@ -31,22 +31,23 @@ def median_rank(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None
 
 
 def first_positive_ranks(scores: Tensor, positives: Tensor, *, mask: Tensor | None = None) -> Tensor:
-    """Compute the position at which each row finds its first positive, 1 = at once.
+    """Compute the position at which each row finds its first positive; 1 is the top.
 
-    1 + the number of negatives that score as high as the best positive, or higher: equal scores count against it.
+    The position is 1 + the number of negatives that score at least as high as the best positive, so ties count against
+    the positive.
 
     Args:
-        scores: (n, m), of n queries and m things to be found.
+        scores: (n, m), of n queries and m items to find.
         positives: (n, m), 0 and 1 of any type, at least one 1 in each row.
-        mask: (n, m) boolean, False where a pair does not count.
+        mask: (n, m) boolean, False for pairs to ignore.
 
     Returns:
         (n,), int64.
 
     Raises:
-        TypeError: scores are not floating point, or one of the two is no tensor.
-        ValueError: shapes differ, are not (n, m) or are empty, a score that is not finite, positives that are anything
-            but 0 and 1, or a row without any.
+        TypeError: scores are not floating point, or an argument is not a tensor.
+        ValueError: shapes differ, are not (n, m), or are empty, a score is not finite, a positive is not 0 or 1, or a
+            row has no positive.
 
     >>> scores = torch.tensor([[0.9, 0.1, 0.2], [0.7, 0.3, 0.5]])
     >>> first_positive_ranks(scores, torch.tensor([[True, False, False], [False, False, True]]))

@@ -28,20 +28,20 @@ def ndcg(
     the positions they occupy together, as in scikit-learn.
 
     Args:
-        scores, target: $y$ and $y^*$, of one shape; a target says how relevant an item is, 0 meaning not at all.
-        dim: the dimension along which the items of a group lie.
+        scores, target: $y$ and $y^*$, of the same shape; the target is the relevance, 0 for irrelevant.
+        dim: the dimension of a group, such as the documents of a query.
         mask: boolean, of the scores' shape; False where there is no item.
         weights: of the scores' shape; each gain is multiplied by its weight.
-        k: the number of positions that count; None for all.
+        k: the number of positions to consider; None for all.
         gain: `exponential` or `linear`.
 
     Returns:
         One value per group, float64, from 0 to 1; NaN for a group in which every gain is 0.
 
     Raises:
-        TypeError: scores that are not floating point, a mask or weights of another type.
-        ValueError: shapes differ or are empty, a score that is not finite, a target that is negative or not finite, or
-            too large for an exponential gain, negative weights, `k` below 1, an unknown `gain`.
+        TypeError: scores are not floating point, or mask or weights have the wrong type.
+        ValueError: shapes differ or are empty, a score is not finite, a target is negative, not finite, or too large
+            for an exponential gain, a weight is negative, `k` is below 1, or `gain` is unknown.
 
     >>> ndcg(torch.tensor([0.9, 0.5, 0.1]), torch.tensor([0, 1, 0]))  # 1 / log2(3)
     tensor(0.6309, dtype=torch.float64)

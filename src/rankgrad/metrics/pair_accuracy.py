@@ -1,4 +1,4 @@
-"""The share of pairs in the right order, exact: by it preferences and reward models are judged."""
+"""The fraction of pairs in the right order, exact; a metric for preferences and reward models."""
 
 import torch
 from torch import Tensor
@@ -16,18 +16,18 @@ def pair_accuracy(
     mask: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    r"""Compute which share of the pairs of different targets has scores in the same order; equal scores count half.
+    r"""Compute the fraction of pairs with different targets whose scores have the same order; ties count half.
 
     $\frac{1}{2} + \frac{\sum w_{ij} a_{ij} b_{ij}}{2 \sum w_{ij} b_{ij}^2}$ with a and b the signs of the
-    differences of scores and of targets, $w_{ij}$ the product of two weights. Of a preferred and a rejected item it is
-    1, 0, or 0.5; of labels 0 and 1 it is the area under the ROC curve. It takes time in proportion to n log n, and
-    memory to n.
+    differences of scores and of targets, and $w_{ij}$ the product of two weights. For a preferred and a rejected item,
+    it is 1, 0, or 0.5; for labels 0 and 1, it is the area under the ROC curve. It takes O(n log n) time and O(n)
+    memory.
 
     Args:
         scores, target, dim, mask, weights: see `rankgrad.metrics.kendall`.
 
     Returns:
-        One value per group, float64, from 0 to 1; NaN for those without two different targets that count.
+        One value per group, float64, from 0 to 1; NaN without two different targets.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics.kendall`.

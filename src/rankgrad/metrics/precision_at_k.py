@@ -22,24 +22,24 @@ def precision_at_k(
     """Compute the fraction of the first K positions of each group that positives take.
 
     Equal scores share their positions. In a group with fewer than K examples, the remaining positions are empty and
-    count as missed: a single positive has 1/K.
+    count as misses: for a single positive, the value is 1/K.
 
     Args:
         scores: any shape.
         labels: of that shape, 0 and 1 of any type.
-        dim: of a group, such as the documents of a query, or with `dim=-2` the examples of a class.
+        dim: the dimension of a group, such as the documents of a query; -2 for the examples of a class.
         mask: of that shape, boolean, False where there is no example.
-        weights: of that shape, how much each positive counts, relative to the heaviest of all.
+        weights: of that shape, weight of each positive, relative to the largest of all.
         k: K, at least 1.
         adaptive_k: use the number of examples as K in smaller groups, so that no position is empty.
 
     Returns:
-        One value per group, float64, from 0 to 1; NaN where all is masked.
+        One value per group, float64, from 0 to 1; NaN if everything is masked.
 
     Raises:
         TypeError: scores are not floating point.
-        ValueError: shapes differ or are empty, a score that is not finite, labels that are anything but 0 and 1,
-            negative weights, `k` below 1.
+        ValueError: shapes differ or are empty, a score is not finite, a label is not 0 or 1, a weight is negative, or
+            `k` is below 1.
 
     >>> scores, labels = torch.tensor([0.9, 0.5, 0.7, 0.1]), torch.tensor([1, 1, 0, 0])
     >>> precision_at_k(scores, labels, k=2)

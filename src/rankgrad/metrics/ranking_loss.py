@@ -11,7 +11,7 @@ __all__ = ["ranking_loss"]
 def ranking_loss(
     scores: Tensor, labels: Tensor, *, dim: int = -1, mask: Tensor | None = None, weights: Tensor | None = None
 ) -> Tensor:
-    r"""Compute the fraction of pairs of a positive and a negative whose positive does not score higher.
+    r"""Compute the fraction of positive-negative pairs in which the positive does not score higher.
 
     $\sum_{i \in P, j \in N} w_i w_j [y_i \leq y_j] / \sum_{i \in P, j \in N} w_i w_j$ over positives P and negatives N
     (Tsoumakas et al. 2010, and scikit-learn). Equal scores are wrong; if there are none, it is 1 minus the area under
@@ -22,10 +22,10 @@ def ranking_loss(
         labels: of that shape, 0 and 1 of any type.
         dim: the dimension of a group, such as the labels of an example.
         mask: of that shape, boolean, False where there is nothing to rank.
-        weights: of that shape; a pair counts by the product of both.
+        weights: of that shape; the weight of a pair is the product of both.
 
     Returns:
-        One value per group, float64, from 0 to 1; NaN for a group without a positive or without a negative that counts.
+        One value per group, float64, from 0 to 1; NaN for a group without a positive or a negative of nonzero weight.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`.
@@ -39,5 +39,5 @@ def ranking_loss(
     positive, negative = weight * batch.truth, weight * (batch.exists & ~batch.truth)
     _, not_smaller = places(batch.scores, batch.mask)
     order = batch.scores.masked_fill(~batch.exists, -float("inf")).argsort(dim=-1, descending=True)
-    above = negative.gather(-1, order).cumsum(-1).gather(-1, (not_smaller - 1).clamp(min=0))  # negatives down to each
+    above = negative.gather(-1, order).cumsum(-1).gather(-1, (not_smaller - 1).clamp(min=0))  # negatives up to each
     return (positive * above).sum(-1) / (positive.sum(-1) * negative.sum(-1))

@@ -20,19 +20,19 @@ def recall_at_k(
     r"""Compute the fraction of the positives that are among the first k.
 
     $\sum_{i \in P} w_i [\mathrm{rk}(y)_i \leq k] / \sum_{i \in P} w_i$ over the positives P. Equal scores share their
-    positions, as in `precision_at_k`. `hit_rate` measures whether any positive is found, the R@K of caption
-    retrieval.
+    positions, as in `precision_at_k`. `hit_rate` measures whether any positive is found, which caption retrieval calls
+    R@K.
 
     Args:
         scores: y, any shape.
         labels: of that shape, 0 and 1 of any type.
         dim: the dimension of a group, such as the documents of a query.
         mask: of that shape, boolean, False where there is nothing to rank.
-        weights: of that shape, how much each positive counts.
+        weights: of that shape, weight of each positive.
         k: at least 1.
 
     Returns:
-        One value per group, float64, from 0 to 1; NaN for a group without a positive that counts.
+        One value per group, float64, from 0 to 1; NaN for a group without a positive of nonzero weight.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`; `k` below 1.

@@ -20,19 +20,19 @@ def reciprocal_rank(
 ) -> Tensor:
     r"""Compute one over the rank of the first positive; its mean over groups is the MRR.
 
-    $\max_{i \in P} \frac{w_i}{\mathrm{rk}(y)_i} / \max_{i \in P} w_i$ over the positives P, 0 if none is among the
-    first k. Equal scores count against a positive: negatives that score as high stand before it.
+    $\max_{i \in P} \frac{w_i}{\mathrm{rk}(y)_i} / \max_{i \in P} w_i$ over the positives P; 0 if no positive is among
+    the first k. Ties count against a positive: negatives with the same score come first.
 
     Args:
         scores: y, any shape.
         labels: of that shape, 0 and 1 of any type.
         dim: the dimension of a group, such as the documents of a query.
         mask: of that shape, boolean, False where there is nothing to rank.
-        weights: of that shape, how much it is worth to find each positive.
-        k: the number of positions that count; None for all.
+        weights: of that shape, the value of finding each positive.
+        k: the number of positions to consider; None for all.
 
     Returns:
-        One value per group, float64, from 0 to 1; NaN for a group without a positive that counts.
+        One value per group, float64, from 0 to 1; NaN for a group without a positive of nonzero weight.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`; `k` below 1.
@@ -61,15 +61,15 @@ def hit_rate(
 ) -> Tensor:
     r"""Compute whether a positive is among the first k; its mean over groups is the hit rate, retrieval's R@K.
 
-    $\max_{i \in P} w_i [\mathrm{rk}(y)_i \leq k] / \max_{i \in P} w_i$ over the positives P. `recall_at_k` is the share
-    of the positives that are found. Equal scores count against a positive.
+    $\max_{i \in P} w_i [\mathrm{rk}(y)_i \leq k] / \max_{i \in P} w_i$ over the positives P. `recall_at_k` is the
+    fraction of positives that are found. Equal scores count against a positive.
 
     Args:
         scores, labels, dim, mask, weights: see `reciprocal_rank`.
         k: at least 1.
 
     Returns:
-        One value per group, float64, 0 or 1 without weights; NaN for a group without a positive that counts.
+        One value per group, float64, 0 or 1 without weights; NaN for a group without a positive of nonzero weight.
 
     Raises:
         TypeError, ValueError: see `rankgrad.metrics`; `k` below 1.
@@ -85,10 +85,10 @@ def hit_rate(
 
 
 def _positives(batch: Groups) -> tuple[Tensor, Tensor]:
-    """Return (..., d) each: what it is worth to find a score, 0 but for positives, and its rank, at least 1."""
+    """Return the value of finding each score (0 for negatives) and its rank (at least 1), both (..., d)."""
     scores = batch.scores
     worth = batch.weight * batch.truth
     _, not_smaller = places(scores, batch.mask)
-    # Among positives, the first of equal ones counts: they do not stand before each other.
+    # Tied positives do not count against each other.
     larger_positives, not_smaller_positives = places(scores, batch.truth)
     return worth, 1 + not_smaller - not_smaller_positives + larger_positives

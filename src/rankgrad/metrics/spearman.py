@@ -23,17 +23,17 @@ def spearman(
     $1 - \frac{6 \|\mathrm{rk}(y) - \mathrm{rk}(y^*)\|^2}{n (n^2 - 1)}$ (SoDeep, Section 3.2.1).
 
     Args:
-        scores, target: y and $y^*$, one shape.
+        scores, target: y and $y^*$, of the same shape.
         dim: the dimension of a group, of n.
         mask: of that shape, boolean, False where there is no example; the others are ranked without it.
-        weights: of that shape, how much each example counts in the means, variances and covariance of the ranks.
+        weights: of that shape, weight of each example in the means, variances, and covariance of the ranks.
 
     Returns:
-        One value per group, float64, from -1 to 1; NaN for those without two different scores and targets that count.
+        One value per group, float64, from -1 to 1; NaN without two different scores and two different targets.
 
     Raises:
-        TypeError: scores that are not floating point, a mask or weights of another type.
-        ValueError: shapes differ, one that is not finite, negative weights.
+        TypeError: scores are not floating point, or mask or weights have the wrong type.
+        ValueError: shapes differ, a value is not finite, or a weight is negative.
 
     >>> spearman(torch.tensor([0.1, 0.4, 0.2]), torch.tensor([1, 2, 3]))
     tensor(0.5000, dtype=torch.float64)

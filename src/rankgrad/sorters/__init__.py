@@ -1,9 +1,9 @@
-"""Sorters compute differentiable ranks. Each is a class in a file of its own.
+"""Sorters compute differentiable ranks. Each is a class in its own file.
 
     from rankgrad.sorters import Laplace, load_sorter, soft_rank
     ranks = soft_rank(scores, softness=0.2)          # no training, any length
-    sorter = Laplace(softness=0.2)                   # the same for a loss, with further options
-    sorter = load_sorter("comparator")               # trained, its weights come with the package
+    sorter = Laplace(softness=0.2)                   # the same as a sorter for losses, with more options
+    sorter = load_sorter("comparator")               # trained; its weights are part of the package
 
 `Sorter` is their base class. The functions `soft_rank`, `soft_sort`, `soft_topk_mask`, `soft_quantile`, `soft_median`
 and `soft_permutation` are differentiable operators.

@@ -1,4 +1,4 @@
-"""What all sorters have in common: how they are called, and which properties each declares."""
+"""The base class of sorters: how they are called, and which properties they declare."""
 
 from torch import Tensor, nn
 
@@ -9,18 +9,18 @@ __all__ = ["NoisySorter", "Sorter"]
 
 
 class Sorter(nn.Module):
-    """Takes scores to soft ranks, 1 for the largest score; see `rank_along` for the arguments of a call.
+    """Map scores to soft ranks, 1 for the largest score; see `rank_along` for the arguments of a call.
 
-    A subclass implements `soft_ranks` and declares its properties; tests hold each sorter to them.
+    A subclass implements `soft_ranks` and declares its properties, which tests check for each sorter.
 
     Attributes:
-        length: the number of scores it takes, or None for any. A sorter of fixed length takes no mask, and need not
-            run under `torch.func.vmap` or compile as a whole.
+        length: the number of scores that it takes, or None for any. A sorter of fixed length takes no mask, and does
+            not have to support `torch.func.vmap` or `torch.compile` as a whole.
         equivariant: permuting the scores permutes the ranks.
-        shift_invariant, scale_invariant: adding a number to all scores, or multiplying all by a positive one, changes
-            no rank.
-        exact_gradient: autograd gives the derivative of what `forward` computes. If not, the class documents whose
-            derivative it is.
+        shift_invariant, scale_invariant: adding a number to all scores, or multiplying them by a positive number, does
+            not change ranks.
+        exact_gradient: autograd returns the derivative of what `forward` computes. If not, the class documents which
+            derivative it returns.
     """
 
     length: int | None = None
@@ -37,7 +37,7 @@ class Sorter(nn.Module):
             mask: (..., d) boolean or None.
 
         Returns:
-            (..., d); anything where the mask is False.
+            (..., d); values where the mask is False are ignored.
         """
         raise NotImplementedError
 
@@ -63,10 +63,10 @@ class Sorter(nn.Module):
         )
 
     def imitation_loss(self, scores: Tensor, ranks: Tensor) -> Tensor:
-        """Return what pretraining minimizes: L1 on normalized ranks (SoDeep, Section 3.2).
+        """Return the loss of pretraining: L1 on normalized ranks (SoDeep, Section 3.2).
 
         Args:
-            scores, ranks: (..., d), the exact ranks of the scores.
+            scores, ranks: (..., d), scores and their exact ranks.
 
         Returns:
             A scalar.
@@ -75,12 +75,12 @@ class Sorter(nn.Module):
 
 
 class NoisySorter(Sorter):
-    """Expected ranks under noise of one width.
+    """Expected ranks under noise with a fixed width.
 
     Args:
         softness: b, the width of the noise, in standard deviations of the vector (or in the scores' own unit).
         standardize: measure differences in standard deviations, so that scale does not matter.
-        detach: hold the standard deviation constant in the gradient.
+        detach: treat the standard deviation as a constant in the gradient.
     """
 
     def __init__(self, *, softness: float, standardize: bool, detach: bool):

@@ -1,4 +1,4 @@
-"""Load a sorter: by name, from a folder, or from a model registry."""
+"""Load a sorter by name, from a folder, or from a model registry."""
 
 import inspect
 from pathlib import Path
@@ -17,27 +17,27 @@ PRETRAINED = Path(__file__).parent / "pretrained"
 
 
 def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> Sorter:
-    """Load a sorter that is ready to stand in a loss: in evaluation mode, its weights frozen.
+    """Load a sorter for use in a loss: in evaluation mode and with frozen weights.
 
     Args:
-        source: the name of a sorter (`laplace`, with its default options; `comparator`, whose weights come with the
-            package), a folder (`models/sorters/lstm`), or a registry address (`models:/sorter-lstm@champion`; only
-            this imports mlflow).
-        device: where to put its weights.
+        source: the name of a sorter (`laplace`, with its default options; `comparator`, whose weights are part of the
+            package), a folder (`models/sorters/lstm`), or a registry address (`models:/sorter-lstm@champion`, which
+            imports mlflow).
+        device: the device of its weights.
 
     Raises:
-        FileNotFoundError: no sorter there.
-        ValueError: a name whose weights do not come with the package; the files are damaged, or hold another kind of
-            model; the registry has no such version.
-        ModuleNotFoundError: a registry address without mlflow.
+        FileNotFoundError: the folder contains no sorter.
+        ValueError: the package has no weights for this name, the files are damaged or contain a different kind of
+            model, or the registry has no such version.
+        ModuleNotFoundError: the source is a registry address, but mlflow is not installed.
 
     >>> load_sorter("comparator")(torch.tensor([0.1, 0.7, 0.3])).round()
     tensor([3., 1., 2.])
     >>> load_sorter("models/sorters/none_such")
     Traceback (most recent call last):
     ...
-    FileNotFoundError: models/sorters/none_such: no model.json there; expected a folder that save_model wrote, or the
-    name of a sorter: cnn, comparator, ...
+    FileNotFoundError: models/sorters/none_such: the folder has no model.json, expected a folder that save_model wrote,
+    or the name of a sorter: cnn, comparator, ...
     """
     text = str(source)
     if text.startswith("models:/"):
@@ -60,17 +60,17 @@ def load_sorter(source: str | Path, *, device: str | torch.device = "cpu") -> So
 
 
 def _untrained(name: str) -> Sorter:
-    """Return a sorter with its default options, which has no weights.
+    """Return a sorter without weights, with its default options.
 
     Raises:
-        ValueError: it has weights.
+        ValueError: the sorter has weights.
     """
     kind = lookup.find("sorters", name)
     needed = [option for option in inspect.signature(kind).parameters.values() if option.default is option.empty]
     if needed or list((sorter := kind()).parameters()):
         pretrained = ", ".join(sorted(folder.name for folder in PRETRAINED.iterdir()))
         raise ValueError(
-            f"{name}: needs training, and its weights do not come with the package, as those of {pretrained} do; "
-            f"expected a folder that save_model wrote, such as models/sorters/{name}"
+            f"{name}: needs training, and the package has weights only for {pretrained}; expected a folder that "
+            f"save_model wrote, such as models/sorters/{name}"
         )
     return sorter.eval()

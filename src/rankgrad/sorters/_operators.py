@@ -1,4 +1,4 @@
-r"""Soft ranks, sorting, top-k and quantiles: the inverse of the sum that gives `Laplace` its ranks, in closed form.
+r"""Soft ranks, sorting, top-k, and quantiles, from the closed-form inverse of the sum that `Laplace` ranks are.
 
 $G(t) = \sum_i F((s_i - t) / b)$, with F the distribution function of Laplace and b the softness times the standard
 deviation of s (held constant in the gradient), falls from d to 0 as t rises. Between two neighboring scores it is
@@ -32,7 +32,7 @@ from rankgrad.standardize import largest, standard_deviation
 
 Kernel = Laplace | Logistic  # whose sum can be inverted
 
-FEW_PAIRS = 2**15  # as fast in one expression as by sums
+FEW_PAIRS = 2**15  # up to this number, one expression over all pairs is as fast as sums
 
 __all__ = [
     "permutation_of_ranks",
@@ -46,11 +46,11 @@ __all__ = [
 
 
 def soft_rank(scores: Tensor, softness: float = 0.2, *, dim: int = -1, mask: Tensor | None = None) -> Tensor:
-    r"""Compute soft ranks, 1 for the largest score: `Laplace` of that softness, as a function.
+    r"""Compute soft ranks, 1 for the largest score: `Laplace` with this softness, as a function.
 
     $1 + \sum_{j \neq i} F\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$ with F the distribution function of
-    Laplace: the soft rank of LapSum (Struski et al. 2025), of scores in standard deviations. It takes O(d log d)
-    time. `Laplace` has further options, such as scores in a unit of their own.
+    Laplace: the soft rank of LapSum (Struski et al. 2025), for scores in standard deviations. It takes O(d log d) time.
+    `Laplace` has more options, such as scores in their own unit.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
@@ -80,25 +80,25 @@ def soft_topk_mask(
     hard: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Return how surely each score is among the k largest: $F((s_i - t) / b)$ with t such that they add up to k.
+    r"""Return the soft membership of each score in the k largest: $F((s_i - t) / b)$ with t such that the sum is k.
 
     This is the soft top-k of LapSum (Struski et al. 2025), with F the distribution function of Laplace, or of the
     logistic distribution.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
-        k: from 0 to the number of scores along `dim`, not necessarily whole.
-        sorter: a `Laplace` or a `Logistic`, whose softness and unit are taken; None for `Laplace()`.
-        dim: the dimension along which the k largest are sought.
+        k: from 0 to the number of scores along `dim`; may be fractional.
+        sorter: a `Laplace` or a `Logistic`, whose softness and unit are used; None for `Laplace()`.
+        dim: the dimension in which to find the k largest.
         mask: boolean, of the scores' shape, False where there is no score: 0 there.
-        hard: return exact zeros and ones with the gradient of the soft ones; k must be whole.
-        generator: add noise of that distribution and of width b, drawn from it, to the scores.
+        hard: return exact zeros and ones with the gradient of the soft values; k must be whole.
+        generator: if set, add random noise of the sorter's distribution with width b to the scores.
 
     Returns:
         Of the scores' shape, in [0, 1].
 
     Raises:
-        TypeError, ValueError: k out of range, a sorter that is neither; see `rank_along` for the others.
+        TypeError, ValueError: k is out of range, or the sorter is of another class; see `rank_along` for others.
 
     >>> soft_topk_mask(torch.tensor([0.3, 2.0, 1.8, -1.0]), 2)
     tensor([2.7493e-02, 9.9156e-01, 9.8081e-01, 1.3191e-04])
@@ -111,13 +111,13 @@ def soft_topk_mask(
     vectors = _prepared(scores, dim, mask)
     values, mask, count, width = vectors.values, vectors.mask, vectors.count, _width(kernel, vectors)
     fewest = value_of(count.amin()) if count.numel() else None
-    if not k >= 0 or (fewest is not None and k > fewest):  # NaN is refused too
+    if not k >= 0 or (fewest is not None and k > fewest):  # raises for NaN, too
         most = "the number of scores" if fewest is None else f"{fewest:g}, the number of scores of the shortest vector"
-        raise ValueError(f"k is {k}, expected from 0 to {most}")
+        raise ValueError(f"k is {k}, expected a number from 0 to {most}")
     if hard and k != int(k):
         raise ValueError(f"k is {k}, expected a whole number with hard=True")
     values = _below_largest(_noisy(kernel, values, width, generator), mask)
-    # No t takes all scores or none. Half of the scores stands in: it always has a t, and the result is not used.
+    # No t exists for all scores or none. Use half of the scores instead, which always has a t; the result is not used.
     all_or_none = (count - k <= 0) | (count * 0 + k <= 0)
     level = torch.where(all_or_none, count / 2, k)
     apart = (values - _thresholds(kernel, values, mask, width, level)) / width
@@ -144,17 +144,18 @@ def soft_sort(
 ) -> Tensor:
     r"""Sort scores, the largest first: the t at which $G(t) = i - \frac12$, in O(d log d).
 
-    This is the soft sorting of LapSum (Struski et al. 2025), G the sum of `soft_topk_mask`.
-    With a sorter in standard deviations, equal scores are their own result, and the largest and smallest may lie beyond
-    the scores, by less than $b \log 2 d$.
+    This is the soft sorting of LapSum (Struski et al. 2025), where G is the sum of `soft_topk_mask`. With a
+    standardizing sorter, equal scores do not change. The largest and smallest results may exceed the range of the
+    scores by less than $b \log 2 d$.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
-        sorter: a `Laplace`, or in O(d^2) a `Logistic`, whose softness and unit are taken; None for `Laplace()`. Another
-            one: `soft_permutation` of its ranks times the scores, in O(d^2), without `hard` and `generator`.
+        sorter: a `Laplace`, or a `Logistic` in O(d^2), whose softness and unit are used; None for `Laplace()`. For
+            other sorters, the result is `soft_permutation` of their ranks times the scores, in O(d^2), without `hard`
+            and `generator`.
         dim: the dimension to sort along.
         mask: boolean, of the scores' shape, False where there is no score: the last positions are then 0.
-        hard: return the scores sorted exactly, with the gradient of the soft ones.
+        hard: return exactly sorted scores, with the gradient of the soft result.
         generator: see `soft_topk_mask`.
 
     Returns:
@@ -169,7 +170,7 @@ def soft_sort(
     if (without_inverse := _without_inverse("soft_sort", sorter)) is not None:
         if hard or generator is not None:
             raise ValueError(
-                f"sorter is {without_inverse!r}: hard and generator need a Laplace(...), a Logistic(...) or None"
+                f"sorter is {without_inverse!r}, expected Laplace(...), Logistic(...) or None with hard or generator"
             )
         shares = soft_permutation(scores, sorter=without_inverse, dim=dim, mask=mask)
         values = scores if mask is None else scores.masked_fill(~mask, 0.0)
@@ -199,22 +200,22 @@ def soft_quantile(
     hard: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Return soft quantiles: $q (d - 1)$ positions from the smallest value of `soft_sort`, linearly in between.
+    r"""Return soft quantiles: the value $q (d - 1)$ positions from the smallest of `soft_sort`, interpolated linearly.
 
-    The values are as in LapSum (Struski et al. 2025). As the softness tends to 0, they tend to
-    `torch.quantile`'s linear rule.
+    Values are as in LapSum (Struski et al. 2025). As the softness tends to 0, they tend to those of `torch.quantile`
+    with its linear rule.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
-        q: in [0, 1]; a number or a vector of them, constants.
-        sorter, dim, mask, generator: see `soft_topk_mask`; each vector needs a score.
-        hard: return the exact quantile, with the gradient of the soft one.
+        q: a number in [0, 1] or a vector of such numbers; constant.
+        sorter, dim, mask, generator: see `soft_topk_mask`; each vector needs at least one score.
+        hard: return the exact quantile, with the gradient of the soft quantile.
 
     Returns:
-        The scores' shape without `dim`; for a vector of q, with their number in front, as `torch.quantile`.
+        The scores' shape without `dim`; for a vector of q, preceded by their number, as in `torch.quantile`.
 
     Raises:
-        TypeError, ValueError: q outside of [0, 1], a vector without any score; see `soft_topk_mask`.
+        TypeError, ValueError: q is outside [0, 1], or a vector has no scores; see `soft_topk_mask`.
 
     >>> soft_quantile(torch.tensor([0.3, 2.0, -1.0]), 0.75)
     tensor(1.1506)
@@ -223,17 +224,17 @@ def soft_quantile(
     vectors = _prepared(scores, dim, mask)
     values, mask, count, width = vectors.values, vectors.mask, vectors.count, _width(kernel, vectors)
     if not torch.is_tensor(q) and (isinstance(q, bool) or not isinstance(q, Real)):
-        raise TypeError(f"q is {q!r}, expected a number in [0, 1], or a tensor of them")
-    # Not by way of float32, the type of a Python number in a tensor.
+        raise TypeError(f"q is {q!r}, expected a number in [0, 1], or a tensor of such numbers")
+    # Avoid float32, the default type of a Python number in a tensor.
     shares = torch.as_tensor(q, device=values.device, dtype=torch.float64).detach()
     if shares.dim() > 1:
         raise ValueError(f"q has shape {tuple(shares.shape)}, expected a number or a vector")
     check_values("q", shares, ~((shares >= 0) & (shares <= 1)), "a number in [0, 1]")
     if mask is not None:
-        check_values("mask", mask, ~mask.any(-1, keepdim=True).expand_as(mask), "True somewhere in each vector")
+        check_values("mask", mask, ~mask.any(-1, keepdim=True).expand_as(mask), "at least one True in each vector")
     equal = _equal(kernel, values, mask)
     values = _noisy(kernel, values, width, generator)
-    # Each quantile lies between two positions, counted from 0 for the smallest score: (..., Q).
+    # Each quantile is between two positions, counted from 0 for the smallest score: (..., Q).
     position = shares.reshape(-1) * (count - 1)
     levels = torch.cat([count - position.floor() - 0.5, count - position.ceil() - 0.5], -1)
     ends = _thresholds(kernel, values, mask, width, levels)
@@ -255,7 +256,7 @@ def soft_median(
     hard: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Return the soft median, `soft_quantile` at 1/2: the mean of the two in the middle where their number is even.
+    """Return the soft median, `soft_quantile` at 1/2; for an even number of scores, the mean of the middle two.
 
     >>> soft_median(torch.tensor([0.3, 2.0, -1.0]))
     tensor(0.3010)
@@ -266,16 +267,16 @@ def soft_median(
 def soft_permutation(
     scores: Tensor, *, sorter: Sorter | None = None, dim: int = -1, mask: Tensor | None = None
 ) -> Tensor:
-    r"""Compute how much of each position is taken by each score, a doubly stochastic matrix.
+    r"""Compute the doubly stochastic matrix of how much of each position each score takes.
 
     $P_{ij} = F((s_j - t_i) / b) - F((s_j - t_{i-1}) / b)$ with $G(t_i) = i$ and $t_0 = \infty$: LapSum (Struski et
-    al. 2025). It takes memory in proportion to d^2.
+    al. 2025). It takes O(d^2) memory.
 
     Args:
         scores: any shape, floating point; half precision is computed and returned in float32.
-        sorter: a `Laplace` or a `Logistic`, whose softness and unit are taken; None for `Laplace()`. A loss on the
-            whole matrix comes near 0 with `standardize=False` alone. Another one: `permutation_of_ranks` of its ranks,
-            whose rows add up to 1, but not its columns.
+        sorter: a `Laplace` or a `Logistic`, whose softness and unit are used; None for `Laplace()`. A loss on the whole
+            matrix approaches 0 only with `standardize=False`. For other sorters, the result is `permutation_of_ranks`
+            of their ranks, whose rows sum to 1, but not its columns.
         dim: the dimension along which scores are ranked.
         mask: boolean, of the scores' shape, False where there is no score: zeros there, and rows of zeros for the last
             positions.
@@ -309,25 +310,25 @@ def soft_permutation(
 
 
 def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tensor | None = None) -> Tensor:
-    r"""Compute how much of each position is taken by each score.
+    r"""Compute how much of each position each score takes.
 
-    $P_{kj} \propto e^{-|r_{[k]} - r_j| / \tau}$ with $r_{[k]}$ the k-th smallest rank; each row adds up to 1.
+    $P_{kj} \propto e^{-|r_{[k]} - r_j| / \tau}$ with $r_{[k]}$ the k-th smallest rank; each row sums to 1.
 
-    This is SoftSort (Prillo and Eisenschlos 2020, Eq. 3) on ranks instead of scores, so that the temperature means the
-    same at any scale. With exact ranks it tends to the permutation matrix that sorts as $\tau$ tends to 0; tied scores
-    share their positions. It takes memory in proportion to d^2.
+    This is SoftSort (Prillo and Eisenschlos 2020, Eq. 3) on ranks instead of scores, so that the temperature has the
+    same meaning at any scale. With exact ranks, it tends to the sorting permutation matrix as $\tau$ tends to 0; tied
+    scores share their positions. It takes O(d^2) memory.
 
     Args:
         ranks: r, (..., d), 1 for the first position; from a sorter.
         temperature: $\tau$, in positions.
-        mask: (..., d) boolean, False where there is no score. Such entries take no position, and the last positions
+        mask: (..., d) boolean, False where there is no score. These entries take no position, and the last positions
             are empty (rows of zeros).
 
     Returns:
         P, (..., d, d): [..., k - 1, j].
 
     Raises:
-        TypeError, ValueError: `temperature` not positive; a mask of another type or shape.
+        TypeError, ValueError: `temperature` is not positive, or the mask has the wrong type or shape.
 
     >>> permutation_of_ranks(torch.tensor([2.0, 1.0, 3.0]), temperature=0.01).round()
     tensor([[0., 1., 0.],
@@ -345,22 +346,22 @@ def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tenso
 
 
 def _kernel(name: str, sorter: Sorter | None) -> Kernel:
-    """Return a sorter whose sum can be inverted, for the operator of that name; raise a TypeError for another one."""
+    """Return the kernel, a sorter whose sum can be inverted; raise a TypeError for other sorters."""
     if sorter is None:
         return Laplace()
     check_instance("sorter", sorter)
     if isinstance(sorter, str):
-        raise TypeError(f"sorter is {sorter!r}, expected a sorter or None: load_sorter({sorter!r}) gives one by name")
+        raise TypeError(f"sorter is {sorter!r}, expected a sorter or None: pass load_sorter({sorter!r})")
     if not isinstance(sorter, Kernel):
         name_of_sorter = getattr(sorter, "__name__", repr(sorter))
         raise TypeError(
-            f"sorter is {name_of_sorter}, expected a Laplace(...), a Logistic(...) or None: {name} inverts its sum"
+            f"sorter is {name_of_sorter}, expected a Laplace(...), a Logistic(...) or None, whose sum {name} can invert"
         )
     return sorter
 
 
 def _without_inverse(name: str, sorter: Sorter | None) -> Sorter | None:
-    """Return a sorter whose sum cannot be inverted; None for a kernel."""
+    """Return the sorter if its sum cannot be inverted, or None for a kernel."""
     if isinstance(sorter, Sorter) and not isinstance(sorter, Kernel):
         return sorter
     _kernel(name, sorter)  # raises if it is not a sorter
@@ -374,8 +375,8 @@ class Vectors:
     Attributes:
         values: (..., d), float32 or float64, 0 where the mask is False.
         mask: (..., d) boolean, or None.
-        count: (..., 1), float64, how many scores there are.
-        unit: (..., 1) or 1, by which the scores were divided; results that are scores are multiplied by it.
+        count: (..., 1), float64, the number of scores.
+        unit: (..., 1) or 1, the divisor of the scores; results that are scores are multiplied by it.
     """
 
     values: Tensor
@@ -385,7 +386,7 @@ class Vectors:
 
 
 def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> Vectors:
-    """Check scores, and move them to the last dimension, in a type and a range that can be computed with."""
+    """Check scores, move them to the last dimension, and convert them to a type and range for computing."""
     check_scores(scores, dim=dim, finite=False)
     if mask is not None:
         check_mask(scores, mask)
@@ -416,32 +417,32 @@ def _distribution(kernel: Kernel, apart: Tensor) -> Tensor:
 
 
 def _below_largest(values: Tensor, mask: Tensor | None) -> Tensor:
-    """Return scores less the largest, in float64, which holds levels among close scores that are far from 0."""
+    """Subtract the largest score, in float64, so that close scores far from 0 keep their precision."""
     apart = values.double() - largest(values, mask).double()
     return apart if mask is None else apart.masked_fill(~mask, 0.0)
 
 
 def _equal(kernel: Kernel, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the score of vectors (..., d) of equal scores, (..., 1), as a constant; infinity for others.
+    """Return the score of vectors (..., d) whose scores are all equal, (..., 1), as a constant; infinity for others.
 
-    Their deviation is 0, and so is a width in deviations, which `standard_deviation` has to take for 1.
+    Their standard deviation is 0, for which `standard_deviation` returns 1.
     """
     most, least = largest(values, mask), -largest(-values, mask)
     return most.where((most == least) & kernel.standardize, torch.inf)
 
 
 def _with_gradient_of(soft: Tensor, exact: Tensor) -> Tensor:
-    """Return exact values to the last digit, with the gradient of soft ones."""
+    """Return the exact values, with the gradient of the soft values."""
     return exact + (soft - soft.detach())
 
 
 def _keys(values: Tensor, mask: Tensor | None) -> Tensor:
-    """Return values to sort by, the largest first: constants; masked ones come last."""
+    """Return constant values to sort by in descending order, with masked ones last."""
     return values.detach() if mask is None else values.detach().masked_fill(~mask, -torch.inf)
 
 
 def _noisy(kernel: Kernel, values: Tensor, width: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Add noise of the kernel's distribution: made of two exponential variables."""
+    """Add noise with the kernel's distribution, computed from two exponential variables."""
     if generator is None:
         return values
     first, second = (torch.empty_like(values).exponential_(generator=generator) for _ in range(2))
@@ -471,7 +472,7 @@ def _thresholds(kernel: Kernel, scores: Tensor, mask: Tensor | None, width: Tens
 
 
 def _shares_between_thresholds(kernel: Kernel, vectors: Vectors) -> Tensor:
-    """Return how much of each score lies between the thresholds on both sides of each position: (..., d, d)."""
+    """Return the fraction of each score between the thresholds on both sides of each position: (..., d, d)."""
     mask, count, width = vectors.mask, vectors.count, _width(kernel, vectors)
     values = _below_largest(vectors.values, mask)
     # The threshold t_i after position i, where the sum G is i. G takes no whole number from the last position on; half

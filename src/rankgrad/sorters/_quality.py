@@ -1,7 +1,7 @@
-"""Measure soft ranks: accuracy, and gradients that do not vanish, have the right sign and help.
+"""Measure soft ranks: their accuracy, and whether gradients vanish, have the right sign, and help.
 
-Every measure takes a function from scores (n, d) to descending ranks (n, d), so that any implementation will do. J is
-the Jacobian of the ranks of a vector, s its standard deviation; a gradient is in units of d / s.
+Every measure takes a function from scores (n, d) to descending ranks (n, d), so any implementation works. J is the
+Jacobian of the ranks of a vector, s its standard deviation; gradients are in units of d / s.
 """
 
 import math
@@ -34,7 +34,7 @@ def _deviation(scores: Tensor) -> Tensor:
 
 
 def accuracy(ranking: Ranking, scores: Tensor) -> dict[str, float]:
-    """Compare with exact ranks: L1 / d, the fraction of ranks nearer than 1/2 to theirs, and of vectors in exact order.
+    """Compare with exact ranks: L1 / d, the fraction of ranks with an error below 1/2, and of vectors in exact order.
 
     >>> accuracy(exact_ranks, torch.randn(4, 9))
     {'l1': 0.0, 'exact_ranks': 1.0, 'exactly_ordered': 1.0}
@@ -45,13 +45,13 @@ def accuracy(ranking: Ranking, scores: Tensor) -> dict[str, float]:
     return {
         "l1": ((soft - exact).abs().double().mean() / scores.shape[-1]).item(),
         "exact_ranks": ((soft - exact).abs() < 0.5).double().mean().item(),
-        # The smallest rank is the largest score's; ties must come out as ties.
+        # The largest score must have the smallest rank, and ties must stay ties.
         "exactly_ordered": (exact_ranks(-soft) == exact).all(-1).double().mean().item(),
     }
 
 
 def jacobians(ranking: Ranking, scores: Tensor) -> Tensor:
-    """Return the derivatives [n, i, j] of rank i by score j, by one backward pass a row for all n vectors (n, d)."""
+    """Return the derivatives [n, i, j] of rank i by score j, with one backward pass per row of all vectors (n, d)."""
     scores = scores.detach().requires_grad_()
     ranks = ranking(scores)
     rows = [torch.autograd.grad(ranks[:, i].sum(), scores, retain_graph=True)[0] for i in range(scores.shape[-1])]
@@ -62,9 +62,9 @@ def gradient_health(ranking: Ranking, scores: Tensor) -> dict[str, float]:
     """Measure whether gradients vanish, vary, and have the right sign.
 
     Returns:
-        The share of rows of J with a norm below 1e-3 d / s, and of rows that are 0; the median of the norms and their
-        coefficient of variation; and which share of the diagonal is positive, and of the rest negative (raising a score
-        should lower its own rank and raise the others').
+        The fraction of rows of J with a norm below 1e-3 d / s, and of rows that are 0; the median of the norms and
+        their coefficient of variation; and the fraction of the diagonal that is positive, and of the rest that is
+        negative (raising a score should lower its own rank and raise the others).
 
     >>> from rankgrad.sorters.laplace import Laplace
     >>> health = gradient_health(Laplace(softness=0.2), torch.linspace(-1, 1, 9).unsqueeze(0))
@@ -85,7 +85,7 @@ def gradient_health(ranking: Ranking, scores: Tensor) -> dict[str, float]:
 
 
 def invariance(ranking: Ranking, scores: Tensor, generator: torch.Generator) -> dict[str, float]:
-    """Measure what permuting, shifting and scaling the scores changes.
+    """Measure how much permuting, shifting, and scaling the scores changes the ranks.
 
     Returns:
         $|f(Ps) - P f(s)| / d$, $|f(s + 3) - f(s)| / d$, each the mean; and L1 / d of the scores times 0.01 and 100.
@@ -146,7 +146,7 @@ def out_of_distribution(ranking: Ranking, rows: int, length: int, generator: tor
 def fidelity(
     ranking: Ranking, scores: Tensor, generator: torch.Generator, sigmas: tuple[float, ...] = (0.03, 0.1, 0.3)
 ) -> dict[str, float]:
-    r"""Measure whether gradients point where ranks under noise go.
+    r"""Measure whether gradients agree with the gradients of ranks under noise.
 
     The mean cosine of $J^\top v$, v random, with $J_\sigma^\top v$, where $J_\sigma$ is the Jacobian of
     $E[\mathrm{rk}(s + \sigma e)] = \frac12 + \sum_j \Phi((s_j - s_i) / (\sigma \sqrt 2))$ and $\sigma$ in standard
@@ -172,9 +172,9 @@ def _loss(ranking: Ranking, scores: Tensor, target: Tensor) -> Tensor:
 
 
 def drop_of_spearman(ranking: Ranking, scores: Tensor, generator: torch.Generator, step: float = 0.1) -> float:
-    """Measure how much the Spearman correlation with random targets rises by one step down the gradient of the loss.
+    """Measure how much one gradient step on the loss raises the Spearman correlation with random targets.
 
-    The step is `step` standard deviations of the scores long, divided by the root of d, whatever the gradient's length.
+    The step has a length of `step` standard deviations of the scores, divided by the root of d, for any gradient norm.
     """
     target = exact_ranks(torch.rand(scores.shape, generator=generator).to(scores))
     scores = scores.detach().requires_grad_()
@@ -187,7 +187,7 @@ def drop_of_spearman(ranking: Ranking, scores: Tensor, generator: torch.Generato
 def adam_steps(
     ranking: Ranking, rows: int, length: int, generator: torch.Generator, *, deviation: float, most: int = 500
 ) -> float:
-    """Count Adam's steps (rate 0.05 of the deviation) from random scores to a mean Spearman of 0.99; `most` if never.
+    """Count Adam's steps (rate 0.05 deviations) from random scores to a mean Spearman of 0.99; `most` if not reached.
 
     >>> from rankgrad.sorters.laplace import Laplace
     >>> adam_steps(Laplace(softness=0.2), 4, 16, torch.Generator().manual_seed(0), deviation=1.0) < 100

@@ -17,23 +17,23 @@ class CNN(Sorter):
     Blocks of [Conv1d, BatchNorm, ReLU], then an affine layer: SoDeep, Section 3.2 and Fig. 4 (depth saturates at 8).
 
     By default the convolutions are padded, 3 wide, with dilation 1, 2, 4, ... (while it fits the length, then from 1
-    again), so that $\lceil \log_2 d \rceil$ layers let every position see all scores; the affine map of a position's
-    channels is the same for all. With `kernels` it is the paper's: unpadded, so that the last block has d channels of
-    length 1, which an affine map makes the ranks. That one learns several times more slowly.
+    again), so that with $\lceil \log_2 d \rceil$ layers every position sees all scores; all positions share the same
+    affine map of their channels. With `kernels`, it is the network of the paper: unpadded, so that the last block has d
+    channels of length 1, which an affine map turns into ranks. That network learns several times more slowly.
 
     Args:
         length: d, the number of scores that it sorts.
-        channels: of the hidden blocks.
+        channels: number of channels of the hidden blocks.
         layers: number of blocks.
-        kernels: widths of the unpadded convolutions, one for each layer, d + `layers` - 1 in total.
-        standardize: bring each vector to mean 0 and variance 1 first, which changes no rank.
+        kernels: widths of the unpadded convolutions, one per layer, with a sum of d + `layers` - 1.
+        standardize: scale each vector to mean 0 and variance 1 first, which does not change ranks.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        TypeError, ValueError: `length`, `channels` or `layers` that is no whole number of at least 1; `kernels` of
-            another number or total, or below 1.
+        TypeError, ValueError: `length`, `channels` or `layers` is not a whole number of at least 1; or `kernels` has
+            the wrong number of widths or the wrong sum, or a width below 1.
 
     >>> import torch
     >>> CNN(length=8, channels=4, layers=2).eval()(torch.randn(5, 8)).shape
@@ -64,13 +64,13 @@ class CNN(Sorter):
             raise ValueError(f"kernels is {kernels}, {sum(kernels)} in total, expected {expected}")
         self.length = length
         self.standardize = self.shift_invariant = self.scale_invariant = standardize
-        # Up to the largest power of 2 below the length: together they reach from one end to the other.
+        # Up to the largest power of 2 below the length, so that together they reach from one end to the other.
         cycle = max(1, (length - 1).bit_length())
         blocks: list[nn.Module] = []
         width = 1
         for layer in range(layers):
             wider = channels if kernels is None or layer < layers - 1 else length
-            # BatchNorm brings its own shift.
+            # BatchNorm has its own bias.
             if kernels is None:
                 dilation = 2 ** (layer % cycle)
                 convolution = nn.Conv1d(width, wider, 3, padding=dilation, dilation=dilation, bias=False)

@@ -1,4 +1,4 @@
-"""A learned comparator: how surely neighboring scores are apart, given those around them."""
+"""A learned comparator: how clearly neighboring scores are separated, given the scores around them."""
 
 import math
 
@@ -20,23 +20,23 @@ NOISE = 3.0  # standard deviations over d, in training
 
 
 class Comparator(Sorter):
-    r"""Nearly exact ranks of scores that a learned warp has moved apart; O(d log d), any length, needs training.
+    r"""Nearly exact ranks of scores that a learned warp spreads apart; O(d log d), any length, needs training.
 
-    Scores are sorted and standardized. For each gap between neighbors, a small network sees the (log) distances
-    around it, relative to d, and decides how far apart $u_i$ and $u_{i+1}$ are: from 0 for a tie up to 3. Then
-    $\hat r_i = 1 + \sum_{j \neq i} F(u_j - u_i)$ with the Laplace distribution function F, as in `Laplace`. No two
-    ranks are in the wrong order, but for rounding.
+    Scores are sorted and standardized. For each gap between neighbors, a small network receives the (log) distances
+    around it, relative to d, and returns the distance of $u_i$ and $u_{i+1}$, from 0 for a tie to 3. Then
+    $\hat r_i = 1 + \sum_{j \neq i} F(u_j - u_i)$ with the Laplace distribution function F, as in `Laplace`. Except for
+    rounding, no two ranks are in the wrong order.
 
-    The gradient holds the warp constant (detached context) and is the gradient of all-pairs sums where each pair sees
-    the mean slope of the warp at its two scores,
+    The gradient treats the warp as constant (detached context). It is the gradient of sums over all pairs, in which
+    each pair uses the mean slope of the warp at its two scores,
 
     $\frac{\partial \hat r_i}{\partial s_j} = \frac{\lambda_i + \lambda_j}{4} e^{-|u_i - u_j|}$ for $j \neq i$, and
     minus their sum for $j = i$,
 
-    with $\lambda_i$ the geometric mean of the slopes $(u_k - u_{k+1}) / (s_k - s_{k+1})$ on both sides of $s_i$ and of
-    those that are tied with it, plus $0.1\,d / \mathrm{std}(s)$. All its signs are right (the ranks themselves
-    may now and then move the other way, because the warp changes with its context) and no gradient vanishes by
-    construction: neighbors are at most 3 apart, so the entry of the closest is at least
+    with $\lambda_i$ the geometric mean of the slopes $(u_k - u_{k+1}) / (s_k - s_{k+1})$ on both sides of $s_i$ and its
+    ties, plus $0.1\,d / \mathrm{std}(s)$. All its signs are right (the ranks themselves may sometimes move in the
+    opposite direction, because the warp changes with its context), and no gradient can vanish: neighbors are at most 3
+    apart, so the entry of the closest neighbor is at least
     $e^{-3} \cdot 0.05\, d / \mathrm{std}(s)$.
 
     Args:
@@ -46,7 +46,7 @@ class Comparator(Sorter):
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        TypeError, ValueError: `hidden` that is no whole number of at least 1; see `rank_along` for a call's.
+        TypeError, ValueError: `hidden` is not a whole number of at least 1; see `rank_along` for errors of a call.
 
     >>> Comparator()(torch.tensor([0.5, -1.0, 2.0])).argsort()
     tensor([2, 0, 1])

@@ -21,7 +21,7 @@ class Handcrafted(Sorter):
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        ValueError: `steepness` not positive; see `rank_along` for a call's.
+        ValueError: `steepness` is not positive; see `rank_along` for errors of a call.
 
     >>> import torch
     >>> Handcrafted(steepness=100.0)(torch.tensor([0.5, -1.0, 2.0]))

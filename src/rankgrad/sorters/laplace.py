@@ -10,27 +10,27 @@ __all__ = ["Laplace"]
 
 
 class Laplace(NoisySorter):
-    r"""Expected ranks under Laplace noise: smooth gradients that reach far, O(d log d), any length, no training.
+    r"""Expected ranks under Laplace noise: smooth, long-range gradients; O(d log d), any length, no training.
 
     $\hat r_i = 1 + \sum_{j \neq i} F\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$, with
     $F(t) = 1 - \frac12 e^{-t}$ for $t \ge 0$ and $\frac12 e^t$ below, the distribution function of Laplace.
 
-    This is the soft rank of LapSum (Struski et al. 2025), here of scores in standard deviations; ranks expected under
-    noise are from SoftRank (Taylor et al. 2008), whose noise is normal. It is exactly the all-pairs sum. After a sort,
-    each side of a score is a sum that decays from one neighbor to the next, so time and memory grow like d log d and d,
-    whatever the scores' scale, offset and distances.
+    This is the soft rank of LapSum (Struski et al. 2025), for scores in standard deviations; expected ranks under noise
+    go back to SoftRank (Taylor et al. 2008), with normal noise. The result is the exact sum over all pairs. After
+    sorting, the sum on each side of a score decays from one neighbor to the next, so it takes O(d log d) time and O(d)
+    memory, for any scale, offset, and distances of the scores.
 
     Args:
         softness: b, the width of the noise, in standard deviations of the vector (or in the scores' own unit).
         standardize: measure differences in standard deviations, so that scale does not matter.
-        detach: hold the standard deviation constant in the gradient: raising a score then never hurts its own rank nor
-            helps another's. The true derivative has a quarter of those signs wrong.
+        detach: treat the standard deviation as a constant in the gradient. Then raising a score never worsens its own
+            rank or improves another's; in the true derivative, a quarter of these signs are wrong.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        ValueError: `softness` not positive; see `rank_along` for a call's.
+        ValueError: `softness` is not positive; see `rank_along` for errors of a call.
 
     >>> import torch
     >>> Laplace(softness=0.1, standardize=False)(torch.tensor([0.5, 0.45, 2.0]))

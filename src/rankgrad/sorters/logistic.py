@@ -1,4 +1,4 @@
-"""Soft ranks as sums of logistic functions of score differences, and where such a sum takes a value."""
+"""Soft ranks as sums of logistic functions of score differences, and the inverse of such a sum."""
 
 import torch
 from torch import Tensor
@@ -10,29 +10,29 @@ from rankgrad.standardize import standardized
 
 __all__ = ["Logistic"]
 
-STEPS = 12  # of Newton's, at least twice as many as were ever needed for the last digit
+STEPS = 12  # of Newton's method, at least twice the number ever needed for full precision
 
 
 class Logistic(NoisySorter):
     r"""Expected ranks under logistic noise: separates positions better than `Laplace`; O(d^2), any length, no training.
 
     $\hat r_i = 1 + \sum_{j \neq i} \sigma\left(\frac{s_j - s_i}{b\,\mathrm{std}(s)}\right)$: SoDeep, Eqs. 11-12, with
-    $\lambda = 1 / b$. Ranks expected under noise are from SoftRank (Taylor et al. 2008), whose noise is normal.
+    $\lambda = 1 / b$. Expected ranks under noise go back to SoftRank (Taylor et al. 2008), with normal noise.
 
-    In `soft_permutation` it separates positions while scores are still close: the derivative of $\sigma$ at its
-    quantile i/d is i/d (1 - i/d), which changes from position to position. The derivative of Laplace's F is
-    min(i, d - i)/d, which pushes the whole upper half equally, and the whole lower half.
+    In `soft_permutation`, it separates positions even if scores are still close: the derivative of $\sigma$ at its
+    quantile i/d is i/d (1 - i/d), which differs between positions. The derivative of Laplace's F is min(i, d - i)/d,
+    which pushes all scores of the upper half equally, and all of the lower half.
 
     Args:
         softness: b, the width of the noise, in standard deviations of the vector (or in the scores' own unit).
         standardize: measure differences in standard deviations, so that scale does not matter.
-        detach: hold the standard deviation constant in the gradient; see `Laplace`.
+        detach: treat the standard deviation as a constant in the gradient; see `Laplace`.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        ValueError: `softness` not positive; see `rank_along` for a call's.
+        ValueError: `softness` is not positive; see `rank_along` for errors of a call.
 
     >>> Logistic(softness=0.1, standardize=False)(torch.tensor([0.5, 0.45, 2.0]))
     tensor([2.3775, 2.6225, 1.0000])

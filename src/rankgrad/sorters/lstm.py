@@ -13,30 +13,30 @@ from rankgrad.standardize import centered
 __all__ = ["LSTM"]
 
 Projection = Literal["full", "shared", "formula"]
-UNIT = 2000.0  # a cell that is written down counts in steps of 1 / UNIT, where tanh is a line
+UNIT = 2000.0  # cells with formula weights count in steps of 1 / UNIT, where tanh is linear
 
 
 class LSTM(Sorter):
     r"""A bidirectional LSTM over the scores as a sequence (SoDeep); fixed length, needs training.
 
     SoDeep, Section 3.2: $\hat r = A\,\mathrm{vec}(h) + b$ with $h = \mathrm{BiLSTM}(s)$. With 2
-    layers of 512 and length 100 it has the 18.7 M parameters of the authors' large one, 10.2 M of them in A.
+    layers of 512 and length 100, it has the 18.7 M parameters of the authors' large model, 10.2 M of them in A.
 
     Args:
         length: d, the number of scores that it sorts.
-        hidden: features of each direction (the authors' large one: 512).
-        layers: stacked LSTMs (the authors': 2).
-        projection: `full`, each rank an affine map of all positions' features (the authors'), or `shared`, the same
-            affine map of each position's own features, which learns several times faster; or `formula`, a shared one
-            with all weights written down instead of trained, for one layer of standardized scores.
-        standardize: bring each vector to mean 0 and variance 1 first, which changes no rank.
+        hidden: number of features per direction (512 in the authors' large model).
+        layers: number of stacked LSTMs (2 in the authors' model).
+        projection: `full`: each rank is an affine map of the features of all positions (as the authors do). `shared`:
+            all positions use the same affine map of their own features, which learns several times faster. `formula`:
+            a shared map, with all weights set by hand instead of trained, for one layer and standardized scores.
+        standardize: scale each vector to mean 0 and variance 1 first, which does not change ranks.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        TypeError, ValueError: `length`, `hidden` or `layers` that is no whole number of at least 1; an unknown
-            `projection`; `formula` with other options, or an odd `hidden`.
+        TypeError, ValueError: `length`, `hidden` or `layers` is not a whole number of at least 1; `projection` is
+            unknown; or `formula` is used with other options or an odd `hidden`.
 
     >>> import torch
     >>> LSTM(length=8, hidden=4)(torch.randn(2, 3, 8)).shape
@@ -73,7 +73,7 @@ class LSTM(Sorter):
 
     @torch.no_grad()
     def _write_down(self, length: int, hidden: int, linear: nn.Linear) -> None:
-        """Write weights that count.
+        """Set weights by hand that count scores.
 
         There are hidden / 2 thresholds at quantiles of the normal distribution, each with two cells. Both count the
         scores so far above the threshold: the input gate shows which are, and the forget gate stays open. One's output

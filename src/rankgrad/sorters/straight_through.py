@@ -1,4 +1,4 @@
-"""Hard ranks forward, the gradient of soft ones backward."""
+"""Exact ranks in the forward pass, the gradient of soft ranks in the backward pass."""
 
 from torch import Tensor
 
@@ -14,19 +14,20 @@ __all__ = ["StraightThrough"]
 class StraightThrough(Sorter):
     r"""Exact ranks forward, the gradient of `Laplace` backward; O(d log d), any length, no training.
 
-    A loss then sees the true ranks, and yet each score is pulled by all the others that are within reach. The gradient
-    is not the derivative of what is computed, but of $\hat r$ of `Laplace(softness=gradient_softness)` with the
-    standard deviation held constant.
+    A loss receives the exact ranks, while each score still gets a gradient from all scores near it. The gradient is not
+    the derivative of these ranks, but of $\hat r$ from `Laplace(softness=gradient_softness)`, with a constant standard
+    deviation.
 
     Args:
-        gradient_softness: b of the soft ranks whose gradient is taken, in standard deviations of the scores.
-        softness: b of the ranks themselves; 0 for exact ones.
+        gradient_softness: b of the soft ranks that provide the gradient, in standard deviations of the scores.
+        softness: b of the ranks themselves; 0 for exact ranks.
 
     Shapes:
         scores (..., d) to ranks (..., d), 1 for the largest score.
 
     Raises:
-        ValueError: `gradient_softness` not positive, `softness` negative; see `rank_along` for a call's.
+        ValueError: `gradient_softness` is not positive, or `softness` is negative; see `rank_along` for errors of a
+            call.
 
     >>> import torch
     >>> scores = torch.tensor([0.5, 0.4, 2.0], requires_grad=True)

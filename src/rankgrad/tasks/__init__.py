@@ -1,4 +1,4 @@
-"""Tasks, one a file: what is predicted, trained, selected and scored."""
+"""Tasks, one per file: what a network predicts, and how it is trained, validated, and scored."""
 
 from rankgrad.tasks._base import Metric, Task
 from rankgrad.tasks._own import Lists, judging, of_lists, takes

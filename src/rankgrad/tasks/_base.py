@@ -97,7 +97,7 @@ def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, ta
     backbone = model["backbone"]["name"]
     if (takes := lookup.find("models.backbones", backbone).input) not in input_type.backbones:
         raise ValueError(
-            f"{backbone} takes {takes}, but the dataset has {input_type.name}: choose a backbone of "
+            f"{backbone} takes {takes}, but the dataset has {input_type.name}: choose a backbone for "
             f"{' or '.join(input_type.backbones)}"
         )
     parts = {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
@@ -151,6 +151,9 @@ class Examples(Protocol):
     def metrics(self) -> Any:
         """All metrics of the run over its seeds, one per row."""
 
+    def has(self, column: str) -> bool:
+        """Return whether the predictions have a column."""
+
     def predicted(self, *columns: str) -> pa.Table:
         """Return columns of the predictions."""
 
@@ -193,7 +196,7 @@ class Task:
     def accepts(cls, model: Mapping[str, Any]) -> None:
         """Raise a ValueError if the task cannot use the backbone of captions."""
         if model.get("text") is not None:
-            raise ValueError(f"{cls.name} has no captions to encode: leave text out")
+            raise ValueError(f"text is set, but {cls.name} has no captions to encode: remove text")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         """Return the untrained network for a training split, with weights drawn from `seed`."""
@@ -225,7 +228,7 @@ class Task:
         raise NotImplementedError
 
     def table_of(self, split: Split, scores: Any) -> pa.Table:
-        """Return the table of `predict` from the scores of a split: of each row or document, and class."""
+        """Return the table of `predict` from a split's scores of rows or documents (and classes)."""
         raise NotImplementedError
 
     def scored(self, table: pa.Table) -> Statistic:

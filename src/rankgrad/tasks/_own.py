@@ -60,8 +60,8 @@ def of_lists(name: str, lists: Lists, weights: Tensor | None = None) -> Tensor:
         weights: the weight of each score, or None.
 
     Raises:
-        ValueError: the data have a mask or weights that the metric does not take, or it does not return one number per
-            list.
+        ValueError: the data have a mask or weights but the metric has no such argument, or it does not return one
+            number per list.
     """
     options: dict[str, Tensor] = {}
     if lists.mask is not None and not bool(lists.mask.all()):
@@ -71,7 +71,7 @@ def of_lists(name: str, lists: Lists, weights: Tensor | None = None) -> Tensor:
     file, parameters = lookup.own_file("metrics", name), takes("metrics", name)
     for option in options:
         if option not in parameters:
-            raise ValueError(f"{file}: {name} has no argument {option}, which these data need: add it")
+            raise ValueError(f"{file}: {name} has no argument {option}, which this dataset needs: add it")
     values: Any = lookup.find("metrics", name)(lists.scores, lists.truth, **options)
     returned, expected = getattr(values, "shape", type(values).__name__), lists.scores.shape[:-1]
     if returned != expected:

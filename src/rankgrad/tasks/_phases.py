@@ -185,7 +185,7 @@ def _in_lists(name: str, length: int, groups: Tensor) -> int:
     """Return the number of rows in an epoch of lists of one group (n,); messages use the option's name."""
     counts = groups.bincount()
     if (small := int(counts[counts < length].sum())) == len(groups):
-        raise ValueError(f"{name} is {length}, but no group has more than {int(counts.max())} rows: choose less")
+        raise ValueError(f"{name} is {length}, but no group has more than {int(counts.max())} rows: lower it")
     if small:
         warnings.warn(
             f"{name} is {length}: {small} of {len(groups)} training rows are in smaller groups and are never seen; "

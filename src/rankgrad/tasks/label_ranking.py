@@ -205,7 +205,7 @@ class LabelRanking(Task):
         args: dict[str, Any] = {"hidden": self.training.thresholds.hidden, "outputs": split.truth.shape[1]}
         if self.training.views is not None:
             if not split.inputs.type.pictures:
-                raise ValueError(f"views are of pictures, but the dataset has {split.inputs.type.name}: leave them out")
+                raise ValueError(f"views needs images, but the dataset has {split.inputs.type.name}: remove views")
             args["views"] = asdict(self.training.views)
         return network_of("label_ranker", model, split, seed=seed, task=self.name, **args)
 

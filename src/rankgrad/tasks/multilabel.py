@@ -96,7 +96,7 @@ class MultiLabel(TwoPhases):
         )
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
-            """A class without positives in a resample is left out of the mean."""
+            """Average over classes; leave out a class without positives in a resample."""
             metrics = []
             for chosen in torch.from_numpy(rows.reshape(-1, rows.shape[-1])).split(RESAMPLES):
                 counts = torch.zeros(len(chosen), len(scores), dtype=torch.float64)
@@ -141,7 +141,7 @@ class MultiLabel(TwoPhases):
 def _average_precisions(scores: Tensor, labels: Tensor, mask: Tensor) -> Callable[[Tensor], Tensor]:
     """Return the average precision of each class as a function of how often each example counts.
 
-    Each class is sorted once, and not in each resample. See `rankgrad.metrics.mean_average_precision` for what it is.
+    Each class is sorted only once, not for each resample. `rankgrad.metrics.mean_average_precision` has the definition.
 
     Args:
         scores, labels, mask: (n, C); labels and mask are boolean.

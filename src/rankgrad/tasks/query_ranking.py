@@ -36,7 +36,7 @@ from rankgrad.training.phase import Batch, Phase
 __all__ = ["QueryRanking"]
 
 DEPTHS = (5, 10)  # of NDCG@k
-DRAWN = 10  # documents of a query in a picture
+DRAWN = 10  # documents per query in a figure
 METRICS = (
     Metric("mean_average_precision", "mean AP"),
     Metric("ndcg", "NDCG"),
@@ -67,12 +67,12 @@ class Training:
 
 
 def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
-    """Return the metrics of each query, (metrics, n) float64, NaN for one without a relevant document.
+    """Return the metrics of each query, (metrics, n) float64; NaN for a query without a relevant document.
 
     Args:
         scores, relevance, mask: (n, d). A document is relevant if it has more than half of the query's largest
-            relevance: 1 of 0 and 1, 3 and 4 of grades up to 4. NDCG takes grades as they are, and so do
-            Kendall's tau, which is 0 where scores or grades are all equal, and pair accuracy, which is then 0.5.
+            relevance: 1 if labels are 0 and 1, 3 and 4 if grades go up to 4. NDCG, Kendall's tau, and pair accuracy use
+            the grades themselves. If all scores or all grades are equal, tau is 0 and pair accuracy 0.5.
     """
     largest = relevance.masked_fill(~mask, 0).amax(-1, keepdim=True)
     relevant = (2 * relevance > largest) & mask
@@ -90,7 +90,7 @@ def metrics_of(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
 
 
 class Queries(NamedTuple):
-    """Queries on the device: documents one after another, how many each has, their relevance, and weights."""
+    """Queries on the device: all documents in one list, the number per query, their relevance, and weights."""
 
     inputs: Inputs
     sizes: Tensor
@@ -106,7 +106,7 @@ class Queries(NamedTuple):
 
 
 class Ranker(SplitPhase):
-    """Queries and their documents, which the loss compares within a query; a chunk is of so many queries."""
+    """Train on batches of queries; the loss compares documents within a query. `chunk` counts queries."""
 
     monitor = "mean_average_precision"
 
@@ -151,9 +151,9 @@ class Ranker(SplitPhase):
 class QueryRanking(Task):
     """Score each document separately; the loss compares the documents of a query, which may have any number of them.
 
-    Losses get the lists of a batch, padded, with a mask; nothing else is padded. The network starts at the fraction of
-    relevant documents, or at the mean of grades, so that a loss on single documents need not learn it. Metrics leave
-    out queries without a relevant document; the log reports their number when a split is loaded.
+    Losses get the lists of a batch, padded, with a mask; nothing else is padded. The network's first scores match the
+    fraction of relevant documents or the mean grade, so that a pointwise loss does not have to learn it. Metrics skip
+    queries without a relevant document; their number is logged when a split is loaded.
 
     A truth is the relevance of all documents (m,), query after query.
     """
@@ -168,7 +168,7 @@ class QueryRanking(Task):
         queries = super().load(folder, split, threads=threads, memory=memory)
         if without := int((pad_groups(queries.truth, sizes=queries.sizes)[0] <= 0).all(-1).sum()):
             logging.warning(
-                "%s/%s.parquet: %d of %d queries have no relevant document: they count in no metric",
+                "%s/%s.parquet: %d of %d queries have no relevant document; metrics skip them",
                 folder, split, without, len(queries),
             )  # fmt: skip
         return queries
@@ -189,7 +189,7 @@ class QueryRanking(Task):
         for name, split in (("training", train), ("validation", val)):
             if not (split.truth > 0).any():
                 raise ValueError(
-                    f"none of the {len(split)} {name} queries has a relevant document, expected one in some"
+                    f"none of the {len(split)} {name} queries has a relevant document, expected at least one that does"
                 )
         return train, val
 
@@ -206,11 +206,11 @@ class QueryRanking(Task):
         return Ranker(name, network, train, val, objective, options, batch_size=self.training.ranker.batch_size)
 
     def scores(self, network: Any, inputs: Inputs, sizes: Tensor) -> Tensor:
-        """Return the score of each document (m,), on the CPU; `sizes` (n,) says how many each query has."""
+        """Return the score of each document (m,), on the CPU; `sizes` (n,) has the number of documents per query."""
         return _scores(network, Queries(inputs.ready(network), sizes, torch.empty(0), None))
 
     def predict(self, network: Any, split: Split) -> pa.Table:
-        """Return one row a query: `id`, and the `scores` and the `relevance` of its documents."""
+        """Return one row per query: `id`, and the `scores` and `relevance` of its documents."""
         assert split.sizes is not None
         return self.table_of(split, self.scores(network, split.inputs, split.sizes))
 
@@ -221,10 +221,11 @@ class QueryRanking(Task):
         return split.table({name: ragged_lists(pa.array(flat.numpy()), split.sizes) for name, flat in columns.items()})
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return means over queries: average precision, NDCG, also @5 and @10, tau, the KDD Cup 2004's TOP1 and RKL.
+        """Return means over queries of average precision, NDCG (also @5 and @10), tau, TOP1, RKL, and pair accuracy.
 
-        TOP1 is 1 where a relevant document comes first, and RKL the rank of the last one, ties at their worst. Pair
-        accuracy is the mean over queries of the share of their pairs that are in order.
+        TOP1 and RKL are from the KDD Cup 2004: TOP1 is 1 if a relevant document comes first, and RKL is the rank of the
+        last relevant document; ties count as the worst order. Pair accuracy is the fraction of a query's pairs that are
+        in the right order.
         """
         values = torch.empty(len(METRICS), len(table), dtype=torch.float64)
         for queries in self.lists(table):
@@ -234,7 +235,7 @@ class QueryRanking(Task):
         return Statistic([metric.name for metric in self.metrics], len(table), of_rows)
 
     def lists(self, table: pa.Table) -> Iterator[Lists]:
-        """Yield queries of about one length together: the longest may be much longer than the others."""
+        """Yield queries of similar lengths together, to avoid padding all of them to the longest."""
         scores, sizes = lists_of(table, "scores", path="predictions")
         relevance, _ = lists_of(table, "relevance", path="predictions")
         queries = Queries(Inputs({}, scores), sizes, relevance, None)
@@ -247,8 +248,8 @@ class QueryRanking(Task):
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `scores` of each row's documents; only their order within a row is meaningful.
 
-        A network of preferences adds `first_is_preferred` to a row of two: the probability that the first is preferred
-        (Bradley and Terry 1952), of differences of scores by the scale of `finish`.
+        If a network was trained on preferences, rows with two documents also get `first_is_preferred`: the probability
+        that the first is preferred (Bradley and Terry 1952), from the difference of scores on the scale of `finish`.
         """
         scores, scale = self.scores(network, inputs, sizes), network.recipe.get("preference_scale", 1.0)
         answers: list[dict[str, Any]] = [{"scores": of_query.tolist()} for of_query in scores.split(sizes.tolist())]
@@ -260,10 +261,10 @@ class QueryRanking(Task):
 
     @torch.no_grad()
     def finish(self, network: Any, val: Split) -> None:
-        """Keep the scale of differences by which probabilities of preferences fit validation pairs best.
+        """Fit the scale that turns score differences into probabilities of preferences, on the validation pairs.
 
-        A training that separates its pairs makes differences too large. The scale minimizes the log loss of validation
-        pairs, with a weak prior that keeps it near 1 where they are few.
+        Training makes differences too large if it separates all its pairs. The scale minimizes the log loss of the
+        validation pairs, with a weak prior that keeps it near 1 if there are few pairs.
         """
         if not network.recipe["input"].get("rejected") or val.sizes is None:
             return
@@ -277,7 +278,7 @@ class QueryRanking(Task):
         network.recipe["preference_scale"] = scales[losses.argmin()].item()
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
-        """Draw the relevance of the first documents of each query, in their true and in the predicted order."""
+        """Draw the relevance of the first documents of each query, in the true order and in the predicted order."""
         queries, orders = [], []
         for number, row in enumerate(examples.predicted("scores", "relevance")[:SHOWN].to_pylist(), 1):
             relevance = np.array(row["relevance"])
@@ -296,7 +297,7 @@ def _queries(inputs: Inputs, split: Split) -> Queries:
 
 
 def _scored(network: Any, inputs: Tensor, sizes: Tensor) -> Tensor:
-    """Return the score of each document (m,); a backbone that compares a query's documents gets the queries' sizes."""
+    """Return the score of each document (m,); pass query sizes to backbones that compare a query's documents."""
     if getattr(network.backbone, "within_group", False):
         return network(inputs, sizes.to(inputs.device)).squeeze(1)
     return network(inputs).squeeze(1)
@@ -304,7 +305,7 @@ def _scored(network: Any, inputs: Tensor, sizes: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _scores(network: Any, queries: Queries) -> Tensor:
-    """Return the score of each document (m,), on the CPU; of several queries at once, see `Inputs.at_once`."""
+    """Return the score of each document (m,), on the CPU; score several queries at once, see `Inputs.at_once`."""
     scores, waiting, documents = [], [], 0
     rows = range(len(queries.sizes))
     for row, size in zip(rows, queries.sizes.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Cross-modal retrieval: captions of an item, the item of a caption, judged by recall@K (SoDeep, Section 4.2.3)."""
+"""Cross-modal retrieval: find an item's captions and a caption's item; metric recall@K (SoDeep, Section 4.2.3)."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -30,17 +30,17 @@ from rankgrad.vocabulary import Vocabulary
 
 __all__ = ["Retrieval", "first_ranks"]
 
-WORDS = Component("words")  # the backbone of captions, where a model names none
+WORDS = Component("words")  # default backbone for captions
 DEPTHS = (1, 5, 10)
 CUT = 10  # of MRR@10
 COUNTED = (1, math.inf)  # limits of a number of items, or of a rank
-FOUND = ("image_embedding", "captions", "text_embeddings")  # columns by which captions are found
+FOUND = ("image_embedding", "captions", "text_embeddings")  # columns that a search for captions needs
 AT_ONCE = 1000  # rows of similarities that are ranked together
 DIRECTIONS = {"item_to_text": "caption", "text_to_item": "item"}
 
 
 def first_ranks(items: Tensor, captions: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rank of the first right answer among all, 1 = found first.
+    """Return the rank of the first correct result in both directions; 1 is the best.
 
     Args:
         items: embeddings (n, size).
@@ -48,7 +48,7 @@ def first_ranks(items: Tensor, captions: Tensor, counts: Tensor) -> tuple[Tensor
         counts: the number of captions of each item (n,).
 
     Returns:
-        Of each item, the rank of its first caption among all captions (n,); of each caption, the rank of its item
+        For each item, the rank of its best caption among all captions (n,); for each caption, the rank of its item
         among all items (m,).
     """
     similarity = items @ captions.T  # (n, m)
@@ -58,7 +58,7 @@ def first_ranks(items: Tensor, captions: Tensor, counts: Tensor) -> tuple[Tensor
 
 
 def _ranks(similarity: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return the first rank (n,) at which each row finds a column of its number, in chunks that fit into memory."""
+    """Return the first rank (n,) at which each row finds a column with its number; work in chunks to save memory."""
     ranks = []
     for chunk, numbers in zip(similarity.split(AT_ONCE), rows.split(AT_ONCE), strict=True):
         ranks.append(first_positive_ranks(chunk, numbers.unsqueeze(1) == columns))
@@ -78,12 +78,12 @@ def _tokenized(network: Any, split: Split) -> Split:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTraining(Training):
-    """The items of a batch, and the space in which they are compared.
+    """Options of the training of retrieval.
 
-    `least_count` is how often a word must occur in the training captions to be known, `size` of the common space.
-    `shared`: captions are read by the items' own encoder, where items are texts too, such as passages that queries ask
-    for.
-    `together`: so many items of a family (the column `family`), such as twins, are in a batch together; None for any.
+    `size` is the dimension of the common embedding space. A word must occur `least_count` times in the training
+    captions to enter the vocabulary. With `shared`, the items' encoder also encodes captions; items must be texts, such
+    as the passages that queries search. `together` puts that many items of a family (the column `family`), such as
+    twins, into the same batch; with None, batches have any rows.
     """
 
     least_count: int = 1
@@ -99,9 +99,9 @@ class RetrievalTraining(Training):
 
 
 class PairPhase(GroupPhase):
-    """Each item is seen with one of its captions; the loss gets the cosines of all items and captions of a group."""
+    """Pair each item with one of its captions; the loss gets the cosines of all items and captions of a group."""
 
-    monitor = "recall_at_1"  # the mean of both directions, the validation split as one gallery
+    monitor = "recall_at_1"  # mean of both directions, with the validation split as one gallery
 
     def together(self, training: RetrievalTraining) -> tuple[str, int, Tensor] | None:
         if (length := training.together) is None:
@@ -111,7 +111,7 @@ class PairPhase(GroupPhase):
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         counts = self.train.truth.counts
         words = self.train.truth.texts[(counts.cumsum(0) - counts)[rows] + one_of(counts[rows], generator)]
-        return words[:, : int((words != 0).sum(1).max())]  # no longer than the batch's longest
+        return words[:, : int((words != 0).sum(1).max())]  # cut to the longest caption of the batch
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         (inputs,), (words, weight) = super().batch(rows, generator)
@@ -151,15 +151,15 @@ def _metrics_of(direction: str) -> list[Metric]:
 
 
 class Retrieval(TwoPhases):
-    """Embed items and captions in one space; each item is seen with one of its captions in an epoch.
+    """Embed items and captions in one space; each epoch pairs an item with one of its captions.
 
-    Items are pictures, vectors or texts; captions are any texts by which an item is searched, also queries.
+    Items are images, vectors, or texts; captions are any texts that search for an item, including queries.
 
-    The loss gets the cosines of all items and captions of a batch, or of groups of the sorter's length where that is
-    fixed. The vocabulary is of the training captions; the text encoder learns in both phases.
+    The loss gets the cosines of all items and captions of a batch, or of groups of the sorter's length if that is
+    fixed. The vocabulary comes from the training captions; the text encoder is trained in both phases.
 
-    Recall is of the whole gallery: all items of a split, and all of their captions, unless the dataset cuts it into
-    several. `gallery` among the metrics says how many items are searched.
+    Recall is computed over the whole gallery: all items of a split and all their captions, unless the dataset divides
+    the split into several galleries. The metric `gallery` is the number of items searched.
 
     A truth is `rankgrad.datasets.files.splits.Captions`.
     """
@@ -182,12 +182,14 @@ class Retrieval(TwoPhases):
     def accepts(cls, model: Mapping[str, Any]) -> None:
         text = model.get("text")
         if text is not None and (takes := lookup.find("models.backbones", text["name"]).input) not in Text.backbones:
-            raise ValueError(f"{text['name']} takes {takes}, expected a backbone of text")
+            raise ValueError(f"{text['name']} takes {takes}, expected a backbone for text")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         items = split.inputs.type.texts(split.inputs.items)
         if self.training.shared and split.inputs.type is not Text:
-            raise ValueError(f"training.shared: items are {split.inputs.type.name}, expected text, as captions are")
+            raise ValueError(
+                f"training.shared: items are {split.inputs.type.name}, expected text, because captions are"
+            )
         texts = split.truth.texts + items
         words = Vocabulary.of(texts, least=self.training.least_count).words
         text = None if self.training.shared else model.get("text") or asdict(WORDS)
@@ -199,7 +201,7 @@ class Retrieval(TwoPhases):
 
     @torch.no_grad()
     def embed_captions(self, network: Any, captions: list[str]) -> Tensor:
-        """Return embeddings (n, size) of captions, on the CPU; words that are not in the vocabulary count as unknown.
+        """Return embeddings (n, size) of captions, on the CPU; words outside the vocabulary count as unknown.
 
         Raises:
             ValueError: a caption has no words.
@@ -207,7 +209,7 @@ class Retrieval(TwoPhases):
         return _encoded(network, network.tokenize(captions)).cpu()
 
     def predict(self, network: Any, split: Split) -> pa.Table:
-        """Return one row an item: `id`, `image_embedding`, `captions`, `text_embeddings`, `family` and `gallery`."""
+        """Return one row per item: `id`, `image_embedding`, `captions`, `text_embeddings`, `family` and `gallery`."""
         return self.table_of(
             split, (self.outputs(network, split.inputs), self.embed_captions(network, split.truth.texts))
         )
@@ -227,18 +229,20 @@ class Retrieval(TwoPhases):
         return split.table(columns)
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return recall, median rank and MRR@10 in both directions, each gallery searched separately.
+        """Return recall, median rank, and MRR@10 in both directions; each gallery is searched separately.
 
-        Metrics are over the rows of all galleries; `gallery` is the mean size of the gallery that an item is searched
-        in. Recall uses the weights of rows, if there are any. Resamples draw families of items, whose errors are not
-        independent, or groups; the contents of the galleries are fixed.
+        Metrics cover the rows of all galleries; `gallery` is the mean gallery size over items. Recall uses the weights
+        of rows, if there are any. The bootstrap resamples families of items, because their errors are not independent,
+        or groups; the galleries themselves do not change.
 
         Raises:
-            ValueError: a missing number.
+            ValueError: a number is missing.
         """
         for name in ("family", "gallery"):
             if missing := table[name].null_count:
-                raise ValueError(f"column {name}: {missing} missing, expected a number in each row; predict again")
+                raise ValueError(
+                    f"column {name}: {missing} missing, expected a number in each row; run `dvc repro` again"
+                )
         items = torch.from_numpy(np.stack(table["image_embedding"].to_numpy()))
         counts = torch.from_numpy(list_lengths(table["text_embeddings"]).astype(np.int64))
         flat = np.concatenate([chunk.flatten().flatten() for chunk in table["text_embeddings"].chunks])
@@ -287,7 +291,7 @@ class Retrieval(TwoPhases):
     def checked(
         self, recipe: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], *, first: int = 0
     ) -> list[dict[str, Any]]:
-        """Return checked rows, each with an item or a caption."""
+        """Check the rows of a request; each must have either an item or a caption."""
         checked, item = super().checked(recipe, rows, first=first), type_of(recipe["input"]).name
         for number, row in enumerate(checked, first):
             if (item in row) == ("caption" in row):
@@ -295,11 +299,11 @@ class Retrieval(TwoPhases):
         return checked
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
-        """Return the `embedding` of each item, of unit length."""
+        """Return each item's `embedding`, with unit length."""
         return [{"embedding": embedding} for embedding in self.outputs(network, inputs).tolist()]
 
     def answers_to(self, network: Any, rows: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
-        """Return the `embedding` of each row's item or `caption`, of unit length."""
+        """Return the `embedding` of each row's item or `caption`, with unit length."""
         about, answers = network.recipe["input"], []
         item = type_of(about)
         for number, row in enumerate(rows, first):
@@ -319,17 +323,17 @@ class Retrieval(TwoPhases):
 
 
 def _check_known(network: Any, caption: str) -> None:
-    """Raise a ValueError if the encoder of captions has a vocabulary with no word of a caption.
+    """Raise a ValueError if the caption encoder has a vocabulary but knows no word of a caption.
 
-    Their number of words would decide what is found.
+    The result would then depend only on the number of words.
     """
     vocabulary = getattr(network.texts.backbone, "vocabulary", None)
     if vocabulary is not None and not vocabulary.has_word_of(caption):
-        raise ValueError(f"no word of the caption {caption[:60]!r} is known to the model, expected one at least")
+        raise ValueError(f"the model knows no word of the caption {caption[:60]!r}, expected at least one")
 
 
 def _found(table: pa.Table) -> list[list[tuple[str, bool]]]:
-    """Return the three best captions for each of the first items, and whether they are its own."""
+    """Return the three best captions for each of the first items, and whether each belongs to the item."""
     items = np.stack(table["image_embedding"][:SHOWN].to_numpy())
     texts = table["text_embeddings"].combine_chunks().flatten().flatten().to_numpy().reshape(-1, items.shape[1])
     captions = []

@@ -16,6 +16,7 @@ from rankgrad.checks import check_finite, check_scores
 from rankgrad.datasets.files.splits import MEMORY, Split, padded, target_of
 from rankgrad.evaluation import Statistic
 from rankgrad.inputs import Inputs
+from rankgrad.io.parquet import FOLD
 from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.spearman import spearman
 from rankgrad.ragged import pad_groups
@@ -81,10 +82,13 @@ class ScorePhase(GroupPhase):
         self.length, about = length, self.train.about
         if about is None or "group" not in about.column_names:
             raise ValueError(
-                f"list_length is {length}, but the training table has no column group: expected one, or null"
+                f"list_length is {length}, but the training table has no column group: add one, or set list_length to "
+                "null"
             )
         if missing := about["group"].null_count:
-            raise ValueError(f"list_length is {length}, but {missing} rows of the training table have no group")
+            raise ValueError(
+                f"list_length is {length}, but {missing} rows of the training table have no group, expected one in each"
+            )
         return "list_length", length, _group_numbers(self.train)
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
@@ -174,7 +178,8 @@ class ScoreRanking(TwoPhases):
             network.recipe["threshold"] = threshold
             if bool((split.truth >= threshold).all()):
                 raise ValueError(
-                    f"positives is {fraction}, which makes all {len(split)} training targets positive: choose less"
+                    f"positives is {fraction}, which makes all {len(split)} training targets positive: choose a "
+                    "smaller one"
                 )
         if split.about is not None and split.within:
             network.recipe["within"] = split.about["within"][0].as_py()
@@ -188,7 +193,9 @@ class ScoreRanking(TwoPhases):
             target, scale = (target + plus).log(), {"plus": plus}
         if bool((target == target[0]).all()):
             what = "training targets" if plus is None else f"logs of training targets plus {plus:g}"
-            raise ValueError(f"all {len(split)} {what} are {target[0].item():g}, which leaves nothing to order")
+            raise ValueError(
+                f"all {len(split)} {what} are {target[0].item():g}, expected at least two different values"
+            )
         measured = {"mean": target.mean().item(), "deviation": target.std(correction=0).item()}
         if scale or bool(((target < 0) | (target > 1)).any()) or _too_near(target, **measured):
             network.recipe["target"] = measured | scale
@@ -199,8 +206,8 @@ class ScoreRanking(TwoPhases):
         is_constant = bool((val.truth == val.truth[0]).all())
         if is_constant:
             raise ValueError(
-                f"all {len(val)} validation targets are {val.truth[0].item():g}, where Spearman is undefined: expected "
-                "examples whose targets differ"
+                f"all {len(val)} validation targets are {val.truth[0].item():g}, so Spearman is undefined: expected "
+                "at least two different targets"
             )
         for name, split in (("training", train), ("validation", val)):
             if not split.within:
@@ -274,8 +281,14 @@ class ScoreRanking(TwoPhases):
         return [{"score": score} for score in self.scores(network, inputs).tolist()]
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
-        table = examples.predicted("score", "target")
-        plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy())
+        # Scores compare only within a group, if the data say so, and never between the networks of two folds.
+        unit = "group" if examples.has("within") else FOLD if examples.has(FOLD) else None
+        if unit is None:
+            table, within = examples.predicted("score", "target"), {}
+        else:
+            table = examples.predicted("score", "target", unit)
+            within = {"within": table[unit].to_pylist(), "unit": unit}
+        plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy(), **within)
         return True
 
 

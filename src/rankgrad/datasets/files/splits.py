@@ -109,7 +109,8 @@ def input_of(path: Path) -> str:
     names = [name for name in types if name in columns]
     if len(names) != 1:
         raise ValueError(
-            f"{path}: {' and '.join(names) or 'no input'}, expected one column of {', '.join(types)}; make it again"
+            f"{path}: {' and '.join(names) or 'no input'}, expected one column of {', '.join(types)}; recreate it with "
+            "`dvc repro`"
         )
     return names[0]
 
@@ -153,7 +154,7 @@ def read_split(
     kept = [name for name in ("name", "group", "within") if name in stored]
     table = read_table(path, [*columns, *(name for name in (*optional, "weight") if name in stored), *kept])
     if not len(table):
-        raise ValueError(f"{path}: no rows, expected at least one; make it again")
+        raise ValueError(f"{path}: no rows, expected at least one; recreate it with `dvc repro`")
     values = truth(table, path)  # before decoding
     inputs, sizes = input_type.read(path, lists=lists, threads=threads, memory=memory)
     if sizes is not None:
@@ -195,7 +196,8 @@ def _column(table: pa.Table, name: str, path: Path) -> Tensor:
 def _no_column(table: pa.Table, name: str, expected: str, path: str | Path) -> ValueError:
     column = table[name]
     return ValueError(
-        f"{path}: column {name}: {column.type}, {column.null_count} missing; expected {expected}; make it again"
+        f"{path}: column {name}: {column.type}, {column.null_count} missing; expected {expected}; recreate it with "
+        "`dvc repro`"
     )
 
 
@@ -283,7 +285,9 @@ def relevance_of(table: pa.Table, path: Path) -> Tensor:
     relevance, lengths = lists_of(table, "relevance", path=path)
     if (wrong := ~(relevance.isfinite() & (relevance >= 0))).any():
         row = row_of(int(wrong.int().argmax()), lengths)
-        raise ValueError(f"{path}: row {row} has a relevance that is no number of at least 0; make it again")
+        raise ValueError(
+            f"{path}: row {row} has a relevance that is no number of at least 0; recreate it with `dvc repro`"
+        )
     return relevance
 
 

@@ -226,7 +226,14 @@ class Deliveries:
         folders = [self.first.raw, *(delivery.raw for delivery in self.later)]
         skipped = {split: {"files": len(names), "names": names} for split, names in self.skipped.items()}
         deliveries = {} if folders[0] == self.raw else {"deliveries": [folder.name for folder in folders]}
-        return deliveries | {"skipped": skipped, "fitted": self.fitted}
+        return deliveries | {"skipped": skipped, "dropped": self._dropped(), "fitted": self.fitted}
+
+    def _dropped(self) -> dict[str, int]:
+        """Return how many queries with nothing to order were dropped, by split."""
+        frames = [self.first.examples.dropped, *(later.examples.dropped.assign(delivery=1) for later in self.later)]
+        dropped = pd.concat(frames)
+        dropped = dropped[dropped["delivery"] < self.reading.snapshot]
+        return dropped["split"].where(dropped["delivery"] == 0, "train").value_counts().to_dict()
 
     def rows(self, split: str) -> Iterator[pa.Table]:
         """Yield the rows of a split; training also gets all rows of later deliveries."""
@@ -283,7 +290,9 @@ class Deliveries:
     def _tables(self, delivery: Delivery, frame: pd.DataFrame, split: str) -> Iterator[pa.Table]:
         """Yield examples as tables of the dataset's schema; `id` counts them from 0."""
         table, sheet = self.table, delivery.examples.sheet
+        names = frame["name"]
         frame = encoded(table, sheet, frame, self.fitted)
+        self.skipped[split] += names.drop(frame.index).tolist()  # whose labels are no class
         schema = table.schema_for(self.fitted)
         first_id = 0
         for piece in self._pieces(delivery, frame, split):

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from hashlib import sha256
@@ -34,7 +35,7 @@ from rankgrad.io.written import as_json
 from rankgrad.numbers import number_in
 from rankgrad.plain_text import key_in, name_in, parts_in, text_in
 
-__all__ = ["Examples", "by_query", "examples_of", "gathered", "missing_cells", "with_truth"]
+__all__ = ["Examples", "by_query", "examples_of", "gathered", "missing_cells", "repeated_pairs", "with_truth"]
 
 HIGHEST = 60  # grade, whose gain in NDCG is 2^60
 SMALLEST = float(np.finfo(np.float32).tiny)  # weight that a loss in float32 does not take for 0
@@ -51,12 +52,14 @@ class Examples(NamedTuple):
             `gallery`. Labels in cells are lists of names. Features are vectors, or values by their columns where some
             are names.
         left_out: names of rows with missing values that are left out, and their delivery where it is known, else 0.
+        dropped: rows of `frame` of queries with nothing to order.
     """
 
     sheet: Sheet
     roles: dict[str, list[str]]
     frame: pd.DataFrame
     left_out: dict[str, int]
+    dropped: pd.DataFrame
 
 
 def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
@@ -99,7 +102,7 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
         frame["difficult"] = series(as_flags(sheet, cells[roles["ignore"]]) != 0, cells.index)
     if "train_target" in first:
         frame["train_target"] = _numbers_where_given(sheet, first["train_target"])
-    return Examples(sheet, roles, frame, dict.fromkeys(names[~complete], 0))
+    return Examples(sheet, roles, frame, dict.fromkeys(names[~complete], 0), dropped=frame[:0])
 
 
 def _default_names(sheet: Sheet) -> np.ndarray:
@@ -253,7 +256,28 @@ def _with_rejected(table: TableOptions, sheet: Sheet, preferred: pd.Series, read
                 f"{sheet.place(row)}: {column} and {table.rejected} are equal: {cell!r}; remove the row: nothing can "
                 "be learned from it"
             )
+    if repeated := repeated_pairs(pairs):
+        logging.warning("%s: %s", sheet.paths[0], repeated)
     return pairs
+
+
+def repeated_pairs(pairs: pd.Series) -> str:
+    """Return how many preferences repeat another one, and how many contradict one; "" if none does.
+
+    >>> repeated_pairs(pd.Series([["a", "b"], ["a", "b"], ["b", "a"], ["a", "c"]]))
+    '1 preferences are there again; 1 pairs are there in both orders, which contradict each other'
+    """
+    counts = Counter[tuple[str, str]]()
+    for preferred, rejected in pairs:
+        if isinstance(preferred, StoredPicture | dict):  # not read yet; or players by name, who meet again
+            return ""
+        counts[as_json(_plain(preferred)), as_json(_plain(rejected))] += 1
+    again = counts.total() - len(counts)
+    contradicted = sum(first < second and (second, first) in counts for first, second in counts)
+    lines = [f"{again} preferences are there again"] if again else []
+    if contradicted:
+        lines.append(f"{contradicted} pairs are there in both orders, which contradict each other")
+    return "; ".join(lines)
 
 
 def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame: pd.DataFrame) -> pd.Series:
@@ -431,6 +455,7 @@ def by_query(table: TableOptions, examples: Examples) -> Examples:
                 useless.sum(),
                 len(frame),
             )
+        examples = examples._replace(dropped=frame[useless])
         frame = frame[~useless]
         if not len(frame):
             raise ValueError(f"{sheet.paths[0]}: no query has a relevant document beside another one")

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rankgrad.datasets.tables.formats import Format, format_of
-from rankgrad.datasets.tables.svmlight import SVMLIGHT, lengthen, svmlight_rows
+from rankgrad.datasets.tables.svmlight import lengthen, svmlight_columns, svmlight_rows
 from rankgrad.datasets.tables.text import cells_of, delimited_rows, emptied, json_rows, number_of_json, text_header
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.parquet import columns_of, parquet_file
@@ -146,7 +146,7 @@ def names_in(path: Path, form: Format, encoding: str = "utf-8") -> list[str]:
         case "parquet":
             names = columns_of(path)
         case "svmlight":
-            names = SVMLIGHT
+            names = svmlight_columns(path)
     if len(names) > COLUMNS:
         raise ValueError(f"{path}: {len(names):,} columns, expected at most {COLUMNS:,}")
     for name, count in Counter(names).items():

@@ -12,7 +12,7 @@ import pandas as pd
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.files.folds import described_folds, fold_of
 from rankgrad.datasets.tables.cells import series
-from rankgrad.datasets.tables.examples import Examples
+from rankgrad.datasets.tables.examples import Examples, repeated_pairs
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.roles import TableOptions
 from rankgrad.datasets.tables.suspects import described
@@ -325,6 +325,8 @@ def _understood(
         lines["queries"] = f"{len(twice)} texts have several {table.group}, such as {twice[0][:60]!r}"
         advice = f"if these are one query, write `group: {table.text_pair[0]}`"
         logging.warning("%s: %s; %s", examples.sheet.paths[0], lines["queries"], advice)
+    if table.rejected and (repeated := repeated_pairs(frame["input"])):
+        lines["repeated"] = repeated
     near = near_names(frame["group"].unique()) if table.group else []
     near += near_names(fitted["features"]) if table.has_names else []
     near += near_names(fitted.get("classes", [])) if table.classes is None else []

@@ -59,7 +59,8 @@ class TableOptions:
     Attributes:
         file: a name or a pattern (`photos-*.csv`) below the raw folder, or one per split: {train: , val: , test: }.
         format: csv, tsv, jsonl, parquet or svmlight; by default, by the suffix. SVMlight has the columns
-            `label`, `qid` and `all`, the vector. The separator of a CSV is the one that gives its header most columns.
+            `label`, `qid` and `all`, the vector, and `docid` if the comment of every row has one. The separator of a
+            CSV is the one that gives its header most columns.
         encoding: of text.
         empty: texts that stand for a missing value in any column, such as [n/a, "-"].
         decimal: the decimal point or comma of numbers in text.
@@ -297,7 +298,8 @@ class TableOptions:
     def reading(self) -> dict[str, Any]:
         """Return all that a model must know to read such a file: what is not as usual, and the columns of its roles."""
         named: dict[str, Any] = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
-        named |= {"rejected": self.rejected, "pad": self.pad}
+        is_own_group = not (self.relevance or self.rejected)  # else a query or a prompt
+        named |= {"rejected": self.rejected, "pad": self.pad, "group": self.group if is_own_group else None}
         named |= {"caption": self.captions if isinstance(self.captions, str) else None}
         named |= {"separator": self.frame_separator if self.frames is not None else None}
         usual = {"encoding": "utf-8", "empty": None, "decimal": ".", "thousands": ""}

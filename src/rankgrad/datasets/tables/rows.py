@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rankgrad.datasets.tables.formats import FORMATS, Format, format_of
@@ -18,7 +19,7 @@ from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import Writing, number_in, vector_in
 from rankgrad.plain_text import key_in, parts_in, text_in
 
-__all__ = ["OWN", "Roles", "Row", "asked", "pieces", "read", "table_of"]
+__all__ = ["OWN", "Roles", "Row", "asked", "own_columns", "pieces", "read", "table_of"]
 
 DOCUMENTS = 16  # queries that are
 HEAD = 100  # rows by which a column that could hold the input is found
@@ -54,12 +55,14 @@ class Row(NamedTuple):
         place: of the row, for messages.
         asked: reads the inputs of the row; raises ValueError or OSError if a cell or a picture cannot be read.
         documents: ids of a query's rows, in a table that has a row for each.
+        group: the cell of the group's column by its name, which comes back too; empty without such a column.
     """
 
     id: Any
     place: str
     asked: Callable[[], dict[str, Any]]
     documents: Sequence[Any] | None = None
+    group: Mapping[str, Any] = MappingProxyType({})
 
 
 def table_of(path: Path) -> Format | None:
@@ -253,7 +256,7 @@ class _Columns:
 
     Attributes:
         inputs: of the model; empty if their columns are missing.
-        id, query, rejected: columns, or None.
+        id, group, query, rejected: columns, or None.
 
     Args:
         names: of all columns.
@@ -271,7 +274,8 @@ class _Columns:
         self.features = [*(self.about.get("names") or ())]
         self.writing = Writing(self.about.get("decimal", "."), self.about.get("thousands", ""))
         self.inputs = self._inputs(roles)
-        self.id = roles.id or self._first(self.about.get("id"), "id")
+        self.id = roles.id or self._first(self.about.get("id"), "id", "docid" if form == "svmlight" else None)
+        self.group = self._first(self.about.get("group"))
         self.query = None
         if self.task == "query_ranking":
             self.query = roles.query or self._first(self.about.get("query"), "qid" if form == "svmlight" else None)
@@ -286,7 +290,7 @@ class _Columns:
     @property
     def used(self) -> list[str]:
         """All columns that have a role."""
-        return [*dict.fromkeys(filter(None, (*self.of_input, self.id, self.query)))]
+        return [*dict.fromkeys(filter(None, (*self.of_input, self.id, self.group, self.query)))]
 
     def _first(self, *columns: str | None) -> str | None:
         """Return the first of these columns that exists."""
@@ -374,10 +378,18 @@ class _Columns:
 
     def id_of(self, cells: _Cells, usual: Any) -> Any:
         """Return the id of a row, or the usual one where it is null or NaN."""
-        cell = cells.row[self.id] if self.id else None
-        if cell is None or cell != cell:
-            return usual
-        return encodable(cell) if isinstance(cell, str) else cell
+        return _returned(cells.row[self.id], usual) if self.id else usual
+
+    def group_of(self, cells: _Cells) -> dict[str, Any]:
+        """Return the cell of the group's column by its name, if there is such a column."""
+        return {self.group: _returned(cells.row[self.group], None)} if self.group else {}
+
+
+def _returned(cell: Any, usual: Any) -> Any:
+    """Return a cell as it comes back with an answer, or the usual value where it is null or NaN."""
+    if cell is None or cell != cell:
+        return usual
+    return encodable(cell) if isinstance(cell, str) else cell
 
 
 class _Table:
@@ -517,7 +529,8 @@ class _Table:
         cell = cells.row[entered.columns[0]]
         is_name = isinstance(cell, str) and (bool(entered.type.suffixes) or entered.name == "caption")
         usual = encodable(cell) if is_name and self.columns.task != "query_ranking" else number
-        return Row(self.columns.id_of(cells, usual), self._place(number), partial(self.columns.asked, cells))
+        asked = partial(self.columns.asked, cells)
+        return Row(self.columns.id_of(cells, usual), self._place(number), asked, group=self.columns.group_of(cells))
 
     def _grouped(self, column: str) -> Iterator[Row]:
         """Yield queries that have a row for each of their documents."""
@@ -565,7 +578,7 @@ def asked(rows: Sequence[Any], recipe: Mapping[str, Any], inputs: Collection[str
     """
     columns_by_names: dict[tuple[str, ...], _Columns] = {}
     for number, row in enumerate(rows, 1):
-        if not isinstance(row, Mapping) or set(row) <= set(inputs):
+        if not isinstance(row, Mapping) or (row and set(row) <= set(inputs)):
             yield row
             continue
         names = tuple(map(str, row))
@@ -577,6 +590,12 @@ def asked(rows: Sequence[Any], recipe: Mapping[str, Any], inputs: Collection[str
             raise ValueError(f"row {number}: {error}") from error
 
 
+def own_columns(about: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a training's table by which its model can be asked, from the `input` of its recipe."""
+    own = [*(columns_of(about.get("names") or ()) or about.get("columns") or ())]
+    return own + [about[role] for role in ("rejected", "caption", "id", "group") if about.get(role)]
+
+
 def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collection[str], place: str) -> _Columns:
     """Return the columns of a row of a request.
 
@@ -584,8 +603,7 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
         ValueError: one is unknown or missing.
     """
     about, columns = recipe["input"], _Columns(names, recipe, OWN, None, None)
-    own = [*(columns_of(about.get("names") or ()) or about.get("columns") or ())]
-    own += [about[role] for role in ("rejected", "caption", "id") if about.get(role)]
+    own = own_columns(about)
     takes = f"the model takes {', '.join(inputs)}"
     if own:
         takes += f"; or the columns of its training's table: {listed(own)}"

@@ -1,7 +1,7 @@
 """Read SVMlight files, such as `2 qid:7 1:0.5 2:0.1`, row by row."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,31 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["SVMLIGHT", "lengthen", "svmlight_rows"]
+__all__ = ["lengthen", "svmlight_columns", "svmlight_rows"]
 
-SVMLIGHT = ["label", "qid", "all"]  # what its columns are called here
+COLUMNS = ["label", "qid", "all"]  # what they are called here
+DOCID = re.compile(r"\bdocid\s*[=:]\s*(\S+)")  # in the comment of a row, as LETOR has it
 INDEX = 2**20 - 1  # as many features as a model may have: a vector has a number for each below it
 EXACT = 2**53  # up to which float64 holds every whole number
 DENSE, SMALL = 2**30, 2**24  # numbers of all vectors of a file, and so many of any file, however small
 SPARSE = 64  # numbers of vectors for each byte of a file
 QUERY = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+
+
+def _lines(file: Iterable[str]) -> Iterator[tuple[list[str], str | None]]:
+    """Yield the cells of each row, and the id of its document, which may stand in its comment."""
+    for line in file:
+        content, _, comment = line.partition("#")
+        if cells := content.split():
+            docid = DOCID.search(comment)
+            yield cells, docid[1] if docid else None
+
+
+def svmlight_columns(path: Path) -> list[str]:
+    """Return the columns of a file: also `docid` if the comment of every row has one."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        has_ids = all(docid is not None for _, docid in _lines(file))
+    return [*COLUMNS, "docid"] if has_ids else COLUMNS
 
 
 def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
@@ -30,8 +47,7 @@ def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
     most = min(DENSE, max(SMALL, SPARSE * path.stat().st_size))  # a file of a kilobyte takes no gigabytes
     in_queries, widest = "qid" in columns, 0
     with path.open(encoding="utf-8-sig", errors="replace") as file:
-        lines = (line.partition("#")[0].split() for line in file)
-        for number, cells in enumerate(filter(None, lines), 1):
+        for number, (cells, docid) in enumerate(_lines(file), 1):
             if number == 1:
                 in_queries = in_queries or any(cell.startswith("qid:") for cell in cells[1:2])
             try:
@@ -46,6 +62,7 @@ def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
                     f"{path}: row {number} has the index {len(row['all']) - 1}; expected at most {most:,} numbers in "
                     f"{number:,} rows, as each has a number for each index: number the features from 1 on"
                 )
+            row["docid"] = docid
             yield [row[name] for name in columns]
 
 

@@ -181,9 +181,9 @@ def number_of_json(text: str) -> float | Decimal:
 
 def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]:
     """Read the objects of JSON lines, by options of `json.loads`; empty lines and rows without a cell are left out."""
-    blank = 0
+    number, blank = 1, 0
     with _opened(path, encoding) as file:
-        for number, line in enumerate((line for line in file if line.strip()), 1):
+        for line in filter(str.strip, file):
             try:
                 row = parsed_json(line, object_pairs_hook=_unique_keys, **how)
             except (ValueError, RecursionError) as error:
@@ -194,7 +194,8 @@ def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]
                 raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object of columns")
             if all(cell is None or cell == "" for cell in row.values()):
                 blank += 1
-            else:
-                yield row
+                continue
+            yield row
+            number += 1
     if blank:
         _log_blank(path, blank)
