@@ -52,7 +52,8 @@ class Model(mlflow.pyfunc.PythonModel):
         Args:
             context: of MLflow.
             model_input: scores (n, d) of a sorter, whose ranks 1..d are returned (1 = the largest score); else a table
-                with the columns of the task, see `respond` there. At most `ROWS` rows, of `VALUES` values in all.
+                with the columns of the task, see `respond` there, or of the training's table. At most `ROWS` rows, of
+                `VALUES` values in all.
             params: of MLflow; there are none.
 
         Raises:
@@ -61,7 +62,9 @@ class Model(mlflow.pyfunc.PythonModel):
         try:
             if self.task is None:
                 return np.array(self.answered(self.checked(np.asarray(model_input).tolist())), np.float32)
-            return pd.DataFrame(self.answered(self.checked(model_input.to_dict("records"))))
+            # Of a table without a known column MLflow leaves nothing: the error names the columns.
+            rows = model_input.to_dict("records") if len(model_input.columns) else [{}]
+            return pd.DataFrame(self.answered(self.checked(rows)))
         except ValueError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
 

@@ -32,7 +32,7 @@ from pipelines.serving.named_model import is_registered, model_folder
 from pipelines.serving.request_log import RequestLog, row_of
 from pipelines.serving.served_model import BODY, Model
 from pipelines.tracking.registry import version_of, weights_of
-from rankgrad.cli.answers import Gallery
+from rankgrad.cli.answers import FOUND, Gallery
 from rankgrad.inputs import as_list, in_json
 from rankgrad.lookup import listed
 from rankgrad.plain_text import parsed_json
@@ -42,6 +42,7 @@ __all__ = ["HOST", "TOKEN", "Served", "app_of", "serve"]
 HOST = "127.0.0.1"
 TOKEN = "RANKGRAD_TOKEN"  # the variable with the secret that requests must send
 FORMS = ("dataframe_records", "dataframe_split", "inputs", "instances")  # MLflow's
+MOST_FOUND = 2**16  # ids in the answer to a request
 CHARSETS = ("", "utf-8", "utf8", "us-ascii")
 
 
@@ -202,8 +203,8 @@ def app_of(
         version: such as `label_ranking-photos/3`, which each answer has in its header `X-Model-Version`.
         run: the name of the run that made it.
         requests: what keeps a sample of the requests; None to keep none.
-        among, captions: what a model of retrieval searches: an answer has the ten rows that fit best in place of an
-            embedding.
+        among, captions: what a model of retrieval searches: an answer has the rows that fit best in place of an
+            embedding, ten or as many as `k` of the request.
         token: requests without it get 401, except for health; empty to answer all.
         counters: count the requests; None for new ones.
 
@@ -222,7 +223,15 @@ def app_of(
 
     def answers_to(body: bytes) -> tuple[Response, int]:
         try:
-            rows = model.checked(rows_in(body))
+            sent, k = request_in(body)
+            if k is not None and gallery is None:
+                raise ValueError("k is for a server that searches rows: leave it out, or serve with --among")
+            rows = model.checked(sent)
+            count = FOUND if k is None else k
+            if gallery is not None and len(rows) * min(count, len(gallery.ids)) > MOST_FOUND:
+                raise ValueError(
+                    f"{len(rows)} rows with k {k}, expected at most {MOST_FOUND} ids: send several requests"
+                )
             answers = model.answered(rows)
         except RecursionError:
             return _refusal(400, "too many brackets within brackets, expected rows of cells"), 0
@@ -234,7 +243,7 @@ def app_of(
             written = [row_of(rows[number], model.recipe) for number in kept]
             requests.keep(written, [answers[number] for number in kept], version)
         if gallery is not None:
-            answers = [_with_found(answer, gallery) for answer in answers]
+            answers = [_with_found(answer, gallery, count) for answer in answers]
         return JSONResponse({"predictions": answers}), len(answers)
 
     async def invocations(request: Request) -> Response:
@@ -287,10 +296,10 @@ def _with_token(endpoint: Callable[[Request], Awaitable[Response]], token: str) 
     return checked if token else endpoint
 
 
-def _with_found(answer: dict[str, Any], gallery: Gallery) -> dict[str, Any]:
+def _with_found(answer: dict[str, Any], gallery: Gallery, count: int) -> dict[str, Any]:
     """Return an answer with what is found in place of its embedding."""
     rest = {name: value for name, value in answer.items() if name != "embedding"}
-    return rest | {"found": gallery.best(answer["embedding"])}
+    return rest | {"found": gallery.best(answer["embedding"], count)}
 
 
 def _refused(request: Request) -> Response | None:
@@ -316,8 +325,8 @@ def _refusal(status: int, message: str) -> Response:
     return JSONResponse({"error_code": "INVALID_PARAMETER_VALUE", "message": message}, status)  # as MLflow's are
 
 
-def rows_in(body: bytes) -> list[Any]:
-    """Return the rows of a request in any of MLflow's forms.
+def request_in(body: bytes) -> tuple[list[Any], int | None]:
+    """Return the rows of a request in any of MLflow's forms, and how many ids it asks for; None by default.
 
     Raises:
         ValueError: see the messages.
@@ -329,11 +338,14 @@ def rows_in(body: bytes) -> list[Any]:
         raise ValueError(f"byte {error.start} of the body is no UTF-8, expected JSON in it") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"the body is not JSON: {error}") from error
+    k = request.pop("k", None) if isinstance(request, dict) else None
+    if k is not None and (type(k) is not int or k < 1):
+        raise ValueError(f"k is {k!r:.60}, expected how many ids to find: a whole number from 1 on")
     if not isinstance(request, dict) or len(request) != 1 or not set(request) <= set(FORMS):
         keys = listed(map(repr, request)) if isinstance(request, dict) else in_json(request)
         raise ValueError(f"found {keys or 'nothing'}; expected a JSON object with one of {', '.join(FORMS)} alone")
     [(form, table)] = request.items()
-    return [*_rows(form, table)]
+    return [*_rows(form, table)], k
 
 
 def _rows(form: str, table: Any) -> Iterator[Any]:

@@ -15,7 +15,9 @@ from pipelines.ops.messages import as_markdown
 from pipelines.reporting.results import UNDEFINED, cell, markdown
 from pipelines.tracking.slices import Slice
 from rankgrad import __version__, lookup
+from rankgrad.datasets.tables.rows import own_columns
 from rankgrad.io.results import Row
+from rankgrad.lookup import listed
 
 __all__ = ["LONGEST", "NUMBER", "card", "inputs_of", "summary"]
 
@@ -150,10 +152,12 @@ def _loading(model: str, recipe: Mapping[str, Any]) -> str:
     address = f"models:/{model}/{NUMBER}"
     if recipe["folder"] == "sorters":
         return f'`rankgrad.sorters.load_sorter("{address}")`'
+    own = own_columns(recipe["input"])
+    own = f" or the columns of your file: {as_markdown(listed(own))}" if own else ""
     folders = " or pictures" if lookup.find("inputs", recipe["input"]["kind"]).suffixes else ""
     return (
-        f'`mlflow.pyfunc.load_model("{address}")`, whose rows have {", ".join(_columns(recipe))}; or `rankgrad predict '
-        f"{address} FILE`, for a table of yours{folders}"
+        f'`mlflow.pyfunc.load_model("{address}")`, whose rows have {", ".join(_columns(recipe))}{own}; or '
+        f"`rankgrad predict {address} FILE`, for a table of yours{folders}"
     )
 
 

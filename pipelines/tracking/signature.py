@@ -11,6 +11,7 @@ from mlflow.models import ModelSignature, infer_signature
 from mlflow.types import Schema, TensorSpec
 
 from rankgrad import lookup
+from rankgrad.datasets.tables.rows import own_columns
 from rankgrad.io.checkpoints import load_model
 
 __all__ = ["example_of", "signature_of"]
@@ -35,14 +36,19 @@ def example_of(weights: Path) -> pd.DataFrame | np.ndarray:
 
 
 def _requests(recipe: Mapping[str, Any]) -> pd.DataFrame:
-    """Return rows from which MLflow infers columns: optional where a cell is None, of any type where all are."""
+    """Return rows from which MLflow infers columns: optional where a cell is None, of any type where all are.
+
+    The columns of the training's table are optional then, and so is the input, which they replace.
+    """
     about, required, optional = recipe["input"], {}, {}
     for name, column in lookup.find("tasks", recipe["task"])().columns(recipe).items():
         cell = None if column.type.cell is Any else column.type.example(about)
         cells = required if column.required else optional
         cells[name] = [cell] if column.lists and cell is not None else cell
-    absent = required | dict.fromkeys(optional)
-    return pd.DataFrame([absent, *(absent | {name: cell} for name, cell in optional.items())])
+    own = [name for name in own_columns(about) if name not in required and "*" not in name]
+    absent = required | dict.fromkeys([*optional, *own])
+    rows = [absent, *(absent | {name: cell} for name, cell in optional.items())]
+    return pd.DataFrame([*rows, dict.fromkeys(absent)] if own else rows)
 
 
 def _example(recipe: Mapping[str, Any]) -> list[dict[str, Any]]:

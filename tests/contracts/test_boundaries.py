@@ -128,7 +128,7 @@ def test_publishing_a_table_of_ones_own_runs_no_stage_of_the_showcase(tmp_path):
         "rivals@mine-word_counts",
     }
     text = (tmp_path / "params.yaml").read_text()
-    assert text.count("# How a task is trained") == text.count("# Every sorter that a run may name") == 1
+    assert text.count("# How each task is trained") == text.count("# The sorters that runs can use") == 1
 
 
 @pytest.fixture(scope="module")

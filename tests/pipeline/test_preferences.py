@@ -181,6 +181,12 @@ def test_a_passage_is_found_by_a_query_also_by_a_server(tmp_path):
     predictions = client.post("/invocations", json=sent).json()["predictions"]
     assert [[row["found"] for row in answer["found"]] for answer in predictions] == best.tolist()
     assert (predictions[0]["id"], "embedding" in predictions[0]) == ("q", False)
+    for k, found in ((1, best[:, :1]), (9, best)):
+        predictions = client.post("/invocations", json=sent | {"k": k}).json()["predictions"]
+        assert [[row["found"] for row in answer["found"]] for answer in predictions] == found.tolist()
+    for k, asked in ((0, client), (True, client), ("3", client), (3, TestClient(server.app_of(folder)))):
+        refused = asked.post("/invocations", json=sent | {"k": k})
+        assert (refused.status_code, refused.json()["message"][:2]) == (400, "k ")
 
 
 def folder_tasks(folder):
@@ -257,7 +263,7 @@ def test_a_gallery_leaves_out_what_it_cannot_read_and_says_so(tmp_path, caplog):
     folder = folder_of("retrieval of text")
     pd.DataFrame({"caption": ["red two", "unbekannt", "large"]}).to_csv(tmp_path / "captions.csv", index=False)
     assert Gallery(folder, tmp_path / "captions.csv", captions=True).ids == ["red two", "large"]
-    assert "1 rows are not searched" in caplog.text
+    assert "1 rows cannot be searched" in caplog.text
     pd.DataFrame({"caption": ["unbekannt"]}).to_csv(tmp_path / "captions.csv", index=False)
     with pytest.raises(ValueError, match="no rows: .*caption"):
         Gallery(folder, tmp_path / "captions.csv", captions=True)

@@ -13,7 +13,7 @@ from rankgrad.io.atomic import replaced_file, write_error
 from rankgrad.io.recipes import recipe_of
 from rankgrad.io.written import as_json, as_text, without_formula
 
-__all__ = ["WRITABLE", "Answer", "Gallery", "answers", "found_among", "write"]
+__all__ = ["FOUND", "WRITABLE", "Answer", "Gallery", "answers", "found_among", "write"]
 
 WRITTEN = 8192  # number of answers per write, which is a row group in Parquet
 FOUND = 10  # number of results per search
@@ -126,10 +126,14 @@ class Gallery:
         self.ids = [row["id"] for row in rows]
         self.embeddings = np.array([row["embedding"] for row in rows])
 
-    def best(self, embedding: list[float]) -> list[Answer]:
-        """Return the ten ids that match an embedding best, in order: `place`, `found` and `score` of each.
+    def best(self, embedding: list[float], count: int = FOUND) -> list[Answer]:
+        """Return the ids that match an embedding best, in order: `place`, `found` and `score` of each.
 
         An id with several rows, such as an image with one row per caption, is returned once, for its best row.
+
+        Args:
+            embedding: embedding of the query.
+            count: number of ids to return; all if there are fewer.
         """
         import numpy as np
 
@@ -139,7 +143,7 @@ class Gallery:
             row_id = self.ids[number]
             if row_id not in found:
                 found[row_id] = {"place": len(found) + 1, "found": row_id, "score": float(scores[number])}
-            if len(found) == FOUND:
+            if len(found) == count:
                 break
         return [*found.values()]
 

@@ -19,7 +19,7 @@ from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import Writing, number_in, vector_in
 from rankgrad.plain_text import key_in, parts_in, text_in
 
-__all__ = ["OWN", "Roles", "Row", "asked", "pieces", "read", "table_of"]
+__all__ = ["OWN", "Roles", "Row", "asked", "own_columns", "pieces", "read", "table_of"]
 
 DOCUMENTS = 16  # queries that are
 HEAD = 100  # rows by which a column that could hold the input is found
@@ -578,7 +578,7 @@ def asked(rows: Sequence[Any], recipe: Mapping[str, Any], inputs: Collection[str
     """
     columns_by_names: dict[tuple[str, ...], _Columns] = {}
     for number, row in enumerate(rows, 1):
-        if not isinstance(row, Mapping) or set(row) <= set(inputs):
+        if not isinstance(row, Mapping) or (row and set(row) <= set(inputs)):
             yield row
             continue
         names = tuple(map(str, row))
@@ -590,6 +590,12 @@ def asked(rows: Sequence[Any], recipe: Mapping[str, Any], inputs: Collection[str
             raise ValueError(f"row {number}: {error}") from error
 
 
+def own_columns(about: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a training's table by which its model can be asked, from the `input` of its recipe."""
+    own = [*(columns_of(about.get("names") or ()) or about.get("columns") or ())]
+    return own + [about[role] for role in ("rejected", "caption", "id", "group") if about.get(role)]
+
+
 def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collection[str], place: str) -> _Columns:
     """Return the columns of a row of a request.
 
@@ -597,8 +603,7 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
         ValueError: one is unknown or missing.
     """
     about, columns = recipe["input"], _Columns(names, recipe, OWN, None, None)
-    own = [*(columns_of(about.get("names") or ()) or about.get("columns") or ())]
-    own += [about[role] for role in ("rejected", "caption", "id", "group") if about.get(role)]
+    own = own_columns(about)
     takes = f"the model takes {', '.join(inputs)}"
     if own:
         takes += f"; or the columns of its training's table: {listed(own)}"
