@@ -1,4 +1,4 @@
-"""Great Expectations: the project's only module that imports it."""
+"""The only module of the project that imports Great Expectations."""
 
 import json
 import logging
@@ -20,14 +20,14 @@ from great_expectations.expectations.registry import get_expectation_impl
 
 __all__ = ["ExpectationsFailed", "Measured", "hold", "validate"]
 
-# Facts about a dataset, by table, and what must hold for the tables.
+# Facts about a dataset, by table, and the expectations for these tables.
 Measured = tuple[dict[str, pd.DataFrame], dict[str, list[dict[str, Any]]]]
 
-SHOWN, ON_PAGE = 5, 100  # rows named for each failed expectation, on the log and on the page
+SHOWN, ON_PAGE = 5, 100  # rows to list for each failed expectation, in the log and on the page
 
 
 class ExpectationsFailed(ValueError):
-    """A dataset is not as it should be: a line for each failed expectation."""
+    """A dataset fails expectations; the message has one line for each."""
 
 
 def _columns_of(expectation: dict[str, Any]) -> list[str]:
@@ -35,7 +35,7 @@ def _columns_of(expectation: dict[str, Any]) -> list[str]:
 
 
 def _check(table: str, result: dict[str, Any], index: list[str], names: Mapping[str, str]) -> tuple[Check, str]:
-    """Return what was expected and found for the page, and in a line for the log."""
+    """Return the expectation and its result, for the page and as a line for the log."""
     config, outcome = result["expectation_config"], result["result"]
     columns = _columns_of(config["kwargs"])
     arguments = {k: value for k, value in config["kwargs"].items() if k not in ("batch_id", "column", "column_list")}
@@ -58,7 +58,7 @@ def _check(table: str, result: dict[str, Any], index: list[str], names: Mapping[
 
 
 def _named(row: dict[str, Any], index: list[str], names: Mapping[str, str]) -> str:
-    """Return a row's place and name, and its values; a value that is the place of another row has that row's name."""
+    """Return a row's location, name, and values; a value that refers to another row gets that row's name."""
     place = ", ".join(f"{key} {row[key]}" for key in index)
     if name := names.get(" ".join(str(row[key]) for key in index)):
         place += f" ({name})"
@@ -91,22 +91,25 @@ def validate(
     page: Path,
     understood: Mapping[str, str] | None = None,
 ) -> None:
-    """Hold tables of facts against their expectations, and write a page of them.
+    """Check tables of facts against their expectations, and write the results to an HTML page.
 
-    A failed expectation whose `severity` is warning is reported in the log and on the page.
+    A failed expectation whose `severity` is warning is only reported, in the log and on the page.
 
     Args:
-        dataset: its name.
-        facts: tables of a dataset, a row an example; the index names it. No value may be missing, in any column:
-            expectations of values pass over what is not there.
-        expectations: of each table, see `rankgrad.datasets.files.expected`.
-        page: file.
-        understood: how it was read, a line each.
+        dataset: name of the dataset.
+        facts: tables with one row per example, named by the index. No value may be missing in any column, because
+            expectations of values skip missing ones.
+        expectations: expectations of each table, see `rankgrad.datasets.files.expected`.
+        page: path of the page.
+        understood: how the dataset was read, one line each.
 
     Raises:
-        ExpectationsFailed: a line for each failed expectation, with the rows and values that fail it.
+        ExpectationsFailed: has one line for each failed expectation, with the failing rows and values.
     """
-    for name in ("great_expectations", "great_expectations.data_context.types.base"):  # which has a level of its own
+    for name in (
+        "great_expectations",
+        "great_expectations.data_context.types.base",
+    ):  # the second one has its own level
         logging.getLogger(name).setLevel(logging.ERROR)  # it logs each page and folder
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
@@ -138,15 +141,15 @@ def validate(
 
 
 def hold(key: str, measured: Callable[[], Measured]) -> None:
-    """Hold what is measured of `data/<key>` against what must hold, and write `checks/<key>.passed` if it does.
+    """Check facts about `data/<key>` against expectations, and write `checks/<key>.passed` if all hold.
 
-    `reports/data/<key>.html` says what was found, in either case.
+    The results are in `reports/data/<key>.html` in either case.
 
     Raises:
-        ExpectationsFailed: a line for each failed expectation.
+        ExpectationsFailed: has one line for each failed expectation.
     """
     passed, page = Path("checks") / f"{key}.passed", Path("reports/data") / f"{key}.html"
-    passed.unlink(missing_ok=True)  # so that no verdict on earlier data stays if these cannot even be read
+    passed.unlink(missing_ok=True)  # so that an old verdict does not remain if the data cannot be read
     page.unlink(missing_ok=True)
     facts, expectations = measured()
     validate(key, facts, expectations, page=page, understood=_understood(Path("data") / key))
@@ -155,7 +158,7 @@ def hold(key: str, measured: Callable[[], Measured]) -> None:
 
 
 def _understood(folder: Path) -> dict[str, str]:
-    """Return how a dataset was read, from its manifest, a line each."""
+    """Return how a dataset was read, from its manifest, one line each."""
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text()) if path.is_file() else {}
     understood = dict(manifest.get("fitted", {}).get("understood", {}))

@@ -1,4 +1,4 @@
-"""Simple rivals of networks, which are compared with them and never registered: linear, boosted trees, words, BM25."""
+"""Simple models to compare networks with, which are never registered: linear, boosted trees, word counts, BM25."""
 
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -14,18 +14,18 @@ from rankgrad.vocabulary import PAIR, Vocabulary
 __all__ = ["RIVALS", "Rival", "fitting"]
 
 Scorer = Callable[[Split], Any]  # returns scores as `Task.table_of` takes them
-PENALTIES = (1e-4, 1e-2, 1.0)  # of squared weights, for each example
+PENALTIES = (1e-4, 1e-2, 1.0)  # on squared weights, per example
 TREES, RATES, LEAVES = 300, (0.03, 0.1), (7, 31)
-LARGEST = 2**28  # numbers of a dense table
-BM25 = ((0.9, 0.4), (1.2, 0.75), (2.0, 0.9))  # k1 and b: how soon counts saturate, how much lengths count
+LARGEST = 2**28  # largest dense table, in numbers
+BM25 = ((0.9, 0.4), (1.2, 0.75), (2.0, 0.9))  # k1 and b: saturation of counts, and normalization by length
 
 
 class Rival(NamedTuple):
     """A simple model.
 
     Attributes:
-        takes: the tasks and input types that it can do.
-        fitted: yields it fitted to a training split of a task, with one setting after another.
+        takes: the tasks and input types that it supports.
+        fitted: fits it to a training split of a task, and yields one fitted model per setting.
     """
 
     takes: set[tuple[str, str]]
@@ -36,9 +36,9 @@ def fitting(task: str, input_type: str, *, pairs: bool = False) -> list[str]:
     """Return the names of the rivals for a task and an input type.
 
     Args:
-        task: its name.
-        input_type: its name.
-        pairs: whether one document of a query is preferred to another: an answer need not repeat the words of a prompt.
+        task: name of the task.
+        input_type: name of the input type.
+        pairs: whether queries are preference pairs, in which an answer need not repeat the words of its prompt.
 
     >>> fitting("score_ranking", "features"), fitting("query_ranking", "text_pair"), fitting("label_ranking", "images")
     (['linear', 'boosting'], ['bm25'], [])
@@ -51,7 +51,7 @@ def fitting(task: str, input_type: str, *, pairs: bool = False) -> list[str]:
 
 
 def _linear(train: Split, task: str) -> Iterator[Scorer]:
-    """Standardized features, or features by their quantiles as a normal distribution has them."""
+    """Fit linear models on standardized features, or on features mapped to normal quantiles."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
@@ -65,7 +65,7 @@ def _linear(train: Split, task: str) -> Iterator[Scorer]:
 
 
 def _word_counts(train: Split, task: str) -> Iterator[Scorer]:
-    """Weights of words and of pairs of neighboring words (tf-idf); of two texts those of the second."""
+    """Fit linear models on tf-idf of words and word pairs; for pairs of texts, of the second text."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(token_pattern=r"[^\W_]+", sublinear_tf=True, ngram_range=(1, 2))
@@ -76,7 +76,7 @@ def _word_counts(train: Split, task: str) -> Iterator[Scorer]:
 
 
 def _weights(values: Any, train: Split, task: str, penalty: float) -> Any:
-    """Return a fitted linear model: of preferences Bradley and Terry's, of anything else ridge regression."""
+    """Return a fitted linear model: the Bradley-Terry model for preferences, otherwise ridge regression."""
     from scipy.sparse import issparse, vstack
     from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -96,13 +96,15 @@ def _weights(values: Any, train: Split, task: str, penalty: float) -> Any:
 
 
 def _boosting(train: Split, task: str) -> Iterator[Scorer]:
-    """Fit gradient boosted trees, of each class separately."""
+    """Fit gradient-boosted trees, separately for each class."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.multioutput import MultiOutputRegressor
 
     features, target, weight = train.inputs.items.numpy(), _target(train, task), _weight(train)
     options = {"max_iter": TREES, "early_stopping": False, "random_state": 0}
-    options["min_samples_leaf"] = min(20, max(2, len(features) // 20))  # 20 of few rows would split nothing
+    options["min_samples_leaf"] = min(
+        20, max(2, len(features) // 20)
+    )  # with few rows, leaves of 20 would allow no split
     for rate, leaves in product(RATES, LEAVES):
         trees: Any = HistGradientBoostingRegressor(learning_rate=rate, max_leaf_nodes=leaves, **options)
         trees = MultiOutputRegressor(trees) if target.ndim > 1 else trees
@@ -111,7 +113,7 @@ def _boosting(train: Split, task: str) -> Iterator[Scorer]:
 
 
 def _bm25(train: Split, task: str) -> Iterator[Scorer]:
-    """Score documents by the words of a query (Robertson and Zaragoza, 2009), with statistics of the documents."""
+    """Score documents with BM25 (Robertson and Zaragoza, 2009), with statistics of the documents."""
     for saturation, by_length in BM25:
 
         def scorer(split: Split, saturation: float = saturation, by_length: float = by_length) -> Any:
@@ -133,7 +135,7 @@ def _bm25(train: Split, task: str) -> Iterator[Scorer]:
 
 
 def _words_of(queries: Any, documents: Any, saturation: float, by_length: float) -> tuple[Any, Any]:
-    """Return how often each query has each word of all queries (q, V), and what the word is worth in each document."""
+    """Return the count of each word in each query (q, V), and the weight of each word in each document."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     vectorizer = CountVectorizer(analyzer=Vocabulary.split)
@@ -148,14 +150,14 @@ def _words_of(queries: Any, documents: Any, saturation: float, by_length: float)
 
 
 def _last_texts(split: Split) -> list[str]:
-    """Return the texts, or the second one of each pair."""
+    """Return the texts, or the second text of each pair."""
     return [text.rpartition(PAIR)[2] for text in split.inputs.items]
 
 
 def _target(train: Split, task: str) -> np.ndarray:
-    """Return what is learned: labels (n, C), the relevance of documents (m,), or targets by their ranks (n,).
+    """Return the regression target: labels (n, C), the relevance of documents (m,), or ranks of targets (n,).
 
-    Targets become what a normal distribution has at their ranks, within groups where only rows of a group are compared.
+    Ranks are mapped to normal quantiles, within groups if only rows of a group are compared.
     """
     if task == "multilabel":
         return train.truth.labels.numpy().astype(float)
@@ -171,7 +173,7 @@ def _target(train: Split, task: str) -> np.ndarray:
 
 
 def _weight(train: Split) -> np.ndarray | None:
-    """Return the weight of each item, of a row or of each of its documents; None if all count the same."""
+    """Return the weight of each item, a row or a document of a row; None for equal weights."""
     if train.weight is None:
         return None
     weight = train.weight if train.sizes is None else train.weight.repeat_interleave(train.sizes)

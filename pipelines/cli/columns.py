@@ -1,4 +1,4 @@
-"""The columns of a table: the content of their first cells, the roles that their names suggest, and those they have."""
+"""The columns of a table: the content of their first cells, the roles that their names suggest, and their roles."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -36,10 +36,10 @@ __all__ = [
     "split_labels",
 ]
 
-HEAD = 1000  # rows that are looked at
-MOSTLY = 0.5  # of cells, or of groups
-SECONDS = 1e8  # beyond it a number called a time counts seconds since 1970
-# What columns of a role are often called.
+HEAD = 1000  # number of first rows to inspect
+MOSTLY = 0.5  # fraction of cells, or of groups
+SECONDS = 1e8  # larger numbers in a column named like a time are seconds since 1970
+# Typical column names of each role.
 CALLED = {
     "labels": r"(tags?|labels?|categor|class|genres?|topics?)",
     "target": r"(target|score|price|value|rating|grade|y$|ctr|rate|label$|views?|likes?)",
@@ -76,13 +76,13 @@ PRINTED = re.compile(r"\s*(tensor\(|array\()?\s*(\[|\{|\(.*[, ])")  # a list, or
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """The cells of a column that are not empty, in the first rows of a file.
+    """The nonempty cells of a column in the first rows of a file.
 
     Attributes:
-        name: of the column.
-        cells: by the numbers of their rows.
+        name: name of the column.
+        cells: cells by row number.
         sheet: the rows.
-        is_last: whether it is the last column that has cells.
+        is_last: whether it is the last column with cells.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Column:
 
     @cached_property
     def numbers(self) -> pd.Series:
-        """The number of each cell, NaN of others."""
+        """The number in each cell; NaN for cells without a number."""
         return self.cells.map(self._number).astype(np.float64)
 
     def _number(self, cell: Any) -> float:
@@ -111,12 +111,12 @@ class Column:
 
     @cached_property
     def content(self) -> str:
-        """What the cells hold: the name of an input type, labels, captions, object, time, number or name."""
+        """The content of the cells: the name of an input type, labels, captions, object, time, number, or name."""
         return _content_of(self)
 
     @cached_property
     def hindrance(self) -> str | None:
-        """The first cell that is no number, of numbers with a unit or but for some cells."""
+        """The first cell that is not a number, in a column of numbers with units or with a few other cells."""
         wrong = self.names[self.numbers.isna()]
         if self.content not in ("name", "text") or not len(wrong) or self.is_called("labels"):
             return None
@@ -129,17 +129,17 @@ class Column:
 
     @property
     def has_sentences(self) -> bool:
-        """Whether most cells are texts of several words."""
+        """Whether most cells are texts with several words."""
         return self.content in ("text", "name") and self.names.str.contains(r"\s").mean() > MOSTLY
 
     @property
     def is_whole_input(self) -> bool:
-        """Whether each cell is an input: files of an input type, or vectors."""
+        """Whether each cell is a complete input: files of an input type, or vectors."""
         return self.content != "text" and self.content in lookup.names("inputs")
 
     @property
     def is_text(self) -> bool:
-        """Whether cells are texts to read: sentences that do not come again and again."""
+        """Whether cells are texts to read: sentences that rarely repeat."""
         return self.content == "text" and not self.is_category and self.hindrance is None
 
     @property
@@ -152,20 +152,20 @@ class Column:
 
     @property
     def is_category(self) -> bool:
-        """Whether cells are names that come again."""
+        """Whether cells are names that repeat."""
         count = self.names.nunique() if self.has_names else 0
         return 2 <= count <= max(2, len(self.cells) // 10) and 2 * count <= len(self.cells)
 
     @property
     def is_aligned(self) -> bool:
-        """Whether cells are words of capitals, all of one length, as aligned proteins and genes are."""
+        """Whether cells are uppercase words of equal length, like aligned proteins and genes."""
         if self.content != "name" or self.is_category or self.names.map(len).nunique() > 1:
             return False
         return self.all_match(ALIGNED)
 
     @cached_property
     def separator(self) -> str | None:
-        """What joins the labels of a cell, if several have it and labels come again."""
+        """The separator of labels in a cell, if several cells have it and labels repeat."""
         for separator in "|;," if self.has_names else "":
             labels = split_labels(self.cells, separator)
             count = sum(map(len, labels))
@@ -184,21 +184,21 @@ class Column:
         return re.fullmatch(CALLED[role], plain(self.name)) is not None
 
     def shown(self, row: Any) -> str:
-        """Return where a cell is, and what it holds, for messages."""
+        """Return the location and content of a cell, for messages."""
         return f"{self.sheet.place(row)}: {self.name} is {str(self.cells[row])!r:.60}"
 
 
 class Columns:
-    """The first rows of a file by columns, and which columns have no role yet.
+    """The columns of a file's first rows, and which of them have no role yet.
 
     Attributes:
         path, form, encoding, sheet: the file, its format and encoding, and its first rows.
-        empty: texts that stand for a missing value.
-        all: columns by name; those without any cell are left out.
-        named: columns that a person names, by role; they are free for no other one.
-        task: that a person names, or that follows from what is named; None for any.
+        empty: texts that mean a missing value.
+        all: columns by name, without empty columns.
+        named: columns that the user names, by role; they get no other role.
+        task: the task that the user names or that follows from the named columns; None for any.
         free: columns without a role.
-        structure: options by which rows have a split, a weight, a group and an id.
+        structure: the table's options for split, weight, group, and id.
         reasons: why columns are not used.
     """
 
@@ -227,7 +227,7 @@ class Columns:
         self.reasons: dict[str, str] = {}
 
     def _check(self, named: Mapping[str, str]) -> None:
-        """Refuse names of columns that are not there, or are named twice."""
+        """Raise if a named column does not exist, or is named twice."""
         try:
             require_columns([*named.values()], [*self.all])
         except ValueError as error:
@@ -235,9 +235,9 @@ class Columns:
         for name in named.values():
             flags = [f"--{role}" for role in named if named[role] == name]
             if len(flags) > 1:
-                raise self.refusal(f"{' and '.join(flags)} are both {name}; name a column once")
+                raise self.refusal(f"{' and '.join(flags)} are both {name}; name a column only once")
         if "group" in named and "query" in named:
-            raise self.refusal("--group and --query: rows of a query stay in one split already; name one of them")
+            raise self.refusal("--group and --query: rows of a query already stay in one split; pass only one of them")
 
     def _read(self, names: list[str], writing: Writing, head: int | None) -> Sheet:
         return read_sheet(
@@ -246,7 +246,7 @@ class Columns:
         )  # fmt: skip
 
     def whole(self, column: Column) -> Column:
-        """Return a column with all cells of the file that are not empty."""
+        """Return a column with all nonempty cells of the whole file."""
         sheet = self._read([column.name], self.sheet.writing, None)
         return Column(column.name, _filled(sheet, column.name), sheet)
 
@@ -254,16 +254,16 @@ class Columns:
         return ValueError(f"{self.path}: {text}")
 
     def question(self, columns: Sequence[Column], reason: str, flag: str) -> ValueError:
-        """Return the refusal to choose among columns, with the options to type."""
+        """Return an error that asks the user to choose a column, with the options to type."""
         names = [column.name for column in columns[:3]]
         choices = " or ".join(f"`--{flag} {name}`" for name in names)
-        return self.refusal(f"{' and '.join(names)} {reason}: say which one to take, {choices}")
+        return self.refusal(f"{' and '.join(names)} {reason}: choose one with {choices}")
 
     def of_content(self, content: str) -> list[Column]:
         return [column for column in self.free if column.content == content]
 
     def use(self, *columns: Column) -> None:
-        """Take columns away from the free ones."""
+        """Remove columns from the free ones."""
         self.free = [column for column in self.free if column not in columns]
 
     def leave_out(self, column: Column, reason: str) -> None:
@@ -279,10 +279,11 @@ class Columns:
         return None
 
     def take_truth(self, test: Callable[[Column], bool], role: str) -> Column | None:
-        """Take the column that a person names as the target, if it passes a test, or the one called most like the role.
+        """Take the column that the user names as the target, if it passes a test, or the best match for the role's
+        names.
 
         Raises:
-            ValueError: several are called like the role, and order rows in their own ways.
+            ValueError: several columns match the role, and they order rows differently.
         """
         if "target" in self.named:
             return self.named["target"] if test(self.named["target"]) else None
@@ -299,11 +300,11 @@ class Columns:
         """Take the column of groups. If there are several, take the one whose groups contain the groups of the others.
 
         Args:
-            role: group or query, which the column is called.
-            exact: whether the groups of the others must be the same, as for a query's text and its id.
+            role: group or query, whose typical names the column must have.
+            exact: whether the others must have the same groups, like a query's text and its id.
 
         Raises:
-            ValueError: several are called so, and their groups differ.
+            ValueError: several columns have such names, and their groups differ.
         """
         shared = []
         for column in self.free:
@@ -314,14 +315,14 @@ class Columns:
                 self.use(column)
                 return column
         if shared:
-            raise self.question(shared, "put different rows together", role)
+            raise self.question(shared, "group rows differently", role)
         return None
 
 
 class Truth(NamedTuple):
-    """What is learned: its task, the options of the table, a line about it, and its column if it is a single one.
+    """The target: its task, the table's options, a line about it, and its column if there is only one.
 
-    `inputs` are the options of an input that follows from it, of `input_columns`.
+    `inputs` are the options of an input that the target implies, from `input_columns`.
     """
 
     task: str
@@ -338,17 +339,17 @@ def _filled(sheet: Sheet, name: str) -> pd.Series:
 
 
 def plain(name: str) -> str:
-    """Return a column's name in lower case, as in passenger_id for PassengerId."""
+    """Return a column's name in snake case, such as passenger_id for PassengerId."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def is_called_like(name: str, role: str) -> bool:
-    """Return whether a word of a column's name is one that a role often has."""
+    """Return whether a column's name contains a typical word of a role."""
     return re.search(rf"(^|[^a-z]){CALLED[role]}", plain(name)) is not None
 
 
 def listed(names: str | Sequence[str]) -> str:
-    """Return the first ten names, and how many there are if there are more."""
+    """Return the first ten names, followed by their number if there are more."""
     names = [names] if isinstance(names, str) else names
     return ", ".join(names[:10]) + (f", ... ({len(names)} columns)" if len(names) > 10 else "")
 
@@ -363,7 +364,7 @@ def split_labels(cells: pd.Series, separator: str) -> list[list[str]]:
 
 
 def in_one_order(rows: list[list[str]]) -> bool:
-    """Return whether labels stand in the same order in almost all rows, as where somebody ticked boxes."""
+    """Return whether labels have the same order in almost all rows, as if someone had ticked boxes."""
     surplus: dict[frozenset[str], int] = {}
     count = 0
     for row in rows:
@@ -375,19 +376,19 @@ def in_one_order(rows: list[list[str]]) -> bool:
 
 
 def same_order(column: Column, other: Column) -> bool:
-    """Return whether two columns of numbers give rows the same order, or the reverse."""
+    """Return whether two columns of numbers order rows equally, or in reverse."""
     numbers = pd.DataFrame({"column": column.numbers, "other": other.numbers})
     return abs(rank_correlation(numbers["column"].to_numpy(), numbers["other"].to_numpy())) > SAME_ORDER
 
 
 def is_within(column: Column, other: Column) -> bool:
-    """Return whether rows that share a cell of one column also share their cell of the other column."""
+    """Return whether rows with equal cells in one column also have equal cells in the other."""
     pairs = pd.DataFrame({"column": column.names, "other": other.names}).dropna().drop_duplicates()
     return bool(pairs["column"].is_unique)
 
 
 def _content_of(column: Column) -> str:
-    """Return what cells hold: lists of sentences are captions; numbers with a leading zero, as 01067, are names."""
+    """Return the content of cells: lists of sentences are captions; numbers such as 01067 are names."""
     cells = column.cells
     sentences = lookup.find("inputs", "text")
     if all(isinstance(cell, list | np.ndarray) for cell in cells):
@@ -414,7 +415,7 @@ def _content_of(column: Column) -> str:
 
 
 def _are_vectors(column: Column) -> bool:
-    """Return whether cells are text of three or more numbers, in all as many."""
+    """Return whether cells are text with three or more numbers, the same number in each."""
     try:
         lengths = {len(vector_in(text, column.sheet.writing)) for text in column.texts}
     except ValueError:
@@ -423,7 +424,7 @@ def _are_vectors(column: Column) -> bool:
 
 
 def _are_days(column: Column) -> bool:
-    """Return whether cells are days or times: also 20260131, and seconds since 1970 in a column called like a date."""
+    """Return whether cells are dates or times, including 20260131, and seconds since 1970 in a column of dates."""
     if column.cells.dtype.kind in "mM" or isinstance(column.cells.iloc[0], date):
         return True
     if column.all_match(DAY) or column.all_match(WRITTEN_DAY):
@@ -431,16 +432,16 @@ def _are_days(column: Column) -> bool:
     return column.is_called("date") and bool((column.numbers > SECONDS).all())
 
 
-# Cells that have two readings, or none.
+# Cells that can be read in two ways, or in none.
 
 
 def check_cells(column: Column, *, is_writing_known: bool) -> None:
-    """Raise ValueError if cells are not as `rankgrad.datasets.table` reads them; the message says what to write."""
+    """Raise ValueError if `rankgrad.datasets.table` cannot read the cells; the message tells what to write instead."""
     printed = column.texts[column.texts.map(lambda text: PRINTED.match(text) is not None)]
     if len(printed) > MOSTLY * len(column.cells):
         raise ValueError(
-            f"{column.shown(printed.index[0])}, a list that was written as text; store lists in Parquet or JSON lines, "
-            "or labels as a|b and numbers in a column each"
+            f"{column.shown(printed.index[0])}, a list written as text; store lists in Parquet or JSON lines, or write "
+            "labels as a|b and each number into its own column"
         )
     if column.content == "image":
         _refuse_addresses(column)
@@ -452,15 +453,14 @@ def _refuse_addresses(column: Column) -> None:
     for row, path in column.texts.items():
         if "://" in path:
             raise ValueError(
-                f"{column.shown(row)}, an address; download the pictures into the folder of the table, and write their "
-                "paths"
+                f"{column.shown(row)}, a URL; download the images into the folder of the table, and write their paths"
             )
         if "\\" in path:
             raise ValueError(f"{column.shown(row)}; write / in place of \\ in paths")
 
 
 def _refuse_two_readings(column: Column) -> None:
-    """Refuse numbers that are not as programs write them, or that may be others: 1.306 is 1306 in German."""
+    """Raise if numbers are not in a program's notation, or are ambiguous: 1.306 is 1306 in German."""
     readings = writings_of(column.texts) if len(column.texts) else []
     if not readings or readings == [PLAIN]:
         return
@@ -469,4 +469,4 @@ def _refuse_two_readings(column: Column) -> None:
     for reading in readings:
         thousands = f" --thousands {reading.thousands!r}" if reading.thousands else ""
         options.append(f"--decimal {reading.decimal!r}{thousands}")
-    raise ValueError(f"{column.shown(row)}; say how such numbers are written: {' or '.join(options)}")
+    raise ValueError(f"{column.shown(row)}; set how such numbers are written: {' or '.join(options)}")

@@ -1,4 +1,4 @@
-"""Commands on data that are not made here."""
+"""Commands for external data."""
 
 import os
 import subprocess
@@ -22,17 +22,19 @@ def fetch(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="mnist, or published weights such as torchvision/resnet50 or timm/resnet50d. By default, "
-            "what the params need."
+            help="mnist, or published weights such as torchvision/resnet50 or timm/resnet50d; by default everything "
+            "that the params need."
         ),
     ] = None,
-    params: Annotated[Path, typer.Option(callback=typed_here, help="The params that need it.")] = Path("params.yaml"),
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a download may stay silent.")] = 10.0,
+    params: Annotated[Path, typer.Option(callback=typed_here, help="Params file that decides what is needed.")] = Path(
+        "params.yaml"
+    ),
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a download may stall.")] = 10.0,
 ) -> None:
-    """Fetch into data/raw: MNIST, from RANKGRAD_MNIST_ROOT or by download, or published weights.
+    """Fetch MNIST (from RANKGRAD_MNIST_ROOT or by download) or published weights into data/raw.
 
-    MNIST is given to DVC, so that `dvc push` and `dvc pull` carry it: commit data/raw/mnist.dvc. Weights that a library
-    publishes become data/raw/weights/<library>/<network>.safetensors, which a run's `start` may name.
+    MNIST is added to DVC, so that `dvc push` and `dvc pull` transfer it: commit data/raw/mnist.dvc. Published weights
+    are written to data/raw/weights/<library>/<network>.safetensors, which you can set as a run's `start`.
     """
     for name in names or ():
         if name != "mnist" and name.partition("/")[0] not in LIBRARIES:
@@ -47,10 +49,10 @@ def fetch(
 
 
 def _needed(params: Path) -> list[str]:
-    """Return what the params read from data/raw and this command knows.
+    """Return the data that the params need and this command can fetch.
 
     Raises:
-        FileNotFoundError, ValueError: the params are not there, or invalid.
+        FileNotFoundError, ValueError: the params do not exist, or are invalid.
     """
     from pipelines.config import load  # takes a second to import
 
@@ -62,11 +64,11 @@ def _needed(params: Path) -> list[str]:
 
 
 def _mnist(timeout: float) -> None:
-    """Fetch MNIST unless it is there, and give it to DVC.
+    """Fetch MNIST unless it exists, and add it to DVC.
 
     Raises:
-        OSError: it cannot be fetched.
-        ValueError: what came is not MNIST, or DVC refuses it.
+        OSError: MNIST cannot be fetched.
+        ValueError: the files are not MNIST, or DVC cannot add them.
     """
     from rankgrad.datasets.scenes import mnist
 
@@ -82,9 +84,9 @@ def _mnist(timeout: float) -> None:
             try:
                 mnist.download(MNIST, timeout=timeout)
             except OSError as failed:
-                advice = "to copy it from a folder: RANKGRAD_MNIST_ROOT=<folder> rankgrad fetch mnist"
-                pulled = f"; to get it from DVC's remote: dvc pull {tracked}" if tracked.is_file() else ""
-                reason = str(failed).rstrip(")\n").splitlines()[-1]  # torchvision names every mirror before
+                advice = "to copy it from a folder, run: RANKGRAD_MNIST_ROOT=<folder> rankgrad fetch mnist"
+                pulled = f"; to get it from DVC's remote, run: dvc pull {tracked}" if tracked.is_file() else ""
+                reason = str(failed).rstrip(")\n").splitlines()[-1]  # the lines before list all mirrors
                 raise OSError(f"MNIST could not be downloaded: {reason}; {advice}{pulled}") from failed
         typer.echo(f"{MNIST}: fetched")
     else:
@@ -93,23 +95,23 @@ def _mnist(timeout: float) -> None:
             return
     added = subprocess.run([sys.executable, "-m", "dvc", "add", "--quiet", str(MNIST)], capture_output=True, text=True)
     if added.returncode:
-        raise ValueError(f"{MNIST}: DVC does not take it: {(added.stderr or added.stdout).strip()}")
-    typer.echo(f"{tracked}: commit it, and `dvc push` and `dvc pull` carry MNIST")
+        raise ValueError(f"{MNIST}: `dvc add` failed: {(added.stderr or added.stdout).strip()}")
+    typer.echo(f"{tracked}: commit this file, so that `dvc push` and `dvc pull` transfer MNIST")
 
 
 def _weights(name: str) -> None:
-    """Fetch the weights that a library publishes for one of its networks, by the library's own means.
+    """Fetch the weights that a library publishes for a network, with the library's own download.
 
     Raises:
-        OSError: they cannot be fetched.
-        ValueError: it has no such network, or no weights of it.
+        OSError: the weights cannot be fetched.
+        ValueError: the library has no such network, or no weights for it.
     """
     from safetensors.torch import save_file
 
     library, _, network = name.partition("/")
     file = WEIGHTS / f"{name}.safetensors"
     if file.is_file():
-        typer.echo(f"{file}: is there")
+        typer.echo(f"{file}: already exists")
         return
     backbone = lookup.find("models.backbones", library)
     published = {key: value.contiguous() for key, value in backbone.published(network).items()}

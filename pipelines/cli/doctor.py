@@ -1,4 +1,4 @@
-"""`rankgrad doctor`: check the environment of a run; one line for each check, and exit code 1 if one fails."""
+"""`rankgrad doctor`: check the environment; prints one line per check, and exits with 1 if a check fails."""
 
 import os
 import shutil
@@ -16,12 +16,15 @@ PREFECT = "http://127.0.0.1:4200/api"  # of `make up`
 
 
 def doctor() -> None:
-    """Look at packages, GPU, disk, git, DVC, params, MLflow and Prefect; 1 if something is broken."""
+    """Check packages, GPU, disk, git, DVC, params, MLflow, and Prefect.
+
+    Exit code: 1 if something is broken.
+    """
     broken = False
     for name, look in LOOKS.items():
         try:
             state, line = "ok", look()
-        except Exception as error:  # whatever a library raises is what is broken
+        except Exception as error:  # libraries may raise any error
             state, line, broken = "broken", without_credentials(str(error)) or type(error).__name__, True
         typer.secho(f"{state:7}", fg="green" if state == "ok" else "red", nl=False)
         typer.echo(f"{name:9}{line}".replace("\n", f"\n{'':16}"))
@@ -40,7 +43,7 @@ def _packages() -> str:
         requirement.name: version(requirement.name) for requirement in requirements if requirement.name != "rankgrad"
     }
     wrong = [
-        f"{requirement} is required, {installed[requirement.name]} is installed"
+        f"{requirement} is required, but {installed[requirement.name]} is installed"
         for requirement in requirements
         if requirement.name in installed
         and not requirement.specifier.contains(installed[requirement.name], prereleases=True)
@@ -54,7 +57,7 @@ def _gpu() -> str:
     import torch
 
     names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    return ", ".join(names) or "none that PyTorch can use: trainings run on the CPU"
+    return ", ".join(names) or "PyTorch can use none: training runs on the CPU"
 
 
 def _disk() -> str:
@@ -69,7 +72,7 @@ def _git() -> str:
 
     changed = git(".", "diff", "HEAD", "--name-only").splitlines()
     branch = f"{git('.', 'rev-parse', '--abbrev-ref', 'HEAD')} at {git('.', 'rev-parse', '--short', 'HEAD')}"
-    return f"{branch}; not committed, so no part of a retraining: {', '.join(changed) or 'nothing'}"
+    return f"{branch}; uncommitted changes, which retraining ignores: {', '.join(changed) or 'none'}"
 
 
 def _dvc() -> str:
@@ -79,7 +82,7 @@ def _dvc() -> str:
 
     with Repo(".") as repo:
         remote = repo.config["core"].get("remote")
-    return f"{len(stages())} stages have been run; remote: {remote or 'none'}"
+    return f"{len(stages())} stages in dvc.lock; remote: {remote or 'none'}"
 
 
 def _params() -> str:
@@ -98,12 +101,12 @@ def _mlflow() -> str:
     champions = {model.name: registry.holder(model) for model in models}
     lost = [name for name, number in champions.items() if number and not registry.has_files(f"models:/{name}/{number}")]
     if lost:
-        raise ValueError(f"the champion of {', '.join(lost)} has lost its files: `make repro` sends them again")
+        raise ValueError(f"the champion of {', '.join(lost)} has lost its files: `make repro` uploads them again")
     return f"{without_credentials(address_of_store())}: {len(models)} registered models"
 
 
 def _prefect() -> str:
-    """Say which work pools of our deployments a worker polls."""
+    """Return the work pools of our deployments; raise if no worker polls one of them."""
     import httpx
 
     address = os.environ.get("PREFECT_API_URL", "").rstrip("/")
@@ -115,19 +118,20 @@ def _prefect() -> str:
             deployments = server.post("/deployments/filter", json=tagged).raise_for_status().json()
             pools = sorted({deployment["work_pool_name"] for deployment in deployments if deployment["work_pool_name"]})
             states = {pool: server.get(f"/work_pools/{pool}").raise_for_status().json()["status"] for pool in pools}
-    except httpx.InvalidURL as error:  # whose message may have a part of the password
+    except httpx.InvalidURL as error:  # its message may contain part of the password
         raise ValueError(f"PREFECT_API_URL is {server_name}, expected an address such as {PREFECT}") from error
     except (httpx.HTTPError, ValueError) as error:
         if not address:
-            return f"no server at {server_name}: `make up` starts one, which schedules need"
+            return f"no server at {server_name}; schedules need one: `make up` starts it"
         raise ConnectionError(
             f"{server_name} does not answer: {first_line(error)}; start it or correct PREFECT_API_URL"
         ) from error
     if idle := [f"{pool} is {state}" for pool, state in states.items() if state != "READY"]:
         raise ValueError(
-            f"{server_name}: runs wait, as the work pool {', '.join(idle)}: `make up PARTS=worker POOL=...`"
+            f"{server_name}: runs cannot start, because the work pool {', '.join(idle)}: `make up PARTS=worker "
+            "POOL=...`"
         )
-    return f"{server_name}: {'work pools ' + ', '.join(pools) if pools else 'no flows of ours: `make deploy`'}"
+    return f"{server_name}: {'work pools ' + ', '.join(pools) if pools else 'no deployments: run `make deploy`'}"
 
 
 LOOKS = {

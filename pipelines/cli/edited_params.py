@@ -1,4 +1,4 @@
-"""Write the blocks of a table into params.yaml, which keeps its comments and order."""
+"""Write the blocks of a table into params.yaml, keeping its comments and order."""
 
 import re
 from io import StringIO
@@ -16,12 +16,14 @@ from rankgrad.io.atomic import replaced_file
 
 __all__ = ["as_yaml", "write"]
 
-WIDTH = 70  # of values in the params that DVC leaves on their line
-SORTERS = {"laplace": {"name": "laplace", "args": {"softness": 0.2}, "vectors": "none"}}  # of runs that init writes
+WIDTH = 70  # longest value that DVC does not break into lines
+SORTERS = {
+    "laplace": {"name": "laplace", "args": {"softness": 0.2}, "vectors": "none"}
+}  # for runs that `rankgrad init` writes
 
 
 def as_yaml(blocks: dict[str, Any]) -> str:
-    """Return blocks as the params have them."""
+    """Return blocks as YAML text, in the layout of the params."""
     nested = {name: block for name, block in blocks.items() if block and name != "judged"}
     text = StringIO()
     round_trip().dump(_laid_out(nested | {"gate": {"judged": blocks["judged"]}}), text)
@@ -29,17 +31,17 @@ def as_yaml(blocks: dict[str, Any]) -> str:
 
 
 def write(params: Path, blocks: dict[str, Any], *, keep: bool) -> tuple[str, dict[str, str]]:
-    """Write blocks into the params, which keep their comments and order.
+    """Write blocks into the params, keeping comments and order.
 
-    Nothing is written if the params would not pass the check.
+    Nothing is written if the new params would fail the check.
 
     Args:
-        params: the file.
-        blocks: of `pipelines.cli.starting_runs.blocks_of`.
-        keep: whether the drawn datasets stay, with their runs.
+        params: path of the params file.
+        blocks: from `pipelines.cli.starting_runs.blocks_of`.
+        keep: whether to keep the generated datasets and their runs.
 
     Returns:
-        What left the params, and, by task, the metric that the gate had for other runs that stay.
+        A description of the removed blocks, and by task the gate's previous metric if other runs of the task remain.
     """
     yaml = round_trip()
     values: Any = read(params, yaml)
@@ -51,11 +53,13 @@ def write(params: Path, blocks: dict[str, Any], *, keep: bool) -> tuple[str, dic
     for block in ("datasets", "runs", "rivals", "comparisons"):
         for name, entry in _laid_out(blocks[block], depth=1).items():
             if name in values[block]:
-                advice = "remove it, or choose another name by --key"
-                raise ParamsError(Problem(f"{block}.{name}", "is there already", advice=advice), path=params)
+                advice = "remove it, or choose another name with --key"
+                raise ParamsError(Problem(f"{block}.{name}", "already exists", advice=advice), path=params)
             values[block][name] = entry
     for sorter in {run["sorter"] for run in blocks["runs"].values()} & SORTERS.keys():
-        values["sorters"].setdefault(sorter, _laid_out(SORTERS[sorter], depth=3))  # an earlier `init` had no use for it
+        values["sorters"].setdefault(
+            sorter, _laid_out(SORTERS[sorter], depth=3)
+        )  # an earlier `init` may have removed it
     judged_before = {}
     for task, judged in blocks["judged"].items():
         metric = judged["metric"]
@@ -66,19 +70,19 @@ def write(params: Path, blocks: dict[str, Any], *, keep: bool) -> tuple[str, dic
         if metric in block.get("guarded", []):
             block["guarded"].remove(metric)
     if not keep:
-        removed["sorters that no run names"] = _remove_sorters(values)
+        removed["sorters that no run uses"] = _remove_sorters(values)
     for key, comment in comments.items():
         if comment and key in values:
             values.yaml_set_comment_before_after_key(key, before=comment)
     with replaced_file(params) as partial:
         with partial.open("w") as written:
             yaml.dump(values, written)
-        check_values(read(partial), path=params)  # as DVC will read it
+        check_values(read(partial), path=params)  # read like DVC does
     return ", ".join(f"{count} {name}" for name, count in removed.items() if count), judged_before
 
 
 def _laid_out(value: Any, depth: int = 0) -> Any:
-    """Return plain values as ruamel.yaml writes them: entries and options in lines, short values on one."""
+    """Return plain values in a layout for ruamel.yaml: entries and options on separate lines, short values on one."""
     if isinstance(value, list):
         block = CommentedSeq(_laid_out(item, depth + 1) for item in value)
         is_short = depth > 3
@@ -93,9 +97,9 @@ def _laid_out(value: Any, depth: int = 0) -> Any:
 
 
 def _comments_behind(values: Any) -> dict[str, str]:
-    """Take away and return the comment before each block, which ruamel.yaml keeps at the last value of the one before.
+    """Remove and return the comment before each block, which ruamel.yaml attaches to the end of the previous block.
 
-    It would be lost with this value.
+    Otherwise it would be lost together with that block.
     """
     comments = {}
     for key, following in pairwise(values):
@@ -112,7 +116,7 @@ def _comments_behind(values: Any) -> dict[str, str]:
 
 
 def _remove_showcase(values: Any) -> dict[str, int]:
-    """Remove the datasets that are drawn, with their runs and comparisons; return how many of each."""
+    """Remove the generated datasets with their runs and comparisons; return the number of each."""
     drawn = [name for name, dataset in values["datasets"].items() if dataset.get("rows")]
     runs = [name for name, run in values["runs"].items() if run["dataset"] in drawn]
     comparisons = []
@@ -122,11 +126,11 @@ def _remove_showcase(values: Any) -> dict[str, int]:
     _remove(values["datasets"], drawn)
     _remove(values["runs"], runs)
     _remove(values["comparisons"], comparisons)
-    return {"drawn datasets": len(drawn), "runs": len(runs), "comparisons": len(comparisons)}
+    return {"generated datasets": len(drawn), "runs": len(runs), "comparisons": len(comparisons)}
 
 
 def _remove_sorters(values: Any) -> int:
-    """Remove the sorters that no run names, since they take minutes to train, with their vectors and measurement."""
+    """Remove sorters that no run uses, which take minutes to train, with their vectors and benchmarks."""
     named = {run["sorter"] for run in values["runs"].values()}
     unused = [name for name in values["sorters"] if name not in named]
     _remove(values["sorters"], unused)

@@ -1,10 +1,10 @@
-"""Guess the roles of a table's columns, see `rankgrad.datasets.table`, for a person to look over.
+"""Guess the roles of a table's columns, see `rankgrad.datasets.table`, for the user to review.
 
-`guess` answers three questions in this order, each in a file of its name: structure (split, weight, group, id, days),
-truth (task and target), inputs. Then the table's own reader reads the first rows with these options.
+`guess` determines, in this order and each in its own file: structure (split, weight, group, id, dates), truth (task and
+target), and inputs. Then the table's own reader reads the first rows with these options.
 
-A column that a person names gets its role, or is refused. Cells with two readings, or none, are refused, and the error
-shows what to type. No other column replaces one that is called like a target.
+A column that the user names gets its role, or raises an error. Cells that can be read in two ways, or in none, raise an
+error that shows what to type. A column that is named like a target is never replaced by another column.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ from rankgrad.numbers import PLAIN, Writing, number_in
 
 __all__ = ["Guess", "guess"]
 
-EXPLAINED, FEWEST_GROUPS = 0.3, 5  # least explained variance, and least groups, of groups with different offsets
+EXPLAINED, FEWEST_GROUPS = 0.3, 5  # smallest explained variance and number of groups to report different offsets
 
 
 class Guess(NamedTuple):
-    """A task, the options of the table that it learns from, and what was decided, a line each."""
+    """A task, the options of the table for it, and one line per decision."""
 
     task: str
     options: dict[str, Any]
@@ -47,20 +47,20 @@ def guess(
     named: Mapping[str, str] | None = None,
     within: bool = False,
 ) -> Guess:
-    """Look at the first rows of a file, and return which roles its columns seem to have.
+    """Inspect the first rows of a file, and guess the roles of its columns.
 
     Args:
-        path: of a CSV, TSV, JSON lines, Parquet or SVMlight file.
-        task: where it is known.
-        encoding: of text.
-        empty: texts that stand for a missing value.
-        writing: of numbers that are text, where a person says it.
-        named: the columns that a person names, by their role: target, text, rejected, group, query, id, date, weight.
-        within: whether only rows of one group are compared.
+        path: path of a CSV, TSV, JSON lines, Parquet, or SVMlight file.
+        task: the task, or None if unknown.
+        encoding: encoding of the file.
+        empty: texts that mean a missing value.
+        writing: how numbers are written in text, if the user sets it.
+        named: the columns that the user names, by role: target, text, rejected, group, query, id, date, weight.
+        within: whether only rows of the same group are compared.
 
     Raises:
-        FileNotFoundError, ValueError: the file cannot be read, nothing in it fits a task, or a column that a person
-            names does not fit its role.
+        FileNotFoundError, ValueError: the file cannot be read, it fits no task, or a named column does not fit its
+            role.
     """
     columns = Columns(path, encoding, empty, writing, named or {}, task)
     if columns.form == "svmlight":
@@ -110,11 +110,13 @@ def _check_header(columns: Columns) -> None:
 
 
 def _svmlight(columns: Columns, *, within: bool) -> Guess:
-    """Return the roles in an SVMlight file: it has a label, perhaps a query, and the features."""
+    """Return the roles in an SVMlight file, which has a label, features, and optionally a query."""
     if columns.named:
-        raise columns.refusal(f"--{next(iter(columns.named))}: SVMlight has a label, a qid and features; name none")
+        raise columns.refusal(
+            f"--{next(iter(columns.named))}: SVMlight always has a label, a qid, and features; remove the option"
+        )
     if within:
-        raise columns.refusal("--within: documents of a qid are compared within it already; leave it out")
+        raise columns.refusal("--within: documents are already compared only within their qid; remove --within")
     task, files = columns.task or "query_ranking", _files(columns.path)
     options: dict[str, Any] = {"file": files, "features": "all"}
     if task == "score_ranking":
@@ -124,12 +126,14 @@ def _svmlight(columns: Columns, *, within: bool) -> Guess:
         options |= {} if isinstance(files, dict) else {"split": {"hash_of": "qid", **SHARES}}
         line = f"SVMlight: label, qid and all features; {DROPPED}"
     else:
-        raise columns.refusal(f"SVMlight has a number in each row, no {task}; expected query_ranking or score_ranking")
+        raise columns.refusal(
+            f"SVMlight has one number per row, which does not fit {task}; expected query_ranking or score_ranking"
+        )
     return Guess(task, options, [line, *_lines_on_files(files)])
 
 
 def _files(path: Path) -> str | dict[str, str]:
-    """Return a file's name, or the names of the training, validation and test files that lie side by side."""
+    """Return a file's name, or the names of training, validation, and test files in the same folder."""
     files = {"train": path.name}
     for split, names in (("val", ("val", "vali", "valid", "validation", "dev")), ("test", ("test",))):
         present = [name for name in names if path.with_stem(name).is_file()]
@@ -144,7 +148,7 @@ def _lines_on_files(files: str | dict[str, str]) -> list[str]:
 
 
 def _reading(encoding: str, empty: Sequence[str], writing: Writing | None) -> dict[str, Any]:
-    """Return the options by which the file is read, where they are not as usual."""
+    """Return the options for reading the file that differ from the defaults."""
     options: dict[str, Any] = {} if encoding == "utf-8" else {"encoding": encoding}
     if empty:
         options["empty"] = [*empty]
@@ -155,11 +159,11 @@ def _reading(encoding: str, empty: Sequence[str], writing: Writing | None) -> di
     return options
 
 
-# What a person should know.
+# Lines for the user.
 
 
 def _missing(columns: Columns, options: dict[str, Any], inputs: Sequence[Column]) -> tuple[dict[str, Any], list[str]]:
-    """Return the option for rows that miss a value, and lines on how many of the first rows do."""
+    """Return the option for rows with missing values, and lines on their number among the first rows."""
     table, frame = Table(**options), columns.sheet.frame
     is_filled = "features" in options and inputs[0].content == "number"
     no_feature, no_other = np.zeros(len(frame), bool), np.zeros(len(frame), bool)
@@ -168,18 +172,19 @@ def _missing(columns: Columns, options: dict[str, Any], inputs: Sequence[Column]
     lines = []
     if no_feature.any():
         lines.append(
-            f"{no_feature.sum()} of the first {len(frame)} rows miss a feature: it gets the median of training "
-            "rows, and another feature says that it was empty; else: `missing: leave_out`"
+            f"{no_feature.sum()} of the first {len(frame)} rows miss a feature: it is set to the median of the "
+            "training "
+            "rows, and an extra feature flags it; to drop such rows: `missing: leave_out`"
         )
     if no_other.any():
-        lines.append(f"{no_other.sum()} of the first {len(frame)} rows miss a value: they are left out, and counted")
-    if is_filled:  # also for rows to come
+        lines.append(f"{no_other.sum()} of the first {len(frame)} rows miss a value: they are dropped and counted")
+    if is_filled:  # even if no value is missing yet: new rows may have empty cells
         return {"missing": "impute"}, lines
     return {"missing": "leave_out"} if lines else {}, lines
 
 
 def _lines_on_offsets(columns: Columns, truth: Column) -> list[str]:
-    """Return a line for the group, or else for each column of names, that the order of targets depends on."""
+    """Return a line for the group, or else for each column of names, if it explains much of the order of targets."""
     candidates = []
     for column in columns.all.values():
         if column.content == "name" and FEWEST_GROUPS <= column.names.nunique() <= len(column.cells) // 2:
@@ -191,14 +196,14 @@ def _lines_on_offsets(columns: Columns, truth: Column) -> list[str]:
         fraction = _explained(column.names, truth.numbers)
         if fraction > EXPLAINED:
             lines.append(
-                f"{column.name} explains {100 * fraction:.0f} % of the order of {truth.name}; if only rows of one "
-                f"{column.name} are compared, `--group {column.name} --within` learns and judges within each"
+                f"{column.name} explains {100 * fraction:.0f} % of the order of {truth.name}; to compare only rows of "
+                f"the same {column.name}, in training and evaluation, pass `--group {column.name} --within`"
             )
     return lines
 
 
 def _explained(names: pd.Series, numbers: pd.Series) -> float:
-    """Return which fraction of the variance of ranks lies between groups, adjusted for how many groups there are.
+    """Return the fraction of the variance of ranks that is between groups, adjusted for the number of groups.
 
     >>> round(_explained(pd.Series(list("aabb")), pd.Series([1.0, 2.0, 11.0, 12.0])), 2)
     0.7
@@ -210,30 +215,33 @@ def _explained(names: pd.Series, numbers: pd.Series) -> float:
 
 
 def _lines_on_features(inputs: Sequence[Column]) -> list[str]:
-    """Return a line for each smallest or largest number that may stand for a missing value, and for each weight."""
+    """Return lines on extreme numbers that may be placeholders for missing values, and on possible weights."""
     lines = []
     for column in inputs:
         if column.content != "number":
             continue
         for text, count in stand_ins(column.numbers.to_numpy()).items():
             cell = column.cells[column.numbers == float(text)].iloc[0]
-            advice = f"`--empty {cell}` reads it as empty" if isinstance(cell, str) else "leave those cells empty"
-            lines.append(f"{column.name}: {text} in {count} rows; if it stands for a missing value, {advice}")
+            advice = f"pass `--empty {cell}`" if isinstance(cell, str) else "empty these cells"
+            lines.append(f"{column.name}: {text} in {count} rows; if it means a missing value, {advice}")
         if plain(column.name) in ("weight", "weights"):
-            lines.append(f"{column.name}: a feature; if it says how much a row counts, pass `--weight {column.name}`")
+            lines.append(
+                f"{column.name}: used as a feature; if it is the weight of a row, pass `--weight {column.name}`"
+            )
     return lines
 
 
 def _lines_on_unused(columns: Columns) -> list[str]:
-    """Return lines on columns that are not used, first on possible groups."""
+    """Return lines on unused columns, first on possible groups."""
     lines, unused = [], []
     for column in columns.free:
         count = column.names.nunique()
         comes_again = (column.content == "name" or column.is_whole) and 2 < count <= len(column.cells) // 2
         if "group" not in columns.structure and comes_again:
             lines.append(
-                f"not used: {column.name}: {count} values in {len(column.cells)} rows; if rows of one belong together, "
-                f"`--group {column.name}` keeps them in one split"
+                f"not used: {column.name}: {count} values in {len(column.cells)} rows; to keep rows with the same "
+                "value in "
+                f"one split, pass `--group {column.name}`"
             )
         else:
             unused.append(column.name)

@@ -1,4 +1,4 @@
-"""`rankgrad init`: write a table of your own into the params, as a dataset, runs and their comparison."""
+"""`rankgrad init`: write your own table into the params, as a dataset, runs, and their comparison."""
 
 import os
 import re
@@ -21,43 +21,47 @@ def init(
     task: Annotated[
         str | None,
         typer.Option(
-            help="label_ranking, multilabel, score_ranking, query_ranking, retrieval; or preferences, search: forms of "
-            "the last two."
+            help="label_ranking, multilabel, score_ranking, query_ranking, retrieval, preferences (a query_ranking), "
+            "or search (a retrieval); by default recognized from the columns."
         ),
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Name of the dataset; by default its folder's.")] = None,
+    key: Annotated[str | None, typer.Option(help="Name of the dataset; by default the name of its folder.")] = None,
     target: Annotated[
-        str | None, typer.Option(help="Column to learn: a number, grades, labels, captions or a margin.")
+        str | None, typer.Option(help="Column to predict: a number, grades, labels, captions, or a margin.")
     ] = None,
-    text: Annotated[str | None, typer.Option(help="Column of the text that is read.")] = None,
-    rejected: Annotated[str | None, typer.Option(help="Column of what --text was preferred to.")] = None,
-    group: Annotated[str | None, typer.Option(help="Column whose rows stay in one split.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column with the input text.")] = None,
+    rejected: Annotated[
+        str | None, typer.Option(help="Column with the rejected answer, for preferences; --text is the chosen one.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Column of groups; all rows of a group stay in one split.")] = None,
     within: Annotated[
         bool, typer.Option("--within", help="Compare only rows of the same group, such as one laboratory.")
     ] = False,
-    query: Annotated[str | None, typer.Option(help="Column whose rows are the documents of a query.")] = None,
-    row_id: Annotated[str | None, typer.Option("--id", help="Column that names each row.")] = None,
+    query: Annotated[str | None, typer.Option(help="Column of queries; the rows of a query are its documents.")] = None,
+    row_id: Annotated[str | None, typer.Option("--id", help="Column with a name for each row.")] = None,
     date: Annotated[
-        str | None, typer.Option(help="Column of days: rows of later months than the file's are deliveries.")
+        str | None, typer.Option(help="Column of dates; rows after the file's last month are later deliveries.")
     ] = None,
-    weight: Annotated[str | None, typer.Option(help="Column of how much a row counts.")] = None,
-    metric: Annotated[str | None, typer.Option(help="Metric by which runs are compared and versions judged.")] = None,
-    encoding: Annotated[str, typer.Option(help="Of text.")] = "utf-8",
+    weight: Annotated[str | None, typer.Option(help="Column with the weight of each row.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric for comparing runs and for the gate.")] = None,
+    encoding: Annotated[str, typer.Option(help="Encoding of the file.")] = "utf-8",
     empty: Annotated[
-        list[str] | None, typer.Option(help="Text that stands for a missing value, such as n/a; may be repeated.")
+        list[str] | None, typer.Option(help="Text that means a missing value, such as n/a; may be repeated.")
     ] = None,
-    decimal: Annotated[str | None, typer.Option(help="The point or comma in numbers that are text.")] = None,
-    thousands: Annotated[str | None, typer.Option(help="What groups three digits in them: . , ' or a space.")] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the drawn datasets and their runs in the params.")] = False,
-    link: Annotated[
-        bool, typer.Option("--link", help="Link the file's folder into data/raw, if it lies elsewhere.")
+    decimal: Annotated[str | None, typer.Option(help="Decimal separator in numbers: . or ,")] = None,
+    thousands: Annotated[str | None, typer.Option(help="Thousands separator in numbers: . , ' or a space.")] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the generated datasets and their runs in the params.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the blocks, write nothing.")] = False,
-    params: Annotated[Path, typer.Option(callback=typed_here, help="The params to write.")] = Path("params.yaml"),
+    link: Annotated[
+        bool, typer.Option("--link", help="Link the file's folder into data/raw if it is somewhere else.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the blocks without writing them.")] = False,
+    params: Annotated[Path, typer.Option(callback=typed_here, help="Params file to write.")] = Path("params.yaml"),
 ) -> None:
-    """Look at a table of your own, and write its dataset, runs and their comparison into the params.
+    """Inspect your own table, and write its dataset, runs, and their comparison into the params.
 
-    The drawn datasets leave the params with their runs, so that `dvc repro compare` trains only yours.
+    The generated datasets and their runs are removed from the params, so that `dvc repro compare` trains only yours.
     """
     from pipelines.cli.edited_params import as_yaml, write
     from pipelines.cli.guess import guess
@@ -74,7 +78,9 @@ def init(
         guessed = guess(
             file, task=task, encoding=encoding, empty=empty or (), writing=writing, named=named, within=within
         )
-        home = file.parent.parent if file.parent.name == "first" else file.parent  # a first delivery is in a folder
+        home = (
+            file.parent.parent if file.parent.name == "first" else file.parent
+        )  # the first delivery has its own folder
         key = _key(key or (home.name if _below_raw(home) else file.stem))
         raw = _raw(home, file, key, link=link, dry_run=dry_run)
         blocks = blocks_of(key, raw, guessed.task, guessed.options, folder=file.parent, metric=metric)
@@ -85,24 +91,24 @@ def init(
             typer.echo(as_yaml(blocks))
             return
         left_out, judged_before = write(params, blocks, keep=keep)
-    typer.echo(f"{params}: the dataset {key}, the runs {', '.join(blocks['runs'])} and the comparison {key}")
+    typer.echo(f"wrote to {params}: the dataset {key}, the runs {', '.join(blocks['runs'])}, and the comparison {key}")
     for judged_task, before in judged_before.items():
         now = blocks["judged"][judged_task]["metric"]
         typer.echo(
-            f"gate.judged.{judged_task}: the metric was {before} and is {now} now, for all datasets of this task; "
-            f"`--metric {before}` keeps it"
+            f"gate.judged.{judged_task}: the metric changed from {before} to {now}, for all datasets of this task; "
+            f"`--metric {before}` keeps the old one"
         )
     if left_out:
-        typer.echo(f"left out of {params}: {left_out}; git has them, and --keep keeps them")
+        typer.echo(f"removed from {params}: {left_out}; git still has them, and --keep keeps them")
     typer.echo(
-        f"next: look over {params}, then\n  rankgrad check\n  dvc repro compare\n  dvc repro && rankgrad promote\n"
-        f"  git commit {params} dvc.lock --message {key}  # a retraining takes only what is committed\n"
-        f"reports/data/{key}.html shows how the data was understood; metrics/comparisons has the difference."
+        f"next: review {params}, then run\n  rankgrad check\n  dvc repro compare\n  dvc repro && rankgrad promote\n"
+        f"  git commit {params} dvc.lock --message {key}  # retraining uses only committed files\n"
+        f"reports/data/{key}.html shows how the data was interpreted; metrics/comparisons has the results."
     )
 
 
 def _writing(decimal: str | None, thousands: str | None) -> Writing | None:
-    """Return how numbers are written, None if nothing was said."""
+    """Return how numbers are written; None if neither option is set."""
     if decimal is None and thousands is None:
         return None
     writing = Writing(decimal or ("," if thousands == "." else "."), thousands or "")
@@ -119,27 +125,27 @@ def _key(name: str) -> str:
 
 
 def _below_raw(home: Path) -> Path | None:
-    """Return a folder as one below data/raw, links followed or not; None if it lies elsewhere."""
+    """Return a folder's path below data/raw without resolving links; None if it is somewhere else."""
     folder, raw = Path(os.path.abspath(home)), Path(os.path.abspath(RAW))
     return RAW / folder.relative_to(raw) if raw in folder.parents else None
 
 
 def _raw(home: Path, file: Path, key: str, *, link: bool, dry_run: bool) -> Path:
-    """Return the folder below data/raw that has the data, or will have them by a link.
+    """Return the folder in data/raw with the data; create it as a link if `link` is set.
 
     Raises:
-        ValueError: it lies elsewhere, and is not to be linked.
+        ValueError: the data are somewhere else, and `link` is not set.
     """
     below, folder = _below_raw(home), RAW / key
     if below is not None or dry_run:
         return below or folder
     if not link:
         raise ValueError(
-            f"{file}: stages read below {RAW}: `mkdir {folder}`, move the file and its pictures there, and `rankgrad "
-            f"init {folder / file.relative_to(home)}`; or --link makes {folder} a link to {home}"
+            f"{file}: is outside {RAW}, where stages read data: `mkdir {folder}`, move the file and its images there, "
+            f"and `rankgrad init {folder / file.relative_to(home)}`; or pass --link to make {folder} a link to {home}"
         )
     if folder.exists() or folder.is_symlink():
-        raise ValueError(f"{folder}: is there already; expected no such name: choose another by --key")
+        raise ValueError(f"{folder}: already exists, expected a new name: choose another with --key")
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.symlink_to(home.resolve(), target_is_directory=True)
     typer.echo(f"{folder}: links to {home.resolve()}")
@@ -147,7 +153,7 @@ def _raw(home: Path, file: Path, key: str, *, link: bool, dry_run: bool) -> Path
 
 
 def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
-    """Return what the blocks say of structure, splits and runs, for a person to look over."""
+    """Return lines on structure, splits, and runs of the blocks, for the user to review."""
     from pipelines.cli.starting_runs import SEEDS, SIZE
     from rankgrad.datasets.tables.roles import SHARES
 
@@ -155,30 +161,34 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     lines = []
     structure = [f"{role} from {options[role]}" for role in ("group", "weight", "id") if role in options]
     if structure:
-        structure[0] += ", and only rows of one are compared" if "within" in options else ""
-        lines.append(f"structure: {', '.join(structure)}; else: --group, --id")
+        structure[0] += " (only rows of the same group are compared)" if "within" in options else ""
+        lines.append(f"structure: {', '.join(structure)}; to change: --group, --id")
     split = options.get("split")
     shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in SHARES.items())
     if isinstance(split, dict):
-        lines.append(f"splits: by a hash of {split['hash_of']}: {shares}; rows never change sides")
+        lines.append(f"splits: by a hash of {split['hash_of']}: {shares}; rows never change splits")
     elif isinstance(options["file"], dict):
-        lines.append("splits: by files; half of val is the gate, by a hash")
+        lines.append("splits: one file each; a hash puts half of val into the gate split")
     elif split:
         lines.append(f"splits: from the column {split}")
     else:
         lines.append(
-            f"splits: by a hash of each row's input: {shares}; to edit the input of a row moves it, nothing else does"
+            f"splits: by a hash of each row's input: {shares}; a row changes splits only if its input is edited"
         )
     if "date" in options:
         column, first = options["date"]["column"], options["date"]["first"]
-        lines.append(f"date: from {column}: rows after {first} are deliveries for training, one each month (`every`)")
+        lines.append(f"date: from {column}: rows after {first} are monthly deliveries for training (`every`)")
     lines.append(f"runs: {', '.join(blocks['runs'])}, {SEEDS} seeds each")
     if blocks["rivals"]:
         names = ", ".join(rival["name"] for rival in blocks["rivals"].values())
-        lines.append(f"rivals: {names}: simple models, with which the runs are compared")
-    lines.append(f"metric: {blocks['comparisons'][key]['metric']}, of the comparison and the gate; else: --metric")
+        lines.append(f"rivals: {names}: simple models to compare the runs with")
+    lines.append(
+        f"metric: {blocks['comparisons'][key]['metric']}, for the comparison and the gate; to change: --metric"
+    )
     if "size" in dataset:
-        lines.append(f"pictures: the middle square, {SIZE} pixels on a side (`size`); `pad: true` keeps the rest")
+        lines.append(
+            f"images: cropped to the central square, {SIZE} pixels per side (`size`); `pad: true` pads instead"
+        )
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Which columns of a table are its input, and why the others are not."""
+"""Choose the input columns of a table, and explain why others are not used."""
 
 import re
 import shlex
@@ -17,16 +17,16 @@ __all__ = ["families", "find_input", "leave_out_clues", "leave_out_days_and_keys
 
 
 def find_input(columns: Columns, truth: Truth) -> tuple[dict[str, Any], list[Column]]:
-    """Take the input: the named text, pictures or vectors, a column called like text, numbers and names, or a text.
+    """Choose the input: the named text, images or vectors, a column named like text, numbers and names, or a text.
 
     Returns:
-        The options of the table, and the columns.
+        The table's options, and the columns.
     """
     options, used = _options_of_input(columns, truth)
     if not used:
         raise columns.refusal(
-            f"no column of pictures, numbers or text is left to learn from{reasons_in(columns)}; say `--text` with a "
-            "column to read, or write the block by hand"
+            f"no column of images, numbers, or text is left as input{reasons_in(columns)}; name a column of text with "
+            "`--text`, or write the block by hand"
         )
     if all(column.names.nunique() == 1 for column in used):
         names = listed([column.name for column in used])
@@ -47,8 +47,8 @@ def _options_of_input(columns: Columns, truth: Truth) -> tuple[dict[str, Any], l
 
 
 def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict[str, Any], list[Column]]:
-    """Take a column called like text, else numbers and names, else a text."""
-    # Numbers, and names that become features; beside names no number may be called like a feature made of a name.
+    """Choose a column named like text, else numbers and names, else a text."""
+    # Numbers, and names that become features. With names, a number must not have the name of a name's feature.
     names = [column for column in columns.free if column.is_category or column.is_aligned]
     names = [column for column in names if not is_feature_name(column.name)]
     numbers = columns.of_content("number")
@@ -62,12 +62,12 @@ def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict
     first = (called or texts)[0] if texts else None
     if first is not None and (not numbers + names or called or first.is_called("captions")):
         if len(texts) > 1 and len(called) != 1:
-            raise columns.question(called or texts, "are texts, and one is read", "text")
+            raise columns.question(called or texts, "are all texts, but only one can be the input", "text")
         columns.use(first)
         return _with_query(columns, first, is_query_ranking=is_query_ranking), [first]
     columns.use(*numbers, *names)
     for column in texts:
-        columns.leave_out(column, f"a text; `--text {column.name}` reads it in place of numbers and names")
+        columns.leave_out(column, f"a text; pass `--text {column.name}` to use it instead of numbers and names")
     options = {
         "features": _in_patterns(columns, [column.name for column in numbers]),
         "categories": [column.name for column in names if column.is_category],
@@ -81,13 +81,13 @@ def _check_named_text(columns: Columns, text: Column, *, is_query_ranking: bool)
         raise columns.refusal(f"--text: {text.name} holds {text.content}s, expected text")
     if is_query_ranking and not _differs_within_groups(columns, text):
         raise columns.refusal(
-            f"--text: {text.name} is the same for all documents of a {columns.structure['group']}, so nothing can "
-            "order them; name the column of the documents"
+            f"--text: {text.name} is the same for all documents of a {columns.structure['group']}, so it cannot order "
+            "them; name the column of the documents"
         )
 
 
 def _with_query(columns: Columns, text: Column, *, is_query_ranking: bool) -> dict[str, Any]:
-    """Return the input of a text: read together with its query, where queries have words."""
+    """Return the input for a text: together with its query if queries are texts."""
     query = query_text(columns) if is_query_ranking else None
     if query is None or _differs_within_groups(columns, query):
         return {"text": text.name}
@@ -96,7 +96,7 @@ def _with_query(columns: Columns, text: Column, *, is_query_ranking: bool) -> di
 
 
 def query_text(columns: Columns) -> Column | None:
-    """Return the text of queries or prompts: the column that is called so, if most of its cells have several words."""
+    """Return the text of queries or prompts: the column with such a name, if most of its cells have several words."""
     group = columns.all.get(columns.structure.get("group", ""))
     for column in [*([group] if group else []), *columns.free]:
         if column.has_sentences and (column.is_called("query") or column is columns.named.get("query")):
@@ -121,7 +121,7 @@ def _in_patterns(columns: Columns, numbers: list[str]) -> str | list[str]:
 
 
 def families(names: Sequence[str], *, least: int) -> dict[str, list[str]]:
-    """Return names that are the same up to their first `_`, where there are enough of them."""
+    """Return names that are equal up to the first `_`, if there are enough of them."""
     starts: dict[str, list[str]] = {}
     for name in names:
         start, separator, _ = name.partition("_")
@@ -130,49 +130,49 @@ def families(names: Sequence[str], *, least: int) -> dict[str, list[str]]:
     return {start: family for start, family in starts.items() if len(family) >= least}
 
 
-# What is no input.
+# Columns that are not inputs.
 
 
 def leave_out_days_and_keys(columns: Columns) -> None:
-    """Leave out what is never learned: days, numbers that count or name rows, and objects."""
+    """Leave out columns that are never inputs: dates, row numbers and numeric ids, and objects."""
     for column in columns.free:
         if column.content == "time":
-            columns.leave_out(column, "days or times")
+            columns.leave_out(column, "dates or times")
         elif is_row_number(column) and not column.is_called("target"):
-            columns.leave_out(column, "it counts rows")
+            columns.leave_out(column, "row numbers")
         elif column.is_whole and (column.is_called("key") or (column.is_called("id") and column.is_unique)):
-            reason = f"a number that names something; if rows of one belong together, `--group {column.name}`"
+            reason = f"a numeric id; to keep rows with the same id in one split, pass `--group {column.name}`"
             columns.leave_out(column, reason)
         elif column.content == "object":
-            columns.leave_out(column, "it holds objects; write each of their values into a column")
+            columns.leave_out(column, "contains objects; write each of their values into its own column")
 
 
 def leave_out_clues(columns: Columns, truth: Column | None) -> None:
-    """Leave out numbers with other cells among them, and what would give the truth away."""
+    """Leave out numbers mixed with other cells, and columns that reveal the target."""
     for column in columns.free:
         if column.hindrance is not None:
             cell = shlex.quote(column.hindrance[:60])
             columns.leave_out(
                 column,
-                f"numbers, but for cells such as {cell}: if it stands for a missing value, `--empty {cell}`; if it has "
-                "a unit, write the unit into the header",
+                f"numbers except for cells such as {cell}: if it means a missing value, pass `--empty {cell}`; if it "
+                "has a unit, move the unit to the header",
             )
         elif truth is not None and column.content == truth.content == "number" and same_order(column, truth):
             columns.leave_out(
                 column,
-                f"orders rows as {truth.name} does; it may be a `train_target`, or, if it is known beforehand, one of "
+                f"orders rows like {truth.name}; use it as `train_target`, or, if it is known at prediction time, in "
                 "`features`",
             )
         elif truth is not None and column.is_category and _is_called_as(column, truth):
             columns.leave_out(
-                column, f"called like {truth.name}; it may be one of `categories` if it is known beforehand"
+                column, f"named like {truth.name}; add it to `categories` if it is known at prediction time"
             )
         elif column.is_category and is_feature_name(column.name):
             columns.leave_out(column, "rename it to use it")
 
 
 def _is_called_as(column: Column, truth: Column) -> bool:
-    """Return whether a column has the truth's name in its own, as price_band has price."""
+    """Return whether a column's name contains the target's name, as price_band contains price."""
     word = re.escape(plain(truth.name).rstrip("s"))
     return re.search(rf"(^|[^a-z]){word}s?([^a-z]|$)", plain(column.name)) is not None
 

@@ -1,4 +1,4 @@
-"""Commands on trained models: predict, serve, monitor, promote."""
+"""Commands for trained models: predict, serve, monitor, promote."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["monitor", "predict", "promote", "serve", "show_decisions"]
 
-Captions = Annotated[bool, typer.Option("--captions", help="Search the captions of the table of --among.")]
+Captions = Annotated[
+    bool, typer.Option("--captions", help="Search the captions in the table of --among, not its items.")
+]
 Encoding = Annotated[
     str | None, typer.Option(help="Of text in tables, such as cp1252 or utf-16; by default as in training.")
 ]
@@ -23,15 +25,15 @@ def predict(
         str,
         typer.Argument(
             callback=model_typed_here,
-            help="A registered version (models:/<task>-<dataset>@champion), a folder (models/runs/<run>) or `shipped`, "
-            "the ranker of digits in the package.",
+            help="A registered version (models:/<task>-<dataset>@champion), a folder (models/runs/<run>), or "
+            "`shipped`, the digit ranker that comes with the package.",
         ),
     ],
     inputs: Annotated[
         list[Path],
         typer.Argument(
             callback=typed_here,
-            help="Pictures, a folder of them, or a table (.csv, .tsv, .jsonl, .parquet, SVMlight) in your own columns.",
+            help="Images, a folder of images, or a table (.csv, .tsv, .jsonl, .parquet, SVMlight) with your columns.",
         ),
     ],
     out: Annotated[
@@ -40,38 +42,38 @@ def predict(
             "-o",
             "--out",
             callback=typed_here,
-            help="A table (.csv, .tsv, .jsonl, .parquet); of label rankers also an annotated picture, or a folder.",
+            help="Table to write (.csv, .tsv, .jsonl, .parquet); for label rankers also an annotated image or folder.",
         ),
     ] = None,
     columns: Annotated[
         list[str] | None,
         typer.Option(
             "--input",
-            help="Column of a table that holds the input, or, of retrieval, caption=COLUMN; by default as in training.",
+            help="Column with the input, or caption=COLUMN for retrieval; by default the same as in training.",
         ),
     ] = None,
     among: Annotated[
         Path | None,
         typer.Option(
             callback=typed_here,
-            help="Table or folder whose items are searched; the ten that fit best are found.",
+            help="Table or folder to search, for retrieval; each answer has the ten best items.",
         ),
     ] = None,
     captions: Captions = False,
-    own: Annotated[str | None, typer.Option("--id", help="Column that comes back with each answer.")] = None,
+    own: Annotated[str | None, typer.Option("--id", help="Column to return with each answer.")] = None,
     query: Annotated[
-        str | None, typer.Option(help="Column whose rows are the documents of one query, for query ranking.")
+        str | None, typer.Option(help="Column of queries, for query ranking; the rows of a query are its documents.")
     ] = None,
     encoding: Encoding = None,
     skip_broken: Annotated[
         bool,
         typer.Option(
-            "--skip-broken", help="Go on after rows that cannot be answered: `error` says why; the exit code is 3."
+            "--skip-broken", help="Skip rows that cannot be answered; `error` has the reason, and the exit code is 3."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Answer rows by a trained model of any task: the labels of pictures, scores, the order of documents."""
+    """Predict with a trained model of any task: labels of images, scores, the order of documents."""
     from tqdm import tqdm
 
     from pipelines.serving.named_model import model_folder
@@ -94,40 +96,40 @@ def serve(
         str | None,
         typer.Option(
             callback=model_typed_here,
-            help="A registered version, or a run's folder, such as models/runs/photos-mse; by default the champion of "
-            "the only model that params.yaml trains.",
+            help="A registered version, or a run's folder, such as models/runs/photos-mse; by default the champion, if "
+            "params.yaml trains only one model.",
         ),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5001,
     host: Annotated[
         str,
         typer.Option(
-            help="Address to listen at. One that other machines reach, such as 0.0.0.0, needs a secret in the variable "
-            "RANKGRAD_TOKEN, which requests send as `Authorization: Bearer SECRET`."
+            help="Address to listen on. For addresses that other machines can reach, such as 0.0.0.0, set the variable "
+            "RANKGRAD_TOKEN to a secret, which requests must send as `Authorization: Bearer SECRET`."
         ),
     ] = "127.0.0.1",
     log_to: Annotated[
         Path | None,
         typer.Option(
             callback=typed_here,
-            help="Folder, such as data/incoming, for a random sample of each day's requests, which `rankgrad monitor` "
-            "takes: about 2,000 rows or 128 MB a day; by default none is kept.",
+            help="Folder, such as data/incoming, for a random sample of each day's requests as input for `rankgrad "
+            "monitor`: about 2,000 rows or 128 MB per day; by default no requests are stored.",
         ),
     ] = None,
     among: Annotated[
         Path | None,
         typer.Option(
             callback=typed_here,
-            help="Table or folder whose items retrieval searches: an answer has the ten rows that fit best. It is read "
-            "again within a minute after it changes.",
+            help="Table or folder to search, for retrieval; each answer has the ten best rows. The server reads it "
+            "again within a minute after a change.",
         ),
     ] = None,
     captions: Captions = False,
 ) -> None:
     """Serve a registered version, or a run's folder, on http://HOST:PORT/invocations until Ctrl-C.
 
-    An alias such as @champion is followed: a new champion answers within a minute, without a restart. /health, /version
-    (model, version and run) and /metrics (for Prometheus) are there too.
+    The server follows an alias such as @champion: it switches to a new champion within a minute, without a restart. It
+    also has /health, /version (model, version, and run), and /metrics (for Prometheus).
     """
     from pipelines.serving import server
     from pipelines.serving.named_model import the_model
@@ -142,15 +144,14 @@ def monitor(
         Path,
         typer.Argument(
             callback=typed_here,
-            help="Raw rows, as `rankgrad predict` takes them: a table or a folder; no labels needed.",
+            help="New raw rows, as for `rankgrad predict`: a table or a folder; labels are not needed.",
         ),
     ],
     model: Annotated[
         str | None,
         typer.Option(
             callback=typed_here,
-            help="A registered version, or the folder of one; by default the champion of the only "
-            "model that params.yaml trains.",
+            help="A registered version, or its folder; by default the champion, if params.yaml trains only one model.",
         ),
     ] = None,
     alpha: Annotated[float, typer.Option(help="False-positive rate.")] = 0.01,
@@ -160,19 +161,21 @@ def monitor(
         str | None,
         typer.Option(
             callback=model_typed_here,
-            help="A second model of the task that answers the fresh rows too: a registered version, a folder, or "
+            help="A second model of the same task to run on the new rows: a registered version, a folder, or "
             "@challenger, the model's version with that alias.",
         ),
     ] = None,
     encoding: Encoding = None,
     report: Annotated[
         Path | None,
-        typer.Option(callback=typed_here, help="JSON to write; default: reports/monitoring/<name of FRESH>.json."),
+        typer.Option(
+            callback=typed_here, help="JSON file to write; by default reports/monitoring/<name of FRESH>.json."
+        ),
     ] = None,
     retrain: Annotated[bool, typer.Option("--retrain", help="On drift, schedule a retraining.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare fresh rows, and what the model says of them, with its training data.
+    """Compare new rows, and the model's predictions for them, with the training data.
 
     Exit code: 0 without drift, 3 with drift, 1 after an error.
     """
@@ -194,7 +197,7 @@ def monitor(
             _show(comparison)
             typer.echo(f"{comparison.verdict}; report in {report}")
             if comparison.to_label:
-                typer.echo(f"{len(comparison.to_label)} rows to label: {drift.list_of(report)}")
+                typer.echo(f"{len(comparison.to_label)} rows worth labeling: {drift.list_of(report)}")
         if comparison.drifted and retrain:
             from pipelines.flows import monitor as flow
 
@@ -231,7 +234,7 @@ def _show(comparison: Any) -> None:
 
 def promote(
     models: Annotated[
-        list[str] | None, typer.Argument(help="Registered models; by default all that params.yaml defines.")
+        list[str] | None, typer.Argument(help="Registered models; by default all models that params.yaml defines.")
     ] = None,
     version: Annotated[str | None, typer.Option(help="Make this version champion, bypassing the gate.")] = None,
     rollback: Annotated[bool, typer.Option("--rollback", help="Make the previous champion champion again.")] = False,
@@ -239,29 +242,29 @@ def promote(
         bool, typer.Option("--over-person", help="Let the gate replace a champion that a person chose.")
     ] = False,
 ) -> None:
-    """Let the gate promote challengers that beat the champion, or choose a champion by hand.
+    """Let the gate promote challengers that beat the champion, or choose a champion yourself.
 
-    The gate compares both on the gate split, example by example; see the block gate in params.yaml.
+    The gate compares both models on the same examples of the gate split; see the block `gate` in params.yaml.
     """
     by_hand, models = version is not None or rollback, models or []
     if version is not None and rollback:
-        fail("--version and --rollback: expected one of them")
+        fail("--version and --rollback are both set, expected only one of them")
     if by_hand and len(models) != 1:
-        fail("--version and --rollback need one model, as in `rankgrad promote sorter-lstm --version 2`")
+        fail("--version and --rollback need exactly one model, as in `rankgrad promote sorter-lstm --version 2`")
     from pipelines.config import load
     from pipelines.tracking import gate
 
     with errors_in_a_line():
         if by_hand:
             before, now = gate.choose(models[0], version)
-            typer.echo(f"{models[0]}: version {now} is champion; before: {before or 'none'}")
+            typer.echo(f"{models[0]}: version {now} is champion; previous: {before or 'none'}")
             return
         decisions = gate.decide_all(models or None, load(), over_person=over_person)
     show_decisions(decisions)
 
 
 def show_decisions(decisions: "list[Decision]") -> None:
-    """Print the gate's decisions; end with exit code 1 if a model could not be judged."""
+    """Print the gate's decisions; exit with 1 if the gate could not compare a model."""
     rows = [
         (decision.model, decision.challenger, decision.champion, decision.state, decision.reason)
         for decision in decisions

@@ -1,4 +1,4 @@
-"""Commands on params.yaml."""
+"""Commands for params.yaml."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,11 +18,11 @@ PARAMS = Path("params.yaml")
 def check(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(callback=typed_here, help="By default params.yaml."),
+        typer.Argument(callback=typed_here, help="Params files; by default params.yaml."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check params: keys, values, names of components and their options."""
+    """Check params: keys, values, component names, and their options."""
     from pipelines.ops.leftovers import leftovers
 
     problems_of, valid = dict[str, list[str]](), dict[str, str]()
@@ -31,7 +31,9 @@ def check(
         if settings is not None:
             valid[str(file)] = f"{file}: valid{_looked_at(settings)}{_own()}"
             for path in leftovers(settings) if file.resolve() == PARAMS.resolve() else ():
-                valid[str(file)] += f"\n  {path}: made by what {file} no longer defines; `make repro` moves it away"
+                valid[str(file)] += (
+                    f"\n  {path}: left over from a block that {file} no longer has; `make repro` removes it"
+                )
     if as_json:
         print_json({file: {"valid": not lines, "problems": lines} for file, lines in problems_of.items()})
     else:
@@ -42,26 +44,26 @@ def check(
 
 
 def _own() -> str:
-    """Return the components of the project's own, which params may name; nothing if there are none."""
+    """Return a line on the components in `own`, which params can name; empty if there are none."""
     from rankgrad import lookup
 
     files = []
     for folder in lookup.OWN_FOLDERS:
         files += [lookup.own_file(folder, name) for name in lookup.own_files(folder)]
-    return f"\n  of your own: {', '.join(files)}" if files else ""
+    return f"\n  your own components: {', '.join(files)}" if files else ""
 
 
 def _looked_at(settings: "Settings") -> str:
-    """Return how much of the tables of valid params was looked at; nothing if there are none."""
+    """Return a note on how much of the tables in valid params was checked; empty if there are none."""
     from rankgrad.datasets.table import HEAD
 
     tables = [key for key, block in settings.datasets.items() if block.name == "table"]
-    reads = f"`dvc repro {' '.join(f'validate@{key}' for key in tables)}` reads all"
-    return f"; of tables the first {HEAD} rows were looked at, and no picture: {reads}" if tables else ""
+    reads = f"`dvc repro {' '.join(f'validate@{key}' for key in tables)}` checks everything"
+    return f"; checked the first {HEAD} rows of tables, and no images: {reads}" if tables else ""
 
 
 def examined(file: Path) -> "tuple[Settings | None, list[str]]":
-    """Return the settings of a params file, or None and what is wrong with it, a line each."""
+    """Return the settings of a params file and no problems, or None and its problems, one per line."""
     from pipelines.config import ParamsError, rules
     from pipelines.config.schema import refuse_old_variables
     from rankgrad.training.device import find_device
@@ -69,7 +71,7 @@ def examined(file: Path) -> "tuple[Settings | None, list[str]]":
     try:
         refuse_old_variables()
         settings = rules.check(file)
-        find_device(settings.compute.device)  # raises before hours go into data for it
+        find_device(settings.compute.device)  # fail before spending hours on data
     except ParamsError as error:
         return None, str(error).splitlines()
     except ValueError as error:
@@ -78,12 +80,14 @@ def examined(file: Path) -> "tuple[Settings | None, list[str]]":
 
 
 def scale(
-    name: Annotated[str, typer.Argument(help="A file in scales/, such as tiny or paper; laptop goes back.")],
+    name: Annotated[
+        str, typer.Argument(help="A file in scales/, such as tiny or paper; laptop restores the original.")
+    ],
     folder: Annotated[
-        Path | None, typer.Option("--in", callback=typed_here, help="Folder with another params.yaml and scales/.")
+        Path | None, typer.Option("--in", callback=typed_here, help="Another folder with a params.yaml and scales/.")
     ] = None,
 ) -> None:
-    """Write a scale's values into params.yaml; comments are kept."""
+    """Write a scale's values into params.yaml, keeping its comments."""
     from pipelines.config import scales
 
     with errors_in_a_line():

@@ -1,4 +1,4 @@
-"""Preferences in a table: what was chosen and what was rejected in a row, perhaps of answers to a prompt."""
+"""Recognize preferences in a table: a chosen and a rejected answer per row, optionally with a prompt."""
 
 import re
 from typing import Any
@@ -12,25 +12,28 @@ __all__ = ["preferences"]
 
 MENTIONS = 4  # least number of rows per name, on average, if names are players
 CODE = re.compile(r"(?=.*\d)[\w.:/@-]+", re.ASCII)  # a name with a digit and without a space
-DECISION, FEW_DECISIONS = re.compile(r"prefer|winner|chosen|better|choice|vote"), 5  # which of two answers is better
-SIDES = {"a": "b", "0": "1", "1": "2", "left": "right"}  # how the names of two answers end
+DECISION, FEW_DECISIONS = (
+    re.compile(r"prefer|winner|chosen|better|choice|vote"),
+    5,
+)  # names and largest number of values of a column that tells which answer is better
+SIDES = {"a": "b", "0": "1", "1": "2", "left": "right"}  # endings of the names of two answers
 
-# What mends a table, in pandas.
-PLAYERS = """winner and loser are numbers; if they name players, write names, in pandas:
+# Code to fix a table in pandas.
+PLAYERS = """winner and loser are numbers; if they identify players, turn them into names with pandas:
   table["{winner}"] = "p" + table["{winner}"].astype(str)
   table["{loser}"] = "p" + table["{loser}"].astype(str)"""
-BETTER = """{first} and {second} are two answers, and {decision} says which is better; write what was chosen, in pandas:
+BETTER = """{first} and {second} are two answers, and {decision} tells which is better; add these columns in pandas:
   FIRST, SECOND = ...  # the values of {decision} for which {first} and {second} are better, of {values}
   table = table[table["{decision}"].isin([FIRST, SECOND])]
   is_first = table["{decision}"] == FIRST
   table["chosen"] = table["{first}"].where(is_first, table["{second}"])
   table["rejected"] = table["{second}"].where(is_first, table["{first}"])"""
-ITEMS = """{cell}, no text, and such names come again too seldom to be learned as players; join the texts of the items:
+ITEMS = """{cell}, which is not a text, and such names repeat too rarely to be players; join the texts of the items:
   for role in ("{chosen}", "{rejected}"):
       names = {{"id": role, "text": role + "_text"}}
       table = table.merge(items.rename(columns=names), on=role)
 then `rankgrad init FILE --text {chosen}_text --rejected {rejected}_text`"""
-CHATS = """{names} hold chats or objects, and texts are read: write texts, in pandas:"""
+CHATS = """{names} contain chats or objects, expected texts: convert them with pandas:"""
 PROMPT = """
   table["prompt"] = [" ".join(turn["content"] for turn in {turns}) for chat in table["{chat}"]]"""
 ANSWER = """
@@ -40,8 +43,8 @@ ANSWER = """
 def preferences(columns: Columns) -> Truth | None:
     """Recognize preferences.
 
-    A person may name the rejected answers, the chosen ones as the text, the prompts as the query, and the margin, a
-    number, as the target.
+    The user can name the rejected answers, the chosen answers (as the text), the prompts (as the query), and the
+    margin, a number (as the target).
     """
     _refuse_chats(columns)
     chosen, rejected = _chosen_and_rejected(columns)
@@ -66,16 +69,16 @@ def preferences(columns: Columns) -> Truth | None:
             columns.structure["group"] = prompt.name
     elif chosen.is_category or _are_players(chosen, rejected):
         inputs = {"categories": [chosen.name]}
-        line += "; both are names, of players without features: if another file has the items, join their texts first"
+        line += "; both are names of players without features: if another file has their texts, join those first"
 
-    # Nothing else is read: a number may be the margin.
+    # No other column is used, but a number may be the margin.
     for column in columns.of_content("number") if margin is None else []:
-        columns.leave_out(column, f"if it is the size of the preference, `--target {column.name}` learns it")
+        columns.leave_out(column, f"if it is the strength of the preference, pass `--target {column.name}`")
     return Truth("query_ranking", options, line, None, inputs, [chosen])
 
 
 def _chosen_and_rejected(columns: Columns) -> tuple[Column | None, Column | None]:
-    """Return the columns of chosen and of rejected answers: the ones that a person names, or that are called so."""
+    """Return the columns of chosen and rejected answers, named by the user or recognized by their names."""
     numbers = {column.name.lower(): column.name for column in columns.of_content("number")}
     if {"winner", "loser"} <= numbers.keys():
         raise columns.refusal(PLAYERS.format(**numbers))
@@ -88,15 +91,15 @@ def _chosen_and_rejected(columns: Columns) -> tuple[Column | None, Column | None
         called = [column for column in inputs if column.is_called(role)]
         roles[role] = named.get(flag) or next(iter(called), None)
     if roles["chosen"] is None and "rejected" in named:
-        raise columns.refusal("--rejected: no column is called like what was chosen; name it too, by `--text`")
+        raise columns.refusal("--rejected: no column has a name like `chosen`; name the chosen answers with `--text`")
     return roles["chosen"], roles["rejected"]
 
 
 def _prompt(columns: Columns, chosen: Column) -> Column | None:
-    """Return the text that answers belong to: called so, or else a text that comes again or stands before them.
+    """Return the column of prompts: recognized by its name, or a text that repeats or comes before the answers.
 
     Raises:
-        ValueError: there are several, or another text that may be it.
+        ValueError: there are several candidates.
     """
     prompt = query_text(columns)
     if prompt is not None or chosen.content != "text":
@@ -109,17 +112,18 @@ def _prompt(columns: Columns, chosen: Column) -> Column | None:
         return likely[0] if likely else None
     texts = likely or texts
     raise columns.refusal(
-        f"{listed([column.name for column in texts])} may be the prompt: `--query {texts[0].name}` reads it with each "
-        f"answer, and answers to one prompt stay in one split"
-        + ("" if likely else f"; `--text {chosen.name}` reads none")
+        f"{listed([column.name for column in texts])} may be the prompt: pass `--query {texts[0].name}` to read it "
+        "with "
+        f"each answer and to keep answers to one prompt in one split"
+        + ("" if likely else f"; or pass `--text {chosen.name}` to read no prompt")
     )
 
 
 def _are_players(chosen: Column, rejected: Column) -> bool:
-    """Return whether the chosen answers are names that come again, such as players.
+    """Return whether the chosen answers are names that repeat, such as players.
 
     Raises:
-        ValueError: they are ids, such as a0123, that seldom come again.
+        ValueError: they are ids, such as a0123, that rarely repeat.
     """
     if chosen.content != "name" or chosen.is_aligned:
         return False
@@ -133,7 +137,7 @@ def _are_players(chosen: Column, rejected: Column) -> bool:
 
 
 def _refuse_chats(columns: Columns) -> None:
-    """Refuse chosen and rejected chats, lists of roles and contents."""
+    """Raise if chosen and rejected answers are chats, lists of role and content."""
     chats = [column for column in columns.all.values() if column.content == "object"]
     answers = [column for column in chats if column.is_called("chosen") or column.is_called("rejected")]
     if not answers:
@@ -151,7 +155,7 @@ def _refuse_chats(columns: Columns) -> None:
 
 
 def _refuse_which_is_better(columns: Columns) -> None:
-    """Refuse two answers, such as answer_a and answer_b, if another column says which of them is better."""
+    """Raise if there are two answers, such as answer_a and answer_b, and another column tells which is better."""
     texts = {column.name.lower(): column for column in columns.free if column.is_text}
     decisions = [column for column in columns.all.values() if DECISION.search(plain(column.name))]
     decisions = [column for column in decisions if column.names.nunique() <= FEW_DECISIONS]

@@ -12,23 +12,25 @@ __all__ = ["retrain"]
 
 
 def retrain(
-    reason: Annotated[str, typer.Option(help="Why, for the commit.")] = "by hand",
-    advance: Annotated[bool, typer.Option(help="Take the next delivery or snapshot of the data.")] = True,
+    reason: Annotated[str, typer.Option(help="Reason, for the commit message.")] = "by hand",
+    advance: Annotated[bool, typer.Option(help="Use the next delivery or snapshot of the data.")] = True,
     only: Annotated[
-        list[str] | None, typer.Option(help="A run of params.yaml to train, publish and judge; by default all.")
+        list[str] | None,
+        typer.Option(help="A run in params.yaml to train, publish, and put to the gate; by default all."),
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A changed param of this retraining, such as runs.mine.loss.args.pairs=10."),
+        typer.Option("--set", help="A changed setting for this retraining, such as runs.mine.loss.args.pairs=10."),
     ] = None,
     push: Annotated[
-        str | None, typer.Option(help="A git remote that gets the branch, after DVC's default remote got the data.")
+        str | None,
+        typer.Option(help="A git remote to push the branch to, after pushing the data to DVC's default remote."),
     ] = None,
 ) -> None:
-    """Train what changed in a clone of the present commit, publish it, and let the gate promote what is better.
+    """Retrain what changed in a clone of the current commit, publish it, and let the gate promote better models.
 
-    The checkout stays as it is: params and dvc.lock become a branch `retrain/<time>`. A killed retraining is resumed by
-    the next one. Exit code: 1 if a stage failed or a model could not be judged.
+    The checkout does not change: params and dvc.lock go to a branch `retrain/<time>`. The next retraining resumes one
+    that was killed. Exit code: 1 if a stage failed or the gate could not compare a model.
     """
     from pipelines.flows.processes import CommandFailed
     from pipelines.flows.retraining import Request, retrain_here
@@ -39,5 +41,5 @@ def retrain(
             decisions, branch = retrain_here(Path.cwd(), request)
         except CommandFailed as error:
             fail(error)
-    typer.echo(branch if branch == "nothing new" else f"kept as {branch}; to take it over: git merge {branch}")
+    typer.echo(branch if branch == "nothing new" else f"saved as branch {branch}; to use it, run: git merge {branch}")
     show_decisions(decisions)

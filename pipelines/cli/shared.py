@@ -1,4 +1,4 @@
-"""What the commands share: errors in a line, JSON, and paths relative to where they were typed."""
+"""Code that commands share: errors in one line, JSON, and paths relative to the user's folder."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from rankgrad.io.written import printable
 
 __all__ = ["AsJson", "errors_in_a_line", "fail", "model_typed_here", "print_json", "table", "typed_here"]
 
-WIDE = 160  # columns of a table where there is no terminal
+WIDE = 160  # width of a table without a terminal, in characters
 
 
 def fail(message: object) -> NoReturn:
@@ -25,7 +25,7 @@ def fail(message: object) -> NoReturn:
 
 @contextmanager
 def errors_in_a_line() -> Generator[None]:
-    """Print what the project refuses as a message, without a traceback."""
+    """Print the project's errors as messages, without a traceback."""
     try:
         yield
     except (ValueError, OSError, FloatingPointError) as error:
@@ -39,7 +39,7 @@ def print_json(value: Any) -> None:
 
 
 def table(*columns: str, rows: Iterable[Iterable[object]]) -> None:
-    """Print rows as a table, with a - for None; nothing in a cell is markup."""
+    """Print rows as a table, with - for None; cells are plain text, not markup."""
     from rich.console import Console
     from rich.table import Column, Table
     from rich.text import Text
@@ -51,8 +51,8 @@ def table(*columns: str, rows: Iterable[Iterable[object]]) -> None:
 
 
 def typed_here(context: typer.Context, value: Any) -> Any:
-    """Make a path that was typed in another folder relative to the project's top folder, where commands run."""
-    folder: Path | None = context.obj  # where the command was typed; None if the caller did not change folders
+    """Convert a path that the user typed in another folder to one relative to the project's top folder."""
+    folder: Path | None = context.obj  # the user's folder; None if the caller did not change folders
     if isinstance(value, list | tuple):
         return [typed_here(context, path) for path in value]
     if value is None or folder is None or folder == Path.cwd() or ":/" in str(value) or os.path.isabs(value):
@@ -61,7 +61,7 @@ def typed_here(context: typer.Context, value: Any) -> Any:
 
 
 def model_typed_here(context: typer.Context, value: str) -> str:
-    """Make the folder of a model relative as `typed_here` does; `shipped` and aliases stay as they are."""
+    """Convert the path of a model as `typed_here` does; do not change `shipped` and aliases."""
     return value if value == "shipped" or str(value).startswith("@") else typed_here(context, value)
 
 

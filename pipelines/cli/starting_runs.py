@@ -1,4 +1,4 @@
-"""What `rankgrad init` writes for a table: the runs of `starting_runs.yaml`, whose losses, metric and times fit it."""
+"""Choose what `rankgrad init` writes for a table: runs from `starting_runs.yaml` with fitting losses and epochs."""
 
 from math import ceil, floor, log10
 from pathlib import Path
@@ -20,10 +20,10 @@ __all__ = ["SEEDS", "SIZE", "blocks_of", "check_name", "examples_column", "read_
 
 STARTING_RUNS = Path(__file__).with_name("starting_runs.yaml")
 SEEDS = 3
-SIZE = 96  # pixels on a side of pictures
-SKEWED, GRADES = 1.0, 10  # skewness of targets, and how many different ones, beyond which their log is a rival
-STEPS, MOST_EPOCHS = 800, 300  # a training has so many steps at least, if it needs no more epochs than that
-BACKBONES = {  # by what a backbone takes
+SIZE = 96  # pixels per side of images
+SKEWED, GRADES = 1.0, 10  # smallest skewness, and number of distinct targets, for a run on their log
+STEPS, MOST_EPOCHS = 800, 300  # smallest number of training steps, and largest number of epochs to reach it
+BACKBONES = {  # by input type
     "image": {"name": "convnet", "args": {"channels": [32, 64, 96]}},
     "text": {"name": "words", "args": {}},
     "text_pair": {"name": "knrm", "args": {}},
@@ -32,7 +32,7 @@ BACKBONES = {  # by what a backbone takes
 
 
 def starting_runs() -> dict[str, Any]:
-    """Return what is written for a table, by task or by a form of its truth."""
+    """Return what `init` writes for a table, by task or by special form of its target."""
     return YAML(typ="safe").load(STARTING_RUNS)
 
 
@@ -47,12 +47,12 @@ def blocks_of(
     """Return the blocks of the params for a table: `datasets`, `runs`, `rivals`, `comparisons`, and `judged` of `gate`.
 
     Args:
-        key: of the dataset, and what its runs begin with.
-        raw: its folder.
-        task: of its runs.
-        options: of `rankgrad.datasets.table.Table`.
-        folder: that has the file now; None for `raw`.
-        metric: by which runs are compared and versions are judged; None for the task's.
+        key: key of the dataset, and prefix of its runs.
+        raw: folder of the dataset.
+        task: task of its runs.
+        options: options of `rankgrad.datasets.table.Table`.
+        folder: folder that contains the file now; None for `raw`.
+        metric: metric for the comparison and the gate; None for the task's default.
     """
     starting = _starting_of(task, options)
     check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).all_metrics()])
@@ -104,10 +104,10 @@ def blocks_of(
 
 
 def _starting_of(task: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return what is written for a table of a task, or of a form of its truth.
+    """Return what `init` writes for a task, or for a special form of its target.
 
     Raises:
-        ValueError: nothing is known for it.
+        ValueError: there are no runs for it.
     """
     if "rejected" in options:
         task = "preferences"
@@ -116,7 +116,7 @@ def _starting_of(task: str, options: dict[str, Any]) -> dict[str, Any]:
     starting = starting_runs()
     if task not in starting:
         raise ValueError(
-            f"init has no runs for the task {task}, only for {', '.join(starting)}: write its blocks by hand, or add "
+            f"init has no runs for the task {task}, only for {', '.join(starting)}: write the blocks by hand, or add "
             f"{task} to {STARTING_RUNS.name}"
         )
     return starting[task]
@@ -167,11 +167,11 @@ def _conditions(table: Table, truth: Any) -> set[str]:
 
 
 def _clipped(truth: Any) -> Any:
-    return truth.clip(upper=truth.quantile(0.99))  # a row of totals makes no tail
+    return truth.clip(upper=truth.quantile(0.99))  # so that a row of totals does not count as a tail
 
 
 def _runs_for(runs: dict[str, Any], conditions: set[str], table: Table, truth: Any) -> dict[str, Any]:
-    """Return the runs of a task that fit a table: the standard loss, then its rivals."""
+    """Return the runs of a task that fit a table: the standard loss first, then ranking losses."""
     by_loss = {}
     for name, run in runs.items():
         if run.get("when") in {None, *conditions}:

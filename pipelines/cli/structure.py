@@ -1,4 +1,4 @@
-"""Which column of a table has the split, the weight, the group, the id and the day of its rows."""
+"""Recognize the columns of a table with the split, weight, group, id, and date of its rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["check_within", "find_id_of_items", "find_structure", "is_row_number"
 
 
 def find_structure(columns: Columns) -> None:
-    """Take the columns of structure: the ones that a person names, or by what they are called and hold."""
+    """Take the columns of structure: named by the user, or recognized by their names and contents."""
     named = columns.named
     roles = {
         "split": columns.take(_is_split),
@@ -28,7 +28,7 @@ def find_structure(columns: Columns) -> None:
 
 
 def _is_split(column: Column) -> bool:
-    """Recognize the names of splits, or at least train and test beside others, which the reader refuses."""
+    """Recognize the names of splits, or at least train and test; the reader raises for other names."""
     values = set(column.names) if column.is_called("split") and column.has_names else set()
     return {"train", "test"} <= values or set() < values <= {*ALL_SPLITS}
 
@@ -39,17 +39,17 @@ def _is_weight(column: Column) -> bool:
 
 
 def _group(columns: Columns) -> Column | None:
-    """Take the column of queries, else the one of what several rows share, such as a customer."""
+    """Take the column of queries, else a column that several rows share, such as a customer."""
     return columns.take_shared("query", exact=True) or columns.take_shared("group", exact=False)
 
 
 def _is_id(column: Column) -> bool:
-    """Recognize ids: names or whole numbers that are called like one, each once."""
+    """Recognize ids: distinct names or whole numbers in a column named like an id."""
     return column.is_called("id") and column.is_unique and (column.content == "name" or column.is_whole)
 
 
 def find_id_of_items(columns: Columns, items: Sequence[Column]) -> None:
-    """Take a column that is called like an id, and names each item, whose captions stand in several rows."""
+    """Take a column that is named like an id and identifies each item, whose captions are in several rows."""
 
     def names_items(column: Column) -> bool:
         is_id = column.is_called("id") and (column.content == "name" or column.is_whole)
@@ -60,7 +60,7 @@ def find_id_of_items(columns: Columns, items: Sequence[Column]) -> None:
 
 
 def _is_code(column: Column) -> bool:
-    """Recognize ids of any name: words, each once, or row numbers."""
+    """Recognize ids with any column name: distinct words, or row numbers."""
     if column.content == "number":
         return is_row_number(column) and not column.is_called("target")
     if column.is_called("chosen") or column.is_called("rejected"):
@@ -70,34 +70,34 @@ def _is_code(column: Column) -> bool:
 
 
 def is_row_number(column: Column) -> bool:
-    """Recognize row numbers: whole numbers in their order, or all from the smallest to the largest, each once."""
+    """Recognize row numbers: distinct whole numbers in order, or all numbers from the smallest to the largest."""
     if not column.is_whole or len(column.cells) < 3 or not column.is_unique:
         return False
     steps = column.numbers.diff().iloc[1:]
-    if column.is_last:  # which may be a target by which rows are sorted
+    if column.is_last:  # it may be a target by which rows are sorted
         return bool((steps == 1).all())
     extent = column.numbers.max() - column.numbers.min()
     return bool((steps > 0).all() or (steps == -1).all() or (extent == len(column.cells) - 1 > 20))
 
 
 def check_within(columns: Columns) -> None:
-    """Refuse to compare rows within groups where there are no groups, or for another task."""
+    """Raise if rows are to be compared within groups, but there are no groups, or the task does not allow it."""
     if columns.task not in (None, "score_ranking"):
-        raise columns.refusal(f"--within is for a number to rank by; leave it out, or `--task {columns.task}`")
+        raise columns.refusal(f"--within needs a number to rank by; remove --within, or `--task {columns.task}`")
     if "group" not in columns.structure:
-        raise columns.refusal("--within: no column is called like a group; name it, as in `--group COLUMN --within`")
+        raise columns.refusal("--within: no column is named like a group; name one, as in `--group COLUMN --within`")
     group = columns.whole(columns.all[columns.structure["group"]])
     count = group.names.nunique()
     if count in (1, len(group.cells)):
-        values = "one value in all rows" if count == 1 else "a value of its own in each row"
+        values = "the same value in all rows" if count == 1 else "a different value in each row"
         raise columns.refusal(
-            f"--within: {group.name} has {values}, expected several values that come again; name another column as "
+            f"--within: {group.name} has {values}, expected several values that repeat; name another column with "
             "`--group`"
         )
 
 
 def split_by_key(columns: Columns, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the option that splits by a hash of the group, else the id, else the path of a picture."""
+    """Return the option that splits by a hash of the group, else the id, else the path of an image."""
     key = options.get("group") or options.get("id") or options.get("image")
     if key is None or isinstance(columns.all[key].cells.iloc[0], StoredPicture):
         return {}

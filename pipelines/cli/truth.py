@@ -1,4 +1,4 @@
-"""The task of a table, and the column of its truth: labels, grades, captions or numbers."""
+"""Recognize the task of a table, and its target column: labels, grades, captions, or numbers."""
 
 import re
 from collections.abc import Sequence
@@ -20,26 +20,26 @@ from pipelines.cli.preferences import preferences
 
 __all__ = ["DROPPED", "find_truth"]
 
-DROPPED = "queries with one document, or without a relevant one, are left out (`without_relevant`)"
+DROPPED = "queries with one document, or without relevant documents, are dropped (`without_relevant`)"
 
 
 def find_truth(columns: Columns) -> Truth:
-    """Take the truth of the task if it is known, else of the first task that one is recognized for."""
+    """Return the target of the task if it is known, else of the first task for which a target is recognized."""
     task = columns.task
     for name in [task] if task else TRUTHS:
         if (truth := TRUTHS[name](columns)) is not None:
             return truth
     if "target" in columns.named:
         raise _unreadable(columns.named["target"], "COLUMN")
-    learned = f"{task} learns from" if task else "a task could learn from, such as labels, a number or captions"
+    learned = f"{task} can predict" if task else "a task can predict, such as labels, a number, or captions"
     raise columns.refusal(
-        f"no column that {learned}; it has {listed([*columns.all])}{reasons_in(columns)}; say `--target` with a "
-        "column, or write the block by hand"
+        f"no column that {learned}; the file has {listed([*columns.all])}{reasons_in(columns)}; name the target with "
+        "`--target COLUMN`, or write the block by hand"
     )
 
 
 def _labels(columns: Columns) -> Truth | None:
-    """Recognize labels: lists of names, or several in a cell; where they are asked for, also one."""
+    """Recognize labels: lists of names, or several names in a cell; also a single name if the task needs labels."""
     task, is_named = columns.task, "target" in columns.named
     column = columns.take_truth(lambda column: column.content == "labels" or column.separator is not None, "labels")
     if column is None and (task or is_named):
@@ -51,12 +51,12 @@ def _labels(columns: Columns) -> Truth | None:
     ordered = task == "label_ranking" if task else not in_one_order(rows)
     options = {"labels": column.name, "ordered": ordered, "label_separator": separator}
     order, other = ("the most important first", "multilabel") if ordered else ("in no order", "label_ranking")
-    line = f"truth: labels from {column.name}, {order}; else: --task {other}, or --target COLUMN"
+    line = f"truth: labels from {column.name}, {order}; to change: --task {other}, or --target COLUMN"
     return Truth("label_ranking" if ordered else "multilabel", options, line, column)
 
 
 def _flags(columns: Columns) -> Truth | None:
-    """Take columns of 0 and 1, or of small ranks, that begin with the same word, or are the only numbers."""
+    """Recognize columns of 0 and 1, or of small ranks, that begin with the same word, or are the only numbers."""
     numbers = columns.of_content("number")
     small = [column for column in numbers if column.is_whole and column.numbers.between(0, 99).all()]
     has_target = any(column.is_called("target") for column in numbers)
@@ -74,11 +74,11 @@ def _in_columns(columns: Columns, labels: Sequence[Column], option: str | list[s
     columns.use(*labels)
     is_ranks = any((column.numbers > 1).any() for column in labels)
     task, role = ("label_ranking", "label_ranks") if is_ranks else ("multilabel", "labels")
-    return Truth(task, {role: option}, f"truth: {role} from {listed(option)}; else: --target COLUMN")
+    return Truth(task, {role: option}, f"truth: {role} from {listed(option)}; to change: --target COLUMN")
 
 
 def _relevance(columns: Columns) -> Truth | None:
-    """Recognize preferences, or a column of grades and one of queries."""
+    """Recognize preferences, or a column of grades together with a column of queries."""
     if (truth := preferences(columns)) is not None:
         return truth
     group = columns.structure.get("group")
@@ -93,11 +93,13 @@ def _relevance(columns: Columns) -> Truth | None:
         raise _unreadable(column, "COLUMN")
     _refuse_wrong_order(columns, column)
     options = {"relevance": column.name, "without_relevant": "drop"}
-    return Truth("query_ranking", options, f"truth: relevance from {column.name}, of each {group}; {DROPPED}", column)
+    return Truth(
+        "query_ranking", options, f"truth: relevance from {column.name}, within each {group}; {DROPPED}", column
+    )
 
 
 def _captions(columns: Columns) -> Truth | None:
-    """Recognize captions of pictures or vectors, or queries that search passages."""
+    """Recognize captions of images or vectors, or queries that search passages."""
     if not any(column.is_whole_input for column in columns.free):
         return _search(columns)
     if "text" in columns.named:
@@ -105,12 +107,12 @@ def _captions(columns: Columns) -> Truth | None:
     column = columns.take_truth(lambda column: column.content in ("text", "captions"), "captions")
     if column is None:
         return None
-    options, line = {"captions": column.name}, f"truth: captions from {column.name}, a sentence or more"
+    options, line = {"captions": column.name}, f"truth: captions from {column.name}, one or more sentences"
     return Truth("retrieval", options, line, column)
 
 
 def _search(columns: Columns) -> Truth | None:
-    """Recognize queries and the passages that they ask for, where no column says how well."""
+    """Recognize queries and their passages, without a column of grades."""
     task, named = columns.task, columns.named
     query = named.get("target") or named.get("query") or query_text(columns)
     if query is None or not query.has_sentences:
@@ -124,39 +126,40 @@ def _search(columns: Columns) -> Truth | None:
     if len(passages) != 1 or (task is None and "target" in named and "text" not in named):
         return None
     is_rated = any(column.is_called("target") for column in columns.of_content("number"))
-    if is_rated and task is None and "target" not in named:  # a rating of each answer is what is learned
+    if is_rated and task is None and "target" not in named:  # the rating of each answer is the target
         return None
     columns.use(query, passages[0])
     if "group" not in named:
-        columns.structure.pop("group", None)  # several queries may ask for a passage: splits are drawn of passages
-    line = f"truth: captions from {query.name}, by which {passages[0].name} is searched"
+        columns.structure.pop("group", None)  # several queries may share a passage, so passages are split
+    line = f"truth: captions from {query.name}, which search {passages[0].name}"
     return Truth("retrieval", {"captions": query.name}, line, None, {"text": passages[0].name}, passages)
 
 
 def _target(columns: Columns) -> Truth | None:
-    """Recognize a number to rank by: the one that is named, called like a target, or the last column."""
+    """Recognize a number to rank by: named by the user, named like a target, or the last column."""
     column, reason = columns.named.get("target"), ""
     if column is None:
-        # Numbers that are called as four or more are, such as site_y beside site_x, are features.
+        # Four or more numbers with similar names, such as site_y and site_x, are features.
         numbers = columns.of_content("number")
         members = set().union(*families([column.name for column in numbers], least=4).values())
         ranked = [column for column in numbers if column.name not in members]
         column = columns.take_truth(lambda column: column in ranked and column.is_called("target"), "target")
         _refuse_other_candidates(columns, column)
-        reason = f"{'' if column else ', the last column'}; else: --target COLUMN"
+        reason = f"{'' if column else ', the last column'}; to change: --target COLUMN"
         column = column or _last_of(ranked or numbers)
     if column is None or column.content != "number":
         return None
     if reason and columns.task is None and column.is_called("labels") and not column.is_called("target"):
         raise columns.refusal(
-            f"{column.name} has numbers and is called like classes: `--task multilabel --target {column.name}` learns "
-            f"these classes, `--target {column.name}` ranks by the number"
+            f"{column.name} has numbers but a name like classes: to predict these classes, pass `--task multilabel "
+            f"--target {column.name}`; to rank by the number, pass `--target {column.name}`"
         )
     group = columns.structure.get("group")
     if columns.task is None and group is not None and columns.all[group].is_called("query"):
         raise columns.refusal(
-            f"{group} is called like a query, but no column like grades: `--target {column.name}` ranks the rows of "
-            "each by it, `--task score_ranking` all rows"
+            f"{group} is named like a query, but no column is named like grades: to rank the rows of each {group}, "
+            "pass "
+            f"`--target {column.name}`; to rank all rows, pass `--task score_ranking`"
         )
     _refuse_wrong_order(columns, column)
     columns.use(column)
@@ -170,14 +173,14 @@ TRUTHS = {
     "query_ranking": _relevance,
     "retrieval": _captions,
     "score_ranking": _target,
-    # Forms of a truth that the tasks above recognize too.
+    # Special forms of targets that the functions above also recognize.
     "preferences": preferences,
     "search": _search,
 }
 
 
 def _last_of(numbers: Sequence[Column]) -> Column | None:
-    """Return the last number; of two that order rows the same way, such as fitness and fitness_log, the shorter one."""
+    """Return the last number; if two order rows equally, such as fitness and fitness_log, the shorter name."""
     if not numbers:
         return None
     last = numbers[-1]
@@ -186,25 +189,25 @@ def _last_of(numbers: Sequence[Column]) -> Column | None:
 
 
 def _refuse_wrong_order(columns: Columns, column: Column) -> None:
-    """Refuse a truth that is the same in all rows, or whose smallest number may be the best."""
+    """Raise if the target is the same in all rows, or if its smallest number may be the best."""
     if column.numbers.nunique() == 1 and columns.whole(column).numbers.nunique() == 1:
         raise columns.refusal(
-            f"{column.name} is {column.cells.iloc[0]} in all rows, so no order can be learned; say `--target` with "
-            "another column"
+            f"{column.name} is {column.cells.iloc[0]} in all rows, so no order can be learned; name another "
+            "column with `--target`"
         )
     if column.is_called("rank"):
         raise columns.refusal(
-            f"{column.name}: the largest number is first, and 1 may be the best rank; write a column where larger "
-            "is better, and say `--target` with it"
+            f"{column.name}: 1 may be the best rank, but the largest number must be the best; add a column in which "
+            "larger is better, and name it with `--target`"
         )
 
 
 def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
-    """Refuse to rank by any number where a column that is called like the truth, or is the last, holds no numbers."""
+    """Raise if the column that is named like a target, or the last column, does not contain numbers."""
     for name in columns.sheet.frame if called is None else ():
         if name and name not in columns.all and is_called_like(name, "target"):
             raise columns.refusal(
-                f"{name} is called like a target, but is empty in all rows; say `--target` with another column"
+                f"{name} is named like a target, but is empty in all rows; name another column with `--target`"
             )
     candidates = [column for column in columns.all.values() if column.name not in columns.structure.values()]
     for column in candidates:
@@ -218,13 +221,13 @@ def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
 
 
 def _unreadable(column: Column, other: str) -> ValueError:
-    """Return the refusal of a column that may be meant, but cannot be learned as it is."""
-    advice = "turn its cells into numbers and empty the others"
+    """Return the error for a column that may be the target, but cannot be used without changes."""
+    advice = "convert its cells to numbers and empty the others"
     if column.is_category:
-        advice = f"`--target {column.name}` learns these names"
+        advice = f"pass `--target {column.name}` to predict these names"
     elif column.content == "number":
-        advice = "`--task score_ranking` ranks by it"
+        advice = "pass `--task score_ranking` to rank by it"
     elif column.content == "text":
-        advice = "a text is searched by texts: `--task search --text PASSAGES --target QUERIES`"
+        advice = "pass `--task search --text PASSAGES --target QUERIES` to search texts by texts"
     first = column.numbers.isna().idxmax()  # the first row if all cells are numbers
-    return ValueError(f"{column.shown(first)}; if it is what is to be learned, {advice}; else say `--target {other}`")
+    return ValueError(f"{column.shown(first)}; if it is the target, {advice}; otherwise pass `--target {other}`")

@@ -1,1 +1,1 @@
-"""Prefect flows over the graph that `dvc.yaml` defines, and over what comes in and what is registered."""
+"""Prefect flows for the stages in `dvc.yaml`, for incoming data, and for registered models."""

@@ -1,7 +1,7 @@
-"""How Prefect's server orders events: one whose predecessor did not come is kept back for a minute, not for 15.
+"""Event ordering of Prefect's server: an event without its predecessor is held back for one minute, not for 15.
 
-A server that was restarted does not know what it saw before, so alerts of that time would be 15 minutes late.
-`make up` and compose.yaml name this module in PREFECT_SERVER_EVENTS_CAUSAL_ORDERING.
+A restarted server does not remember earlier events, so alerts during that time would be 15 minutes late. `make up` and
+compose.yaml set PREFECT_SERVER_EVENTS_CAUSAL_ORDERING to this module.
 """
 
 from datetime import timedelta

@@ -10,7 +10,7 @@ from dvc.stage import PipelineStage
 
 __all__ = ["Stage", "stages"]
 
-COMPUTING = ("pretrain@", "train@", "evaluate@")  # stages that put a network on compute.device
+COMPUTING = ("pretrain@", "train@", "evaluate@")  # stages that run a network on compute.device
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Stage:
     """A stage of DVC's graph.
 
     Attributes:
-        needs: the stages that it needs.
-        computes: whether a GPU is of use to it.
+        needs: the stages that it depends on.
+        computes: whether it can use a GPU.
     """
 
     needs: list[str]
@@ -27,10 +27,10 @@ class Stage:
 
 
 def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage]:
-    """Return the targets and the stages behind them, each after those that it needs; without targets all stages."""
+    """Return the targets and the stages they depend on, in topological order; without targets, all stages."""
     with Repo(str(folder)) as repo:
-        graph = repo.index.graph  # from a stage to what it needs
-        # Without data that DVC keeps, such as data/raw/mnist.dvc, which have no command.
+        graph = repo.index.graph  # from a stage to its dependencies
+        # Skip tracked data, such as data/raw/mnist.dvc, which have no command.
         graph = graph.subgraph([node for node in graph if isinstance(node, PipelineStage)])
         if targets:
             behind = {stage for stage in graph if stage.name in targets}

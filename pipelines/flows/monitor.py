@@ -1,4 +1,4 @@
-"""The flow that watches what comes in: the newest file against the training data; drift starts a retraining."""
+"""The flow that monitors incoming data: compare the newest file with the training data; drift starts a retraining."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ from rankgrad.datasets.tables.rows import table_of
 __all__ = ["DEPLOYMENT", "DRIFTED", "monitor", "newest", "retrain"]
 
 DEPLOYMENT = "retrain/retrain"
-DRIFTED = "Drifted"  # the state of a run that found drift, which alerts name
+DRIFTED = "Drifted"  # the state of a run that found drift, used by alerts
 
 
 def retrain(reason: str, *, once: str | None = None) -> str:
@@ -35,38 +35,41 @@ def retrain(reason: str, *, once: str | None = None) -> str:
 
     Args:
         reason: a parameter of the run.
-        once: a key; asked for again with the same one, it is the same run, unless that failed or was cancelled.
+        once: a key; another call with the same key returns the same run, unless that run failed or was canceled.
 
     Raises:
-        ConnectionError: PREFECT_API_URL names no server, or the server does not answer, refuses or has no such
+        ConnectionError: PREFECT_API_URL is not set, or the server does not respond, rejects the request, or has no such
             deployment.
     """
     address = get_current_settings().api.url
-    if not address:  # Prefect would start a server of its own, which has no deployment
-        raise ConnectionError("no retraining: PREFECT_API_URL is not set; `make up` serves http://127.0.0.1:4200/api")
+    if not address:  # Prefect would start its own server, without deployments
+        raise ConnectionError(
+            "no retraining: PREFECT_API_URL is not set; `make up` starts a server at http://127.0.0.1:4200/api"
+        )
     try:
         while True:
             run: Any = run_deployment(DEPLOYMENT, parameters={"reason": reason}, timeout=0, idempotency_key=once)
             failed = run.state is not None and run.state.is_final() and not run.state.is_completed()
-            # A training is not repeated because the gate could not judge it.
+            # Do not repeat a training because the gate could not compare its model.
             if once is None or not failed or run.state.name == NOT_JUDGED:
                 return run.name
             once = f"{once}; after {run.id}"
     except (httpx.HTTPError, PrefectException, RuntimeError, OSError) as error:
         raise ConnectionError(
             f"no retraining: the Prefect server {without_credentials(address)} did not schedule {DEPLOYMENT} "
-            f"({first_line(error)}); check PREFECT_API_URL, and that `make deploy` was run"
+            f"({first_line(error)}); check PREFECT_API_URL, and run `make deploy` if you have not"
         ) from error
 
 
 def newest(folder: str | Path) -> Path:
-    """Return the newest table or folder of pictures whose name begins with a date, such as `2026-11-21.csv`.
+    """Return the newest table or folder of images whose name begins with a date, such as `2026-11-21.csv`.
 
-    Of the latest day, the one that was written last. Files that are still being copied (`.partial-`) do not count.
+    If several have the latest date, return the one written last. Files that are still being copied (`.partial-`) are
+    ignored.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: a name begins with what looks like a date, and is no day.
+        FileNotFoundError: there is no such file.
+        ValueError: a name begins with an invalid date.
     """
     dated = []
     for file in Path(folder).glob("[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"):
@@ -75,21 +78,23 @@ def newest(folder: str | Path) -> Path:
         try:
             day = date.fromisoformat(file.name[:10])
         except ValueError as error:
-            raise ValueError(f"{file}: {file.name[:10]} is no day; expected a name such as 2026-11-21.csv") from error
+            raise ValueError(
+                f"{file}: {file.name[:10]} is not a date, expected a name such as 2026-11-21.csv"
+            ) from error
         dated.append((day, file.stat().st_mtime_ns, file))
     if not dated:
-        raise FileNotFoundError(f"{folder}: no table or folder named by its day, such as 2026-11-21.csv")
+        raise FileNotFoundError(f"{folder}: no table or folder with a date as its name, such as 2026-11-21.csv")
     return max(dated)[-1]
 
 
 def _row(measured: Quantity | Agreement) -> dict[str, Any]:
-    """Return a row of a table; numbers of 17 digits would push its last column off the page."""
+    """Return a row of a table with rounded numbers; 17 digits would push the last column off the page."""
     row = asdict(measured)
     return row | {name: float(f"{value:.4g}") for name, value in row.items() if isinstance(value, float)}
 
 
 def _is_news(comparison: Comparison, fresh: Path, report: Path) -> bool:
-    """Return whether the file, the version or the verdict has changed since the last report: else alerts repeat."""
+    """Return whether the file, the version, or the verdict changed since the last report, to avoid repeated alerts."""
     if not report.is_file() or report.stat().st_mtime < fresh.stat().st_mtime:
         return True
     last = json.loads(report.read_text())
@@ -109,15 +114,15 @@ def monitor(
     """Compare the newest file of a folder with the training data.
 
     Args:
-        folder: see `newest`; without it there is nothing to compare.
+        folder: see `newest`; if it does not exist, there is nothing to compare.
         model: a registered version or a folder; None for the champion of the only model that the params train.
         alpha, least_distance: see `pipelines.monitoring.drift.compare`.
         retrain_on_drift: schedule a retraining if there is drift.
-        challenger: a second model that answers the same rows: by default the version that would be the next champion,
-            if there is one; a registered version or a folder; None for none. It does not change verdict or state.
+        challenger: a second model to run on the same rows: a registered version or a folder; by default the version
+            with the alias challenger, if there is one; None for no model. It does not change the verdict or the state.
 
     Returns:
-        Completed, or Drifted, which is a kind of it, with the verdict. Drift that was reported before is Completed.
+        Completed, or Drifted (a form of Completed), with the verdict. Drift that was already reported is Completed.
     """
     if not Path(folder).exists():
         return Completed(message=f"nothing to compare: there is no folder {folder}")
@@ -136,7 +141,9 @@ def monitor(
     get_run_logger().info(comparison.verdict)
     if comparison.to_label:
         rows = [row | {"id": str(row["id"])} for row in comparison.to_label]
-        create_table_artifact(key="to-label", table=rows, description=f"Rows to label, also in {drift.list_of(report)}")
+        create_table_artifact(
+            key="to-label", table=rows, description=f"Rows worth labeling, also in {drift.list_of(report)}"
+        )
     if comparison.outside:
         rows = [asdict(column) for column in comparison.outside]
         create_table_artifact(key="outside", table=rows, description="Values outside the range of the training rows")
@@ -145,7 +152,7 @@ def monitor(
         create_table_artifact(key="challenger", table=rows, description=f"**{as_markdown(shadow.verdict)}**")
         get_run_logger().log(logging.WARNING if shadow.failed else logging.INFO, shadow.verdict)
     if comparison.drifted and retrain_on_drift:
-        # The same file against the same version is one reason, however often it is looked at.
+        # The same file and version schedule only one retraining, even if compared several times.
         once = f"{comparison.verdict}; {comparison.model}, version {comparison.version}"
         get_run_logger().info("scheduled %s as %s", DEPLOYMENT, retrain(comparison.verdict, once=once))
     return Completed(name=DRIFTED if comparison.drifted and is_news else None, message=comparison.verdict)

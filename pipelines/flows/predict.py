@@ -1,4 +1,4 @@
-"""The flow that answers what comes in: the newest file of a folder, by the champion."""
+"""The flow that predicts for incoming data: it runs the champion on the newest file of a folder."""
 
 from pathlib import Path
 
@@ -17,20 +17,20 @@ __all__ = ["predict"]
 def predict(
     folder: str = "data/incoming", model: str | None = None, out: str = "reports/answers", skip_broken: bool = False
 ) -> State:
-    """Answer the newest file of a folder.
+    """Predict for the newest file of a folder.
 
     Args:
-        folder: of tables and folders of pictures named by their day, such as 2026-11-21.csv; without it there is
-            nothing to answer.
+        folder: folder with tables and folders of images named by date, such as 2026-11-21.csv; if it does not exist,
+            there is nothing to do.
         model: a registered version or a folder; None for the champion of the only model that the params train.
-        out: gets a folder for each file, with answers.parquet and made_by.json: version, run, and the hash of the file.
-        skip_broken: give rows that cannot be answered an `error`, where one of them fails the run otherwise.
+        out: gets one folder per file, with answers.parquet and made_by.json (version, run, and the hash of the file).
+        skip_broken: write an `error` for rows that cannot be answered; otherwise, such a row fails the run.
 
     Returns:
-        Completed, with a line about it. A file that the same version answered before is not answered again.
+        Completed, with a message. A file that the same version already answered is skipped.
     """
     if not Path(folder).exists():
-        return Completed(message=f"nothing to answer: there is no folder {folder}")
+        return Completed(message=f"nothing to predict: there is no folder {folder}")
     named = the_model(model, "the parameter model: MODEL")
     _, message = answer_batch(newest(folder), named, Path(out), skip_broken=skip_broken)
     get_run_logger().info(message)

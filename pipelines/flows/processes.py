@@ -1,4 +1,4 @@
-"""Commands that a retraining runs: their output goes to its log, and they end with it."""
+"""Commands of a retraining: their output goes to its log, and they end with it."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ from rankgrad.io.written import printable
 __all__ = ["CommandFailed", "Commands", "Done", "TransientFailure"]
 
 PROGRESS_BAR = re.compile(r"\d+%\|")
-TAIL = 12  # lines of output in an error
+TAIL = 12  # number of output lines in an error
 
 
 class CommandFailed(RuntimeError):
@@ -36,17 +36,17 @@ class TransientFailure(CommandFailed):
 
 @dataclass(frozen=True)
 class Done:
-    """A command that succeeded: what it printed, and the processor time of it and its children."""
+    """A successful command: its output, and the CPU time of it and its children."""
 
     output: str
     cpu_seconds: float
 
 
 class Commands:
-    """The commands of one retraining, which `stop` ends all together.
+    """The commands of one retraining; `stop` ends all of them.
 
     Args:
-        log: takes each line of their output; None for Python's log.
+        log: called with each line of their output; None for Python's log.
     """
 
     def __init__(self, log: Callable[[str], None] | None = None):
@@ -56,24 +56,24 @@ class Commands:
         self._stopped = False
 
     def run(self, *command: str, folder: Path, **environment: str) -> Done:
-        """Run a command in a process group of its own, log its output line by line, and return that and its cost.
+        """Run a command in its own process group, log its output line by line, and return the output and its cost.
 
-        It gets SIGTERM when this process ends, however that happens.
+        The command gets SIGTERM when this process ends for any reason.
 
         Args:
             command: program and arguments; programs of this Python environment come first.
-            folder: where it runs.
-            environment: variables besides this process's own.
+            folder: working directory.
+            environment: variables in addition to those of this process.
 
         Raises:
-            TransientFailure: it failed, and a retry may succeed.
-            CommandFailed: it failed, or `stop` was called.
+            TransientFailure: the command failed, but a retry may succeed.
+            CommandFailed: the command failed, or `stop` was called.
         """
         name = " ".join(command)
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         with self._lock:
             if self._stopped:
-                raise CommandFailed(f"not started, the flow is ending: {name}")
+                raise CommandFailed(f"not started, because the flow is ending: {name}")
             process = subprocess.Popen(
                 tied(*command), cwd=folder, env=os.environ | {"PATH": path} | environment, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
@@ -81,13 +81,13 @@ class Commands:
             self._running.add(process)
         output = []
         for line in filter(None, map(str.rstrip, process.stdout or ())):
-            line = printable(without_credentials(line.expandtabs()))  # the whole team reads it
+            line = printable(without_credentials(line.expandtabs()))  # the whole team can read it
             if not PROGRESS_BAR.search(line):
                 output.append(line)
                 self.log(line)
         cost = 0.0
         with suppress(ChildProcessError):  # `stop` has waited for it
-            _, status, used = os.wait4(process.pid, 0)  # which says, unlike `Popen.wait`, what it used
+            _, status, used = os.wait4(process.pid, 0)  # unlike `Popen.wait`, also returns the resources used
             process.returncode, cost = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
         code = process.wait()
         with self._lock:
@@ -99,12 +99,12 @@ class Commands:
         return Done("\n".join(output), cost)
 
     def run_stage(self, *command: str, stage: str, folder: Path, **environment: str) -> Done:
-        """Run a command as `run` does, that runs a stage; if it fails, the stage's status file tells why.
+        """Run the command of a stage as `run` does; if it fails, the stage's status file has the reason.
 
         Args:
             command: program and arguments.
-            stage: as DVC calls it.
-            folder: where it runs.
+            stage: DVC's name of the stage.
+            folder: working directory.
             environment: see `run`.
 
         Raises:
@@ -118,7 +118,7 @@ class Commands:
             raise (TransientFailure if why.is_transient else CommandFailed)(str(why)) from error
 
     def stop(self) -> None:
-        """End all commands and their children; start no more."""
+        """End all commands and their children, and do not start new ones."""
         with self._lock:
             self._stopped = True
             running = list(self._running)

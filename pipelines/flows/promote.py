@@ -17,7 +17,7 @@ from pipelines.tracking.store import ServerUnreachable
 
 __all__ = ["NOT_JUDGED", "PROMOTED", "judge", "outcome", "show"]
 
-# States of runs, which alerts name: all is done but judging some models; some model is a new champion.
+# States of runs, used by alerts: the gate could not compare some models; there is a new champion.
 NOT_JUDGED, PROMOTED = "NotJudged", "Promoted"
 
 
@@ -27,7 +27,7 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None) -> li
 
     Raises:
         TransientFailure: MLflow's store failed.
-        CredentialsRefused: it refuses the credentials.
+        CredentialsRefused: MLflow's store rejected the credentials.
     """
     torch.set_num_threads(params.compute.threads)
     try:
@@ -41,7 +41,7 @@ def judge(params: Settings, folder: Path, models: list[str] | None = None) -> li
 
 
 def outcome(decisions: list[Decision], *done: str) -> State:
-    """Return Completed, called Promoted if there are new champions, with what was done; else NotJudged, a failure."""
+    """Return Completed (named Promoted if there are new champions) with a message, or the failure NotJudged."""
     champions = ", ".join(f"{decision.model} {decision.challenger}" for decision in decisions if decision.promoted)
     message = "; ".join([*done, f"promoted: {champions or 'none'}"])
     if failed := [decision.model for decision in decisions if decision.failed]:
@@ -50,8 +50,14 @@ def outcome(decisions: list[Decision], *done: str) -> State:
 
 
 def show(decisions: list[Decision]) -> None:
-    """Show decisions as a table on the page of the flow run that calls this (called in a task, that shows nothing)."""
-    columns = ["model", "challenger", "champion", "promoted", "reason"]  # in Markdown: a table's long cells are cut
+    """Show decisions as a table on the page of the calling flow run (it shows nothing if called from a task)."""
+    columns = [
+        "model",
+        "challenger",
+        "champion",
+        "promoted",
+        "reason",
+    ]  # in Markdown, because tables truncate long cells
     rows = []
     for decision in decisions:
         rows.append([as_markdown(str(getattr(decision, name))) for name in columns])

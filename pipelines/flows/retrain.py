@@ -1,4 +1,4 @@
-"""The flow that retrains: a task for each stage of DVC's graph, in a clone; then published and judged by the gate."""
+"""The flow that retrains in a clone, with one task per DVC stage, then publishes and lets the gate decide."""
 
 import base64
 import json
@@ -28,8 +28,8 @@ from rankgrad.io import results
 
 __all__ = ["retrain"]
 
-MOST_STAGES = 64  # that may run at once
-# A line, which goes into the commit in the end: git takes none with a NUL, and no word of many kilobytes.
+MOST_STAGES = 64  # that may run in parallel
+# A line for the commit message: git does not accept NUL characters or words of many kilobytes.
 Reason = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
@@ -48,27 +48,29 @@ def retrain(
     set: list[Change] | None = None,
     push: str | None = None,
 ) -> State:
-    """Retrain what the data, the params or the code of the present commit of this folder have changed.
+    """Retrain everything that changed with the data, the params, or the code of this folder's current commit.
 
-    In a clone, whose params and `dvc.lock` become a branch `retrain/<time>`: the project's checkout stays as it is.
-    The results of a killed retraining are in DVC's run cache, and its checkpoints are resumed. One at a time.
+    Work happens in a clone, so the project's checkout does not change; params and `dvc.lock` become a branch
+    `retrain/<time>`. After a killed retraining, finished stages come from DVC's run cache, and checkpoints are resumed.
+    Only one retraining runs at a time.
 
-    Stages run side by side: on the CPU as many as there are cores for `compute.threads` each; if there are GPUs,
-    trainings and evaluations run on these, one on each.
+    Stages run in parallel: on the CPU, as many as the cores allow with `compute.threads` each; if there are GPUs,
+    trainings and evaluations run on them, one per GPU.
 
     Args:
-        reason: why, for the run's name and the commit.
-        advance: take the next snapshot of the data.
-        only: runs of params.yaml to train, publish and judge, such as label_ranking-rlsep; None for all.
-        set: changed params of this retraining only, such as runs.label_ranking-rlsep.loss.args.pairs=10.
-        push: a git remote that gets the branch, after DVC's default remote has got data and models; None for neither.
+        reason: reason, for the run's name and the commit.
+        advance: use the next snapshot of the data.
+        only: runs in params.yaml to train, publish, and put to the gate, such as label_ranking-rlsep; None for all.
+        set: changed settings for this retraining, such as runs.label_ranking-rlsep.loss.args.pairs=10.
+        push: a git remote to push the branch to, after pushing data and models to DVC's default remote; None to push
+            nothing.
 
     Returns:
-        Completed, or Promoted, which is a kind of it, with what was promoted; Failed if a model could not be judged,
-        which takes nothing from the others.
+        Completed, or Promoted (a form of Completed), with the new champions; Failed if the gate could not compare a
+        model, which does not affect the other models.
     """
     commands = Commands(lambda line: get_run_logger().info(line))
-    request = Request(reason, advance, only or [], set or [], push or None)  # empty if `make deploy` was given none
+    request = Request(reason, advance, only or [], set or [], push or None)  # empty if `make deploy` did not set it
     took: dict[str, Took] = {}
 
     def train(folder: Path, params: Settings) -> None:
@@ -95,7 +97,7 @@ def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None
         metric, title, data = params.gate.judged[run_options.task].metric, name, run_options.dataset
         if run := sent.get(name):
             title = f"[{name}]({page(run)})"
-            data = f"[{data}]({page(run, f'data/{data}.html')})"  # what was expected of the data, and found
+            data = f"[{data}]({page(run, f'data/{data}.html')})"  # the page of the data's expectations
         rows.append([title, metric, cell(*measured.row(name, metric).interval, digits=4), data])
     table_of_results = markdown(["run", "metric on the test split", "mean over seeds (95%)", "data"], rows)
     create_markdown_artifact(key="results", markdown=table_of_results, description="Results of all runs")

@@ -1,6 +1,6 @@
 """A retraining: train in a clone, let the gate judge, and keep params and dvc.lock as a branch.
 
-`rankgrad retrain` calls it in a terminal, without any server, and the flow `retrain` with a Prefect task per stage.
+`rankgrad retrain` runs it in a terminal, without a server; the flow `retrain` runs it with one Prefect task per stage.
 """
 
 import os
@@ -24,13 +24,13 @@ from pipelines.tracking.store import address_of_store
 
 __all__ = ["Request", "Train", "publish", "retrain_here", "retrain_in_clone"]
 
-KEPT_DAYS = 30  # of branches `retrain/<time>`; a champion's stays
-IN_IMAGE = "RANKGRAD_IN_IMAGE"  # set by the Dockerfile: such a checkout goes with its container
+KEPT_DAYS = 30  # days to keep branches `retrain/<time>`; those of champions are kept longer
+IN_IMAGE = "RANKGRAD_IN_IMAGE"  # set by the Dockerfile: the checkout is lost with its container
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to retrain; see the flow `retrain`, whose parameters these are."""
+    """What to retrain; see the parameters of the flow `retrain`."""
 
     reason: str = "by hand"
     advance: bool = True
@@ -44,42 +44,42 @@ class Request:
         return [f"evaluate@{name}" for name in self.only]
 
 
-Train = Callable[[Path, Settings], None]  # runs the stages in the clone, and publishes
-Judge = Callable[[Path, Settings, list[str] | None], list[Decision]]  # models, or None for all
+Train = Callable[[Path, Settings], None]  # runs the stages in the clone and publishes
+Judge = Callable[[Path, Settings, list[str] | None], list[Decision]]  # the last argument: models, or None for all
 
 
 def retrain_in_clone(
     project: Path, request: Request, commands: Commands, *, train: Train, judge: Judge
 ) -> tuple[list[Decision], str]:
-    """Retrain what changed in the data, the params or the code of a project's present commit.
+    """Retrain what changed in the data, the params, or the code of a project's current commit.
 
     Args:
-        project: the absolute path of a checkout, which stays as it is.
+        project: the absolute path of a checkout, which does not change.
         request: what to retrain.
-        commands: run the processes, and are stopped in the end, also after an error.
+        commands: runs the processes; stopped at the end, also after an error.
         train: called with the clone and its params.
-        judge: called after it, with the models that were trained.
+        judge: called afterwards, with the trained models.
 
     Returns:
         The gate's decisions, and the branch, or `nothing new`.
 
     Raises:
         ParamsError: a change or a run does not exist.
-        ValueError: see `fresh_checkout`; or the next data would be forgotten with a container.
+        ValueError: see `fresh_checkout`; or the result would be lost with a container.
         CommandFailed: a command failed.
     """
     committed = YAML(typ="safe").load(file_at(project, "HEAD", "params.yaml") or b"{}")
     params = planned(committed, request.only, request.changes)  # before anything runs
     if request.advance and request.push is None and os.environ.get(IN_IMAGE):
         raise ValueError(
-            "advance: this checkout is an image's and goes with its container, and so would the branch with the new "
-            "params and dvc.lock: name a git remote (`push`, `--push origin`, or `make deploy PUSH=origin`), or set "
-            f"`advance` to false (`--no-advance`); where a volume keeps the checkout, set {IN_IMAGE} to nothing"
+            "advance: this checkout is part of an image, so the branch with the new params and dvc.lock would be lost "
+            "with the container: name a git remote (`push`, `--push origin`, or `make deploy PUSH=origin`), or set "
+            f"`advance` to false (`--no-advance`); if the checkout is on a volume, set {IN_IMAGE} to an empty value"
         )
-    # For all commands: the code of the folder that they run in, and the project's store, as the clone is removed.
+    # All commands use the code of their folder, and the project's store, because the clone will be removed.
     os.environ |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": address_of_store()}
     if changed := git(project, "status", "--porcelain", "--untracked-files=no"):
-        commands.log(f"not committed, so no part of this retraining:\n{changed}")
+        commands.log(f"uncommitted changes, which this retraining ignores:\n{changed}")
     try:
         commands.run("rankgrad", "fetch", folder=project)
         registered = newest_snapshot(models_of(params))
@@ -88,37 +88,37 @@ def retrain_in_clone(
         ) as (folder, snapshot):
             params = load(folder / "params.yaml")
             if request.push is not None:
-                with suppress(CommandFailed):  # what DVC's remote lacks is made again
+                with suppress(CommandFailed):  # stages missing from DVC's remote are run again
                     commands.run("dvc", "fetch", "--run-cache", folder=folder)
             train(folder, params)
             models = dict.fromkeys(params.model_of(params.runs[name]) for name in request.only)
             decisions = judge(folder, params, [*models] or None)
             commit(folder, f"Retrain: snapshot {snapshot} ({request.reason})")
             return decisions, _kept(project, folder, commands, request.push)
-    finally:  # of a cancelled retraining too: nothing may outlive it
+    finally:  # also if the retraining was canceled: no process may outlive it
         commands.stop()
 
 
 def _kept(project: Path, folder: Path, commands: Commands, push: str | None) -> str:
-    """Make a branch if there is anything new, return its name, and delete old ones."""
+    """Create a branch if anything changed, return its name, and delete old branches."""
     branch = "nothing new"
     if is_new(project, folder):
-        if push is not None:  # first: a branch whose data nobody has helps nobody
+        if push is not None:  # first, because a branch is useless without its data
             commands.run("dvc", "push", "--run-cache", folder=folder)
         branch = share(project, folder, remote=push)
     if removed := remove_old(project, KEPT_DAYS, commits_in_use(), remote=push):
-        commands.log(f"deleted, older than {KEPT_DAYS} days: {', '.join(removed)}")
+        commands.log(f"deleted branches older than {KEPT_DAYS} days: {', '.join(removed)}")
     return branch
 
 
 def publish(folder: Path, commands: Commands, only: Sequence[str]) -> None:
-    """Send the runs that were trained: the stage `publish` needs all runs."""
+    """Publish only the trained runs, because the stage `publish` needs all runs."""
     command = (sys.executable, "-m", "pipelines.stages", "publish", *only)
     commands.run_stage(*command, stage="@".join(["publish", *only]), folder=folder)
 
 
 def retrain_here(project: Path, request: Request) -> tuple[list[Decision], str]:
-    """Retrain without a server: one stage after another, by `dvc repro`; see `retrain_in_clone`."""
+    """Retrain without a server, one stage after another, with `dvc repro`; see `retrain_in_clone`."""
     commands = Commands()
 
     def train(folder: Path, params: Settings) -> None:

@@ -1,4 +1,4 @@
-"""The stages of DVC's graph as tasks: each begins as soon as its needs are done and a slot is free."""
+"""DVC stages as tasks: each starts as soon as its dependencies are done and a slot is free."""
 
 import os
 import threading
@@ -29,7 +29,7 @@ Slot = dict[str, str]  # variables of a stage's environment
 
 @dataclass(frozen=True)
 class Took:
-    """The cost of a stage, by the columns of the table on the run's page."""
+    """The cost of a stage: the columns of the table on the run's page."""
 
     stage: str
     how: str  # ran, cached, unchanged or failed
@@ -39,7 +39,7 @@ class Took:
 
 
 def slots_of(params: Settings) -> dict[str, list[Slot]]:
-    """Return the slots: one for each GPU, and one for each share of the cores."""
+    """Return the slots: one per GPU, and one per group of cores."""
     names = os.environ.get(GPU, ",".join(map(str, range(torch.cuda.device_count()))))
     gpus = [name for name in names.split(",") if name] if params.compute.device != "cpu" else []
     count = max(1, (os.cpu_count() or 1) // params.compute.threads)
@@ -47,7 +47,7 @@ def slots_of(params: Settings) -> dict[str, list[Slot]]:
 
 
 class Plan:
-    """Which stages may begin. Stages that compute take a GPU, if there is one; the others run at the same time."""
+    """Schedule stages. Stages that compute use a GPU, if there is one; others run at the same time."""
 
     def __init__(self, graph: dict[str, Stage], slots: dict[str, list[Slot]]):
         self.waiting, self.free = dict(graph), {kind: list(of_kind) for kind, of_kind in slots.items()}
@@ -55,7 +55,7 @@ class Plan:
         self._held: dict[str, tuple[str, Slot]] = {}
 
     def begin(self) -> list[tuple[str, Stage, Slot]]:
-        """Return the stages that begin now, each with its slot."""
+        """Return the stages to start now, each with its slot."""
         begun = []
         for name, stage in [*self.waiting.items()]:
             kind = "gpu" if stage.computes and self._on_gpus else "cpu"
@@ -65,7 +65,7 @@ class Plan:
         return begun
 
     def end(self, name: str, *, done: bool) -> None:
-        """Give back the slot of a stage, after which others may begin if it is done."""
+        """Release the slot of a stage; if the stage succeeded, its dependents may start."""
         kind, slot = self._held.pop(name)
         self.free[kind].append(slot)
         self._done |= {name} if done else set()
@@ -73,7 +73,7 @@ class Plan:
 
 @retried(task_run_name="{stage}")
 def run_stage(stage: str, folder: Path, commands: Commands, slot: Slot) -> Done:
-    """Have DVC run a stage on a slot of its own, if there is anything to do; publish in any case."""
+    """Let DVC run a stage on a slot if anything changed; always run `publish`."""
     return commands.run_stage(*command_of(stage), stage=stage, folder=folder, **slot)
 
 
@@ -89,10 +89,10 @@ def _watched(params: Settings, folder: Path):
 
 
 def run_stages(folder: Path, params: Settings, commands: Commands, targets: Collection[str]) -> dict[str, Took]:
-    """Run the targets and the stages behind them, or all stages, with what each took on the run's page.
+    """Run the targets and their dependencies, or all stages, and show the cost of each on the run's page.
 
     Raises:
-        CommandFailed: some failed; what does not need them was run.
+        CommandFailed: some stages failed; stages that do not depend on them were run.
     """
     graph = stages(folder, targets)
     plan, began = Plan(graph, slots_of(params)), time.monotonic()
@@ -101,7 +101,7 @@ def run_stages(folder: Path, params: Settings, commands: Commands, targets: Coll
     took: dict[str, Took] = {}
     with _watched(params, folder):
         while True:
-            # A stage that waits for a slot is no task yet: the page shows what a task takes.
+            # A stage that waits for a slot is not a task yet, so that the page shows only running time.
             for name, stage, slot in plan.begin():
                 needs = [futures[need] for need in stage.needs]
                 futures[name] = run_stage.submit(name, folder, commands, slot, wait_for=needs)
@@ -109,7 +109,7 @@ def run_stages(folder: Path, params: Settings, commands: Commands, targets: Coll
             if not at_work:
                 break
             future = next(as_completed([*at_work]))
-            future.wait()  # until then its state may be an earlier one
+            future.wait()  # its state may be outdated until then
             name, slot, since = at_work.pop(future)
             plan.end(name, done=future.state.is_completed())
             took[name] = _took(name, future, slot, time.monotonic() - since)
@@ -117,7 +117,7 @@ def run_stages(folder: Path, params: Settings, commands: Commands, targets: Coll
     states = {name: future.state for name, future in futures.items()}
     failed = [f"{name}: {state.message}" for name, state in states.items() if state.is_failed() or state.is_crashed()]
     if failed:
-        raise CommandFailed("stages failed; the next retraining keeps what is done:\n" + "\n".join(failed))
+        raise CommandFailed("stages failed; the next retraining reuses finished stages:\n" + "\n".join(failed))
     commands.run(*REPRO, *targets, folder=folder)  # a no-op, unless a task missed something
     return took
 
@@ -131,7 +131,7 @@ def _took(name: str, future: PrefectFuture, slot: Slot, seconds: float) -> Took:
 
 
 def _show(took: list[Took], clock: float) -> None:
-    """Show what each stage took, the longest first, and above the table what all took together."""
+    """Show the cost of each stage, the longest first, and the total above the table."""
     rows = sorted(took, key=lambda stage: -stage.seconds)
     on_gpus = sum(stage.seconds for stage in rows if stage.gpu)
     counted = Counter(stage.how for stage in rows)
@@ -140,6 +140,6 @@ def _show(took: list[Took], clock: float) -> None:
     create_table_artifact(
         key="stages",
         table=[asdict(stage) for stage in rows],
-        description=f"What each stage took, with the start of its processes ({counts}): {clock:.0f} seconds by the "
-        f"clock, {cost:.0f} of processors, {on_gpus:.0f} of GPUs. The gate comes after these.",
+        description=f"Time per stage, including process startup ({counts}): {clock:.0f} seconds of wall-clock time, "
+        f"{cost:.0f} CPU seconds, {on_gpus:.0f} GPU seconds. The gate runs after these stages.",
     )

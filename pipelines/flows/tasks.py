@@ -1,4 +1,4 @@
-"""Tasks of Prefect that are tried again where that may help."""
+"""Prefect tasks that are retried after transient failures."""
 
 from functools import partial
 from typing import Any

@@ -177,7 +177,7 @@ def compare(
 def _network(model: str, task: str) -> Any:
     with model_folder(model) as folder:
         if (other := recipe_of(folder).get("task")) != task:
-            raise ValueError(f"{model}: a model of the task {other}, expected one of {task}, as the other")
+            raise ValueError(f"{model}: a model for {other}, expected one for {task}, like the other")
         return load_model(folder, device=find_device("auto"))
 
 

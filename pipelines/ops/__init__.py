@@ -1,1 +1,1 @@
-"""Processes, git and DVC's own files."""
+"""Processes, git, and DVC's own files."""

@@ -1,4 +1,4 @@
-"""Read dvc.lock: the stages, what they were made of, and which data went in."""
+"""Read dvc.lock: the stages, their dependencies, and their input data."""
 
 import re
 from pathlib import Path
@@ -10,14 +10,14 @@ from pipelines.ops.messages import one_line
 
 __all__ = ["INPUT", "inputs", "made_by", "stages"]
 
-INPUT = "input."  # before a file's path: the tag of a run or a version that has the hash of that file
+INPUT = "input."  # prefix of a tag with the hash of an input file, followed by its path
 
 
 def stages(path: Path = Path("dvc.lock")) -> dict[str, Any]:
     """Return the entry of each stage; none if the file is missing or empty.
 
     Raises:
-        ValueError: it is not what DVC writes, because it is half merged for instance.
+        ValueError: the file does not have DVC's format, for example because of merge conflicts.
     """
     try:
         content = (YAML(typ="safe").load(path) if path.is_file() else None) or {}
@@ -26,21 +26,21 @@ def stages(path: Path = Path("dvc.lock")) -> dict[str, Any]:
             raise TypeError(f"expected stages by name, found a {type(result).__name__}")
     except (YAMLError, TypeError) as error:
         raise ValueError(
-            f"{path}: not a lock file of DVC ({one_line(error)}): after a merge take one side (`git checkout --ours "
-            f"{path}` or `--theirs`), else the committed file (`git checkout HEAD {path}`); then run `dvc repro`"
+            f"{path}: not a lock file of DVC ({one_line(error)}): after a merge, use one side (`git checkout --ours "
+            f"{path}` or `--theirs`), otherwise the committed file (`git checkout HEAD {path}`); then run `dvc repro`"
         ) from error
     return result
 
 
 def made_by(entries: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
-    """Return what changes if and only if stages make something else: their outputs and params."""
+    """Return the outputs and params of stages, which change if and only if their results change."""
     return [(entry["outs"], entry.get("params")) for entry in entries]
 
 
 def inputs(entries: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the hash of each file of data and of each model that went into stages, by its path after `INPUT`.
+    """Return the hashes of data files and models that stages depend on, by path with the prefix `INPUT`.
 
-    Files that one of the stages made for another do not count, nor does the empty folder that stands for no model.
+    Outputs of these stages are left out, and so is the empty folder that stands for no model.
 
     >>> deps = [{"path": path, "md5": "1f"} for path in ("data/clips", "models/runs/start", "models/runs/none", "src")]
     >>> inputs([{"deps": deps, "outs": []}])

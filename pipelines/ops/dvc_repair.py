@@ -1,4 +1,4 @@
-"""Restore what a killed dvc left half written and would refuse to start with."""
+"""Repair files that a killed dvc left half written, with which DVC would not start."""
 
 import json
 from pathlib import Path
@@ -8,17 +8,17 @@ from rankgrad.io.atomic import replaced_file
 
 __all__ = ["repair"]
 
-RUNNING = Path(".dvc/tmp/rwlock")  # DVC's list of the stages that run now
+RUNNING = Path(".dvc/tmp/rwlock")  # DVC's list of running stages
 LOCK = Path("dvc.lock")
 
 
 def repair() -> list[str]:
-    """Repair the DVC project in the present folder; return what was done, a line each.
+    """Repair the DVC project in the current folder; return one line for each repair.
 
-    A truncated dvc.lock is restored from HEAD; later results are recovered from DVC's run cache. No dvc may be at work.
+    A truncated dvc.lock is restored from HEAD; later results are recovered from DVC's run cache. No dvc may be running.
 
     Raises:
-        ValueError: dvc.lock is half merged, or git cannot tell what HEAD has; nothing is changed then.
+        ValueError: dvc.lock has merge conflicts, or git cannot read HEAD; nothing is changed.
     """
     lines = []
     if LOCK.is_file() and not _is_lock(LOCK.read_text()):
@@ -37,10 +37,10 @@ def repair() -> list[str]:
 
 
 def _is_lock(text: str) -> bool:
-    """Whether DVC would take a text for a lock.
+    """Return whether DVC would accept a text as a lock file.
 
     Raises:
-        ValueError: it has the marks of a merge, which a person must end.
+        ValueError: the text has merge conflicts, which the user must resolve.
     """
     from dvc.schema import COMPILED_LOCKFILE_SCHEMA
     from ruamel.yaml import YAML, YAMLError
@@ -48,7 +48,8 @@ def _is_lock(text: str) -> bool:
 
     if "<<<<<<< " in text or ">>>>>>> " in text:
         raise ValueError(
-            f"{LOCK}: half merged; take one side (`git checkout --ours {LOCK}` or `--theirs`), then `dvc repro`"
+            f"{LOCK}: has merge conflicts; use one side (`git checkout --ours {LOCK}` or `--theirs`), then run `dvc "
+            "repro`"
         )
     try:
         COMPILED_LOCKFILE_SCHEMA(YAML(typ="safe").load(text))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 __all__ = ["file_at", "git"]
 
-# What git sets for its hooks, for their own repository and not for the folder that is asked for here.
+# Variables that git sets for hooks; they point to the hook's repository, not to the folder passed here.
 OF_A_HOOK = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX")
 
 
@@ -14,26 +14,26 @@ def git(folder: str | Path, *words: str, fails: bool = False) -> str:
     """Run a git command and return its output, without white space at the end.
 
     Args:
-        folder: where it runs.
+        folder: working directory.
         words: the command.
-        fails: whether it may fail; the output until then is returned.
+        fails: whether it may fail; if it does, return its output until then.
 
     Raises:
-        ValueError: git refuses, or is not installed.
+        ValueError: git failed, or is not installed.
     """
     return _run(folder, *words, fails=fails).decode().rstrip()
 
 
 def file_at(folder: str | Path, revision: str, path: str | Path) -> bytes | None:
-    """Return a file as a commit has it; None if the commit does not have it.
+    """Return a file's contents in a commit; None if the commit does not have the file.
 
     Args:
-        folder: in a checkout.
+        folder: a folder in a checkout.
         revision: a branch or commit.
-        path: below the folder.
+        path: path relative to the folder.
 
     Raises:
-        ValueError: git refuses, because there is no such revision for instance, or is not installed.
+        ValueError: git failed, for example because the revision does not exist, or is not installed.
     """
     relative = f"./{Path(path).as_posix()}"
     if not _run(folder, "ls-tree", "--name-only", revision, "--", relative):
@@ -48,7 +48,8 @@ def _run(folder: str | Path, *words: str, fails: bool = False) -> bytes:
             ["git", *words],
             cwd=folder,
             env=inherited | {"GIT_TERMINAL_PROMPT": "0"},
-            # Without a terminal, git and ssh fail where they would ask for a password: nobody may be there to answer.
+            # Without a terminal, git and ssh fail instead of asking for a password, because nobody may be there to
+            # answer.
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             capture_output=True,

@@ -1,4 +1,4 @@
-"""What runs, sorters and datasets that params.yaml no longer defines left in folders that stages read as a whole."""
+"""Find outputs of runs, sorters, and datasets that params.yaml no longer defines, in folders that stages read whole."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ FOLDER = Path(".leftovers")  # git and DVC ignore it
 
 
 def leftovers(params: Settings) -> list[Path]:
-    """Return the outputs in the present folder that are of nothing which the params define.
+    """Return the outputs in the current folder that do not belong to any block of the params.
 
     With them, this checkout's dvc.lock would differ from a fresh clone's.
     """
@@ -33,9 +33,9 @@ def leftovers(params: Settings) -> list[Path]:
 
 
 def set_aside(params: Settings) -> list[str]:
-    """Move leftovers into a folder that nothing reads; return a line for each.
+    """Move leftovers into a folder that nothing reads; return one line for each.
 
-    DVC's run cache restores the outputs of what is in the params again.
+    If a block is added to the params again, DVC's run cache restores its outputs.
     """
     lines = []
     for path in leftovers(params):
@@ -46,5 +46,5 @@ def set_aside(params: Settings) -> list[str]:
             number += 1
             target = (FOLDER / path).with_name(f"{path.name}-{number}")
         path.rename(target)
-        lines.append(f"{path}: made by what params.yaml no longer defines: moved to {target}")
+        lines.append(f"{path}: left over from a block that params.yaml no longer has: moved to {target}")
     return lines

@@ -1,4 +1,4 @@
-"""Errors and names in one line, without secrets."""
+"""Format errors and names in one line, without secrets."""
 
 import re
 
@@ -8,11 +8,11 @@ from rankgrad.io.written import printable
 __all__ = ["as_line", "as_markdown", "first_line", "one_line", "without_credentials"]
 
 MARKUP = re.compile(r"[\\*\[\]<|]")
-LONGEST = 300  # characters of a line
+LONGEST = 300  # longest line, in characters
 
 
 def as_markdown(text: str) -> str:
-    r"""Return a text with names of people in it as Markdown that shows it: no picture, link, table or markup of theirs.
+    r"""Escape user-chosen text for Markdown, so that it cannot contain images, links, tables, or markup.
 
     >>> as_markdown("classes: ![p](http://host/p.png), <b>, a|b")
     'classes: !\\[p\\](http://host/p.png), \\<b>, a\\|b'
@@ -21,7 +21,7 @@ def as_markdown(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, without credentials; its class if it has none.
+    """Return the first line of an error's message, without credentials; its class if the message is empty.
 
     >>> first_line(ConnectionError("http://user:word@host:1 refused\\nand more")), first_line(MemoryError())
     ('http://host:1 refused', 'MemoryError')
@@ -31,7 +31,7 @@ def first_line(error: BaseException) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error's whole message without line breaks and credentials; its class if it has none.
+    """Return an error's whole message without line breaks and credentials; its class if the message is empty.
 
     >>> one_line(ValueError("no access to s3://user:word@bucket:\\n  refused"))
     'no access to s3://bucket: refused'
@@ -40,7 +40,7 @@ def one_line(error: BaseException) -> str:
 
 
 def as_line(text: str, longest: int = LONGEST) -> str:
-    r"""Return a text with names of people in it as a short line, as logs, commits and names of runs take it.
+    r"""Turn user-chosen text into a short, safe line for logs, commits, and names of runs.
 
     >>> as_line("drift: Price\n(EUR), \x1b[31mred in new.csv")
     'drift: Price (EUR), \\x1b[31mred in new.csv'

@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them, however that ends."""
+"""Processes that end together with their parent, whatever ends it."""
 
 import ctypes
 import os
@@ -16,21 +16,21 @@ LINUX = sys.platform == "linux"
 
 
 def tied(*command: str) -> list[str]:
-    """Return the command that gets SIGTERM as soon as the process that starts it ends."""
+    """Return a command that gets SIGTERM as soon as its parent process ends."""
     return ["setpriv", "--pdeathsig", "TERM", *command] if which("setpriv") else list(command)
 
 
 def tie_to(parent: int) -> None:
-    """Kill this process as soon as its parent ends. A worker calls this before anything else, as joblib's initializer.
+    """Kill this process as soon as its parent ends. Workers call this first, as joblib's initializer.
 
     Args:
-        parent: the process that started this one, which may have ended by now.
+        parent: id of the parent process, which may have ended already.
     """
     _tie(lambda: [os.getppid()], [parent])
 
 
 def tie_to_starter() -> None:
-    """Kill this process as soon as what started it ends: dvc or a person's shell.
+    """Kill this process as soon as its parent ends, which is dvc or a user's shell.
 
     An orphaned stage would write into the folders of the next `dvc repro`.
     """
@@ -38,10 +38,10 @@ def tie_to_starter() -> None:
 
 
 def _tie(starters: Callable[[], list[int]], expected: list[int]) -> None:
-    if LINUX:  # the kernel kills it; elsewhere a thread looks
+    if LINUX:  # the kernel kills it; on other systems, a thread checks the parent
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if not expected or starters() != expected:  # ended before this process could ask
-        sys.stderr.write("ended: the process that started this one is gone\n")
+    if not expected or starters() != expected:  # the parent ended before this process could check
+        sys.stderr.write("ended: the parent process is gone\n")
         os._exit(os.EX_TEMPFAIL)
 
     def watch() -> None:
@@ -54,9 +54,9 @@ def _tie(starters: Callable[[], list[int]], expected: list[int]) -> None:
 
 
 def _starters() -> list[int]:
-    """Return the parent; in a stage that DVC runs all processes up to dvc, as its shell may stay in between.
+    """Return the parent process; in a stage run by DVC, all processes up to dvc, since a shell may be in between.
 
-    Empty if none of them is dvc: it ended, and the stage is an orphan.
+    Empty if none of them is dvc, which means that dvc ended and the stage is an orphan.
     """
     if not LINUX or "DVC_STAGE" not in os.environ:
         return [os.getppid()]
@@ -66,7 +66,7 @@ def _starters() -> list[int]:
             processes.append(process)
             if _is_dvc(process):
                 return processes
-    except OSError:  # one of them has just ended
+    except OSError:  # a process has just ended
         pass
     return []
 

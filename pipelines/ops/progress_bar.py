@@ -1,4 +1,4 @@
-"""How far something has come that may take long."""
+"""Show the progress of long operations."""
 
 import sys
 import time
@@ -9,20 +9,20 @@ from tqdm import tqdm
 
 __all__ = ["counted"]
 
-PATIENCE = 2.0  # seconds before anything is shown
-EVERY = 5.0  # seconds between lines where there is no terminal
+PATIENCE = 2.0  # seconds before showing anything
+EVERY = 5.0  # seconds between lines without a terminal
 
 
 @contextmanager
 def counted(name: str, unit: str) -> Generator[Callable[[int, int], None]]:
-    """Show how many are done, on standard error: a bar in a terminal, and lines elsewhere.
+    """Show progress on standard error: a bar in a terminal, lines otherwise.
 
     Args:
-        name: of what is done.
+        name: name of the operation.
         unit: what is counted.
 
     Yields:
-        A function to call with how many are done, and the total.
+        A function to call with the number done and the total.
     """
     following = time.monotonic() + PATIENCE
     with tqdm(desc=name, unit=f" {unit}", delay=PATIENCE, leave=False, disable=None) as bar:

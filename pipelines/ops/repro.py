@@ -1,6 +1,6 @@
-"""Run `dvc repro` in the present folder, after the one that is at work there: `python -m pipelines.ops.repro [WORDS]`.
+"""Run `dvc repro` in the current folder, after another one there has ended: `python -m pipelines.ops.repro [WORDS]`.
 
-DVC itself would stop at the first stage that the other one runs. Without words it runs all stages, and publishes.
+DVC itself would fail at the first stage that the other process runs. Without words, run all stages, then publish.
 """
 
 import fcntl
@@ -21,9 +21,9 @@ __all__ = ["CACHED", "DVC_IS_BUSY", "RAN", "REPRO", "command_of", "main"]
 
 LOCK = Path(".locks/repro")
 REPRO = ("dvc", "--wait-for-lock", "repro")
-PUBLISH = "publish"  # restores what an emptied or changed MLflow lacks; DVC cannot know whether one is
-# DVC's own phrases, for which it has no exit status: a stage ran, its outputs came from the run cache, and another dvc
-# holds a lock or is writing a file that this one reads.
+PUBLISH = "publish"  # always run, because DVC cannot know whether MLflow's store was emptied or replaced
+# Messages of DVC, which has no exit status for these cases: a stage ran, its outputs came from the run cache, or
+# another dvc holds a lock or is writing a file that this one reads.
 RAN, CACHED = "Running stage '", "is cached - skipping run"
 DVC_IS_BUSY = re.compile(
     r"Unable to acquire lock|is busy|dvc\.lock' (?:is invalid|validation failed)|RWLock-file", re.IGNORECASE
@@ -31,14 +31,15 @@ DVC_IS_BUSY = re.compile(
 
 
 def command_of(stage: str) -> list[str]:
-    """Return the command that runs one stage: `publish` always, any other if DVC finds that something changed."""
+    """Return the command that runs a stage: `publish` always, others only if DVC detects a change."""
     return [*REPRO, "--single-item", *(["--force"] if stage == PUBLISH else []), stage]
 
 
 def main(*words: str) -> None:
-    """Wait for the other one, repair what it left if it was killed, and run `dvc repro`; exit with its status.
+    """Wait for another `dvc repro`, repair its files if it was killed, and run `dvc repro`; exit with its status.
 
-    Without words, run all stages but `publish`, then `publish` in any case. Why stages failed is said in the end.
+    Without words, run all stages except `publish`, then always `publish`. The reasons of failed stages are printed
+    last.
 
     Raises:
         ValueError: see `pipelines.ops.dvc_repair.repair`.
@@ -49,7 +50,7 @@ def main(*words: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(lock, 32, 0).decode().strip()
-        sys.stderr.write(f"waiting for the `dvc repro` that is at work in {Path.cwd()}: process {holder}\n")
+        sys.stderr.write(f"waiting for another `dvc repro` in {Path.cwd()}: process {holder}\n")
         fcntl.flock(lock, fcntl.LOCK_EX)
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
@@ -60,14 +61,14 @@ def main(*words: str) -> None:
         if code := _run(command, lock):
             for failure in status.read_all(Path()):
                 sys.stderr.write(f"{failure}\n")
-            sys.exit(code if code > 0 else 128 - code)  # as a shell says which signal ended it
+            sys.exit(code if code > 0 else 128 - code)  # like a shell for a process ended by a signal
 
 
 def _set_aside() -> list[str]:
-    """Move away what another branch's params left, say: the stages that read whole folders may be all that runs."""
+    """Move leftovers away, for example of another branch's params, because stages read whole folders."""
     try:
         return set_aside(load())
-    except (FileNotFoundError, ParamsError):  # the stage `check` says what is wrong
+    except (FileNotFoundError, ParamsError):  # the stage `check` reports the error
         return []
 
 
@@ -76,11 +77,11 @@ def _others() -> list[str]:
 
 
 def _run(command: list[str], lock: int) -> int:
-    """Run DVC, which holds the lock too as long as it runs; its stages do not get it."""
+    """Run DVC, which also holds the lock while it runs; its stages do not inherit the lock."""
     running = subprocess.Popen(tied(*command), pass_fds=[lock])
     try:
         return running.wait()
-    except KeyboardInterrupt:  # the terminal sends it to DVC too, which ends its stage
+    except KeyboardInterrupt:  # the terminal also sends it to DVC, which ends its stage
         return running.wait()
 
 
@@ -89,5 +90,5 @@ if __name__ == "__main__":
         main(*sys.argv[1:])
     except ValueError as error:
         sys.exit(str(error))
-    except KeyboardInterrupt:  # while it waited
+    except KeyboardInterrupt:  # while waiting
         sys.exit(130)

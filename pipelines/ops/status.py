@@ -1,6 +1,6 @@
-"""Why a stage failed: a file that the stage writes, and that flows and `make repro` read.
+"""Status files, which tell why a stage failed; the stage writes them, flows and `make repro` read them.
 
-It is there from the start of a stage until it succeeds, so a stage that was killed leaves one without an exit status.
+A file exists from the start of a stage until it succeeds, so a killed stage leaves one without an exit status.
 """
 
 import json
@@ -14,18 +14,18 @@ from rankgrad.io.atomic import replaced_file
 __all__ = ["TRANSIENT", "Status", "began", "clear", "failed", "read", "read_all", "succeeded"]
 
 FOLDER = Path(".locks/status")  # git ignores it
-TRANSIENT = os.EX_TEMPFAIL  # the exit status of a stage that may succeed when it is tried again
+TRANSIENT = os.EX_TEMPFAIL  # exit status of a stage that may succeed on a retry
 
 
 @dataclass(frozen=True)
 class Status:
-    """What became of a stage.
+    """The status of a stage that did not succeed.
 
     Attributes:
-        stage: such as `train`.
-        key: of the run, dataset or sorter; empty if the stage has none.
-        exit_status: None while the stage runs, and of one that was killed.
-        message: for people, in lines.
+        stage: name of the stage, such as `train`.
+        key: key of the run, dataset, or sorter; empty if the stage has none.
+        exit_status: None while the stage runs, or if it was killed.
+        message: message for people, possibly with several lines.
     """
 
     stage: str
@@ -35,11 +35,11 @@ class Status:
 
     @property
     def is_transient(self) -> bool:
-        """Whether the stage was killed, or says that another try may succeed."""
+        """Whether the stage was killed, or reported that a retry may succeed."""
         return self.exit_status in (None, TRANSIENT)
 
     def __str__(self) -> str:
-        """Return the message, with the stage before each line."""
+        """Return the message, with the stage's name before each line."""
         lines = ["it was killed"] if self.exit_status is None else self.message.splitlines()
         name = "@".join(filter(None, [self.stage, self.key]))
         return "\n".join(f"{name}: {line}" for line in lines)
@@ -55,33 +55,33 @@ def _write(status: Status) -> None:
 
 
 def began(stage: str, key: str) -> None:
-    """Write down that a stage of the present folder runs."""
+    """Record that a stage of the current folder is running."""
     _write(Status(stage, key))
 
 
 def failed(stage: str, key: str, message: str, exit_status: int) -> None:
-    """Write down why a stage of the present folder failed."""
+    """Record why a stage of the current folder failed."""
     _write(Status(stage, key, exit_status, message))
 
 
 def succeeded(stage: str, key: str) -> None:
-    """Remove the file of a stage of the present folder."""
+    """Remove the status file of a stage of the current folder."""
     _file(Path(), stage, key).unlink(missing_ok=True)
 
 
 def read(folder: Path, name: str) -> Status | None:
-    """Return what became of a stage, called as DVC calls it, that did not succeed; None of any other."""
+    """Return the status of a stage by its DVC name; None if it succeeded or never ran."""
     stage, _, key = name.partition("@")
     file = _file(folder, stage, key)
     return Status(**json.loads(file.read_text())) if file.is_file() else None
 
 
 def read_all(folder: Path) -> list[Status]:
-    """Return what became of all stages that did not succeed."""
+    """Return the statuses of all stages that did not succeed."""
     files = sorted((folder / FOLDER).glob("[!.]*.json"))
     return [Status(**json.loads(file.read_text())) for file in files]
 
 
 def clear() -> None:
-    """Forget what became of earlier stages in the present folder."""
+    """Remove the status files of earlier stages in the current folder."""
     shutil.rmtree(FOLDER, ignore_errors=True)

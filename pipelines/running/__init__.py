@@ -1,1 +1,1 @@
-"""How stages run: started, followed, and their data held against what must hold."""
+"""Run stages: start them, follow their progress, and check that their inputs do not change."""

@@ -1,7 +1,7 @@
-"""The epochs of a training: shown as they come, kept where they can be followed, and written as a table.
+"""The epochs of a training: show them live, store them for other programs to follow, and write them as a table.
 
-When trainings began and ended, and what they used of the machine, is kept aside, in a folder that git ignores: a
-result with a time in it would never be the same twice.
+Start and end times of trainings, and the resources used, are stored in a separate folder that git ignores, because
+results with times in them would never be reproducible.
 """
 
 import csv
@@ -23,28 +23,28 @@ __all__ = ["Times", "began", "followed", "keep_times", "kept", "write_history"]
 
 Times = tuple[int, int]  # begin and end, in milliseconds since 1970
 TIMES = Path(".checkpoints/times")
-USED = "used.json"  # beside a history: what the process that ended the training used
+USED = "used.json"  # next to a history: resources used by the process that finished the training
 RSS = 1 if sys.platform == "darwin" else 2**10  # bytes in the system's unit of memory
-MINUTE = 60.0  # between lines of a training, where there is no terminal
+MINUTE = 60.0  # seconds between log lines of a training without a terminal
 
 
 def followed(
     epochs: Iterable[tuple[str, Epoch]], *, name: str, total: int, history: Path, every: float = MINUTE
 ) -> Iterator[tuple[str, Epoch]]:
-    """Show epochs as they come and keep them in a history file.
+    """Show epochs live and store them in a history file.
 
-    A terminal has a bar. Elsewhere a training is one line, when it has ended, and others until then.
+    A terminal shows a progress bar. Otherwise, a line is logged from time to time, and at the end of the training.
 
     Args:
-        epochs: a phase and an epoch each.
-        name, total: of the training, and how many epochs it has at most.
+        epochs: pairs of phase and epoch.
+        name, total: name of the training, and its largest number of epochs.
         history: a CSV file that is rewritten after each epoch, so that others can follow the training.
-        every: seconds between lines where there is no terminal; 0 for a line for each epoch.
+        every: seconds between log lines without a terminal; 0 for one line per epoch.
     """
     rows: list[tuple[str, Epoch]] = []
     printed, line, last, before = 0, "", time.monotonic(), time.process_time()
     history.parent.mkdir(parents=True, exist_ok=True)
-    if not _mark(history.parent).exists():  # one that is resumed began earlier
+    if not _mark(history.parent).exists():  # a resumed training began earlier
         _mark(history.parent).touch()
     with tqdm(total=total, desc=name, unit=" epochs", disable=None) as bar:
         for phase, epoch in epochs:
@@ -74,17 +74,17 @@ def _mark(folder: Path) -> Path:
 
 
 def began(folder: Path) -> int | None:
-    """Return when the training whose history is followed in a folder was first begun; None if nothing tells."""
+    """Return when the training with its history in a folder was first started; None if unknown."""
     return _mark(folder).stat().st_mtime_ns // 10**6 if _mark(folder).is_file() else None
 
 
 def keep_times(stage: str, name: str, folder: Path, times: dict[str, Times]) -> None:
-    """Keep when the parts of a training began and ended, what all of them used, and of which result.
+    """Store when the parts of a training started and ended, the resources they used, and for which result.
 
     Args:
-        stage, name: of the training.
-        folder: its result.
-        times: of each part, such as a seed.
+        stage, name: stage and name of the training.
+        folder: folder of its result.
+        times: times of each part, such as a seed.
     """
     notes = [json.loads(file.read_text()) for file in (TIMES.parent / stage / name).rglob(USED)]
     used = {}
@@ -96,10 +96,10 @@ def keep_times(stage: str, name: str, folder: Path, times: dict[str, Times]) -> 
 
 
 def kept(stage: str, name: str, folder: Path) -> tuple[dict[str, Times], dict[str, float]]:
-    """Return what `keep_times` kept of this very result: times by part, and what all parts used together.
+    """Return what `keep_times` stored for exactly this result: times by part, and the total resources used.
 
-    That is nothing of a result that was made elsewhere or at another time. `cpu_seconds` are those of the epochs of
-    the processes that ended a training; peaks are of the largest of them.
+    Empty for a result from another machine or time. `cpu_seconds` are for the epochs of the processes that finished a
+    training; peaks are those of the largest process.
     """
     file = TIMES / stage / f"{name}.json"
     note = json.loads(file.read_text()) if file.is_file() else {}
@@ -116,7 +116,7 @@ def _digest(folder: Path) -> str:
 
 
 def write_history(path: Path, epochs: list[tuple[str, Epoch]]) -> None:
-    """Write a row an epoch: `phase`, `epoch`, `loss`, the validation metrics, `learning_rate` and `best`; no times."""
+    """Write a row per epoch: `phase`, `epoch`, `loss`, validation metrics, `learning_rate`, and `best`; no times."""
     metrics = list(dict.fromkeys(name for _, epoch in epochs for name in epoch.validation))
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

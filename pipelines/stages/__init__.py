@@ -1,1 +1,1 @@
-"""One script a stage of `dvc.yaml`: file name = stage name = block of `params.yaml`."""
+"""One script per stage of `dvc.yaml`: file name = stage name = block of `params.yaml`."""

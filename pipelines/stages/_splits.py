@@ -1,4 +1,4 @@
-"""The splits of a dataset as a task reads them, of each fold where it has folds."""
+"""The splits of a dataset as a task reads them, for each fold if there are folds."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ __all__ = ["data_of", "joined_folds", "splits_of"]
 def splits_of(
     params: Settings, dataset: str, task: Any, names: Sequence[str]
 ) -> Generator[dict[int | None, dict[str, Split]]]:
-    """Give splits by fold and name; a single fold None where the dataset has none."""
+    """Return splits by fold and name; with a single fold None if the dataset has no folds."""
     options = {"threads": params.compute.threads, "memory": params.compute.memory}
     FEATURES.parent.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=FEATURES.parent) as scratch:
@@ -34,7 +34,7 @@ def splits_of(
 
 
 def data_of(params: Settings, dataset: str, fold: int | None, folder: Path, names: Sequence[str]) -> Path:
-    """Return the folder of a fold's splits: `folder`, into which they are cut, or the dataset's without folds."""
+    """Return the folder of a fold's splits: `folder`, where they are written, or the dataset's own without folds."""
     data, folds = Path("data") / dataset, params.datasets[dataset].folds
     if fold is None or folds is None:
         return data
@@ -43,7 +43,7 @@ def data_of(params: Settings, dataset: str, fold: int | None, folder: Path, name
 
 
 def joined_folds(dataset: str, tables: dict[int | None, pa.Table]) -> pa.Table:
-    """Return predictions of all folds in the order of the test split, with their fold."""
+    """Return the predictions of all folds in the order of the test split, with a column for the fold."""
     if None in tables:
         return tables[None]
     fold_of_row = folds_of(f"data/{dataset}/test.parquet")

@@ -1,4 +1,4 @@
-"""How close each sorter's ranks are to the exact ones (SoDeep, Table 1), and how good its gradients are."""
+"""Measure how close each sorter's ranks are to exact ranks (SoDeep, Table 1), and the quality of its gradients."""
 
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from rankgrad.seeding import derived_seed, generator
 from rankgrad.sorters import _quality as measures
 from rankgrad.sorters import load_sorter
 
-VECTORS = 40  # of which the Jacobian is looked at
+VECTORS = 40  # number of vectors whose Jacobian is measured
 
 
 def measure(sorter: nn.Module, test: tuple, *, resamples: int) -> dict:

@@ -1,7 +1,7 @@
-"""Check params.yaml before anything is made: every name, option and agreement; every component is built once.
+"""Check params.yaml before any other stage: all names, options, and their agreement; every component is built once.
 
-`checks/params.passed` is always the same: all stages wait for it, and none runs again when params change. Stages that
-read most of the params depend on `checks/params.json`, which has their values without comments.
+`checks/params.passed` never changes: all stages wait for it, but do not run again when params change. Stages that read
+most of the params depend on `checks/params.json`, which has the values without comments.
 """
 
 import json
@@ -19,7 +19,9 @@ def main(params: Settings) -> None:
     for key, dataset in params.datasets.items():
         raw = Path(dataset.raw)
         if dataset.is_drawn and not raw.is_dir() and not raw.with_suffix(".dvc").is_file():
-            raise FileNotFoundError(f"{raw}: no such folder, the `raw` of datasets.{key}: run `rankgrad fetch mnist`")
+            raise FileNotFoundError(
+                f"{raw}: no such folder, but datasets.{key}.raw needs it: run `rankgrad fetch mnist`"
+            )
     values = json.dumps(params.model_dump(mode="json"), indent=1)
     for name, text in {"params.json": values, "params.passed": "passed"}.items():
         with replaced_file(Path("checks") / name) as partial:

@@ -1,7 +1,7 @@
-"""Write which code each stage uses: checks/code/<stage>@<key>.txt, on which alone the stage depends.
+"""Write the code that each stage uses to checks/code/<stage>@<key>.txt, the only code dependency of the stage.
 
-So do params that DVC's run cache does not count: it takes `size` and `nfiles`, at any depth, for those of files, and
-would bring back what was made with another value.
+The files also contain params that DVC's run cache ignores: it takes `size` and `nfiles`, at any depth, for properties
+of files, and would restore results of other values.
 """
 
 import json

@@ -21,18 +21,20 @@ from rankgrad.seeding import derived_seed
 
 
 def statistics_of(task: str, predictions: str | Path, *, seeds: Iterable[int] = ()) -> dict[int, Statistic]:
-    """Return the metrics of each seed of a run, or of a rival, from its predictions.
+    """Return the metrics of each seed of a run or a rival, from its predictions.
 
     Args:
-        task: its name.
-        predictions: the file.
-        seeds: of the baseline; a rival without seeds is compared with each of them.
+        task: name of the task.
+        predictions: file with the predictions.
+        seeds: seeds of the baseline; a rival without seeds is compared with each of them.
 
     Raises:
         FileNotFoundError: the file does not exist.
     """
     if not Path(predictions).is_file():
-        raise FileNotFoundError(f"{predictions}: no such file; make it with `dvc repro`, a rival's by its program")
+        raise FileNotFoundError(
+            f"{predictions}: no such file; create it with `dvc repro`, or for a rival with its program"
+        )
     table = pq.read_table(predictions)
     statistic = lookup.find("tasks", task)().statistic
     if "seed" not in table.column_names:

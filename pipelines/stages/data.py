@@ -1,6 +1,6 @@
-"""Make a dataset: the tables that tasks learn from, drawn of digits or read from disk.
+"""Create a dataset: tables for training and evaluation, generated from digits or read from disk.
 
-Data on disk that comes in over time has a folder a delivery; those after the first add training rows.
+Data on disk that arrives over time has one folder per delivery; deliveries after the first add training rows.
 """
 
 import json
@@ -27,13 +27,13 @@ def main(params: Settings, key: str) -> None:
     dataset = block.built()
     source = dataset.opened(Path(block.raw), reading)
     parts = {split: source.rows(split) for split in dataset.splits}
-    if block.folds is not None:  # of which each row is tested once, those of later deliveries too
+    if block.folds is not None:  # each row is tested once, including those of later deliveries
         rows = chain(parts.pop("val"), parts.pop("test"), parts["train"])
         parts["train"] = _with_folds(rows, block.folds, block.seed)
     with replaced_folder(f"data/{key}") as folder:
         with tqdm(total=source.total, desc=key, unit=" rows", disable=None) as bar:
             counts = dict.fromkeys(parts, 0)
-            for split in reversed(parts):  # what is missing of small ones shows before hours go into the large one
+            for split in reversed(parts):  # missing files in small splits show before hours are spent on the large one
                 counts[split] = _write(folder / f"{split}.parquet", parts[split], bar)
         if block.folds is not None:
             del counts["train"]
@@ -52,7 +52,7 @@ def _with_folds(tables: Iterable[pa.Table], folds: int, seed: int) -> Iterator[p
 
 
 def _share(folder: Path, folds: int) -> dict[str, int]:
-    """Let the three splits be one table, whose column `fold` says which rows are of which, and count these.
+    """Join the three splits into one table with a column `fold`, and return the number of rows in each fold.
 
     Raises:
         ValueError: a fold has no rows.
@@ -62,17 +62,18 @@ def _share(folder: Path, folds: int) -> dict[str, int]:
     counts = np.bincount(folds_of(folder / "train.parquet"), minlength=folds + 1)[1:]
     if not counts.all():
         raise ValueError(
-            f"{folds} folds of {counts.sum()} rows: fold {1 + counts.argmin()} has none; expected fewer folds, or more "
+            f"{folds} folds of {counts.sum()} rows: fold {1 + counts.argmin()} has no rows, expected fewer folds or "
+            "more "
             "groups of rows"
         )
     return {f"fold {fold}": int(count) for fold, count in enumerate(counts, 1)}
 
 
 def _write(path: Path, tables: Iterable[pa.Table], bar: tqdm) -> int:
-    """Write tables as they come, numbered through, and return how many rows they have.
+    """Write tables as they arrive, with consecutive row numbers, and return the number of rows.
 
     Raises:
-        ValueError: there is no row.
+        ValueError: there are no rows.
     """
     tables = iter(tables)
     first = next(tables)
@@ -84,5 +85,5 @@ def _write(path: Path, tables: Iterable[pa.Table], bar: tqdm) -> int:
             rows += len(table)
             bar.update(len(table))
     if not rows:
-        raise ValueError(f"{path.name}: no row is left, all of its files are broken; get them again")
+        raise ValueError(f"{path.name}: no rows left, because all its files are broken; get the files again")
     return rows

@@ -33,10 +33,10 @@ def main(params: Settings, name: str) -> None:
             table = _predictions(params, plan, task, by_fold, seed)
             statistics[seed] = task.statistic(table)
             for undefined in describe_undefined(statistics[seed]):
-                log.warning("%s, seed %d: %s is not defined for the test split", name, seed, undefined)
+                log.warning("%s, seed %d: %s is undefined on the test split", name, seed, undefined)
             tables.append(table.add_column(1, "seed", pa.array([seed] * len(table), pa.int64())))
             show(number, len(plan.seeds))
-    # The same resamples for every run: their differences are paired.
+    # The same resamples for every run, so that differences are paired.
     draws = derived_seed(params.evaluate.seed, "evaluate")
     with counted(name, "resamples") as show:
         limits = {metric.name: metric.limits for metric in task.all_metrics()}

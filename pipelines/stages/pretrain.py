@@ -1,4 +1,4 @@
-"""Make a sorter: train one that has weights to imitate sorting, write down the others."""
+"""Create a sorter: train it to imitate sorting if it has weights, otherwise only save it."""
 
 import time
 from pathlib import Path
@@ -24,12 +24,12 @@ VALIDATED = 2048  # vectors at once: the paper's LSTM keeps some 2 MB of each
 
 
 class ImitationPhase(Phase):
-    """Score vectors and their exact ranks, which a sorter learns to imitate by its own loss; validated by L1.
+    """Train a sorter to imitate the exact ranks of score vectors with its own loss; validate with L1.
 
     Args:
-        sorter: that learns.
+        sorter: the sorter to train.
         train, val: scores (n, d) and ranks of both splits.
-        options: of the training.
+        options: options of the training.
     """
 
     monitor, lower_is_better = "l1", True

@@ -1,6 +1,6 @@
-"""Send every finished training to MLflow and register its model: the only stage that talks to a server.
+"""Upload every finished training to MLflow and register its model; the only stage that contacts a server.
 
-Run by hand as `python -m pipelines.stages publish`, it restores what an emptied or changed store lacks.
+Run `python -m pipelines.stages publish` to restore missing runs after the store was emptied or replaced.
 """
 
 import json
@@ -36,11 +36,11 @@ PLOTS, PAGES = Path("reports/figures"), Path("reports/data")
 
 
 def _entries(*stages: str) -> list[dict[str, Any]]:
-    """Return the entries of stages in dvc.lock, each of which used what the earlier ones made.
+    """Return the entries of stages in dvc.lock, after checking that each used the outputs of the earlier ones.
 
     Raises:
-        ValueError: there is none, what they made is not of one piece, or params.yaml has other values by now: weights
-            would have the metrics or the params of others.
+        ValueError: there is no entry, the outputs do not match, or params.yaml has changed since: the weights would
+            be published with wrong metrics or params.
     """
     known, now = dvc_lock.stages(), read("params.yaml")
     made: dict[str, str] = {}
@@ -66,7 +66,7 @@ def _md5(path: str) -> str:
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    """Return nested values by dotted names, without those that are None.
+    """Return nested values under dotted names, without None values.
 
     >>> _flat({"optimizer": {"name": "AdamW", "args": {"lr": 0.1, "betas": None}}})
     {'optimizer.name': 'AdamW', 'optimizer.args.lr': 0.1}
@@ -75,7 +75,7 @@ def _flat(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _component(name: str, args: Mapping[str, Any], **options: Any) -> str:
-    """Return a component with its options as one value: what runs are compared by is a column by itself.
+    """Return a component and its options as one value, for a single column in comparisons of runs.
 
     >>> _component("rlsep", {"pairs": 4, "mode": None}, weight=0.5)
     'rlsep(pairs=4, weight=0.5)'
@@ -85,7 +85,7 @@ def _component(name: str, args: Mapping[str, Any], **options: Any) -> str:
 
 
 def _params(params: Settings, plan: RunPlan, chosen: dict[str, Any]) -> dict[str, Any]:
-    """Return the params of a run as MLflow's tables compare them: those that differ between runs come first by name."""
+    """Return the params of a run for MLflow's tables, named so that params that differ between runs come first."""
     values: dict[str, Any] = {"backbone": _component(**asdict(plan.model.backbone))}
     if plan.model.text is not None:
         values["text"] = _component(**asdict(plan.model.text))
@@ -100,7 +100,7 @@ def _params(params: Settings, plan: RunPlan, chosen: dict[str, Any]) -> dict[str
 
 
 def _mean(histories: list[pd.DataFrame]) -> pd.DataFrame:
-    """Return the epochs that all seeds have, each number its mean over them.
+    """Return the epochs that all seeds have, with means over seeds.
 
     >>> _mean([pd.DataFrame({"epoch": [1, 2], "loss": [0.5, 0.25]}), pd.DataFrame({"epoch": [1], "loss": [1.5]})])
        epoch  loss
@@ -111,13 +111,13 @@ def _mean(histories: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _undefined(rows: list[Row]) -> dict[str, str]:
-    """Return a tag that names the metrics that are not defined, if there are any."""
+    """Return a tag with the names of undefined metrics, if there are any."""
     names = [row.metric for row in rows if isnan(row.value)]
     return {"undefined": shorten(", ".join(names), LONGEST_TAG, placeholder=", ...")} if names else {}
 
 
 def _with_judged(rows: list[Row], metric: str) -> list[Row]:
-    """Return rows after the one that the gate judges by, under a name that runs of all tasks share.
+    """Return rows, preceded by the gate's metric under a name that runs of all tasks share.
 
     >>> [row.metric for row in _with_judged([Row("mine", "tau", 0.5), Row("mine", "spearman", 0.6)], "spearman")]
     ['judged', 'tau', 'spearman']
@@ -220,33 +220,33 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
 
 def _slices(params: Settings, plan: RunPlan, seed: int) -> list[Slice]:
     predictions, test = Path(f"predictions/{plan.name}.parquet"), Path(f"data/{plan.dataset}/test.parquet")
-    if not predictions.is_file() or not test.is_file():  # a checkout that pulled the models alone
+    if not predictions.is_file() or not test.is_file():  # a checkout that pulled only the models
         return []
     return slices(plan.task, params.gate.judged[plan.task].metric, predictions, test, seed=seed)
 
 
 def _of_experiment(run: Run, name: str) -> Run:
-    """Return a run as a DVC experiment sends it: with its name, and no version, which could become champion."""
+    """Return a run as part of a DVC experiment: with the experiment's name, and without a version to promote."""
     seeds = tuple(_of_experiment(seed, name) for seed in run.seeds)
     named = f"{run.name} ({name})"
     return replace(run, name=named, tags={**run.tags, "dvc.experiment": name}, seeds=seeds, version=None)
 
 
 def main(params: Settings, *only: str) -> None:
-    if only:  # runs that were trained alone, so that there may be no others
+    if only:  # only these runs were trained, so others may not exist
         params = params.model_copy(update={"runs": {name: params.runs[name] for name in only}})
     tags = {"device": params.compute.device, "threads": str(params.compute.threads)}
     runs, how = ([] if only else _sorters(params, tags)) + _runs(params, tags), ""
     if name := experiment():
         runs = [_of_experiment(run, name) for run in runs]
         how = f" as experiment {name}, without versions (`dvc exp apply {name}` and `make repro` register them)"
-        # One of several experiments at a time, and none beside the checkout's own publishing.
+        # Publish one experiment at a time, and none at the same time as the checkout itself.
         lock = Path(os.environ["DVC_ROOT"]) / ".locks/publish.lock"
         lock.parent.mkdir(exist_ok=True)
         with FileLock(lock):
             sent = publish(runs)
     else:
         sent = publish(runs)
-    print(f"publish: sent {len(sent)} of {len(runs)} runs{how}{': ' if sent else ''}{', '.join(sent)}")
+    print(f"publish: uploaded {len(sent)} of {len(runs)} runs{how}{': ' if sent else ''}{', '.join(sent)}")
     with replaced_file("reports/published.json") as partial:
         partial.write_text(json.dumps({run.name: run.key for run in runs}, indent=2) + "\n")

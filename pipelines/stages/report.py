@@ -1,4 +1,4 @@
-"""Write the report: one HTML page with its pictures, and the tables of docs/results.md."""
+"""Write the report: an HTML page with its figures, and the tables of docs/results.md."""
 
 from pathlib import Path
 from urllib.parse import quote
@@ -17,7 +17,7 @@ FIGURES = Path("reports/figures")
 
 def main(params: Settings) -> None:
     if extra := " ".join(map(str, leftovers(params))):
-        raise ValueError(f"{extra}: made by what params.yaml no longer defines; `make repro` moves it away")
+        raise ValueError(f"{extra}: left over from a block that params.yaml no longer has; `make repro` moves it away")
     loader, escaped = PackageLoader("pipelines.reporting"), select_autoescape(["html.j2"])
     environment = Environment(loader=loader, autoescape=escaped, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"quoted": quote, "width": _width}
@@ -29,6 +29,6 @@ def main(params: Settings) -> None:
 
 
 def _width(picture: str) -> int:
-    """Return the width of a picture on the page: it has two pixels for each of the page."""
+    """Return the width of a figure on the page; figures have twice the page's resolution."""
     with Image.open(FIGURES / picture) as image:
         return image.width // 2

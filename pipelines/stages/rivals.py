@@ -1,4 +1,4 @@
-"""Predict the test split by a simple rival, with the setting that is best on validation. No network is trained."""
+"""Predict the test split with a simple rival, using its best setting on validation. No network is trained."""
 
 import logging
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def main(params: Settings, name: str) -> None:
 
 
 def _predicted(task: Task, rival: str, splits: Mapping[str, Split], metric: str, place: str = "") -> pa.Table:
-    """Return the predictions of the test split by the setting whose metric is best on validation; log it by `place`."""
+    """Return the predictions of the test split with the best setting on validation; log it, prefixed with `place`."""
     lower_is_better = {known.name: known.lower_is_better for known in task.all_metrics()}[metric]
     scorers, values = [], []
     for scorer in RIVALS[rival].fitted(splits["train"], task.name):

@@ -1,4 +1,4 @@
-"""Write score vectors with their ranks, on which sorters are trained and measured, and validate them."""
+"""Write score vectors and their ranks, for training and measuring sorters, and validate them."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def main(params: Settings, key: str) -> None:
 
 
 def check(params: Settings, key: str) -> None:
-    """Hold data/score_vectors/<key> against what is expected, and write checks/score_vectors/<key>.passed."""
+    """Check data/score_vectors/<key> against expectations, and write checks/score_vectors/<key>.passed."""
     options = params.score_vectors[key]
     rows = options.rows.model_dump()
 

@@ -1,4 +1,4 @@
-"""Write what DVC's own tables and charts show: a few numbers of each run and sorter, and the epochs of each task."""
+"""Write data for DVC's own tables and charts: a few numbers per run and sorter, and the epochs of each task."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def curves(folders: dict[str, Path]) -> pd.DataFrame:
     """Return training loss and the first validation metric of runs over epochs, means over seeds and folds.
 
     Args:
-        folders: of each run, in which the folder of each training has a history.
+        folders: folder of each run, in which each training's folder has a history.
 
     Returns:
         Columns `run`, `phase` (with the metric's name), `epoch`, `loss` and `validation`.
@@ -33,7 +33,7 @@ def curves(folders: dict[str, Path]) -> pd.DataFrame:
 
 
 def _write_scores(folder: Path, table: Results, metrics: dict[str, str]) -> None:
-    """Write the value of one metric of each run."""
+    """Write the value of one metric for each run."""
     folder.mkdir(exist_ok=True)
     for name, metric in metrics.items():
         score = {"metric": metric, "value": table.row(name, metric).value}

@@ -1,7 +1,7 @@
-"""Trains one run: each of its seeds, in each fold of its data, with the setting of its grid that is best on validation.
+"""Train one run: each seed, in each fold of its data, with the best setting of its grid on validation.
 
-Seeds, folds and settings are independent jobs. They run side by side (`jobs` of the params), each is resumed by
-itself, and each ends with the same bits wherever and beside however many others it ran.
+Seeds, folds, and settings are independent jobs. They run in parallel (`jobs` in the params), each can be resumed
+separately, and results are identical on any number of parallel jobs.
 """
 
 import json
@@ -38,11 +38,11 @@ from rankgrad.training.loop import train
 from rankgrad.training.objective import Objective
 from rankgrad.training.options import WholePhase
 
-CHOOSING = 3  # seeds by which a setting of the grid is chosen
+CHOOSING = 3  # number of seeds for choosing a setting of the grid
 
 
 class Job(NamedTuple):
-    """What is trained independently: the number of a setting, a seed, and a fold, None where there are none."""
+    """An independent training: the number of a setting, a seed, and a fold (None without folds)."""
 
     setting: int
     seed: int
@@ -60,7 +60,7 @@ def main(params: Settings, name: str) -> None:
         inputs=_inputs(params, name),
     )
     settings = run.settings
-    first = run.seeds[:CHOOSING] if len(settings) > 1 else []  # one setting needs no choice
+    first = run.seeds[:CHOOSING] if len(settings) > 1 else []  # a single setting needs no choice
     numbers = range(len(settings))
     tried = _trained(params, name, [Job(*values) for values in product(numbers, first, folds)], folder)
     chosen = {fold: _best(tried, numbers, fold) for fold in folds}
@@ -82,7 +82,7 @@ def main(params: Settings, name: str) -> None:
 def _record(
     run: Run, tried: dict[Job, float], chosen: dict[int | None, int], validation: dict[Job, float]
 ) -> dict[str, Any]:
-    """Return what `run.json` says: the chosen setting, the best seed, and validation of all that was trained."""
+    """Return the contents of `run.json`: the chosen setting, the best seed, and all validation results."""
     settings, by_seed = run.settings, _by_seed(validation)
     record: dict[str, Any] = {
         "seeds": run.seeds,
@@ -103,7 +103,7 @@ def _record(
 
 
 def _best(tried: dict[Job, float], settings: Iterable[int], fold: int | None) -> int:
-    """Return the number of the best setting on the validation split of a fold; the first if nothing was tried."""
+    """Return the number of the best setting on a fold's validation split; the first if none were tried."""
 
     def mean(setting: int) -> float:
         return fmean([value for job, value in tried.items() if (job.setting, job.fold) == (setting, fold)] or [0.0])
@@ -120,10 +120,10 @@ def _by_seed(validation: dict[Job, float]) -> dict[str, float]:
 
 
 def _times(folder: Path, settings: list[dict[str, Any]], jobs: list[Job]) -> dict[str, Times]:
-    """Return when each seed was begun and ended, with the chosen setting, and all that was tried, as `all`."""
+    """Return when each seed started and ended with the chosen setting, and under `all`, the times of all settings."""
     ended = {path.parent.parent: path.stat().st_mtime_ns // 10**6 for path in folder.glob("*/result/validation.json")}
     times = {job: (begin, end) for job, end in ended.items() if (begin := began(job)) is not None}
-    if len(times) < len(ended):  # of a job that was done before times were kept
+    if len(times) < len(ended):  # a job finished before times were recorded
         return {}
     by_seed: dict[str, list[Times]] = {"all": list(times.values())}
     for job in jobs:
@@ -136,10 +136,10 @@ def _times(folder: Path, settings: list[dict[str, Any]], jobs: list[Job]) -> dic
 
 
 def _inputs(params: Settings, name: str) -> list[Path]:
-    """Return the files that training a run reads: its data, and the weights of its start and of its sorter.
+    """Return the files that training a run reads: its data, and the weights of its start and its sorter.
 
     Raises:
-        FileNotFoundError: one of them is missing.
+        FileNotFoundError: a file is missing.
     """
     plan = resolve(params, name)
     inputs = [Path("data") / plan.dataset / f"{split}.parquet" for split in ("train", "val")]
@@ -151,14 +151,16 @@ def _inputs(params: Settings, name: str) -> list[Path]:
     if plan.sorter is not None:
         inputs += [Path("models/sorters") / plan.sorter / file for file in ("model.json", "model.safetensors")]
     if missing := [path for path in inputs if not path.is_file()]:
-        raise FileNotFoundError(f"{missing[0]}: no such file; `dvc repro` makes those of the pipeline")
+        raise FileNotFoundError(
+            f"{missing[0]}: no such file; if it is an output of the pipeline, `dvc repro` creates it"
+        )
     return inputs
 
 
 def _start(params: Settings, name: str, job: Job) -> Path | None:
-    """Return what a job starts from: of a run, the model of its own seed, or of the only one that the run has.
+    """Return the start of a job: for a run, its model with the same seed, or the model of its only seed.
 
-    A folder of a seed stands for itself. Where the run learned on the same folds, it is the model of the same fold.
+    A seed's folder is used as is. If the run was trained on the same folds, use the model of the same fold.
     """
     plan = resolve(params, name)
     before = params.run_before(name)
@@ -169,22 +171,22 @@ def _start(params: Settings, name: str, job: Job) -> Path | None:
 
 
 def _key(settings: list[dict[str, Any]], job: Job) -> str:
-    """Return the name of a job's folder: no two settings share one, whatever the grid is changed to."""
+    """Return the name of a job's folder, which is unique for each setting, even if the grid changes."""
     name, setting = f"seed{job.seed}" + (f"-fold{job.fold}" if job.fold else ""), settings[job.setting]
     text = json.dumps(setting, sort_keys=True)
     return f"{name}-{sha256(text.encode()).hexdigest()[:12]}" if setting else name
 
 
 def _named(settings: list[dict[str, Any]], job: Job) -> str:
-    """Return what messages call a job."""
+    """Return a job's name in messages."""
     words = [f"seed{job.seed}", *([f"fold{job.fold}"] if job.fold else [])]
     return ", ".join([*words, *(f"{option}={value}" for option, value in settings[job.setting].items())])
 
 
 def _side_by_side(params: Settings, name: str) -> int:
-    """Return how many trainings of a run go on at once: `jobs.count`, and no more whole networks than the cores bear.
+    """Return the number of parallel trainings of a run: `jobs.count`, limited by the cores for whole networks.
 
-    Threads that wait for a core, each of two processes for those of the other, make both many times slower.
+    Two processes whose threads compete for cores would both be many times slower.
     """
     plan = resolve(params, name)
     backbone = lookup.find("models.backbones", plan.model.backbone.name)
@@ -203,10 +205,10 @@ def _side_by_side(params: Settings, name: str) -> int:
 
 
 def _trained(params: Settings, name: str, jobs: list[Job], folder: Path) -> dict[Job, float]:
-    """Train jobs side by side and return the validation metric of each.
+    """Train jobs in parallel and return the validation metric of each.
 
     Raises:
-        ValueError, FloatingPointError: of a job that failed; the others are kept, and the message names which failed.
+        ValueError, FloatingPointError: a job failed; the message names it, and the results of other jobs are kept.
     """
     settings = params.runs[name].settings
     waiting = [job for job in jobs if not (folder / _key(settings, job) / "result").is_dir()]
@@ -229,15 +231,15 @@ def _check_failed(errors: dict[str, str | None], name: str) -> None:
     if failed:
         raise ValueError(
             "\n".join(f"{name}: {job} failed: {error}" for job, error in failed.items())
-            + f"\n{len(errors) - len(failed)} of {len(errors)} jobs are kept; `dvc repro` trains those that failed"
+            + f"\n{len(errors) - len(failed)} of {len(errors)} jobs are done; `dvc repro` trains those that failed"
         )
 
 
 def _backend(params: Settings) -> dict[str, Any]:
-    """Connect to a cluster, and return what joblib needs to know of it.
+    """Connect to a cluster, and return joblib's options for it.
 
     Raises:
-        ValueError: the address does not answer.
+        ValueError: there is no response from the address.
     """
     if params.jobs.backend == "dask" and params.jobs.address is not None:
         from distributed import Client
@@ -249,7 +251,7 @@ def _backend(params: Settings) -> dict[str, Any]:
                 f"jobs.address: no Dask scheduler answers at {without_credentials(params.jobs.address)} "
                 f"({first_line(error)}): start one, or set jobs.backend to loky"
             ) from error
-    elif params.jobs.backend == "loky":  # before anything is imported: the stage may be killed meanwhile
+    elif params.jobs.backend == "loky":  # before imports, because the stage may be killed meanwhile
         return {"initializer": tie_to, "initargs": (os.getpid(),)}
     return {}
 
@@ -258,7 +260,7 @@ def _job(params: Settings, name: str, job: Job, folder: str, number: int, starte
     """Train one job; return an error, or None.
 
     Args:
-        started: the folder of the process that started this job in another one; None within that process.
+        started: the working folder of the process that started this job in another process; None in the same process.
     """
     if started is not None:
         os.chdir(started)
@@ -281,7 +283,7 @@ def _job(params: Settings, name: str, job: Job, folder: str, number: int, starte
         if os.environ.get("RANKGRAD_TRACEBACK"):
             raise
         return str(error)
-    except Exception as error:  # another process would lose the line
+    except Exception as error:  # an exception would lose its message on the way to the parent process
         memory_is_full = isinstance(error, (MemoryError, torch.OutOfMemoryError))
         if memory_is_full or not lookup.line_in_own(error) or os.environ.get("RANKGRAD_TRACEBACK"):
             raise
@@ -290,7 +292,7 @@ def _job(params: Settings, name: str, job: Job, folder: str, number: int, starte
 
 
 def _launch(params: Settings, name: str, job: Job, folder: Path) -> None:
-    """Train one job in several processes that share every batch, as `accelerate launch` starts them.
+    """Train one job in several processes that share every batch, started like `accelerate launch` does.
 
     Raises:
         ValueError: there are GPUs, but fewer than processes.
@@ -299,7 +301,7 @@ def _launch(params: Settings, name: str, job: Job, folder: Path) -> None:
     processes, gpus = params.compute.processes, torch.cuda.device_count()
     if params.compute.device != "cpu" and 0 < gpus < processes:
         raise ValueError(
-            f"compute.processes is {processes}, but there are {gpus} GPUs: expected at most one process for each"
+            f"compute.processes is {processes}, but there are {gpus} GPUs: expected at most one process per GPU"
         )
     arguments = folder / "arguments.json"
     arguments.write_text(json.dumps([params.model_dump(), name, job, str(folder)]))
@@ -307,7 +309,7 @@ def _launch(params: Settings, name: str, job: Job, folder: Path) -> None:
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)),
         *("-m", __name__, str(arguments)),
     )
-    # They talk over the loopback interface alone.
+    # They communicate only over the loopback interface.
     loopback = "lo" if sys.platform == "linux" else "lo0"
     environment = os.environ | {"GLOO_SOCKET_IFNAME": loopback, "NCCL_SOCKET_IFNAME": loopback}
     environment |= {"OMP_NUM_THREADS": str(max(1, params.compute.threads // processes))}
@@ -315,19 +317,19 @@ def _launch(params: Settings, name: str, job: Job, folder: Path) -> None:
     if done.returncode:
         raise ChildProcessError(
             f"one of {processes} processes failed (exit status {done.returncode}), see above; `dvc repro` resumes from "
-            "the last epoch that was kept"
+            "the last saved epoch"
         )
 
 
-@lru_cache(maxsize=1)  # a process trains many seeds and settings on the same data
+@lru_cache(maxsize=1)  # one process trains many seeds and settings on the same data
 def _splits(task: str, data: Path, stamps: tuple[int, ...], threads: int, memory: float) -> list[Any]:
-    """Return the training and the validation split of a folder, whose files were written at these times."""
+    """Return the training and validation splits of a folder; the times when its files were written are a cache key."""
     reader = lookup.find("tasks", task)()
     return [reader.load(data, split, threads=threads, memory=memory) for split in ("train", "val")]
 
 
 def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
-    """Train one job into `folder/result`: its network, its history and its validation metric."""
+    """Train one job, and write its network, history, and validation metric to `folder/result`."""
     plan = resolve(params, name, params.runs[name].settings[job.setting])
     compute = {"device": params.compute.device, "precision": params.compute.precision}
     accelerator = make_accelerator(**compute)

@@ -1,4 +1,4 @@
-"""Hold a dataset against its expectations; stages that use it depend on the small file that tells it passed."""
+"""Check a dataset against its expectations; stages that use it depend on the small file written if it passes."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def main(params: Settings, key: str) -> None:
 def _measured(params: Settings, key: str) -> Measured:
     block, folder = params.datasets[key], Path("data") / key
     dataset, rows = block.built(), json.loads((folder / "manifest.json").read_text())["rows"]
-    # Where there are folds, the files of training, validation and test are one.
+    # With folds, training, validation, and test rows are in the same file.
     files = [split for split in dataset.splits if block.folds is None or split in ("train", "gate")]
     facts = dataset.facts(folder, files, raw=Path(block.raw), threads=params.compute.threads)
     return facts, dataset.expected(rows, size=block.size)

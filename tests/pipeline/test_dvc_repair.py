@@ -63,7 +63,7 @@ def test_wherever_a_lock_ends_nothing_is_run_again(project, end, committed):
 def test_what_a_person_must_end_and_what_git_cannot_tell_stays_as_it_is(project, monkeypatch):
     lock = project / "dvc.lock"
     lock.write_text(MERGED)
-    with pytest.raises(ValueError, match=r"dvc.lock: half merged"):
+    with pytest.raises(ValueError, match=r"dvc.lock: has merge conflicts"):
         repair()
     assert lock.read_text() == MERGED
     lock.write_text("")

@@ -222,8 +222,8 @@ def test_a_group_whose_targets_have_a_level_of_their_own_is_compared_within(proj
     [
         ({}, None, "--group COLUMN"),
         ({"group": "lab"}, "multilabel", "--task multilabel"),
-        ({"group": "all"}, None, "one value in all rows"),
-        ({"group": "row"}, None, "a value of its own"),
+        ({"group": "all"}, None, "same value"),
+        ({"group": "row"}, None, "different value"),
     ],
 )
 def test_groups_within_which_nothing_is_compared_are_refused(tmp_path, named, task, words):
@@ -250,7 +250,7 @@ def test_a_task_for_which_nothing_is_known_is_refused_with_what_to_write():
 
 def test_documents_of_a_query_are_compared_within_it_already(tmp_path):
     queries(tmp_path)
-    with pytest.raises(ValueError, match="leave it out"):
+    with pytest.raises(ValueError, match="remove --within"):
         guess(tmp_path / "train.txt", within=True)
 
 
@@ -275,7 +275,7 @@ def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):
     assert judged.metric == "item_to_text.recall_at_1"
     assert judged.metric not in judged.guarded
     captions(project / "data/raw/more")
-    line = "the metric was item_to_text.recall_at_1 and is text_to_item.recall_at_1 now"
+    line = "from item_to_text.recall_at_1 to text_to_item.recall_at_1"
     assert line in run("data/raw/more/a.csv")
     assert "did you mean" in run("data/raw/mine/a.csv", "--metric", "text_to_item.recal_at_1", fails=True)
 
@@ -289,10 +289,10 @@ def test_what_is_there_is_kept_a_second_table_is_added_and_a_dry_run_writes_noth
     run("data/raw/pairs/a.csv", "--keep")
     kept = rules.check("params.yaml")
     assert {"pairs", "ranked_mnist"} < set(kept.datasets)
-    assert "left out" in run("data/raw/houses/a.csv")
+    assert "removed from" in run("data/raw/houses/a.csv")
     assert list(rules.check("params.yaml").datasets) == ["pairs", "houses"]
     after = (project / "params.yaml").read_text()
-    assert "datasets.houses: is there already" in run("data/raw/houses/a.csv", fails=True)
+    assert "datasets.houses: already exists" in run("data/raw/houses/a.csv", fails=True)
     assert (project / "params.yaml").read_text() == after
 
 
@@ -436,11 +436,11 @@ REPORTED = {
     "a number that gives it away": ({"x": X, "a": A, "price": Y, "total": 2 * Y + 1}, ["total"]),
     "a possible group": ({"lab": texts("s{}", 4), **PLAIN}, ["lab: 15 values in 60 rows", "--group lab"]),
     "a value that stands in": ({"x": [-999.0] * 9 + [*X[9:]], "price": Y}, ["x:", "-999 in 9 rows"]),
-    "row numbers beside an id": ({"id": texts("k{}"), "no": N, **PLAIN}, ["no: it counts rows"]),
-    "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a number that names", "--group zip"]),
-    "days in digits": ({"made": [20260101 + k % 28 for k in N], **PLAIN}, ["made: days"]),
+    "row numbers beside an id": ({"id": texts("k{}"), "no": N, **PLAIN}, ["no: row numbers"]),
+    "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a numeric id", "--group zip"]),
+    "days in digits": ({"made": [20260101 + k % 28 for k in N], **PLAIN}, ["made: dates"]),
     "a comment": ({**PLAIN, "note": texts("sold to somebody {}")}, ["note: a text", "--text note"]),
-    "objects": ({**PLAIN, "more": cycled({"a": 1})}, ["more: it holds objects"]),
+    "objects": ({**PLAIN, "more": cycled({"a": 1})}, ["more: contains objects"]),
 }
 
 
@@ -571,7 +571,7 @@ def test_chats_are_refused_with_what_to_write(tmp_path):
     chat = [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}]
     rows = pd.DataFrame({"chosen": [chat] * 9, "rejected": [chat] * 9})
     rows.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
-    with pytest.raises(ValueError, match=r"chosen, rejected hold chats") as refused:
+    with pytest.raises(ValueError, match=r"chosen, rejected contain chats") as refused:
         guess(tmp_path / "a.jsonl")
     table = pd.read_json(tmp_path / "a.jsonl", lines=True)
     exec("\n".join(line.strip() for line in str(refused.value).splitlines()[1:]))  # as it advises

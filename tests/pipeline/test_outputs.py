@@ -97,7 +97,7 @@ def test_ids_of_several_kinds_are_text_in_parquet(tmp_path, ids):
 @pytest.mark.parametrize("late", ["x", 2**63, True])
 def test_ids_whose_kind_changes_late_are_refused_by_name_and_no_file_is_left(tmp_path, late):
     answers = [[{"id": number, "score": 0.5}] for number in range(8192)]
-    with pytest.raises(ValueError, match="column id began as int64.*write .jsonl"):
+    with pytest.raises(ValueError, match="column id has int64.*write .jsonl"):
         write(tmp_path / "o.parquet", [*answers, [{"id": late, "score": 0.5}]])
     assert not list(tmp_path.iterdir())
 

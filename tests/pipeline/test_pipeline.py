@@ -116,7 +116,7 @@ def restore(project) -> None:
 def test_make_repro_runs_every_stage_once_publishes_once_and_leaves_git_nothing_but_the_lock(project):
     stages = YAML(typ="safe").load(project.folder / "dvc.lock")["stages"]
     assert sorted(re.findall("^Running stage '(.+)'", project.first, re.MULTILINE)) == sorted(stages)
-    assert project.first.count("publish: sent ") == 1
+    assert project.first.count("publish: uploaded ") == 1
     assert project.left == "?? dvc.lock\n"
     assert project.run("dvc status") == UP_TO_DATE
     metrics = project.run("dvc metrics show")

@@ -94,7 +94,7 @@ def test_pictures_folders_and_tables_get_the_same_answers_by_name(photos, capsys
 
 def test_a_picture_is_drawn_beside_its_labels_and_nothing_that_is_read_is_replaced(photos, capsys):
     model = trained(Path("model"), "label_ranking", "image")
-    assert told(model, photos[0], "-o", "drawn.jpg", capsys=capsys)[-1] == "drawn: drawn.jpg"
+    assert told(model, photos[0], "-o", "drawn.jpg", capsys=capsys)[-1] == "wrote drawn.jpg"
     with Image.open("drawn.jpg") as drawn:
         assert (drawn.format, drawn.size) == ("JPEG", (700, 340))
     told(model, photos[0], photos[2], "-o", "drawn", capsys=capsys)
@@ -102,8 +102,8 @@ def test_a_picture_is_drawn_beside_its_labels_and_nothing_that_is_read_is_replac
     for words, message in (
         ([photos[0], "-o", "photos"], "would replace"),
         ([photos[0], "-o", "x.json"], "x.json: expected a table"),
-        (["photos.csv", "--input", "file", "-o", "photos.csv"], "the file that is read"),
-        (["photos.csv", "--input", "file", "-o", "drawn"], "pictures are drawn of files that are named"),
+        (["photos.csv", "--input", "file", "-o", "photos.csv"], "is the input"),
+        (["photos.csv", "--input", "file", "-o", "drawn"], "single image files"),
     ):
         with pytest.raises(SystemExit, match=message):
             main([str(word) for word in (model, *words)])

@@ -263,7 +263,7 @@ def test_a_gallery_leaves_out_what_it_cannot_read_and_says_so(tmp_path, caplog):
     folder = folder_of("retrieval of text")
     pd.DataFrame({"caption": ["red two", "unbekannt", "large"]}).to_csv(tmp_path / "captions.csv", index=False)
     assert Gallery(folder, tmp_path / "captions.csv", captions=True).ids == ["red two", "large"]
-    assert "1 rows are not searched" in caplog.text
+    assert "1 rows cannot be searched" in caplog.text
     pd.DataFrame({"caption": ["unbekannt"]}).to_csv(tmp_path / "captions.csv", index=False)
-    with pytest.raises(ValueError, match="no rows: no word of the caption"):
+    with pytest.raises(ValueError, match="no rows: .*caption"):
         Gallery(folder, tmp_path / "captions.csv", captions=True)

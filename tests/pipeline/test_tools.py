@@ -46,7 +46,7 @@ class TestShip:
 
     @pytest.mark.parametrize(
         ("name", "expected"),
-        [("fixed", "sorts 8 scores"), ("none", "models/sorters/none"), ("score_ranking", "a model of score_ranking")],
+        [("fixed", "sorts 8 scores"), ("none", "models/sorters/none"), ("score_ranking", "score_ranking")],
     )
     def test_others_do_not(self, project, name, expected):
         with pytest.raises((ValueError, FileNotFoundError), match=expected):

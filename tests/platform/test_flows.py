@@ -242,7 +242,7 @@ class TestCheckout:
         ("before", "place"),
         [
             ("git branch retrain", "`retrain`"),  # refused at once, and not after all was trained
-            ("git rm -rq --cached .dvc && git commit -qm none", "no .dvc"),
+            ("git rm -rq --cached .dvc && git commit -qm none", ".dvc"),
             ("git checkout -qb retrain/x && echo 'a: [' > params.yaml && git commit -qam x", "retrain/x"),
             ("git checkout -qb retrain/x && echo 'data:' > params.yaml && git commit -qam x", "retrain/x"),
         ],
@@ -452,9 +452,9 @@ def test_one_stage_at_a_time_computes_on_each_gpu_and_others_run_beside_it():
     ("only", "changes", "said"),
     [
         (["label_ranking-rlsep"], ["runs.memorability-mse.training.probe.optimizer.args.lr=1e-3"], None),
-        (["rlsep"], [], "only: no run is called rlsep"),
+        (["rlsep"], [], "only: unknown runs rlsep"),
         ([], ["runs.label_ranking-rlsep.loss.args.pears=3"], "pears"),
-        ([], ["datasets.clips.raw=/etc"], "no such place of a model"),
+        ([], ["datasets.clips.raw=/etc"], "cannot be changed"),
         ([], ["runs.memorability-mse.grid={a: ["], "not YAML"),
     ],
 )  # fmt: skip

@@ -197,7 +197,7 @@ class TestReference:
         save_model("network", small_network("score_ranking", "image"))
         spared = self.compared(scenes, challenger="network")
         assert spared.quantities == ours.quantities
-        assert "network: a model of the task score_ranking, expected" in spared.shadow.verdict
+        assert "network: a model for score_ranking, expected" in spared.shadow.verdict
 
 
 COUNTS = [

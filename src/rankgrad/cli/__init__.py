@@ -1,1 +1,1 @@
-"""The command `rankgrad`, and those of its commands that need no checkout: `predict` and `demo`."""
+"""The command `rankgrad`, and its command `predict`, which also works without a checkout."""

@@ -1,4 +1,4 @@
-"""The answers of a model to the rows of files, in pieces, and files of answers; memory does not grow with them."""
+"""Compute a model's answers for the rows of files, and write them, in chunks, so that memory does not grow."""
 
 import csv
 import logging
@@ -15,34 +15,34 @@ from rankgrad.io.written import as_json, as_text, without_formula
 
 __all__ = ["FOUND", "WRITABLE", "Answer", "Gallery", "answers", "found_among", "write"]
 
-WRITTEN = 8192  # answers that are written at a time: each writing makes a row group of Parquet
-FOUND = 10  # rows that are found for each one
-SEPARATOR = "|"  # of the values of a list in a cell of a CSV
+WRITTEN = 8192  # number of answers per write, which is a row group in Parquet
+FOUND = 10  # number of results per search
+SEPARATOR = "|"  # between the values of a list in a CSV cell
 OF_CLASSES = ("scores", "label_ranks")  # lists with a value for each class
-IDS = ("id", "query", "found")  # columns that come back as they were
+IDS = ("id", "query", "found")  # columns that are returned unchanged
 WRITABLE = ("csv", "tsv", "jsonl", "parquet")
 
-Answer = dict[str, Any]  # `id`, and what the task says of it, or `error`
+Answer = dict[str, Any]  # `id`, and the task's answer or `error`
 
 
 def answers(
     folder: Path, sources: Sequence[Path], roles: Roles = OWN, *, skip_broken: bool = False
 ) -> Iterator[list[Answer]]:
-    """Yield the answers of a model to the rows of files, in pieces; memory does not grow with the files.
+    """Yield a model's answers for the rows of files, in chunks; memory does not grow with the files.
 
     Args:
-        folder: of the model, see `rankgrad.io.recipes.folder_of`.
+        folder: folder of the model, see `rankgrad.io.recipes.folder_of`.
         sources, roles: see `rankgrad.datasets.tables.rows.read`.
-        skip_broken: answer a row that cannot be read or answered with `error` alone.
+        skip_broken: answer rows that cannot be read or answered only with `error`.
 
     Raises:
-        FileNotFoundError: no such file or model.
-        ValueError: a file is not of its format, or a row cannot be answered; the message names it. Or no model of a
-            task.
+        FileNotFoundError: a file or the model does not exist.
+        ValueError: a file does not have its format, or a row cannot be answered; the message names it. Or the model
+            does not belong to a task.
     """
     recipe = recipe_of(folder)
     if "task" not in recipe:
-        raise ValueError(f"{folder}: a model of no task, expected one that a run trained")
+        raise ValueError(f"{folder}: the model has no task, expected a model that a run trained")
     waiting = pieces(read(sources, recipe, roles), recipe)
     first = next(waiting, None)
     if first is None:
@@ -61,7 +61,7 @@ def answers(
 
 
 def _answered(respond: Callable[[list[Any]], list[Answer]], piece: list[Row], skip_broken: bool) -> list[Answer]:
-    """Return the answers to all rows together, or, if that fails, to one at a time, to find those that fail."""
+    """Return the answers for all rows in one call, or, if that fails, row by row, to find the rows that fail."""
     try:
         responses = respond([row.asked() for row in piece])
         return [*chain.from_iterable(map(_with_ids, piece, responses))]
@@ -80,7 +80,7 @@ def _answered(respond: Callable[[list[Any]], list[Answer]], piece: list[Row], sk
 
 
 def _with_ids(row: Row, answer: Answer) -> list[Answer]:
-    """Return the answer with the row's id; of a query whose documents are rows, an answer for each, with its place."""
+    """Return the answer with the row's id; for a query with documents in rows, one answer per row, with its place."""
     if row.documents is None:
         return [{"id": row.id, **row.group} | answer]
     order = sorted(range(len(row.documents)), key=lambda number: -answer["scores"][number])
@@ -93,24 +93,24 @@ def _with_ids(row: Row, answer: Answer) -> list[Answer]:
 
 
 class Gallery:
-    """What retrieval searches: the embeddings of rows, and their ids.
+    """The gallery that retrieval searches: the embeddings of rows, and their ids.
 
     Args:
-        folder: of a model of retrieval.
-        source: a table, or a folder of pictures.
-        roles: of the table's columns, see `rankgrad.datasets.tables.rows.read`.
-        captions: search the captions of the table, and not its items.
+        folder: folder of a retrieval model.
+        source: a table, or a folder of images.
+        roles: roles of the table's columns, see `rankgrad.datasets.tables.rows.read`.
+        captions: search the table's captions instead of its items.
 
     Raises:
-        FileNotFoundError: no such file or model.
-        ValueError: the model is none of retrieval; no row can be read; see `answers`.
+        FileNotFoundError: a file or the model does not exist.
+        ValueError: the model is not for retrieval, or no row can be read; see `answers`.
     """
 
     def __init__(self, folder: Path, source: Path, roles: Roles = OWN, *, captions: bool = False):
         import numpy as np
 
         if (task := recipe_of(folder).get("task")) != "retrieval":
-            raise ValueError(f"{folder}: a model of {task}, expected one of retrieval to find rows among others")
+            raise ValueError(f"{folder}: a model for {task}, expected a model for retrieval, because --among is set")
         pieces = answers(folder, [source], roles._replace(input=(), captions=captions), skip_broken=True)
         rows, broken = [], []
         for row in chain.from_iterable(pieces):
@@ -120,20 +120,20 @@ class Gallery:
             raise ValueError(f"{source}: no rows{reason}")
         if broken:
             logging.getLogger(__name__).warning(
-                "%s: %d rows are not searched, the first of them %s: %s",
+                "%s: %d rows cannot be searched; the first is %s: %s",
                 source, len(broken), broken[0]["id"], broken[0]["error"],
             )  # fmt: skip
         self.ids = [row["id"] for row in rows]
         self.embeddings = np.array([row["embedding"] for row in rows])
 
     def best(self, embedding: list[float], count: int = FOUND) -> list[Answer]:
-        """Return the ids that fit an embedding best, the best first: `place`, `found` and `score` of each.
+        """Return the ids that match an embedding best, in order: `place`, `found` and `score` of each.
 
-        An id of several rows, such as a picture with a row for each caption, is found once, by the best of them.
+        An id with several rows, such as an image with one row per caption, is returned once, for its best row.
 
         Args:
-            embedding: of the query.
-            count: how many ids to return; all if there are fewer.
+            embedding: embedding of the query.
+            count: number of ids to return; all if there are fewer.
         """
         import numpy as np
 
@@ -149,7 +149,7 @@ class Gallery:
 
 
 def found_among(queries: Iterable[list[Answer]], gallery: Gallery) -> Iterator[list[Answer]]:
-    """Yield a row for each of the ten ids of a gallery that fit one of `queries` best, the best first."""
+    """Yield a row for each of the ten ids of a gallery that match each query best, the best first."""
     for piece in queries:
         found: list[Answer] = []
         for answer in piece:
@@ -160,25 +160,25 @@ def found_among(queries: Iterable[list[Answer]], gallery: Gallery) -> Iterator[l
         yield found
 
 
-# Files of answers.
+# Output files.
 
 
 def write(
     path: Path, pieces: Iterable[list[Answer]], *, classes: Sequence[str] | None = None, errors: bool = False
 ) -> tuple[int, list[Any]]:
-    """Write answers as CSV, TSV, JSON lines or Parquet, by the suffix, whole or not at all.
+    """Write answers as CSV, TSV, JSON lines, or Parquet, by the suffix; completely or not at all.
 
-    Text that a spreadsheet would run as a formula gets a ' before it in CSV and TSV, which is logged: such files are
-    opened by a click. JSON lines and Parquet have it as it is.
+    In CSV and TSV, which a click may open in a spreadsheet, text that would run as a formula gets a leading ', and
+    their number is logged. JSON lines and Parquet keep the text unchanged.
 
     Args:
-        path: of the file.
+        path: path of the file.
         pieces: from `answers`.
         classes: names of the model's classes, if they have any; in CSV and TSV each has its own columns.
-        errors: whether there is a column `error`.
+        errors: whether to add a column `error`.
 
     Returns:
-        How many rows there are, and the ids of the rows with an error.
+        The number of rows, and the ids of rows with an error.
 
     Raises:
         OSError: the file cannot be written.
@@ -206,14 +206,14 @@ def write(
                     by_class = ([_by_class(answer, classes) for answer in piece] for piece in counted())
                     if quoted := _write_delimited(writer, by_class, errors=errors):
                         logging.getLogger(__name__).warning(
-                            "%s: %d cells begin like a formula of a spreadsheet and have a ' before them; to join by "
-                            "them write .jsonl or .parquet, which have them as they are", path, quoted
+                            "%s: %d cells begin like a spreadsheet formula and got a leading '; to use them as keys, "
+                            "write .jsonl or .parquet, which keep the text unchanged", path, quoted
                         )  # fmt: skip
     return count, broken
 
 
 def _begun(pieces: Iterator[list[Answer]], *, rows: int, errors: bool) -> tuple[list[Answer], list[str]]:
-    """Return the first answers, at least `rows` and one without an error if there is any, and the columns of all."""
+    """Return the first answers (at least `rows`, including one without an error if possible) and all their columns."""
     first: list[Answer] = []
     for piece in pieces:
         first += piece
@@ -224,7 +224,7 @@ def _begun(pieces: Iterator[list[Answer]], *, rows: int, errors: bool) -> tuple[
 
 
 def _by_class(answer: Answer, classes: Sequence[str] | None) -> Answer:
-    """Return an answer with a column for each class, such as `scores.cat`, in place of lists in the classes' order."""
+    """Return an answer with one column per class, such as `scores.cat`, instead of lists in the order of classes."""
     result = {}
     for name, value in answer.items():
         if classes and name in OF_CLASSES:
@@ -235,7 +235,7 @@ def _by_class(answer: Answer, classes: Sequence[str] | None) -> Answer:
 
 
 def _write_delimited(writer: Any, pieces: Iterator[list[Answer]], *, errors: bool) -> int:
-    """Write rows, and return how many cells got a ' before them."""
+    """Write rows, and return the number of cells that got a leading '."""
     first, columns = _begun(pieces, rows=1, errors=errors)
     writer.writerow(map(without_formula, columns))
     quoted = 0
@@ -255,40 +255,40 @@ def _is_id(name: str, answer: Answer) -> bool:
 
 
 def _is_numbers(value: Any) -> bool:
-    """Return whether a value is a list of numbers, which joined are no formula."""
+    """Return whether a value is a list of numbers, which is never a formula when joined."""
     return isinstance(value, list) and all(isinstance(item, int | float) for item in value)
 
 
 def _cell(value: Any) -> int | str:
-    """Return a cell of what a model says."""
+    """Return a value of an answer as a cell."""
     if isinstance(value, list):
         return SEPARATOR.join(str(_cell(item)) for item in value)
     if isinstance(value, int):
         return value
     if value is None:
         return ""
-    return f"{value:.9g}" if isinstance(value, float) else as_text(value)  # by which all of float32 stay apart
+    return f"{value:.9g}" if isinstance(value, float) else as_text(value)  # distinguishes all float32 numbers
 
 
 def _write_parquet(
     partial: Path, path: Path, pieces: Iterator[list[Answer]], *, classes: Sequence[str] | None, errors: bool
 ) -> None:
-    """Write answers as Parquet to `partial`; messages name `path`, which it becomes."""
+    """Write answers as Parquet to `partial`, which will become `path`; errors name `path`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # Takes the first answers out of `pieces`: their values decide the types of the columns.
+    # Consume the first answers of `pieces`, whose values determine the types of the columns.
     first, columns = _begun(pieces, rows=WRITTEN, errors=errors)
     untyped_list = pa.list_(pa.null())  # Arrow's type if every list is empty: no row has a label
     label_list = pa.list_(pa.string() if classes else pa.int64())
     fields = []
     for name in columns:
-        # The first answers may have no error to tell the type from.
+        # The first answers may have no error from which to infer the type.
         kind = pa.string() if name == "error" else _kind([answer.get(name) for answer in first])
         fields.append((name, label_list if kind == untyped_list else kind))
     schema = pa.schema(fields)
 
-    # Iterating over `pieces` reads the inputs: its errors are none of writing.
+    # Iterating over `pieces` reads the inputs, so its errors are not write errors.
     writer = None
     try:
         with _write_errors(path):
@@ -304,7 +304,7 @@ def _write_parquet(
 
 
 def _batches(pieces: Iterable[list[Answer]]) -> Iterator[list[Answer]]:
-    """Yield answers, at least `WRITTEN` at a time but for the last ones."""
+    """Yield batches of at least `WRITTEN` answers, except for the last one."""
     waiting: list[Answer] = []
     for piece in pieces:
         waiting = waiting + piece
@@ -317,7 +317,7 @@ def _batches(pieces: Iterable[list[Answer]]) -> Iterator[list[Answer]]:
 
 @contextmanager
 def _write_errors(path: Path) -> Generator[None]:
-    """Name the file that cannot be written."""
+    """Add the name of the output file to write errors."""
     import pyarrow as pa
 
     try:
@@ -327,18 +327,20 @@ def _write_errors(path: Path) -> Generator[None]:
 
 
 def _kind(values: list[Any]) -> Any:
-    """Return the Arrow type of values; text where they are of several kinds, as ids of JSON lines may be."""
+    """Return the Arrow type of values; text if types are mixed, as in ids of JSON lines."""
     import pyarrow as pa
 
     first = next((value for value in values if value is not None), None)
     try:
         kind = pa.array(values).type
-        if hasattr(first, "nanosecond"):  # of pandas; Arrow would take it for a time of Python, which has none
+        if hasattr(first, "nanosecond"):  # a pandas time; Arrow would convert it like Python's, without nanoseconds
             return pa.timestamp("ns", kind.tz)
         if hasattr(first, "nanoseconds"):
             return pa.duration("ns")
-        return pa.decimal128(38, kind.scale) if pa.types.is_decimal128(kind) else kind  # later ones may be longer
-    except OverflowError:  # whole numbers from 2^63 on
+        return (
+            pa.decimal128(38, kind.scale) if pa.types.is_decimal128(kind) else kind
+        )  # later numbers may have more digits
+    except OverflowError:  # whole numbers of 2^63 or more
         unsigned = all(value is None or (type(value) is int and 0 <= value < 2**64) for value in values)
         return pa.uint64() if unsigned else pa.string()
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -346,10 +348,10 @@ def _kind(values: list[Any]) -> Any:
 
 
 def _fitted(answers: list[Answer], schema: Any, path: Path) -> Any:
-    """Return answers as a table of the columns that the first of them have.
+    """Return answers as a table with the columns of the first answers.
 
     Raises:
-        ValueError: an id is of another kind than the first ones.
+        ValueError: an id has a different type than the first ids.
     """
     import pyarrow as pa
 
@@ -360,7 +362,7 @@ def _fitted(answers: list[Answer], schema: Any, path: Path) -> Any:
             values = [None if value is None else as_text(value) for value in values]
         try:
             column = pa.array(values, field.type)
-            # Arrow makes 2 of 2.5 where whole numbers came first.
+            # Arrow converts 2.5 to 2 if earlier values were whole numbers.
             if field.name in IDS or pa.types.is_integer(field.type):
                 for value, kept in zip(values, column.to_pylist(), strict=True):
                     if value != kept and value == value:
@@ -368,7 +370,7 @@ def _fitted(answers: list[Answer], schema: Any, path: Path) -> Any:
             columns.append(column)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             raise ValueError(
-                f"{path}: the column {field.name} began as {field.type}, and then there is another kind ({error}); "
-                "write .jsonl or .csv, or give the ids one kind"
+                f"{path}: the column {field.name} has {field.type} first, then another type ({error}); write .jsonl or "
+                ".csv, or give all ids the same type"
             ) from error
     return pa.Table.from_arrays(columns, schema=schema)

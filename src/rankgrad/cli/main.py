@@ -18,7 +18,7 @@ def checkout(folder: Path) -> Path | None:
 
 
 def main() -> None:
-    """Become the command line of the checkout, in its top folder; paths that the user types stay relative to theirs."""
+    """Run the command line of the checkout, in its top folder; the user's paths stay relative to the user's folder."""
     if sys.argv[1:] == ["--version"]:
         print(f"rankgrad {__version__}")
         return
@@ -28,14 +28,14 @@ def main() -> None:
         _outside(typed_in)
         return
     os.chdir(top)
-    # In a new process, which imports the library of this checkout: the one at work here may be of another.
+    # In a new process that imports this checkout's library; the current process may use another checkout's.
     paths = [str(top), str(top / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "RANKGRAD_TYPED_IN": str(typed_in)}
     os.execve(sys.executable, [sys.executable, "-m", "pipelines.cli", *sys.argv[1:]], environment)
 
 
 def _outside(folder: Path) -> None:
-    """Run the commands that need no checkout; of any other, say that it needs one."""
+    """Run commands that need no checkout; for other commands, exit with a message."""
     try:
         if sys.argv[1:2] == ["predict"]:
             from rankgrad.cli.predict import main as predict
@@ -47,13 +47,13 @@ def _outside(folder: Path) -> None:
             raise
         package = name if name == "matplotlib" else '"rankgrad[tasks]"'
         sys.exit(f"the package {name} is missing: pip install {package}")
-    if "_RANKGRAD_COMPLETE" in os.environ:  # Tab in another folder
+    if "_RANKGRAD_COMPLETE" in os.environ:  # Tab completion in another folder
         sys.exit(1)
     sys.exit(
-        f"{folder}: not in a RankGrad checkout (no folder upwards has dvc.yaml and pipelines/).\n"
-        "The command runs that checkout's pipeline: clone the repository, run `make setup` there, and try again in "
-        "it.\nWithout a checkout there are the library (`from rankgrad.losses import spearman`), "
-        "`rankgrad predict MODEL PICTURE`."
+        f"{folder}: not in a RankGrad checkout (no parent folder has dvc.yaml and pipelines/).\n"
+        "This command runs the pipeline of a checkout: clone the repository, run `make setup` there, and try again in "
+        "that folder.\nWithout a checkout, you can use the library (`from rankgrad.losses import spearman`) and "
+        "`rankgrad predict MODEL IMAGE`."
     )
 
 

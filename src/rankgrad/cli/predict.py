@@ -1,6 +1,6 @@
-"""`rankgrad predict MODEL INPUT [-o OUTPUT]`: the answers of a trained model to pictures, folders of them and tables.
+"""`rankgrad predict MODEL INPUT [-o OUTPUT]`: predictions of a trained model for images, folders, and tables.
 
-Errors in files or the model are reported before torch is imported, as far as possible.
+If possible, errors in files or the model are reported before torch is imported.
 """
 
 import argparse
@@ -20,28 +20,28 @@ from rankgrad.io.written import as_text, printable
 
 __all__ = ["SHIPPED", "annotate", "annotated_paths", "image_of_ranker", "main", "run"]
 
-SHIPPED = Path(__file__).parents[1] / "models/pretrained/label_ranking"  # the ranker of digits in the package
-DRAWN = (".png", ".jpg", ".jpeg", ".pdf", ".svg")  # what `annotate` writes
-LONGEST = 8  # numbers of a list that are shown
+SHIPPED = Path(__file__).parents[1] / "models/pretrained/label_ranking"  # the digit ranker in the package
+DRAWN = (".png", ".jpg", ".jpeg", ".pdf", ".svg")  # formats that `annotate` writes
+LONGEST = 8  # number of list items to show
 
 
 def image_of_ranker(folder: Path) -> dict[str, int]:
     """Return `colors`, `height` and `width` of the images that the label ranker in a folder takes.
 
     Raises:
-        FileNotFoundError, ValueError: no label ranker, or one that does not know; see `rankgrad.io.recipes`.
+        FileNotFoundError, ValueError: the folder has no label ranker for images; see `rankgrad.io.recipes`.
     """
     recipe = recipe_of(folder)
     if (task := recipe.get("task")) != "label_ranking":
-        raise ValueError(f"{folder}: a model of {task or 'no task'}, expected one of label_ranking")
+        raise ValueError(f"{folder}: a model for {task or 'no task'}, expected one for label_ranking")
     return image_of(recipe, where=folder)
 
 
-# What people see.
+# Output for people.
 
 
 def order_of(answer: Answer) -> list[tuple[int, Any, float]]:
-    """Return place, label and score of each label that an answer has, the most important first.
+    """Return place, label, and score of each label in an answer, the most important first.
 
     >>> order_of({"labels": ["cat", "dog"], "label_ranks": [0, 1, 1], "scores": [-1.0, 0.5, 0.25]})
     [(1, 'cat', 0.5), (1, 'dog', 0.25)]
@@ -54,7 +54,7 @@ def order_of(answer: Answer) -> list[tuple[int, Any, float]]:
 
 
 def lines_of(answer: Answer) -> list[str]:
-    """Return an answer in lines for people, without characters that would change their terminal.
+    """Return an answer as lines for people, with control characters escaped.
 
     >>> lines_of({"id": "a.png", "score": 0.5, "embedding": [0.25] * 9})
     ['a.png: score 0.500; embedding 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, 0.250, ... (9)']
@@ -79,26 +79,26 @@ def _shown(value: Any) -> str:
 
 
 def annotated_paths(paths: Sequence[Path], out: Path) -> list[Path]:
-    """Return where annotated images go: to `out` for a single one, into the folder `out` for several.
+    """Return the paths of annotated images: `out` for a single image, files in the folder `out` for several.
 
     Raises:
-        ValueError: a file that is no picture; or one would replace another, or an image that is read.
+        ValueError: `out` is not an image file, or a file would replace another one or an input.
     """
     single = len(paths) == 1 and out.suffix and not out.is_dir()
     if single and out.suffix.lower() not in DRAWN:
         raise ValueError(
-            f"{out}: expected a table (.csv, .tsv, .jsonl, .parquet), a picture ({', '.join(DRAWN)}), or a folder"
+            f"{out}: expected a table (.csv, .tsv, .jsonl, .parquet), an image ({', '.join(DRAWN)}), or a folder"
         )
     results = [out] if single else [out / f"{path.stem}.png" for path in paths]
     read = {path.resolve() for path in paths}
     for number, result in enumerate(results):
         if result in results[:number] or result.resolve() in read:
-            raise ValueError(f"{out}: the annotated {paths[number]} would replace {result}: name another folder")
+            raise ValueError(f"{out}: the annotated {paths[number]} would replace {result}: choose another folder")
     return results
 
 
 def annotate(path: Path, source: Path, answer: Answer) -> None:
-    """Draw an image and its labels, the most important one on top, as long as its score."""
+    """Draw an image, and a bar chart of the scores of its labels, the most important at the top."""
     from matplotlib.figure import Figure
     from PIL import Image
 
@@ -107,7 +107,7 @@ def annotate(path: Path, source: Path, answer: Answer) -> None:
     order = order_of(answer)
     figure = Figure(figsize=(7, 3.4), layout="constrained")
     picture, bars = figure.subplots(1, 2)
-    with Image.open(source) as image:  # which the model has read
+    with Image.open(source) as image:  # the model has already read it
         picture.imshow(turned(image).convert("RGB"))
     picture.axis("off")
     drawn = bars.barh(range(len(order)), [score for _, _, score in order])
@@ -137,14 +137,14 @@ def run(
     as_json: bool = False,
     followed: Callable[[Iterable[list[Answer]]], Iterable[list[Answer]]] = iter,
 ) -> int:
-    """Answer, and write, draw or print the answers; return the exit code: 3 if rows were skipped, else 0.
+    """Compute answers, and write, draw, or print them; return the exit code: 3 if rows were skipped, else 0.
 
     Args:
         folder, sources, roles, skip_broken: see `answers`.
-        among, captions: what a model of retrieval searches for each row, see `Gallery`.
-        out: a table for the answers; or, of label rankers, a picture or a folder for annotated pictures.
-        as_json: print JSON, a line an answer.
-        followed: passes on the pieces of answers, and shows how many there are.
+        among, captions: what a retrieval model searches for each row, see `Gallery`.
+        out: a table for the answers, or for label rankers, an image or a folder for annotated images.
+        as_json: print JSON, one line per answer.
+        followed: passes on the chunks of answers, and shows progress.
 
     Raises:
         FileNotFoundError, ValueError, OSError: see `answers` and `write`.
@@ -162,7 +162,7 @@ def run(
             broken.append(answer["id"])
         elif places:
             annotate(places[count - 1], sources[count - 1], answer)
-            _print(f"drawn: {places[count - 1]}", file=sys.stderr if as_json else sys.stdout)
+            _print(f"wrote {places[count - 1]}", file=sys.stderr if as_json else sys.stdout)
     return _told(broken, count)
 
 
@@ -176,10 +176,10 @@ def _to_table(
     as_json: bool,
 ) -> int:
     if out.is_dir() or out.resolve() in {source.resolve() for source in sources}:
-        raise ValueError(f"{out}: {'a folder' if out.is_dir() else 'the file that is read'}; name another file")
+        raise ValueError(f"{out}: {'is a folder' if out.is_dir() else 'is the input'}; choose another file")
     count, broken = write(out, pieces, classes=recipe_of(folder).get("classes"), errors=skip_broken)
     summary = {"out": str(out), "rows": count, "broken": broken}
-    _print(written.as_json(summary) if as_json else f"{out}: answers to {count - len(broken)} of {count} rows")
+    _print(written.as_json(summary) if as_json else f"{out}: answers for {count - len(broken)} of {count} rows")
     return _told(broken, count)
 
 
@@ -188,7 +188,7 @@ def _is_utf_8() -> bool:
 
 
 def _print(text: str, file: TextIO | None = None) -> None:
-    """Print text, with letters that the output has not, such as an emoji in an old terminal, as Python writes them."""
+    """Print text; escape characters that the output cannot represent, such as an emoji in an old terminal."""
     file = sys.stdout if file is None else file
     encoding = file.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding), file=file)
@@ -197,7 +197,7 @@ def _print(text: str, file: TextIO | None = None) -> None:
 def _places(folder: Path, sources: Sequence[Path], out: Path) -> list[Path]:
     image_of_ranker(folder)
     if any(table_of(source) or source.is_dir() for source in sources):
-        raise ValueError(f"{out}: pictures are drawn of files that are named; expected a table, such as {out}.csv")
+        raise ValueError(f"{out}: only single image files can be annotated, expected a table, such as {out}.csv")
     return annotated_paths(sources, out)
 
 
@@ -210,29 +210,31 @@ def _told(broken: Sequence[Any], count: int) -> int:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run `rankgrad predict` outside a checkout, where there is no registry."""
-    parser = argparse.ArgumentParser(prog="rankgrad predict", description="Answer rows by a trained model.")
-    parser.add_argument("model", help="folder of a model; or `shipped`, the ranker of digits in the package")
-    parser.add_argument("inputs", nargs="+", type=Path, help="pictures, a folder of them, or a table")
+    """Run `rankgrad predict` outside a checkout, without a registry."""
+    parser = argparse.ArgumentParser(prog="rankgrad predict", description="Predict with a trained model.")
+    parser.add_argument("model", help="folder of a model; or `shipped`, the digit ranker in the package")
+    parser.add_argument("inputs", nargs="+", type=Path, help="images, a folder of images, or a table")
     parser.add_argument(
-        "-o", "--out", type=Path, help="a table; or, of label rankers, an annotated picture or a folder"
+        "-o", "--out", type=Path, help="table to write; for label rankers also an annotated image or folder"
     )
     parser.add_argument(
         "--input",
         action="append",
         default=[],
-        help="column of a table that holds the input, or, of retrieval, caption=COLUMN",
+        help="column with the input, or caption=COLUMN for retrieval",
     )
     parser.add_argument(
         "--among",
         type=Path,
-        help="table or folder whose items retrieval searches",
+        help="table or folder to search, for retrieval",
     )
-    parser.add_argument("--captions", action="store_true", help="search the captions of the table of --among")
-    parser.add_argument("--id", help="column that comes back with each answer")
-    parser.add_argument("--query", help="column whose rows are the documents of a query")
-    parser.add_argument("--encoding", help="of text in tables, such as cp1252 or utf-16; by default as in training")
-    parser.add_argument("--skip-broken", action="store_true", help="go on after rows that cannot be answered")
+    parser.add_argument(
+        "--captions", action="store_true", help="search the captions in the table of --among, not its items"
+    )
+    parser.add_argument("--id", help="column to return with each answer")
+    parser.add_argument("--query", help="column of queries; the rows of a query are its documents")
+    parser.add_argument("--encoding", help="encoding of tables, such as cp1252 or utf-16; by default as in training")
+    parser.add_argument("--skip-broken", action="store_true", help="skip rows that cannot be answered")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     folder = SHIPPED if options.model == "shipped" else Path(options.model)
