@@ -29,7 +29,7 @@ rect { fill: #ffffff } text { font: 16px system-ui, sans-serif; fill: #24292f }
 .curve { fill: none; stroke-width: 2.5 } text[class] { stroke: none }
 @media (prefers-color-scheme: dark) { rect { fill: #161b22 } text { fill: #e6edf3 } }
 """
-KINDS = {"usual": "standard loss", "ranking": "ranking loss", "other": "simple alternative"}
+KINDS = {"usual": "baseline", "ranking": "ranking loss", "other": "simple alternative"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Case:
         study, metric: where its numbers are.
         usual, ranking, other: runs by what their loss is called, of each kind.
         run: form of the runs' names.
-        over_sets: whether the study has data sets, over which the metric is a mean.
+        over_sets: whether the study has several data sets: the metric is their mean, and the interval is over them.
     """
 
     title: str
@@ -87,7 +87,8 @@ def columns() -> list[list[Panel]]:
 
 NOTES = (
     "Right of the line is better. Panels differ in scale.",
-    "Kanji: versus cross-entropy, labels in usual order.",
+    "Baseline: the standard loss; in the first four cases,",
+    "the strongest simple loss.",
     "GB1 is one protein whose variants are split four ways.",
 )
 
@@ -124,6 +125,8 @@ def _best(case: Case, kind: str) -> Drawn | None:
     if case.over_sets:
         ours, theirs = (_of_sets(study, method, case.metric) for method in (run, usual))
         gain, half = (ours - theirs).mean(), half_width(ours - theirs)
+        if run == usual:
+            half = 0.0
         return Drawn(kind, loss, ours.mean(), gain, gain - half, gain + half)
     value = study.leaf(run, case.metric)[0]
     if run == usual:
@@ -144,9 +147,9 @@ def _validation(study: Study, run: str) -> float:
 
 
 def _of_sets(study: Study, method: str, metric: str) -> pd.Series:
-    """Return the mean over data sets, by seed."""
-    names = [run for run in study.runs if study.has(run, "rows")]
-    return pd.concat([of_seeds(study, f"{name}, {method}", metric) for name in names], axis=1).mean(axis=1)
+    """Return the mean over seeds, by data set."""
+    runs = [run for run in study.runs if run.endswith(f", {method}")]
+    return pd.Series({run.removesuffix(f", {method}"): of_seeds(study, run, metric).mean() for run in runs})
 
 
 def _rows(case: Case, panel: Panel, left: int, y: int) -> tuple[list[str], int]:
@@ -162,11 +165,12 @@ def _rows(case: Case, panel: Panel, left: int, y: int) -> tuple[list[str], int]:
         middle = y + 35 + 18 * row
         low, gain, high = (panel.across(left, value) for value in (drawn.low, drawn.gain, drawn.high))
         place = f'x="{left + 404}" y="{middle + 5}" text-anchor="end"'
+        shown = f"{drawn.value:.3f}" if drawn.kind == "usual" else f"{drawn.gain:+.3f}".replace("-", "\N{MINUS SIGN}")
         shapes += [
             f'<text class="small" x="{left + 20}" y="{middle + 5}">{drawn.loss}</text>',
             f'<path class="{drawn.kind}" stroke-width="3" d="M{low:.1f} {middle}H{high:.1f}"/>',
             f'<circle class="{drawn.kind}" cx="{gain:.1f}" cy="{middle}" r="5"/>',
-            f'<text class="small" {place}>{drawn.value:.3f}</text>',
+            f'<text class="small" {place}>{shown}</text>',
         ]
     return shapes, end + 6
 
@@ -189,7 +193,7 @@ def _panel(panel: Panel, left: int, y: int) -> tuple[list[str], int]:
 
 
 def pays() -> str:
-    """Draw by how much a ranking loss and a simple alternative differ from the standard loss, with 95 % intervals."""
+    """Draw by how much a ranking loss and a simple alternative differ from the baseline, with 95% intervals."""
     shapes, bottom = [], 0
     for number, (kind, name) in enumerate(KINDS.items()):
         left = 420 + 130 * number
@@ -200,11 +204,11 @@ def pays() -> str:
         for panel in panels:
             drawn, y = _panel(panel, left, y)
             shapes += drawn
-        for line in () if column else NOTES:
+        for line in NOTES if column else ():
             y += 18
-            shapes.append(f'<text class="small" x="16" y="{y + 4}">{line}</text>')
+            shapes.append(f'<text class="small" x="{left + 8}" y="{y + 4}">{line}</text>')
         bottom = max(bottom, y)
-    return _svg("Gain over the standard loss", bottom + 14, shapes, width=860)
+    return _svg("Gain over the baseline", bottom + 14, shapes, width=860)
 
 
 def soft_ranks() -> str:
@@ -262,21 +266,21 @@ def batches() -> str:
     return _svg("Does a larger batch help? Rows in a batch", top - 10, shapes)
 
 
-CURVES = {
-    "Laplace": "ranking",
-    "Logistic": "soft2",
-    "NeuralSort": "other",
-    "SoftSort": "usual",
-    "torchsort l2": "other",
-    "torchsort kl": "usual",
-    "diffsort bitonic": "other",
-    "SoftTorch transport": "usual",
+CURVES = {  # the color of each sorter, and its dashes
+    "Laplace": ("ranking", "none"),
+    "Logistic": ("ranking", "4"),
+    "NeuralSort": ("other", "none"),
+    "SoftSort": ("other", "4"),
+    "torchsort l2": ("soft2", "none"),
+    "torchsort kl": ("soft2", "4"),
+    "diffsort bitonic": ("usual", "none"),
+    "SoftTorch transport": ("usual", "4"),
 }
 
 
 def sorter_curves() -> str:
     """Draw how well the gradient of each sorter points against how accurate its ranks are, over its softness."""
-    x, y = (lambda l1: 60 + 130 * (math.log10(max(l1, 1e-5)) + 5)), (lambda fidelity: 40 + 240 * (1 - max(fidelity, 0)))
+    x, y = (lambda l1: 60 + 110 * (math.log10(max(l1, 1e-5)) + 5)), (lambda fidelity: 40 + 240 * (1 - max(fidelity, 0)))
     shapes = [f'<path class="line" d="M60 40V280H{x(1):.0f}"/>']
     for power in range(-5, 1):
         shapes.append(
@@ -284,15 +288,16 @@ def sorter_curves() -> str:
         )
     for fidelity in (0, 0.5, 1):
         shapes.append(f'<text class="small" x="52" y="{y(fidelity) + 5:.0f}" text-anchor="end">{fidelity:g}</text>')
-    for sorter, measures in by_softness(read("sorter_curves")).items():
-        if sorter not in CURVES:
-            continue
+    curves = by_softness(read("sorter_curves"))
+    for number, (sorter, (color, dashes)) in enumerate(CURVES.items()):
+        measures, down = curves[sorter], 60 + 28 * number
         points = [(x(l1), y(fidelity)) for l1, fidelity in zip(measures["l1"], measures["fidelity"], strict=True)]
-        line = " ".join(f"{across:.1f},{down:.1f}" for across, down in points)
-        shapes.append(f'<polyline class="{CURVES[sorter]} curve" style="fill: none" points="{line}"/>')
-        across, down = points[0]
-        shapes.append(f'<text class="{CURVES[sorter]} small" x="{across + 6:.1f}" y="{down - 6:.1f}">{sorter}</text>')
-    shapes.append('<text class="small" x="250" y="322">error of the ranks, L1 / d</text>')
+        line = " ".join(f"{across:.1f},{height:.1f}" for across, height in points)
+        style = f'class="{color} curve" style="fill: none" stroke-dasharray="{dashes}"'
+        shapes.append(f'<polyline {style} points="{line}"/>')
+        shapes.append(f'<path {style} d="M650 {down}H690"/>')
+        shapes.append(f'<text class="small" x="700" y="{down + 5}">{sorter}</text>')
+    shapes.append('<text class="small" x="220" y="322">error of the ranks, L1 / d</text>')
     return _svg("Fidelity of the gradient, from the most exact setting to the softest", 334, shapes, width=860)
 
 

@@ -374,12 +374,15 @@ MOST_VANISHING = 0.01
 
 
 def by_softness(study: Study) -> dict[str, pd.DataFrame]:
-    """Return the measures of each sorter, a row for each softness from the smallest on."""
+    """Return the measures of each sorter by softness, the smallest first, without settings whose gradient is NaN."""
     measured: dict[str, dict[float, dict[str, float]]] = {}
     for row in study.rows:
         sorter, _, softness = row.run.rpartition(", ")
         measured.setdefault(sorter, {}).setdefault(float(softness), {})[row.metric] = row.value
-    return {sorter: pd.DataFrame.from_dict(rows, orient="index").sort_index() for sorter, rows in measured.items()}
+    tables = {}
+    for sorter, rows in measured.items():
+        tables[sorter] = pd.DataFrame.from_dict(rows, orient="index").dropna().sort_index()
+    return tables
 
 
 def sorter_curves(study: Study) -> str:
