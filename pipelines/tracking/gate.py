@@ -164,10 +164,10 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
 def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:
     """Say that the gate has too few examples to promote anything, and what to do."""
     gain = _gain(gap, lower_is_better=evidence.lower_is_better[judged.metric])
-    width = "" if np.isnan(gain.low) else f", of which a difference counts from about {gain.value - gain.low:.4f} on"
+    least = "" if np.isnan(gain.low) else f"a difference would have to exceed about {gain.value - gain.low:.4f}, and "
     return (
-        f"these are {evidence.challenger.examples} {evidence.unit}{width}, and with fewer than {FEWEST} nothing is "
-        f"promoted: add {evidence.unit}, or raise `split.gate` or `gate_share` in the dataset's args"
+        f"only {evidence.challenger.examples} {evidence.unit} judge: {least}fewer than {FEWEST} promote nothing. Add "
+        f"{evidence.unit}, raise `split.gate` or `gate_share` in the dataset's args"
     )
 
 

@@ -38,7 +38,7 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
         raise ValueError(f"{path}: no column {table.input}")
     columns = [name for name in table.schema.names if name != table.input]
     read = read_table(path, columns + ([FOLD] if FOLD in stored else []))
-    named = "all folds" if FOLD in stored else split
+    split_name = "all folds" if FOLD in stored else split
     splits = [f"fold {fold}" for fold in read[FOLD].to_pylist()] if FOLD in stored else [split] * len(read)
     counts = Counter(splits)
     facts: dict[str, Any] = {"split": splits, "split_rows": [f"{name}: {counts[name]}" for name in splits]}
@@ -59,12 +59,12 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
     manifest = json.loads((folder / "manifest.json").read_text())
     first = manifest["fitted"]["rows"] if split == "train" else len(read)  # rows of the first delivery
     if table.truth in ("labels", "label_ranks"):
-        result["classes"] = _class_facts(table, named, path, read, first)
+        result["classes"] = _class_facts(table, split_name, path, read, first)
     if table.within:
         result["groups"] = _group_facts(splits, read)
-    variety = _variety(named, result["rows"])
+    variety = _variety(split_name, result["rows"])
     result["training"] = variety if split == "train" else variety[:0]
-    result["splits"] = _split_facts(table, named, read, manifest, first)
+    result["splits"] = _split_facts(table, split_name, read, manifest, first)
     return result
 
 
