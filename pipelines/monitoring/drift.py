@@ -185,7 +185,7 @@ def _enough(rows_of: str, count: int) -> int:
     """Return the number of rows, or raise if there are too few to test."""
     if count < FEWEST:
         raise ValueError(
-            f"{rows_of}: {count} rows, expected at least {FEWEST} for a meaningful test: add rows to the file, or train "
+            f"{rows_of}: {count} rows, expected at least {FEWEST} for a meaningful test: add rows, or train "
             "on more if these are training or validation rows"
         )
     return count
