@@ -1,8 +1,8 @@
 #!/bin/sh
-# Bring the Prefect server that PREFECT_API_URL names to what this checkout says: work pools, the deployments of
-# prefect.yaml with their schedules, the automations of heartbeats.yaml and starts.yaml, and alerts where
-# RANKGRAD_ALERTS_URL names a webhook. Run again, it updates them. `make deploy`. The flows' pool is RANKGRAD_POOL, or the
-# one that a worker polls. The nightly retraining pushes to the git remote RANKGRAD_PUSH, where that is set.
+# Deploy this checkout to the Prefect server at PREFECT_API_URL: work pools, the deployments in prefect.yaml with their
+# schedules, the automations in heartbeats.yaml and starts.yaml, and alerts if RANKGRAD_ALERTS_URL is a webhook. Running it
+# again updates them. Used by `make deploy`. The flows' pool is RANKGRAD_POOL, or the pool that a worker polls. The nightly
+# retraining pushes to the git remote RANKGRAD_PUSH, if set.
 set -eu
 : "${PREFECT_API_URL:?set it to the address of a Prefect server; make deploy takes that of make up}"
 export RANKGRAD_NIGHTLY="${RANKGRAD_NIGHTLY:-0 3 * * *}" RANKGRAD_PUSH="${RANKGRAD_PUSH:-}"

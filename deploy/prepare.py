@@ -1,4 +1,4 @@
-"""Makes what the team's servers need before the first run: the S3 buckets, MLflow's user for the workers, alerts.
+"""Create what a team's servers need before the first run: S3 buckets, an MLflow user for the workers, and alerts.
 
     python deploy/prepare.py buckets mlflow dvc     # AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
     python deploy/prepare.py user worker            # MLFLOW_TRACKING_URI, _USERNAME, _PASSWORD (an administrator's),
@@ -6,7 +6,7 @@
     python deploy/prepare.py pool                   # PREFECT_API_URL
     python deploy/prepare.py alerts                 # PREFECT_API_URL, and a webhook in RANKGRAD_ALERTS_URL
 
-What is there already stays as it is, but for alerts, which are made anew. So all can be run at every start.
+Existing items do not change, except alerts, which are created again. So all commands can run at every start.
 """
 
 import os
@@ -72,7 +72,7 @@ def _prefect() -> Generator[None]:
 
 @app.command()
 def buckets(names: Annotated[list[str], typer.Argument(help="buckets to make where they are missing")]) -> None:
-    """Makes S3 buckets."""
+    """Create S3 buckets."""
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Write a user's unit of systemd that runs `make up` in this checkout, with the variables that are given. `make service`.
+# Write a systemd user unit that runs `make up` in this checkout with the given variables. Used by `make service`.
 set -eu
 # A unit's file has a line for each setting: what would begin another one, or join two, is no part of it.
 case "$PWD$*" in *[[:cntrl:]]*) echo "a line break or another control character in the folder or a variable" >&2; exit 1 ;; esac

@@ -1,1 +1,1 @@
-"""Drift of what comes in."""
+"""Detect drift in incoming data."""

@@ -1,8 +1,8 @@
-"""Whether fresh rows, and what a model makes of them, still look like its training data.
+"""Test whether new rows, and a model's predictions for them, still look like its training data.
 
-Each quantity of a row gets a two-sample test, corrected for the number of quantities. Its distance must be large
-enough too: of enough rows any difference is significant, and not each is worth a training. See
-`pipelines.monitoring.reference` for what fresh rows are compared with.
+Each quantity of a row gets a two-sample test, corrected for the number of quantities. Its distance must also be large
+enough: with enough rows, any difference is significant, but not every difference is worth a training. See
+`pipelines.monitoring.reference` for the reference data.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,15 +30,15 @@ __all__ = ["Comparison", "Outside", "Quantity", "compare", "list_of", "quantitie
 
 LONGEST_NAME = 100  # characters of a quantity in a verdict
 LISTED = 200  # rows to label at most
-FEWEST = 50  # rows on either side: a test of fewer says nothing
+FEWEST = 50  # fewest rows on either side for a meaningful test
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity of the rows, on both sides.
+    """A quantity of the rows, in the training data and in the new rows.
 
-    The distance is Kolmogorov-Smirnov's: the largest difference of the two fractions of rows below any value. So is the
-    test, which is valid for counts too, where it is the more careful.
+    The distance is Kolmogorov-Smirnov's: the largest difference between the two fractions of rows below any value. The
+    Kolmogorov-Smirnov test is also valid for counts, for which it is conservative.
     """
 
     name: str  # such as `brightness`, `age`, `score cat`
@@ -52,7 +52,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Outside:
-    """An input of which fresh rows have values outside the range of all training rows."""
+    """An input for which new rows have values outside the range of all training rows."""
 
     name: str
     training: tuple[float, float]  # smallest and largest
@@ -63,7 +63,7 @@ class Outside:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A fresh file against the training data, see `compare`."""
+    """The comparison of a new file with the training data, see `compare`."""
 
     file: str
     model: str
@@ -98,11 +98,11 @@ def _check_options(alpha: float, least_distance: float, rows: int) -> None:
     if not 0 <= least_distance < 1:
         raise ValueError(f"the least distance is {least_distance}, expected from 0 to below 1")
     if rows < FEWEST:
-        raise ValueError(f"rows is {rows}, expected at least {FEWEST}: a test of fewer says nothing")
+        raise ValueError(f"rows is {rows}, expected at least {FEWEST} for a meaningful test")
 
 
 def _shadow(challenger: str, answers: Callable[[str], Answers], ours: Answers) -> Shadow:
-    """Return in how much a challenger's answers agree with the model's, or why it gives none."""
+    """Return how much a challenger's answers agree with the model's, or why it has no answers."""
     try:
         return Shadow(challenger, agreements(ours, answers(challenger)))
     except (ValueError, OSError, FloatingPointError) as error:
@@ -120,7 +120,7 @@ def compare(
     seed: int = 0,
     challenger: str | None = None,
 ) -> Comparison:
-    """Compare the rows of a file, and what a model says of them, with the dataset that it was trained on.
+    """Compare the rows of a file, and a model's predictions for them, with the dataset that it was trained on.
 
     Args:
         fresh: raw rows, as `rankgrad predict` takes them: a table, a folder of pictures; no truth needed.
@@ -182,11 +182,11 @@ def _network(model: str, task: str) -> Any:
 
 
 def _enough(rows_of: str, count: int) -> int:
-    """Return a number of rows, or raise where they are too few to test."""
+    """Return the number of rows, or raise if there are too few to test."""
     if count < FEWEST:
         raise ValueError(
-            f"{rows_of}: {count} rows, expected at least {FEWEST}: a test of fewer says nothing; give it more, or "
-            "train on more where the model learned from it"
+            f"{rows_of}: {count} rows, expected at least {FEWEST} for a meaningful test: add rows, or train "
+            "on more if these are training or validation rows"
         )
     return count
 

@@ -1,4 +1,4 @@
-"""Answer a whole file by a model, and keep the version and the file's hash with the answers."""
+"""Predict for a whole file, and store the model version and the file's hash with the answers."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -61,9 +61,11 @@ def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = Fals
     if target.exists():
         before = _record(target)
         if before.get("file") != str(fresh):
-            raise ValueError(f"{target}: not the answers to {fresh}, and would be replaced by them: name another `out`")
+            raise ValueError(
+                f"{target}: is not a folder of answers for {fresh} and would be replaced: choose another `out`"
+            )
         if before.items() >= asdict(batch).items():
-            return target, f"{target}: {address} answered this file before"
+            return target, f"{target}: {address} already answered this file"
     with model_folder(address) as folder, replaced_folder(target) as partial:
         pieces = answers(folder, [fresh], skip_broken=skip_broken)
         count, broken = write(partial / ANSWERS, pieces, classes=recipe_of(folder).get("classes"), errors=skip_broken)

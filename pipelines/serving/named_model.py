@@ -1,4 +1,4 @@
-"""Which model a command means, and where its files are."""
+"""Find the model that a command refers to, and its files."""
 
 import re
 from collections.abc import Generator
@@ -12,14 +12,14 @@ __all__ = ["is_registered", "model_folder", "run_of", "the_model"]
 
 
 def the_model(named: str | None, command: str) -> str:
-    """Return the model that a person named, or else the champion of the only model that params.yaml trains.
+    """Return the model that the user named, or else the champion of the only model that params.yaml trains.
 
     Args:
-        named: the address of a registered version, or a folder; None if nothing was named.
-        command: with a name in place of MODEL, such as `rankgrad serve --model MODEL`.
+        named: the address of a registered version, or a folder; None if the user named none.
+        command: example of a command to name one, such as `rankgrad serve --model MODEL`.
 
     Raises:
-        FileNotFoundError, ValueError: the params are not there or invalid, or they train none or several.
+        FileNotFoundError, ValueError: the params do not exist or are invalid, or they train no model or several.
     """
     if named is not None:
         return named
@@ -58,7 +58,7 @@ def model_folder(model: str) -> Generator[Path]:
     if not is_registered(model):
         if not Path(model).is_dir():
             raise FileNotFoundError(
-                f"{model}: no such folder; expected one that a run wrote, such as models/runs/<run>, or a registered "
+                f"{model}: no such folder, expected the folder of a run, such as models/runs/<run>, or a registered "
                 "version, such as models:/<task>-<dataset>@champion"
             )
         yield Path(model)
@@ -70,7 +70,7 @@ def model_folder(model: str) -> Generator[Path]:
 
 
 def is_registered(model: str) -> bool:
-    """Tell an address in the registry from a folder. MLflow would fetch any other address from anywhere.
+    """Return whether a text is an address in the registry. MLflow would download other addresses from anywhere.
 
     >>> is_registered("models:/sorter-lstm@champion"), is_registered("models://elsewhere/x"), is_registered("s3://x")
     (True, False, False)

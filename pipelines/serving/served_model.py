@@ -1,4 +1,4 @@
-"""What MLflow runs for every registered model. It is logged as code, so that nothing is unpickled."""
+"""The code that MLflow runs for every registered model. It is logged as code, so that nothing is unpickled."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ ROWS_OF_TURN, VALUES_OF_TURN = 32, 2**17
 
 
 class Model(mlflow.pyfunc.PythonModel):
-    """A sorter, or the network of a task, with limits; the task checks the rows."""
+    """Serve a sorter, or the network of a task, with limits on requests; the task checks the rows."""
 
     def load_context(self, context: Any) -> None:
         self.load(context.artifacts["weights"])
@@ -35,29 +35,29 @@ class Model(mlflow.pyfunc.PythonModel):
         """Load the folder of a model.
 
         Raises:
-            ValueError: it is not whole, or of no task, whose requests could be answered.
+            ValueError: the model is incomplete, or does not belong to a task.
         """
         self.network = load_model(weights)
         self.recipe: dict[str, Any] = self.network.recipe
         if self.recipe["folder"] == "models" and "task" not in self.recipe:
-            raise ValueError(f"{weights}: model.json names no task, whose requests could be answered")
+            raise ValueError(f"{weights}: model.json names no task, expected a model that a run trained")
         self.task: Any = lookup.find("tasks", self.recipe["task"])() if "task" in self.recipe else None
         # Servers ask from several threads, whose activations would add up in memory. One thread answers all, first
         # come, first served; a lock would let the thread that gave it back take it again at once.
         self.turns = ThreadPoolExecutor(1)
 
     def predict(self, context, model_input: pd.DataFrame, params=None) -> Any:  # MLflow warns of other hints
-        """Return the answer to each row.
+        """Return the answer for each row.
 
         Args:
-            context: of MLflow.
+            context: MLflow's context.
             model_input: scores (n, d) of a sorter, whose ranks 1..d are returned (1 = the largest score); else a table
                 with the columns of the task, see `respond` there, or of the training's table. At most `ROWS` rows, of
                 `VALUES` values in all.
-            params: of MLflow; there are none.
+            params: MLflow's params, not used.
 
         Raises:
-            MlflowException: a row that cannot be answered; a server answers with status 400.
+            MlflowException: a row cannot be answered; a server responds with status 400.
         """
         try:
             if self.task is None:
@@ -117,7 +117,7 @@ class Model(mlflow.pyfunc.PythonModel):
             scores.append(as_list(row, place))
             check_numbers(scores[-1], place)
             if len(scores[-1]) != len(scores[0]):
-                raise ValueError(f"{place} has {len(scores[-1])} scores, expected {len(scores[0])}, as row 1")
+                raise ValueError(f"{place} has {len(scores[-1])} scores, expected {len(scores[0])}, like row 1")
         return scores
 
     @torch.inference_mode()

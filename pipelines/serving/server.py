@@ -1,6 +1,6 @@
-"""A server of a model with the protocol of MLflow's and the limits of `served_model`.
+"""A model server with the protocol of MLflow's server and the limits of `served_model`.
 
-Other machines reach it only with a token.
+Requests from other machines need a token.
 """
 
 import asyncio
@@ -47,10 +47,10 @@ CHARSETS = ("", "utf-8", "utf8", "us-ascii")
 
 
 class Served:
-    """The ASGI app of whichever version an address names now: one with an alias follows it, without a restart.
+    """The ASGI app of the version that an address names now; it follows an alias without a restart.
 
-    A new version answers as soon as it is loaded, and so do changed rows to search; requests that came before are
-    answered as before. What cannot be loaded, and a registry that does not answer, change nothing and are reported.
+    A new version, or changed rows to search, are used as soon as they are loaded; earlier requests are still answered
+    by the old version. If loading fails or the registry does not respond, nothing changes, and the error is logged.
 
     Args:
         model: registered, such as `models:/label_ranking-photos@champion`; or a run's folder, such as
@@ -106,7 +106,7 @@ class Served:
             is_new = now is not None and "@" in self._model and f"{now.name}/{now.version}" != self.version
             if is_new or _state_of(self._among) != self._searched:
                 self._load(now)
-                logging.getLogger("uvicorn.error").info("serving %s now", self.version)
+                logging.getLogger("uvicorn.error").info("now serving %s", self.version)
         except (ValueError, OSError) as error:
             logging.getLogger("uvicorn.error").warning("still serving %s: %s", self.version, first_line(error))
 
@@ -154,15 +154,17 @@ def serve(
     token = os.environ.get(TOKEN, "").strip()
     if not token and not _is_loopback(host):
         raise ValueError(
-            f"{host} is reached from other machines, and {TOKEN} is not set: set it to a secret that requests send as "
-            "`Authorization: Bearer SECRET`, or leave out --host"
+            f"other machines can reach {host}, but {TOKEN} is not set: set it to a secret that requests must send as "
+            "`Authorization: Bearer SECRET`, or remove --host"
         )
     requests = None if log_to is None else RequestLog(log_to)
     served, ended = Served(model, requests, among, token, captions=captions), threading.Event()
     try:  # uvicorn would only log it
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise ValueError(f"port {port} of {host}: {error.strerror}; take another, such as --port {port + 1}") from error
+        raise ValueError(
+            f"port {port} of {host}: {error.strerror}; use another one, such as --port {port + 1}"
+        ) from error
     threading.Thread(target=served.follow, args=(ended,), daemon=True).start()
     try:
         with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
@@ -214,7 +216,7 @@ def app_of(
     model, headers = Model(), {"X-Model-Version": version}
     model.load(weights)
     if requests is not None and model.task is None:
-        raise ValueError(f"{version}: a sorter, whose scores nothing monitors: leave out --log-to")
+        raise ValueError(f"{version}: is a sorter, which cannot be monitored: remove --log-to")
     gallery = None if among is None else Gallery(weights, among, captions=captions)
     input_name = model.recipe.get("input", {}).get("kind")
     name, _, number = version.rpartition("/")
@@ -234,7 +236,7 @@ def app_of(
                 )
             answers = model.answered(rows)
         except RecursionError:
-            return _refusal(400, "too many brackets within brackets, expected rows of cells"), 0
+            return _refusal(400, "brackets are nested too deep, expected rows of cells"), 0
         except ValueError as error:
             return _refusal(400, str(error)), 0
         if requests is not None:
@@ -252,7 +254,7 @@ def app_of(
             try:
                 response, rows = await asyncio.to_thread(answers_to, await request.body())
             except ClientDisconnect:
-                response = _refusal(400, "the connection ended within the body")
+                response = _refusal(400, "the connection ended before the end of the body")
         response.headers.update(headers)
         request.state.rows = rows
         return response
@@ -311,11 +313,11 @@ def _refused(request: Request) -> Response | None:
     if media.strip() != "application/json" or (charset and charset[1] not in CHARSETS):
         return _refusal(415, f"Content-Type is {kind[:100]!r}, expected application/json, in UTF-8")
     if encoding not in ("", "identity"):  # some hundred bytes would unpack to gigabytes
-        return _refusal(415, f"Content-Encoding is {encoding[:100]!r}, expected none: send the JSON as it is")
+        return _refusal(415, f"Content-Encoding is {encoding[:100]!r}, expected none: send uncompressed JSON")
     if transfer:  # chunks may come without end
-        return _refusal(411, f"Transfer-Encoding is {transfer[:100]!r}, expected a Content-Length in its place")
+        return _refusal(411, f"Transfer-Encoding is {transfer[:100]!r}, expected a Content-Length instead")
     if not re.fullmatch(r"\d+", length, re.ASCII):
-        return _refusal(411, f"Content-Length is {length[:20]!r}, expected the body's number of bytes")
+        return _refusal(411, f"Content-Length is {length[:20]!r}, expected the number of bytes in the body")
     if len(length) > 9 or int(length) > BODY:
         return _refusal(413, f"Content-Length is {length[:20]}, expected at most {BODY}: send several requests")
     return None
@@ -335,7 +337,7 @@ def request_in(body: bytes) -> tuple[list[Any], int | None]:
     try:
         request = parsed_json(body.decode("utf-8-sig"), object_pairs_hook=_each_key_once)
     except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start} of the body is no UTF-8, expected JSON in it") from error
+        raise ValueError(f"byte {error.start} of the body is not UTF-8, expected JSON in UTF-8") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"the body is not JSON: {error}") from error
     k = request.pop("k", None) if isinstance(request, dict) else None
@@ -343,7 +345,7 @@ def request_in(body: bytes) -> tuple[list[Any], int | None]:
         raise ValueError(f"k is {k!r:.60}, expected how many ids to find: a whole number from 1 on")
     if not isinstance(request, dict) or len(request) != 1 or not set(request) <= set(FORMS):
         keys = listed(map(repr, request)) if isinstance(request, dict) else in_json(request)
-        raise ValueError(f"found {keys or 'nothing'}; expected a JSON object with one of {', '.join(FORMS)} alone")
+        raise ValueError(f"found {keys or 'nothing'}; expected a JSON object with exactly one of {', '.join(FORMS)}")
     [(form, table)] = request.items()
     return [*_rows(form, table)], k
 
@@ -356,13 +358,13 @@ def _rows(form: str, table: Any) -> Iterator[Any]:
             raise ValueError(f'{form}: expected {{"columns": [...], "data": [[...], ...]}}, each column once')
         for number, row in enumerate(as_list(table.get("data"), f"{form}: data"), 1):
             if len(as_list(row, f"{form}: row {number}")) != len(names):
-                raise ValueError(f"{form}: row {number} has {len(row)} cells, expected {len(names)}, one a column")
+                raise ValueError(f"{form}: row {number} has {len(row)} cells, expected {len(names)}, one per column")
             yield dict(zip(map(str, names), row, strict=True))
     elif isinstance(table, dict):
         columns = {name: as_list(cells, f"{form}: {name}") for name, cells in table.items()}
         if len(counts := {len(cells) for cells in columns.values()}) > 1:
             raise ValueError(
-                f"{form}: columns of {' and '.join(map(str, sorted(counts)))} cells, expected as many in each"
+                f"{form}: columns of {' and '.join(map(str, sorted(counts)))} cells, expected the same number in each"
             )
         for row in zip(*columns.values(), strict=True):
             yield dict(zip(columns, row, strict=True))

@@ -124,5 +124,5 @@ def test_a_cut_has_the_rows_of_its_fold_in_their_order(folded, tmp_path):
 
 
 def test_more_folds_than_groups_are_refused(folded):
-    with pytest.raises(ValueError, match="40 folds of .* rows: fold .* has none; expected fewer folds"):
+    with pytest.raises(ValueError, match="40 folds of .* rows: fold .* fewer folds"):
         data.main(settings(number=40, split=None), "shop")

@@ -295,7 +295,7 @@ class TestBatch:
             published.set_registered_model_alias("label_ranking-shop", "champion", "2")
             Path("incoming/2026-11-21/3.png").unlink()
             assert "3 of 3 rows" in predict.fn(**options).message
-            with pytest.raises(ValueError, match=r"incoming/2026-11-21: not the answers .* name another `out`"):
+            with pytest.raises(ValueError, match=r"incoming/2026-11-21: .*another `out`"):
                 predict.fn(**options | {"out": "incoming"})
             assert len(list(Path("incoming/2026-11-21").glob("*.png"))) == 3
         again = json.loads((folder / "made_by.json").read_text())

@@ -285,9 +285,7 @@ def relevance_of(table: pa.Table, path: Path) -> Tensor:
     relevance, lengths = lists_of(table, "relevance", path=path)
     if (wrong := ~(relevance.isfinite() & (relevance >= 0))).any():
         row = row_of(int(wrong.int().argmax()), lengths)
-        raise ValueError(
-            f"{path}: row {row} has a relevance that is no number of at least 0; recreate it with `dvc repro`"
-        )
+        raise ValueError(f"{path}: row {row} has a relevance below 0 or not a number; recreate it with `dvc repro`")
     return relevance
 
 
