@@ -20,6 +20,8 @@ from dvc_render.html import render_html
 from pipelines.cli.app import app
 from pipelines.reporting import plots_page
 from rankgrad import losses
+from rankgrad.io.results import minus
+from studies import kept
 from studies.pages import PLACES, page_of, text_of
 from studies.pictures import PICTURES
 from tools import gradients, reference, schema
@@ -193,13 +195,12 @@ LOSSES = ("rlsep", "mse")  # of the README's first numbers, in their order
 
 class TestReadme:
     def test_its_first_numbers_are_those_of_the_kept_results(self):
-        results = (ROOT / "docs/results.md").read_text()
-        *accuracies, chance = [
-            re.findall(rf"Label ranking \| ranked 0-1 \|.*\b{loss}: (0\.\d+)", results)[0]
-            for loss in (*LOSSES, "multilabel_cross_entropy")
-        ]
-        assert re.findall(r"\*\*(\d+) ?%\*\*", README) == [f"{100 * float(accuracy):.0f}" for accuracy in accuracies]
-        assert re.search(rf"at chance, {100 * float(chance):.0f} ?%", README)
+        study = kept.read("ten_seeds")
+        accuracies = [study.leaf(f"label_ranking-{loss}", "ranked.exact_match")[0] for loss in LOSSES]
+        assert re.findall(r"\*\*(\d+) ?%\*\*", README) == [f"{100 * accuracy:.0f}" for accuracy in accuracies]
+        difference = study.leaf("label_ranking-rlsep", minus("ranked.exact_match", "label_ranking-mse"))
+        _, low, high = (f"{100 * value:.0f}" for value in difference)
+        assert re.search(rf"difference {low} to {high} points", README)
         row = re.findall(r"\| ranked 0-1 \| (\d[^\n]*) \|", (ROOT / "docs/table_1.md").read_text())[0]
         assert re.search(rf"RLSEP reaches {float(row.split(' | ')[2].split()[0]):.0f} ?%", README)
 
