@@ -298,7 +298,7 @@ class TestTasks:
     def test_too_few_rows_that_no_version_knows_judge_none(self, published):
         table, data = pq.read_table("data/clips/gate.parquet"), Path("data/clips")
         pq.write_table(table[:31], data / "train.parquet")
-        with pytest.raises(ValueError, match="version 1 was trained on 31, which leaves 29, expected 30"):
+        with pytest.raises(ValueError, match="version 1 was trained on 31, which leaves 29"):
             gate._fair_rows(NETWORK, {"1": known_rows(data), "2": {}}, data, "gate")
 
     @pytest.mark.parametrize(("groups", "minimum_gain"), [(29, 0.0), (29, 9.0), (30, 0.0)])
