@@ -13,22 +13,22 @@ Here, in the root of the repository that the tool `device` sends, with the code 
     find "$RANKGRAD_MNIST_ROOT" -name '*-ubyte.gz' -exec cp {} .gpu/mnist ';'
     git rev-parse HEAD > .gpu/kept/commit
 
-There, by `run` with `carry` [".gpu/mnist", ".gpu/kept"], `timeout_s` 560, without `kind`, and this as its command; to
-choose, with `--pieces own_protocol`, say, at its end:
+There, by `run` with `carry` [".gpu/mnist", ".gpu/kept"], `timeout_s` 560, without `kind`, and this command; to choose
+pieces, add, for example, `--pieces own_protocol`:
 
     cp .gpu/kept/* $OUT; export PYTHONPATH=src OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1; nvidia-smi -L;
     python3 -m studies.gpu --out $OUT --scratch .gpu/scratch --mnist .gpu/mnist --commit $(cat $OUT/commit)
 
-One table per piece comes back, with made_by.json: copy them from `files_at` to .gpu/kept before the next call. Scratch,
-with scenes, predictions and unfinished trainings, stays on the machine while it is held.
+One table per piece comes back, with made_by.json: copy them from `files_at` to .gpu/kept before the next call. The
+scratch folder, with scenes, predictions, and unfinished trainings, stays on the machine while it is held.
 
-torchsort and LapSum (github.com/gmum/LapSum, its folder lapsum) are timed where they can be imported. Both are built:
-carry their sources, unpacked, as .gpu/src/torchsort and .gpu/src/lapsum, and put before the rest of the command
-`python3 -m pip install -q --no-index --no-deps --no-build-isolation --target .gpu/site .gpu/src/*;`, with
-PYTHONPATH=.gpu/site:src. That takes minutes: a call of its own, with `--pieces timings`.
+torchsort and LapSum (github.com/gmum/LapSum, its folder lapsum) are timed if they can be imported. Both must be built:
+carry their unpacked sources as .gpu/src/torchsort and .gpu/src/lapsum, and prepend
+`python3 -m pip install -q --no-index --no-deps --no-build-isolation --target .gpu/site .gpu/src/*;` to the command,
+with PYTHONPATH=.gpu/site:src. That takes minutes, so use a separate call with `--pieces timings`.
 
-A table is the results.csv of a study, and made_by.json has what `studies.kept.write` wants beside it, a
-block a piece: here, `python -m studies.gpu --keep .gpu/kept` writes them to studies/made/, see `PIECES` for the names.
+A table is the results.csv of a study, and made_by.json has the other arguments of `studies.kept.write`, one block per
+piece. Here, `python -m studies.gpu --keep .gpu/kept` writes them to studies/made/; `PIECES` has the names.
 """
 
 import argparse
