@@ -20,17 +20,17 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "src")]  # it is run by its path, in images too
+sys.path[:0] = [str(Path(__file__).parents[1] / "src")]  # this file is run by its path, also in images
 
 from rankgrad.io.addresses import without_credentials  # noqa: E402
 from rankgrad.io.written import printable  # noqa: E402
 
 ALERTS = "rankgrad: alerts"
-# States that end a run: three of Prefect's, and those of pipelines/flows.
+# Final states of a run that cause an alert: three of Prefect's, and those of pipelines/flows.
 STATES = ("Failed", "Crashed", "Cancelled", "NotJudged", "Drifted", "Promoted")
-ONCE = timedelta(minutes=5)  # a run may be marked Crashed by its worker and by the automation of missed heartbeats
-# As Slack, Mattermost and Teams take it, to whom a column called <!channel> would call everybody. A run that never
-# started has a name of Prefect's, which says nothing.
+ONCE = timedelta(minutes=5)  # a run may be marked Crashed by both its worker and the automation for missed heartbeats
+# The JSON that Slack, Mattermost, and Teams accept. < and > are escaped, or a column called <!channel> would notify
+# everybody. Flow and deployment are included, since a run that never started only has a random name.
 PAYLOAD = """{"text": {{ (
     flow_run.name ~ " (" ~ flow.name ~ "/" ~ deployment.name ~ "): " ~ flow_run.state.name ~ "\\n"
     ~ (flow_run.state.message or "") ~ "\\n"
@@ -38,13 +38,13 @@ PAYLOAD = """{"text": {{ (
 ) | trim | replace("&", "&amp;") | replace("<", "&lt;") | replace(">", "&gt;") | tojson }}}"""
 
 PATIENCE = 60  # seconds
-PORTS = f" {os.environ.get('RANKGRAD_PORTS', '')}".rstrip()  # that `make deploy` was given, for other commands of make
+PORTS = f" {os.environ.get('RANKGRAD_PORTS', '')}".rstrip()  # the ports given to `make deploy`, for commands to suggest
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 def _end(message: str) -> NoReturn:
-    """Ends with a message, on a line; addresses in it may have a password, and a server may have said anything."""
+    """Exit with a message on one line, without passwords in addresses and without unprintable characters."""
     message = printable(" ".join(message.split()))
     sys.exit(without_credentials(message))
 
@@ -52,26 +52,27 @@ def _end(message: str) -> NoReturn:
 def _setting(name: str) -> str:
     value = os.environ.get(name)
     if not value:
-        _end(f"{name} is not set: see .env.example")
+        _end(f"{name} is not set; see .env.example")
     return value
 
 
 @contextmanager
 def _prefect() -> Generator[None]:
-    """Ends with a message if the Prefect server is not named, does not answer or refuses."""
+    """Exit with a message if the Prefect server is not configured, does not answer, or refuses."""
     import httpx
     from prefect.exceptions import PrefectException
 
-    address = _setting("PREFECT_API_URL")  # without it Prefect starts a server, which ends with this process
+    address = _setting("PREFECT_API_URL")  # without it, Prefect would start a server that ends with this process
     try:
         yield
     except (httpx.HTTPError, httpx.InvalidURL, PrefectException, RuntimeError) as error:
-        reason = type(error).__name__ if isinstance(error, httpx.InvalidURL) else error  # may have part of a password
-        _end(f"the Prefect server {address} does not do it: {reason}")
+        # The message of InvalidURL may contain part of a password.
+        reason = type(error).__name__ if isinstance(error, httpx.InvalidURL) else error
+        _end(f"the request to the Prefect server {address} failed: {reason}")
 
 
 @app.command()
-def buckets(names: Annotated[list[str], typer.Argument(help="buckets to make where they are missing")]) -> None:
+def buckets(names: Annotated[list[str], typer.Argument(help="buckets to create if they are missing")]) -> None:
     """Create S3 buckets."""
     import boto3
     from botocore.config import Config
@@ -85,39 +86,39 @@ def buckets(names: Annotated[list[str], typer.Argument(help="buckets to make whe
         for name in names:
             if name not in present:
                 client.create_bucket(Bucket=name)
-            typer.echo(f"bucket {name}: {'was there' if name in present else 'made'}")
-    except (BotoCoreError, ClientError, ValueError) as error:  # the last of an address that is none
-        _end(f"the S3 store {endpoint} does not do it: {error}")
+            typer.echo(f"bucket {name}: {'exists' if name in present else 'created'}")
+    except (BotoCoreError, ClientError, ValueError) as error:  # ValueError: the address is invalid
+        _end(f"the request to the S3 store {endpoint} failed: {error}")
 
 
 @app.command()
-def user(name: Annotated[str, typer.Argument(help="of MLflow; not an administrator")]) -> None:
-    """Makes a user of MLflow; the runs and models that they publish are theirs to change."""
+def user(name: Annotated[str, typer.Argument(help="name of the new MLflow user, who is not an administrator")]) -> None:
+    """Create an MLflow user, who may change the runs and models that they publish."""
     import requests
 
     address = _setting("MLFLOW_TRACKING_URI").rstrip("/")
     administrator = (_setting("MLFLOW_TRACKING_USERNAME"), _setting("MLFLOW_TRACKING_PASSWORD"))
     new = {"username": name, "password": _setting("MLFLOW_NEW_PASSWORD")}
-    try:  # by its bytes, as requests takes no other letters of a password than Latin ones
-        secrets = tuple(secret.encode() for secret in administrator)
-        # Followed, a POST becomes a GET, which makes nobody.
+    try:
+        secrets = tuple(secret.encode() for secret in administrator)  # as text, requests would accept only Latin-1
+        # Follow no redirects: they would turn the POST into a GET, which creates no user.
         answer = requests.post(
             f"{address}/api/2.0/mlflow/users/create", json=new, auth=secrets, timeout=20, allow_redirects=False
         )
     except requests.RequestException as error:
         _end(f"MLflow at {address} does not answer: {type(error).__name__}")
     if answer.status_code == 401:
-        _end(f"MLflow at {address} refuses the administrator: look at MLFLOW_TRACKING_USERNAME and _PASSWORD")
+        _end(f"MLflow at {address} refuses the administrator: check MLFLOW_TRACKING_USERNAME and _PASSWORD")
     if not answer.ok and "RESOURCE_ALREADY_EXISTS" in answer.text:
-        typer.echo(f"user {name}: was there; the password stays as it was")
+        typer.echo(f"user {name}: exists; the password was not changed")
         return
     if not _is_user(answer, name):
-        _end(f"MLflow at {address} does not make the user {name}: {answer.status_code} {answer.text[:300]}")
-    typer.echo(f"user {name}: made")
+        _end(f"MLflow at {address} did not create the user {name}: {answer.status_code} {answer.text[:300]}")
+    typer.echo(f"user {name}: created")
 
 
 def _is_user(answer: Any, name: str) -> bool:
-    """Whether MLflow answered that it has made a user: a page of a proxy, which wants a login, is an answer too."""
+    """Return whether MLflow confirmed the new user; the answer could also be a proxy's login page."""
     try:
         return bool(answer.ok and answer.json()["user"]["username"] == name)
     except (ValueError, KeyError, TypeError):
@@ -126,7 +127,7 @@ def _is_user(answer: Any, name: str) -> bool:
 
 @app.command()
 def pool() -> None:
-    """Prints the work pool that a worker polls; one that has just been started is waited for."""
+    """Print the work pool that a worker polls; wait up to a minute for a worker that has just started."""
     from prefect import get_client
 
     ready: list[str] = []
@@ -139,18 +140,18 @@ def pool() -> None:
             time.sleep(1)
     if not ready:
         _end(
-            f"no worker polls a work pool. Start one: make up{PORTS}. Or say which it will be: "
+            f"no worker polls a work pool. Start a worker: make up{PORTS}. Or name the pool that one will poll: "
             f"make deploy POOL=gpu{PORTS}"
         )
     if len(ready) > 1:
-        _end(f"workers poll the work pools {', '.join(ready)}. Say which: make deploy POOL={ready[0]}{PORTS}")
+        _end(f"workers poll the work pools {', '.join(ready)}. Name one: make deploy POOL={ready[0]}{PORTS}")
     typer.echo(ready[0])
 
 
 def webhook(address: str) -> Any:
-    """Returns the block that alerts go through: unlike those of notifications, it shows its address in no error or log.
+    """Return the block that sends alerts; unlike notification blocks, it hides its address in errors and logs.
 
-    Who knows the address may post there.
+    The address is a secret: whoever knows it can post there.
     """
     from prefect.blocks.webhook import Webhook
 
@@ -159,7 +160,7 @@ def webhook(address: str) -> Any:
 
 @app.command()
 def alerts() -> None:
-    """Has Prefect tell a webhook what people want to know: failures, drift, promotions, runs that were not to be."""
+    """Have Prefect send failures, drift, promotions, and models that could not be judged to a webhook."""
     import requests
     from prefect.automations import Automation
     from prefect.events.actions import CallWebhook
@@ -186,16 +187,17 @@ def alerts() -> None:
             Automation.read(name=ALERTS).delete()
         automation.create()
         typer.echo(f"{ALERTS}: {', '.join(STATES)}")
-    # The server keeps to itself what the webhook answers, so it is asked here. It follows no redirect, nor does this.
+    # The server does not report the webhook's answers, so test it here; like the server, follow no redirects.
     try:
         answer = requests.post(
             address, json={"text": "Alerts of RankGrad come here."}, timeout=20, allow_redirects=False
         )
     except (requests.RequestException, ValueError) as error:
-        _end(f"alerts are made, but the webhook of RANKGRAD_ALERTS_URL does not answer here: {type(error).__name__}")
+        _end(f"alerts are set up, but the webhook in RANKGRAD_ALERTS_URL does not answer: {type(error).__name__}")
     if not answer.ok or answer.is_redirect:
         _end(
-            f"alerts are made, but the webhook of RANKGRAD_ALERTS_URL answers {answer.status_code}: correct the address"
+            f"alerts are set up, but the webhook in RANKGRAD_ALERTS_URL answers {answer.status_code}: correct the "
+            "address"
         )
 
 

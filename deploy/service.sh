@@ -1,13 +1,13 @@
 #!/bin/sh
 # Write a systemd user unit that runs `make up` in this checkout with the given variables. Used by `make service`.
 set -eu
-# A unit's file has a line for each setting: what would begin another one, or join two, is no part of it.
-case "$PWD$*" in *[[:cntrl:]]*) echo "a line break or another control character in the folder or a variable" >&2; exit 1 ;; esac
-case $PWD in *\\ | *[[:space:]]) echo "$PWD: a folder of a unit cannot end so: rename it" >&2; exit 1 ;; esac
+# A unit file has one setting per line, so values must not start a new line or join two.
+case "$PWD$*" in *[[:cntrl:]]*) echo "the folder or a variable contains a line break or another control character: remove it" >&2; exit 1 ;; esac
+case $PWD in *\\ | *[[:space:]]) echo "$PWD: the folder of a unit cannot end in a space or a backslash: rename it" >&2; exit 1 ;; esac
 folder="${XDG_CONFIG_HOME:-$HOME/.config}/systemd/user"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Each word as systemd reads it back: in quotes, where a space parts nothing, and % and $ stand for nothing else.
+# Quote each word for systemd, so that spaces do not split it, and % and $ stand for themselves.
 words=$(for word in "$(command -v make)" up "$@"; do
     printf ' "%s"' "$(printf %s "$word" | sed 's/[\\"]/\\&/g; s/%/%%/g; s/\$/$$/g')"
 done)
@@ -18,7 +18,7 @@ StartLimitIntervalSec=0
 
 [Service]
 WorkingDirectory=$(printf %s "$PWD" | sed 's/%/%%/g')
-# What the shell of \`make up\` would export, such as PREFECT_API_URL and credentials: lines NAME=value, readable by you alone.
+# Variables that you would export before \`make up\`, such as PREFECT_API_URL and credentials: lines NAME=value, readable only by you.
 EnvironmentFile=-%E/rankgrad.env
 ExecStart=${words# }
 Restart=always
@@ -36,4 +36,4 @@ mkdir -p "$folder"
 mv "$scratch/rankgrad.service" "$folder/rankgrad.service"
 echo "wrote $folder/rankgrad.service. Start it, now and after each reboot, whether or not you are logged in:"
 echo "    systemctl --user daemon-reload && systemctl --user enable --now rankgrad && loginctl enable-linger"
-echo "    journalctl --user --unit rankgrad --follow    # what it prints"
+echo "    journalctl --user --unit rankgrad --follow    # show its output"

@@ -1,9 +1,8 @@
-"""Which code makes what: the files behind each stage by their imports, and a digest of each that words do not change.
+"""Find the code behind each stage by following imports, and compute a digest of each file that ignores its wording.
 
-A stage uses the files that its own imports, and the components that its params name, see
-`pipelines.config.plan.modules_of`, with what they import. What scores predictions uses `own/metrics` too, those that
-judge the task. A digest is that of the syntax without comments, docstrings
-and what stands in a `raise`, so that better words train nothing.
+A stage depends on its own file, on the components that its params name (see `pipelines.config.plan.modules_of`), and on
+everything these import. Stages that score predictions also depend on the `own/metrics` of their tasks. A digest covers
+the syntax without comments, docstrings, and the arguments of a `raise`, so changing them retrains nothing.
 """
 
 import ast
@@ -24,32 +23,32 @@ __all__ = ["EXEMPT", "behind", "digest", "files_of", "lines_of", "packages", "re
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = lookup.__name__.partition(".")[0]
-# What changes no result, and is not followed either.
+# Files that change no result; their imports are not followed either.
 EXEMPT = (
     f"src/{LIBRARY}/lookup.py",  # finds files by name
-    f"src/{LIBRARY}/io/atomic.py",  # how a file comes into its place
+    f"src/{LIBRARY}/io/atomic.py",  # replaces files
     f"src/{LIBRARY}/io/addresses.py",
     "pipelines/code.py",
     "pipelines/config/errors.py",
-    "pipelines/config/rules.py",  # which refuse, and decide nothing
+    "pipelines/config/rules.py",  # rejects params, but changes none
     "pipelines/config/scales.py",
     "pipelines/ops",
-    "pipelines/running",  # progress, messages, and where states are kept
+    "pipelines/running",  # progress, messages, and the storage of states
 )
-# Packages whose versions decide on what is computed, to the second number.
+# Packages whose versions (major and minor) affect results.
 RECORDED = ("timm", "torch", "torchvision", "transformers")
-FINDERS = ("build", "find", "made", "module")  # functions that take a folder, and of a component in it the name
+FINDERS = ("build", "find", "made", "module")  # functions that take a folder and the name of a component in it
 FOLDERS = ("datasets", "inputs", "losses", "models", "models.backbones", "models.heads", "sorters", "tasks")
-# Calls of the tasks that take a name alone: of a network, and of the captions' backbone where params name none.
+# Calls in tasks that take only a name: of a network, or of the captions' backbone if params name none.
 DEFAULTS = {"network_of": "models", "Component": "models.backbones"}
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-EVALUATED = ("task", "head", "backbone", "text")  # what of a run predicts
-SCORES = ("compare", "evaluate", "publish", "report")  # stages that score predictions, or show how
-WHOLE = ("inputs",)  # folders whose components no params name: data decide
+EVALUATED = ("task", "head", "backbone", "text")  # the parts of a run that evaluation uses
+SCORES = ("compare", "evaluate", "publish", "report")  # stages that score predictions, or show metrics
+WHOLE = ("inputs",)  # folders whose components depend on the data, not on params
 
 
 class _Plain(ast.NodeTransformer):
-    """Takes from syntax what a person reads alone: docstrings, and what an error says."""
+    """Removes docstrings and the arguments of errors from the syntax, which only people read."""
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
@@ -62,18 +61,18 @@ class _Plain(ast.NodeTransformer):
 
 
 def _is_text(nodes: list[ast.stmt]) -> bool:
-    """Whether the first statement is a docstring."""
+    """Return whether the first statement is a docstring."""
     return bool(nodes) and isinstance(nodes[0], ast.Expr) and isinstance(getattr(nodes[0].value, "value", None), str)
 
 
 @cache
 def digest(source: bytes) -> str:
-    """Return a digest of the syntax of Python, see above."""
+    """Return a digest of Python source by its syntax, see above."""
     return sha256(ast.dump(_Plain().visit(ast.parse(source))).encode()).hexdigest()[:32]
 
 
 class _Used(NamedTuple):
-    """What a file uses: modules, and folders in which it finds components whose names it does not say."""
+    """What a file uses: modules, and folders in which it looks up components by names not in the code."""
 
     modules: frozenset[str]
     folders: frozenset[str]
@@ -81,7 +80,7 @@ class _Used(NamedTuple):
 
 @cache
 def _used_by(source: bytes) -> _Used:
-    """Return what Python uses, inside functions too, but not what it imports for type checkers alone."""
+    """Return what Python source uses, also inside functions, but not what it imports only for type checkers."""
     modules: set[str] = set()
     folders: set[str] = set()
     waiting: list[ast.AST] = [ast.parse(source)]
@@ -105,12 +104,12 @@ def _used_by(source: bytes) -> _Used:
 
 
 def _text(node: ast.AST | None) -> str:
-    """Return a text that stands in the code, else ""."""
+    """Return the text of a string constant, else ""."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _found_by(call: ast.Call) -> tuple[str, str | None] | None:
-    """Return the folder, and the name where the code says it, of a call that finds a component; None of any other."""
+    """Return the folder, and the name if it is a constant, of a call that finds a component; None for other calls."""
     function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     words = [*map(_text, call.args[:2]), "", ""]
     if function in DEFAULTS and words[0]:
@@ -120,13 +119,13 @@ def _found_by(call: ast.Call) -> tuple[str, str | None] | None:
 
 @cache
 def _exported(source: bytes) -> dict[str, str]:
-    """Return from which module a package's file takes each name that it exports."""
+    """Return the module from which a package's file imports each name."""
     nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
     return {alias.asname or alias.name: f"{node.module}:{alias.name}" for node in nodes for alias in node.names}
 
 
 def _file_of(module: str, root: Path) -> Path | None:
-    """Return the file of a module of this project; of `package:name` that of the name, if it has one of its own."""
+    """Return the file of a module of this project; for `package:name`, the file of the name if it has its own."""
     module, _, name = module.partition(":")
     folder = (root / "src" if module.partition(".")[0] == LIBRARY else root) / module.replace(".", "/")
     if folder.with_suffix(".py").is_file():
@@ -145,12 +144,12 @@ def _file_of(module: str, root: Path) -> Path | None:
 
 
 def behind(files: Iterable[Path], *, root: Path = ROOT, all_of: bool = False) -> list[Path]:
-    """Return the files of this project that some files use, themselves among them, sorted.
+    """Return all files of this project that some files use, including themselves, sorted.
 
     Args:
-        files: to begin with.
-        root: of the project; modules that are not below it are not followed.
-        all_of: follow what is exempt, too.
+        files: the files to start with.
+        root: the project's root; modules outside it are not followed.
+        all_of: also follow exempt files.
     """
     seen, waiting = set(), [*files]
     while waiting:
@@ -161,7 +160,7 @@ def behind(files: Iterable[Path], *, root: Path = ROOT, all_of: bool = False) ->
         seen.add(file)
         used = _used_by(file.read_bytes())
         for module in used.modules:
-            # The folder may be a package, as studies is.
+            # The root may itself be a package, as studies is.
             module_file = _file_of(module, root) or _file_of(module, root.parent)
             if module_file is not None and module_file.is_relative_to(root):
                 waiting.append(module_file)
@@ -171,7 +170,7 @@ def behind(files: Iterable[Path], *, root: Path = ROOT, all_of: bool = False) ->
 
 
 def files_of(folder: str, names: Iterable[str], root: Path = ROOT) -> list[Path]:
-    """Return the files of the components of a folder, of the package or in `own`, that have such a name."""
+    """Return the files of the components with these names in a folder of the package or of `own`."""
     tops = [root / "src" / LIBRARY, *([root / lookup.OWN] if folder in lookup.OWN_FOLDERS else [])]
     names, files = set(names), list[Path]()
     for top in tops:
@@ -183,19 +182,19 @@ def files_of(folder: str, names: Iterable[str], root: Path = ROOT) -> list[Path]
 def _judging(tasks: Iterable[str], root: Path) -> list[Path]:
     """Return the files of `own/metrics` whose second argument is the truth of one of these tasks."""
     if not (metrics := sorted((root / lookup.OWN / "metrics").glob("[!_]*.py"))):
-        return []  # to import a task takes seconds
+        return []  # skip importing tasks, which takes seconds
     truths = {lookup.find("tasks", task).judged for task in set(tasks).intersection(lookup.names("tasks"))}
-    return [file for file in metrics if _second_argument(file) in {None, *truths}]  # of None it is not known
+    return [file for file in metrics if _second_argument(file) in {None, *truths}]  # None means unknown
 
 
 def _second_argument(file: Path) -> str | None:
-    """Return the name of the second argument of the function that a file is named after, without importing it.
+    """Return the name of the second argument of the function named like a file, without importing it.
 
-    None of what is made in another way, such as by `functools.partial`.
+    Return None if it is not a plain function, such as one made by `functools.partial`.
     """
     try:
         statements = ast.parse(file.read_bytes()).body
-    except (SyntaxError, ValueError):  # of which `check` says what is wrong
+    except (SyntaxError, ValueError):  # the stage `check` reports these
         return None
     for statement in statements:
         if isinstance(statement, ast.FunctionDef) and statement.name == file.stem:
@@ -205,7 +204,7 @@ def _second_argument(file: Path) -> str | None:
 
 
 def packages(files: Iterable[Path]) -> set[str]:
-    """Return the first names of all that files import from elsewhere."""
+    """Return the top-level names of the other packages that files import."""
     names = set[str]()
     for file in files:
         names |= {re.split("[.:]", module)[0] for module in _used_by(file.read_bytes()).modules}
@@ -213,7 +212,7 @@ def packages(files: Iterable[Path]) -> set[str]:
 
 
 def words_of(value: Any) -> Iterator[str]:
-    """Yield all text in a block of params but keys."""
+    """Yield all text in a block of params except keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):
@@ -222,9 +221,9 @@ def words_of(value: Any) -> Iterator[str]:
 
 
 def _components(params: Settings, stage: str, key: str, root: Path) -> list[Path]:
-    """Return the files of the components that params name for a stage; of unknown ones `check` says what is wrong."""
+    """Return the files of the components that params name for a stage; `check` reports unknown names."""
     if stage in ("data", "validate"):
-        return files_of("datasets", words_of(params.datasets[key].model_dump()), root)  # some are made of others
+        return files_of("datasets", words_of(params.datasets[key].model_dump()), root)  # some use others
     if stage in ("pretrain", "benchmark_sorters"):
         return files_of("sorters", [params.sorters[key].name] if key in params.sorters else [], root)
     if stage in ("train", "evaluate"):
@@ -239,30 +238,30 @@ def _components(params: Settings, stage: str, key: str, root: Path) -> list[Path
     if stage == "score_vectors":
         return []
     if key:
-        raise ValueError(f"{stage}@{key}: say here which components the params name for this stage")
+        raise ValueError(f"{stage}@{key}: add to `_components` which components the params name for this stage")
     tasks = [run.task for run in params.runs.values()]
     return files_of("tasks", tasks, root) + (_judging(tasks, root) if stage in SCORES else [])
 
 
 def _all_components(params: Settings, root: Path) -> list[Path]:
-    """Return the files of all components that params name."""
+    """Return the files of all components that the params name."""
     names = set(words_of(params.model_dump())) - {NONE}
     named = [file for folder in FOLDERS for file in files_of(folder, names, root)]
     return named + _judging([run.task for run in params.runs.values()], root)
 
 
 def lines_of(params: Settings, stage: str, key: str = "", *, root: Path = ROOT) -> list[str]:
-    """Return a line for each file behind a stage, with its digest, and for each package that decides on results."""
+    """Return a line with a digest for each file behind a stage, and a line for each package that affects results."""
     begin = [root / f"pipelines/stages/{stage}.py"]
-    if stage == "check":  # which builds all that is named
+    if stage == "check":  # it builds everything that params name
         return _lines(behind(begin + _all_components(params, root), root=root, all_of=True), root)
     if stage == "publish":
-        begin.append(root / "pipelines/serving/served_model.py")  # which MLflow runs
+        begin.append(root / "pipelines/serving/served_model.py")  # MLflow runs it
     return _lines(behind(begin + _components(params, stage, key, root), root=root), root)
 
 
 def lines_of_script(params: Settings, file: Path, *, root: Path = ROOT) -> list[str]:
-    """Return such lines of a script that is no stage of dvc.yaml: it may find all components that the params name."""
+    """Return such lines for a script that is not a stage of dvc.yaml, which may use any component in the params."""
     return _lines(behind([file, *_all_components(params, root)], root=root), root)
 
 
@@ -277,7 +276,7 @@ def _short(number: str) -> str:
 
 
 def refuse_other_versions(recorded: Path) -> None:
-    """Raise if a package that decides on results is here in another version than when the code was recorded.
+    """Raise if a package that affects results has a different version than when the code was recorded.
 
     Raises:
         ValueError: the message says what to run.
@@ -287,6 +286,6 @@ def refuse_other_versions(recorded: Path) -> None:
             name, before = match.groups()
             if (installed := _short(version(name))) != before:
                 raise ValueError(
-                    f"{name} is {installed} here and was {before} when {recorded} was written: `dvc repro --force "
-                    f"code` records {installed}, and DVC makes again what depends on it; or install {before}"
+                    f"{name} is {installed} here, but was {before} when {recorded} was written. Install {before}, or "
+                    f"run `dvc repro --force code` to record {installed}; DVC then reruns what depends on it"
                 )

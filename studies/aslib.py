@@ -1,14 +1,13 @@
-"""Order algorithms by their run time on an instance: ranking losses beside regression on six scenarios of ASlib.
+"""Rank algorithms by their run time on an instance: ranking losses and regression on six ASlib scenarios.
 
-    python -m studies.converters.aslib FOLDER    # once: tables of the scenarios, from a copy that you have
-    python -m studies.aslib [SCENARIO ...]       # all that is missing
+    python -m studies.converters.aslib FOLDER    # once: tables of the scenarios, from your copy
+    python -m studies.aslib [SCENARIO ...]       # computes what is missing
 
 Each scenario comes with ten folds. For each fold, the next three choose the learning rate and the number of steps by
-PAR10, with two networks that learn from the other six. Then three networks learn from all nine. All are trained side
-by side. A run that does not solve its instance within the cutoff counts ten times the cutoff (PAR10). It is slower than
-every run that does, and which of two such runs is slower is not known: they are tied at the last position. Times below
-0.01 s are tied, too. Instances whose runs are all tied have no order and are left out. The time to compute features is
-not counted.
+PAR10, with two networks trained on the other six. Then three networks are trained on all nine. All networks are trained
+side by side. A run that does not solve its instance within the cutoff counts as ten times the cutoff (PAR10). All such
+runs are tied for last place, since their true times are unknown. Times below 0.01 s are tied, too. Instances on which
+all runs are tied have no order and are left out. The time to compute features is not counted.
 """
 
 from collections.abc import Iterator
@@ -35,35 +34,35 @@ HIDDEN = 32
 BATCH = 64
 RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 STEPS = (12, 25, 50, 100, 200, 400)
-LATE = 10.0  # times the cutoff: what a run counts that is not solved
-FASTEST = 0.01  # seconds; below, times are tied
-FAR = 5.0  # deviations at which features are cut
+LATE = 10.0  # an unsolved run counts as this many times the cutoff
+FASTEST = 0.01  # seconds; times below are tied
+FAR = 5.0  # standard deviations at which features are clipped
 TREES = 100
-UPSTREAM = "551b22b"  # the commit that the scenarios are of
+UPSTREAM = "551b22b"  # the commit of the scenarios
 NAMES = ["gap", "tau", "solved"]
 BASELINE = "mse of log time"
 
 
 def speeds(times: Tensor) -> Tensor:
-    """Return how fast runs are, from times in cutoffs: 0 where they are not solved, more where they are faster."""
+    """Return the speed of runs from times in cutoffs: 0 if unsolved, larger if faster."""
     return (LATE / times).log()
 
 
 def mse_centered(scores: Tensor, times: Tensor) -> Tensor:
-    """Return MSE of log times, where scores and targets are compared less their means over the algorithms."""
+    """Return the MSE of log times, after subtracting the means over algorithms from scores and targets."""
     target = speeds(times)
     spread = target.std((-2, -1), keepdim=True)
     return losses.mse(scores, target / spread, normalize_groups="centered", reduction="none", check_finite=False)
 
 
 def fastest(scores: Tensor, times: Tensor) -> Tensor:
-    """Return the softmax cross-entropy of the fastest algorithm; tied ones share it."""
+    """Return the softmax cross-entropy with the fastest algorithm; tied ones share the target."""
     best = (times == times.amin(-1, keepdim=True)).long()
     return losses.multilabel_cross_entropy(scores, best, reduction="none", check_finite=False)
 
 
 def label_ranks(times: Tensor) -> Tensor:
-    """Return ranks, 0 for runs that are not solved; the fastest algorithm has the largest.
+    """Return ranks: 0 for unsolved runs, and the largest for the fastest algorithm.
 
     >>> label_ranks(torch.tensor([0.5, 10.0, 0.1, 0.5]))
     tensor([1, 0, 2, 1])
@@ -101,7 +100,7 @@ def read(name: str) -> tuple[Tensor, Tensor, Tensor, float]:
 
 
 def parts(folds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return rows to learn from while settings are chosen, to choose by, and to test with, of each fold."""
+    """Return for each fold the rows to train on while choosing settings, to choose by, and to test on."""
     result = []
     for test in range(FOLDS):
         away = (folds - test) % FOLDS
@@ -112,7 +111,7 @@ def parts(folds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
 
 
 def inputs(features: Tensor, learn: Tensor) -> Tensor:
-    """Return features (n, f) on a logarithmic scale, standardized over the rows to learn from; missing ones are 0."""
+    """Return features (n, f) on a logarithmic scale, standardized over the training rows; missing ones are 0."""
     values = features.sign() * features.abs().log1p()
     known = values[learn]
     mean = known.nanmean(0)
@@ -121,7 +120,7 @@ def inputs(features: Tensor, learn: Tensor) -> Tensor:
 
 
 def lists(name: str, learned: list[Tensor], tested: list[Tensor], networks: int) -> tuple[Lists, Lists]:
-    """Return instances of each fold to learn from and to test with, for so many networks."""
+    """Return training and test instances of each fold, for several networks."""
     features, times, _, _ = read(name)
     of_fold = torch.stack([inputs(features, rows) for rows in learned])
     result = []
@@ -135,7 +134,7 @@ def lists(name: str, learned: list[Tensor], tested: list[Tensor], networks: int)
 
 
 def batches(split: Lists, copies: int) -> Iterator[Lists]:
-    """Yield random instances of each network without end, once for each copy; the same for all methods."""
+    """Yield random instances for each network endlessly, the same for each copy and for all methods."""
     draws = generator(0, "aslib", "batches")
     sizes, counts = split.counts.sum(-1, keepdim=True), torch.ones(copies * len(split.counts), BATCH)
     network = torch.arange(len(sizes)).unsqueeze(1)
@@ -151,7 +150,7 @@ def time_of_first(scores: Tensor, times: Tensor) -> Tensor:
 
 
 def network_scores(name: str, method: str) -> tuple[Tensor, list[Row]]:
-    """Choose a setting for each fold, and return scores (seeds, n, K) of test instances, and the settings."""
+    """Choose a setting for each fold, and return scores (seeds, n, K) of test instances and the settings."""
     features, times, folds, _ = read(name)
     learn, choose, test = map(list, zip(*parts(folds), strict=True))
     train, run = partial(scored, METHODS[method], activation=torch.relu, steps=STEPS), f"{name}, {method}"
@@ -168,10 +167,10 @@ def network_scores(name: str, method: str) -> tuple[Tensor, list[Row]]:
     for scores in train(batches(learned, len(RATES)), repeated, start, rates=rates):
         tried.append(repeated.mean(time_of_first(scores, repeated.truth)))
     means = torch.stack(tried, -1).view(len(RATES), FOLDS, CHOOSE_BY, len(STEPS)).mean(2)
-    best = means.transpose(0, 1).flatten(1).argmin(-1)  # of each fold
+    best = means.transpose(0, 1).flatten(1).argmin(-1)  # for each fold
     rate, step = best // len(STEPS), best % len(STEPS)
 
-    # Train all networks of each fold with its setting, and put its test instances where they belong.
+    # Train all networks of each fold with its setting, and store the scores of its test instances.
     both = [torch.cat([*pair]) for pair in zip(learn, choose, strict=True)]
     learned, tested = lists(name, both, test, SEEDS)
     start = first_weights("aslib", sizes, networks=SEEDS, copies=FOLDS)
@@ -186,7 +185,7 @@ def network_scores(name: str, method: str) -> tuple[Tensor, list[Row]]:
 
 
 def forest_scores(name: str) -> Tensor:
-    """Return scores (1, n, K) of test instances: a random forest for each algorithm predicts its log time."""
+    """Return scores (1, n, K) of test instances from one random forest per algorithm, which predicts its log time."""
     features, times, folds, _ = read(name)
     result = torch.empty(1, *times.shape)
     for learn, choose, test in parts(folds):
@@ -200,7 +199,7 @@ def forest_scores(name: str) -> Tensor:
 
 
 def single_best(name: str) -> Tensor:
-    """Return scores (1, n, K) of test instances: algorithms by their mean PAR10 on the nine other folds."""
+    """Return scores (1, n, K) of test instances: the mean PAR10 of each algorithm on the nine other folds."""
     _, times, folds, _ = read(name)
     result = torch.empty(1, *times.shape)
     for learn, choose, test in parts(folds):
@@ -209,7 +208,7 @@ def single_best(name: str) -> Tensor:
 
 
 def values_of(name: str, scores: Tensor) -> np.ndarray:
-    """Return (seeds, 5, n): time, tau-b, whether it was solved, time of the single best and of the oracle."""
+    """Return (seeds, 5, n): time, tau-b, whether the instance was solved, and times of single best and oracle."""
     _, times, _, _ = read(name)
     every = times.expand(scores.shape)
     time, tau = time_of_first(scores, every), metrics.kendall(scores, speeds(every))
@@ -219,7 +218,7 @@ def values_of(name: str, scores: Tensor) -> np.ndarray:
 
 
 def summary(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return what share of the PAR10 between the single best algorithm and the oracle is saved, tau and solved runs.
+    """Return the fraction of the PAR10 gap between single best and oracle that is closed, tau, and solved instances.
 
     >>> summary(np.array([[3.0, 2.0], [0.5, np.nan], [1.0, 1.0], [4.0, 4.0], [1.0, 2.0]]), np.arange(2)).round(2)
     array([0.6, 0.5, 1. ])

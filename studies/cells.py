@@ -1,6 +1,6 @@
-"""Cells of the tables of kept results: each takes a study, the key of a row, and what pages.yaml says after its name.
+"""Cells of the tables of kept results: each function takes a study, the key of a row, and arguments from pages.yaml.
 
-The key is a run, unless a cell says otherwise. A cell is empty where a run lacks the metric.
+The key is a run unless the docstring says otherwise. A cell is empty if a run lacks the metric.
 """
 
 import pandas as pd
@@ -41,7 +41,7 @@ def gain(study: Study, run: str, metric: str, baseline: str, digits: str | None 
 
 
 def p_of(study: Study, run: str, metric: str, baseline: str) -> str:
-    """Show p of the difference from a baseline, paired by seed and test example, adjusted for all runs (Holm)."""
+    """Show p of the difference from a baseline, paired by seed and test example, Holm-adjusted for all runs."""
     name = f"p of {minus(metric, baseline)}"
     return small_p(study.leaf(run, name)[0]) if study.has(run, name) else ""
 
@@ -61,13 +61,13 @@ def at_an_end(study: Study, run: str) -> str:
 
 
 def spread(study: Study, metric: str, run: str) -> str:
-    """Show a metric in per cent, with its standard deviation over seeds."""
+    """Show a metric in percent, with its standard deviation over seeds."""
     values = 100 * of_seeds(study, run, metric)
     return f"{values.mean():.1f} ± {values.std(ddof=1):.1f}"
 
 
 def percent(study: Study, metric: str, run: str) -> str:
-    """Show a metric in per cent, with its interval."""
+    """Show a metric in percent, with its interval."""
     number, low, high = study.leaf(run, metric)
     return cell(100 * number, 100 * low, 100 * high, digits=1)
 
@@ -85,18 +85,18 @@ def in_sodeep(study: Study, run: str) -> str:
 
 
 def both_ends(study: Study, digit: str, metric: str, digits: str) -> str:
-    """Show a metric of a digit in the first and in the last frame."""
+    """Show a metric for a digit in the first and in the last frame."""
     first, last = (study.leaf(RANKER, f"digit_{digit}.{metric}.{end}")[0] for end in ("first", "last"))
     return f"{first:.{digits}f} to {last:.{digits}f}"
 
 
 def of_digit(study: Study, digit: str, metric: str) -> str:
-    """Show a metric of a digit."""
+    """Show a metric for a digit."""
     return mean(study, RANKER, f"digit_{digit}.{metric}")
 
 
 def of_scale(study: Study, scale: str) -> str:
-    """Show the scores of a scale, mean ± deviation."""
+    """Show the scores of a scale as mean ± standard deviation."""
     if scale == "exactly_ordered":
         return value(study, RANKER, scale)
     average, deviation = (study.leaf(RANKER, f"scale_{scale}.{moment}")[0] for moment in ("mean", "deviation"))
@@ -104,11 +104,11 @@ def of_scale(study: Study, scale: str) -> str:
 
 
 def accuracy(study: Study, digits: str, run: str) -> str:
-    """Show the accuracy in images of so many digits, which may be part of the run's name."""
+    """Show the accuracy on images with a given number of digits, which may be part of the run's name."""
     return value(study, run.format(digits), f"accuracy.{digits}_digits")
 
 
-# --- RLSEP and GaussianMLR: the key of a row is what decides about ranks. ---
+# --- RLSEP and GaussianMLR: the key of a row is the property that determines ranks. ---
 
 
 def _runs_of_both(key: str) -> tuple[str, str]:
@@ -121,14 +121,14 @@ def of_both(study: Study, key: str, metric: str) -> str:
 
 
 def ranked_apart(study: Study, key: str) -> str:
-    """Show GaussianMLR's minus RLSEP's ranked 0-1, with Student's t over seeds."""
+    """Show the ranked 0-1 of GaussianMLR minus RLSEP, with Student's t over seeds."""
     ours, theirs = (of_seeds(study, run, "ranked.exact_match") for run in _runs_of_both(key))
     check_seeds(ours, theirs)
     return with_half(theirs - ours, "+.3f")
 
 
 def tau_apart(study: Study, key: str) -> str:
-    """Show GaussianMLR's minus RLSEP's tau."""
+    """Show the tau of GaussianMLR minus RLSEP."""
     ours, theirs = _runs_of_both(key)
     return gain(study, theirs, "answer.kendall", ours)
 
@@ -137,7 +137,7 @@ def tau_apart(study: Study, key: str) -> str:
 
 
 def over_folds(study: Study, run: str, metric: str, best: str) -> str:
-    """Show by how much another run exceeds this one, with Student's t over folds, each a mean over its seeds."""
+    """Show the difference of another run minus this one, with Student's t over folds (means over seeds)."""
     if run == best:
         return ""
     return with_half(_of_folds(study, best, metric) - _of_folds(study, run, metric), "+.3f")
@@ -158,7 +158,7 @@ def of_split(study: Study, loss: str, network: str, split: str) -> str:
 
 
 def at_ends_of_splits(study: Study, loss: str, network: str) -> str:
-    """List the splits where a loss chose the lowest or the highest value of its grid."""
+    """List the splits in which a loss chose the lowest or the highest value of its grid."""
     splits = []
     for split, key in GB1_SPLITS.items():
         run = f"{network}-{loss}-{key}"

@@ -1,7 +1,7 @@
-"""Compare methods by values of each test example, with intervals over examples and seeds.
+"""Compare methods by their values for each test example, with intervals over examples and seeds.
 
-A study keeps these values in predictions/<study>/ while it is made, so that methods trained later are compared with a
-baseline of before. `p of ...` in its results is not adjusted yet: tables adjust it for all comparisons they show.
+While a study runs, it keeps these values in predictions/<study>/, so that later methods can be compared with earlier
+baselines. `p of ...` in its results is not adjusted; tables adjust it for all comparisons that they show.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ Summary = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values (metrics, n),
 
 
 def means(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the mean of each metric over some examples.
+    """Return the mean of each metric over examples.
 
     >>> means(np.array([[1.0, 0.0, 1.0]]), np.array([[0, 1], [0, 2]]))
     array([[0.5, 1. ]])
@@ -29,14 +29,14 @@ def means(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def stored(study: str, run: str) -> np.ndarray:
-    """Return the values of a run, (seeds, metrics, n).
+    """Return the values of a run (seeds, metrics, n).
 
     Raises:
-        FileNotFoundError: the run was made elsewhere, and only its results are kept.
+        FileNotFoundError: the run was made elsewhere, and only its results are here.
     """
     path = _path(study, run)
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; remove studies/made/{study} and make it again from the start")
+        raise FileNotFoundError(f"{path}: no such file; remove studies/made/{study} and run the study again")
     return np.load(path)
 
 
@@ -49,14 +49,14 @@ def compared(
     baselines: Mapping[str, str],
     summary: Summary = means,
 ) -> list[Row]:
-    """Store the values of a run, and return its metrics and their differences from baselines that were made before.
+    """Store the values of a run, and return its metrics and their differences from earlier baselines.
 
     Args:
-        study, run: where the values are stored.
-        names: of the metrics.
-        values: (seeds, metrics, n). A method that draws nothing at random has one seed, which is repeated.
-        baselines: the run that holds the values of each, by the name that rows show.
-        summary: makes metrics of the values.
+        study, run: names under which the values are stored.
+        names: names of the metrics.
+        values: values (seeds, metrics, n). A deterministic method has one seed, which is repeated.
+        baselines: the run with the values of each baseline, by the name to show in rows.
+        summary: computes metrics from the values.
     """
     with replaced_file(_path(study, run)) as partial, partial.open("wb") as file:
         np.save(file, values)
@@ -76,7 +76,7 @@ def _path(study: str, run: str) -> Path:
 
 
 def _statistics(names: list[str], values: np.ndarray, seeds: int, summary: Summary) -> dict[int, Statistic]:
-    """Return a statistic for each of so many seeds; one that draws nothing counts for each of them."""
+    """Return a statistic for each seed; a deterministic method's is repeated."""
     statistics = {}
     for seed in range(seeds):
         of_seed = values[seed % len(values)]

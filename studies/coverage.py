@@ -1,8 +1,8 @@
-"""Simulate how often printed 95 % intervals hold the true value: `python -m studies.coverage`, a minute on one core.
+"""Simulate how often 95% intervals contain the true value: `python -m studies.coverage`, a minute on one core.
 
-Tables are drawn whose truth is known: each test example is harder or easier for all seeds, each seed is better or worse
-on all examples, and the rest is noise. `ratio` is the standard deviation over seeds divided by that of a mean over test
-examples.
+The simulated tables have a known true value: each test example is harder or easier for all seeds, each seed is better
+or worse on all examples, and the rest is noise. `ratio` is the standard deviation over seeds divided by that of a mean
+over test examples.
 """
 
 from itertools import product
@@ -17,7 +17,7 @@ RATIOS, SEEDS = (0.5, 1.0, 3.0), (3, 5, 10)
 
 
 def run_of(difficulty: np.ndarray, seeds: int, ratio: float, draws: np.random.Generator) -> dict[int, Statistic]:
-    """Return the mean over examples of each seed of a made run, whose true value is 0."""
+    """Return each seed's mean over examples for a simulated run, whose true value is 0."""
     of_seeds = ratio * SPREAD * np.sqrt(2 / EXAMPLES)
     statistics = {}
     for seed in range(seeds):
@@ -27,7 +27,7 @@ def run_of(difficulty: np.ndarray, seeds: int, ratio: float, draws: np.random.Ge
 
 
 def coverage(seeds: int, ratio: float) -> tuple[float, float]:
-    """Return the fraction of made tables whose intervals hold the true value, and the true difference of two runs."""
+    """Return how often intervals contain the true value, and the true difference of two runs, in simulated tables."""
     draws, of_value, of_difference = np.random.default_rng(0), 0, 0
     for table in range(TABLES):
         difficulty = SPREAD * draws.standard_normal(EXAMPLES)

@@ -1,12 +1,12 @@
-"""Rerank BM25's first 100 abstracts of Cranfield's questions: ranking losses, regression and LightGBM on features.
+"""Rerank BM25's first 100 abstracts for Cranfield's questions: ranking losses, regression, and LightGBM on features.
 
-    python -m studies.converters.cranfield       # once: the table, from files that you have
-    python -m studies.cranfield [GROUP ...]      # all that is missing; trees need the package lightgbm
+    python -m studies.converters.cranfield       # once: the table, from your files
+    python -m studies.cranfield [GROUP ...]      # computes what is missing; trees need the package lightgbm
 
-Questions are divided into five folds. For each fold, the next one chooses the learning rate and the number of steps, or
-of trees, by mean AP, from one model that learns the other three. Then three models learn all four. A question without a
-relevant abstract among its 100 is left out. Features are standardized over all abstracts that are learned from, and
-once more within each question.
+Questions are divided into five folds. For each fold, the next one chooses the learning rate and the number of steps or
+trees by mean AP, with one model trained on the other three. Then three models are trained on all four. Questions
+without a relevant abstract among their 100 are left out. Features are standardized over all training abstracts, and
+again within each question.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ from studies.vectorized import Jobs, Lists, Loss, command, first_weights, scored
 TABLE = Path("data/raw/cranfield/cranfield.parquet")
 FOLDS, SEEDS = 5, 3
 HIDDEN = 32
-BATCH = 8  # questions of a step
+BATCH = 8  # questions per step
 RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 STEPS = (25, 50, 100, 200, 400)
 TREE_RATES = (0.0125, 0.025, 0.05, 0.1, 0.2)
@@ -42,7 +42,7 @@ TREE_OPTIONS = {
 NAMES = ["ndcg_at_10", "reciprocal_rank_at_10", "mean_average_precision"]
 RULES = {"bm25": "x_bm25", "topics": "x_topics", "feedback, topics": "x_feedback_topics"}
 LEARNED, RULE = "mse", "bm25"  # the baselines
-UPSTREAM = "1208e6d"  # the commit that the files are of
+UPSTREAM = "1208e6d"  # the commit of the files
 
 METHODS: dict[str, Loss] = {
     LEARNED: squared_errors(lambda relevance: relevance, (-2, -1)),
@@ -69,7 +69,7 @@ def read() -> tuple[pd.DataFrame, Tensor, Tensor]:
 
 
 def parts(questions: int) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return questions to learn from while settings are chosen, to choose by, and to test with, of each fold."""
+    """Return for each fold the questions to train on while choosing settings, to choose by, and to test on."""
     order = torch.randperm(questions, generator=generator(1, "cranfield", "folds"))
     folds = [*order.tensor_split(FOLDS)]
     result = []
@@ -81,7 +81,7 @@ def parts(questions: int) -> list[tuple[Tensor, Tensor, Tensor]]:
 
 
 def inputs(features: Tensor, learn: Tensor) -> Tensor:
-    """Return features (q, d, 2 f) standardized over the abstracts of questions to learn from, and within questions."""
+    """Return features (q, d, 2 f) standardized over the training questions' abstracts, and within questions."""
     known = features[learn].flatten(0, 1)
     values = []
     for spread, mean in (torch.std_mean(known, 0), torch.std_mean(features, 1, keepdim=True)):
@@ -90,7 +90,7 @@ def inputs(features: Tensor, learn: Tensor) -> Tensor:
 
 
 def lists(learned: list[Tensor], tested: list[Tensor], networks: int) -> tuple[Lists, Lists]:
-    """Return questions of each fold to learn from and to test with, for so many networks."""
+    """Return training and test questions of each fold, for several networks."""
     _, features, relevance = read()
     of_fold = torch.stack([inputs(features, questions) for questions in learned])
     result = []
@@ -103,7 +103,7 @@ def lists(learned: list[Tensor], tested: list[Tensor], networks: int) -> tuple[L
 
 
 def batches(split: Lists, copies: int) -> Iterator[Lists]:
-    """Yield random questions of each network without end, once for each copy; the same for all methods."""
+    """Yield random questions for each network endlessly, the same for each copy and for all methods."""
     draws = generator(0, "cranfield", "batches")
     depth = split.truth.shape[-1]
     every = split.inputs.unflatten(1, (-1, depth))
@@ -116,7 +116,7 @@ def batches(split: Lists, copies: int) -> Iterator[Lists]:
 
 
 def network_scores(method: str) -> tuple[Tensor, list[Row]]:
-    """Choose a setting for each fold, and return scores (seeds, q, d) of test questions, and the settings."""
+    """Choose a setting for each fold, and return scores (seeds, q, d) of test questions and the settings."""
     _, features, relevance = read()
     learn, choose, test = map(list, zip(*parts(len(features)), strict=True))
     train, copies = partial(scored, METHODS[method], activation=torch.relu, steps=STEPS), len(RATES)
@@ -135,7 +135,7 @@ def network_scores(method: str) -> tuple[Tensor, list[Row]]:
         tried.append(repeated.mean(metrics.average_precision(scores, repeated.truth)))
     rate, step = chosen(torch.stack(tried, -1).view(copies, FOLDS, len(STEPS)))
 
-    # Train all networks of each fold with its setting, and put its test questions where they belong.
+    # Train all networks of each fold with its setting, and store the scores of its test questions.
     both = [torch.cat([*pair]) for pair in zip(learn, choose, strict=True)]
     learned, tested = lists(both, test, SEEDS)
     start = first_weights("cranfield", sizes, networks=SEEDS, copies=FOLDS)
@@ -148,7 +148,7 @@ def network_scores(method: str) -> tuple[Tensor, list[Row]]:
 
 
 def chosen(means: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the best rate and the best step of each fold, as indices, from mean AP (rates, folds, steps)."""
+    """Return the indices of the best rate and the best step of each fold, from mean AP (rates, folds, steps)."""
     best = means.transpose(0, 1).flatten(1).argmax(-1)
     return best // means.shape[-1], best % means.shape[-1]
 
@@ -159,7 +159,7 @@ def settings(run: str, rates: list[float], steps: list[int]) -> list[Row]:
 
 
 def tree_scores(run: str) -> tuple[Tensor, list[Row]]:
-    """Return scores (seeds, q, d) by LightGBM's LambdaRank, with settings that are chosen in the same way."""
+    """Return scores (seeds, q, d) from LightGBM's LambdaRank, with settings chosen in the same way."""
     lightgbm: Any = import_module("lightgbm")
     _, features, relevance = read()
 
@@ -193,13 +193,13 @@ def tree_scores(run: str) -> tuple[Tensor, list[Row]]:
 
 
 def rule_scores(run: str) -> tuple[Tensor, list[Row]]:
-    """Return scores (1, q, d) by a feature."""
+    """Return a feature as scores (1, q, d)."""
     table, _, relevance = read()
     return torch.tensor(table[RULES[run]].to_numpy()).view(1, *relevance.shape), []
 
 
 def values_of(scores: Tensor) -> np.ndarray:
-    """Return `NAMES` of each seed and question, (seeds, 3, q)."""
+    """Return the metrics `NAMES` of each seed and question (seeds, 3, q)."""
     _, _, relevance = read()
     truth = relevance.expand(scores.shape)
     values = [metrics.ndcg(scores, truth, k=10), metrics.reciprocal_rank(scores, truth, k=10)]
@@ -210,7 +210,7 @@ def rows(run: str, scores_of: Callable[[str], tuple[Tensor, list[Row]]]) -> list
     """Return the metrics of a method, and their differences from BM25 and from regression."""
     scores, chosen_settings = scores_of(run)
     values = values_of(scores)
-    # Jobs make the baselines first.
+    # Jobs compute the baselines first.
     baselines = {RULE: RULE, LEARNED: LEARNED}
     if run in (RULE, LEARNED):
         baselines = {RULE: RULE} if run == LEARNED else {}

@@ -1,11 +1,11 @@
-"""Rank Cranfield's abstracts by the words of question and abstract alone: rerankers and encoders beside BM25.
+"""Rank Cranfield's abstracts only by the words of question and abstract: rerankers and encoders compared with BM25.
 
-    python -m studies.cranfield_texts [RUN ...]    # after `python -m studies.converters.cranfield`; all that is missing
+    python -m studies.cranfield_texts [RUN ...]    # after `python -m studies.converters.cranfield`; what is missing
 
-Questions, folds and metrics are those of `studies.cranfield`. Words have no vectors from elsewhere: a network learns
-them from the training questions. A reranker (K-NRM, a bag of words) reads both texts: a step sees some questions with
-all their relevant abstracts and some others of each list. An encoder (a word CNN, the same for both sides) reads one
-text: a step sees questions with one relevant abstract each, and the other questions' abstracts are the negatives.
+Questions, folds, and metrics are those of `studies.cranfield`. Word vectors are not pretrained; networks learn them
+from the training questions. A reranker (K-NRM, a bag of words) reads both texts; a step has some questions with all
+their relevant abstracts and some others from each list. An encoder (a word CNN, the same for both sides) reads one
+text; a step has questions with one relevant abstract each, and the other questions' abstracts are the negatives.
 """
 
 from functools import cache, partial
@@ -27,20 +27,20 @@ from studies.cranfield import METHODS, NAMES, UPSTREAM, parts, read, settings
 from studies.vectorized import Jobs, command
 
 SEEDS = 2
-BATCH, DEPTH, LONGEST = 8, 10, 160  # questions of a step, abstracts of each, words of a pair
-SIZE = 32  # of a word's vector
+BATCH, DEPTH, LONGEST = 8, 10, 160  # questions per step, abstracts per question, words per pair
+SIZE = 32  # size of a word vector
 RATES = (0.01, 0.03)
 STEPS = (50, 100)
 BACKBONES = {"bag_of_words": partial(BagOfWords, size=SIZE), "knrm": partial(Knrm, word_size=SIZE)}
 IN_BATCH = {"info_nce": losses.info_nce, "hard_negative_triplet": losses.hard_negative_triplet}
-QUESTIONS, ENCODER_RATES, ENCODER_STEPS = 64, (0.001, 0.003), (100, 200)  # of a step of an encoder
+QUESTIONS, ENCODER_RATES, ENCODER_STEPS = 64, (0.001, 0.003), (100, 200)  # questions per step of an encoder
 RULE = "bm25"
 RUNS = [*(f"{backbone}, ranknet" for backbone in BACKBONES), *(f"words, {loss}" for loss in IN_BATCH)]
 
 
 @cache
 def pairs() -> list[str]:
-    """Return both texts of each row, as networks are given them."""
+    """Return both texts of each row in the form that networks take."""
     table, _, _ = read()
     return [f"{query}{PAIR}{passage}" for query, passage in zip(table["query"], table["passage"], strict=True)]
 
@@ -80,7 +80,7 @@ class Encoder(nn.Module):
     """A word CNN for questions and abstracts, and the word numbers of both: (q, words) and (abstracts, words).
 
     Attributes:
-        abstracts: which abstract stands where in the lists, (q, d).
+        abstracts: the number of the abstract at each position of the lists (q, d).
     """
 
     def __init__(self, learn: Tensor, seed: int):
@@ -114,7 +114,7 @@ class Encoder(nn.Module):
 
 
 def encoder_scores(loss: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
-    """Train an encoder, and return its scores of other questions after each of `ENCODER_STEPS`."""
+    """Train an encoder, and return its scores for other questions after each of `ENCODER_STEPS`."""
     _, _, relevance = read()
     network, draws = Encoder(learn, seed), generator(seed, "cranfield_texts", "batches")
     optimizer = torch.optim.Adam(network.parameters(), lr=rate)
@@ -133,7 +133,7 @@ def encoder_scores(loss: str, learn: Tensor, tested: Tensor, rate: float, seed: 
 
 
 def reranker_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
-    """Train a reranker, and return its scores of other questions after each of `STEPS`."""
+    """Train a reranker, and return its scores for other questions after each of `STEPS`."""
     backbone, loss = run.split(", ")
     _, _, relevance = read()
     network, draws = Reranker(backbone, learn, seed), generator(seed, "cranfield_texts", "batches")
@@ -154,7 +154,7 @@ def reranker_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: 
 
 
 def text_scores(run: str) -> tuple[Tensor, list[Row]]:
-    """Choose a setting for each fold by one network, and return scores (seeds, q, d), and the settings."""
+    """Choose a setting for each fold with one network, and return scores (seeds, q, d) and the settings."""
     _, _, relevance = read()
     loss = run.split(", ")[1]
     is_encoder = loss in IN_BATCH

@@ -1,6 +1,6 @@
-"""Film the page of the demo into docs/demo.gif: `python -m studies.demo`, after `make quickstart` or `repro`.
+"""Record the demo page as docs/demo.gif: `python -m studies.demo`, after `make quickstart` or `make repro`.
 
-It needs Chromium. The 8 grows, then the 7 shrinks; the networks rank the digits again.
+It needs Chromium. The 8 grows, then the 7 shrinks, and the networks rank the digits again each time.
 """
 
 import io
@@ -14,7 +14,7 @@ from playwright.sync_api import Page, sync_playwright
 from examples.demo.server import HOST, load_rankers, server
 
 FILM = Path("docs/demo.gif")
-WIDE, SHOWN = 1100, (720, 325)  # pixels of the page, and of the film
+WIDE, SHOWN = 1100, (720, 325)  # pixels of the page and of the recording
 STEPS = (("8", "+", 12), ("7", "-", 14))
 STILL, MOVING = 1200, 120  # milliseconds
 
@@ -28,7 +28,7 @@ def _frame(page: Page) -> Image.Image:
 
 
 def film(address: str, path: Path) -> None:
-    """Press keys on the page, and write what it shows."""
+    """Press keys on the page, and record it."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with (
         sync_playwright() as playwright,
@@ -37,7 +37,7 @@ def film(address: str, path: Path) -> None:
         page = browser.new_page(viewport={"width": WIDE, "height": 700})
         page.goto(address)
         page.wait_for_selector("#models .chip")
-        page.evaluate("document.querySelector('h1 + p').remove()")  # how to move digits
+        page.evaluate("document.querySelector('h1 + p').remove()")  # the help on moving digits
         frames, times = [_frame(page)], [STILL]
         for digit, key, count in STEPS:
             page.focus(f"#box{digit}")
@@ -52,7 +52,7 @@ def film(address: str, path: Path) -> None:
 
 
 def main() -> None:
-    """Film the networks that the demo would show."""
+    """Record the networks that the demo would show."""
     rankers = load_rankers()
     if len(rankers) < 2:
         raise SystemExit("no two networks to compare: run `make quickstart` first")

@@ -1,9 +1,9 @@
-"""Make tables of protein GB1 from the public benchmark FLIP: `python -m studies.flip [splits.zip]`.
+"""Create tables of protein GB1 from the public benchmark FLIP: `python -m studies.flip [splits.zip]`.
 
-It writes data/raw/gb1/<split>.parquet for the runs `gb1-*`: `fitness`, `split`, and for each site that
-varies and each amino acid a column of 0 and 1, such as `site39_A`. `fitness_log`, of fitness plus 0.01, `fitness_log1p`
-and `fitness_rank`, among the training rows from 0 to 1, are what else a regression may learn. Without the archive on
-disk it is downloaded; tables that are there stay.
+It writes data/raw/gb1/<split>.parquet for the runs `gb1-*`: `fitness`, `split`, and a column of 0 and 1 for each
+variable site and each amino acid, such as `site39_A`. Other targets for regression are `fitness_log` (the log of
+fitness plus 0.01), `fitness_log1p`, and `fitness_rank` (the rank among training rows, from 0 to 1). Without a local
+archive, it is downloaded; existing tables are kept.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from rankgrad.io.atomic import replaced_folder
 COMMIT = "62cace8735f5610e2743cf06ce0f944b37fffaa6"
 ARCHIVE = f"https://raw.githubusercontent.com/J-SNACKKB/FLIP/{COMMIT}/splits/gb1/splits.zip"
 SHA256 = "00a3c3d5be56ce35adfbec838db8ff549be369525e151a6978133da34b9fd86f"
-SPLITS = ("two_vs_rest", "three_vs_rest", "low_vs_high", "sampled")  # one_vs_rest has 29 rows to learn from
+SPLITS = ("two_vs_rest", "three_vs_rest", "low_vs_high", "sampled")  # one_vs_rest has only 29 training rows
 TABLES = Path("data/raw/gb1")
 
 
@@ -29,8 +29,8 @@ def archive(path: str | None = None) -> bytes:
     """Return FLIP's archive of GB1, from disk or by download.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is another file.
+        OSError: the archive cannot be read.
+        ValueError: it is a different file.
     """
     if path:
         content = Path(path).read_bytes()
@@ -39,9 +39,11 @@ def archive(path: str | None = None) -> bytes:
             with urlopen(ARCHIVE, timeout=60) as answer:
                 content = answer.read()
         except OSError as error:
-            raise OSError(f"{ARCHIVE}: {error}; get it elsewhere, and name the file: splits.zip") from error
+            raise OSError(
+                f"{ARCHIVE}: {error}; download it another way, and run `python -m studies.flip splits.zip`"
+            ) from error
     if (digest := hashlib.sha256(content).hexdigest()) != SHA256:
-        raise ValueError(f"{path or ARCHIVE}: its SHA-256 is {digest}, expected {SHA256}: get it again")
+        raise ValueError(f"{path or ARCHIVE}: its SHA-256 is {digest}, expected {SHA256}: download it again")
     return content
 
 
@@ -60,7 +62,7 @@ def as_table(published: pd.DataFrame) -> pd.DataFrame:
     split = published["set"].mask(held_out, "val")
     fitness = published["target"]
     training = np.sort(fitness[split == "train"])
-    beyond = [np.searchsorted(training, fitness, side=side) for side in ("left", "right")]  # ties have their mean
+    beyond = [np.searchsorted(training, fitness, side=side) for side in ("left", "right")]  # average over ties
     learned = {
         "fitness_log": np.log(fitness + 0.01),
         "fitness_log1p": np.log1p(fitness),
@@ -71,7 +73,7 @@ def as_table(published: pd.DataFrame) -> pd.DataFrame:
 
 def main(path: str | None = None) -> None:
     if path is None and all((TABLES / f"{name}.parquet").is_file() for name in SPLITS):
-        print(f"{TABLES}: there already")  # so that studies go on without a network
+        print(f"{TABLES}: there already")  # studies can then run offline
         return
     with ZipFile(io.BytesIO(archive(path))) as splits, replaced_folder(TABLES) as partial:
         for name in SPLITS:

@@ -1,15 +1,16 @@
-"""Sort four-digit MNIST, the field's benchmark, with one reduced budget for all: ours, and other people's operators.
+"""Sort four-digit MNIST, a standard benchmark, with the same reduced budget for our operators and others'.
 
-    python -m studies.four_digit_mnist [METHOD ...]      # all that is missing, on a GPU if there is one
+    python -m studies.four_digit_mnist [METHOD ...]      # computes what is missing, on a GPU if there is one
 
 It needs MNIST, and the packages diffsort and torchsort for their methods.
 
-Network, optimizer and losses follow the benchmark (Grover et al. 2019; Petersen et al. 2021): 10 sets a step
-instead of 100, 1,500 steps instead of 100,000, the last weights instead of the best. Never compare with the papers.
+Network, optimizer, and losses follow the benchmark (Grover et al. 2019; Petersen et al. 2021), but with 10 sets per
+step instead of 100, 1,500 steps instead of 100,000, and the last weights instead of the best. Results are not
+comparable with the papers.
 
-A method's setting has the best mean EM on validation over three seeds of whole trainings at n = 5, which are not among
-the ten that are tested. Methods of a seed share initial weights and the sequence of images; all seeds of a method are
-trained side by side.
+A method's setting has the best mean EM on validation over three seeds of complete trainings at n = 5; the ten test
+seeds are different. For the same seed, all methods share initial weights and the sequence of images; all seeds of a
+method are trained side by side.
 """
 
 import math
@@ -32,7 +33,7 @@ from studies.vectorized import Jobs, Loss, adam, by_seed, command, uniform
 
 SETTINGS, LENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (5, 3, 9, 15)
 SEEDS, SEEDS_OF_CHOICE, LENGTH_OF_CHOICE = range(1, 11), range(11, 14), 5
-SETS, STEPS, RATE, ITEMS = 10, 1500, 10**-3.5, 10_000  # items of validation and of test, in sets of n
+SETS, STEPS, RATE, ITEMS = 10, 1500, 10**-3.5, 10_000  # validation and test have 10,000 items each, in sets of n
 LAYERS = ((32, 1, 5, 5), (64, 32, 5, 5), (64 * 7 * 28, 64), (64, 1))
 DIGITS, DEVICE = ("mnist", "data/raw/mnist"), "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -41,23 +42,23 @@ Digits = tuple[Tensor, Tensor]  # images (n, 28, 28) uint8 and labels
 
 
 def binary_cross_entropy(permutation: Tensor, true: Tensor) -> Tensor:
-    """Return the benchmark's loss, of all entries."""
+    """Return the benchmark's loss over all entries."""
     return functional.binary_cross_entropy(permutation.clamp(0, 1), true, reduction="none").mean((-2, -1))
 
 
 def likelihood(permutation: Tensor, true: Tensor) -> Tensor:
-    """Return minus the logarithm of the share that each place has of its own score."""
+    """Return the negative log of the fraction that each rank has of its own score."""
     return -(permutation * true).sum(-1).clamp(min=1e-12).log().mean(-1)
 
 
 def of_permutation(scores: Tensor, values: Tensor, *, permutation: Operator, loss: Loss) -> Tensor:
-    """Compare a soft permutation (..., n, n), places by scores, with the true one."""
+    """Compare a soft permutation (..., n, n), ranks by scores, with the true one."""
     true = functional.one_hot(values.argsort(dim=-1, descending=True), values.shape[-1]).float()
     return loss(permutation(scores), true)
 
 
-# By a setting: softness, temperature, strength; steepness is 1 over it. Ours are in the scores' own unit, as the peers:
-# a network grows surer by spreading its scores, which a sorter in standard deviations does not see.
+# The setting is softness, temperature, or strength; steepness is its inverse. Our sorters, like their peers, do not
+# standardize scores: a network becomes more certain by spreading its scores, which standardizing would undo.
 PERMUTATIONS: dict[str, Callable[[float], Operator]] = {
     "Laplace": lambda b: partial(soft_permutation, sorter=Laplace(softness=b, standardize=False)),
     "Laplace, standardized": lambda b: partial(soft_permutation, sorter=Laplace(softness=b)),
@@ -79,7 +80,7 @@ def _of_each_list(name: str, **options: Operator) -> Loss:
 
 
 def methods() -> dict[str, dict[float | None, Loss]]:
-    """Return the losses of each method by its setting, None for the one of a method without."""
+    """Return the losses of each method by setting; the key is None for a method without settings."""
     losses_of: dict[str, dict[float | None, Loss]] = {}
     for (name, make), (title, loss) in product(PERMUTATIONS.items(), LOSSES.items()):
         bound = partial(of_permutation, loss=loss)
@@ -105,10 +106,10 @@ def digits(split: str) -> Digits:
 
 
 def draw(digits: Digits, items: int, draws: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
-    """Draw items of four digits side by side, with replacement.
+    """Draw items of four digits next to each other, with replacement.
 
     Returns:
-        Images (B, items, 28, 112) uint8 and values (B, items), 0 to 9999, of B generators.
+        Images (B, items, 28, 112) uint8 and values (B, items), 0 to 9999, for B generators.
     """
     images, labels = digits
     rows = torch.stack([torch.randint(len(images), (items, 4), generator=draw, device=draw.device) for draw in draws])
@@ -117,7 +118,7 @@ def draw(digits: Digits, items: int, draws: Sequence[torch.Generator]) -> tuple[
 
 
 def initial(seeds: range) -> list[Tensor]:
-    """Return weights and biases of a network for each seed, uniform within one over the root of their inputs."""
+    """Return a network's weights and biases for each seed, uniform within 1 / sqrt(number of inputs)."""
     weights, draws = [], generators(seeds, "network")
     for shape in LAYERS:
         inputs, bias = (shape[0], (1, shape[1])) if len(shape) == 2 else (math.prod(shape[1:]), (shape[0],))
@@ -127,9 +128,9 @@ def initial(seeds: range) -> list[Tensor]:
 
 
 def scores(weights: list[Tensor], images: Tensor, *, training: bool = False) -> Tensor:
-    """Return scores (B, m) of images (B, m, 28, 112) by the benchmark's network, convolutions of training in bfloat16.
+    """Return scores (B, m) of images (B, m, 28, 112) from the benchmark's network; training convolves in bfloat16.
 
-    A ReLU after a pooling is one before it, in a quarter of the time.
+    ReLU after max pooling gives the same result as before it, in a quarter of the time.
     """
     maps = (images.transpose(0, 1).float() / 255).to(memory_format=torch.channels_last)
     with torch.autocast(images.device.type, torch.bfloat16, enabled=training):
@@ -154,7 +155,7 @@ def trained(loss: Loss, n: int, seeds: range) -> list[Tensor]:
 
 
 def rows(run: str, loss: Loss, n: int, seeds: range, tested: Sequence[str]) -> list[Row]:
-    """Train all seeds, and return EM and EW of each in per cent, on sets that share no item."""
+    """Train all seeds, and return EM and EW of each in percent, on disjoint sets."""
     weights, rows = trained(loss, n, seeds), []
     for split in tested:
         images, values = draw(digits(split), ITEMS // n * n, generators(seeds, split, str(n)))
@@ -167,7 +168,7 @@ def rows(run: str, loss: Loss, n: int, seeds: range, tested: Sequence[str]) -> l
 
 
 def jobs(method: str, done: list[Row]) -> Jobs:
-    """Yield the trials of a method's settings, and a run for each length with the best of them."""
+    """Yield the trials of a method's settings, and a run for each length with the best setting."""
     by_setting = METHODS[method]
     best = next(iter(by_setting))
     if best is not None:
@@ -185,7 +186,7 @@ def jobs(method: str, done: list[Row]) -> Jobs:
 
 
 def tested(run: str, setting: float | None, loss: Loss, n: int) -> list[Row]:
-    """Return the rows of a run, with the setting that was chosen."""
+    """Return the rows of a run, with the chosen setting."""
     chosen = [] if setting is None else [Row(run, "setting", setting)]
     return chosen + rows(run, loss, n, SEEDS, ["val", "test"])
 

@@ -1,10 +1,10 @@
-"""Run the papers' GPU work, most for least first: `python -m studies.gpu` resumes where it stopped.
+"""Run the papers' GPU work, the most useful per minute first: `python -m studies.gpu` resumes where it stopped.
 
 It needs rankgrad with its extra `tasks`, and MNIST. Estimates for one H100, from studies/made/subset_224 and full_224:
-table_1 has 90 trainings of 13 seconds of the GPU each, own_protocol 9 of up to two minutes, table_2 9 of a minute;
-sodeep takes its share whole, timings a minute. So 15 minutes are for a part: give what is kept to the next machine, or
-choose `--pieces`. Each has its share of the minutes; a training that is not over then goes on in the next call, on the
-same machine.
+table_1 has 90 trainings of 13 seconds each, own_protocol 9 of up to two minutes, and table_2 9 of a minute; sodeep uses
+all of its share, and timings take a minute. 15 minutes are therefore enough for a part: carry the kept results to the
+next machine, or choose `--pieces`. Each piece has a share of the time; an unfinished training continues in the next
+call on the same machine.
 
 Here, in the root of the repository that the tool `device` sends, with the code in a commit:
 
@@ -13,22 +13,22 @@ Here, in the root of the repository that the tool `device` sends, with the code 
     find "$RANKGRAD_MNIST_ROOT" -name '*-ubyte.gz' -exec cp {} .gpu/mnist ';'
     git rev-parse HEAD > .gpu/kept/commit
 
-There, by `run` with `carry` [".gpu/mnist", ".gpu/kept"], `timeout_s` 560, without `kind`, and this as its command; to
-choose, with `--pieces own_protocol`, say, at its end:
+There, by `run` with `carry` [".gpu/mnist", ".gpu/kept"], `timeout_s` 560, without `kind`, and this command; to choose
+pieces, add, for example, `--pieces own_protocol`:
 
     cp .gpu/kept/* $OUT; export PYTHONPATH=src OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1; nvidia-smi -L;
     python3 -m studies.gpu --out $OUT --scratch .gpu/scratch --mnist .gpu/mnist --commit $(cat $OUT/commit)
 
-One table per piece comes back, with made_by.json: copy them from `files_at` to .gpu/kept before the next call. Scratch,
-with scenes, predictions and unfinished trainings, stays on the machine while it is held.
+One table per piece comes back, with made_by.json: copy them from `files_at` to .gpu/kept before the next call. The
+scratch folder, with scenes, predictions, and unfinished trainings, stays on the machine while it is held.
 
-torchsort and LapSum (github.com/gmum/LapSum, its folder lapsum) are timed where they can be imported. Both are built:
-carry their sources, unpacked, as .gpu/src/torchsort and .gpu/src/lapsum, and put before the rest of the command
-`python3 -m pip install -q --no-index --no-deps --no-build-isolation --target .gpu/site .gpu/src/*;`, with
-PYTHONPATH=.gpu/site:src. That takes minutes: a call of its own, with `--pieces timings`.
+torchsort and LapSum (github.com/gmum/LapSum, its folder lapsum) are timed if they can be imported. Both must be built:
+carry their unpacked sources as .gpu/src/torchsort and .gpu/src/lapsum, and prepend
+`python3 -m pip install -q --no-index --no-deps --no-build-isolation --target .gpu/site .gpu/src/*;` to the command,
+with PYTHONPATH=.gpu/site:src. That takes minutes, so use a separate call with `--pieces timings`.
 
-A table is the results.csv of a study, and made_by.json has what `studies.kept.write` wants beside it, a
-block a piece: here, `python -m studies.gpu --keep .gpu/kept` writes them to studies/made/, see `PIECES` for the names.
+A table is the results.csv of a study, and made_by.json has the other arguments of `studies.kept.write`, one block per
+piece. Here, `python -m studies.gpu --keep .gpu/kept` writes them to studies/made/; `PIECES` has the names.
 """
 
 import argparse
@@ -86,15 +86,15 @@ from studies.figures.rlsep_scenes import calibration_recipes
 from studies.times.cuda import LONGEST, OPERATORS, cost, operator
 
 FILE = Path(__file__).with_suffix(".yaml")
-SPLITS = ("train", "val", "test", "calibration")  # calibration: digits of exactly four scales
-RESAMPLES, CURVE = 1000, 25  # of intervals; a value of the validation every so many epochs
+SPLITS = ("train", "val", "test", "calibration")  # calibration has digits of exactly four scales
+RESAMPLES, CURVE = 1000, 25  # resamples for intervals; epochs between validation values in a curve
 LENGTH, PAPERS_VECTORS = 100, 40_000_000  # SoDeep's
 CODE = ("src", "studies/*.py", "studies/gpu.yaml", "studies/times")
-SUMMARY = 40.0  # seconds kept for intervals, at the end
+SUMMARY = 40.0  # seconds reserved for intervals at the end
 
 
 class Job(NamedTuple):
-    """A run of a piece with a seed, or None: for a ranker that is the summary of its seeds."""
+    """A run of a piece with a seed; for a ranker, the seed None stands for the summary over seeds."""
 
     piece: str
     run: str
@@ -111,12 +111,12 @@ class Piece:
 
     Attributes:
         study: its name below studies/made/.
-        about: what is done.
-        share: of the time.
-        processes: trainings side by side on one GPU.
-        seconds: that must be left for a job to begin.
-        runs, datasets: in the form of params.yaml.
-        seeds: of each run; none if it has none.
+        about: a description.
+        share: the fraction of the time.
+        processes: the number of trainings side by side on one GPU.
+        seconds: the time that must be left to start a job.
+        runs, datasets: blocks in the form of params.yaml.
+        seeds: the seeds of each run; empty if it has none.
     """
 
     study: str
@@ -138,7 +138,7 @@ class Piece:
 
 @cache
 def pieces_of(*, toy: bool) -> dict[str, Piece]:
-    """Return the pieces by name, as gpu.yaml has them; everything small for a trial."""
+    """Return the pieces in gpu.yaml by name; for a trial, everything is small."""
     content = YAML(typ="safe").load(FILE)
     if toy:
         content = replaced(content, content["toy"])
@@ -156,7 +156,7 @@ def pieces_of(*, toy: bool) -> dict[str, Piece]:
 
 
 def replaced(value: Any, options: dict[str, Any]) -> Any:
-    """Return nested options, with other values wherever these names occur."""
+    """Return nested options, with new values wherever these names occur."""
     if isinstance(value, dict):
         return {key: options.get(key, replaced(inner, options)) for key, inner in value.items()}
     return value
@@ -166,12 +166,12 @@ PIECES = pieces_of(toy=False)
 
 
 class OutOfTimeError(Exception):
-    """A job is not over when its time is."""
+    """The time is over before a job is."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all jobs share."""
+    """Settings that all jobs share."""
 
     out: Path
     scratch: Path
@@ -202,7 +202,7 @@ def check_time(until: float) -> None:
         raise OutOfTimeError
 
 
-# --- Scenes: drawn once, where the GPU is, and read by each process to the GPU. ---
+# --- Scenes: drawn once on the machine with the GPU; each process loads them onto the GPU. ---
 
 
 def scene_file(settings: Settings, piece: str, split: str) -> Path:
@@ -210,7 +210,7 @@ def scene_file(settings: Settings, piece: str, split: str) -> Path:
 
 
 def draw_scenes(settings: Settings, piece: str) -> None:
-    """Draw the missing scenes of a piece, as the pipeline's stage does, up to rounding."""
+    """Draw the missing scenes of a piece; they equal those of the pipeline's stage up to rounding."""
     missing = [split for split in SPLITS if not scene_file(settings, piece, split).is_file()]
     (block,) = settings.piece(piece).datasets.values()
     dataset = RankedMnist(rows=block["rows"], seed=block["seed"], **block["args"])
@@ -263,7 +263,7 @@ def scenes(settings: Settings, piece: str, split: str) -> tuple[Split, Tensor]:
 
 
 def rank(job: Job, settings: Settings, until: float) -> list[Row]:
-    """Train a label ranker, test it, and measure its scores by the sizes of digits."""
+    """Train a label ranker, test it, and measure how its scores depend on the sizes of digits."""
     if job.seed is None:
         return summary(job, settings)
     run = settings.run(job)
@@ -284,7 +284,7 @@ def rank(job: Job, settings: Settings, until: float) -> list[Row]:
         checkpoint=settings.folder("epochs", job),
     )
     counts: Counter[str] = Counter()
-    validation: list[float] = []  # of the scorer
+    validation: list[float] = []  # the scorer's values
     for phase, epoch in epochs:
         counts[phase] += 1
         if phase == "scorer":
@@ -324,7 +324,7 @@ def calibrated(scores: Tensor, size: Tensor) -> dict[str, float]:
 
 
 def summary(job: Job, settings: Settings) -> list[Row]:
-    """Return the means over all seeds of a run, of test metrics with an interval if all predictions are still here."""
+    """Return the means over all seeds of a run; test metrics get an interval if all predictions are still here."""
     table = results.Results(job.piece, kept_rows(settings.out, job.piece))
     seeds = list(table.by_seed(job.run, LabelRanking.metrics[0].name))
     rows = {}
@@ -342,13 +342,13 @@ def summary(job: Job, settings: Settings) -> list[Row]:
 
 @torch.no_grad()
 def errors(sorter: nn.Module, scores: Tensor) -> Tensor:
-    """Return L1 / d of each vector."""
+    """Return L1 / d for each vector."""
     ranks = torch.cat([sorter(piece) for piece in scores.split(2048)])
     return (ranks - exact_ranks(scores)).abs().double().mean(1) / scores.shape[1]
 
 
 def imitate(job: Job, settings: Settings, until: float) -> list[Row]:
-    """Train a sorter for as many epochs as there is time for, and measure it on test vectors."""
+    """Train a sorter for as many epochs as time allows, and measure it on test vectors."""
     run, device, seed = settings.run(job), find_device(settings.device), 1
     folder, size = settings.folder("epochs", job), run["training"]["epoch_size"]
     splits = [drawn_vectors(split, run["vectors"][split], device) for split in ("train", "val")]
@@ -394,7 +394,7 @@ def drawn_vectors(split: str, rows: int, device: torch.device) -> tuple[Tensor, 
 
 
 def measure(job: Job, settings: Settings, until: float) -> list[Row]:
-    """Time an operator; it is left out where it is not installed, and lists where it took too long or too much."""
+    """Time an operator; skip it if it is not installed, and skip lists that need too much time or memory."""
     device, row, rows = find_device(settings.device), partial(Row, job.run), []
     for batch in settings.run(job)["batches"]:
         for length in settings.run(job)["lengths"]:
@@ -406,7 +406,7 @@ def measure(job: Job, settings: Settings, until: float) -> list[Row]:
             except ImportError as error:
                 print(f"{job.run} left out: {error}", flush=True)
                 return [row("installed", 0.0)]
-            except RuntimeError as error:  # out of memory among them
+            except RuntimeError as error:  # such as out of memory
                 print(f"{job.run}, {shown} left out: {error}", flush=True)
                 rows.append(row(f"left out, {shown}", 1.0))
                 torch.cuda.empty_cache()
@@ -417,7 +417,7 @@ def measure(job: Job, settings: Settings, until: float) -> list[Row]:
     return rows
 
 
-# --- Jobs side by side, within the time, each result kept as it is made. ---
+# --- Run jobs side by side within the time, and keep each result as soon as it is there. ---
 
 WORK: dict[str, Callable[[Job, Settings, float], list[Row]]] = {
     "table_1": rank, "own_protocol": rank, "table_2": rank, "sodeep": imitate, "timings": measure,
@@ -430,7 +430,7 @@ def is_summary(job: Job) -> bool:
 
 @dataclass(frozen=True)
 class Done:
-    """The result of a job: its rows and seconds, or the reason why it is not done."""
+    """The result of a job: its rows and seconds, or the reason why it was not done."""
 
     rows: list[Row]
     seconds: float
@@ -438,7 +438,7 @@ class Done:
 
 
 def done(job: Job, settings: Settings, until: float) -> Done:
-    """Do a job, if there is time to begin it; whatever happens to it, the others go on."""
+    """Do a job if there is time to start it; if it fails, the others continue."""
     begun = time.time()
     if begun + (0 if is_summary(job) else settings.piece(job.piece).seconds) > until:
         return Done([], 0.0, "is not begun: its time is over")
@@ -453,7 +453,7 @@ def done(job: Job, settings: Settings, until: float) -> Done:
 
 
 def start_worker() -> None:
-    """Prepare a process that does jobs; it ends with the one that gives them."""
+    """Prepare a worker process; it ends when its parent ends."""
     torch.set_num_threads(1)
     torch.backends.cudnn.benchmark = True
     threading.Thread(target=end_with_parent, daemon=True).start()
@@ -466,7 +466,7 @@ def end_with_parent() -> None:
 
 
 def all_done(jobs: list[Job], settings: Settings, until: float, processes: int) -> Iterator[tuple[Job, Done]]:
-    """Do jobs, so many side by side, and yield what they end with; one at a time in this process."""
+    """Do several jobs side by side and yield their results; a single one at a time runs in this process."""
     if processes == 1 and settings.device == "cpu":
         for job in jobs:
             yield job, done(job, settings, until)
@@ -487,7 +487,7 @@ def kept_rows(out: Path, piece: str) -> list[Row]:
 
 
 def put(out: Path, piece: str, rows: list[Row]) -> None:
-    """Add rows to the table of a piece, replacing rows with the same key, whole or not at all."""
+    """Add rows to the table of a piece atomically, replacing rows with the same key."""
     by_key = {row.key: row for row in [*kept_rows(out, piece), *rows]}
     with replaced_file(out / f"{piece}.csv") as partial_file:
         results.write(partial_file, by_key.values())
@@ -504,10 +504,10 @@ def put_made_by(out: Path, made_by: dict[str, Any]) -> None:
 
 
 def started(settings: Settings, names: list[str], commit: str) -> dict[str, Any]:
-    """Return the contents of made_by.json, with an entry for each piece that begins.
+    """Return the contents of made_by.json, with an entry for each piece that starts.
 
     Raises:
-        ValueError: one was begun by other code or settings.
+        ValueError: a piece was started with other code or settings.
     """
     made_by = read_made_by(settings.out)
     for name in names:
@@ -524,7 +524,7 @@ def started(settings: Settings, names: list[str], commit: str) -> dict[str, Any]
 
 
 def work(settings: Settings, names: list[str], deadline: float, commit: str, processes: int | None = None) -> int:
-    """Do what is missing of pieces until the deadline, and return how many jobs are not done."""
+    """Do the missing jobs of pieces until the deadline, and return how many remain."""
     made_by, gpu = started(settings, names, commit), kept.machine()["gpu"]
     start = time.time()
     end = deadline if settings.toy else deadline - SUMMARY
@@ -546,7 +546,7 @@ def work(settings: Settings, names: list[str], deadline: float, commit: str, pro
     def missing(name: str) -> list[Job]:
         return [job for job in settings.piece(name).jobs(name) if job.name not in made_by[name]["jobs"]]
 
-    # Each piece has its share of the time, and what earlier ones left of theirs.
+    # Each piece has its share of the time, plus what earlier pieces left over.
     for name in names:
         share += PIECES[name].share / shares
         jobs = missing(name)
@@ -555,7 +555,7 @@ def work(settings: Settings, names: list[str], deadline: float, commit: str, pro
             draw_scenes(settings, name)
         run_all(jobs, start + share * (end - start), PIECES[name].processes)
 
-    # Summaries over seeds, of all rankers that have results.
+    # Summarize all rankers that have results over their seeds.
     summaries = []
     for name in names:
         if WORK[name] is rank:
@@ -566,7 +566,7 @@ def work(settings: Settings, names: list[str], deadline: float, commit: str, pro
 
 
 def keep(out: Path) -> None:
-    """Write studies/made/<study> of each piece that has a table."""
+    """Write studies/made/<study> for each piece that has a table."""
     for piece, about in read_made_by(out).items():
         if rows := kept_rows(out, piece):
             print(kept.write(PIECES[piece].study, rows, about))
@@ -576,13 +576,13 @@ def commit_of(*, toy: bool) -> str:
     """Return the commit of the code.
 
     Raises:
-        ValueError: git does not know it, or the code is in none.
+        ValueError: git is missing, or the code is not committed.
     """
     if not shutil.which("git"):
-        raise ValueError("there is no git: name the commit of the code, --commit HASH")
+        raise ValueError("git is not available: pass the commit of the code with --commit HASH")
     changes = git(".", "status", "--porcelain", "--", *CODE)
     if changes and not toy:
-        raise ValueError(f"not in a commit: {changes}. Commit what makes the results first")
+        raise ValueError(f"not committed: {changes}. Commit the code that makes the results first")
     return git(".", "rev-parse", "HEAD")
 
 

@@ -1,12 +1,12 @@
-"""Rank labels as people's votes order them: RLSEP beside other losses on three public sets of votes.
+"""Rank labels by people's votes: RLSEP compared with other losses on three public sets of votes.
 
-    python -m studies.converters.votes FOLDER               # once: tables of the sets, from files that you have
-    python -m studies.human_orders [SET ...]     # all that is missing, half an hour on one core
+    python -m studies.converters.votes FOLDER               # once: tables of the sets, from your files
+    python -m studies.human_orders [SET ...]     # computes what is missing, half an hour on one core
 
 Labels with equal votes are tied, and labels without a vote are absent. There are ten random splits, each named by its
-seed, and five networks for each of them, all trained side by side. In each split a quarter of the training rows chooses
-the learning rate and the number of steps, by the mean ranked accuracy of the first three networks. Then each network
-learns all training rows.
+seed, and five networks for each, all trained side by side. In each split, a quarter of the training rows chooses the
+learning rate and the number of steps, by the mean ranked accuracy of the first three networks. Then each network is
+trained on all training rows.
 """
 
 from collections.abc import Iterator
@@ -26,35 +26,35 @@ from studies.vectorized import Jobs, Lists, Loss, by_seed, command, first_weight
 
 SPLITS, SEEDS, CHOOSE_BY = 10, 5, 3
 HIDDEN = 32
-COMPONENTS = 100  # features become so many principal components at most
+COMPONENTS = 100  # most principal components of the features
 BATCH = 64
 RATES = (0.0003, 0.001, 0.003, 0.01, 0.03)
 STEPS = (50, 100, 200, 400, 800)
-BOUND = 5.0  # of the logarithm of a variance
+BOUND = 5.0  # bound on the log of a variance
 KL = "kl to the votes"
 
 
 def kl(scores: Tensor, votes: Tensor) -> Tensor:
-    """Return the Kullback-Leibler divergence of the softmax of the scores from the fractions of votes."""
+    """Return the Kullback-Leibler divergence between the fractions of votes and the softmax of the scores."""
     fractions = votes / votes.sum(-1, keepdim=True)
     return (torch.xlogy(fractions, fractions) - fractions * scores.log_softmax(-1)).sum(-1)
 
 
 def gaussian_mlr(outputs: Tensor, label_ranks: Tensor) -> Tensor:
-    """Return GaussianMLR's loss of networks that predict a mean and the logarithm of a variance for each label."""
+    """Return GaussianMLR's loss for networks that predict a mean and a log variance for each label."""
     means, log_variances = outputs.chunk(2, -1)
     bounded = BOUND * torch.tanh(log_variances / BOUND)
     return losses.gaussian_mlr(means, label_ranks, log_variances=bounded, reduction="none", check_finite=False)
 
 
 def first_label(scores: Tensor, label_ranks: Tensor) -> Tensor:
-    """Return the softmax cross-entropy of the label with most votes; tied ones share it."""
+    """Return the softmax cross-entropy with the label that has the most votes; tied ones share the target."""
     most = (label_ranks == label_ranks.amax(-1, keepdim=True)).long()
     return losses.multilabel_cross_entropy(scores, most, reduction="none", check_finite=False)
 
 
 def average_ranks(label_ranks: Tensor) -> Tensor:
-    """Return ranks, with their mean for tied labels; the most important label has the largest."""
+    """Return ranks, averaged over ties; the most important label has the largest."""
     return -exact_ranks(label_ranks.float())
 
 
@@ -69,7 +69,7 @@ METHODS: dict[str, Loss] = {
 
 
 def ranked(name: str) -> Loss:
-    """Return a metric of the order of all labels, with ties left out, see `label_ranking_scores`."""
+    """Return a metric of the order of all labels, ignoring ties, see `label_ranking_scores`."""
 
     def metric(outputs: Tensor, label_ranks: Tensor) -> Tensor:
         scores = outputs[..., : label_ranks.shape[-1]]  # without GaussianMLR's variances
@@ -101,12 +101,12 @@ def read(name: str) -> tuple[Tensor, Tensor]:
 
 
 def ranks_of(votes: Tensor) -> Tensor:
-    """Return label ranks (n, K): 0 for labels without a vote, then 1 and so on, equal for equal votes."""
+    """Return label ranks (n, K): 0 for labels without a vote, then 1, 2, ..., with equal ranks for equal votes."""
     return dense_ranks((votes * 1e5).round().long())
 
 
 def parts(count: int, name: str) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return rows to learn, to choose by, and to test, of each split: 60, 20 and 20 per cent."""
+    """Return for each split the rows to train on, to choose by, and to test on: 60, 20, and 20 percent."""
     result = []
     for seed in range(1, SPLITS + 1):
         order = torch.randperm(count, generator=generator(seed, "human_orders", name))
@@ -119,7 +119,7 @@ def parts(count: int, name: str) -> list[tuple[Tensor, Tensor, Tensor]]:
 def inputs(name: str) -> Tensor:
     """Return the first principal components (splits, n, f) of a set's standardized features, standardized again.
 
-    Means, deviations and components are computed from the rows that each split learns from.
+    Means, deviations, and components are computed from each split's training rows.
     """
     features, _ = read(name)
     result = []
@@ -136,7 +136,7 @@ def standardized(features: Tensor, learn: Tensor) -> Tensor:
 
 
 def lists(name: str, truth: Tensor, rows: Tensor, networks: int) -> Lists:
-    """Return rows (splits, m) of each split, for so many networks."""
+    """Return rows (splits, m) of each split, for several networks."""
     split = torch.arange(SPLITS).unsqueeze(1)
     features, targets = inputs(name)[split, rows], truth[rows]
     counts = torch.ones(SPLITS * networks, rows.shape[1])
@@ -144,7 +144,7 @@ def lists(name: str, truth: Tensor, rows: Tensor, networks: int) -> Lists:
 
 
 def batches(split: Lists) -> Iterator[Lists]:
-    """Yield random rows of each network, without end; the same for every method."""
+    """Yield random rows for each network endlessly, the same for every method."""
     draws = generator(0, "human_orders", "batches")
     count, length = split.counts.shape
     network, counts = torch.arange(count).unsqueeze(1), torch.ones(count, BATCH)
@@ -160,7 +160,7 @@ def for_each_rate(split: Lists) -> Lists:
 
 
 def rows(name: str, method: str) -> list[Row]:
-    """Choose a setting for each split, and return the metrics of each split and of each seed with it."""
+    """Choose a setting for each split, and return the metrics of each split and each seed with it."""
     _, votes = read(name)
     ranks, run = ranks_of(votes), f"{name}, {method}"
     truth = votes.float() if method == KL else ranks
@@ -180,7 +180,7 @@ def rows(name: str, method: str) -> list[Row]:
         rates=torch.tensor(RATES).repeat_interleave(len(start[0])),
     )
     means = tried.view(len(RATES), SPLITS, CHOOSE_BY, len(STEPS)).mean(2)
-    best = means.transpose(0, 1).flatten(1).argmax(-1)  # of each split
+    best = means.transpose(0, 1).flatten(1).argmax(-1)  # for each split
     rate, step = best // len(STEPS), best % len(STEPS)
 
     # Train all networks of each split with its setting.

@@ -15,58 +15,58 @@ __all__ = [
 ]  # fmt: skip
 
 Values = Sequence[float] | np.ndarray | pd.Series
-HELD_OUT = 0.2 / 0.8  # test rows over training rows, of random splits
+HELD_OUT = 0.2 / 0.8  # ratio of test rows to training rows in random splits
 
 
 def of_seeds(study: Study, run: str, metric: str) -> pd.Series:
     """Return a metric by seed, in the order of the seeds.
 
     Raises:
-        ValueError: the study has none.
+        ValueError: the study lacks the metric.
     """
     values = study.by_seed(run, metric)
     if not values:
-        raise ValueError(f"{study.name}: no {metric} of {run}; keep the study again")
+        raise ValueError(f"{study.name}: no {metric} of {run}; run the study again")
     return pd.Series(values).sort_index()
 
 
 def check_seeds(*methods: pd.Series) -> None:
-    """Raise ValueError where methods that are compared have other seeds."""
+    """Raise ValueError if methods to compare have different seeds."""
     seeds = {tuple(values.index) for values in methods}
     if len(seeds) > 1:
         shown = " and ".join(str(list(some_seeds)) for some_seeds in sorted(seeds))
-        raise ValueError(f"different seeds of methods that are compared, {shown}: expected the same of each")
+        raise ValueError(f"methods with different seeds cannot be compared: {shown}; expected the same seeds for each")
 
 
 def half_width(values: Values) -> float:
-    """Return half the width of the 95 % interval of a mean (Student's t)."""
+    """Return the half-width of the 95% interval of a mean (Student's t)."""
     return float(np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1))
 
 
 def with_half(values: pd.Series | np.ndarray, form: str = ".3f") -> str:
-    """Return a mean and the half width of its 95 % interval."""
+    """Return a mean and the half-width of its 95% interval."""
     return f"{values.mean():{form}} ± {half_width(values):{form.removeprefix('+')}}"
 
 
 def small_p(p: float) -> str:
-    """Show a p value; one that would round to 0 as a bound."""
+    """Show a p-value; show a bound if it would round to 0."""
     return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
 def p_of_zero(differences: pd.Series) -> float:
-    """Return p of a mean of 0 by a t-test; equal values have no t: they do not differ."""
+    """Return p of a t-test for a mean of 0; it is 1 if all differences are 0."""
     return float(ttest_1samp(differences, 0).pvalue) if differences.any() else 1.0
 
 
 def adjusted(p_values: dict[str, float]) -> dict[str, float]:
-    """Return p values adjusted for all that are compared (Holm)."""
+    """Return Holm-adjusted p-values."""
     return dict(zip(p_values, holm(list(p_values.values())), strict=True))
 
 
 def paired(pairs: Sequence[tuple[pd.Series, pd.Series]]) -> list[str]:
-    """Return the cells of a table: means over seeds, each with its difference from the standard method's.
+    """Return the cells of a table: means over seeds, each with its difference from the standard method.
 
-    The difference has a 95 % interval, and p of a paired t-test over seeds, adjusted for all pairs (Holm).
+    The difference has a 95% interval, and p of a paired t-test over seeds, Holm-adjusted for all pairs.
 
     >>> usual = pd.Series([0.4, 0.4, 0.6], [1, 2, 3])
     >>> paired([(pd.Series([0.5, 0.6, 0.7], [1, 2, 3]), usual), (usual, usual)])
@@ -82,7 +82,7 @@ def paired(pairs: Sequence[tuple[pd.Series, pd.Series]]) -> list[str]:
 
 
 def over_splits(gain: pd.Series) -> tuple[float, float]:
-    """Return half the width of the 95 % interval of a mean over random splits of the same rows, and p of a mean of 0.
+    """Return the half-width of the 95% interval of a mean over random splits of the same rows, and p for a mean of 0.
 
     The variance accounts for shared training rows (Nadeau and Bengio 2003).
     """

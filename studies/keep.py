@@ -1,8 +1,8 @@
-"""Keep results in git, with what made them: `python -m studies.keep STUDY [NAME ...]`, where they were made.
+"""Keep results and their origin in git: `python -m studies.keep STUDY [NAME ...]`, run where they were made.
 
-Commit code and params first. It writes studies/made/STUDY/ whole: runs that were evaluated, with their comparisons,
-sorters, and what studies/ measures besides. A name may be a pattern, such as '*-kanji'; by default all are kept.
-`--in studies` takes them from that project.
+Commit code and params first. It replaces studies/made/STUDY/ with the evaluated runs, their comparisons, sorters, and
+other measurements of studies/. A name may be a pattern, such as '*-kanji'; by default, all are kept. With
+`--in studies`, it takes them from that project.
 """
 
 import argparse
@@ -27,10 +27,10 @@ from rankgrad.io.results import Row, minus
 from rankgrad.seeding import derived_seed
 from studies.kept import machine, write
 
-# What decides about results; all of it must be in the commit that is written down.
+# Files that affect results; all of them must be in the recorded commit.
 COMMITTED = ("src", "pipelines", "params.yaml", "dvc.yaml", "studies", ":!studies/made")
-ELSEWHERE = ("checks/", "data/", "models/")  # they may have been left on the machine that made the results
-CODE = "checks/code"  # whose files say more than their hash
+ELSEWHERE = ("checks/", "data/", "models/")  # these may only be on the machine that made the results
+CODE = "checks/code"  # the content of its files is recorded, not only their hash
 FILES = {
     "runs": "metrics/runs/*.csv",
     "predictions": "predictions/*.parquet",
@@ -41,7 +41,7 @@ FILES = {
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a project that are kept, by the name of what they are of."""
+    """The files of a project that are kept, by the name of the run or measurement."""
 
     runs: dict[str, Path]
     predictions: dict[str, Path]
@@ -50,10 +50,10 @@ class Files:
 
     @classmethod
     def in_project(cls, folder: Path, patterns: Sequence[str]) -> "Files":
-        """Return the files whose name matches one of some patterns.
+        """Return the files whose name matches one of the patterns.
 
         Raises:
-            FileNotFoundError: none matches one of them.
+            FileNotFoundError: a pattern matches nothing.
         """
         every: dict[str, dict[str, Path]] = {}
         for use, files in FILES.items():
@@ -74,10 +74,10 @@ def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc rep
     """Write studies/made/<study>/ and return it.
 
     Args:
-        study: its name.
-        names: of runs, rivals, sorters and other measurements, or patterns of names; by default all that there are.
-        folder: the DVC project that has them, in this checkout.
-        command: what was run.
+        study: the name of the study.
+        names: names or patterns of runs, rivals, sorters, and other measurements; by default, all.
+        folder: the DVC project with the results, in this checkout.
+        command: the command that made them.
 
     Raises:
         ValueError: code or params are not committed, or results do not match the lock, the code and the params.
@@ -86,7 +86,7 @@ def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc rep
     changed = git(".", "status", "--porcelain", "--", *COMMITTED).splitlines()
     if changed:
         paths = ", ".join(line[3:] for line in changed)
-        raise ValueError(f"not in a commit: {paths}. Commit what made the results first")
+        raise ValueError(f"not committed; to keep results, first commit: {paths}")
     params = load(folder / "params.yaml")
     files = Files.in_project(folder, names or ("*",))
     runs = [run for run in params.runs if run in files.runs]
@@ -128,7 +128,7 @@ def _params_of(params: Settings, runs: list[str], sorters: list[str]) -> dict[st
 
 
 def _of_run(folder: Path, run: str) -> list[Row]:
-    """Return the metrics of a run, and what was chosen by which validation."""
+    """Return the metrics of a run, its chosen settings, and their validation metrics."""
     trained = read_run(folder / "models/runs" / run)
     rows = results.read(folder / f"metrics/runs/{run}.csv").rows
     rows += _validation(run, "validation", trained["validation"])
@@ -169,12 +169,12 @@ def _compared(params: Settings, predictions: Mapping[str, Path]) -> list[Row]:
 
 
 def _refuse_changed(folder: Path, stages: list[str], outputs: list[Path]) -> None:
-    """Raise if results, code, params or data differ from the lock; data may be elsewhere.
+    """Raise if results, code, params, or data differ from the lock; data may be missing here.
 
     Args:
         folder: the DVC project.
-        stages: names of its own.
-        outputs: of stages of studies/figures and the like.
+        stages: names of its stages.
+        outputs: outputs of other stages, such as those of studies/figures.
     """
     from dvc.exceptions import OutputNotFoundError
     from dvc.repo import Repo
@@ -187,7 +187,7 @@ def _refuse_changed(folder: Path, stages: list[str], outputs: list[Path]) -> Non
             try:
                 stage = repo.find_outs_by_path(str(path.resolve()))[0].stage
             except OutputNotFoundError as error:
-                raise ValueError(f"{path}: no stage makes it: remove it, or write one") from error
+                raise ValueError(f"{path}: no stage makes it: remove it, or add a stage for it") from error
             checked.append((stage.addressing, stage))
         for name, stage in checked:
             for file in [*stage.deps, *stage.outs]:
@@ -199,19 +199,19 @@ def _refuse_changed(folder: Path, stages: list[str], outputs: list[Path]) -> Non
 
 
 def _hashes(folder: Path, stages: list[str]) -> dict[str, str]:
-    """Return the hash of each file that went into stages and that none of them made."""
+    """Return the hash of each file that stages read and none of them made."""
     lock = dvc_lock.stages(folder / "dvc.lock")
     hashes, made = {}, set()
     for stage in stages:
         if stage not in lock:
-            raise ValueError(f"{folder / 'dvc.lock'}: no entry {stage}; run `dvc repro {stage}`")
+            raise ValueError(f"{folder / 'dvc.lock'}: no entry for {stage}; run `dvc repro {stage}`")
         hashes |= {file["path"]: file["md5"] for file in lock[stage]["deps"]}
         made.update(file["path"] for file in lock[stage]["outs"])
     return {path: hashes[path] for path in sorted(hashes) if path not in made and not path.startswith(CODE)}
 
 
 def _code(folder: Path, stages: list[str]) -> dict[str, str]:
-    """Return the digest of each file of code behind stages, and the version of each package, see `pipelines.code`."""
+    """Return the digest of each code file behind stages, and the version of each package, see `pipelines.code`."""
     code: dict[str, str] = {}
     for stage in stages:
         path = folder / CODE / f"{stage}.txt"

@@ -1,7 +1,7 @@
-"""Kept results: `studies/made/<study>/results.csv` with `made_by.json`, which says what made them.
+"""Kept results: `studies/made/<study>/results.csv`, and `made_by.json`, which records how they were made.
 
-The table has the form of `rankgrad.io.results`. Besides metrics and differences it has `setting.<key>`, the
-value that was chosen from a grid, and `validation`, the metric that chose it.
+The table has the form of `rankgrad.io.results`. In addition to metrics and differences, it has `setting.<key>`, the
+value chosen from a grid, and `validation`, the metric that decided.
 """
 
 import hashlib
@@ -31,11 +31,11 @@ OLD_METHOD = "bootstrap of test examples and seeds, which is too narrow for few 
 
 @dataclass(frozen=True, eq=False)
 class Study(Results):
-    """Results of runs that are compared, and what made them.
+    """Results of runs to compare, and how they were made.
 
     Attributes:
-        name: its folder below studies/made/.
-        made_by: `commit`, `params`, `hashes` of what went in, `code`, `machine`, and what else is to be known.
+        name: the study's folder below studies/made/.
+        made_by: `commit`, `params`, `hashes` of inputs, `code`, `machine`, and other information.
     """
 
     name: str = ""
@@ -43,7 +43,7 @@ class Study(Results):
 
     @property
     def intervals(self) -> str:
-        """By which method its intervals were made."""
+        """The method that computed its intervals."""
         return self.made_by.get("intervals", OLD_METHOD)
 
 
@@ -51,15 +51,15 @@ def read(name: str) -> Study:
     """Return a kept study.
 
     Raises:
-        FileNotFoundError: it was not kept.
-        ValueError: its files are not what `write` writes; the message names file and line.
+        FileNotFoundError: the study was not kept.
+        ValueError: its files are not in the form of `write`; the message names file and line.
     """
     table, made_by = FOLDER / name / TABLE, FOLDER / name / MADE_BY
     rows = [_with_split(row) for row in results.read(table).rows]
     try:
         about = json.loads(made_by.read_text()) if made_by.is_file() else {}
-    except ValueError as error:  # bytes that are no text among them
-        raise ValueError(f"{made_by}: not JSON ({error}): `git checkout {made_by}`") from error
+    except ValueError as error:  # also if it is not text
+        raise ValueError(f"{made_by}: not JSON ({error}); restore it with `git checkout {made_by}`") from error
     _check_about(made_by, about)
     digest, expected = _sum(table), about.get(SUM)
     if digest != expected:
@@ -70,7 +70,7 @@ def read(name: str) -> Study:
 
 
 def _with_split(row: Row) -> Row:
-    """Return a row with its split: old tables have none."""
+    """Return a row with its split, which old tables lack."""
     return row._replace(split="val") if row.metric.startswith("val") else row
 
 
@@ -79,10 +79,10 @@ def _sum(path: Path) -> str:
 
 
 def write(name: str, rows: Iterable[Row], made_by: Mapping[str, Any]) -> Path:
-    """Write a study whole, in place of the one that has its name, and return its folder; NaN has no row.
+    """Write a study atomically, replacing one with the same name, and return its folder; leave out rows with NaN.
 
     Raises:
-        ValueError: what made it is not told, or a number is there twice or infinite.
+        ValueError: information on its origin is missing, or a number occurs twice or is infinite.
     """
     _check_about(FOLDER / name / MADE_BY, made_by)
     with replaced_folder(FOLDER / name) as folder:
@@ -93,7 +93,7 @@ def write(name: str, rows: Iterable[Row], made_by: Mapping[str, Any]) -> Path:
 
 
 def machine() -> dict[str, str | int | None]:
-    """Return what figures of time depend on: hardware, threads, versions; and the date."""
+    """Return what timings depend on (hardware, threads, and versions), and the date."""
     return {
         "processor": _processor(),
         "threads": torch.get_num_threads(),
@@ -115,4 +115,4 @@ def _processor() -> str:
 def _check_about(path: Path, about: Any) -> None:
     for key, kind in MADE.items():
         if not isinstance(about, Mapping) or not isinstance(about.get(key), kind):
-            raise ValueError(f"{path}: {key} is missing or no {kind.__name__}, expected {', '.join(MADE)}")
+            raise ValueError(f"{path}: {key} is missing or not a {kind.__name__}; expected {', '.join(MADE)}")

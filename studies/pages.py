@@ -1,8 +1,8 @@
 """Write the tables of the docs from the kept results: `python -m studies.pages [NAME ...]`.
 
-pages.yaml says which page shows what. Each place is between the lines `<!-- results: NAME -->` and
-`<!-- end of results -->`. The place `report` is of the last `dvc repro` instead, written if it is named, with the
-sheet of images.
+pages.yaml lists the tables of each page. They go between the lines `<!-- results: NAME -->` and
+`<!-- end of results -->`. The name `report` stands for the tables and the sheet of images from the last `dvc repro`; it
+is written only if it is named.
 """
 
 import re
@@ -30,7 +30,7 @@ def page_of(name: str) -> Path:
 
 
 def text_of(name: str) -> str:
-    """Return the tables of a place, from top to bottom."""
+    """Return the tables of one name in pages.yaml, from top to bottom."""
     return "\n".join(_table(block) for block in PLACES[name]["tables"])
 
 
@@ -53,7 +53,7 @@ def _table(block: dict[str, Any]) -> str:
 
 
 def _commands(commands: dict[str, list[str]]) -> str:
-    """Return the command and time of each study, the pages that show it, and on what its kept results were made."""
+    """Return the command and time of each study, the pages that show it, and the machine of its kept results."""
     rows = []
     for study, (command, time, *pages) in commands.items():
         for place in PLACES.values():
@@ -68,10 +68,10 @@ def _commands(commands: dict[str, list[str]]) -> str:
 
 
 def write(page: Path, name: str, text: str) -> None:
-    """Write text into a place of a page.
+    """Write text between the marker lines of a page.
 
     Raises:
-        ValueError: the page does not have exactly one such place.
+        ValueError: the page does not have exactly one such pair of lines.
     """
     place = rf"(<!-- results: {re.escape(name)} -->\n).*?(<!-- end of results -->)"
     new, count = re.subn(place, lambda match: f"{match[1]}{text}{match[2]}", page.read_text(), flags=re.DOTALL)
@@ -87,25 +87,25 @@ def write_report() -> None:
     """Copy the tables and the sheet of images of the last `dvc repro` into docs/.
 
     Raises:
-        FileNotFoundError: the report has not been made.
-        ValueError: the page has no place for the tables.
+        FileNotFoundError: there is no report yet.
+        ValueError: the page has no marker lines for the tables.
     """
     if not REPORT.is_file():
-        raise FileNotFoundError(f"{REPORT}: no such file; make it with `dvc repro`")
+        raise FileNotFoundError(f"{REPORT}: no such file; create it with `dvc repro`")
     write(Path("docs/results.md"), "report", REPORT.read_text())
-    if SHEET.is_file():  # there is none without label ranking
+    if SHEET.is_file():  # only label ranking has one
         shutil.copyfile(SHEET, Path("docs") / SHEET.name)
 
 
 def main(names: Sequence[str]) -> None:
-    """Write the places that are named; all but the report's if none is.
+    """Write the tables with these names; by default, all but the report's.
 
     Raises:
         FileNotFoundError: a study was not kept.
-        ValueError: there is no such place, or a study is damaged.
+        ValueError: a name is unknown, or a study is damaged.
     """
     if unknown := sorted({*names} - {"report", *PLACES}):
-        raise ValueError(f"{unknown[0]}: no such place, expected report, {', '.join(PLACES)}")
+        raise ValueError(f"{unknown[0]}: unknown name, expected report, {', '.join(PLACES)}")
     for name in names or PLACES:
         if name == "report":
             write_report()

@@ -1,6 +1,6 @@
-"""What is reproduced of the papers, as papers.yaml has it: `python -m studies.papers` prints each command and its time.
+"""List which results of the papers are reproduced: `python -m studies.papers` prints each command and its time.
 
-`studies.pages` writes the tables of docs/papers.md from it.
+`studies.pages` writes the tables of docs/papers.md from papers.yaml.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ def content() -> dict[str, Any]:
 
 
 def sorter_errors() -> dict[str, str]:
-    """Return SoDeep's L1 of each sorter."""
+    """Return the L1 of each sorter in SoDeep."""
     return content()["sorters"]
 
 
 def printed(images: str, metric: str, loss: str) -> str:
-    """Return what RLSEP prints, in per cent, by the number of training images.
+    """Return the number in RLSEP's table, in percent, by the number of training images.
 
     >>> printed("5,000", "ranked.exact_match", "rlsep")
     '45.4 ± 5.6'
@@ -45,11 +45,11 @@ class Number:
     """A number of a kept study.
 
     Attributes:
-        name: what it is, as the table shows it.
-        study, run, metric: where it is.
-        minus: another run, whose value is subtracted.
-        digits: decimals; by default 1 of per cent, else 3.
-        percent: whether it is shown in per cent.
+        name: its name in the table.
+        study, run, metric: where to find it.
+        minus: another run whose value is subtracted.
+        digits: decimals; by default 1 for percent, else 3.
+        percent: whether to show it in percent.
     """
 
     name: str
@@ -79,15 +79,15 @@ def _by_seed(study: Study, run: str, metric: str) -> pd.Series:
 
 @dataclass(frozen=True)
 class Result:
-    """A table, figure or claim of a paper.
+    """A table, figure, or claim of a paper.
 
     Attributes:
-        item: where the paper has it.
-        theirs: what the paper reports.
-        differs: in what our configuration differs; if nothing was kept, why.
-        command: what makes it.
+        item: its place in the paper.
+        theirs: the paper's result.
+        differs: how our configuration differs; if nothing was kept, why.
+        command: the command that reproduces it.
         time: how long that takes, measured or estimated.
-        ours: what was kept; nothing if it was not reached.
+        ours: our kept results; empty if it was not reproduced.
     """
 
     item: str
@@ -99,7 +99,7 @@ class Result:
 
     def __post_init__(self) -> None:
         if not (self.differs and self.command and self.time):
-            raise ValueError(f"{self.item}: expected what differs, a command and a time")
+            raise ValueError(f"{self.item}: expected `differs`, `command`, and `time`")
 
     def row(self) -> list[str]:
         texts, seeds, hardware = [], set(), {}
@@ -120,7 +120,7 @@ def _hardware(study: Study) -> str:
 
 
 def results_of(paper: str) -> list[Result]:
-    """Return the results of a paper, in its order."""
+    """Return the results of a paper, in the paper's order."""
     results = []
     for block in content()["papers"][paper]:
         theirs = block["theirs"]
@@ -139,7 +139,7 @@ def text_of(paper: str) -> str:
 
 
 def main() -> None:
-    """Print the command of each result, and how long it takes."""
+    """Print the command for each result, and how long it takes."""
     for paper in content()["papers"]:
         for result in results_of(paper):
             print(f"{result.item}\n    {result.command}    # {result.time}")

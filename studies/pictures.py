@@ -1,4 +1,4 @@
-"""Draw the pictures `PICTURES` of docs/, for light and dark pages: `python -m studies.pictures`."""
+"""Draw the pictures listed in `PICTURES` into docs/, for light and dark pages: `python -m studies.pictures`."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -60,7 +60,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Panel:
-    """Cases on one scale, from the lowest gain to the highest that is drawn."""
+    """Cases on one scale, from the lowest to the highest gain to draw."""
 
     title: str
     low: float
@@ -69,12 +69,12 @@ class Panel:
     cases: Sequence[Case]
 
     def across(self, left: int, gain: float) -> float:
-        """Return where a gain lies, in a column that begins at `left`."""
+        """Return the x coordinate of a gain, in a column that starts at `left`."""
         return left + 170 + 180 * (gain - self.low) / (self.high - self.low)
 
 
 def columns() -> list[list[Panel]]:
-    """Return the panels of each column, as pictures.yaml has them."""
+    """Return the panels of each column in pictures.yaml."""
     every = []
     for blocks in YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))["columns"]:
         panels = []
@@ -94,7 +94,7 @@ NOTES = (
 
 
 def _svg(title: str, height: int, shapes: Iterable[str], *, width: int = 480) -> str:
-    """Return a picture with a background of its own: a page may be dark where the reader's system is not."""
+    """Return a picture with its own background, since a page may be dark while the reader's system is light."""
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
     background = f'<rect width="{width}" height="{height}" rx="8"/><text class="title" x="8" y="24">{title}</text>'
@@ -133,12 +133,12 @@ def _best(case: Case, kind: str) -> Drawn | None:
         return Drawn(kind, loss, value, 0.0, 0.0, 0.0)
     if study.has(run, minus(case.metric, usual)):
         return Drawn(kind, loss, value, *study.leaf(run, minus(case.metric, usual)))
-    gain, low, high = study.leaf(usual, minus(case.metric, run))  # kept the other way round
+    gain, low, high = study.leaf(usual, minus(case.metric, run))  # kept with the opposite sign
     return Drawn(kind, loss, value, -gain, -high, -low)
 
 
 def _validation(study: Study, run: str) -> float:
-    """Return what a run reached on validation with the settings that were chosen by it, a mean over folds and seeds."""
+    """Return a run's validation metric with its chosen settings, averaged over folds and seeds."""
     if reached := study.by_seed(run, "validation"):
         return sum(reached.values()) / len(reached)
     tried = [row for row in study.rows if row.run == run and row.metric.startswith("validation with ")]
@@ -153,7 +153,7 @@ def _of_sets(study: Study, method: str, metric: str) -> pd.Series:
 
 
 def _rows(case: Case, panel: Panel, left: int, y: int) -> tuple[list[str], int]:
-    """Return a case, a row for each kind of loss, and where the next one begins."""
+    """Return the drawing of a case, one row per kind of loss, and where the next case starts."""
     losses = [drawn for kind in KINDS if (drawn := _best(case, kind))]
     end = y + 26 + 18 * len(losses)
     shapes = [
@@ -176,7 +176,7 @@ def _rows(case: Case, panel: Panel, left: int, y: int) -> tuple[list[str], int]:
 
 
 def _panel(panel: Panel, left: int, y: int) -> tuple[list[str], int]:
-    """Return a panel, and where the next one begins."""
+    """Return the drawing of a panel, and where the next panel starts."""
     shapes = [
         f'<path class="band" d="M{left} {y + 14}H{left + 408}"/>',
         f'<text class="title" x="{left + 8}" y="{y + 20}">{panel.title}</text>',
@@ -236,7 +236,7 @@ def soft_ranks() -> str:
 
 
 def batches() -> str:
-    """Draw recall@1 and mAP against the size of the batch, of the best run on validation of each loss."""
+    """Draw recall@1 and mAP against the batch size, for each loss's best run on validation."""
     study, top, shapes = read("heads"), 40, []
     for (task, metric), (title, losses) in BATCHES.items():
         best = {key: value for key, value in best_of_batches(study, task, metric).items() if key[0] in losses}
@@ -257,7 +257,7 @@ def batches() -> str:
             shapes.append(f'<polyline class="{kind} curve" style="fill: none" points="{line}"/>')
             ends.append([points[-1][1], kind, loss])
         ends.sort()
-        for before, after in pairwise(ends):  # names do not lie upon each other
+        for before, after in pairwise(ends):  # keep names from overlapping
             after[0] = max(after[0], before[0] + 17)
         for down, kind, loss in ends:
             name = loss.replace("_and_", " + ").replace("_", " ")
@@ -279,7 +279,7 @@ CURVES = {  # the color of each sorter, and its dashes
 
 
 def sorter_curves() -> str:
-    """Draw how well the gradient of each sorter points against how accurate its ranks are, over its softness."""
+    """Plot the gradient's quality against the accuracy of ranks, for each sorter over its softness."""
     x, y = (lambda l1: 60 + 110 * (math.log10(max(l1, 1e-5)) + 5)), (lambda fidelity: 40 + 240 * (1 - max(fidelity, 0)))
     shapes = [f'<path class="line" d="M60 40V280H{x(1):.0f}"/>']
     for power in range(-5, 1):

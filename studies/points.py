@@ -1,7 +1,7 @@
-"""Draw points with a hidden score; those with the highest are positive: `python -m studies.points`.
+"""Draw random points with a hidden score; those with the highest scores are positive: `python -m studies.points`.
 
-It writes data/raw/points/points.parquet for the runs `points-*` (SoDeep, Fig. 6, after Song et al. 2016):
-columns `x_1` and so on, `split`, and labels; `flipped_10` is inverted for 10 % of the training rows.
+It writes data/raw/points/points.parquet for the runs `points-*` (SoDeep, Fig. 6, after Song et al. 2016), with columns
+`x_1`, `x_2`, ..., `split`, and labels; in `flipped_10`, 10% of the training labels are flipped.
 """
 
 from pathlib import Path
@@ -14,11 +14,11 @@ from rankgrad.io.atomic import replaced_file
 TABLE = Path("data/raw/points/points.parquet")
 ROWS = {"train": 10_000, "val": 2_000, "test": 10_000}
 FEATURES, WIDTH, LAYERS, POSITIVE = 10, 10, 4, 0.2
-FLIPPED = (0, 10, 20, 30, 40)  # per cent
+FLIPPED = (0, 10, 20, 30, 40)  # percent
 
 
 def draw(rows: dict[str, int], *, seed: int) -> pd.DataFrame:
-    """Draw standard normal points, and labels by the score that a random network with ReLUs gives them."""
+    """Draw standard normal points, and label them by the score of a random ReLU network."""
     draws = np.random.default_rng(seed)
     points = draws.normal(size=(sum(rows.values()), FEATURES)).astype(np.float32)
     hidden = points

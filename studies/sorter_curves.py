@@ -23,7 +23,7 @@ from studies.vectorized import Jobs, command
 
 LENGTH, VECTORS = 100, 10
 SOFTNESS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-LEAST = {"SoftTorch transport": 0.1}  # Sinkhorn's iterations take seconds a vector below
+LEAST = {"SoftTorch transport": 0.1}  # below, Sinkhorn iterations take seconds per vector
 METRICS = ("l1", "vanishing", "wrong", "fidelity", "ms")
 
 
@@ -37,9 +37,9 @@ def own_families() -> dict[str, Callable[[float], Ranking]]:
 
 
 def wrong(ranking: Ranking, scores: torch.Tensor) -> float:
-    """Return the fraction of the gradient that has the wrong sign.
+    """Return the fraction of the gradient that has the wrong sign, relative to the sum of absolute derivatives.
 
-    Raising a score must lower its own rank and raise all others. The fraction is of the sum of absolute derivatives.
+    Raising a score must lower its own rank and raise all others.
     """
     jacobian = measures.jacobians(ranking, scores).double()
     is_own = torch.eye(scores.shape[-1], dtype=torch.bool)

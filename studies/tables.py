@@ -1,4 +1,4 @@
-"""Tables whose rows depend on the numbers of a study: each function takes a study and returns Markdown."""
+"""Tables whose rows depend on a study's numbers; each function takes a study and returns Markdown."""
 
 import re
 
@@ -29,7 +29,7 @@ MARGINS = "RLSEP's margins, in points; p by t-tests over seeds, paired and Welch
 
 
 def margins(study: Study) -> dict[tuple[str, str], list[str]]:
-    """Return RLSEP's margin over each rival in each metric, with p of two t-tests over seeds, and the paper's margin.
+    """Return RLSEP's margin over each rival for each metric, with p of two t-tests over seeds, and the paper's margin.
 
     Raises:
         ValueError: the losses have different seeds.
@@ -88,11 +88,11 @@ POINTS = {
         },
     ),
 }
-FLIPPED = (0, 10, 20, 30, 40)  # per cent
+FLIPPED = (0, 10, 20, 30, 40)  # percent
 
 
 def of_points(study: Study) -> str:
-    """Show the mean over seeds of each method and fraction of flipped labels, compared within a table."""
+    """Show the mean over seeds for each method and fraction of flipped labels, compared within a table."""
     tables = []
     for usual, (title, methods) in POINTS.items():
         values = {name: _by_flipped(study, method) for name, method in methods.items()}
@@ -125,7 +125,7 @@ USUAL_ORDER, USUAL_DIGITS = "mse", "SoftSort, binary cross-entropy"
 
 
 def made_data(study: Study) -> str:
-    """Show the mean over seeds of each kind of data and loss, each compared with the first loss."""
+    """Show the mean over seeds for each kind of data and loss, each compared with the first loss."""
     tables = []
     for metric, (title, losses) in MADE_DATA.items():
         suffix = f", {losses[0]}"
@@ -144,7 +144,7 @@ def made_data(study: Study) -> str:
 
 
 def label_ranking_sets(study: Study) -> str:
-    """Show tau of each set and method, and tests over all sets: Wilcoxon's and Friedman's."""
+    """Show tau for each set and method, and Wilcoxon and Friedman tests over all sets."""
     sets = [run for run in study.runs if study.has(run, "rows")]
     prefix = f"{sets[0]}, "
     methods = [run.removeprefix(prefix) for run in study.runs if run.startswith(prefix)]
@@ -163,7 +163,7 @@ def label_ranking_sets(study: Study) -> str:
 
 
 def _over_sets(study: Study, means: pd.DataFrame) -> str:
-    """Show what each method does over all sets, from its mean tau on each (methods, sets)."""
+    """Summarize each method over all sets, from its mean tau on each (methods, sets)."""
     gains = means - means.loc[USUAL_ORDER]
     ranks = pd.Series(rankdata(-means.to_numpy(), axis=0).mean(1), means.index)
     p_values = adjusted({method: float(wilcoxon(gains.loc[method]).pvalue) for method in means.index.drop(USUAL_ORDER)})
@@ -185,13 +185,13 @@ def _over_sets(study: Study, means: pd.DataFrame) -> str:
 
 
 def _chosen(study: Study, method: str, key: str, settings: list[float]) -> str:
-    """Return how often one of some settings was chosen, over all sets."""
+    """Return how often one of these settings was chosen, over all sets."""
     suffix = f", {method}"
     values = [row.value for row in study.rows if row.metric == f"setting.{key}" and row.run.endswith(suffix)]
     return f"{np.isin(values, settings).mean():.0%}"
 
 
-# --- Orders that people's votes make: folds are random splits, which share rows. ---
+# --- Orders from people's votes: folds are random splits, which share rows. ---
 
 VOTERS = {
     "SBU_3DFE": "SBU_3DFE, emotions in faces",
@@ -202,7 +202,7 @@ HUMAN_METRICS = {"ranked accuracy": "accuracy", "tau-b": "kendall", "ranked 0-1"
 
 
 def human_orders(study: Study) -> str:
-    """Show each method on each set, and by how much RLSEP is better: p is adjusted for all sets and methods (Holm)."""
+    """Show each method on each set, and how much better RLSEP is; p is Holm-adjusted for all sets and methods."""
     methods = [run.removeprefix("Movie, ") for run in study.runs if run.startswith("Movie, ")]
     gains, halves, p_values = {}, {}, {}
     for name in VOTERS:
@@ -238,20 +238,20 @@ def _by_split(study: Study, run: str, metric: str) -> pd.Series:
 
 
 def _at_ends(study: Study, run: str, key: str, grid: str = "") -> str:
-    """Return in how many splits the first or the last value of a grid was chosen; nothing if none was."""
+    """Return in how many splits the first or the last value of a grid was chosen; empty if in none."""
     values = study.made_by["params"][grid or key]
     chosen = study.by_fold(run, f"setting.{key}").values()
     return f"{sum(setting in (values[0], values[-1]) for setting in chosen)} of {len(chosen)}" if chosen else ""
 
 
-# --- Methods that are compared by test example: p is adjusted here, for all comparisons of a table (Holm). ---
+# --- Methods compared by test example: p is Holm-adjusted here for all comparisons of a table. ---
 
 REGRESSION, REGRESSION_OF_TIME = "mse", "mse of log time"
 LIST_METRICS = {"mean AP": "mean_average_precision", "NDCG@10": "ndcg_at_10"}
 
 
 def cranfield(study: Study) -> str:
-    """Show each method's metrics, and its differences from BM25 and from regression, the best first."""
+    """Show each method's metrics and its differences from BM25 and from regression, the best first."""
     p_values = _adjusted_p(study, study.runs, [minus(metric, REGRESSION) for metric in LIST_METRICS.values()])
     rows = []
     for run in study.runs:
@@ -277,7 +277,7 @@ def cranfield(study: Study) -> str:
 
 
 def _adjusted_p(study: Study, runs: list[str], differences: list[str]) -> dict[tuple[str, str], float]:
-    """Return p of differences of the runs that have them, adjusted together, by run and difference."""
+    """Return p of differences by run and difference, adjusted together, for the runs that have them."""
     names = {f"p of {difference}": difference for difference in differences}
     rows = [row for row in study.rows if row.run in runs and row.metric in names]
     p_values = holm([row.value for row in rows])
@@ -288,7 +288,7 @@ TIME_METRICS = {"PAR10 gap closed": "gap", "tau-b": "tau"}
 
 
 def aslib(study: Study) -> str:
-    """Show the scenarios that are whole; then each method on each, with its difference from regression on log time."""
+    """Show the complete scenarios, then each method on each, with its difference from regression on log time."""
     first, *rest = [run for run in study.runs if study.has(run, "oracle")]
     methods = [run.removeprefix(f"{first}, ") for run in study.runs if run.startswith(f"{first}, ")]
     scenarios = [first]
@@ -340,13 +340,13 @@ def _with_gain(study: Study, run: str, metric: str, p_values: dict[tuple[str, st
 
 
 def _sum_of_ends(ends: list[str]) -> str:
-    """Add cells of the form `1 of 10`."""
+    """Add up cells of the form `1 of 10`."""
     counts = [tuple(map(int, text.split(" of "))) for text in ends if text]
     return f"{sum(at_end for at_end, _ in counts)} of {sum(every for _, every in counts)}" if counts else ""
 
 
 def four_digits(study: Study) -> str:
-    """Show for each n EM and EW on test, and EM minus the standard method's with paired t-tests, the best first."""
+    """Show test EM and EW for each n, and EM minus the standard method's with paired t-tests, the best first."""
     lengths = {int(run.rpartition(", n = ")[2]) for run in study.runs if ", n = " in run}
     return "\n".join(f"**n = {n}**\n\n{_of_length(study, f', n = {n}')}" for n in sorted(lengths))
 
@@ -407,7 +407,7 @@ def sorter_curves(study: Study) -> str:
 
 
 def compared_runs(study: Study) -> str:
-    """Show each difference that was kept, with its interval."""
+    """Show each kept difference with its interval."""
     rows = []
     for row in study.rows:
         metric, _, baseline = row.metric.partition(" minus ")
@@ -417,7 +417,7 @@ def compared_runs(study: Study) -> str:
     return markdown(["metric", "baseline", "run", "difference"], rows)
 
 
-# --- What each loss makes of larger batches: heads as in the default run. ---
+# --- Losses with larger batches: heads as in the default run. ---
 
 HEAD = re.compile(r"heads-(?P<task>\w+)-(?P<loss>\w+)(-\d+)?-batch(?P<batch>\d+)")
 BATCHES = {
@@ -431,7 +431,7 @@ BATCHES = {
 
 
 def best_of_batches(study: Study, task: str, metric: str) -> dict[tuple[str, int], float]:
-    """Return a metric by loss and batch, of the run that is best on validation, a mean over seeds."""
+    """Return a metric by loss and batch size: the mean over seeds for the run that is best on validation."""
     best: dict[tuple[str, int], tuple[float, float]] = {}  # validation and metric
     for run in study.runs:
         head = HEAD.fullmatch(run)
@@ -443,7 +443,7 @@ def best_of_batches(study: Study, task: str, metric: str) -> dict[tuple[str, int
 
 
 def by_batch(study: Study) -> str:
-    """Show for each batch and loss the run that is best on validation, means over seeds."""
+    """Show for each batch size and loss the run that is best on validation, as means over seeds."""
     tables = []
     for (task, metric), (title, losses) in BATCHES.items():
         best = best_of_batches(study, task, metric)

@@ -1,4 +1,4 @@
-"""Many small networks that are trained side by side: weights have a leading dimension, and no network sees another."""
+"""Train many small, independent networks side by side: weights have a leading dimension for the network."""
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,15 +22,15 @@ __all__ = [
 ]  # fmt: skip
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
-Jobs = Iterator[tuple[str, Callable[[], list[Row]]]]  # runs, and what makes them
-CODE = ("src", "studies/*.py", "studies/times/peers.py")  # what decides about results
+Jobs = Iterator[tuple[str, Callable[[], list[Row]]]]  # runs, and the functions that make them
+CODE = ("src", "studies/*.py", "studies/times/peers.py")  # files that affect results
 
 
 @dataclass(frozen=True)
 class Lists:
-    """Lists of one split: features (B, rows, f) and truth (B, lists, length) of B networks, and which lists count.
+    """Lists of one split: features (B, rows, f) and truth (B, lists, length) for B networks, and which lists count.
 
-    A row of features has a score for each output; all scores of a network make its lists.
+    A network gives each row of features one score per output; all its scores together form its lists.
     """
 
     inputs: Tensor
@@ -47,14 +47,14 @@ def by_seed(run: str, metric: str, values: Sequence[float], seeds: Sequence[int]
 
 
 def uniform(shape: tuple[int, ...], inputs: int, draws: torch.Generator) -> Tensor:
-    """Draw weights within one over the root of the number of inputs."""
+    """Draw uniform weights within 1 / sqrt(number of inputs)."""
     return (2 * torch.rand(shape, generator=draws, device=draws.device) - 1) / inputs**0.5
 
 
 def first_weights(study: str, sizes: Sequence[int], *, networks: int, copies: int) -> list[Tensor]:
-    """Return weights and biases (copies * networks, ...) of networks with these sizes of layers.
+    """Return weights and biases (copies * networks, ...) of networks with these layer sizes.
 
-    A seed of a study starts alike in each copy, such as a fold, and with each method.
+    A study's seed starts with the same weights in each copy, such as a fold, and for each method.
     """
     draws, layers = [generator(seed, study, "network") for seed in range(1, networks + 1)], []
     for before, after in pairwise(sizes):
@@ -65,7 +65,7 @@ def first_weights(study: str, sizes: Sequence[int], *, networks: int, copies: in
 
 
 def squared_errors(change: Callable[[Tensor], Tensor], over: tuple[int, ...]) -> Loss:
-    """Return MSE against changed targets that have a mean of 0 and a variance of 1 over these dimensions."""
+    """Return the MSE with transformed targets, standardized over these dimensions."""
 
     def loss(scores: Tensor, truth: Tensor) -> Tensor:
         spread, mean = torch.std_mean(change(truth), over, keepdim=True)
@@ -75,9 +75,9 @@ def squared_errors(change: Callable[[Tensor], Tensor], over: tuple[int, ...]) ->
 
 
 def adam(weights: list[Tensor], loss: Callable[[], Tensor], *, rates: Tensor, steps: Sequence[int]) -> Iterator[int]:
-    """Change weights (B, ...) in place by Adam with learning rates (B,), and stop after each of so many steps.
+    """Update weights (B, ...) in place with Adam and learning rates (B,), and yield after each of these step counts.
 
-    `loss` is asked once a step for the value of each network (B,).
+    `loss` is called once per step and returns the value of each network (B,).
     """
     first = [torch.zeros_like(weight) for weight in weights]
     second = [torch.zeros_like(weight) for weight in weights]
@@ -99,16 +99,16 @@ def scored(
     loss: Loss, learned: Iterator[Lists], tested: Lists, start: list[Tensor],
     activation: Callable[[Tensor], Tensor], *, rates: Tensor, steps: Sequence[int],
 ) -> Iterator[Tensor]:  # fmt: skip
-    """Train networks of two layers side by side, and yield their scores of other lists after each of so many steps.
+    """Train two-layer networks side by side, and yield their scores for other lists after each of these step counts.
 
     Args:
         loss: see `Loss`.
-        learned: the lists that each step learns from.
-        tested: lists to score.
+        learned: the training lists of each step.
+        tested: the lists to score.
         start: weights and biases: (B, f, hidden), (B, 1, hidden), (B, hidden, outputs), (B, 1, outputs).
-        activation: of the hidden layer.
+        activation: activation of the hidden layer.
         rates: learning rates (B,).
-        steps: ascending.
+        steps: step counts, ascending.
     """
     weights = [layer.clone() for layer in start]
 
@@ -129,10 +129,10 @@ def trained(
     loss: Loss, metric: Loss, learned: Iterator[Lists], tested: Lists, start: list[Tensor],
     activation: Callable[[Tensor], Tensor], *, rates: Tensor, steps: Sequence[int],
 ) -> Tensor:  # fmt: skip
-    """Train networks, see `scored`, and return the mean metric of other lists after each of so many steps.
+    """Train networks, see `scored`, and return the mean metric over other lists after each of these step counts.
 
     Args:
-        metric: see `Loss`; a list without an order has a metric of 0. A metric may return several values of each
+        metric: see `Loss`; the metric of a list without an order is 0. A metric may return several values for each
             list, with a leading dimension.
 
     Returns:
@@ -152,12 +152,12 @@ def measured(
 
     Args:
         loss, metric, start, activation: see `trained`.
-        splits: lists to learn from while settings are tried, to choose by, to learn from at last, and to test with.
+        splits: lists to train on while trying settings, to choose by, to train on in the end, and to test on.
         rates, steps: the settings.
-        together: whether all networks have the setting with the best mean; otherwise each has its own.
+        together: whether all networks use the setting with the best mean; otherwise each uses its own best setting.
 
     Returns:
-        `value`, the mean metric of test lists, `rate` and `steps`, of each network.
+        For each network: `value`, the mean metric over test lists, `rate`, and `steps`.
     """
     learn, choose, relearn, test = splits
     train = partial(trained, loss, metric, steps=steps)
@@ -167,7 +167,7 @@ def measured(
     tried = torch.stack(by_rate, 1)
     if together:
         tried = tried.mean(0, keepdim=True).expand_as(tried)
-    middle = (torch.arange(len(rates)) - len(rates) // 2).abs().unsqueeze(-1)  # of equal ones, the middle rate
+    middle = (torch.arange(len(rates)) - len(rates) // 2).abs().unsqueeze(-1)  # among ties, take the middle rate
     best = (tried - 1e-6 * middle).flatten(1).argmax(-1)
     rate, step = best // len(steps), best % len(steps)
     values = train(repeat(relearn), test, start, activation, rates=torch.tensor(rates)[rate])
@@ -181,9 +181,9 @@ def measured(
 def command(
     study: str, groups: Mapping[str, Callable[[list[Row]], Jobs]], *, params: dict[str, Any], hashes: dict[str, str]
 ) -> None:
-    """Make the runs that studies/made/<study> lacks and keep each when it is finished; a change of code begins again.
+    """Make the runs that studies/made/<study> lacks, keeping each when it is finished; start over if the code changed.
 
-    A group gets the rows that are there, which grow while its runs are made.
+    A group gets the rows so far, which grow while its runs are made.
     """
     names = "; ".join(groups)
     parser = argparse.ArgumentParser(description=f"Make what is missing of studies/made/{study}.")

@@ -1,6 +1,6 @@
-"""When does a loss on ranks beat a loss on values? The same network on made data that differ in one thing at a time.
+"""Compare ranking losses with regression: the same network on generated data sets that differ in one property each.
 
-    python -m studies.when_ranks_win [KIND ...]      # all that is missing, half an hour on one core
+    python -m studies.when_ranks_win [KIND ...]      # computes what is missing, half an hour on one core
 
 All seeds of a method are trained side by side. The learning rate and the number of steps are those with the best mean
 over seeds on validation lists.
@@ -34,17 +34,17 @@ def _plain(hidden: Tensor, draws: torch.Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class Data:
-    """A kind of data: lists of rows, the truth of which is made from a hidden value and noise."""
+    """A kind of data: lists of rows whose truth is computed from a hidden value and noise."""
 
     truth: Change  # of hidden values (lists, length), with their noise
     lists: int = 1
     length: int = 500
     noise: float = 0.3
-    level: float = 0.0  # how much lists differ in their features' mean, which says nothing
-    wrong: Change = _plain  # of the truth, in training alone
+    level: float = 0.0  # how much lists differ in their features' mean, which is irrelevant to the truth
+    wrong: Change = _plain  # change of the truth, only in training
 
     def drawn(self, seed: int, split: str) -> tuple[Tensor, Tensor]:
-        """Return features (rows, FEATURES) and truth (lists, length); the hidden function is of the seed."""
+        """Return features (rows, FEATURES) and truth (lists, length); the hidden function depends on the seed."""
         teacher, draws = (generator(seed, "when_ranks_win", use) for use in ("teacher", split))
         first, second = (torch.randn(FEATURES, generator=teacher) / FEATURES**0.5 for _ in range(2))
         lists, length = self.lists, self.length
@@ -68,7 +68,7 @@ def _own_units(hidden: Tensor, draws: torch.Generator) -> Tensor:
 
 
 def _top(share: float) -> Change:
-    """Return labels: 1 for this share of each list, the largest."""
+    """Return labels: 1 for the largest values of each list, up to this fraction."""
     return lambda hidden, draws: (exact_ranks(hidden) <= share * hidden.shape[-1]).float()
 
 
@@ -110,7 +110,7 @@ ON_LABELS: dict[str, Loss] = {
 
 
 def measured_on(data: Data, loss: Loss, metric: Loss) -> dict[str, list[float]]:
-    """Return the metric on test lists of each seed, with the rate and steps that validation chose."""
+    """Return each seed's metric on test lists, with the rate and steps chosen on validation."""
     splits = {}
     for split in ("train", "val", "test"):
         drawn = [data.drawn(seed, split) for seed in SEEDS]

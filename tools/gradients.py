@@ -1,6 +1,6 @@
-"""Write the gradient of each loss at five scores into docs/gradients.csv: `python -m tools.gradients`.
+"""Write the gradient of each loss at five scores to docs/gradients.csv: `python -m tools.gradients`.
 
-The site draws its pictures of gradients from this file, so that it needs no PyTorch to be built.
+The website draws its pictures of gradients from this file, so building it does not require PyTorch.
 """
 
 import csv
@@ -16,7 +16,7 @@ __all__ = ["PATH", "text"]
 
 PATH = Path("docs/gradients.csv")
 SCORES = (2.0, 0.3, 1.0, 0.6, -0.5)
-# By the name of the truth. The second score is too low.
+# Targets by the name of the truth. The second score is too low for all of them.
 TRUTHS = {
     "target": (4, 3, 1, 2, 0),
     "labels": (1, 1, 0, 0, 0),
@@ -26,7 +26,7 @@ TRUTHS = {
 
 
 def text() -> str:
-    """Return one row per score: the loss and its value, the name of the truth, the score, truth and gradient."""
+    """Return one CSV row per score: loss, its value, the name of the truth, score, truth, and gradient."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["loss", "value", "kind", "score", "truth", "gradient"])

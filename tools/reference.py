@@ -1,7 +1,7 @@
-"""Write docs/api, the reference, from the docstrings: `python -m tools.reference`.
+"""Write the reference in docs/api from the docstrings: `python -m tools.reference`.
 
-Code is read and never imported, so `make docs` needs no PyTorch. The table of losses takes times from docs/losses.md,
-what runs under vmap from the contract tests, and papers from docs/bibliography.md.
+The code is parsed but not imported, so `make docs` needs no PyTorch. The table of losses takes times from
+docs/losses.md, vmap support from the contract tests, and papers from docs/bibliography.md.
 """
 
 import ast
@@ -43,7 +43,7 @@ TITLES = {
 
 
 def pages() -> dict[Path, str]:
-    """Return the text of each page of the reference by its path."""
+    """Return the text of each page of the reference, by path."""
     package = griffe.load("rankgrad", search_paths=["src"])
     losses = _exported(package["losses"])
     texts = {FOLDER / "losses.md": _overview(package["losses"], losses)}
@@ -72,7 +72,7 @@ def _exported(module: Any) -> dict[str, Any]:
 
 
 def _imported(module: Any, name: str) -> Any:
-    """Return the component behind a name of a module, from the file that defines it."""
+    """Return the component that a module's name refers to, from the file that defines it."""
     path = module.imports.get(name)
     if path is None:
         return module.members[name]
@@ -83,7 +83,7 @@ def _imported(module: Any, name: str) -> Any:
 
 
 def _module(module: Any, level: int) -> str:
-    """Return a module's own text and each of its public functions and classes."""
+    """Return a module's docstring and its public functions and classes."""
     texts = [f"{'#' * level} {module.path}\n", _sections(module), ""]
     for component in _exported(module).values():
         texts.append(_component(component, module, level + 1))
@@ -124,7 +124,7 @@ def _signature(component: Any) -> str:
 
 
 def _example(module: Any, examples: list[str]) -> str:
-    """Return the doctests, with the imports that they do not need in a docstring's own file."""
+    """Return the doctests, with the imports that they need outside the file of the docstring."""
     text = "\n\n".join(examples).removeprefix(">>> import torch\n")
     ours = {name for name, path in module.imports.items() if path.startswith("rankgrad.")}
     used = []
@@ -168,7 +168,7 @@ def _section(section: Any) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return text with equations as code hosts show them."""
+    """Return text with equations in the syntax of code hosts."""
     return EQUATION.sub(lambda match: f"$`{' '.join(match[1].split())}`$", text)
 
 
@@ -257,17 +257,17 @@ def _not_under_vmap() -> tuple[str, ...]:
 
 
 def _papers() -> list[str]:
-    """Return the names by which papers are cited, such as Qin et al. 2010."""
+    """Return the short names of papers, such as Qin et al. 2010."""
     return re.findall(r"^## (.+)$", BIBLIOGRAPHY.read_text(), re.MULTILINE)
 
 
 def _pattern(paper: str) -> str:
-    """Return what matches a paper's name, whose words may stand on two lines."""
+    """Return a regular expression for a paper's name, which may continue on the next line."""
     return r"\b" + r"\s+".join(map(re.escape, paper.split())) + r"\b"
 
 
 def _with_links(text: str, folder: Path) -> str:
-    """Link each paper that a page of a folder names to the bibliography."""
+    """Link the papers that a page in a folder names to the bibliography."""
     up = "../" * (len(folder.parts) - len(BIBLIOGRAPHY.parent.parts))
     for paper in _papers():
         anchor = re.sub(r"[^\w-]", "", paper.lower().replace(" ", "-"))

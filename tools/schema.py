@@ -1,4 +1,4 @@
-"""Write the JSON schema of params.yaml, with which editors complete and check it: `python -m tools.schema`."""
+"""Write the JSON schema of params.yaml, which editors use to complete and check it: `python -m tools.schema`."""
 
 import json
 from pathlib import Path

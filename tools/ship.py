@@ -1,7 +1,7 @@
 """Put trained weights into the package: `python -m tools.ship NAME`.
 
-NAME is a sorter, for load_sorter(NAME), or a run of label ranking, for `rankgrad predict shipped`. `origin.json`
-next to the weights is the training's entry in dvc.lock: its params, and the hashes of code and data.
+NAME is a sorter, for load_sorter(NAME), or a label-ranking run, for `rankgrad predict shipped`. `origin.json` next to
+the weights is the training's entry in dvc.lock: its params, and the hashes of code and data.
 """
 
 import argparse
@@ -23,23 +23,23 @@ LARGEST = 10**6  # bytes
 
 
 def ship(name: str) -> Path:
-    """Return the folder that was written.
+    """Write a model's weights into the package, and return the folder.
 
     Raises:
-        FileNotFoundError, ValueError: there is no sorter or run of this name, or no entry of it in dvc.lock; it sorts
-            one number of scores only, or is no label ranker; it is too large.
+        FileNotFoundError, ValueError: there is no sorter or run of this name, or dvc.lock has no entry for it; the
+            sorter has a fixed length; the run is not a label ranker; or the weights are too large.
     """
     is_run = (Path("models/runs") / name).is_dir()
     stage = f"{'train' if is_run else 'pretrain'}@{name}"
     model = _ranker(name) if is_run else _sorter(name)
     entry = dvc_lock.stages().get(stage)
     if entry is None:
-        raise ValueError(f"dvc.lock: no entry {stage}: run `dvc repro {stage}` first")
+        raise ValueError(f"dvc.lock: no entry for {stage}: run `dvc repro {stage}` first")
     target = RANKER if is_run else SORTERS / name
     with replaced_folder(target) as folder:
         save_model(folder, model)
         if (size := (folder / "model.safetensors").stat().st_size) > LARGEST:
-            raise ValueError(f"{name}: {size:,} bytes, expected at most {LARGEST:,}: a smaller network")
+            raise ValueError(f"{name}: {size:,} bytes, expected at most {LARGEST:,}: train a smaller network")
         with replaced_file(folder / "origin.json") as partial:
             partial.write_text(json.dumps(entry, indent=2, sort_keys=True) + "\n")
     return target
@@ -48,7 +48,7 @@ def ship(name: str) -> Path:
 def _sorter(name: str) -> Any:
     sorter = load_model(Path("models/sorters") / name)
     if sorter.length is not None:
-        raise ValueError(f"{name} sorts {sorter.length} scores, expected a sorter of any length")
+        raise ValueError(f"{name} sorts {sorter.length} scores, expected a sorter for any number")
     return sorter
 
 

@@ -1,7 +1,7 @@
-"""Choose the digits that ship, from the four MNIST files: `python -m tools.subset FOLDER`.
+"""Choose the digits that ship with the project from the four MNIST files: `python -m tools.subset FOLDER`.
 
-Writes data/raw/subset: of each class the first digits of each split. So a model that learned from the subset may be
-judged on MNIST's test digits, and the other way around.
+It writes the first digits of each class in each split to data/raw/subset. Since splits do not mix, a model trained on
+the subset can be tested on MNIST's test digits, and vice versa.
 """
 
 import argparse
@@ -22,7 +22,7 @@ LARGEST = 10**6  # bytes of a file
 
 
 def chosen(digits: Digits, of_each: int) -> Digits:
-    """Return the first `of_each` digits of each class, in the order of their numbers."""
+    """Return the first `of_each` digits of each class, in their original order."""
     rows = torch.cat([(digits.labels == label).nonzero()[:of_each, 0] for label in range(CLASSES)]).sort().values
     return Digits(digits.glyph[rows], digits.images[rows], digits.labels[rows])
 
@@ -38,7 +38,7 @@ def main() -> None:
             rows = table(chosen(made[split], of_each))
             pq.write_table(rows, partial, compression="brotli", compression_level=11, use_dictionary=False)
             if (size := partial.stat().st_size) > LARGEST:
-                raise ValueError(f"{split}: {size:,} bytes, expected at most {LARGEST:,}: fewer digits")
+                raise ValueError(f"{split}: {size:,} bytes, expected at most {LARGEST:,}: choose fewer digits")
         digest = sha256((FOLDER / f"{split}.parquet").read_bytes()).hexdigest()  # for `SUBSET` of the digits
         print(f"{FOLDER / split}.parquet: {len(rows):,} digits, {size:,} bytes, SHA-256 {digest}")
 

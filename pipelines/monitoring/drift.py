@@ -43,11 +43,11 @@ class Quantity:
 
     name: str  # such as `brightness`, `age`, `score cat`
     reference: float  # mean
-    fresh: float
+    fresh: float  # mean of the new rows
     distance: float
     p: float
-    adjusted_p: float  # after Benjamini-Hochberg's correction over all quantities
-    drifted: bool  # significant and far enough
+    adjusted_p: float  # after the Benjamini-Hochberg correction over all quantities
+    drifted: bool  # significant, and the distance is large enough
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Outside:
     name: str
     training: tuple[float, float]  # smallest and largest
     fresh: tuple[float, float]
-    rows: int  # outside
-    first_row: int  # of the file, from 1 on
+    rows: int  # number of rows outside
+    first_row: int  # the first such row of the file, from 1
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Comparison:
     dataset: str
     alpha: float
     least_distance: float
-    rows: dict[str, int]  # that were compared: `train` (inputs), `val` (network) and `fresh`
+    rows: dict[str, int]  # how many were compared: `train` (inputs), `val` (network), and `fresh`
     quantities: list[Quantity]
     shadow: Shadow | None = None  # None if no challenger was asked for, or there is none
     to_label: list[dict[str, Any]] = field(default_factory=list)  # see `rows_to_label`
@@ -85,7 +85,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """In a line, such as a retraining gets for its reason, whatever columns and files are called."""
+        """The result in one line, used as the reason for a retraining; names are escaped."""
         names, of = self.drifted, f"{as_line(self.file)} ({self.rows['fresh']} rows)"
         first = ", ".join(as_line(name, LONGEST_NAME) for name in names[:4])
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
@@ -123,24 +123,25 @@ def compare(
     """Compare the rows of a file, and a model's predictions for them, with the dataset that it was trained on.
 
     Args:
-        fresh: raw rows, as `rankgrad predict` takes them: a table, a folder of pictures; no truth needed.
-        model: registered, such as `models:/<name>@champion`, or the folder of such a version.
-        roles: of the table's columns, if they differ from the training's.
-        alpha: how often a file without drift may be called drifted, all quantities together.
-        least_distance: of a quantity that has drifted; 0 leaves it to the tests.
-        rows: how many fresh rows are looked at, at most; of more, so many are drawn.
-        seed: of the draw.
-        challenger: a model of the same task that answers the fresh rows too, see `pipelines.monitoring.shadow`; or an
-            alias, such as `@challenger`, of the registered model: one that nobody has, or the version itself, is none.
+        fresh: raw rows in a form that `rankgrad predict` takes, such as a table or a folder of pictures; no truth
+            needed.
+        model: a registered model, such as `models:/<name>@champion`, or the folder of such a version.
+        roles: the roles of the table's columns, if they differ from training.
+        alpha: the false-positive rate for a file without drift, over all quantities together.
+        least_distance: the smallest distance of a drifted quantity; 0 to rely on the tests alone.
+        rows: the largest number of new rows to compare; from a longer file, that many are drawn.
+        seed: seed of the draw.
+        challenger: a model of the same task that predicts the new rows too, see `pipelines.monitoring.shadow`; or an
+            alias of the registered model, such as `@challenger`, which is ignored if no other version has it.
 
     Raises:
-        FileNotFoundError, ValueError: a file is missing, corrupt, lacks the model's input or has too few rows, or a row
-            is corrupt or cannot be answered; the model, or what was kept of its training data, is missing; an option is
-            out of its range.
+        FileNotFoundError, ValueError: a file is missing, corrupt, lacks the model's input, or has too few rows; a row
+            is corrupt or the model cannot predict it; the model or its reference data is missing; or an option is out
+            of range.
     """
     _check_options(alpha, least_distance, rows)
     version = _version(model)
-    # By its number: the alias may move meanwhile.
+    # Load the version by its number, since the alias may move meanwhile.
     with model_folder(model if version is None else f"models:/{version.name}/{version.version}") as folder:
         recipe, reference = recipe_of(folder), read_reference(folder, model=model)
         network = load_model(folder, device=find_device("auto"))
@@ -177,7 +178,7 @@ def compare(
 def _network(model: str, task: str) -> Any:
     with model_folder(model) as folder:
         if (other := recipe_of(folder).get("task")) != task:
-            raise ValueError(f"{model}: a model for {other}, expected one for {task}, like the other")
+            raise ValueError(f"{model}: a model for {other}, expected one for {task}, like the model to compare with")
         return load_model(folder, device=find_device("auto"))
 
 
@@ -192,7 +193,7 @@ def _enough(rows_of: str, count: int) -> int:
 
 
 def _version(model: str) -> Any:
-    """Return the registered version that an address names; None of a folder."""
+    """Return the registered version that an address names; None for a folder."""
     return _registry().version_of(model) if is_registered(model) else None
 
 
@@ -203,9 +204,9 @@ def _registry() -> Any:
 
 
 def _both(reference: Reference, fresh: Measured) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """Return the name of each quantity with its values on both sides.
+    """Return each quantity's name, with its values in the reference and in the new rows.
 
-    A list, as a column of a person's may be called as a quantity of the network is, such as `score`.
+    The result is a list because a user's column may have the name of a network's quantity, such as `score`.
     """
     theirs, ours = reference.network, reference.of_network(fresh.answers)
     both = []
@@ -217,7 +218,7 @@ def _both(reference: Reference, fresh: Measured) -> list[tuple[str, np.ndarray, 
 
 
 def quantities(reference: Reference, fresh: Measured, *, alpha: float, least_distance: float) -> list[Quantity]:
-    """Compare the quantities of fresh rows with the reference."""
+    """Compare the quantities of new rows with the reference."""
     tested = [(name, *_tested(before, now)) for name, before, now in _both(reference, fresh)]
     adjusted = false_discovery_control([p for *_, p in tested])
     return [
@@ -227,13 +228,13 @@ def quantities(reference: Reference, fresh: Measured, *, alpha: float, least_dis
 
 
 def outside(reference: Reference, fresh: Measured, numbers: Sequence[int]) -> list[Outside]:
-    """Return the inputs of which fresh rows leave the range of training rows, those of most rows first.
+    """Return the inputs for which new rows are outside the range of training rows, those with the most rows first.
 
-    A test of all rows does not see a few of them, however far outside they are.
+    A test over all rows misses a few outliers, however far outside they are.
 
     Args:
-        reference, fresh: what is compared.
-        numbers: of the fresh rows in their file, from 0 on.
+        reference, fresh: the reference and the new rows.
+        numbers: numbers of the new rows in their file, from 0.
     """
     left = []
     for name, (low, high) in reference.ranges.items():
@@ -249,16 +250,16 @@ def outside(reference: Reference, fresh: Measured, numbers: Sequence[int]) -> li
 def rows_to_label(
     reference: Reference, fresh: Measured, tested: Sequence[Quantity], rows: Sequence[tuple[int, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the fresh rows that make the difference, the most telling first, for a person to label.
+    """Return the new rows that contribute most to the drift, in descending order, for a person to label.
 
-    In each quantity that drifted there is a value where the fractions of rows below it differ most. Fresh rows are more
-    frequent on one side of it than training rows. A row's `drift` is the sum of the distances of the quantities in
-    which it lies on that side.
+    For each quantity that drifted, there is a value where the fractions of rows below it differ most. On one side of
+    it, new rows are more frequent than training rows. A row's `drift` is the sum of the distances of the quantities for
+    which it is on that side.
 
     Args:
-        reference, fresh: what was compared.
-        tested: its outcome, quantity by quantity.
-        rows: number and id of each fresh row.
+        reference, fresh: the reference and the new rows.
+        tested: the comparison of each quantity.
+        rows: number and id of each new row.
     """
     drift, values = np.zeros(len(rows)), dict[str, np.ndarray]()
     for quantity, (name, before, now) in zip(tested, _both(reference, fresh), strict=True):
@@ -277,17 +278,17 @@ def rows_to_label(
 
 
 def report_of(fresh: Path) -> Path:
-    """Return where the comparison of a file or a folder is kept: by its name without a file's suffix."""
+    """Return the path of the report for a file or a folder: its name, without a file's suffix."""
     return Path("reports/monitoring") / f"{fresh.resolve().name if fresh.is_dir() else fresh.stem}.json"
 
 
 def list_of(report: str | Path) -> Path:
-    """Return where the rows to label are kept: next to the report."""
+    """Return the path of the rows to label, next to the report."""
     return Path(report).with_name(f"{Path(report).stem}-to_label.csv")
 
 
 def write(comparison: Comparison, path: str | Path) -> None:
-    """Write the whole comparison as JSON, whole or not at all, and the rows to label as a table next to it."""
+    """Write the comparison as JSON, atomically, and the rows to label as a table next to it."""
     if comparison.to_label:
         tables.write(list_of(path), [comparison.to_label])
     else:
@@ -299,7 +300,7 @@ def write(comparison: Comparison, path: str | Path) -> None:
 
 
 def _tested(reference: np.ndarray, fresh: np.ndarray) -> tuple[tuple[float, float], float, float]:
-    """Return both means, the distance and p of one quantity."""
+    """Return both means, the distance, and the p-value of one quantity."""
     means = float(reference.mean(dtype=np.float64)), float(fresh.mean(dtype=np.float64))
     result = ks_2samp(reference, fresh)
     return means, float(result.statistic), float(result.pvalue)

@@ -1,4 +1,4 @@
-"""What inputs are like, as a network takes them, and what it answers: a number per row for each quantity."""
+"""Measure inputs as a network takes them, and its predictions for them: one number per row for each quantity."""
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,11 +22,11 @@ __all__ = ["Answers", "Inputs", "Measured", "measure", "measure_answers"]
 
 
 class Inputs(NamedTuple):
-    """Inputs, measured without a network.
+    """Measurements of inputs, without a network.
 
     Attributes:
-        quantities: (n, ...) of what a network takes; the mean over several frames or documents.
-        words: of all texts.
+        quantities: quantities of each row's prepared input (n, ...); means over frames or documents.
+        words: the words in all texts.
     """
 
     quantities: pd.DataFrame
@@ -34,11 +34,11 @@ class Inputs(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """Answers of a network, measured.
+    """Measurements of a network's predictions.
 
     Attributes:
-        quantities: (n, ...) of what it answers.
-        embedding: its last features (n, size); the mean over frames or documents.
+        quantities: quantities of each row's prediction (n, ...).
+        embedding: the network's last features (n, size); means over frames or documents.
     """
 
     quantities: pd.DataFrame
@@ -46,7 +46,7 @@ class Answers(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Rows and a network's answers to them, measured."""
+    """Measurements of rows, and of a network's predictions for them."""
 
     inputs: Inputs
     answers: Answers
@@ -56,7 +56,7 @@ class Piece(NamedTuple):
     """Rows that go through a network together.
 
     Attributes:
-        place: of the first row, for messages.
+        place: where the first row is, for messages.
         rows: the prepared items of each row.
     """
 
@@ -67,17 +67,17 @@ class Piece(NamedTuple):
 def measure(
     rows: Iterable[Row], network: Any, *, chosen: Collection[int], known: Collection[str] | None = None
 ) -> Measured:
-    """Measure rows and what a network answers to them, in pieces, so that memory does not grow with their files.
+    """Measure rows and a network's predictions for them in pieces, so that memory does not grow with the file.
 
     Args:
-        rows: from `rankgrad.datasets.tables.rows.read`.
-        network: of a task.
-        chosen: numbers of the rows that are measured, from 0 on.
-        known: words of training texts; if given, the fraction of other words is a quantity of the answers. It is 0 for
-            the training texts themselves.
+        rows: rows from `rankgrad.datasets.tables.rows.read`.
+        network: a task's network.
+        chosen: numbers of the rows to measure, from 0.
+        known: words of the training texts; if given, the fraction of other words is a quantity of the answers. It is 0
+            for the training texts themselves.
 
     Raises:
-        ValueError: a file or a row is not whole, or the network cannot answer it; the message names it.
+        ValueError: a file or a row is invalid, or the network cannot predict it; the message names it.
     """
     inputs, answers = [], []
     for piece in _prepared(rows, network.recipe, chosen):
@@ -91,7 +91,7 @@ def measure(
 def measure_answers(
     rows: Iterable[Row], network: Any, *, chosen: Collection[int], known: Collection[str] | None = None
 ) -> Answers:
-    """Measure what a network answers to rows, see `measure`."""
+    """Measure a network's predictions for rows, see `measure`."""
     return _all_answers([_answers(piece, network, known) for piece in _prepared(rows, network.recipe, chosen)])
 
 
@@ -101,7 +101,7 @@ def _all_answers(measured: list[Answers]) -> Answers:
 
 
 def _prepared(rows: Iterable[Row], recipe: Mapping[str, Any], chosen: Collection[int]) -> Iterator[Piece]:
-    """Yield the chosen rows as networks of a recipe take them."""
+    """Yield the chosen rows in the form that a recipe's network takes."""
     task, about, numbers = lookup.find("tasks", recipe["task"])(), recipe["input"], set(chosen)
     input_type = type_of(about)
     for piece in pieces((row for number, row in enumerate(rows) if number in numbers), recipe):
@@ -110,7 +110,7 @@ def _prepared(rows: Iterable[Row], recipe: Mapping[str, Any], chosen: Collection
             try:
                 [checked] = task.checked(recipe, [row.asked()])
                 if input_type.name not in checked:
-                    raise ValueError(f"a caption only; expected {input_type.name}: captions are not compared")
+                    raise ValueError(f"only a caption, expected {input_type.name}: captions are not compared")
                 cells = checked[input_type.name] if task.reads.lists else [checked[input_type.name]]
                 items.append(input_type.prepared(cells, about, where=row.place))
             except (OSError, RuntimeError, TypeError, ValueError) as error:
@@ -129,7 +129,7 @@ def _inputs(piece: Piece, recipe: Mapping[str, Any]) -> Inputs:
 
 @torch.inference_mode()
 def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> Answers:
-    """Return what a network answers to a piece, which goes through it once."""
+    """Return the measured predictions for a piece, which goes through the network once."""
     task, about = lookup.find("tasks", network.recipe["task"])(), network.recipe["input"]
     input_type, counts = type_of(about), [len(items) for items in piece.rows]
     try:
@@ -139,8 +139,8 @@ def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> Answe
             check_answer(answer, number)
     except (RuntimeError, IndexError, ValueError, FloatingPointError) as error:  # pooling may leave nothing
         raise ValueError(
-            f"{piece.place} and the next {len(piece.rows) - 1}: the network cannot answer ({first_line(error)}); name "
-            "another model"
+            f"{piece.place} and the next {len(piece.rows) - 1} rows: the network cannot predict them "
+            f"({first_line(error)}); name another model"
         ) from error
     embedding = np.stack([items.mean(0).numpy() for items in torch.cat(parts).split(counts)])
     quantities = pd.DataFrame([_of_answer(answer, task, network.recipe) for answer in answers])
@@ -156,14 +156,14 @@ def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> Answe
 
 @contextmanager
 def _embedding_of(network: Any) -> Generator[list[Tensor]]:
-    """Yield a list of the features (n, size) from which a network scores items; it fills while the network answers."""
+    """Yield a list that collects the features (n, size) from which a network scores items, while it predicts."""
     scorer = getattr(network, "scorer", getattr(network, "items", network))
     views = (getattr(network, "views", None) or {"count": 1})["count"]
     parts: list[Tensor] = []
     batches = count()
 
     def keep(backbone: Any, inputs: Any, features: Tensor) -> None:
-        if next(batches) % views == 0:  # the first view of each batch shows the items as they are
+        if next(batches) % views == 0:  # the first view of each batch is the unchanged items
             parts.append(pooled(scorer.head.pool(features)).float().flatten(1).cpu())
 
     handle = network.backbone.register_forward_hook(keep)
@@ -178,7 +178,7 @@ def _words(texts: list[str]) -> list[str]:
 
 
 def _of_answer(answer: Mapping[str, Any], task: Any, recipe: Mapping[str, Any]) -> dict[str, float]:
-    """Return the quantities of an answer: its score, or that of each class, or the extremes over documents.
+    """Return the quantities of an answer: its score, the score of each class, or the extremes over documents.
 
     >>> answer = {"labels": ["cat"], "label_ranks": [1, 0], "scores": [2.0, -1.0]}
     >>> _of_answer(answer, lookup.find("tasks", "label_ranking")(), {"classes": ["cat", "dog"]})
@@ -188,7 +188,7 @@ def _of_answer(answer: Mapping[str, Any], task: Any, recipe: Mapping[str, Any]) 
     if "score" in answer:
         quantities["score"] = answer["score"]
     if scores := answer.get("scores"):
-        if task.reads.lists:  # of as many documents as there are
+        if task.reads.lists:  # the number of documents varies
             return {"highest score": max(scores), "lowest score": min(scores), "documents": len(scores)}
         names = recipe.get("classes") or range(len(scores))
         quantities |= {f"score {name}": score for name, score in zip(names, scores, strict=True)}

@@ -1,12 +1,11 @@
-"""A description of a model's training data, written into a version's folder when it is published, for `monitor`.
+"""Describe a model's training data for `monitor`; publishing a version writes the description to its folder.
 
-- Quantities of the input, prepared as the network takes it, are of training rows: that is the training distribution.
-  Photos come in any size and format, and are compared after they were prepared.
-- Quantities of the network (embedding, scores) are of validation rows, and so is the fraction of words that no training
-  text has. The weights were fitted to the training rows: scores lie further apart on these than on new rows of the same
-  kind, which would count as drift.
-- Embeddings are compared along the directions of largest variance of training rows. Either sample's own directions
-  would favor it.
+- Quantities of the input come from training rows. They are measured after preprocessing, since photos come in any size
+  and format.
+- Quantities of the network (embedding, scores) and the fraction of unknown words come from validation rows. The weights
+  were fitted to the training rows, so scores spread more on these than on new rows of the same kind, which would look
+  like drift.
+- Embeddings are compared along the principal components of training rows, which favor neither of the two samples.
 """
 
 import json
@@ -33,9 +32,9 @@ from rankgrad.training.device import find_device
 
 __all__ = ["ROWS", "Reference", "TrainingData", "chosen", "read_reference", "reference_of"]
 
-FOLDER = "reference"  # in a version's
-ROWS = 1000  # of each split at most: each version is measured when it is published
-DIRECTIONS = 5  # along which embeddings are compared
+FOLDER = "reference"  # in a version's folder
+ROWS = 1000  # most rows of each split, since every version is measured when it is published
+DIRECTIONS = 5  # directions for comparing embeddings
 
 
 @dataclass(frozen=True)
@@ -43,18 +42,18 @@ class Directions:
     """The directions of largest variance of the embeddings of training rows.
 
     Attributes:
-        mean: of the embeddings (size,).
-        components: (directions, size), each of unit length.
+        mean: the mean of the embeddings (size,).
+        components: unit vectors (directions, size).
     """
 
     mean: np.ndarray
     components: np.ndarray
 
     def along(self, embedding: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the coordinates of embeddings (n, size) along the directions, and how much these leave out."""
+        """Return the coordinates of embeddings (n, size) along the directions, and the norm of the residual."""
         centered = embedding - self.mean
         coordinates = centered @ self.components.T
-        # How far a row is from these directions: it is large for rows that resemble no training row.
+        # The residual is large for rows that resemble no training row.
         residual = np.linalg.norm(centered - coordinates @ self.components, axis=1)
         return {f"embedding {number}": column for number, column in enumerate(coordinates.T, 1)} | {
             "embedding, rest": residual
@@ -63,15 +62,15 @@ class Directions:
 
 @dataclass(frozen=True)
 class Reference:
-    """What fresh rows are compared with.
+    """The reference with which new rows are compared.
 
     Attributes:
-        dataset: its name.
+        dataset: the name of the dataset.
         inputs: quantities of training rows (n, ...).
-        network: quantities of the network's answers to validation rows, with their embeddings' coordinates (n, ...).
-        directions: of the training rows' embeddings.
-        words: of all training texts; None where there are no texts.
-        ranges: the smallest and the largest value of each input in all training rows, where it is a number.
+        network: quantities of the network's predictions for validation rows, and coordinates of embeddings (n, ...).
+        directions: directions of the training rows' embeddings.
+        words: the words of all training texts; None if there are no texts.
+        ranges: the smallest and the largest value of each numeric input in all training rows.
     """
 
     dataset: str
@@ -82,7 +81,7 @@ class Reference:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def of_network(self, answers: Answers) -> pd.DataFrame:
-        """Return the quantities of a network's answers as `network` has them."""
+        """Return the quantities of a network's predictions in the form of `network`."""
         return _of_network(answers, self.directions)
 
 
@@ -97,7 +96,7 @@ def directions_of(embedding: np.ndarray) -> Directions:
 
 
 def chosen(name: str, count: int, rows: int = ROWS, *, seed: int = 0) -> list[int]:
-    """Return the numbers of the rows that are measured, of more than `rows` a random sample."""
+    """Return the numbers of the rows to measure: all, or a random sample of `rows`."""
     return torch.randperm(count, generator=generator(seed, "monitor", name))[:rows].tolist()
 
 
@@ -105,10 +104,10 @@ def reference_of(dataset: str, inputs: Inputs, embedding: np.ndarray, answers: A
     """Return a reference.
 
     Args:
-        dataset: its name.
-        inputs: of training rows.
-        embedding: of training rows (n, size).
-        answers: to validation rows.
+        dataset: the name of the dataset.
+        inputs: measurements of training rows.
+        embedding: embeddings of training rows (n, size).
+        answers: measured predictions for validation rows.
     """
     directions = directions_of(embedding)
     words = frozenset(inputs.words) or None
@@ -116,27 +115,27 @@ def reference_of(dataset: str, inputs: Inputs, embedding: np.ndarray, answers: A
 
 
 class TrainingData:
-    """The splits on which versions were trained and chosen.
+    """The splits on which versions were trained and selected.
 
-    Their inputs are measured once for all versions that take the same, and each network answers them once.
+    Inputs are measured once for all versions with the same input, and each network predicts them once.
 
     Args:
-        folder: of the dataset.
+        folder: the folder of the dataset.
     """
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._inputs: dict[str, Inputs] = {}  # of training rows, by the task and the input that networks take
+        self._inputs: dict[str, Inputs] = {}  # measurements of training rows, by task and network input
 
     @cached_property
     def _known(self) -> dict[str, np.ndarray]:
         return known_rows(self.folder)
 
     def write(self, version: Path) -> None:
-        """Write what the gate and `rankgrad monitor` compare with into a version's folder.
+        """Write the reference data for the gate and `rankgrad monitor` to a version's folder.
 
         Raises:
-            FileNotFoundError, ValueError: a split is missing or corrupt, or the network cannot answer a row.
+            FileNotFoundError, ValueError: a split is missing or corrupt, or the network cannot predict a row.
         """
         write_known(self._known, version)
         network = load_model(version, device=find_device("auto"))
@@ -175,16 +174,16 @@ def _write(reference: Reference, folder: Path) -> None:
 
 
 def read_reference(folder: Path, *, model: str) -> Reference:
-    """Return what was written into a version's folder.
+    """Return the reference in a version's folder.
 
     Raises:
-        FileNotFoundError: nothing was; the message names the model.
+        FileNotFoundError: the folder has none; the message names the model.
         ValueError: a file is corrupt.
     """
     target = folder / FOLDER
     if not target.is_dir():
         raise FileNotFoundError(
-            f"{model}: no {FOLDER} in its folder, which says what its training data are like; expected a version that "
+            f"{model}: its folder has no {FOLDER}, the description of its training data; expected a version that "
             "`make repro` published, such as models:/<name>@champion"
         )
     try:
@@ -195,4 +194,4 @@ def read_reference(folder: Path, *, model: str) -> Reference:
         words = None if about["words"] is None else frozenset(about["words"])
         return Reference(about["dataset"], inputs, network, directions, words, about.get("ranges", {}))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{model}: {FOLDER} is not whole ({error}); publish it again with `make repro`") from error
+        raise ValueError(f"{model}: {FOLDER} is corrupt ({error}); publish it again with `make repro`") from error

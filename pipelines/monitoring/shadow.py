@@ -1,4 +1,4 @@
-"""A challenger answers the rows that came in too: what would change for those who ask, before it is promoted."""
+"""Compare a challenger's predictions with the champion's on incoming rows, before it is promoted."""
 
 from dataclasses import dataclass, field
 
@@ -13,38 +13,38 @@ __all__ = ["Agreement", "Shadow", "agreements"]
 
 @dataclass(frozen=True)
 class Agreement:
-    """What both models say of the same rows, in one quantity of their answers."""
+    """The agreement of both models on the same rows, in one quantity of their predictions."""
 
     name: str  # such as `score cat`
     champion: float  # mean
-    challenger: float
-    correlation: float | None  # of ranks over rows; None where one of them says the same of all
+    challenger: float  # mean
+    correlation: float | None  # rank correlation over rows; None if either model's values are constant
     alike: float  # fraction of rows with equal values
 
 
 @dataclass(frozen=True)
 class Shadow:
-    """A model that answered the rows too, or why it could not, which takes nothing from the comparison."""
+    """A second model's agreement on the rows, or why it could not predict them; the comparison continues either way."""
 
     model: str  # such as `models:/label_ranking-photos/3`, or a folder
-    agreement: list[Agreement] = field(default_factory=list)  # of the quantities that both have, the least first
-    failed: str = ""
+    agreement: list[Agreement] = field(default_factory=list)  # for the quantities that both have, the lowest first
+    failed: str = ""  # the reason for failing
 
     @property
     def verdict(self) -> str:
-        """In a line."""
+        """The result in one line."""
         if self.failed:
             return f"{self.model} could not answer: {self.failed}"
         if not self.agreement:
             return f"{self.model}: its answers have no quantity that could be compared row by row"
         least = self.agreement[0]
         correlation = "none" if least.correlation is None else f"{least.correlation:.3f}"
-        name = as_line(least.name)  # of a class, as a person called it
+        name = as_line(least.name)  # it may contain a class name with any characters
         return f"{self.model} agrees least in {name}: rank correlation {correlation}, {least.alike:.0%} alike"
 
 
 def agreements(champion: Answers, challenger: Answers) -> list[Agreement]:
-    """Return the quantities of two models' answers to the same rows, the least agreement first."""
+    """Return the agreement of two models' predictions for the same rows, the lowest first."""
     ours, theirs = champion.quantities, challenger.quantities
     shared = [_agreement(name, ours[name].to_numpy(), theirs[name].to_numpy()) for name in ours if name in theirs]
     return sorted(

@@ -1,1 +1,1 @@
-"""Results: read, drawn, and written as pages."""
+"""Read results, draw them, and write them as pages."""

@@ -1,4 +1,4 @@
-"""What the report shows: its tables, texts and pictures, from what stages wrote."""
+"""Collect the content of the report (tables, texts, and pictures) from the outputs of stages."""
 
 import math
 from pathlib import Path
@@ -19,7 +19,7 @@ from rankgrad.tasks import Metric
 __all__ = ["content"]
 
 SOURCES = {"data/raw/mnist": "all of MNIST", "data/raw/subset": "the 14,000 MNIST digits that ship with RankGrad"}
-SORTER_COLUMNS = {  # with the decimals of each; None for those of every table
+SORTER_COLUMNS = {  # title and decimals of each metric; None for the default decimals
     "l1": ("L1", 4),
     "exact_ranks": ("exact ranks", None),
     "gradient.vanishing": ("vanishing gradients", None),
@@ -28,12 +28,12 @@ SORTER_COLUMNS = {  # with the decimals of each; None for those of every table
     "parameters": ("parameters", 0),
 }
 
-Table = dict[str, list[str]]  # a list of cells by the title of its row
+Table = dict[str, list[str]]  # the cells of each row, by its title
 
 
 def content(params: Settings, folder: Path) -> dict[str, Any]:
-    """Return what the templates show, and draw the page's pictures into `folder`."""
-    # Everything is read before anything is drawn, which takes long.
+    """Return the content for the templates, and draw the page's pictures into `folder`."""
+    # Read everything first, since drawing takes long.
     runs = results.read("metrics/runs")
     comparisons = [_comparison(params, runs, name) for name in params.comparisons]
     sorters = _sorters(params) if params.benchmark_sorters else {}
@@ -52,7 +52,7 @@ def content(params: Settings, folder: Path) -> dict[str, Any]:
 
 
 def _drawn(params: Settings) -> str:
-    """Say which test splits are drawn from digits, where any is."""
+    """Say which test splits are generated from digits; return "" if none is."""
     names = dict.fromkeys(run.dataset for run in params.runs.values())
     drawn = [name for name in names if params.datasets[name].is_drawn]
     if not drawn:
@@ -63,7 +63,7 @@ def _drawn(params: Settings) -> str:
 
 
 def _title(params: Settings, run: Run) -> str:
-    """Return the title of a run's task, with its dataset if the task has several, and with what is compared."""
+    """Return the title of a run's task, with the dataset if the task has several, and with the group of `within`."""
     title, dataset = lookup.find("tasks", run.task).title, params.datasets[run.dataset]
     if dataset.args.get("within"):
         title += f" within {dataset.built().group}"
@@ -72,7 +72,7 @@ def _title(params: Settings, run: Run) -> str:
 
 
 def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
-    """Return a comparison's baseline and, for each of its runs, the difference from that."""
+    """Return a comparison's baseline and, for each of its runs, the difference from the baseline."""
     comparison, compared = params.comparisons[name], results.read(f"metrics/comparisons/{name}.csv")
     baseline, metric = comparison.baseline, comparison.metric
     by_name = {known.name: known for known in lookup.find("tasks", params.runs[baseline].task).all_metrics()}
@@ -94,7 +94,7 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
                 "notes": _notes(params, run, baseline) if is_ours else "",
             }
         )
-    # Chosen on validation: the largest of several differences on the test split would flatter.
+    # Choose on validation: the largest of several differences on the test split would be optimistic.
     best = best_on_validation(comparison.runs)
     return {
         "task": _title(params, params.runs[baseline]),
@@ -108,7 +108,7 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
 
 
 def _pays(params: Settings, compared: Results, name: str, *, lower_is_better: bool) -> str:
-    """Say whether the network that validation chose is better than the strongest rival; empty without rivals."""
+    """Say whether the network that is best on validation beats the strongest rival; return "" without rivals."""
     comparison = params.comparisons[name]
     for rival in comparison.rivals:
         for network in (comparison.baseline, *comparison.runs):
@@ -124,12 +124,12 @@ def _pays(params: Settings, compared: Results, name: str, *, lower_is_better: bo
 
 
 def _rival(params: Settings, name: str) -> str:
-    """Return what tables call a simple model, or what another program predicts."""
+    """Return the name in tables of a simple model, or of another program's predictions."""
     return f"no network: {params.rivals[name].name.replace('_', ' ')}" if name in params.rivals else name
 
 
 def _notes(params: Settings, run: str, baseline: str) -> str:
-    """List what differs from the baseline besides the loss, as `batch_size 256 (32)`, and what the seeds share."""
+    """List settings other than the loss that differ from the baseline, as `batch_size 256 (32)`, and shared starts."""
     notes = []
     for key, (ours, theirs) in differences(params, run, baseline).items():
         values = ["none" if value is None else value for value in (ours, theirs)]
@@ -140,16 +140,16 @@ def _notes(params: Settings, run: str, baseline: str) -> str:
 
 
 def _shared(params: Settings, name: str) -> str | None:
-    """Return the run whose network all seeds start from; None if each has its own weights."""
+    """Return the run whose network all seeds start from; None if each seed starts from different weights."""
     run, before = params.runs[name], params.run_before(name)
     _, _, *start = Path(run.start).parts
-    # `models/runs/<run>` stands for the network of the same seed, `models/runs/<run>/seed1` for that one.
+    # `models/runs/<run>` means the network of the same seed, `models/runs/<run>/seed1` only that one.
     is_shared = before is not None and len(run.seeds) > 1 and (len(start) > 1 or not {*run.seeds} <= {*before.seeds})
     return "/".join(start) if is_shared else None
 
 
 def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:
-    """Return what the interval of a difference says.
+    """Return in words what the interval of a difference means.
 
     >>> _verdict(0.1, 0.2, lower_is_better=False), _verdict(0.1, 0.2, lower_is_better=True)
     ('better', 'worse')
@@ -164,7 +164,7 @@ def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:
 
 
 def _task(params: Settings, runs: Results, names: list[str], folder: Path) -> dict[str, Any]:
-    """Return the details of a task on a dataset: a column per run, and the pictures of each."""
+    """Return the details of a task on a dataset: one column per run, and the picture of each run."""
     first = params.runs[names[0]]
     table: Table = {}
     pictures = {}

@@ -1,4 +1,4 @@
-"""A page for each dataset, whole in one file: what was understood of it, its numbers, and what was expected."""
+"""Render a self-contained page for each dataset: how it was interpreted, its numbers, and the checks."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,20 +11,20 @@ import pandas as pd
 __all__ = ["Check", "in_words", "observed_in_words", "render"]
 
 TEMPLATES = Path(__file__).parent / "templates"
-KINDS = 12  # values of a column that are counted one by one
-LINES = 200  # of a table of facts that are shown
-LONG = 60  # characters of a value
+KINDS = 12  # most values of a column to count one by one
+LINES = 200  # most lines of a table of facts to show
+LONG = 60  # most characters of a value
 DIVERGENCE = "expect_column_kl_divergence_to_be_less_than"
 
 
 class Check(NamedTuple):
-    """What was expected of a table of facts, and what was found.
+    """An expectation about a table of facts, and its outcome.
 
     Attributes:
-        table: of the facts.
-        expected: in words.
-        state: passed, warning or failed.
-        found: rows that fail, a line each, or what was seen instead.
+        table: the table of facts.
+        expected: the expectation in words.
+        state: passed, warning, or failed.
+        found: rows that fail, one per line, or the observed value.
         count: how many rows fail.
     """
 
@@ -64,7 +64,7 @@ def in_words(kind: str, columns: Sequence[str], arguments: Mapping[str, Any]) ->
 
 
 def observed_in_words(kind: str, value: Any) -> str:
-    """Return what was observed instead of single rows.
+    """Return in words the observed value of an expectation about a whole column or table.
 
     >>> observed_in_words("expect_column_mean_to_be_between", 0.01171749149472812)
     'mean 0.01172'
@@ -82,7 +82,7 @@ def observed_in_words(kind: str, value: Any) -> str:
 
 
 def _number(value: Any) -> str:
-    """Return a number in four digits, or all digits of a whole one; anything else as it is."""
+    """Return a number with four digits, or with all digits if it is whole; return anything else as text."""
     is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 1e15)
     return f"{value:.0f}" if is_whole else f"{value:.4g}" if isinstance(value, float) else str(value)
 
@@ -106,13 +106,13 @@ def _or(values: Sequence[str]) -> str:
 def render(
     dataset: str, facts: Mapping[str, pd.DataFrame], checks: Sequence[Check], *, understood: Mapping[str, str]
 ) -> str:
-    """Return the page of a dataset. It is the same for the same data, and asks nothing of a network.
+    """Return the page of a dataset. It is the same for the same data, and loads nothing from the internet.
 
     Args:
-        dataset: its name.
+        dataset: the name of the dataset.
         facts: its tables of facts, see `pipelines.expectations.validate`.
-        checks: what was expected, and found.
-        understood: what is known of how it was read, a line each.
+        checks: the expectations and their outcomes.
+        understood: how the dataset was interpreted, one line per item.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -127,7 +127,7 @@ def render(
 
 
 def _shown(name: str, frame: pd.DataFrame) -> dict[str, Any]:
-    """Return a table of facts as it is shown: itself if it is small, else a summary of each column for each split."""
+    """Return the table to show for a table of facts: itself if small, else a summary of each column by split."""
     plain = frame.reset_index()
     if "id" not in plain and len(plain) <= LINES:
         return {"title": name, "header": list(plain), "rows": plain.map(_cell).to_numpy().tolist()}
@@ -139,7 +139,7 @@ def _shown(name: str, frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _summary(values: pd.Series) -> str:
-    """Return a column in some words: counts of a few values, or the range and mean of numbers."""
+    """Summarize a column: counts if it has few values, or the range and mean of numbers."""
     counts = values.value_counts(dropna=False)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values) and len(counts) > 2:
         return f"{_cell(values.min())} to {_cell(values.max())}, mean {_cell(float(values.mean()))}"

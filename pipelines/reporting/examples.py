@@ -1,4 +1,4 @@
-"""Draw what runs predict of the first test examples: pictures, text or rows of numbers."""
+"""Draw the predictions of runs for the first test examples: pictures, text, or rows of numbers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,29 +19,29 @@ from rankgrad.tasks.label_ranking import orders_of
 
 __all__ = ["Examples", "draw_examples", "loss_of", "sheet"]
 
-SHEET = 6  # examples that are shown under every loss
+SHEET = 6  # examples to show with the predictions of every loss
 
 
 def loss_of(run: Run) -> str:
-    """Return the names of a run's loss with its modes, of its sorter and of its auxiliary loss."""
+    """Return the names of a run's loss (with its text options), sorter, and auxiliary loss."""
     loss = " ".join([run.loss.name, *(value for value in run.loss.args.values() if isinstance(value, str))])
     return " + ".join([loss, *(name for name in (run.sorter, run.auxiliary.name) if name != NONE)])
 
 
 def _may_be_shown(params: Settings, dataset: str) -> bool:
-    """Whether the report shows examples: of data made here and of a person's own; licenses of others may forbid it."""
+    """Return whether the report may show examples: only of generated and users' own data, because of licenses."""
     block = params.datasets[dataset]
     return block.is_drawn or block.name == "table"
 
 
 @dataclass(frozen=True)
 class Examples:
-    """What a run predicts of test examples, for `rankgrad.tasks.Task.draw`.
+    """A run's predictions for test examples, for `rankgrad.tasks.Task.draw`.
 
     Attributes:
-        params: of the project.
-        name: of the run.
-        metrics: of the run over all seeds, a row each.
+        params: the project's params.
+        name: the name of the run.
+        metrics: the run's metrics over all seeds, one row each.
     """
 
     params: Settings
@@ -50,7 +50,7 @@ class Examples:
 
     @property
     def path(self) -> Path:
-        """Of the test table."""
+        """The path of the test table."""
         return Path(f"data/{self.params.runs[self.name].dataset}/test.parquet")
 
     @property
@@ -62,7 +62,7 @@ class Examples:
         return said(self.path, "classes")
 
     def has(self, column: str) -> bool:
-        """Whether the predictions have a column."""
+        """Return whether the predictions have a column."""
         return column in columns_of(Path(f"predictions/{self.name}.parquet"))
 
     def predicted(self, *columns: str) -> pa.Table:
@@ -71,17 +71,18 @@ class Examples:
         return table.filter(pa.array(table["seed"].to_numpy() == read_run(f"models/runs/{self.name}")["best"]))
 
     def inputs(self, count: int) -> list[np.ndarray | str]:
-        """Return the first test examples as people see them: pictures, the first of a clip, text, numbers by name."""
+        """Return the first test examples in a form to show: pictures, first frames of clips, text, or named numbers."""
         name = input_of(self.path)
-        rows = self.predicted("id")["id"][:count]  # of folds the first ones are any
+        rows = self.predicted("id")["id"][:count]  # with folds, the first predictions may be of any rows
         column = read_table(self.path, [name])[name].take(rows.combine_chunks())
         return lookup.find("inputs", name).shown(column, path=self.path, threads=self.params.compute.threads)
 
 
 def sheet(params: Settings, folder: Path) -> list[tuple[str, str, dict[str, list[tuple[str, bool]]]]]:
-    """Return the first test examples of label ranking, with their order of labels by each loss; draw them.
+    """Draw and return the first test examples of label ranking, with the order of labels that each loss predicts.
 
-    Of each loss the first run on the first dataset that may be shown. An example is the name of a picture, or text.
+    Each loss is represented by its first run on the first dataset that may be shown. An example is the name of a
+    picture file, or text.
     """
     ours = {name: run for name, run in params.runs.items() if run.task == "label_ranking"}
     dataset = next((run.dataset for run in ours.values() if _may_be_shown(params, run.dataset)), None)
@@ -111,9 +112,10 @@ def draw_examples(path: Path, params: Settings, metrics: list[Row], name: str) -
     """Draw the predictions of a run; return False if its data may not be shown, or its task has no such picture.
 
     Args:
-        path: of the picture.
-        metrics: of the run over all seeds.
-        name: of the run.
+        path: the file for the picture.
+        params: the project's params.
+        metrics: the run's metrics over all seeds.
+        name: the name of the run.
     """
     run = params.runs[name]
     if not _may_be_shown(params, run.dataset):

@@ -1,4 +1,4 @@
-"""Draw what runs did, as PNG files with the same bits every time."""
+"""Draw the results of runs as PNG files that are identical every time."""
 
 import textwrap
 from collections.abc import Sequence
@@ -17,35 +17,35 @@ from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
 __all__ = ["average_precisions", "found_captions", "orders", "predicted"]
 
-# Fonts are in points. An inch is 80 pixels of the page, so that no label is smaller than 12 of them.
+# Font sizes are in points. An inch is 80 pixels of the page, so no label is smaller than 12 pixels.
 plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.grid": True, "grid.alpha": 0.3})
-RIGHT, WRONG = "#e3e7eb", "#f3b7ae"  # --right and --wrong of report.css, on the same page
-LETTERS, LINES = 22, 8  # of the text of an example
-# In inches; widths of letters are a little above the mean of the font.
-SIDE = 1.6  # an example
-BELOW = 0.2  # between an example and the next one below
+RIGHT, WRONG = "#e3e7eb", "#f3b7ae"  # --right and --wrong in report.css, for the same page
+LETTERS, LINES = 22, 8  # letters per line and lines of an example's text
+# In inches; widths of letters are a little above the font's mean.
+SIDE = 1.6  # side of an example
+BELOW = 0.2  # gap between an example and the next one below
 PAGE = 10.8  # width of all panels
-# Lines of labels, as `orders` draws them.
+# Lines of labels in `orders`.
 LABEL_FONT = 13
 LABEL_STEP = 0.33  # between lines, and between glyphs
 LABEL_LETTER, LABEL_MARGINS = 0.1, 0.13
 NAME_LETTER, NAME_MARGINS = 0.105, 0.4
 BEFORE_NAME = 0.15  # the first of the two margins
-# Captions, as `found_captions` draws them.
-CAPTION_LETTERS = 54  # in a line
+# Captions in `found_captions`.
+CAPTION_LETTERS = 54  # letters per line
 CAPTION_LETTER, CAPTION_MARGIN = 0.09, 0.15
 CAPTION_STEP = 0.56  # between captions, which have two lines
 BEFORE_CAPTION = 0.2
 
 
 def _save(figure: plt.Figure, path: Path) -> None:
-    # Two pixels for each pixel of the page. The library's version is left out: it differs between machines.
+    # Two pixels for each pixel of the page. Leave out matplotlib's version, which differs between machines.
     figure.savefig(path, format="png", dpi=160, metadata={"Software": None})
     plt.close(figure)
 
 
 def _panels(count: int, *, columns: int, width: float, height: float) -> tuple[plt.Figure, list[plt.Axes]]:
-    """Return a figure and its panels, in rows of at most so many columns; width and height are of a panel."""
+    """Return a figure and its panels in rows of at most `columns`; `width` and `height` are those of a panel."""
     rows = -(-count // columns)
     columns = min(columns, count)
     size = (width * columns, height * rows)
@@ -63,13 +63,13 @@ def _show(axis: plt.Axes, image: np.ndarray, **options: Any) -> None:
 def _beside(
     axis: plt.Axes, example: np.ndarray | str, *, step: float, lines: int, size: tuple[float, float]
 ) -> list[float]:
-    """Show an image or text at the left of a panel; return the heights of the lines next to it.
+    """Show an image or text at the left of a panel; return the vertical positions of the lines next to it.
 
     Args:
-        axis: of the panel; its units become inches from the top left.
+        axis: the panel's axis; its units become inches from the top left.
         example: an image (height, width[, 3]) uint8, or text.
         step: inches between lines.
-        lines: their number.
+        lines: the number of lines.
         size: width and height of the panel, in inches.
     """
     if isinstance(example, str):
@@ -110,12 +110,14 @@ def orders(
     """Draw examples next to orders of their labels; mark wrong positions.
 
     Args:
+        path: the file for the picture.
         examples: images (height, width[, 3]) uint8, or text.
-        named_orders: of each example, by name, from `rankgrad.tasks.label_ranking.places`; the first name is bold.
-        title: above all examples.
+        named_orders: for each example, orders by name, from `rankgrad.tasks.label_ranking.places`; the first name is
+            bold.
+        title: title above all examples.
         glyphs: pictures (height, width, 4) uint8 of labels that no font has.
     """
-    names = [*named_orders[0]]  # as many for each example
+    names = [*named_orders[0]]  # the same for each example
     longest_name = max(map(len, names))
     labels_left = SIDE + NAME_MARGINS + NAME_LETTER * longest_name
     # The width of each label, and of the longest line.
@@ -148,8 +150,9 @@ def found_captions(path: Path, examples: list[np.ndarray | str], captions: list[
     """Draw examples with the captions that were found for them, the best first; mark wrong ones.
 
     Args:
+        path: the file for the picture.
         examples: images (height, width[, 3]) uint8, or text.
-        captions: of each example, and whether they are its own.
+        captions: the captions found for each example, and whether they belong to it.
     """
     width = SIDE + CAPTION_MARGIN + CAPTION_LETTER * CAPTION_LETTERS
     height = SIDE + BELOW
@@ -165,12 +168,13 @@ def found_captions(path: Path, examples: list[np.ndarray | str], captions: list[
 def predicted(
     path: Path, scores: np.ndarray, target: np.ndarray, *, within: Sequence[Any] | None = None, unit: str = "group"
 ) -> None:
-    """Draw true values over predicted scores, and the ranks of both: only their order is judged.
+    """Plot true values against predicted scores, and the ranks of both, since metrics compare only their order.
 
     Args:
-        scores, target: of each example (n,).
-        within: the group or fold of each example (n,), outside of which scores cannot be compared; None to compare all.
-        unit: what `within` holds.
+        path: the file for the picture.
+        scores, target: score and target of each example (n,).
+        within: the group or fold of each example (n,), if scores can only be compared within it; None to compare all.
+        unit: what `within` holds, such as `group`.
     """
     figure, axes = _panels(2, columns=2, width=4.4, height=3.6)
     names = ["score", "rank"]
@@ -195,9 +199,10 @@ def average_precisions(
     """Draw the average precision of each class with its interval, the most frequent class first.
 
     Args:
-        classes: value, low and high by class number.
-        counts: positives of each class in the test split.
-        names: of all classes; None for their numbers.
+        path: the file for the picture.
+        classes: value, low, and high by class number.
+        counts: number of positives of each class in the test split.
+        names: names of all classes; None to use their numbers.
     """
     order = sorted(classes, key=lambda label: -counts[label])
     value, low, high = np.array([classes[label] for label in order]).T

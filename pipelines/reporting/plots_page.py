@@ -1,6 +1,7 @@
-"""The page that `dvc plots` fills, with its chart library inside: `python -m pipelines.reporting.plots_page`.
+"""Write the HTML template of `dvc plots`, with its chart library included: `python -m pipelines.reporting.plots_page`.
 
-DVC's own page loads it from the internet. `make setup` writes this one into `.dvc` and names it in `.dvc/config.local`.
+DVC's own template loads the library from the internet. `make setup` writes this one to `.dvc` and sets it in
+`.dvc/config.local`.
 """
 
 from pathlib import Path
@@ -30,7 +31,7 @@ PAGE = """<!DOCTYPE html>
 
 
 def write(folder: Path) -> None:
-    """Write the page into a `.dvc` folder and name it in its settings."""
+    """Write the template into a `.dvc` folder, and set it in the folder's config."""
     [*_, newest] = [version for version in vl_convert.get_vegalite_versions() if version.startswith("5.")]
     page = PAGE.format(bundle=vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", newest))
     with replaced_file(folder / FILE) as partial:

@@ -1,4 +1,4 @@
-"""Read what trainings wrote, and the one form of every number in tables: `cell`."""
+"""Read the output of trainings, and format every number in tables with `cell`."""
 
 import json
 import math
@@ -22,46 +22,46 @@ UNDEFINED = "undefined"  # a metric that has no value, such as Spearman of targe
 def read_run(folder: str | Path) -> dict[str, Any]:
     """Return `run.json` of `models/runs/<run>`.
 
-    It has the `seeds`, which of them is the `best` on validation, the `validation` metric of each, the chosen `setting`
-    and what was `tried`.
+    It has the `seeds`, the `best` one on validation, the `validation` metric of each, the chosen `setting`, and the
+    settings that were `tried`.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: it is not what the training writes; the message names the file.
+        FileNotFoundError: the file is missing.
+        ValueError: it is not valid JSON or lacks a key; the message names the file.
     """
     path = Path(folder) / "run.json"
     _check_exists(path)
     try:
         content = json.loads(path.read_text())
-    except ValueError as error:  # bytes that are no text among them
-        raise ValueError(f"{path}: not JSON ({error}); make it again with `dvc repro`") from error
+    except ValueError as error:  # also if it is not text
+        raise ValueError(f"{path}: not JSON ({error}); recreate it with `dvc repro`") from error
     missing = {"seeds", "best", "validation", "setting", "tried"} - set(content)
     if missing:
-        raise ValueError(f"{path}: no {', '.join(sorted(missing))}; make it again with `dvc repro`")
+        raise ValueError(f"{path}: missing {', '.join(sorted(missing))}; recreate it with `dvc repro`")
     return content
 
 
 def history(folder: str | Path) -> pd.DataFrame:
-    """Return the history of `models/runs/<run>/seed<k>` or `models/sorters/<sorter>`, with errors as `read_run`."""
+    """Return the history in `models/runs/<run>/seed<k>` or `models/sorters/<sorter>`; raise errors as `read_run`."""
     path = Path(folder) / "history.csv"
     _check_exists(path)
     try:
         table = pd.read_csv(path)
-    except ValueError as error:  # pandas' parser errors among them
-        raise ValueError(f"{path}: not a table ({error}); make it again with `dvc repro`") from error
+    except ValueError as error:  # pandas' parser errors are ValueErrors
+        raise ValueError(f"{path}: not a table ({error}); recreate it with `dvc repro`") from error
     if missing := [name for name in ("phase", "epoch", "loss", "learning_rate", "best") if name not in table]:
-        raise ValueError(f"{path}: no column {', '.join(missing)}; make it again with `dvc repro`")
+        raise ValueError(f"{path}: no column {', '.join(missing)}; recreate it with `dvc repro`")
     return table
 
 
 def best_on_validation(runs: Iterable[str]) -> str:
-    """Return the run of `models/runs` whose mean over seeds is best on validation, where larger is better."""
+    """Return the run with the best mean validation metric over its seeds; larger is better."""
     validation = {run: fmean(read_run(f"models/runs/{run}")["validation"].values()) for run in runs}
     return max(validation, key=validation.__getitem__)
 
 
 def folds_of(params: Settings, run: str) -> str:
-    """Describe the folds of a run by its predictions; return "" if there are no folds or no predictions."""
+    """Describe the folds in a run's predictions; return "" if there are no folds or no predictions."""
     dataset, predictions = params.datasets[params.runs[run].dataset], Path(f"predictions/{run}.parquet")
     if dataset.folds is None or not predictions.is_file():
         return ""
@@ -73,11 +73,13 @@ def folds_of(params: Settings, run: str) -> str:
 def cell(
     value: float, low: float = math.nan, high: float = math.nan, *, digits: int | None = None, sign: bool = False
 ) -> str:
-    """Return a number, with its interval if it has one, in the form of every table.
+    """Return a number, with its interval if it has one, formatted for tables.
 
     Args:
-        digits: decimals; by default 3, and 1 where a value exceeds 1 (median ranks).
-        sign: write a plus, as for differences; none before 0.
+        value: the number.
+        low, high: its interval; NaN for none.
+        digits: decimals; by default 3, or 1 if the value exceeds 1 (median ranks).
+        sign: write a plus sign, as for differences, except before 0.
 
     >>> cell(0.5338, 0.513, 0.555), cell(3, 2.5, 3), cell(-0.0001, sign=True), cell(math.nan)
     ('0.534 (0.513 to 0.555)', '3.0 (2.5 to 3.0)', '0.000', 'undefined')
@@ -95,7 +97,7 @@ def cell(
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown, a line each.
+    """Return a Markdown table, one line per row.
 
     >>> print(markdown(["loss", "L1"], [["mse", "0.1"]]), end="")
     | loss | L1 |
@@ -107,4 +109,4 @@ def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _check_exists(path: Path) -> None:
     if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file or folder; make it with `dvc repro`")
+        raise FileNotFoundError(f"{path}: no such file or folder; create it with `dvc repro`")

@@ -19,13 +19,13 @@ ANSWERS, RECORD = "answers.parquet", "made_by.json"
 
 @dataclass(frozen=True)
 class Batch:
-    """What made answers.
+    """The origin of answers.
 
     Attributes:
-        model: the address of the version by its number, or a folder with the hash of what is in it.
+        model: the address of the version by its number, or a folder with the hash of its contents.
         run: the name of the run that made the version; empty for a folder.
-        file: that was answered.
-        sha256: of the file; of a folder, of all names and contents in it.
+        file: the file that was answered.
+        sha256: the hash of the file, or of all names and contents in a folder.
     """
 
     model: str
@@ -35,16 +35,16 @@ class Batch:
 
 
 def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = False) -> tuple[Path, str]:
-    """Answer all rows of a file; write `answers.parquet` and `made_by.json` into a folder, whole or not at all.
+    """Answer all rows of a file, and write `answers.parquet` and `made_by.json` to a folder atomically.
 
     Args:
-        fresh: raw rows, as `rankgrad predict` takes them: a table, or a folder of pictures.
+        fresh: raw rows in a form that `rankgrad predict` takes: a table, or a folder of pictures.
         model: a registered version or a folder.
-        out: gets a folder with the name of the file.
-        skip_broken: rows that cannot be answered get an `error`; else one of them refuses the file.
+        out: the parent of the new folder, which is named like the file.
+        skip_broken: give rows that cannot be answered an `error`, instead of raising.
 
     Returns:
-        The folder, and what was done in a line: nothing if the same version answered the same file before.
+        The folder, and one line on what was done: nothing, if the same version has already answered the same file.
 
     Raises:
         FileNotFoundError, ValueError: see `rankgrad.cli.answers.answers`.
@@ -52,7 +52,7 @@ def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = Fals
     """
     run, address = "", model
     if is_registered(model):
-        version = version_of(model)  # by its number: the alias may move meanwhile
+        version = version_of(model)  # use its number, since the alias may move meanwhile
         model = address = f"models:/{version.name}/{version.version}"
         run = version.tags.get("run", "")
     else:
@@ -75,7 +75,7 @@ def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = Fals
 
 
 def _record(target: Path) -> dict[str, Any]:
-    """Return the record of a folder of answers; nothing of what is none."""
+    """Return the record of a folder of answers; empty for any other folder."""
     try:
         return json.loads((target / RECORD).read_text())
     except (OSError, ValueError):

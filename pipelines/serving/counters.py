@@ -1,4 +1,4 @@
-"""Counters of a server's requests, in the format of Prometheus."""
+"""Count a server's requests, in the Prometheus format."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ __all__ = ["CONTENT_TYPE_LATEST", "Counters"]
 
 
 class Counters:
-    """Count the requests of one server over all versions; report its process's memory and processor time too."""
+    """Count the requests to a server over all versions; also report its process's memory and CPU time."""
 
     def __init__(self) -> None:
         registry = CollectorRegistry()
@@ -26,12 +26,12 @@ class Counters:
         self._registry = registry
 
     def serving(self, about: Mapping[str, str]) -> None:
-        """Set the version that answers from now on: `model`, `version` and `run`."""
+        """Set the version that answers from now on: its `model`, `version`, and `run`."""
         self._serving.clear()
         self._serving.labels(**about).set(1)
 
     def answered(self, status: int, rows: int, seconds: float) -> None:
-        """Count a request, the rows of its answer, and its time."""
+        """Count a request, with the number of rows in its answer, and its time in seconds."""
         self._requests.labels(status).inc()
         self._rows.inc(rows)
         self._seconds.observe(seconds)

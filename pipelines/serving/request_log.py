@@ -1,7 +1,7 @@
-"""What was asked of a served model, kept for `rankgrad monitor`: of each day a random sample, never more than a bound.
+"""Keep a bounded random sample of each day's requests to a served model, for `rankgrad monitor`.
 
-Each row is kept with a random number. When a day's file is full, the rows with the smaller numbers stay: a uniform
-sample of all rows so far, however many there were.
+Each row gets a random number. When a day's file is full, the rows with the smallest numbers stay, which are a uniform
+sample of all rows so far.
 """
 
 import json
@@ -18,24 +18,24 @@ from rankgrad.io.atomic import replaced_file
 
 __all__ = ["BYTES", "ROWS", "RequestLog", "row_of"]
 
-ROWS = 2000  # of a day at least, where so many were asked: as many as `rankgrad monitor` looks at
-BYTES = 2**27  # of a day's file at most
-PARTIAL = ".partial-requests"  # until the day ends, for `pipelines.flows.monitor.newest`: half a day is no day
+ROWS = 2000  # fewest rows to keep per day, if there are that many
+BYTES = 2**27  # largest size of a day's file
+PARTIAL = ".partial-requests"  # name of today's file, which `pipelines.flows.monitor.newest` must ignore
 
 
 class RequestLog:
-    """Keeps rows in `<folder>/<day>-requests.jsonl`, which are what `rankgrad monitor` and `predict` take.
+    """Keep rows in `<folder>/<day>-requests.jsonl`, which `rankgrad monitor` and `predict` can read.
 
-    Besides the columns of the request a row has `asked` (when), `version`, `answer` and `draw`, its random number.
-    Several servers need a folder each.
+    In addition to the columns of the request, a row has `asked` (the time), `version`, `answer`, and `draw`, its random
+    number. Each server needs its own folder.
 
     Args:
-        folder: made if it is not there.
-        seed: of the random numbers.
-        now: the time.
+        folder: the folder, created if it does not exist.
+        seed: the seed of the random numbers.
+        now: returns the current time.
 
     Raises:
-        OSError: the folder cannot be made.
+        OSError: the folder cannot be created.
     """
 
     def __init__(self, folder: Path, *, seed: int = 0, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -44,7 +44,7 @@ class RequestLog:
         self._day, self._rows, self._size, self._highest, self._failed = "", 0, 0, 1.0, False
 
     def keep(self, rows: list[dict[str, Any]], answers: list[dict[str, Any]], version: str) -> None:
-        """Keep a sample of rows with their answers; what cannot be written is reported once and stops no answer."""
+        """Keep a sample of rows with their answers; if writing fails, log it once and continue to answer."""
         try:
             with self._lock:
                 self._keep(rows, answers, version)
@@ -55,7 +55,7 @@ class RequestLog:
             self._failed = True
 
     def close_days(self) -> None:
-        """Make whole the files of days that have ended, also if nobody asks anything today."""
+        """Rename the files of days that have ended, even if there is no request today."""
         self.keep([], [], "")
 
     def _keep(self, rows: list[dict[str, Any]], answers: list[dict[str, Any]], version: str) -> None:
@@ -79,7 +79,7 @@ class RequestLog:
         return self._folder / f"{self._day}{PARTIAL}.jsonl"
 
     def _open(self, day: str) -> None:
-        """Begin a day, or go on with one after a restart; earlier ones are whole now."""
+        """Start the file of a day, or continue it after a restart; rename the files of earlier days."""
         if day == self._day:
             return
         of_day = self._folder / f"{day}{PARTIAL}.jsonl"
@@ -88,7 +88,7 @@ class RequestLog:
                 file.rename(file.with_name(file.name.replace(PARTIAL, "-requests")))
         text = of_day.read_text(encoding="utf-8") if of_day.is_file() else ""
         lines = [line for line in text.splitlines(keepends=True) if _is_whole(line)]
-        self._day = day  # only now: what failed is tried again
+        self._day = day  # set it only now, so that a failed attempt is repeated
         if sum(map(len, lines)) < len(text):
             self._write(lines)
         self._rows, self._size = len(lines), sum(map(len, lines))
@@ -111,7 +111,7 @@ class RequestLog:
 
 
 def _is_whole(line: str) -> bool:
-    """Return whether a line is one of ours: a killed process, or a full disk, may have left half of one."""
+    """Return whether a line is complete: a killed process or a full disk may leave half a line."""
     try:
         return line.endswith("\n") and isinstance(_draw(line), float)
     except (ValueError, KeyError, TypeError):
@@ -123,7 +123,7 @@ def _draw(line: str) -> float:
 
 
 def row_of(row: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a checked row of a request as tables have it, see `rankgrad.inputs.InputType.written`.
+    """Return a checked row of a request in the form of a table's row, see `rankgrad.inputs.InputType.written`.
 
     >>> recipe = {"task": "score_ranking", "input": {"kind": "features", "names": ["age", "price"]}}
     >>> row_of({"features": {"price": 2.0, "age": 1.0}, "id": "a"}, recipe)

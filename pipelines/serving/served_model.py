@@ -17,11 +17,11 @@ from rankgrad.inputs import as_list, check_numbers
 from rankgrad.io.checkpoints import load_model
 from rankgrad.tasks import check_answer, of_row
 
-# Of a request. What is larger belongs into several, or into a table for `rankgrad predict`.
-BODY = 2**25  # bytes, which the server refuses before it reads them
+# Limits of a request. Send larger ones as several requests, or as a table for `rankgrad predict`.
+BODY = 2**25  # bytes; the server refuses larger bodies before reading them
 ROWS = 1024
-VALUES = 2**24  # pixels, features, characters or pairs of scores, of all its rows
-# Of a turn: requests take turns, so that a small one need not wait until a large one has ended.
+VALUES = 2**24  # pixels, features, characters, or pairs of scores in all rows
+# Limits of a turn: requests take turns, so that a small one does not wait for the end of a large one.
 ROWS_OF_TURN, VALUES_OF_TURN = 32, 2**17
 
 
@@ -42,8 +42,8 @@ class Model(mlflow.pyfunc.PythonModel):
         if self.recipe["folder"] == "models" and "task" not in self.recipe:
             raise ValueError(f"{weights}: model.json names no task, expected a model that a run trained")
         self.task: Any = lookup.find("tasks", self.recipe["task"])() if "task" in self.recipe else None
-        # Servers ask from several threads, whose activations would add up in memory. One thread answers all, first
-        # come, first served; a lock would let the thread that gave it back take it again at once.
+        # Servers call from several threads, whose activations would add up in memory. A single thread answers all in
+        # order; with a lock, the thread that released it could take it again at once.
         self.turns = ThreadPoolExecutor(1)
 
     def predict(self, context, model_input: pd.DataFrame, params=None) -> Any:  # MLflow warns of other hints
@@ -51,9 +51,9 @@ class Model(mlflow.pyfunc.PythonModel):
 
         Args:
             context: MLflow's context.
-            model_input: scores (n, d) of a sorter, whose ranks 1..d are returned (1 = the largest score); else a table
-                with the columns of the task, see `respond` there, or of the training's table. At most `ROWS` rows, of
-                `VALUES` values in all.
+            model_input: for a sorter, scores (n, d), whose ranks 1..d are returned (1 = the largest score); otherwise a
+                table with the columns of the task, see its `respond`, or of the training table. At most `ROWS` rows
+                with `VALUES` values in total.
             params: MLflow's params, not used.
 
         Raises:
@@ -62,7 +62,7 @@ class Model(mlflow.pyfunc.PythonModel):
         try:
             if self.task is None:
                 return np.array(self.answered(self.checked(np.asarray(model_input).tolist())), np.float32)
-            # Of a table without a known column MLflow leaves nothing: the error names the columns.
+            # If a table has no known column, MLflow drops all of them; the error then lists the expected columns.
             rows = model_input.to_dict("records") if len(model_input.columns) else [{}]
             return pd.DataFrame(self.answered(self.checked(rows)))
         except ValueError as error:
@@ -72,7 +72,7 @@ class Model(mlflow.pyfunc.PythonModel):
         """Return the checked rows of a request within the limits.
 
         Raises:
-            ValueError: a row is none, or the request is too large; nothing is decoded before it is known to fit.
+            ValueError: a row is invalid, or the request is too large; its size is checked before decoding.
         """
         if not 1 <= len(rows) <= ROWS:
             raise ValueError(f"{len(rows) or 'no'} rows, expected 1 to {ROWS}: send several requests")
@@ -87,7 +87,7 @@ class Model(mlflow.pyfunc.PythonModel):
         return checked
 
     def answered(self, rows: list[Any]) -> list[Any]:
-        """Return the answers to checked rows, so many in a turn that a small request need not wait for long."""
+        """Return the answers to checked rows, in turns so short that small requests do not wait for long."""
         size = max(1, min(ROWS_OF_TURN, VALUES_OF_TURN // max(1, *self._sizes(rows))))
         answer: Any = self._ranks if self.task is None else self._answers
         answers: list[Any] = []
@@ -96,7 +96,7 @@ class Model(mlflow.pyfunc.PythonModel):
         return answers
 
     def _sizes(self, rows: Iterable[Any]) -> list[int]:
-        """Return how many values the network reads of each row, or how many pairs of scores it compares."""
+        """Return how many values the network reads in each row, or how many pairs of scores it compares."""
         if self.task is None:
             return [len(row) ** 2 for row in rows]
         sizes = []

@@ -1,4 +1,4 @@
-"""A model server with the protocol of MLflow's server and the limits of `served_model`.
+"""Serve a model with the protocol of MLflow's server and the limits of `served_model`.
 
 Requests from other machines need a token.
 """
@@ -40,28 +40,28 @@ from rankgrad.plain_text import parsed_json
 __all__ = ["HOST", "TOKEN", "Served", "app_of", "serve"]
 
 HOST = "127.0.0.1"
-TOKEN = "RANKGRAD_TOKEN"  # the variable with the secret that requests must send
-FORMS = ("dataframe_records", "dataframe_split", "inputs", "instances")  # MLflow's
-MOST_FOUND = 2**16  # ids in the answer to a request
+TOKEN = "RANKGRAD_TOKEN"  # the environment variable with the secret that requests must send
+FORMS = ("dataframe_records", "dataframe_split", "inputs", "instances")  # MLflow's request formats
+MOST_FOUND = 2**16  # most ids in the answer to a request
 CHARSETS = ("", "utf-8", "utf8", "us-ascii")
 
 
 class Served:
-    """The ASGI app of the version that an address names now; it follows an alias without a restart.
+    """The ASGI app of the version that an address currently names; it follows an alias without a restart.
 
     A new version, or changed rows to search, are used as soon as they are loaded; earlier requests are still answered
     by the old version. If loading fails or the registry does not respond, nothing changes, and the error is logged.
 
     Args:
-        model: registered, such as `models:/label_ranking-photos@champion`; or a run's folder, such as
+        model: a registered model, such as `models:/label_ranking-photos@champion`; or a run's folder, such as
             models/runs/photos-mse, before anything is published.
-        requests: what keeps a sample of the requests; None to keep none.
-        among, captions: what a model of retrieval searches, see `rankgrad.cli.answers.Gallery`; None to answer
+        requests: keeps a sample of the requests; None to keep none.
+        among, captions: the rows that a retrieval model searches, see `rankgrad.cli.answers.Gallery`; None to return
             embeddings.
         token: see `app_of`.
 
     Raises:
-        FileNotFoundError, ValueError: no such version, see `pipelines.tracking.registry.weights_of`.
+        FileNotFoundError, ValueError: there is no such version, see `pipelines.tracking.registry.weights_of`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Served:
         self._load(version_of(model) if is_registered(model) else None)
 
     def _load(self, version: ModelVersion | None) -> None:
-        """Load a version, or the run's folder, and what is searched."""
+        """Load a version, or the run's folder if it is None, and the rows to search."""
         searched = _state_of(self._among)
         if version is None:
             name = f"{Path(self._model).name}/unpublished"
@@ -100,7 +100,7 @@ class Served:
         await self._app(scope, receive, send)
 
     def look(self) -> None:
-        """Take the version that an alias names now, and the rows that are there to search."""
+        """Load the version that the alias names and the rows to search, if either has changed."""
         try:
             now = version_of(self._model) if is_registered(self._model) else None
             is_new = now is not None and "@" in self._model and f"{now.name}/{now.version}" != self.version
@@ -111,7 +111,7 @@ class Served:
             logging.getLogger("uvicorn.error").warning("still serving %s: %s", self.version, first_line(error))
 
     def follow(self, ended: threading.Event, *, every: float = 30.0) -> None:
-        """Look every so many seconds until `ended` is set, and close the file of requests of a day that is over."""
+        """Call `look` every `every` seconds until `ended` is set, and close the request files of past days."""
         while not ended.wait(every):
             if self._among is not None or (is_registered(self._model) and "@" in self._model):
                 self.look()
@@ -120,7 +120,7 @@ class Served:
 
 
 def _state_of(source: Path | None) -> list[tuple[str, int, int]]:
-    """Return path, time and size of a file, or of each in a folder: what changes when rows to search do."""
+    """Return path, time, and size of a file, or of each file in a folder, to detect changes."""
     if source is None:
         return []
     files = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
@@ -137,19 +137,19 @@ def serve(
     among: Path | None = None,
     captions: bool = False,
 ) -> None:
-    """Serve the weights of a registered version until Ctrl-C, by the code of this checkout.
+    """Serve the weights of a registered version with this checkout's code, until Ctrl-C.
 
     Args:
         model: the address of a version, see `Served`.
-        port: of this machine.
-        host: the address to listen at; one that other machines reach needs a token in the variable `TOKEN`.
+        port: the port to listen on.
+        host: the address to listen on; if other machines can reach it, the environment variable `TOKEN` must be set.
         log_to: a folder for a sample of the requests, see `pipelines.serving.request_log`; None to keep none.
         among, captions: see `Served`.
 
     Raises:
-        FileNotFoundError, ValueError: no such version, see `pipelines.tracking.registry.weights_of`; the port is taken;
-            there is no token.
-        OSError: `log_to` cannot be made.
+        FileNotFoundError, ValueError: there is no such version, see `pipelines.tracking.registry.weights_of`; the port
+            is taken; or there is no token.
+        OSError: `log_to` cannot be created.
     """
     token = os.environ.get(TOKEN, "").strip()
     if not token and not _is_loopback(host):
@@ -174,7 +174,7 @@ def serve(
 
 
 def _is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address.
+    """Return whether only this machine can reach an address.
 
     >>> [_is_loopback(host) for host in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "::", "example.org")]
     [True, True, True, False, False, False]
@@ -196,27 +196,27 @@ def app_of(
     token: str = "",
     counters: Counters | None = None,
 ) -> Starlette:
-    """Return a server of a model's weights. Nothing but them is taken from where they come from.
+    """Return a server for a model's weights. It loads only weights, never code.
 
-    A version in the registry has code too, which whoever may write versions has written: it is not run.
+    A version in the registry also contains code, but anyone who may write versions could have written it.
 
     Args:
-        weights: folder of a model.
-        version: such as `label_ranking-photos/3`, which each answer has in its header `X-Model-Version`.
+        weights: the folder of a model.
+        version: the version, such as `label_ranking-photos/3`, for the response header `X-Model-Version`.
         run: the name of the run that made it.
-        requests: what keeps a sample of the requests; None to keep none.
-        among, captions: what a model of retrieval searches: an answer has the rows that fit best in place of an
-            embedding, ten or as many as `k` of the request.
-        token: requests without it get 401, except for health; empty to answer all.
-        counters: count the requests; None for new ones.
+        requests: keeps a sample of the requests; None to keep none.
+        among, captions: the rows that a retrieval model searches; an answer then has the best-matching rows instead of
+            an embedding, ten or the request's `k`.
+        token: requests without it get 401, except health checks; empty to answer all requests.
+        counters: counts the requests; None to create new counters.
 
     Raises:
-        ValueError: there are no whole weights, or no task could answer requests to them.
+        ValueError: the weights are incomplete, or a sorter's requests should be kept.
     """
     model, headers = Model(), {"X-Model-Version": version}
     model.load(weights)
     if requests is not None and model.task is None:
-        raise ValueError(f"{version}: is a sorter, which cannot be monitored: remove --log-to")
+        raise ValueError(f"{version} is a sorter, which cannot be monitored: remove --log-to")
     gallery = None if among is None else Gallery(weights, among, captions=captions)
     input_name = model.recipe.get("input", {}).get("kind")
     name, _, number = version.rpartition("/")
@@ -227,7 +227,7 @@ def app_of(
         try:
             sent, k = request_in(body)
             if k is not None and gallery is None:
-                raise ValueError("k is for a server that searches rows: leave it out, or serve with --among")
+                raise ValueError("k is only for a server that searches rows: leave it out, or serve with --among")
             rows = model.checked(sent)
             count = FOUND if k is None else k
             if gallery is not None and len(rows) * min(count, len(gallery.ids)) > MOST_FOUND:
@@ -240,7 +240,7 @@ def app_of(
         except ValueError as error:
             return _refusal(400, str(error)), 0
         if requests is not None:
-            # A caption by which pictures were looked up has no input, and is not compared.
+            # A row with only a caption has no input to compare, so it is not kept.
             kept = [number for number, row in enumerate(rows) if input_name in row]
             written = [row_of(rows[number], model.recipe) for number in kept]
             requests.keep(written, [answers[number] for number in kept], version)
@@ -260,7 +260,7 @@ def app_of(
         return response
 
     async def counted_invocations(request: Request) -> Response:
-        began, status = time.perf_counter(), 500  # of what no handler answers
+        began, status = time.perf_counter(), 500  # the status if the handler raises
         try:
             response = await _with_token(invocations, token)(request)
             status = response.status_code
@@ -285,7 +285,7 @@ def app_of(
 
 
 def _with_token(endpoint: Callable[[Request], Awaitable[Response]], token: str) -> Any:
-    """Return an endpoint that answers only requests with the token; an empty token is sent by nobody."""
+    """Return an endpoint that answers only requests with the token; an empty token allows all requests."""
 
     async def checked(request: Request) -> Response:
         authorization = request.headers.get("authorization", "").encode("latin-1")
@@ -299,22 +299,22 @@ def _with_token(endpoint: Callable[[Request], Awaitable[Response]], token: str) 
 
 
 def _with_found(answer: dict[str, Any], gallery: Gallery, count: int) -> dict[str, Any]:
-    """Return an answer with what is found in place of its embedding."""
+    """Return an answer with its embedding replaced by the rows found."""
     rest = {name: value for name, value in answer.items() if name != "embedding"}
     return rest | {"found": gallery.best(answer["embedding"], count)}
 
 
 def _refused(request: Request) -> Response | None:
-    """Return the answer to a request whose body is not worth reading; None to the others."""
+    """Return the refusal of a request whose headers are invalid, before reading the body; None if they are valid."""
     headers = ("content-type", "content-encoding", "transfer-encoding", "content-length")
     kind, encoding, transfer, length = (request.headers.get(name, "").strip().lower() for name in headers)
     media, _, parameters = kind.partition(";")
     charset = re.search(r"\bcharset\s*=\s*\"?([^\s;\"]*)", parameters)
     if media.strip() != "application/json" or (charset and charset[1] not in CHARSETS):
         return _refusal(415, f"Content-Type is {kind[:100]!r}, expected application/json, in UTF-8")
-    if encoding not in ("", "identity"):  # some hundred bytes would unpack to gigabytes
+    if encoding not in ("", "identity"):  # a few hundred bytes could unpack to gigabytes
         return _refusal(415, f"Content-Encoding is {encoding[:100]!r}, expected none: send uncompressed JSON")
-    if transfer:  # chunks may come without end
+    if transfer:  # chunks may never end
         return _refusal(411, f"Transfer-Encoding is {transfer[:100]!r}, expected a Content-Length instead")
     if not re.fullmatch(r"\d+", length, re.ASCII):
         return _refusal(411, f"Content-Length is {length[:20]!r}, expected the number of bytes in the body")
@@ -324,15 +324,15 @@ def _refused(request: Request) -> Response | None:
 
 
 def _refusal(status: int, message: str) -> Response:
-    return JSONResponse({"error_code": "INVALID_PARAMETER_VALUE", "message": message}, status)  # as MLflow's are
+    return JSONResponse({"error_code": "INVALID_PARAMETER_VALUE", "message": message}, status)  # as MLflow does
 
 
 def request_in(body: bytes) -> tuple[list[Any], int | None]:
-    """Return the rows of a request in any of MLflow's forms, and how many ids it asks for; None by default.
+    """Return the rows of a request in any of MLflow's formats, and how many ids it asks for, or None.
 
     Raises:
-        ValueError: see the messages.
-        RecursionError: too many brackets.
+        ValueError: the body is invalid; see the messages.
+        RecursionError: brackets are nested too deep.
     """
     try:
         request = parsed_json(body.decode("utf-8-sig"), object_pairs_hook=_each_key_once)
@@ -351,7 +351,7 @@ def request_in(body: bytes) -> tuple[list[Any], int | None]:
 
 
 def _rows(form: str, table: Any) -> Iterator[Any]:
-    """Yield the rows of a table, whatever its form, as objects, or as lists of scores."""
+    """Yield the rows of a table in any format, as objects or as lists of scores."""
     if form == "dataframe_split":
         names = table.get("columns") if isinstance(table, dict) else None
         if not isinstance(names, list) or len(set(map(str, names))) < len(names):
@@ -375,5 +375,5 @@ def _rows(form: str, table: Any) -> Iterator[Any]:
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        raise ValueError(f"a key twice in an object with {listed(map(repr, values))}; expected each once")
+        raise ValueError(f"a key occurs twice in an object with {listed(map(repr, values))}; expected each once")
     return values

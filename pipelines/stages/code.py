@@ -59,8 +59,8 @@ def main(params: Settings) -> None:
                 for param, value in declared(values, block, key)[0].items():
                     lines += uncounted(value, param)
                 (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
-        for file in sorted(Path().glob("*/dvc.yaml")):  # of experiments: their stages are scripts beside it
-            if (file.parent / ".dvc").is_dir():  # a project of its own
+        for file in sorted(Path().glob("*/dvc.yaml")):  # experiments, whose stages are scripts next to it
+            if (file.parent / ".dvc").is_dir():  # a separate DVC project
                 continue
             for script in sorted(file.parent.glob("[!_]*.py")):
                 lines = code.lines_of_script(params, script.resolve())

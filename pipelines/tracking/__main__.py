@@ -1,7 +1,7 @@
-"""Make the SQLite store if there is none, before a server opens it.
+"""Create the SQLite store if there is none, before a server opens it: `python -m pipelines.tracking [PORT]`.
 
-`python -m pipelines.tracking [PORT]`. MLflow's server makes one too, but leaves it half made if it is killed meanwhile.
-With a port, end if it is taken.
+MLflow's server would create it too, but leaves it incomplete if it is killed meanwhile. With a port, exit with an error
+if the port is taken.
 """
 
 import socket

@@ -1,6 +1,6 @@
-"""The model card of a registered version, in Markdown: data, metrics, limits, params, and how to load it.
+"""Write the model card of a registered version in Markdown: data, metrics, limits, params, and how to load it.
 
-The gate puts its decision above it, see `pipelines.tracking.gate`.
+The gate puts its decision above the card, see `pipelines.tracking.gate`.
 """
 
 import json
@@ -21,10 +21,10 @@ from rankgrad.lookup import listed
 
 __all__ = ["LONGEST", "NUMBER", "card", "inputs_of", "summary"]
 
-SLICES = 6  # that are shown
-NAMES = 500  # characters of the names of classes, at most
-NUMBER = "VERSION"  # in addresses, until the store has given a version its number
-LONGEST = 4000  # characters: MLflow takes 5,000, and the gate's decision stands above it
+SLICES = 6  # slices to show
+NAMES = 500  # most characters of the names of classes
+NUMBER = "VERSION"  # placeholder in addresses until the store assigns the version's number
+LONGEST = 4000  # most characters: MLflow allows 5,000, and the gate's decision comes on top
 
 
 def card(
@@ -36,15 +36,15 @@ def card(
     tags: Mapping[str, str],
     slices: Sequence[Slice] = (),
 ) -> str:
-    """Return the card, at most `LONGEST` characters: params that do not fit are left out.
+    """Return the card, at most `LONGEST` characters; params that do not fit are left out.
 
     Args:
-        model: registered name.
+        model: the registered name.
         weights: folder with `model.json`.
-        params: flat, as they are sent to MLflow.
-        metrics: a row each.
-        tags: of the version.
-        slices: of the test split; those on which the model is worst are shown.
+        params: flat params, as sent to MLflow.
+        metrics: the metrics, one row each.
+        tags: the version's tags.
+        slices: slices of the test split; the card shows the worst ones.
     """
     recipe = json.loads((weights / "model.json").read_text())
     lines = [summary(metrics=metrics, tags=tags)]
@@ -60,7 +60,7 @@ def card(
 
 
 def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
-    """Return a run's description: its judged metric, how it was made, all metrics with intervals, and its data."""
+    """Return a run's description: its main metric, how it was made, all metrics with intervals, and its data."""
     lines = _headline(metrics, tags)
     seed = f", seed {tags['seed']}; the metrics are over all its seeds" if "seed" in tags else ""
     made = f"commit {tags['git_commit'][:12]}{' with changes' if tags.get('git_dirty') == 'true' else ''}"
@@ -79,7 +79,7 @@ def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
             lines += ["", f"Drawn from MNIST's digits (`{tags['digits']}`)."]
         if "from" in tags:
             lines += ["", f"Made from {tags['from']}."]
-        files: dict[str, list[str]] = {}  # by their md5: the splits of folds are one file
+        files: dict[str, list[str]] = {}  # names by md5: with folds, all splits are the same file
         for name, md5 in inputs.items():
             files.setdefault(md5, []).append(name)
         rows = [[", ".join(names), md5] for md5, names in files.items()]
@@ -88,7 +88,7 @@ def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
 
 
 def _headline(metrics: Sequence[Row], tags: Mapping[str, str]) -> list[str]:
-    """Return the first line, which is all that MLflow's table of versions shows: the judged metric and the data.
+    """Return the first line, the only one in MLflow's table of versions: the main metric and the data.
 
     >>> tags = {"judged_by": "spearman", "dataset": "clips", "snapshot": "2"}
     >>> _headline([Row("mine", "judged", 0.5, low=0.4, high=0.6), Row("mine", "tau", 0.3)], tags)
@@ -106,7 +106,7 @@ def _headline(metrics: Sequence[Row], tags: Mapping[str, str]) -> list[str]:
 
 
 def inputs_of(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the hash of each file and model that went into a version, by its path."""
+    """Return the hash of each file and model that a version was made from, by path."""
     return {name.removeprefix(INPUT): value for name, value in tags.items() if name.startswith(INPUT)}
 
 

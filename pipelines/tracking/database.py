@@ -1,7 +1,7 @@
-"""The SQLite file of a store: made whole or not at all, and refused where it was copied or moved.
+"""Create the SQLite file of a store atomically, and refuse one that was copied or moved.
 
-MLflow makes its tables in dozens of steps, and crashes if a second process starts meanwhile. It keeps the absolute
-address of the files of every run and version.
+MLflow creates its tables in dozens of steps, and crashes if a second process starts meanwhile. It stores the absolute
+path of the files of every run and version.
 """
 
 import re
@@ -17,20 +17,20 @@ from rankgrad.io.atomic import replaced_file
 __all__ = ["FILES", "file_of", "has_contents", "make", "refuse_moved"]
 
 FILES = "mlruns"  # the folder of a store's files, next to its database
-PATIENCE = 20.0  # seconds, as long as MLflow waits for a lock
-MAKING_TIMEOUT = 120.0  # seconds that another process may take to make a store
+PATIENCE = 20.0  # seconds to wait for a lock, as MLflow does
+MAKING_TIMEOUT = 120.0  # seconds to wait while another process creates a store
 
 
 def file_of(address: str, folder: Path = Path()) -> Path | None:
     """Return the absolute path of an SQLite store; None for any other store.
 
     Args:
-        address: of a store, such as sqlite:///mlflow.db.
-        folder: what a relative path starts from.
+        address: the address of a store, such as sqlite:///mlflow.db.
+        folder: the folder to which relative paths are relative.
 
     Raises:
-        ValueError: the address does not name a plain file: a store in memory is gone with the process, and one with
-            options would be another store in each copy of the checkout.
+        ValueError: the address does not name a plain file. A store in memory would be gone with the process, and with
+            options, each copy of the checkout would use a different store.
     """
     if not (named := re.fullmatch(r"sqlite(?:\+pysqlite)?:///([^:?][^?]*)", address)):
         if re.match("sqlite", address, re.IGNORECASE):
@@ -39,23 +39,23 @@ def file_of(address: str, folder: Path = Path()) -> Path | None:
             )
         return None
     file = (folder / named[1]).resolve()
-    if "?" in str(file):  # MLflow would take the rest for options, and open another file
-        raise ValueError(f"{file}: an SQLite store cannot be in a folder with a ? in its path: rename the folder")
+    if "?" in str(file):  # MLflow would read the rest as options, and open another file
+        raise ValueError(f"{file}: the path of an SQLite store cannot contain a ?: rename the folder")
     return file
 
 
 def has_contents(file: Path) -> bool:
-    """Whether there is a store; a program that opened one that did not exist leaves an empty file."""
+    """Return whether there is a store; opening one that does not exist leaves an empty file."""
     return file.exists() and file.stat().st_size > 0
 
 
 def make(file: Path) -> None:
-    """Create the store in `file`, unless it exists; several processes may try at once.
+    """Create the store in `file` unless it exists; several processes may try at once.
 
     Raises:
         TimeoutError: another process has held the lock for more than `MAKING_TIMEOUT` seconds.
     """
-    # Takes seconds to import.
+    # It takes seconds to import.
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -64,22 +64,24 @@ def make(file: Path) -> None:
             if has_contents(file):
                 return
             with replaced_file(file) as partial:
-                # The constructor makes all tables. The address of the files is final, that of the database is not yet.
+                # The constructor creates all tables. The files already have their final address, the database has not.
                 store = SqlAlchemyStore(f"sqlite:///{partial}", (file.parent / FILES).as_uri())
                 store.engine.dispose()  # closes the file before it is moved
     except Timeout as error:
         raise TimeoutError(
-            f"{file}: waited {MAKING_TIMEOUT:.0f} s for another process that creates this store: stop it"
+            f"{file}: waited {MAKING_TIMEOUT:.0f} s for another process that creates this store: stop it, then try "
+            "again"
         ) from error
 
 
 def refuse_moved(file: Path) -> None:
     """Raise if a store was moved or copied without its files.
 
-    A store may be kept apart from its files: then these still exist, without a store of the same name next to them.
+    A store may deliberately be elsewhere than its files; these then exist without a store of the same name next to
+    them.
 
     Raises:
-        FileNotFoundError: its files are elsewhere.
+        FileNotFoundError: the store's files are elsewhere.
         sqlite3.Error: the file cannot be read, or is locked.
     """
     with closing(sqlite3.connect(file, timeout=PATIENCE)) as database:
@@ -91,6 +93,6 @@ def refuse_moved(file: Path) -> None:
             continue
         if not (before / FILES).is_dir() or (before / file.name).is_file():
             raise FileNotFoundError(
-                f"{file}: the files of this store are in {before / FILES}: it was moved or copied. Move it back, or "
-                f"remove {file} and run `make repro`, which publishes to a new one"
+                f"{file}: this store was moved or copied, but its files are in {before / FILES}. Move the store back, "
+                f"or remove {file} and run `make repro`, which publishes to a new store"
             )

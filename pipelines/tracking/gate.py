@@ -1,4 +1,4 @@
-"""The gate: whether a challenger becomes champion, decided on the gate split and written down in the registry."""
+"""The gate: decide on the gate split whether a challenger becomes champion, and record the decision in the registry."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -33,19 +33,19 @@ from rankgrad.seeding import derived_seed, generator
 
 __all__ = ["Decision", "choose", "decide_all", "models_of"]
 
-SORTER_LENGTH = 32  # of vectors, where the params do not measure the sorter
-SORTER_VECTORS = 5000  # fresh ones: no sorter was trained, chosen or reported on them
-KNOWN_SHARE = 0.5  # of what a row holds, from which on it is a row that a version knows
-FEWEST = 30  # rows, or groups of them, to judge on: of fewer, resamples find a difference where there is none
+SORTER_LENGTH = 32  # length of vectors for sorters that the params do not benchmark
+SORTER_VECTORS = 5000  # new vectors: no sorter was trained, selected, or reported on them
+KNOWN_SHARE = 0.5  # a version knows a row if it knows at least this fraction of the row's contents
+FEWEST = 30  # fewest rows or groups to judge on; with fewer, the bootstrap finds differences where there are none
 ON_VALIDATION = ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
-LONGEST_REASON = 1000  # characters of what is said of slices
-LONGEST_STANDING = 300  # characters of the same in the first line of a description
-CARD = "\n\n<!-- card -->\n\n"  # in a version's description: what stands above is rewritten, but for the first line
+LONGEST_REASON = 1000  # most characters of the reason about slices
+LONGEST_STANDING = 300  # most characters of the gate's decision in the first line of a description
+CARD = "\n\n<!-- card -->\n\n"  # in a version's description, everything above except the first line is rewritten
 
 
 @dataclass(frozen=True)
 class SlicePair:
-    """The judged metric on one slice, of both versions."""
+    """The main metric of both versions on one slice."""
 
     name: str
     rows: int
@@ -59,23 +59,23 @@ class Evidence:
 
     challenger: Statistic
     champion: Statistic
-    lower_is_better: dict[str, bool]  # of each metric
-    examples: str  # their name
-    slices: list[SlicePair] = field(default_factory=list)  # if the task guards them
-    unit: str = "rows"  # what the bootstrap draws
+    lower_is_better: dict[str, bool]  # for each metric
+    examples: str  # the name of the examples
+    slices: list[SlicePair] = field(default_factory=list)  # if the task guards slices
+    unit: str = "rows"  # the unit that the bootstrap draws
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What the gate decided."""
+    """A decision of the gate."""
 
-    model: str  # registered name
-    challenger: str | None  # its version; None if nothing stands against the champion
-    champion: str | None  # its version before
+    model: str  # the registered name
+    challenger: str | None  # the challenger's version; None if there is none
+    champion: str | None  # the champion's version before the decision
     promoted: bool  # whether the challenger is champion now
-    reason: str  # in a sentence
-    differences: dict[str, Row] = field(default_factory=dict)  # challenger minus champion, of each metric
-    failed: bool = False  # whether they could not be judged
+    reason: str  # one sentence
+    differences: dict[str, Row] = field(default_factory=dict)  # challenger minus champion, for each metric
+    failed: bool = False  # whether the versions could not be judged
 
     @property
     def state(self) -> str:
@@ -83,7 +83,7 @@ class Decision:
 
 
 def models_of(params: Settings) -> list[str]:
-    """Return the names of the models that the params train; a team's store may have others."""
+    """Return the names of the models that the params train; a team's store may have others, too."""
     sorters = [
         prefixed(f"sorter-{name}") for name in params.benchmark_sorters if params.sorters[name].training is not None
     ]
@@ -93,18 +93,18 @@ def models_of(params: Settings) -> list[str]:
 def decide_all(
     models: list[str] | None, params: Settings, *, folder: Path = Path("."), over_person: bool = False
 ) -> list[Decision]:
-    """Decide for each model whether its challenger becomes champion; a model that cannot be judged stops no other.
+    """Decide for each model whether its challenger becomes champion; continue if a model cannot be judged.
 
-    Both are compared on the same examples. The challenger is better if the judged metric is better by `minimum_gain`
-    and the paired bootstrap interval of the difference excludes 0, while no guarded metric is worse by more than
-    `tolerance`. If slices are guarded, none may be significantly worse by more than `slice_tolerance`. The decision and
-    its evidence are written to the challenger's tags and description. A champion that a person chose stays, unless
-    `over_person`. Run again, it decides the same and changes nothing.
+    Both versions are compared on the same examples. The challenger is better if the main metric improves by at least
+    `minimum_gain`, the paired bootstrap interval of the difference excludes 0, and no guarded metric is worse by more
+    than `tolerance`. If slices are guarded, none may be significantly worse by more than `slice_tolerance`. The
+    decision and its evidence are written to the challenger's tags and description. A champion that a person chose
+    stays unless `over_person` is set. Running the gate again gives the same decision and changes nothing.
 
     Args:
         models: registered names; None for all that the params train.
-        params: with the gate's block.
-        folder: the checkout whose data are used.
+        params: the project's params, with the block `gate`.
+        folder: the checkout whose data is used.
         over_person: replace champions that a person chose.
     """
     client, decisions = connect(), []
@@ -120,7 +120,7 @@ def decide_all(
 
 
 def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Path, over_person: bool) -> Decision:
-    # Who stands against whom.
+    # Find the champion and the challenger.
     model, gate, task = registry.model_of(client, name), params.gate, _task_of(name, params)
     champion, challenger = registry.holder(model, "champion"), registry.holder(model, "challenger")
     if champion is None:
@@ -130,7 +130,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         reason = "the challenger is the champion already" if challenger else "there is no challenger"
         return Decision(name, challenger, champion, False, reason)
 
-    # What the numbers say.
+    # Compare their metrics.
     judged = gate.judged[task]
     if task == "sorter":
         evidence = _judge_sorters(name, (challenger, champion), params)
@@ -144,7 +144,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         reason += of_slices
     reason += f"; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
 
-    # What keeps a better challenger from being promoted.
+    # Check what forbids promoting a better challenger.
     objection = ""
     if evidence.challenger.examples < FEWEST:
         objection = f"{_too_few(evidence, gaps[judged.metric], judged)}, or choose by hand: {_by_hand(name)}"
@@ -153,7 +153,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if objection:
         better, reason = False, f"{reason}; but {objection}"
     if registry.holder(registry.model_of(client, name), "champion") != champion:
-        raise ValueError(f"{name}: its champion was moved while it was judged; nothing was changed: try again")
+        raise ValueError(f"{name}: its champion changed while it was judged; nothing was promoted: try again")
     decision = Decision(name, challenger, champion, better, reason, gaps)
     _write_down(client, decision, judged, evidence)
     if better:
@@ -162,7 +162,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
 
 
 def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:
-    """Say that the gate has too few examples to promote anything, and what to do."""
+    """Return the message that there are too few examples to promote anything, and what to do."""
     gain = _gain(gap, lower_is_better=evidence.lower_is_better[judged.metric])
     least = "" if np.isnan(gain.low) else f"a difference would have to exceed about {gain.value - gain.low:.4f}, and "
     return (
@@ -172,7 +172,7 @@ def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:
 
 
 def _differences(ours: Statistic, theirs: Statistic, gate: Any, *use: str, tests: int = 1) -> dict[str, Row]:
-    """Return the difference of each metric with its interval, which is as wide as several tests need (Bonferroni)."""
+    """Return the difference of each metric with its interval, Bonferroni-corrected for the number of tests."""
     rows = differences(
         {"challenger": {0: ours}}, {0: theirs}, resamples=gate.resamples, seed=derived_seed(gate.seed, *use),
         confidence=1 - (1 - gate.confidence) / tests,
@@ -186,7 +186,7 @@ def _task_of(name: str, params: Settings) -> str:
         if name == prefixed(task) or name.startswith(prefixed(f"{task}-")):
             return task
     raise ValueError(
-        f"{name} is not a model of this project: expected a name that begins with one of "
+        f"{name} is not a model of this project: expected a name that starts with one of "
         f"{', '.join(map(prefixed, params.gate.judged))}; the params have {', '.join(models_of(params))}"
     )
 
@@ -200,28 +200,28 @@ def _dataset(client: mlflow.MlflowClient, name: str, challenger: str, champion: 
     ours, theirs = (client.get_model_version(name, number).tags.get("dataset") for number in (challenger, champion))
     if ours is None or theirs not in (None, ours):
         raise ValueError(
-            f"{name}: by their tags, version {challenger} was trained on dataset {ours} and its champion, "
-            f"{champion}, on {theirs}: choose by hand, {_by_hand(name)}"
+            f"{name}: by their tags, version {challenger} was trained on dataset {ours}, but the champion, version "
+            f"{champion}, on {theirs}; choose by hand: {_by_hand(name)}"
         )
     return ours
 
 
 @contextmanager
 def _judging(name: str, number: str) -> Generator[None]:
-    """Name the version in whatever error this checkout's code has with a version that other code made."""
+    """Name the version in any error that occurs because its files are lost or other code made them."""
     try:
         yield
     except (MemoryError, ServerUnreachable, CredentialsRefused):
         raise
     except Exception as error:
         raise ValueError(
-            f"{name} version {number} cannot be judged here: its files are lost, or this checkout's code is not "
-            f"that which made it ({one_line(error)}). To decide without the gate: {_by_hand(name)}"
+            f"{name} version {number} cannot be judged here: its files are lost, or it was made by different code "
+            f"than this checkout's ({one_line(error)}). To decide without the gate: {_by_hand(name)}"
         ) from error
 
 
 def _load(name: str, numbers: tuple[str, str]) -> tuple[list[Any], list[dict[str, np.ndarray]]]:
-    """Return the networks of both versions, and the digests of the rows that each knows, by split."""
+    """Return the networks of both versions, and the digests of the rows that each one knows, by split."""
     networks, known = [], []
     for number in numbers:
         with _judging(name, number), TemporaryDirectory() as scratch:
@@ -238,12 +238,12 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
     file = data / f"{split}.parquet"
     try:
         if split == "val" and FOLD in columns_of(file):
-            raise ValueError("it is cut into folds and has no gate split: give it a gate_share above 0")
+            raise ValueError("it has folds but no gate split: set its gate_share above 0")
         examples = judge.load(data, split, threads=params.compute.threads, memory=params.compute.memory)
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{name} cannot be judged on {data.name}, on which its challenger was trained ({error}). To decide without "
-            f"the gate: {_by_hand(name)}"
+            f"{name} cannot be judged on {data.name}, the dataset of its challenger ({error}). To decide without the "
+            f"gate: {_by_hand(name)}"
         ) from error
     is_fair, described = _fair_rows(name, dict(zip(numbers, known, strict=True)), data, split)
     tables = []
@@ -263,16 +263,16 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
 
 
 def with_features_of(about: Mapping[str, Any], examples: Split) -> Split:
-    """Return examples with the features of a network, which may have learned other values of the same columns.
+    """Return examples with a network's features, which may come from other values of the same columns.
 
-    A value that no example has is none of theirs. An empty number gets the one that the network gives it.
+    The feature of a value that no example has is 0. An empty number gets the network's fill value.
 
     Args:
         about: the network's `recipe["input"]`.
-        examples: with the features of the data now.
+        examples: examples with the features of the current data.
 
     Raises:
-        ValueError: the data now lack the column of a feature.
+        ValueError: the current data lacks the column of a feature.
     """
     names, now = about.get("names"), examples.inputs.about.get("names")
     if not names or not now or names == now:
@@ -284,15 +284,15 @@ def with_features_of(about: Mapping[str, Any], examples: Split) -> Split:
 
 
 def _feature(name: str, items: Mapping[str, torch.Tensor], fills: Mapping[str, float]) -> torch.Tensor:
-    """Return a feature (n,) from those of the data now, by their names; `fills` are the network's, by column."""
+    """Return a feature (n,) from the current data's features; `fills` has the network's fill values by column."""
     if name in items:
         return items[name]
     column = title_of(name)
     by_title = {title_of(other): values for other, values in items.items()}
-    if "=" in column or name in map(empty_name, fills):  # a name or a letter that no row has, or no empty cell
+    if "=" in column or name in map(empty_name, fills):  # no row has this name or letter, or an empty cell
         return torch.zeros_like(next(iter(items.values())))
     if column not in by_title:
-        raise ValueError(f"the data now have no column {column}, a feature of this version")
+        raise ValueError(f"the current data has no column {column}, which is a feature of this version")
     was_empty = items.get(empty_name(column))
     if was_empty is None or column not in fills:
         return by_title[column]
@@ -301,11 +301,11 @@ def _feature(name: str, items: Mapping[str, torch.Tensor], fills: Mapping[str, f
 
 def _judge_sorters(name: str, numbers: tuple[str, str], params: Settings) -> Evidence:
     sorters, _ = _load(name, numbers)
-    # Longer vectors are harder: both sort vectors of the length that they are made for, or of the usual one.
+    # Longer vectors are harder, so both versions sort vectors of the same length: their own, or the default.
     lengths = {sorter.length for sorter in sorters} - {None}
     if len(lengths) > 1:
         lengths_of = " and ".join(f"{sorter.length} (version {n})" for n, sorter in zip(numbers, sorters, strict=True))
-        raise ValueError(f"{name}: its versions sort {lengths_of} scores: choose by hand, {_by_hand(name)}")
+        raise ValueError(f"{name}: its versions sort {lengths_of} scores; choose by hand: {_by_hand(name)}")
     measured_on = params.benchmark_sorters.get(name.removeprefix(prefixed("sorter-")))
     usual = SORTER_LENGTH if measured_on is None else params.score_vectors[measured_on].length
     length = lengths.pop() if lengths else usual
@@ -319,13 +319,14 @@ def _judge_sorters(name: str, numbers: tuple[str, str], params: Settings) -> Evi
 
 
 def _fair_rows(name: str, known: dict[str, dict[str, np.ndarray]], data: Path, split: str) -> tuple[np.ndarray, str]:
-    """Return which rows of a split are known to both versions or to none of them (n,), and the name of these examples.
+    """Return which rows of a split (n,) are known to both versions or to neither, and the name of these examples.
 
-    If splits were drawn again since (with another seed or fraction), a version would be judged on rows that it learned.
-    Rows that both know repeat by nature, such as four yes-or-no features. Every version was chosen on validation.
+    If the splits changed (another seed or fraction), a version would otherwise be judged on rows that it learned. Rows
+    that both know may repeat by nature, such as four yes-or-no features. Validation rows were used to select every
+    version.
 
     Raises:
-        ValueError: too few rows are left to judge on.
+        ValueError: too few rows are left.
     """
     examples, learned_by = f"{data.name}/{split}", {}
     for number, digests in known.items():
@@ -339,18 +340,18 @@ def _fair_rows(name: str, known: dict[str, dict[str, np.ndarray]], data: Path, s
     counts = ", ".join(f"version {number} was trained on {count}" for number, count in unfair.items() if count)
     if is_fair.sum() < min(FEWEST, len(is_fair)):
         raise ValueError(
-            f"{name}: of the {len(is_fair)} rows of {examples} {counts}, which leaves {is_fair.sum()}, expected "
-            f"{FEWEST}: its splits were drawn again since. To decide without the gate: {_by_hand(name)}"
+            f"{name}: of the {len(is_fair)} rows of {examples}, {counts}, which leaves {is_fair.sum()}, expected at "
+            f"least {FEWEST}: the splits have changed since. To decide without the gate: {_by_hand(name)}"
         )
     return is_fair, f"{is_fair.sum()} of the {len(is_fair)} rows of {examples}, the others left out: {counts}"
 
 
 @torch.no_grad()
 def _of_sorter(vectors: torch.Tensor, sorter: nn.Module) -> Statistic:
-    """Return `SORTER_METRICS`: minus the L1 of normalized ranks, and the fraction of vectors in exact order."""
+    """Return `SORTER_METRICS`: negative L1 error of normalized ranks, and fraction of vectors in exact order."""
     exact, soft = exact_ranks(vectors), torch.cat([sorter(batch) for batch in vectors.split(1000)])
     error = (soft - exact).abs().mean(1) / vectors.shape[1]
-    ordered = (exact_ranks(-soft) == exact).all(1)  # the smallest rank is the largest score's
+    ordered = (exact_ranks(-soft) == exact).all(1)  # the largest score has the smallest rank
     columns = torch.stack([-error.double(), ordered.double()]).numpy()
     return Statistic(list(SORTER_METRICS), len(vectors), lambda rows: columns[:, rows].mean(-1))
 
@@ -365,7 +366,7 @@ def _gain(gap: Row, *, lower_is_better: bool) -> Row:
 
 
 def verdict(gaps: Mapping[str, Row], judged: Any, gate: Any, lower_is_better: Mapping[str, bool]) -> tuple[bool, str]:
-    """Return whether a challenger is better and nothing guarded is worse, and why; what is undefined holds it back."""
+    """Return whether a challenger is better and no guarded metric is worse, and why; undefined metrics reject it."""
     gap = gaps[judged.metric]
     gain, text = _gain(gap, lower_is_better=lower_is_better[judged.metric]), f"{judged.metric} {_interval(gap)}"
     if np.isnan(gain.value):
@@ -384,9 +385,9 @@ def verdict(gaps: Mapping[str, Row], judged: Any, gate: Any, lower_is_better: Ma
 
 
 def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, str]:
-    """Return whether no slice is significantly worse by more than its tolerance, and what the reason says about it.
+    """Return whether no slice is significantly worse by more than the tolerance, and the reason in words.
 
-    Of a dozen slices some differ by chance: the intervals are as wide as so many tests need (Bonferroni).
+    Of a dozen slices, some differ by chance, so the intervals are Bonferroni-corrected for the number of slices.
     """
     metric, lower = judged.metric, evidence.lower_is_better[judged.metric]
     measured, undefined = [], []
@@ -396,7 +397,7 @@ def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, st
         [ours], [theirs] = pair.challenger.of_all(), pair.champion.of_all()
         if np.isnan(ours) and not np.isnan(theirs):
             return False, f", but on the slice `{pair.name}` of {pair.rows} rows its {metric} is {UNDEFINED}"
-        if np.isnan(ours - theirs):  # targets that are all equal judge no model
+        if np.isnan(ours - theirs):  # for example, all targets are equal
             undefined.append(f"`{pair.name}`")
         else:
             measured.append((float(ours - theirs if lower else theirs - ours), pair))
@@ -414,7 +415,7 @@ def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, st
 
 
 def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: Any, evidence: Evidence) -> None:
-    """Write a decision into the challenger's tags and, with all metrics, its description, in place of the last."""
+    """Write a decision to the challenger's tags and, with all metrics, to its description, replacing the last one."""
     model, challenger, gaps = decision.model, str(decision.challenger), decision.differences
     word = "promoted" if decision.promoted else "rejected"
     deciding = [metric for metric in (judged.metric, *judged.guarded) if metric in gaps]
@@ -424,7 +425,7 @@ def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: Any, ev
     for tag, value in tags.items():
         client.set_model_version_tag(model, challenger, tag, value)
 
-    # The table: a metric per row, those that decide first.
+    # The table has one metric per row, with the deciding metrics first.
     statistics = (evidence.challenger, evidence.champion)
     ours, theirs = (dict(zip(statistic.names, statistic.of_all(), strict=True)) for statistic in statistics)
     rows = []
@@ -442,14 +443,14 @@ def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: Any, ev
 
 
 def choose(name: str, version: str | None = None) -> tuple[str | None, str]:
-    """Make a version champion because a person says so; return the champion before, and the present one.
+    """Make a version champion on a person's request; return the previous and the new champion.
 
     Args:
-        name: registered.
-        version: its number; None for the champion before the present one.
+        name: the registered name.
+        version: the version's number; None for the champion before the current one.
 
     Raises:
-        ValueError: there is no such version, or no earlier champion is known, or left.
+        ValueError: there is no such version, or no earlier champion is known or still exists.
     """
     client = connect()
     with answering():

@@ -1,4 +1,4 @@
-"""Which rows a version was trained or chosen on: the gate leaves them out where splits were drawn again since."""
+"""Record the rows on which a version was trained or selected, so that the gate can exclude them if splits change."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -14,14 +14,15 @@ from rankgrad.io.parquet import columns_of, is_list, is_number, parquet_file
 
 __all__ = ["FILE", "known_rows", "learned", "read_known", "write_known"]
 
-FILE = "known_rows.npz"  # in a version's folder: of each split, digests of what its rows hold
+FILE = "known_rows.npz"  # in a version's folder: digests of the contents of each split's rows
 
 
 def _digests(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return digests of what the rows of a split hold, one after another (m,) uint64, and how many each row has (n,).
+    """Return digests of the contents of a split's rows, concatenated (m,) uint64, and how many each row has (n,).
 
-    A row holds a vector, a text or a picture, or several: a query its documents, a clip its frames. Pictures also have
-    the name of their source, which another size or encoder leaves as it is, and which counts as much as all of them.
+    A row holds a vector, a text, or a picture, or several: a query its documents, a clip its frames. Pictures also have
+    the name of their source file, which stays the same after resizing or encoding; it counts as much as all the row's
+    pictures.
     """
     column = input_of(path)
     is_named = lookup.find("inputs", column).pictures and "name" in columns_of(path)
@@ -32,7 +33,7 @@ def _digests(path: Path) -> tuple[np.ndarray, np.ndarray]:
             for number, cell in enumerate(batch.column(0)):
                 row = [_digest(piece) for piece in _pieces(cell)]
                 name = batch.column(1)[number].as_py() if is_named else "0"
-                if not re.fullmatch(r"(.*:)?\d+", name):  # the number of a row is no name
+                if not re.fullmatch(r"(.*:)?\d+", name):  # ignore row numbers, which are not names
                     row += [_digest(name.encode())] * len(row)
                 digests += row
                 counts.append(len(row))
@@ -55,12 +56,12 @@ def _pieces(cell: pa.Scalar) -> Iterator[bytes]:
 
 
 def learned(path: Path, splits: Collection[np.ndarray], *, share: float) -> np.ndarray:
-    """Return which rows of a split (n,) a version has learned: a fraction suffices, as a query may lose a document.
+    """Return which rows of a split (n,) a version has learned; a fraction suffices, since queries may lose documents.
 
     Args:
-        path: of the split.
-        splits: digests of each split that the version was trained or chosen on.
-        share: the least fraction of a row's digests.
+        path: the file of the split.
+        splits: digests of each split on which the version was trained or selected.
+        share: the smallest fraction of a row's digests that must be known.
     """
     digests, counts = _digests(path)
     row = np.repeat(np.arange(len(counts)), counts)
@@ -70,7 +71,7 @@ def learned(path: Path, splits: Collection[np.ndarray], *, share: float) -> np.n
 
 
 def known_rows(data: Path) -> dict[str, np.ndarray]:
-    """Return the digests of the rows of a dataset on which versions are trained and chosen, by split."""
+    """Return the digests of the rows of a dataset on which versions are trained and selected, by split."""
     return {split: np.unique(_digests(data / f"{split}.parquet")[0]) for split in ("train", "val")}
 
 
@@ -80,7 +81,7 @@ def write_known(digests: dict[str, np.ndarray], folder: Path) -> None:
 
 
 def read_known(folder: Path) -> dict[str, np.ndarray]:
-    """Return the digests of a version's folder, by split; none of one that was registered without."""
+    """Return the digests in a version's folder, by split; empty if it was registered without them."""
     path = folder / FILE
     if not path.is_file():
         return {}

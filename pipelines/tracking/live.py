@@ -1,6 +1,6 @@
-"""Trainings in MLflow while they go on: read from the history.csv of each, so that no training knows a server.
+"""Show trainings in MLflow while they run. Epochs are read from each history.csv, so training code needs no server.
 
-Each training has a live run of its own. `publish` deletes it when it sends the finished run.
+Each training has its own live run. `publish` deletes it when it sends the finished run.
 """
 
 import logging
@@ -21,15 +21,15 @@ from pipelines.tracking.store import connect, experiment_of
 __all__ = ["discard", "epoch_metrics", "watch"]
 
 CHECKPOINTS = Path(".checkpoints")
-ATTEMPT = "ranking.attempt"  # on a live run: the training's folder below .checkpoints
-NAME = "ranking.live"  # on a live run: the name under which the training is published in the end
-PLACE = "ranking.place"  # on a live run: the folder and machine of its checkpoints
+ATTEMPT = "ranking.attempt"  # tag of a live run: the training's folder below .checkpoints
+NAME = "ranking.live"  # tag of a live run: the name under which the training will be published
+PLACE = "ranking.place"  # tag of a live run: a hash of the machine and the folder of its checkpoints
 
 
 def epoch_metrics(history: pd.DataFrame) -> list[Metric]:
-    """Return the numbers of a history as metrics `epoch/<column>`, with the column `epoch` as step.
+    """Return the numbers of a history as metrics `epoch/<column>`, with the column `epoch` as the step.
 
-    MLflow shows charts with the same prefix together. The column `best` makes no curve.
+    MLflow groups charts by this prefix. The column `best` is left out.
     """
     now, numbers = int(time.time() * 1000), history.set_index("epoch").select_dtypes("number")
     every = numbers.drop(columns="best", errors="ignore").melt(ignore_index=False).dropna()  # a phase may lack some
@@ -46,20 +46,20 @@ def _live_runs(client: mlflow.MlflowClient, folder: Path, condition: str) -> lis
 
 
 def discard(client: mlflow.MlflowClient, name: str, folder: Path = CHECKPOINTS) -> None:
-    """Delete the live runs of a training that were watched in this folder of this machine."""
+    """Delete the live runs of a training in this folder of this machine."""
     for run in _live_runs(client, folder, f"tags.`{NAME}` = '{name}'"):
         client.delete_run(run.info.run_id)
 
 
 def _trainings(params: Settings, folder: Path) -> dict[str, tuple[str, str, Path]]:
-    """Return the name, the experiment and the history of each training that goes on, by its attempt."""
+    """Return the name, the experiment, and the history file of each running training, by its attempt."""
     trainings = [("pretrain", key, "*/history.csv", f"sorter-{key}", "sorters") for key in params.sorters]
     trainings += [("train", key, "*/*/history.csv", key, run.task) for key, run in params.runs.items()]
     result = {}
     for stage, key, pattern, name, experiment in trainings:
         try:
             histories = sorted((folder / stage / key).glob(pattern))
-        except FileNotFoundError:  # a training has just ended and removed its folder: the next look has the others
+        except FileNotFoundError:  # a training has just ended and removed its folder: look at the others next time
             continue
         for history in histories:
             if ".partial-" not in str(history):
@@ -88,13 +88,13 @@ def _send(client: mlflow.MlflowClient, params: Settings, folder: Path) -> None:
 
 
 def watch(params: Settings, folder: Path, ended: threading.Event, *, every: float = 10.0) -> None:
-    """Send the epochs of trainings that go on until `ended` is set.
+    """Send the epochs of running trainings until `ended` is set.
 
-    A store that does not answer is asked again at the next look, and reported once.
+    If the store does not answer, log it once and try again at the next look.
 
     Args:
-        params: settings, whose runs and sorters are watched.
-        folder: of checkpoints.
+        params: settings with the runs and sorters to watch.
+        folder: the folder of checkpoints.
         ended: set when there is nothing more to watch.
         every: seconds between looks.
     """
@@ -105,7 +105,7 @@ def watch(params: Settings, folder: Path, ended: threading.Event, *, every: floa
             client = client or connect(create=True)
             _send(client, params, folder)
             reported = False
-        except Exception as error:  # database drivers and HTTP clients each have their own
+        except Exception as error:  # database drivers and HTTP clients each have their own exceptions
             if not reported:
                 logging.getLogger(__name__).warning("trainings cannot be watched for now: %s", first_line(error))
             reported = True

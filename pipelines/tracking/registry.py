@@ -1,7 +1,7 @@
-"""Registered models: their versions, their files, and who is champion.
+"""Registered models: their versions, their files, and the champion.
 
-A version becomes champion in three steps: it is added to the model's list of champions, the alias moves, the version is
-marked as moved. A process killed before the alias moves leaves a last entry without a mark, which counts for nothing.
+A version becomes champion in three steps: it is added to the model's list of champions, the alias moves, and the
+version is marked. If a process is killed before the alias moves, the last entry has no mark and is ignored.
 """
 
 import json
@@ -23,20 +23,20 @@ __all__ = [
     "refuse_old", "replace", "set_champion", "version_of", "versions", "weights_of", "with_standing",
 ]  # fmt: skip
 
-CHAMPIONS = "ranking.champions"  # on a model: every version that this project made champion, the latest last
-WHY = {  # a version is champion, in the first line of its description; the gate writes its own
+CHAMPIONS = "ranking.champions"  # tag of a model: every version that this project made champion, the latest last
+WHY = {  # why a version is champion, for the first line of its description; the gate writes its own reason
     "first": "made champion as the best on validation of the first versions",
     "person": "made champion by a person",
     "rollback": "made champion again by a person",
 }
-LONGEST = 5000  # characters of a description, as MLflow's table has them
+LONGEST = 5000  # most characters of a description in MLflow
 STANDING = re.compile(r" \[(?:made champion|rejected)[^\n]*\]$")
-DECISION = "gate.decision"  # on a version that the gate judged: `promoted` or `rejected`
-MADE_BY = "ranking.made_champion_by"  # on a version that became champion: `first`, `gate`, `person` or `rollback`
+DECISION = "gate.decision"  # tag of a version that the gate judged: `promoted` or `rejected`
+MADE_BY = "ranking.made_champion_by"  # tag of a version that became champion: `first`, `gate`, `person` or `rollback`
 
 
 def _or_none(call: Callable[..., Any], *arguments: str) -> Any:
-    """Call the store; return None if it does not have what is asked for."""
+    """Call the store; return None if the requested item does not exist."""
     try:
         return call(*arguments)
     except MlflowException as error:
@@ -46,7 +46,7 @@ def _or_none(call: Callable[..., Any], *arguments: str) -> Any:
 
 
 def model_of(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
-    """Return a registered model, or raise a ValueError that names the existing ones."""
+    """Return a registered model, or raise a ValueError that lists the existing ones."""
     model = _or_none(client.get_registered_model, name)
     if model is None:
         names = ", ".join(sorted(model.name for model in client.search_registered_models(max_results=1000)))
@@ -56,20 +56,20 @@ def model_of(client: mlflow.MlflowClient, name: str) -> RegisteredModel:
 
 
 def refuse_old(model: RegisteredModel) -> None:
-    """Raise if a model was registered when this project was called RankOps: its champions were written elsewhere.
+    """Raise if a model was registered when this project was called RankOps, since its tags had other names.
 
     Raises:
-        ValueError: it has a tag of that time.
+        ValueError: the model has such a tag.
     """
     if any(tag.startswith("rankops.") for tag in model.tags):
         raise ValueError(
-            f"the registered model {model.name} is of RankOps, as this project was called: publish to a new store "
-            "(MLFLOW_TRACKING_URI), or under another RANKGRAD_PREFIX"
+            f"the registered model {model.name} was made by RankOps, this project's former name: publish to a new "
+            "store (set MLFLOW_TRACKING_URI), or set another RANKGRAD_PREFIX"
         )
 
 
 def holder(model: RegisteredModel, alias: str = "champion") -> str | None:
-    """Return the version that has an alias."""
+    """Return the version that has an alias, or None."""
     return str(model.aliases[alias]) if alias in model.aliases else None
 
 
@@ -78,12 +78,12 @@ def version_of(address: str) -> ModelVersion:
 
     Raises:
         FileNotFoundError: there is no store yet.
-        ValueError: the store has no such model, version or alias.
+        ValueError: the store has no such model, version, or alias.
     """
     client = connect()
     named = re.fullmatch(r"models:/([^/@]+)(?:@(.+)|/(\d+))", address)
     if named is None:
-        raise ValueError(f"{address}: expected such as models:/<name>@champion or models:/<name>/3")
+        raise ValueError(f"{address}: expected an address such as models:/<name>@champion or models:/<name>/3")
     name, alias, number = named.groups()
     with answering():
         model, every = model_of(client, name), versions(client, name)
@@ -95,7 +95,7 @@ def version_of(address: str) -> ModelVersion:
 
 
 def beside(version: ModelVersion, alias: str) -> str | None:
-    """Return the address of the version of the same model that has an alias; None if it is this one, or none has it."""
+    """Return the address of the same model's version that has an alias; None if it is this version, or none has it."""
     with answering():
         number = holder(model_of(connect(), version.name), alias)
     return None if number in (None, str(version.version)) else f"models:/{version.name}/{number}"
@@ -108,9 +108,9 @@ def versions(client: mlflow.MlflowClient, name: str) -> list[str]:
 
 
 def newest_snapshot(names: Iterable[str]) -> int:
-    """Return the newest snapshot of the data on which versions of these models were trained and judged, else 0.
+    """Return the newest data snapshot on which versions of these models were trained and judged, or 0.
 
-    A retraining that failed after it had published versions did not judge them: the next one takes its snapshot again.
+    If a retraining fails after it published versions, these are not judged, so the next one uses the same snapshot.
     """
     try:
         client = connect()
@@ -126,7 +126,7 @@ def newest_snapshot(names: Iterable[str]) -> int:
 
 
 def champions(client: mlflow.MlflowClient, model: RegisteredModel) -> list[str]:
-    """Return every version that this project made champion, the latest last; not one whose alias was never moved."""
+    """Return every version that this project made champion, the latest last, except one whose alias never moved."""
     result = json.loads(model.tags.get(CHAMPIONS, "[]"))
     if result and result[-1] != holder(model):
         version = _or_none(client.get_model_version, model.name, result[-1])
@@ -136,7 +136,7 @@ def champions(client: mlflow.MlflowClient, model: RegisteredModel) -> list[str]:
 
 
 def chosen_by_person(client: mlflow.MlflowClient, model: RegisteredModel) -> bool:
-    """Check whether a person chose the champion: in MLflow's UI, or by `rankgrad promote --version` or `rollback`."""
+    """Return whether a person chose the champion: in MLflow's UI, or by `rankgrad promote --version` or `rollback`."""
     champion = holder(model)
     if champion is None or champions(client, model)[-1:] != [champion]:
         return champion is not None
@@ -144,13 +144,13 @@ def chosen_by_person(client: mlflow.MlflowClient, model: RegisteredModel) -> boo
 
 
 def set_champion(client: mlflow.MlflowClient, name: str, version: str, *, by: str) -> None:
-    """Make a version champion; `by` is `first`, `gate`, `person` or `rollback`."""
+    """Make a version champion; `by` is `first`, `gate`, `person`, or `rollback`."""
     model = model_of(client, name)
     made = champions(client, model)
     if by == "rollback":
         made = made[: len(made) - made[::-1].index(version)]
     else:
-        for number in (holder(model), version):  # the first of them may be a person's choice in the UI
+        for number in (holder(model), version):  # a person may have chosen the current champion in the UI
             if number is not None and made[-1:] != [number]:
                 made.append(number)
     client.set_registered_model_tag(name, CHAMPIONS, json.dumps(made))
@@ -162,7 +162,7 @@ def set_champion(client: mlflow.MlflowClient, name: str, version: str, *, by: st
 
 
 def with_standing(description: str, standing: str) -> str:
-    """Return a description whose first line ends with how a version stands, in place of how it stood before.
+    """Return a description whose first line ends with a version's standing, replacing the previous one.
 
     >>> with_standing("spearman 0.5 [rejected by the gate: x [1]]\\n\\nTrained by", "made champion by a person")
     'spearman 0.5 [made champion by a person]\\n\\nTrained by'
@@ -172,7 +172,7 @@ def with_standing(description: str, standing: str) -> str:
 
 
 def replace(client: mlflow.MlflowClient, lost: ModelVersion, version: str) -> None:
-    """Put a version in the place of one that has lost its run or its files: tags, list of champions, aliases."""
+    """Replace a version that lost its run or files: move its tags, its entry in the list of champions, and aliases."""
     for tag, value in lost.tags.items():
         if tag.startswith(("gate.", MADE_BY)):
             client.set_model_version_tag(lost.name, version, tag, value)
@@ -188,11 +188,11 @@ def replace(client: mlflow.MlflowClient, lost: ModelVersion, version: str) -> No
 
 
 def has_files(address: str) -> bool:
-    """Check whether the store still has the files of `runs:/<id>/<folder>` or `models:/<name>/<version>`."""
+    """Return whether the store still has the files of `runs:/<id>/<folder>` or `models:/<name>/<version>`."""
     try:
         return bool(mlflow.artifacts.list_artifacts(artifact_uri=address))
     except (MlflowException, OSError) as error:
-        if is_unreachable(error):  # what could not be asked for is not lost
+        if is_unreachable(error):  # the files may still exist
             raise ServerUnreachable(f"the MLflow store failed: {first_line(error)}") from error
         return False
 
@@ -202,12 +202,13 @@ def weights_of(address: str, to: Path) -> Path:
 
     Raises:
         FileNotFoundError: there is no store yet.
-        ValueError: the store has no such model, version or alias, has lost its files, or has them elsewhere.
+        ValueError: the store has no such model, version, or alias, or its files are lost or stored elsewhere.
     """
     source = str(version_of(address).source)
     if not source.startswith(("models:/", "runs:/")):
         raise ValueError(
-            f"{address}: its files are at {without_credentials(source)}, expected a model of a run; nothing was fetched"
+            f"{address}: its files are at {without_credentials(source)}, expected models:/ or runs:/; nothing was "
+            "downloaded"
         )
     try:
         return download(address, to)

@@ -1,4 +1,4 @@
-"""Which packages, and which files of `own`, a model needs, found from the code that it loads."""
+"""Find the packages and the files in `own` that a model needs, from the code that it loads."""
 
 import shutil
 import sys
@@ -13,14 +13,14 @@ from rankgrad.lookup import OWN
 
 __all__ = ["copy_own", "requirements"]
 
-FOLDERS = ("models", "models.backbones", "models.heads", "sorters", "tasks")  # whose files a recipe names
+FOLDERS = ("models", "models.backbones", "models.heads", "sorters", "tasks")  # a recipe names files in these
 
 
 def requirements(recipe: Mapping[str, Any], served_by: Path) -> list[str]:
     """Return the installed version of each package that the code behind a model imports, sorted by name.
 
     Args:
-        recipe: of `model.json`: every component that it names is loaded with the model.
+        recipe: the content of `model.json`; every component that it names is loaded with the model.
         served_by: the file that MLflow runs.
 
     >>> from pipelines.tracking.upload import SERVED_BY
@@ -32,14 +32,14 @@ def requirements(recipe: Mapping[str, Any], served_by: Path) -> list[str]:
     imported = packages(files) - set(sys.stdlib_module_names)
     names = set()
     for package, distributions in _distributions().items():
-        if package in imported:  # mlflow, which mlflow-skinny has too
+        if package in imported:  # several distributions may have a package, as mlflow and mlflow-skinny do
             names.add(package if package in distributions else distributions[0])
     return [f"{name}=={version(name).split('+')[0]}" for name in sorted(names, key=str.lower)]
 
 
 def copy_own(recipe: Mapping[str, Any], to: Path) -> list[str]:
-    """Copy the files of `own` that a model needs into a folder, and return what MLflow takes as its `code_paths`."""
-    here = Path.cwd()  # where the rest of `code_paths` is too
+    """Copy the files in `own` that a model needs to a folder, and return the entries for MLflow's `code_paths`."""
+    here = Path.cwd()  # the other `code_paths` are relative to it, too
     for file in behind(_components(recipe, here), root=here, all_of=True):
         path = file.relative_to(here)
         if path.parts[0] == OWN:
@@ -52,4 +52,4 @@ def _components(recipe: Mapping[str, Any], root: Path) -> list[Path]:
     return [file for folder in FOLDERS for file in files_of(folder, words_of(recipe), root)]
 
 
-_distributions = cache(packages_distributions)  # which takes a second
+_distributions = cache(packages_distributions)  # it takes a second

@@ -1,4 +1,4 @@
-"""What a registered model takes and answers, and an example of a request."""
+"""The input and output signature of a registered model, and an example request."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ __all__ = ["example_of", "signature_of"]
 
 
 def signature_of(weights: Path) -> ModelSignature:
-    """Return what a model takes, and what it answers to an example; a sorter takes scores and answers as many ranks."""
+    """Return the columns of a model's requests and of its answers; a sorter takes scores and returns as many ranks."""
     recipe = json.loads((weights / "model.json").read_text())
     if recipe["folder"] == "sorters":
         scores = Schema([TensorSpec(np.dtype(np.float32), (-1, recipe["args"].get("length", -1)))])
@@ -28,7 +28,7 @@ def signature_of(weights: Path) -> ModelSignature:
 
 
 def example_of(weights: Path) -> pd.DataFrame | np.ndarray:
-    """Return a request of one row: a black picture, zeros or a word; scores of a sorter."""
+    """Return a request with one row: a black picture, zeros, or a word; for sorters, scores."""
     recipe = json.loads((weights / "model.json").read_text())
     if recipe["folder"] == "sorters":
         return np.linspace(1, 0, recipe["args"].get("length") or 3, dtype=np.float32)[None]
@@ -36,9 +36,9 @@ def example_of(weights: Path) -> pd.DataFrame | np.ndarray:
 
 
 def _requests(recipe: Mapping[str, Any]) -> pd.DataFrame:
-    """Return rows from which MLflow infers columns: optional where a cell is None, of any type where all are.
+    """Return rows from which MLflow infers columns: optional if a cell is None, and of any type if all are.
 
-    The columns of the training's table are optional then, and so is the input, which they replace.
+    The columns of the training table are optional, and so is the input, which they can replace.
     """
     about, required, optional = recipe["input"], {}, {}
     for name, column in lookup.find("tasks", recipe["task"])().columns(recipe).items():

@@ -1,4 +1,4 @@
-"""How good a model is on slices of its test split: by class, by number of labels, and by columns of the data."""
+"""Measure a model on slices of its test split: by class, by number of labels, and by columns of the data."""
 
 import math
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ from rankgrad.io.parquet import FOLD, columns_of, parquet_file, read_table, said
 
 __all__ = ["Slice", "slices", "statistics"]
 
-FEWEST = 30  # rows of a slice
-VALUES = 6  # of a column whose values are slices; a number with more is cut into thirds
-RESAMPLES = 100  # rough, and in time: a version has a dozen slices
+FEWEST = 30  # fewest rows of a slice
+VALUES = 6  # most values of a column for one slice per value; numbers with more values are cut into thirds
+RESAMPLES = 100  # few, to save time: a version has a dozen slices
 NO_SLICES = {"id", "group", "within", "family", "gallery", "weight", FOLD}
 
 
 @dataclass(frozen=True)
 class Slice:
-    """A slice of a test split, with the judged metric on it and the 95 % interval over examples."""
+    """A slice of a test split, with the main metric on it and the 95% interval over examples."""
 
     metric: str
     name: str  # such as `class: cat` or `zoom: 0.9 to 1.1`
@@ -40,14 +40,14 @@ class Slice:
 
 
 def slices(task: str, metric: str, predictions: Path, test: Path, *, seed: int) -> list[Slice]:
-    """Return the slices of a test split, the lowest value first; last those on which the metric is not defined.
+    """Return the slices of a test split, the lowest value first, and slices with an undefined metric last.
 
     Args:
-        task: name.
-        metric: of the task.
-        predictions: of a run, for the rows of `test`, of all its seeds.
-        test: the split; its columns of one number or word per row make slices, except the targets.
-        seed: of the training whose predictions count.
+        task: the name of the task.
+        metric: a metric of the task.
+        predictions: a run's predictions for the rows of `test`, by all its seeds.
+        test: the split; columns with one number or word per row make slices, except the targets.
+        seed: the seed whose predictions are used.
     """
     table = read_table(predictions, columns_of(predictions))
     table, measured = table.filter(pa.array(table["seed"].to_numpy() == seed)), []
@@ -58,21 +58,21 @@ def slices(task: str, metric: str, predictions: Path, test: Path, *, seed: int) 
 
 
 def statistics(judge: Any, metric: str, predictions: pa.Table, split: Path) -> dict[str, tuple[int, Statistic]]:
-    """Return the number of rows of each slice, and its metric as a function of which rows, or groups of rows, count.
+    """Return the number of rows of each slice, and its metric as a `Statistic` over rows or groups.
 
-    Slices of fewer than 30 rows, or of one group, are left out.
+    Slices with fewer than 30 rows, or with one group, are left out.
 
     Args:
         judge: the task.
-        metric: of the task.
-        predictions: of one model, for rows of the split.
+        metric: a metric of the task.
+        predictions: one model's predictions for rows of the split.
         split: see `slices`.
     """
     measured, of_slice = {}, judge.of_slices(predictions)
     for name, rows in _slices(judge, predictions["id"].to_pylist(), split):
         statistic = _only(metric, of_slice(rows))
         if len(rows) >= FEWEST and statistic.examples > 1:
-            # A column may be called as the classes are, or have numbers that are printed the same.
+            # Two slices may get the same name: a column may be called `class`, or its numbers may print the same.
             while name in measured:
                 name += "'"
             measured[name] = len(rows), statistic
@@ -85,7 +85,7 @@ def _only(metric: str, statistic: Statistic) -> Statistic:
 
 
 def _slices(judge: Any, ids: list[Any], split: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the name and the row numbers, in the order of `ids`, of each slice."""
+    """Yield the name of each slice and its row numbers, in the order of `ids`."""
     targets = {*judge.reads.truth, *judge.reads.optional}
     with parquet_file(split) as file:
         schema = file.schema_arrow

@@ -1,4 +1,4 @@
-"""The MLflow store: how to reach it, and what its errors mean in one line."""
+"""Connect to the MLflow store, and turn its errors into one line."""
 
 import logging
 import os
@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-# MLflow reads these when it is imported: no telemetry, and an unreachable server is reported within seconds.
+# MLflow reads these when it is imported: send no telemetry, and report an unreachable server within seconds.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
@@ -31,7 +31,7 @@ __all__ = [
 
 FULL = "No space left on device"
 DEFAULT_STORE = "sqlite:///mlflow.db"
-ABOUT = (  # an experiment
+ABOUT = (  # the description of an experiment
     "[Best first](#/experiments/{number}/runs?orderByKey=metrics.%60judged%60&orderByAsc=false). "
     "The trainings of `{name}`, each with its seeds below it; of one name the newest is the present one. Metrics are "
     "means over seeds on the test split; a run's description has their intervals, data and parents. `epoch/` holds the "
@@ -42,19 +42,19 @@ REFUSED = re.compile(r"error code 40[13]\b|UNAUTHENTICATED|PERMISSION_DENIED")
 
 
 class ServerUnreachable(ValueError):
-    """The store does not answer, or fails: try again later."""
+    """The store does not answer or fails; try again later."""
 
-    exit_status = os.EX_TEMPFAIL  # of a stage that ends with it
+    exit_status = os.EX_TEMPFAIL  # the exit status of a stage that raises it
 
 
 class CredentialsRefused(ValueError):
-    """The store refuses the user, the password or the request: trying again does not help."""
+    """The store refuses the user, the password, or the request; trying again does not help."""
 
 
 def address_of_store() -> str:
-    """Return the address of the store that `MLFLOW_TRACKING_URI` names, by default SQLite in this folder.
+    """Return the address of the store: `MLFLOW_TRACKING_URI`, by default SQLite in this folder.
 
-    A stage that DVC runs as an experiment, in a copy of the checkout that is removed in the end, has the checkout's.
+    DVC runs an experiment's stages in a temporary copy of the checkout; they use the store of the original checkout.
     """
     address = os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_STORE
     file = file_of(address, Path(os.environ["DVC_ROOT"]) if experiment() else Path.cwd())
@@ -62,7 +62,7 @@ def address_of_store() -> str:
 
 
 def experiment() -> str | None:
-    """Return the name of the DVC experiment that this process belongs to, if that works in a copy of the checkout."""
+    """Return the name of this process's DVC experiment if it runs in a temporary copy of the checkout, else None."""
     root = os.environ.get("DVC_ROOT")
     return os.environ.get("DVC_EXP_NAME") if root and Path(root).resolve() != Path.cwd() else None
 
@@ -71,15 +71,16 @@ def connect(*, create: bool = False) -> mlflow.MlflowClient:
     """Connect to the store of `address_of_store`.
 
     Args:
-        create: make an SQLite store that does not exist; else that is a FileNotFoundError.
+        create: create the SQLite store if it does not exist, instead of raising FileNotFoundError.
 
     Raises:
         FileNotFoundError: there is no store yet, or it was copied without its files.
-        CredentialsRefused, ServerUnreachable: as their names say.
+        CredentialsRefused: the store refuses the user or the password.
+        ServerUnreachable: the store does not answer or fails.
     """
     address = address_of_store()
     file = file_of(address)
-    # They log every migration of a table, and every retry, with the address and its token.
+    # These log every table migration, and every retry with the address and its token.
     for name in ("mlflow", "alembic", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
@@ -90,14 +91,14 @@ def connect(*, create: bool = False) -> mlflow.MlflowClient:
         client.search_experiments(max_results=1)
     except FileNotFoundError:
         raise
-    except Exception as error:  # database drivers and HTTP clients each have their own
+    except Exception as error:  # database drivers and HTTP clients each have their own exceptions
         if REFUSED.search(str(error)):
             raise _refused(error) from error
         if file is None:
             todo = "Start it, check MLFLOW_TRACKING_URI, or unset that for the store of this folder; then try again"
         elif "locked" in str(error):
             todo = "Another process has locked it: wait for that process or end it, then try again"
-        elif isinstance(error, TimeoutError) or "mlflow db upgrade" in str(error):  # which says what to do
+        elif isinstance(error, TimeoutError) or "mlflow db upgrade" in str(error):  # the error says what to do
             todo = "Then try again"
         else:
             todo = "Restore it from a copy, or move it away: `make repro` publishes to a new one"
@@ -108,26 +109,26 @@ def connect(*, create: bool = False) -> mlflow.MlflowClient:
 
 
 def _prepare(file: Path, *, create: bool) -> None:
-    """Make an SQLite store if there is none, and refuse one that was moved."""
+    """Create an SQLite store if there is none, and raise if it was moved."""
     if not database.has_contents(file):
-        if not create:  # reading would make an empty one
+        if not create:  # reading would create an empty one
             raise FileNotFoundError(
-                f"{file}: {'holds nothing yet' if file.is_file() else 'no such file'}, so nothing is registered; run "
-                "`make repro` first, set MLFLOW_TRACKING_URI, or name a folder such as models/runs/label_ranking-rlsep"
+                f"{file}: {'empty' if file.is_file() else 'no such file'}, so nothing is registered; run `make repro` "
+                "first, set MLFLOW_TRACKING_URI, or name a folder such as models/runs/label_ranking-rlsep"
             )
         database.make(file)
     database.refuse_moved(file)
 
 
 def experiment_of(client: mlflow.MlflowClient, name: str) -> str:
-    """Return the id of an experiment of this project, which is made or restored where there is none."""
+    """Return the id of an experiment of this project; create or restore the experiment if there is none."""
     name = prefixed(name)
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
-        # Files stay next to a database, whichever folder (a worktree, say) publishes.
+        # Keep files next to the database, even if another folder, such as a worktree, publishes.
         file = file_of(mlflow.get_tracking_uri())
         location = (file.parent / database.FILES / name).as_uri() if file else None
-        # Some versions of MLflow open an experiment by its kind, others as the address says.
+        # Some versions of MLflow choose an experiment's view by its kind, others by the address.
         tags = {"mlflow.experimentKind": "custom_model_development"}
         number = client.create_experiment(name, artifact_location=location, tags=tags)
         client.set_experiment_tag(number, MLFLOW_RUN_NOTE, ABOUT.format(name=name, number=number))
@@ -139,10 +140,10 @@ def experiment_of(client: mlflow.MlflowClient, name: str) -> str:
 
 @contextmanager
 def answering(doing: str = "") -> Generator[None]:
-    """Turn errors of MLflow into errors of one line: ValueError if the store lacks something, and those above.
+    """Turn MLflow's errors into one-line errors: a ValueError if the store lacks something, or those above.
 
     Args:
-        doing: what was going on, for the message.
+        doing: what was being done, for the message.
     """
     try:
         yield
@@ -155,7 +156,7 @@ def answering(doing: str = "") -> Generator[None]:
 
 
 def _reason(error: Exception) -> str:
-    if any(FULL in str(cause) for cause in _causes(error)):  # MLflow says that files cannot be copied, and not why
+    if any(FULL in str(cause) for cause in _causes(error)):  # MLflow's own message does not give this reason
         return f"{FULL}, for TMPDIR or for the store's files"
     if re.search("/logged-models.* code 404", str(error)):
         return "its server's MLflow is older than 3, which knows no models of runs: upgrade the server"
@@ -170,7 +171,7 @@ def _refused(error: Exception) -> CredentialsRefused:
 
 
 def is_unreachable(error: BaseException | None) -> bool:
-    """Whether an error, or one of its causes, is about the server or the way to it, not about what was asked for."""
+    """Return whether an error, or one of its causes, is about the server or the connection, not the request."""
     for cause in _causes(error):
         if isinstance(cause, requests.HTTPError):
             return cause.response is not None and cause.response.status_code >= 500

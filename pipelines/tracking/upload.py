@@ -1,4 +1,4 @@
-"""What is sent to MLflow: runs with their seeds as child runs, and versions of their models; each once, by its key."""
+"""Send runs, with seeds as child runs, and versions of their models to MLflow; each is sent once, by its key."""
 
 import json
 import shutil
@@ -37,13 +37,13 @@ from rankgrad.io.written import as_json
 
 __all__ = ["Run", "Version", "key_of", "page", "publish", "sent_runs"]
 
-KEY = "ranking.key"  # on runs and versions: a hash of what made them
-TOOK = "training.seconds"  # on a run: from its first beginning to its end
-COMPARED = "ranking.compared"  # on a model: among which versions its challenger was chosen
+KEY = "ranking.key"  # tag of runs and versions: a hash of what made them
+TOOK = "training.seconds"  # tag of a run: from its first start to its end
+COMPARED = "ranking.compared"  # tag of a model: a hash of the versions from which its challenger was chosen
 PARENT = mlflow_tags.MLFLOW_PARENT_RUN_ID  # MLflow's UI shows a run with this tag below its parent
-FROM = "from"  # on runs and versions: the versions that they were started from, or sort by
-OF_VERSION = ("dataset", "loss", "sorter", "snapshot", FROM)  # of a run's tags: in the registry's table each has a line
-LAYOUT = "?workflowType=machine_learning"  # else MLflow's UI opens on traces and prompts
+FROM = "from"  # tag of runs and versions: the versions from which they start, or whose sorter they use
+OF_VERSION = ("dataset", "loss", "sorter", "snapshot", FROM)  # a run's tags that its version gets, too
+LAYOUT = "?workflowType=machine_learning"  # otherwise MLflow's UI opens on traces and prompts
 SERVED_BY = Path(__file__).parents[1] / "serving" / "served_model.py"
 
 
@@ -51,52 +51,52 @@ SERVED_BY = Path(__file__).parents[1] / "serving" / "served_model.py"
 class Version:
     """A model to register."""
 
-    model: str  # registered name, such as `sorter-lstm`
-    weights: Path  # its folder
-    quality: float = 0.0  # on validation, larger is better: decides which of several new versions is the challenger
-    tags: Mapping[str, str] = field(default_factory=dict)  # besides those of its run
-    slices: Callable[[], list[Slice]] = list  # of its test split; called if it is registered
-    write: Callable[[Path], None] | None = None  # writes what the gate and `monitor` compare with into its folder
+    model: str  # the registered name, such as `sorter-lstm`
+    weights: Path  # the model's folder
+    quality: float = 0.0  # on validation, larger is better; the best of several new versions becomes the challenger
+    tags: Mapping[str, str] = field(default_factory=dict)  # in addition to those of its run
+    slices: Callable[[], list[Slice]] = list  # returns slices of its test split; called when it is registered
+    write: Callable[[Path], None] | None = None  # writes the reference data for the gate and `monitor` to its folder
 
 
 @dataclass(frozen=True)
 class Run:
     """A finished training; its params and tags are flat.
 
-    The `value` of a metric is sent; its interval, `low` and `high`, is in descriptions: it would be charts of its own.
+    Only the `value` of a metric is sent. Its interval is in descriptions, since MLflow would draw separate charts.
     """
 
     name: str
     experiment: str
     key: str  # a hash of what made it; a run with the same key is sent once
     params: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Sequence[Row] = ()  # those that are not defined are not sent: MLflow's pages break on NaN
+    metrics: Sequence[Row] = ()  # undefined ones are not sent, since MLflow's pages break on NaN
     tags: Mapping[str, str] = field(default_factory=dict)
     history: pd.DataFrame | None = None  # a row per epoch, with a column `epoch`
     files: Mapping[str, list[Path]] = field(default_factory=dict)  # by folder in the run's artifacts
     seeds: tuple["Run", ...] = ()  # child runs
-    times: tuple[int, int] | None = None  # begin and end in milliseconds since 1970; None if nobody knows
-    used: Mapping[str, float] = field(default_factory=dict)  # of the machine, such as `cpu_seconds`
+    times: tuple[int, int] | None = None  # start and end in milliseconds since 1970; None if unknown
+    used: Mapping[str, float] = field(default_factory=dict)  # resources used, such as `cpu_seconds`
     version: Version | None = None
 
 
 def key_of(*values: Any) -> str:
-    """Return a hash of what makes a run a different one."""
+    """Return a hash of the values that identify a run."""
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def publish(runs: list[Run]) -> list[str]:
-    """Send what the store lacks or has lost, and register versions. Killed at any point, it can be run again.
+    """Send what the store lacks or has lost, and register versions. It can be killed at any point and run again.
 
-    A model's best version on validation gets the alias `challenger`, once for each new set of versions, so that a
-    person's later choice stays. It also gets `champion` if the model never had one.
+    A model's best version on validation gets the alias `challenger`, once for each new set of versions, so a person's
+    later choice is kept. It also gets the alias `champion` if the model never had a champion.
 
     Returns:
         Names of the runs that were sent or completed.
     """
     client, origin, sent = connect(create=True), _origin(), []
     versions: dict[str, ModelVersion] = {}  # by the folder of their weights
-    candidates: dict[str, list[tuple[float, int, str]]] = {}  # quality, number and key of each version of a model
+    candidates: dict[str, list[tuple[float, int, str]]] = {}  # quality, number, and key of each version of a model
     for run in _parents_first(runs):
         parents = [versions[path] for path in inputs_of(run.tags) if path in versions]
         run = _with_origin(run, origin, parents)
@@ -110,7 +110,7 @@ def publish(runs: list[Run]) -> list[str]:
                 changed |= is_new
                 candidates.setdefault(run.version.model, []).append((run.version.quality, int(number), run.key))
                 versions |= dict.fromkeys(_folders(run), client.get_model_version(run.version.model, number))
-            # Only now, so that a run that was killed is sent again. Registering has ended it, at the time of that.
+            # End the run only now, so that a killed one is sent again. Registering ended it too, at its own time.
             if changed or client.get_run(run_id).info.status != "FINISHED":
                 _end(client, run_id, run)
             live.discard(client, run.name)
@@ -123,7 +123,7 @@ def publish(runs: list[Run]) -> list[str]:
 
 
 def _origin() -> dict[str, str]:
-    """Return tags of who publishes, and at which commit."""
+    """Return tags with the user who publishes, and the commit."""
     tags = resolve_tags()
     try:
         tags["git_dirty"] = str(
@@ -136,7 +136,7 @@ def _origin() -> dict[str, str]:
 
 
 def _with_origin(run: Run, origin: Mapping[str, str], parents: Sequence[ModelVersion]) -> Run:
-    """Return a run, and its seeds, with tags of who published it, of what made it and of the versions behind it."""
+    """Return a run and its seeds with tags for the publisher, the stage, and the versions that it was made from."""
     tags = {**origin, mlflow_tags.MLFLOW_SOURCE_NAME: run.tags.get("stage", run.name), **run.tags}
     if parents:
         tags[FROM] = ", ".join(f"models:/{parent.name}/{parent.version}" for parent in parents)
@@ -144,13 +144,13 @@ def _with_origin(run: Run, origin: Mapping[str, str], parents: Sequence[ModelVer
 
 
 def _folders(run: Run) -> list[str]:
-    """Return how other runs name the model of a run: the folder of its weights, or of all its seeds."""
+    """Return the folders by which other runs refer to a run's model: of its weights, and of all its seeds."""
     weights = run.version.weights if run.version else None
     return [] if weights is None else [weights.as_posix(), weights.parent.as_posix()]
 
 
 def _parents_first(runs: list[Run]) -> list[Run]:
-    """Return the runs, each after those whose models went into it."""
+    """Return the runs, each after those whose models it was made from."""
     made_by: dict[str, str] = {}
     for run in runs:
         made_by |= dict.fromkeys(_folders(run), run.name)
@@ -168,9 +168,9 @@ def _sent(
     parents: Sequence[ModelVersion] = (),
     below: str | None = None,
 ) -> tuple[str, bool]:
-    """Return the id of a run in the store, and whether it had to be sent: it was missing, unfinished or lacked files.
+    """Return a run's id in the store, and whether it was sent because it was missing, unfinished, or lacked files.
 
-    A new run is left unfinished, unless it is `below` another.
+    A new run is left unfinished unless it is `below` another run.
     """
     complete = None
     for sent in client.search_runs([experiment], f"tags.`{KEY}` = '{run.key}'"):
@@ -193,7 +193,7 @@ def _has_files(run_id: str, run: Run) -> bool:
 
 
 def _end(client: mlflow.MlflowClient, run_id: str, run: Run) -> None:
-    """Mark a run as finished; if its times are unknown it lasts no time, rather than as long as it was sent."""
+    """Mark a run as finished; if its times are unknown, its duration is 0 rather than the time of sending it."""
     end = run.times[1] if run.times else client.get_run(run_id).info.start_time
     client.set_terminated(run_id, "FINISHED", end_time=end)
 
@@ -215,10 +215,10 @@ def _create(
     ]  # shown apart in MLflow's UI
     metrics += [] if run.history is None else live.epoch_metrics(run.history)
     params = [Param(name, str(value)) for name, value in run.params.items()]
-    for start in range(0, max(len(metrics), len(params)), 100):  # as many params as one call may hold
+    for start in range(0, max(len(metrics), len(params)), 100):  # one call takes at most 100 params
         client.log_batch(run_id, metrics[start : start + 100], params[start : start + 100], [])
 
-    # Files: those that went into it, and those that it made.
+    # Inputs, and output files.
     models = [LoggedModelInput(str(parent.source).removeprefix("models:/")) for parent in parents]
     if (datasets := _datasets(run)) or models:
         client.log_inputs(run_id, datasets, models)
@@ -229,7 +229,7 @@ def _create(
 
 
 def _datasets(run: Run) -> list[DatasetInput]:
-    """Return the data files that went into a run as MLflow's datasets, each with its use: train, val or test."""
+    """Return a run's data files as MLflow datasets, each with its use: train, val, or test."""
     datasets = []
     for name, md5 in inputs_of(run.tags).items():
         path = Path(name)
@@ -247,13 +247,13 @@ def _registered(client: mlflow.MlflowClient, run_id: str, run: Run, version: Ver
     complete = [number for number in of_run if registry.has_files(f"models:/{model}/{number}")]
     number = complete[0] if complete else _register(client, run_id, run, version)
     for registered in versions:
-        if str(registered.version) != number:  # its run or its files are gone
+        if str(registered.version) != number:  # its run or its files are lost
             registry.replace(client, registered, number)
     return number, not complete
 
 
 def _made(run: Run, tags: Mapping[str, str], slices: list[Slice]) -> dict[str, Any]:
-    """Return what a version's model.json says about what made it, and how good it is."""
+    """Return the origin and the metrics of a version, for its model.json."""
     metrics = {}
     for row in run.metrics:
         if not isnan(row.value):
@@ -272,7 +272,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     all_tags, slices = {**run.tags, **version_tags}, version.slices()
     text = card(version.model, version.weights, params=run.params, metrics=run.metrics, tags=all_tags, slices=slices)
     with TemporaryDirectory() as scratch:
-        weights = Path(scratch) / "weights"  # the name by which `rankgrad.sorters.load_sorter` finds it
+        weights = Path(scratch) / "weights"  # `rankgrad.sorters.load_sorter` expects this name
         shutil.copytree(version.weights, weights)
         (weights / "card.md").write_text(text + "\n")
         if version.write is not None:
@@ -284,11 +284,11 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
                 name=run.name,
                 python_model=str(SERVED_BY),
                 artifacts={"weights": str(weights)},
-                # The model runs where rankgrad is not installed.
+                # The model may run where rankgrad is not installed.
                 code_paths=["src/rankgrad", *copy_own(recipe, Path(scratch))],
                 signature=signature_of(version.weights),
                 input_example=example_of(version.weights),
-                # MLflow takes ten seconds to infer them, and sees only what one request imports.
+                # MLflow would take ten seconds to infer them, and would see only what one request imports.
                 pip_requirements=requirements(recipe, SERVED_BY),
             )
     try:
@@ -300,16 +300,16 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     created = client.create_model_version(
         version.model, logged.model_uri, run_id, tags=version_tags, model_id=logged.model_id, description=text
     )
-    # Again, with the number: a process that is killed in between leaves a card without it, rather than no card.
+    # Write the card again with the number; a process killed in between leaves a card without it, rather than no card.
     client.update_model_version(version.model, created.version, description=text.replace(NUMBER, str(created.version)))
     return str(created.version)
 
 
 def _set_aliases(client: mlflow.MlflowClient, name: str, candidates: list[tuple[float, int, str]]) -> None:
-    """Set a model's aliases among the versions of dvc.lock, each with its quality, number and key."""
+    """Set a model's aliases among the versions in dvc.lock, each given by quality, number, and key."""
     model = registry.model_of(client, name)
     _, best, _ = max(candidates)
-    # As long as the same versions are compared, the alias is a person's to move.
+    # While the set of versions is the same, a person may move the alias.
     compared = sha256(json.dumps(sorted(key for *_, key in candidates)).encode()).hexdigest()[:16]
     if model.tags.get(COMPARED) != compared:
         client.set_registered_model_alias(name, "challenger", str(best))
@@ -319,10 +319,10 @@ def _set_aliases(client: mlflow.MlflowClient, name: str, candidates: list[tuple[
 
 
 def sent_runs(keys: Mapping[str, str]) -> dict[str, Sent]:
-    """Return published runs by name, each for `page`; empty if no server shows the store.
+    """Return published runs by name, for `page`; empty if the store has no server to show them.
 
     Args:
-        keys: of runs, by name, as in reports/published.json.
+        keys: keys of runs by name, as in reports/published.json.
     """
     client, result = connect(create=True), {}
     if mlflow.get_tracking_uri().startswith("http"):
@@ -336,7 +336,7 @@ def sent_runs(keys: Mapping[str, str]) -> dict[str, Sent]:
 
 
 def page(run: Sent, artifact: str | None = None) -> str:
-    """Return where a browser shows a run, or one of its artifacts, on the present server."""
+    """Return the address of a run's page, or of one of its artifacts, on the current server."""
     path = f"experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
     if artifact is not None:
         path += f"/artifacts/{quote(artifact)}"

@@ -305,7 +305,7 @@ def differences(
     confidence: float = 0.95,
     show: Show | None = None,
 ) -> list[Row]:
-    """Return by how much each metric of runs exceeds that of a baseline, paired by training seed and test example.
+    """Return the differences of runs minus a baseline for each metric, paired by training seed and test example.
 
     Args:
         runs: statistics of each run, by training seed; seeds that only the run or only the baseline has are ignored.

@@ -11,14 +11,14 @@ BLOCK = {
     "name": "table",
     "raw": "data/raw/arc",
     "size": 224,
-    # With `group: group` and `split: split` if the table has such columns, and `classes` in their order.
+    # If the table has such columns, `group: group` and `split: split` are added; so are `classes`, in order.
     "args": {"file": "arc.parquet", "image": "image", "labels": "labels", "ordered": True},
     "seed": 1,
 }
 
 
 def table(raw: Path) -> pd.DataFrame:
-    """Return the rows of labels.csv (image, label1 to label3, and split or group where there are such), one cell."""
+    """Return the rows of labels.csv (image, label1 to label3, optionally split and group) with labels in one cell."""
     rows = pd.read_csv(raw / "labels.csv", dtype=str, keep_default_na=False, encoding="utf-8-sig")
     labels = ["|".join(filter(None, cells)) for cells in rows[LABELS].to_numpy().tolist()]
     return rows.drop(columns=LABELS).assign(image="images/" + rows["image"], labels=labels)

@@ -1,9 +1,9 @@
-"""Make tables of algorithms' run times from a copy of ASlib: `python -m studies.converters.aslib FOLDER`.
+"""Create tables of algorithms' run times from a copy of ASlib: `python -m studies.converters.aslib FOLDER`.
 
-FOLDER has a folder for each scenario, such as SAT11-HAND, with `algorithm_runs.arff`, `feature_values.arff`, `cv.arff`
-and `description.txt`, as github.com/coseal/aslib_data has them (GPL-3; nothing of it comes with this project). It
-writes data/raw/aslib/<scenario>.parquet with a row for each instance: `fold` as the scenario gives it, `cutoff` in
-seconds, features `x_<name>`, and `seconds_<algorithm>`, empty where the algorithm did not solve it within the cutoff.
+FOLDER has a folder for each scenario, such as SAT11-HAND, with `algorithm_runs.arff`, `feature_values.arff`, `cv.arff`,
+and `description.txt`, as in github.com/coseal/aslib_data (GPL-3; not part of this project). It writes
+data/raw/aslib/<scenario>.parquet with a row for each instance: the scenario's `fold`, `cutoff` in seconds, features
+`x_<name>`, and `seconds_<algorithm>`, which is empty if the algorithm did not solve the instance within the cutoff.
 """
 
 import csv
@@ -18,12 +18,12 @@ from studies.converters.writing import write_tables
 __all__ = ["SCENARIOS", "TABLES", "arff", "table_of"]
 
 TABLES, TERMS = Path("data/raw/aslib"), "GPL-3, github.com/coseal/aslib_data"
-# All scenarios of a copy with eight that have at least five algorithms: with fewer there is little to order.
+# From a copy with eight scenarios, those with at least five algorithms; with fewer, there is little to order.
 SCENARIOS = ("SAT11-HAND", "SAT11-INDU", "MAXSAT12-PMS", "ASP-POTASSCO", "QBF-2011", "BNSL-2016")
 
 
 def arff(path: Path) -> pd.DataFrame:
-    """Return the table of an ARFF file, whose strings are not split where they are quoted.
+    """Return the table of an ARFF file; quoted strings are not split.
 
     Raises:
         ValueError: a line has more or fewer cells than there are attributes.
@@ -42,7 +42,7 @@ def arff(path: Path) -> pd.DataFrame:
             continue
         cells = next(csv.reader([line], quotechar="'" if "'" in line else '"', skipinitialspace=True))
         if len(cells) != len(names):
-            raise ValueError(f"{path}: line {number} has {len(cells)} cells, expected {len(names)}: get it again")
+            raise ValueError(f"{path}: line {number} has {len(cells)} cells, expected {len(names)}: download it again")
         rows.append(cells)
     return pd.DataFrame(rows, columns=names).replace("?", None)
 
@@ -52,21 +52,21 @@ def table_of(folder: Path) -> pd.DataFrame:
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: the scenario is not about run time, or an instance is there twice.
+        ValueError: the scenario is not about run time, or an instance occurs twice.
     """
     description = (folder / "description.txt").read_text(encoding="utf-8")
     cutoff = re.search(r"^algorithm_cutoff_time:\s*([\d.]+)", description, re.MULTILINE)
     if cutoff is None or "runtime" not in description:
-        raise ValueError(f"{folder}/description.txt: no cutoff of a run time, expected a scenario of run times")
+        raise ValueError(f"{folder}/description.txt: no cutoff for run times, expected a scenario about run time")
     limit = float(cutoff[1])
     runs = arff(folder / "algorithm_runs.arff")
     features = arff(folder / "feature_values.arff").drop(columns="repetition").set_index("instance_id")
     fold = arff(folder / "cv.arff").set_index("instance_id")["fold"].astype(int)
     for name, rows in (("feature_values.arff", features), ("cv.arff", fold)):
         if not rows.index.is_unique:
-            raise ValueError(f"{folder / name}: an instance is there twice, expected one repetition")
+            raise ValueError(f"{folder / name}: an instance occurs twice, expected one repetition")
 
-    # A run counts if it ended well and in time; whatever else happened, the instance was not solved.
+    # A run solves an instance only if it ended successfully within the cutoff.
     seconds = pd.to_numeric(runs["runtime"])
     solved = (runs["runstatus"] == "ok") & (seconds < limit)
     times = runs.assign(seconds=seconds.where(solved)).pivot_table(

@@ -7,7 +7,7 @@ import pandas as pd
 
 from studies.converters.writing import convert
 
-CAPTIONS = [f"caption_{number}" for number in range(1, 6)]  # the usual protocol takes the first five
+CAPTIONS = [f"caption_{number}" for number in range(1, 6)]  # the standard protocol uses the first five
 BLOCK = {
     "name": "table",
     "raw": "data/raw/coco_captions",
@@ -17,8 +17,8 @@ BLOCK = {
     },
     "seed": 1,
 }  # fmt: skip
-GALLERY = 1000  # test images that the papers search together, in their order
-# Karpathy's name of a split, and ours: restval is what COCO's validation images left over, used for training.
+GALLERY = 1000  # consecutive test images that the papers search together
+# Karpathy's names of splits, and ours; restval has the remaining images of COCO's validation split, used for training.
 OURS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 
 
@@ -33,7 +33,7 @@ def table(raw: Path) -> pd.DataFrame:
         rows.append(row)
     table = pd.DataFrame(rows)
     number, count = table.groupby("split").cumcount(), table.groupby("split")["split"].transform("size")
-    galleries = (count / GALLERY).round().clip(lower=1).astype(int)  # as equal as can be
+    galleries = (count / GALLERY).round().clip(lower=1).astype(int)  # of nearly equal size
     return table.assign(gallery=table["split"] + " " + (number * galleries // count).astype(str))
 
 

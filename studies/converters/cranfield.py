@@ -1,9 +1,9 @@
 """Cranfield: 225 questions on aerodynamics, 1,400 abstracts, and people's judgments; BM25's first 100 are reranked.
 
-Put `cran.all.1400.xml`, `cran.qry.xml` and `cranqrel.trec.txt` into data/raw/cranfield; the repository
-oussbenk/cranfield-trec-dataset on GitHub has them, at commit 1208e6d, without a license: nothing of it is kept here.
-Besides both texts a row has features `x_<name>`, which no judgment went into: for `features: x_*` in place of
-`text_pair`.
+Put `cran.all.1400.xml`, `cran.qry.xml`, and `cranqrel.trec.txt` into data/raw/cranfield. They are in the GitHub
+repository oussbenk/cranfield-trec-dataset, at commit 1208e6d, without a license, so they are not part of this project.
+In addition to both texts, a row has features `x_<name>`, which do not use the judgments; use them with `features: x_*`
+instead of `text_pair`.
 """
 
 import re
@@ -18,11 +18,11 @@ from studies.converters.writing import convert, drawn_splits
 
 __all__ = ["bm25", "table"]
 
-DEEP = 100  # abstracts of a question that are reranked
+DEEP = 100  # abstracts to rerank for each question
 SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25
-SMOOTHING = 500.0  # words of Dirichlet's prior
+SMOOTHING = 500.0  # words of the Dirichlet prior
 TOPICS = 100  # components of latent semantic indexing
-FED_BACK = 10  # abstracts that a question is expanded by
+FED_BACK = 10  # abstracts with which a question is expanded
 BLOCK = {
     "name": "table",
     "raw": "data/raw/cranfield",
@@ -40,10 +40,10 @@ BLOCK = {
 
 
 def bm25(passages: np.ndarray, queries: np.ndarray) -> np.ndarray:
-    """Return the score of each passage for each query (q, n), by words (Robertson and Zaragoza 2009, Eq. 3.15).
+    """Return the BM25 score of each passage for each query (q, n) (Robertson and Zaragoza 2009, Eq. 3.15).
 
     Args:
-        passages, queries: how often each has each word, (n, words) and (q, words).
+        passages, queries: word counts, (n, words) and (q, words).
 
     >>> bm25(np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1]]), np.array([[0, 1, 0]])).round(3).tolist()
     [[0.0, 0.814, 0.0]]
@@ -54,29 +54,29 @@ def bm25(passages: np.ndarray, queries: np.ndarray) -> np.ndarray:
 
 
 def rarity(passages: np.ndarray) -> np.ndarray:
-    """Return the inverse document frequency of each word (words,), as BM25 has it."""
+    """Return the inverse document frequency of each word (words,) in BM25's form."""
     documents = (passages > 0).sum(0)
     return np.log1p((len(passages) - documents + 0.5) / (documents + 0.5))
 
 
 def features_of(titles: list[list[str]], passages: list[list[str]], queries: list[list[str]]) -> dict[str, np.ndarray]:
-    """Return what is known of each passage for each query before anyone judges it, each (q, n)."""
+    """Return features of each passage for each query that do not use judgments, (q, n) each."""
     title, passage, query = _counts(titles, passages, queries)
     weight = rarity(passage)
     asked = (query > 0) * weight
     asked = asked / asked.sum(1, keepdims=True).clip(min=1e-9)
     vectors, questions = _unit(np.log1p(passage) * weight), _unit(np.log1p(query) * weight)
 
-    # A question is expanded by the abstracts that BM25 lists first (Rocchio 1971).
+    # Expand a question with BM25's first abstracts (Rocchio 1971).
     scores = bm25(passage, query)
     first = np.argsort(-scores, axis=1, kind="stable")[:, :FED_BACK]
     expanded = _unit(questions + vectors[first].mean(1))
-    # Topics are of all abstracts; a question is a mixture of them (Deerwester et al. 1990).
+    # Compute topics from all abstracts; a question is a mixture of topics (Deerwester et al. 1990).
     topics = np.linalg.svd(vectors, full_matrices=False)[2][:TOPICS]
 
     lengths = passage.sum(1)
     prior = SMOOTHING * passage.sum(0) / passage.sum()
-    seen = np.log1p(passage / prior.clip(min=1e-9))  # a word that no abstract has is seen in none
+    seen = np.log1p(passage / prior.clip(min=1e-9))  # 0 for a word that no abstract has
     language = query @ seen.T - query.sum(1, keepdims=True) * np.log1p(lengths / SMOOTHING)
     pairs = [{*pairwise(words)} for words in passages]
     shared = np.empty(scores.shape)
@@ -105,7 +105,7 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def _counts(*texts: list[list[str]]) -> list[np.ndarray]:
-    """Return how often each text has each word of all of them, (texts, words)."""
+    """Return word counts (texts, words) over the vocabulary of all texts."""
     number: dict[str, int] = {}
     for of_text in texts:
         for words in of_text:
@@ -121,7 +121,7 @@ def _counts(*texts: list[list[str]]) -> list[np.ndarray]:
 
 
 def _texts(file: Path, entry: str, *fields: str) -> list[str]:
-    """Return the text of each entry of a file of tags, which is no valid XML."""
+    """Return the text of each entry of a file with tags, which is not valid XML."""
     texts = []
     for block in re.findall(rf"<{entry}>(.*?)</{entry}>", file.read_text(encoding="utf-8"), re.DOTALL):
         parts = [re.findall(rf"<{field}>(.*?)</{field}>", block, re.DOTALL) for field in fields]
@@ -132,8 +132,8 @@ def _texts(file: Path, entry: str, *fields: str) -> list[str]:
 def table(raw: Path) -> pd.DataFrame:
     """Return a row for each of BM25's first 100 abstracts of a question.
 
-    A relevant abstract that BM25 misses is not added: it would be the last of its list, and its features would tell.
-    Abstracts without a word are in no list, whatever is judged of them; a judgment counts if it is above 0.
+    Relevant abstracts that BM25 misses are not added: they would come last, and their features would give them away.
+    Abstracts without words are in no list, even if judged; an abstract is relevant if its judgment is above 0.
     """
     titles = _texts(raw / "cran.all.1400.xml", "doc", "title")
     passages = _texts(raw / "cran.all.1400.xml", "doc", "title", "text")

@@ -38,17 +38,17 @@ BLOCK = {
 MEMBER = re.compile(r"kanji/([0-9a-f]{5})\.svg")  # a code point; others are variants of these
 ATTRIBUTE = "{http://kanjivg.tagaini.net}"
 CANVAS, WIDTH = 109, 3  # side of a drawing and width of a stroke, in KanjiVG's units
-LABELS = 2, 6  # of a kanji, at least and at most
-LEAST = 100  # kanji that have a component
-SIZE = 64  # pixels on a side
-FINER = 4  # pictures are drawn so many times larger, then averaged
-POINTS = {"M": 1, "C": 3, "S": 2}  # of each command of a path
+LABELS = 2, 6  # smallest and largest number of labels of a kanji
+LEAST = 100  # fewest kanji with a component
+SIZE = 64  # pixels per side
+FINER = 4  # pictures are drawn this many times larger, then averaged
+POINTS = {"M": 1, "C": 3, "S": 2}  # points of each path command
 TIMES = np.linspace(0, 1, 9)[:, None]
 BERNSTEIN = np.hstack([(1 - TIMES) ** 3, 3 * TIMES * (1 - TIMES) ** 2, 3 * TIMES**2 * (1 - TIMES), TIMES**3])
 
 
 class Drawing(NamedTuple):
-    """A kanji: points (n, 2) of each stroke, and of each component; of a component that occurs twice, the larger."""
+    """A kanji: the points (n, 2) of each stroke and of each component; if a component occurs twice, the larger one."""
 
     name: str
     strokes: list[np.ndarray]
@@ -56,7 +56,7 @@ class Drawing(NamedTuple):
 
 
 def drawings(raw: Path, *, least: int = LEAST) -> tuple[list[Drawing], list[str]]:
-    """Return the kanji with 2 to 6 labels, and the labels: components of two strokes or more that many kanji have."""
+    """Return the kanji with 2 to 6 labels, and the labels: components with two or more strokes that many kanji have."""
     every = []
     with ZipFile(raw / FILE.name) as archive:
         for name in archive.namelist():
@@ -79,7 +79,7 @@ def table(raw: Path, *, least: int = LEAST) -> pd.DataFrame:
     names = [drawing.name for drawing in kanji]
     ranks = pd.DataFrame(dense_ranks(areas).numpy(), columns=[f"rank_{label}" for label in labels])
     pictures = [_png(draw(drawing.strokes, SIZE)) for drawing in kanji]
-    codes = [f"{ord(name):05x}" for name in names]  # two characters may have one normal form
+    codes = [f"{ord(name):05x}" for name in names]  # two characters may have the same normal form
     return ranks.assign(code=codes, image=pictures, split=drawn_splits(names, test=0.2, val=0.13))
 
 
@@ -111,9 +111,9 @@ def _drawing(name: str, svg: bytes) -> Drawing:
     strokes = {element: _points(element.attrib["d"]) for element in tree.iter("{http://www.w3.org/2000/svg}path")}
     named = [element for element in tree.iter() if f"{ATTRIBUTE}element" in element.attrib]
     groups: dict[Any, list[np.ndarray]] = defaultdict(list)
-    for index, group in enumerate(named[1:]):  # the first is all of it
+    for index, group in enumerate(named[1:]):  # the first is the whole kanji
         label, piece, number = (group.get(f"{ATTRIBUTE}{key}") for key in ("element", "part", "number"))
-        # A component may be split into pieces by other strokes: the pieces belong together.
+        # Other strokes may split a component into pieces; join them.
         groups[label, number if piece else index] += [strokes[child] for child in group.iter() if child in strokes]
     components: dict[str, list[np.ndarray]] = {}
     for (label, _), lines in groups.items():
@@ -129,7 +129,7 @@ def _points(path: str) -> np.ndarray:
         values = np.array(re.findall(r"-?\d*\.?\d+", numbers), float)
         for corners in values.reshape(-1, POINTS[command.upper()], 2):
             corners = corners + end * command.islower()
-            if command in "Ss":  # goes on in the direction of the last curve
+            if command in "Ss":  # continues in the direction of the last curve
                 corners = np.vstack([2 * end - control, corners])
             points.append(BERNSTEIN @ np.vstack([end, corners]) if command not in "Mm" else corners)
             control, end = corners[-2:][0], corners[-1]

@@ -10,14 +10,14 @@ BLOCK = {
     "name": "table",
     "raw": "data/raw/lamem",
     "size": 224,
-    # Clips of one frame, so that the task is the same as for videos; the first of five published splits.
+    # Clips with one frame, so that the task is the same as for videos; the first of five published splits.
     "args": {"file": "lamem.parquet", "frames": "image", "target": "target", "id": "name", "split": "split_1"},
     "seed": 1,
 }
 
 
 def table(raw: Path) -> pd.DataFrame:
-    """Return a row for each photograph of images/, with a column for each published split, splits/train_1.txt etc."""
+    """Return a row for each photograph in images/, with a column for each published split (splits/train_1.txt, ...)."""
     folds = []
     for path in sorted((raw / "splits").glob("*.txt")):
         split, _, fold = path.stem.partition("_")

@@ -1,4 +1,4 @@
-"""MovieLens 100K: films that people rated from 1 to 5, a list of them for each person."""
+"""MovieLens 100K: films rated from 1 to 5, one list per user."""
 
 from pathlib import Path
 
@@ -31,8 +31,8 @@ FEATURES = (
     "mean", "count", "year", *GENRES, "mean of user", "age", "woman", *(f"mean of {group}" for group in GROUPS),
     "taste for genres", *(f"factor {number}" for number in range(1, FACTORS + 1)),
 )  # fmt: skip
-RANKED = 40  # films of a user, at most
-PRIOR = 5.0  # ratings at 0, which pull means of few ratings there
+RANKED = 40  # most films per user
+PRIOR = 5.0  # number of added ratings of 0, which shrink means of few ratings
 BLOCK = block_of_lists("movielens_100k", folds=5)
 
 
@@ -40,7 +40,7 @@ def table(raw: Path, *, most: int = RANKED) -> pa.Table:
     """Return a row for each film that a user rated; its relevance is the rating minus 1, from 0 to 4.
 
     At most half of each user's ratings are ranked, chosen by a hash of user and film. Features come from the other
-    ratings, of this user and of all others: no feature knows a rating that is ranked, in any split.
+    ratings of all users, so no feature uses a ranked rating of any split.
     """
     films = pd.read_parquet(raw / FILMS).set_index("movie_id")
     users = pd.read_parquet(raw / USERS).set_index("user_id")
@@ -54,7 +54,7 @@ def table(raw: Path, *, most: int = RANKED) -> pa.Table:
 
 
 def features(rated: pd.DataFrame, ranked: pd.DataFrame, films: pd.DataFrame, users: pd.DataFrame) -> np.ndarray:
-    """Return the features (n, k) of users and films that are ranked, from other ratings."""
+    """Return features (n, k) of the ranked pairs of user and film, computed from the other ratings."""
     films = films.assign(year=pd.to_numeric(films["release_date"].astype(str).str[-4:], errors="coerce"))
     films["year"] = films["year"].fillna(films["year"].mean())
     users = users.assign(decade=users["age"] // 10)

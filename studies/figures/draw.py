@@ -1,4 +1,4 @@
-"""Draw the papers' figures from what was measured: SoDeep's Figs. 4 to 6, RLSEP's Figs. 1, 3 and 5."""
+"""Draw the papers' figures from measurements: SoDeep's Figs. 4 to 6, RLSEP's Figs. 1, 3, and 5."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from rankgrad.io.atomic import replaced_folder
 METRICS = Path("metrics")
 FIGURES = METRICS / "measured"
 POINTS = ("lstm", "cnn", "handcrafted", "hinge_ap", "multilabel_soft_margin")
-FLIPPED = (0, 10, 20, 30, 40)  # per cent
+FLIPPED = (0, 10, 20, 30, 40)  # percent
 LINES = {
     "RLSEP": "label_ranking-rlsep-{}_digits",
     "RLSEP, trained on three": "label_ranking-rlsep-3_digits",
@@ -34,13 +34,13 @@ LINES = {
 
 
 def error_bars(axis: Axes, x: Sequence[int], intervals: Sequence[tuple[float, float, float]], **style: Any) -> None:
-    """Draw a curve with its 95 % intervals: value, low and high of each point."""
+    """Draw a curve with its 95% intervals: value, low, and high of each point."""
     value, low, high = np.array(intervals).T
     axis.errorbar(x, value, [value - low, high - value], capsize=2, **style)
 
 
 def depth(params: Settings) -> Figure:
-    """L1 of CNN sorters by their number of layers."""
+    """Plot the L1 of CNN sorters by their number of layers."""
     layers = {sorter.args["layers"]: name for name, sorter in params.sorters.items() if sorter.name == "cnn"}
     measured, counts = results.read(METRICS / "sorters"), sorted(layers)
     figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
@@ -50,7 +50,7 @@ def depth(params: Settings) -> Figure:
 
 
 def sweep(params: Settings) -> Figure:
-    """The rank that each sorter gives one score while it moves, and what it is off by."""
+    """Plot the rank that each sorter gives to a moving score, and its error."""
     ranks = pd.read_csv(FIGURES / "sweep/ranks.csv", index_col="score")
     figure, (above, below) = plt.subplots(2, 1, figsize=(9, 9), sharex=True, layout="constrained")
     ranks.plot(ax=above, ylabel="rank", legend=False)
@@ -62,7 +62,7 @@ def sweep(params: Settings) -> Figure:
 
 
 def average_precision(params: Settings) -> Figure:
-    """Average precision of points, of validation by epochs and of test by flipped labels; means over seeds."""
+    """Plot average precision of points: validation by epochs, and test by flipped labels; means over seeds."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
     tested = results.read(METRICS / "runs")
     for method in POINTS:
@@ -80,7 +80,7 @@ def average_precision(params: Settings) -> Figure:
 
 
 def sizes(params: Settings) -> Figure:
-    """The scores of three digits whose sizes change, below the frames."""
+    """Plot the scores of three digits whose sizes change, below the frames."""
     frames = pd.read_csv(FIGURES / "sizes/frames.csv", index_col="frame")
     with Image.open(FIGURES / "sizes/frames.png") as strip:
         pictures = np.stack(np.split(np.asarray(strip), len(frames), axis=1))[:: max(1, len(frames) // 10)]
@@ -92,7 +92,7 @@ def sizes(params: Settings) -> Figure:
 
 
 def calibration(params: Settings) -> Figure:
-    """Scores by true scale, each with the normal distribution of its mean and deviation."""
+    """Plot scores by true scale, each with the normal distribution of its mean and deviation."""
     counts = json.loads((FIGURES / "sizes/histograms.json").read_text())
     edges = np.array(counts.pop("bin_edges"))
     measured = {row.metric: row.value for row in results.read(FIGURES / "sizes.csv").rows}
@@ -110,7 +110,7 @@ def calibration(params: Settings) -> Figure:
 
 
 def digits_per_image(params: Settings) -> Figure:
-    """Ranked accuracy by number of digits, with 95 % intervals."""
+    """Plot ranked accuracy by number of digits, with 95% intervals."""
     counts = range(2, 11)
     measured = {count: results.read(FIGURES / f"digits-{count}.csv") for count in counts}
     figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
@@ -136,7 +136,7 @@ def main(params: Settings) -> None:
     with replaced_folder("reports/paper_figures") as folder:
         for name, draw in NAMES.items():
             figure = draw(params)
-            # Without the library's version, so that two machines write the same bits.
+            # Leave out matplotlib's version, so that files are identical on all machines.
             figure.savefig(folder / f"{name}.png", dpi=120, metadata={"Software": None})
             plt.close(figure)
 

@@ -1,4 +1,4 @@
-"""Draw test kanji, taken evenly from all, with the order of their components by each loss: reports/kanji.png."""
+"""Draw evenly spaced test kanji with the order of their components by each loss: reports/kanji.png."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ EXAMPLES, TILE = 6, 44  # test kanji, and pixels of a component
 
 
 def glyphs() -> dict[str, Any]:
-    """Return each component as a picture of its own, as few fonts have them."""
+    """Return a picture of each component, since few fonts have them."""
     kanji, labels = drawings(Path("data/raw/kanji"))
     glyphs = {}
     for number, label in enumerate(labels):
@@ -28,7 +28,7 @@ def glyphs() -> dict[str, Any]:
 
 
 def _filling(strokes: list[np.ndarray]) -> list[np.ndarray]:
-    """Return strokes in the middle of the canvas, as large as they fit."""
+    """Return strokes centered on the canvas, as large as possible."""
     every = np.concatenate(strokes)
     low, high = every.min(axis=0), every.max(axis=0)
     scale = 0.86 * CANVAS / (high - low).max()

@@ -1,4 +1,4 @@
-"""Scenes of RLSEP's figures: four digits of known scales (Fig. 3), and digits that grow and shrink (Fig. 1)."""
+"""Draw the scenes of RLSEP's figures: four digits of known scales (Fig. 3), and growing and shrinking ones (Fig. 1)."""
 
 import torch
 
@@ -14,21 +14,21 @@ GROWS, STAYS, SHRINKS = 1, 2, 3  # digits of Fig. 1
 
 
 def calibration_recipes(digits: Digits, rows: int, *, canvas: int, generator: torch.Generator) -> Recipe:
-    """Draw scenes of four digits of scales exactly 1, 2, 3 and 4, without overlap.
+    """Draw scenes of four digits with scales 1, 2, 3, and 4, without overlap.
 
     Boxes are placed as in Ranked MNIST; if one finds no free position, the scene's positions are drawn again.
 
     Args:
-        digits: of one split.
+        digits: the digits of one split.
         rows: number of scenes.
-        canvas: pixels on a side.
+        canvas: pixels per side.
         generator: source of all draws.
     """
     classes = torch.rand(rows, CLASSES, generator=generator).argsort(1)[:, : len(SCALES)]  # distinct
     sizes = (canvas / 8 * torch.tensor(SCALES)).repeat(rows, 1)
     tops, lefts = torch.zeros_like(sizes), torch.zeros_like(sizes)
     pending = torch.arange(rows)
-    while len(pending):  # two of three scenes fit at once
+    while len(pending):  # two of three scenes fit at the first try
         new_tops, new_lefts, fits = layout.placed(sizes[pending], canvas, 0.0, generator)
         tops[pending[fits]], lefts[pending[fits]] = new_tops[fits], new_lefts[fits]
         pending = pending[~fits]
@@ -37,14 +37,14 @@ def calibration_recipes(digits: Digits, rows: int, *, canvas: int, generator: to
 
 
 def frame_recipes(digits: Digits, frames: int, *, canvas: int, generator: torch.Generator) -> Recipe:
-    """Draw one scene over time: digit 1 grows from scale 1 to 4, digit 3 shrinks from 4 to 1, digit 2 stays.
+    """Draw one scene over time: digit 1 grows from scale 1 to 4, digit 3 shrinks from 4 to 1, and digit 2 stays.
 
-    Each keeps its glyph, and its center in a quarter of the canvas, which scale 4 fills.
+    Each keeps its glyph and its center, in a quarter of the canvas, which a digit of scale 4 fills.
 
     Args:
-        digits: of one split.
-        frames: how many.
-        canvas: pixels on a side.
+        digits: the digits of one split.
+        frames: number of frames.
+        canvas: pixels per side.
         generator: draws the glyphs.
     """
     classes = torch.tensor([GROWS, STAYS, SHRINKS])

@@ -1,4 +1,4 @@
-"""Measure a label ranker's scores while sizes of digits change, and by their size (RLSEP, Figs. 1 and 3)."""
+"""Measure a label ranker's scores over changing sizes of digits, and by true size (RLSEP, Figs. 1 and 3)."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ TASK = LabelRanking()
 
 
 def frames(folder: Path, ranker: nn.Module, scenes: RankedMnist, digits: Digits) -> list[Row]:
-    """Write Fig. 1, frames.csv and frames.png with the frames from left to right; return its first and last values."""
+    """Write Fig. 1 as frames.csv and frames.png, with frames from left to right; return its first and last values."""
     recipe = frame_recipes(digits, FRAMES, canvas=scenes.canvas, generator=generator(SEED, "frames"))
     images = scenes.images(recipe, digits)
     scores, _ = TASK.scores(ranker, of_tensor(images))
@@ -51,12 +51,12 @@ def frames(folder: Path, ranker: nn.Module, scenes: RankedMnist, digits: Digits)
 
 
 def steps(folder: Path, scores: Tensor, size: Tensor, *, resamples: int, seed: int) -> list[Row]:
-    """Write Fig. 3, histograms.json with `bin_edges` and the counts of each scale; return scores by true scale.
+    """Write Fig. 3 as histograms.json, with `bin_edges` and the counts of each scale; return scores by true scale.
 
     Args:
-        folder: for the file.
+        folder: the folder for the file.
         scores, size: see `studies.calibration.groups_of`.
-        resamples, seed: of the interval of `exactly_ordered`, the fraction of images in the order of their sizes.
+        resamples, seed: for the interval of `exactly_ordered`, the fraction of images whose scores are ordered by size.
     """
     groups = calibration.groups_of(scores, size)
     edges, counts = calibration.histograms(groups)

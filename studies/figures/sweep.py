@@ -1,4 +1,4 @@
-"""Move one score from -1 to 1 among fixed ones: the rank that each sorter gives it, and its errors (SoDeep, Fig. 5)."""
+"""Move one score from -1 to 1 among fixed ones, and record each sorter's rank and error for it (SoDeep, Fig. 5)."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""LightGBM's LambdaRank on proteins, by the same folds: `python -m studies.rivals.lightgbm`, with the package lightgbm.
+"""Train LightGBM's LambdaRank on proteins with the same folds: `python -m studies.rivals.lightgbm`; needs lightgbm.
 
-As for the networks, the learning rate is chosen in each fold, by the mean over three seeds on validation; it stops by
-average precision there.
+As for the networks, the learning rate is chosen in each fold, by the mean over three seeds on validation; average
+precision on validation decides when to stop.
 """
 
 from importlib import import_module
@@ -16,7 +16,7 @@ from rankgrad.datasets.files.folds import next_of
 from studies.rivals.predictions import of_run, with_column, write
 
 lightgbm: Any = import_module("lightgbm")
-NAME, LIKE, DATA = "proteins-lightgbm", "proteins-soft_margin", "data/proteins/test.parquet"  # which has all rows
+NAME, LIKE, DATA = "proteins-lightgbm", "proteins-soft_margin", "data/proteins/test.parquet"  # it has all rows
 RATES = [0.0125, 0.025, 0.035, 0.05, 0.07, 0.1, 0.2, 0.4]
 SEEDS, CHOOSING, ROUNDS = range(1, 11), 3, 300
 OPTIONS: dict[str, Any] = {
@@ -27,7 +27,7 @@ OPTIONS: dict[str, Any] = {
 
 
 class Lists:
-    """Queries: documents (m, k) one after another, their relevance (m,), and how many each query has."""
+    """Queries: concatenated documents (m, k), their relevance (m,), and how many each query has."""
 
     def __init__(self, queries: pd.DataFrame):
         self.sizes = queries["relevance"].map(len).to_numpy()
@@ -42,7 +42,7 @@ class Lists:
 
 
 def boosted(train: Lists, val: Lists, *, rate: float, seed: int) -> tuple[float, Any]:
-    """Return the average precision of validation, and the trees."""
+    """Return the average precision on validation, and the trees."""
     data = train.dataset()
     stop = lightgbm.early_stopping(30, verbose=False)
     options = OPTIONS | {"learning_rate": rate, "seed": seed}

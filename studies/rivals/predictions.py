@@ -1,4 +1,4 @@
-"""Read and write predictions of rivals, in the form of a run on the same data that they are compared with."""
+"""Read and write predictions of rivals, in the form of the run on the same data with which they are compared."""
 
 from collections.abc import Mapping
 
@@ -30,7 +30,7 @@ def with_column(table: pa.Table, name: str, values: list) -> pa.Table:
 
 
 def write(rival: str, tables: Mapping[int, pa.Table]) -> None:
-    """Write the predictions of a rival, a table for each seed."""
+    """Write the predictions of a rival, given as one table per seed."""
     seeds = [with_column(table, "seed", [seed] * len(table)) for seed, table in tables.items()]
     with replaced_file(f"predictions/{rival}.parquet") as partial:
         pq.write_table(pa.concat_tables(seeds), partial, compression="zstd")

@@ -20,7 +20,7 @@ from studies.rivals.predictions import of_run, with_column
 
 
 class Rule(NamedTuple):
-    """A rule: the run whose test rows it ranks, the column of scores that it fills from these, and what is measured."""
+    """A rule: the run whose test rows it ranks, the column of scores that it fills from these, and the metric."""
 
     run: str
     column: str
@@ -35,12 +35,12 @@ def usual_positions() -> np.ndarray:
 
 
 def usual_order(table: pa.Table) -> list[np.ndarray]:
-    """Return scores of the components that a kanji has, by their usual position."""
+    """Return scores of a kanji's components, by their usual position."""
     return list(np.where(np.stack(table["true_label_ranks"].to_numpy()) > 0, usual_positions(), -1.0))
 
 
 def mean_rating(table: pa.Table) -> list[list[float]]:
-    """Return scores of films by their first feature, what others thought of them."""
+    """Return scores of films by their first feature, the opinion of other users."""
     users = pq.read_table("data/films/test.parquet", columns=["features"])["features"].to_pylist()
     scores = []
     for films in users:
@@ -54,7 +54,7 @@ def films_in_order(table: pa.Table) -> list[list[float]]:
 
 
 def order(truth: list[float]) -> list[float]:
-    """Return scores in the order of the truth; equal ones in the order of the rows."""
+    """Return scores in the order of the truth; ties are in row order."""
     return np.argsort(np.argsort(truth, kind="stable"), kind="stable").astype(float).tolist()
 
 
@@ -68,7 +68,7 @@ RULES = {
 
 
 def main(name: str) -> None:
-    """Write what a rule reaches, with an interval over test rows."""
+    """Write a rule's metric, with an interval over test rows."""
     params, rule = load(), RULES[name]
     table = of_run(rule.run)
     task = lookup.find("tasks", params.runs[rule.run].task)()

@@ -1,7 +1,7 @@
-"""Put the components that cross-entropy finds in their usual order: `python -m studies.rivals.usual_order`.
+"""Sort the components that cross-entropy finds into their usual order: `python -m studies.rivals.usual_order`.
 
-It is a baseline for ranking losses, since it needs only a classifier. Components that are not found stay below, in
-the classifier's own order.
+It is a baseline for ranking losses, since it needs only a classifier. Components that are not found come last, in the
+classifier's own order.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ NAME, OF = "kanji-usual_order", "label_ranking-multilabel_cross_entropy-kanji"
 
 
 def main() -> None:
-    """Write the predictions of every seed of the classifier with other scores."""
+    """Write the predictions of every seed of the classifier with these scores instead."""
     tables, usual = of_seeds(OF), usual_positions()
     for seed, table in tables.items():
         scores, selected = (np.stack(table[column].to_numpy()) for column in ("scores", "selected"))

@@ -1,4 +1,4 @@
-"""Sorters and losses, ours and other people's, from scores (batch, n) to a tensor: time and memory on a GPU."""
+"""Measure time and memory of sorters and losses, ours and others', on a GPU, from scores (batch, n) to a tensor."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from studies.times.peers import isotonic_ranks, neural_sort, soft_sort
 
 __all__ = ["LONGEST", "OPERATORS", "cost", "operator"]
 
-LONGEST = 20.0  # milliseconds after which no longer lists are timed: of all pairs, ten times as long takes 2 seconds
+LONGEST = 20.0  # milliseconds; skip longer lists after this, since all pairs of a ten times longer list take 2 seconds
 OURS = {
     "laplace 0.2": ("laplace", {"softness": 0.2}),
     "straight_through 0.2": ("straight_through", {"gradient_softness": 0.2}),
@@ -61,7 +61,7 @@ def operator(name: str, shape: tuple[int, int], device: torch.device) -> Callabl
 
 
 def cost(call: Callable[[Tensor], Tensor], scores: Tensor) -> dict[str, float]:
-    """Return medians of forward, and of forward and backward together; and on a GPU the most memory at once."""
+    """Return the median times of forward and of forward plus backward, and on a GPU the peak memory."""
     scores.requires_grad_()
 
     def forward() -> Tensor:

@@ -1,11 +1,10 @@
-"""Every loss and metric on one list of n: time, memory and their growth, compared with the formula over all pairs.
+"""Measure time, memory, and their growth for every loss and metric on one list of n, and for formulas over all pairs.
 
     python -m studies.times.losses [NAME ...]      # all by default: some minutes
 
-Losses are measured forward and backward, on one thread; memory is the peak above the process. `growth` is the exponent
-of n between the two longest lists. torchmetrics and SciPy are measured where they are installed. Times are of the
-processor, so that other work does not count. A length is left out where a call would take more than 25 seconds, or
-all pairs more than 6 GB.
+Losses are measured forward and backward, on one thread; memory is the peak above that of the process. `growth` is the
+exponent of n between the two longest lists. torchmetrics and SciPy are measured if installed. Times are CPU times, so
+other processes do not count. A length is skipped if a call would take more than 25 seconds, or all pairs over 6 GB.
 """
 
 import math
@@ -30,10 +29,10 @@ from studies.times.measuring import drawn_truth, median_seconds, truth_of
 from studies.times.results import FOLDER, write
 
 LENGTHS = (100, 1_000, 10_000, 100_000)
-LONGEST, LARGEST = 25.0, 6_000.0  # seconds, and megabytes of all pairs
+LONGEST, LARGEST = 25.0, 6_000.0  # most seconds, and most megabytes of all pairs
 ALL_PAIRS = ", all pairs"
 
-# Metrics that others have: package, module, function, and which of ours it is.
+# Metrics of other packages: package, module, function, and our counterpart.
 OTHERS = (
     ("scipy", "scipy.stats", "kendalltau", "kendall"),
     ("scipy", "scipy.stats", "spearmanr", "spearman"),
@@ -53,7 +52,7 @@ def _ahead(values: Tensor) -> Tensor:
 
 
 def _step(apart: Tensor) -> Tensor:
-    """Return Laplace's distribution function."""
+    """Return the Laplace distribution function."""
     return (1 - apart.sign() * torch.expm1(-apart.abs())) / 2
 
 
@@ -93,7 +92,7 @@ def _ndcg(scores: Tensor, target: Tensor) -> Tensor:
 
 
 def _lambdarank(scores: Tensor, target: Tensor) -> Tensor:
-    """As allRank has it."""
+    """Compute allRank's version."""
     gains, places = 2.0**target - 1, torch.arange(1, len(scores) + 1)
     best = (gains.sort(descending=True).values / (1 + places).log2()).sum()
     place = scores.detach().argsort(descending=True).argsort() + 1
@@ -109,7 +108,7 @@ def _expected_reciprocal_rank(scores: Tensor, target: Tensor) -> Tensor:
 
 
 def _average_precision(scores: Tensor, labels: Tensor) -> Tensor:
-    """Smooth AP, with our steps."""
+    """Compute Smooth AP with our step function."""
     width, positive = 0.2 * scores.detach()[labels.bool()].std(correction=0), labels.bool()
     among = 0.5 + _step(_ahead(scores[positive]) / width).sum(-1)
     return 1 - (among / _ranks(scores)[positive]).clamp(max=1).mean()
@@ -131,7 +130,7 @@ PAIRS: dict[str, Call] = {
 
 
 def others() -> dict[str, tuple[str, Call]]:
-    """Return what is installed, by its name: the metric that it computes, and the call."""
+    """Return the installed metrics of other packages by name: our counterpart, and the call."""
     calls: dict[str, tuple[str, Call]] = {}
     for package, module, function, metric in OTHERS:
         title = f"{module}.{function}" if package == "scipy" else f"{package} {function}"
@@ -150,7 +149,7 @@ def _statistic(call: Callable[..., Any], scores: Tensor, truth: Tensor) -> Tenso
 
 @dataclass(frozen=True)
 class Measured:
-    """What a row measures: a call, and the loss or metric whose arguments it takes."""
+    """The subject of a row: a call, and the loss or metric whose arguments it takes."""
 
     folder: str
     name: str
@@ -158,7 +157,7 @@ class Measured:
 
 
 def calls() -> dict[str, Measured]:
-    """Return what is measured, by row."""
+    """Return the calls to measure, by row."""
     rows: dict[str, Measured] = {}
     for folder in ("losses", "metrics"):
         for name in lookup.names(folder):
@@ -186,7 +185,7 @@ def peak_memory() -> int:
 
 
 def measure(title: str) -> dict[str, float]:
-    """Return milliseconds, and megabytes above what the process had after a short list, of each length."""
+    """Return for each length milliseconds, and megabytes above the process's memory after a short list."""
     row, figures = calls()[title], {}
 
     def seconds(length: int) -> float:
@@ -222,7 +221,7 @@ def measure(title: str) -> dict[str, float]:
 
 
 def plot(figures: dict[str, dict[str, float]]) -> None:
-    """Draw time and memory of losses: ours, and the same formulas over all pairs."""
+    """Plot time and memory of our losses and of the same formulas over all pairs."""
     figure, axes = plt.subplots(1, 2, figsize=(13, 5))
     names = [name for name in PAIRS if f"losses.{name}" in figures]
     units = {"ms": "milliseconds, forward and backward", "MB": "peak memory, MB"}

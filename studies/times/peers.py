@@ -1,7 +1,7 @@
-"""Other people's differentiable ranks, from scores (..., d) to descending ranks 1..d, and permutations (..., d, d).
+"""Others' differentiable ranks, from scores (..., d) to descending ranks 1..d, and permutations (..., d, d).
 
-torchsort, torchpsort, SoftTorch, and diffsort are optional packages; NeuralSort and SoftSort are a formula each,
-written down here.
+torchsort, torchpsort, SoftTorch, and diffsort are optional packages; NeuralSort and SoftSort are implemented here from
+their formulas.
 """
 
 from collections.abc import Callable
@@ -43,13 +43,13 @@ def _network(kind: str, length: int, device: torch.device, **options: Any) -> to
 
 
 def sorting_network(scores: Tensor, *, kind: str, steepness: float, distribution: str = "cauchy") -> Tensor:
-    """Petersen et al. 2021: sort by a network of comparators, by the package diffsort."""
+    """Petersen et al. 2021: sort with a network of comparators, using the package diffsort."""
     network = _network(kind, scores.shape[-1], scores.device, steepness=steepness, distribution=distribution)
     return network(-scores.flatten(0, -2))[1].mT.unflatten(0, scores.shape[:-1])
 
 
 def isotonic_ranks(scores: Tensor, *, kind: str, strength: float) -> Tensor:
-    """Blondel et al. 2020 (fast-soft-sort), by the package torchsort."""
+    """Blondel et al. 2020 (fast-soft-sort), using the package torchsort."""
     rank = partial(import_module("torchsort").soft_rank, regularization=kind, regularization_strength=strength)
     return rank(-scores.flatten(0, -2)).view_as(scores)
 
@@ -57,8 +57,8 @@ def isotonic_ranks(scores: Tensor, *, kind: str, strength: float) -> Tensor:
 def _ranks(permutation: Ranking) -> Ranking:
     """Return the mean rank of each score, weighted by a relaxed permutation.
 
-    Weights are normalized for each score: the rows of a relaxed permutation add up to 1, its columns need not, and
-    without it the ranks of NeuralSort and SoftSort are several times less accurate.
+    Weights are normalized for each score: the rows of a relaxed permutation sum to 1, but its columns need not. Without
+    normalization, the ranks of NeuralSort and SoftSort are several times less accurate.
     """
 
     def ranks(scores: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ def _ranks(permutation: Ranking) -> Ranking:
 
 
 def _of_softtorch(scores: Tensor, *, method: str, softness: float) -> Tensor:
-    """Paulus et al. 2026 (arXiv:2603.08824), by the package softtorch."""
+    """Paulus et al. 2026 (arXiv:2603.08824), using the package softtorch."""
     rank = import_module("softtorch").rank
     return rank(scores, dim=-1, softness=softness, method=method, standardize=False)
 
@@ -92,7 +92,7 @@ def families() -> dict[str, Callable[[float], Ranking]]:
 
 
 def peers() -> dict[str, Ranking]:
-    """Return the peers that are installed, by the names they have in the table; the others are printed."""
+    """Return the installed peers by their names in the table, and print the others."""
     every: dict[str, Ranking] = {
         "NeuralSort 0.1": _ranks(partial(neural_sort, temperature=0.1)),
         "SoftSort 0.01": _ranks(partial(soft_sort, temperature=0.01)),

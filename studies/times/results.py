@@ -1,4 +1,4 @@
-"""Print a benchmark's figures as a table and write them to studies/times/results/, with the machine they belong to."""
+"""Print a benchmark's figures as a table, and write them to studies/times/results/ with the machine's description."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent / "results"
 
 
 def write(name: str, figures: dict[str, dict[str, float]], columns: tuple[str, ...]) -> None:
-    """Print some columns of figures, a row each; write all of them to results/<name>.json, and the table to .md."""
+    """Print columns of figures as a table; write all figures to results/<name>.json, and the table to <name>.md."""
     rows = []
     for title, values in figures.items():
         cells = [f"{values[column]:.4g}" if column in values else "" for column in columns]

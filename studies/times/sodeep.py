@@ -1,6 +1,6 @@
-"""Seconds that SoDeep's sorters need at the paper's size: `python -m studies.times.sodeep`, two minutes on one core.
+"""Time SoDeep's sorters at the paper's size: `python -m studies.times.sodeep`, two minutes on one core.
 
-Forward and backward of a batch of vectors of 100 scores, in time of the processor, so that other work does not count.
+It measures the CPU time of forward and backward for a batch of vectors of 100 scores, so other processes do not count.
 """
 
 import math
@@ -20,7 +20,7 @@ BATCH, REPEATS = 16, 5
 
 
 def seconds(sorter: torch.nn.Module) -> float:
-    """Return the median of several repeats, after one that does not count."""
+    """Return the median of several repeats, after a warm-up."""
     scores, _ = draw(BATCH, gpu.LENGTH, generator(0, "times", "sodeep"))
 
     def step() -> None:

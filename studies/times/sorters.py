@@ -1,12 +1,12 @@
-"""Every sorter of ours and every peer that is installed, by ten measures: docs/sorters.md, Parquet and two plots.
+"""Measure all our sorters and all installed peers by ten measures: docs/sorters.md, Parquet, and two plots.
 
-Scores are of the ten kinds on which sorters are trained, d = 100 unless it says otherwise; the trained ones of fixed
-length are measured at theirs.
+Scores are of the ten kinds on which sorters are trained, with d = 100 unless stated otherwise; trained sorters of fixed
+length are measured at their length.
 
     python -m studies.times sorters --add my.py:MySorter
 
-adds a sorter of yours to the table: a class, or a function from scores (..., d) to ranks (..., d), 1 for the largest.
-The table is then written to studies/times/results, and the page stays as it is.
+adds your own sorter to the table: a class, or a function from scores (..., d) to ranks (..., d), 1 for the largest. The
+table is then written to studies/times/results, and docs/sorters.md does not change.
 """
 
 import argparse
@@ -47,9 +47,9 @@ OURS = {
     "logistic 1/35": ("logistic", {"softness": 1 / 35}),
     "handcrafted 10": ("handcrafted", {"steepness": 10.0}),
 }
-# Beyond, gigabytes or minutes for one vector.
+# Longer vectors would take gigabytes or minutes each.
 LONGEST = {"logistic": 10_000, "handcrafted": 1000, "NeuralSort": 1000, "SoftSort": 1000, "diffsort": 100}
-# An added sorter is measured up to where ten times the scores would take more than this, if it is quadratic.
+# Stop measuring an added sorter at the length at which ten times as many scores would take longer, if it is quadratic.
 MOST_SECONDS, MOST_MB = 2.0, 2000.0
 SHOWN = (
     "l1", "exactly_ordered", "vanishing", "wrong_signs_of_others", "equivariance", "l1_at_scale_0.01", "l1_of_tied",
@@ -59,7 +59,7 @@ SHOWN = (
 
 
 def added(address: str) -> tuple[str, Ranking]:
-    """Return the name and the sorter of `my.py:MySorter`; a class is made with its default options.
+    """Return the name and the sorter of `my.py:MySorter`; a class is created with its default options.
 
     Raises:
         ValueError: there is no such file or name, or it does not rank.
@@ -67,7 +67,7 @@ def added(address: str) -> tuple[str, Ranking]:
     path, _, name = address.rpartition(":")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path) if Path(path).is_file() else None
     if spec is None or spec.loader is None:
-        raise ValueError(f"{address}: no Python file {path!r}; expected a file and a name in it, as my.py:MySorter")
+        raise ValueError(f"{address}: no Python file {path!r}; expected a file and a name, such as my.py:MySorter")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     component = getattr(module, name, None)
@@ -79,12 +79,14 @@ def added(address: str) -> tuple[str, Ranking]:
     if not torch.is_tensor(ranks) or ranks.shape != scores.shape or not ranks.requires_grad:
         raise ValueError(f"{address}: expected ranks in the shape of the scores, with a gradient")
     if ranks[0].argmin() != 1:
-        raise ValueError(f"{address}: the largest of the scores 0, 3, -2, 1 has not the smallest rank; rank -scores")
+        raise ValueError(
+            f"{address}: the largest of the scores 0, 3, -2, 1 does not get the smallest rank; rank -scores instead"
+        )
     return name, ranking
 
 
 def rankings() -> dict[str, Ranking]:
-    """Return the sorters to measure, by name, and print which are left out."""
+    """Return the sorters to measure by name, and print which are left out."""
     rankings: dict[str, Ranking] = {}
     for name, (sorter, args) in OURS.items():
         rankings[name] = load_sorter(sorter) if sorter == "comparator" else build("sorters", sorter, args, seed=0)
@@ -100,7 +102,7 @@ def rankings() -> dict[str, Ranking]:
 
 
 def quality(ranking: Ranking, length: int) -> dict[str, float]:
-    """Measures 1 to 6, 8 and 9."""
+    """Return measures 1 to 6, 8, and 9."""
     scores, _ = draw(ROWS, length, seeded(0))
     few = scores[:VECTORS]
     figures = measures.accuracy(ranking, scores)
@@ -121,7 +123,7 @@ def seeded(seed: int) -> torch.Generator:
 
 
 class Held(TorchDispatchMode):
-    """Counts the bytes of tensors that operations have made and that are still held, and the most at once."""
+    """Count the bytes of live tensors that operations have created, and their peak."""
 
     def __init__(self):
         super().__init__()
@@ -144,7 +146,7 @@ class Held(TorchDispatchMode):
 
 
 def seconds_and_bytes(ranking: Ranking, length: int) -> tuple[float, int]:
-    """Forward and backward of one vector: the median of seven, and the most memory that was held at once."""
+    """Return the median time of seven forward and backward passes of one vector, and the peak memory."""
     scores = torch.randn(1, length, generator=seeded(0)).requires_grad_()
 
     def step() -> None:
@@ -158,7 +160,7 @@ def seconds_and_bytes(ranking: Ranking, length: int) -> tuple[float, int]:
 
 
 def costs(name: str, ranking: Ranking, lengths: tuple[int, ...], *, careful: bool = False) -> dict[str, float]:
-    """Measures 7 and 10; if `careful`, not at lengths that might take too long, see `MOST_SECONDS`."""
+    """Return measures 7 and 10; if `careful`, skip lengths that might take too long, see `MOST_SECONDS`."""
     figures, seconds, held = {}, 0.0, 0
     for length in lengths:
         if length > LONGEST.get(name.split()[0], length):
@@ -175,7 +177,7 @@ def costs(name: str, ranking: Ranking, lengths: tuple[int, ...], *, careful: boo
 
 
 def label(axes: Axes, points: dict[str, tuple[float, float]]) -> None:
-    """Write names beside points, where no other name is."""
+    """Write names next to points, without overlap."""
     taken: list[Bbox] = []
     for name, point in points.items():
         for across, up in ((7, -3), (7, 6), (7, -12), (-7, -3), (-7, 6), (-7, -12), (7, 15)):
@@ -191,7 +193,7 @@ def label(axes: Axes, points: dict[str, tuple[float, float]]) -> None:
 
 
 def plots(table: pd.DataFrame) -> None:
-    """Draw all that were measured, ours in color; times are of the first setting of each kind."""
+    """Plot all measured sorters, ours in color; times are those of the first setting of each kind."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.2))
     figure.subplots_adjust(left=0.06, right=0.98, bottom=0.1, top=0.93, wspace=0.16)
     spots, ends, colors = {}, {}, {}

@@ -183,13 +183,13 @@ def test_no_file_of_the_server_is_read_and_columns_of_one_form_are_expected(tmp_
     for task, kind, row, message in (
         ("score_ranking", "image", {"file": str(picture)}, "row 1: the picture.* base64"),
         ("score_ranking", "frames", {"clip": [str(picture)]}, "row 1: the picture.* base64"),
-        ("score_ranking", "features", own | {"features": [1, 0, 0, 2, 0]}, "row 1: features beside price"),
+        ("score_ranking", "features", own | {"features": [1, 0, 0, 2, 0]}, "row 1: .*features and price"),
         ("score_ranking", "features", own | {"prize": 1}, "row 1: unknown column 'prize'.*features, id.*price, brand"),
         ("score_ranking", "features", {"price": 1, "age": 2}, "row 1: no column brand"),
         ("score_ranking", "features", {"sku": "a"}, "row 1: no column price"),
         ("score_ranking", "features", own | {"price": "1.5"}, "row 1: price is '1.5', expected a number"),
         ("score_ranking", "text_pair", {"ask": "a", "reply": None}, "row 1: reply is empty"),
-        ("query_ranking", "features", own, "row 1: a document of a query"),
+        ("query_ranking", "features", own, "row 1: .*expected a whole query"),
         ("query_ranking", "text_pair", {"ask": "a", "reply": "b"}, "row 1: no column worse"),
         ("query_ranking", "text_pair", {"ask": "a", "reply": "b", "worse": None}, "row 1: worse is empty"),
     ):

@@ -283,7 +283,7 @@ def test_of_each_video_the_middles_of_seven_parts_are_kept(tmp_path):
     ("name", "frames", "change", "message"),
     [
         ("a.mp4", 6, lambda contents: contents, "6 frames"),
-        ("a.webm", 30, lambda contents: contents[: int(0.7 * len(contents))], "ends after"),
+        ("a.webm", 30, lambda contents: contents[: int(0.7 * len(contents))], "cut off after"),
         ("a.mp4", 30, lambda _: b"ffconcat version 1.0\nfile other.mp4\n", "cannot be decoded"),
     ],
 )

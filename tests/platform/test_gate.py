@@ -241,7 +241,7 @@ class TestWhatCannotBeJudged:
         published.create_registered_model("their_model")
         decisions = gate.decide_all(None, PARAMS)
         assert [decision.model for decision in decisions] == gate.models_of(PARAMS) == [SORTER, NETWORK]
-        assert "expected a name that begins with one of sorter, score_ranking" in decide("their_model").reason
+        assert "one of sorter, score_ranking" in decide("their_model").reason
 
     def test_a_version_that_this_code_cannot_load_or_ask_is_named_and_stops_no_other_model(
         self, published, monkeypatch
@@ -298,7 +298,7 @@ class TestTasks:
     def test_too_few_rows_that_no_version_knows_judge_none(self, published):
         table, data = pq.read_table("data/clips/gate.parquet"), Path("data/clips")
         pq.write_table(table[:31], data / "train.parquet")
-        with pytest.raises(ValueError, match="version 1 was trained on 31, which leaves 29, expected 30"):
+        with pytest.raises(ValueError, match="version 1 was trained on 31, which leaves 29"):
             gate._fair_rows(NETWORK, {"1": known_rows(data), "2": {}}, data, "gate")
 
     @pytest.mark.parametrize(("groups", "minimum_gain"), [(29, 0.0), (29, 9.0), (30, 0.0)])
@@ -318,10 +318,10 @@ class TestTasks:
     @pytest.mark.parametrize(
         ("first", "second", "reason"),
         [
-            ("clips", "lamem", "version 2 was trained on dataset lamem and its champion, 1, on clips"),
+            ("clips", "lamem", "version 2 .* dataset lamem,.* version 1, on clips"),
             ("lamem", "lamem", "cannot be judged on lamem.*lamem/val.parquet: no such file"),
             # All rows are learned from.
-            ("folded", "folded", "folds and has no gate split: give it a gate_share"),
+            ("folded", "folded", "folds .*no gate split: .*gate_share"),
         ],
     )
     def test_versions_that_do_not_go_with_the_data_here_are_told(self, published, first, second, reason):

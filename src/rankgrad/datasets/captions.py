@@ -15,7 +15,7 @@ from rankgrad.datasets.scenes.digits import CLASSES, Digits
 
 __all__ = ["Captions", "CAPTIONS", "SCHEMA", "sentences"]  # noqa: RUF022 - the dataset comes first
 
-CAPTIONS = 5  # as many as COCO has for an image
+CAPTIONS = 5  # as many as COCO has per image
 FAMILY = 2
 ROUNDS = 1000
 # Captions name only visible differences: a digit is larger if its side is at least a fifth longer, and lies in a
@@ -23,8 +23,8 @@ ROUNDS = 1000
 LARGER = 1.2
 APART = 1 / 8
 STEEP = 1.5
-# How often a caption calls a large or small digit so, and mentions a third digit. Longer captions fit fewer scenes of
-# other families; some captions are short, as people's are.
+# How often a caption has an adjective for a large or small digit, and how often it mentions a third digit. Longer
+# captions are true of fewer scenes of other families; some captions are short, as people's are.
 ADJECTIVE = 0.5
 THIRD = 0.75
 
@@ -47,9 +47,10 @@ SCHEMA = schema_of({"captions": pa.list_(pa.string(), CAPTIONS), "family": pa.in
 
 @dataclass(frozen=True, kw_only=True)
 class Captions(RankedMnist):
-    """Ranked MNIST's scenes in pairs of twins, rows 2k and 2k + 1, where two digits exchange positions and sizes.
+    """Ranked MNIST scenes in pairs of twins, rows 2k and 2k + 1, in which two digits swap positions and sizes.
 
-    Twins share classes, glyphs, sizes and positions, and differ only in order. The number of digits is uniform.
+    Twins share classes, glyphs, sizes, and positions, and differ only in which of the two digits has which size and
+    position. The number of digits is uniform.
     """
 
     schema: ClassVar[pa.Schema] = SCHEMA
@@ -59,11 +60,11 @@ class Captions(RankedMnist):
         super().__post_init__()
         few, many = self.digits_per_image
         if few < 2:
-            raise ValueError(f"digits_per_image is {few} to {many}, expected 2 or more: captions compare digits")
+            raise ValueError(f"digits_per_image is {few} to {many}, expected 2 or more, since captions compare digits")
         for split, rows in self.rows.items():
             if rows % FAMILY:
                 raise ValueError(
-                    f"rows.{split} is {rows}, expected a multiple of {FAMILY}: scenes come in pairs of twins"
+                    f"rows.{split} is {rows}, expected a multiple of {FAMILY}, since scenes come in pairs of twins"
                 )
 
     def draw(self, digits: Digits, numbers: range, generator: torch.Generator) -> Recipe:
@@ -74,13 +75,13 @@ class Captions(RankedMnist):
         }
 
     def _in_twos(self, digits: Digits, families: int, generator: torch.Generator) -> Recipe:
-        """Draw a scene until two of its digits differ clearly in size and place, and exchange two such in its twin."""
+        """Draw scenes until each has two digits that differ clearly in size and position, and swap two such digits."""
         few, many = self.digits_per_image
         counts = torch.randint(few, many + 1, (families,), generator=generator)
         first: Recipe = {}
         exchanged = torch.zeros(families, 2, dtype=torch.int64)
-        # Draw each number of digits separately: scenes with more digits have a clear pair more often, and would be
-        # favored.
+        # Draw each number of digits separately: scenes with more digits have a clear pair more often, and would
+        # otherwise become too frequent.
         for count in range(few, many + 1):
             pending = (counts == count).nonzero().flatten()
             for _ in range(ROUNDS):
@@ -99,15 +100,15 @@ class Captions(RankedMnist):
                 pending = pending[~good]
             if len(pending):
                 raise ValueError(
-                    f"scale is {self.scale[0]} to {self.scale[1]}: in {len(pending)} scenes of {count} digits no two "
-                    f"differ clearly in size and place after {ROUNDS} draws; scales further apart, or smaller digits"
+                    f"scale is {self.scale[0]} to {self.scale[1]}: in {len(pending)} scenes of {count} digits, no two "
+                    f"differ clearly in size and position after {ROUNDS} draws; set scales further apart, or smaller"
                 )
         order = torch.arange(CLASSES).repeat(families, 1).scatter(1, exchanged, exchanged.flip(1))
         twins = {name: values if name == "glyph" else values.gather(1, order) for name, values in first.items()}
         return {name: torch.stack([first[name], twins[name]], dim=1).flatten(0, 1) for name in first}
 
     def recipe_facts(self, recipe: Recipe, split: str) -> dict[str, Any]:
-        """The rest of what captions say is checked by tests: that they are true, and false of the twin."""
+        """Return facts about recipes; tests check that captions are true, and false for the twin."""
         rows = torch.arange(len(recipe["family"]))
         twin = (rows ^ 1).clamp(max=len(rows) - 1)
         boxes = torch.stack([recipe[name] for name in ("size", "top", "left")], dim=2)  # (n, 10, 3)
@@ -136,7 +137,7 @@ class Captions(RankedMnist):
 
 
 def _name_digits(captions: list[str | None], glyphs: list[int]) -> bool:
-    """Whether each caption of a scene names two digits or more, and none that is not there."""
+    """Return whether each caption of a scene names at least two digits, and only digits of the scene."""
     present = {word for word, glyph in zip(NUMBERS, glyphs, strict=True) if glyph >= 0}
     for caption in captions:
         named = [word for word in (caption or "").split() if word in NUMBERS]
@@ -146,11 +147,11 @@ def _name_digits(captions: list[str | None], glyphs: list[int]) -> bool:
 
 
 def _clear(recipe: Recipe, canvas: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the clear relations in each scene; -1 = none.
+    """Return the clear relations in each scene as indices; -1 means none.
 
     Returns:
-        Place in PLACES of digit i as seen from j (n, 10, 10), its size in SIZES (n, 10, 10), and whether it is large
-        (0) or small (1) among the others (n, 10).
+        The index in PLACES of where digit i is relative to j (n, 10, 10), the index in SIZES of its relative size
+        (n, 10, 10), and whether it is large (0) or small (1) compared with the other digits (n, 10).
     """
     size, top, left = (recipe[name].double() for name in ("size", "top", "left"))
     present = size > 0
@@ -173,11 +174,11 @@ def _uniform(generator: torch.Generator) -> Iterator[float]:
 
 
 class _Scene:
-    """What may be said of one scene, and the draws that choose how.
+    """The relations that captions of a scene may state, and random draws to choose the words.
 
     Args:
-        place, by_size, adjective: of `_clear`, as nested lists.
-        draws: from `_uniform`.
+        place, by_size, adjective: results of `_clear` for the scene, as nested lists.
+        draws: random numbers from `_uniform`.
     """
 
     def __init__(self, place: list[list[int]], by_size: list[list[int]], adjective: list[int], draws: Iterator[float]):
@@ -201,19 +202,19 @@ class _Scene:
         return self.one_of(WORDS[what])
 
     def noun(self, digit: int, article: str = "a", *, adjective: bool = True) -> str:
-        """Such as `a three` or `the big three`."""
+        """Return a digit in words, such as `a three` or `the big three`."""
         name = NUMBERS[digit]
         if adjective and self.adjective[digit] >= 0 and next(self.draws) < ADJECTIVE:
             name = f"{self.word(('large', 'small')[self.adjective[digit]])} {name}"
         return f"{article}n {name}" if article == "a" and name == "eight" else f"{article} {name}"
 
     def sentence(self, digit: int, other: int) -> str:
-        """About two digits that have a relation, and often a third."""
+        """Return a sentence about two digits that have a relation, and often about a third."""
         relation = self.one_of(self.relations[digit, other])
         if relation in PLACES:
             result = self._of_place(digit, relation, other)
         else:
-            # Who is called big here would give the comparison away.
+            # An adjective such as `big` would already answer the comparison.
             subject, introduced = (self.noun(digit, article, adjective=False) for article in ("the", "a"))
             ending = f"{self.word(relation)} {self.noun(other, 'the', adjective=False)}"
             result = self.one_of([f"{subject} is {ending}", f"there is {introduced} and it is {ending}"])
@@ -243,13 +244,13 @@ class _Scene:
 
 
 def sentences(recipe: Recipe, *, canvas: int, generator: torch.Generator) -> list[list[str]]:
-    """Write five different captions of each scene, all true, and at least four of them false of its twin.
+    """Return five different captions for each scene, all true, and at least four of them false for its twin.
 
-    Four describe the relation of the two digits that twins exchange; the fifth describes any two digits.
+    Four describe the relation of the two digits that are swapped in the twin; the fifth describes any two digits.
 
     Args:
-        recipe: twins together.
-        canvas: pixels on a side.
+        recipe: the scenes, with twins next to each other.
+        canvas: pixels per side.
         generator: source of all draws.
     """
     exchanged = (recipe["size"][0::FAMILY] != recipe["size"][1::FAMILY]).nonzero()[:, 1].view(-1, 2).tolist()

@@ -27,36 +27,36 @@ __all__ = ["Clips", "SCHEMA", "probabilities"]  # noqa: RUF022 - the dataset com
 FRAMES = 7  # as many as SoDeep takes from a video
 MIDDLE = FRAMES // 2
 
-# The hidden function of content that viewers follow, in units of the logit. The classes of a clip's digits count most,
-# weighted by size; the other three effects vary a third as much each (0.17 against 0.6 with the laptop's scenes). So
-# recognizing digits is needed to order clips, but is not enough.
-CLASS = 1.2  # effects of the classes, each weighted by its digit's share of all digits' area
-DOMINANCE = 1.5  # a digit that outshines the others is remembered: share of the largest, above DOMINANCE_USUAL
+# The hidden function that maps a clip's content to the logit of remembering it. The classes of its digits count most,
+# weighted by size; the other three effects vary about a third as much each (0.17 compared with 0.6 for the laptop's
+# scenes). A model must recognize digits to order clips, but that alone is not enough.
+CLASS = 1.2  # weight of the class effects, each multiplied by its digit's fraction of the area of all digits
+DOMINANCE = 1.5  # a dominant digit is remembered: the largest digit's fraction of the area above DOMINANCE_USUAL
 DOMINANCE_USUAL = 0.45
-COUNT = -0.15  # each digit more is one more thing to keep in mind; counted from COUNT_USUAL
+COUNT = -0.15  # each additional digit is harder to remember; counted from COUNT_USUAL
 COUNT_USUAL = 4.5
-CLUTTER = -1.5  # a full canvas is hard to take in: share that digits cover, above CLUTTER_USUAL
+CLUTTER = -1.5  # a full canvas is hard to take in: the fraction that digits cover above CLUTTER_USUAL
 CLUTTER_USUAL = 0.4
-BIAS = 1.5  # VideoMem's scores lie near their upper end: about 0.8 of the viewers remember a usual clip
+BIAS = 1.5  # as in VideoMem, most scores are high: about 0.8 of the viewers remember a typical clip
 
-# Chance of a score's tail under its probability below which the score is not believed: 1 in 10,000 runs of 100,000
-# clips meets one by chance.
+# A score fails validation if its tail probability is below this; by chance, that happens in 1 of 10,000 runs with
+# 100,000 clips.
 BELIEVED = 1e-9
 
 SCHEMA = schema_of(
     {
         "target": pa.float32(),
         "probability": pa.float32(),
-        **RECIPE,  # of the scene as the middle frame shows it
-        "drift": pa.list_(pa.float32(), 2),  # pixels a frame, down and to the right
-        "zoom": pa.float32(),  # a frame is magnified by so much against the one before
+        **RECIPE,  # the scene in the middle frame
+        "drift": pa.list_(pa.float32(), 2),  # pixels per frame, down and to the right
+        "zoom": pa.float32(),  # magnification of each frame relative to the previous one
     },
     frames=FRAMES,
 )
-# Of clips in groups: what scores are relative to, and the score before.
+# For clips in groups: the group that a score is relative to, and the score before that.
 GROUPED = pa.schema([*SCHEMA, ("group", pa.int64()), ("share", pa.float32())])
 
-RANGES = {  # of options: whether a value is in it, and what is expected
+RANGES = {  # for each option, a test of its value, and what to print if it fails
     "viewers": (lambda count: count >= 1, "at least 1: a score is a fraction of them"),
     "train_viewers": (lambda count: count >= 1, "at least 1: a score is a fraction of them"),
     "sessions": (lambda clips: clips >= 2, "at least 2 clips in one"),
@@ -74,17 +74,18 @@ class Clips(RankedMnist):
 
     Attributes:
         viewers: the number of viewers of each clip; its score is the fraction who remember it.
-        drift: largest shift in pixels per frame; down and to the right are drawn uniformly on [-drift, drift].
+        drift: largest shift in pixels per frame; vertical and horizontal shifts are drawn uniformly from
+            [-drift, drift].
         zoom: largest magnification per frame; its logarithm is drawn uniformly, in or out.
         train_viewers: viewers of each training clip, whose scores are drawn again; None = viewers. Fewer viewers make
             scores noisier.
-        sessions: training clips are shown in sessions of so many, and a score is relative to its session: the share of
-            viewers less the session's mean, times a factor of the session. Other splits are scored in one session.
-        likeness: correlation between how memorable the clips of a session are and what it was put together by.
-        scale_use: largest factor of a session, which says how widely its viewers use the scale; the logarithm is drawn
-            uniformly, up or down.
-        later: which part of the training clips comes from another source, whose viewers were asked later.
-        lag: by how much that lowers the logit of remembering.
+        sessions: the number of training clips shown per session. A score is then relative to its session: the fraction
+            of viewers minus the session's mean, times a factor of the session. Other splits are scored in one session.
+        likeness: correlation between how memorable clips are and the order by which they are assigned to sessions.
+        scale_use: largest factor of a session, which models how widely its viewers use the scale; the factor's
+            logarithm is drawn uniformly, up or down.
+        later: the fraction of training clips from another source, whose viewers were asked later.
+        lag: how much that lowers the logit of remembering.
     """
 
     viewers: int
@@ -105,7 +106,8 @@ class Clips(RankedMnist):
         super().__post_init__()
         if self.sessions is not None and self.later is not None:
             raise ValueError(
-                f"later is {self.later} and sessions {self.sessions}, expected one of them, the other null"
+                f"later is {self.later} and sessions {self.sessions}, expected at most one of them; set the other to "
+                "null"
             )
         for name, (holds, expected) in RANGES.items():
             if (value := getattr(self, name)) is not None and not holds(value):
@@ -121,7 +123,7 @@ class Clips(RankedMnist):
 
     @property
     def effects(self) -> Tensor:
-        """The effect of each class on memory, (10,), the same in all splits: normal draws of mean 0 and deviation 1."""
+        """The effect of each class on memory (10,), the same in all splits: normal draws, mean 0, deviation 1."""
         drawn = torch.randn(CLASSES, generator=seeded(self.seed, self.name, "classes"))
         return (drawn - drawn.mean()) / drawn.std(correction=0)
 
@@ -173,7 +175,7 @@ class Clips(RankedMnist):
             yield table
 
     def _in_sessions(self, chances: Tensor, share: Tensor, draws: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return the session of each clip of a piece (n,), from 0, and its score there (n,)."""
+        """Return the session of each clip in a piece (n,), from 0, and its score there (n,)."""
         logit = chances.logit()
         noise = torch.randn(len(logit), generator=draws, dtype=torch.float64)
         mixed = self.likeness * (logit - logit.mean()) / logit.std(correction=0).clamp(min=1e-12)
@@ -184,11 +186,11 @@ class Clips(RankedMnist):
         return group, (factor[group] * (share.double() - mean[group])).float()
 
     def pictures(self, recipe: Recipe, digits: Digits) -> Tensor:
-        r"""Return the frames (n, 7, canvas, canvas) uint8 of some recipes.
+        r"""Return the frames (n, 7, canvas, canvas) uint8 of recipes.
 
-        Frame t shows the scene at $z^{t - 3}$ times its size about the canvas's center c: a digit of size s at p has
-        size $s z^{t - 3}$ and lies at $c + (p - c) z^{t - 3} + (t - 3) v$, v the drift. What leaves the canvas is cut
-        off.
+        Frame t shows the scene magnified $z^{t - 3}$ times about the canvas's center c: a digit of size s at p has size
+        $s z^{t - 3}$ and lies at $c + (p - c) z^{t - 3} + (t - 3) v$, where v is the drift. What leaves the canvas is
+        cut off.
         """
         time = torch.arange(FRAMES) - MIDDLE
         magnified = (recipe["zoom"].unsqueeze(1) ** time).unsqueeze(2)  # (n, 7, 1)
@@ -230,7 +232,7 @@ class Clips(RankedMnist):
         }
 
     def _follows(self, target: np.ndarray, share: np.ndarray, group: Tensor, split: str) -> np.ndarray:
-        """Return which targets are the share of viewers, or that less its session's mean, times an allowed factor."""
+        """Return which targets are the fraction of viewers or, in sessions, its deviation times an allowed factor."""
         if split != "train" or self.sessions is None:
             return np.abs(target - share) < 1e-6
         number = group.unique(return_inverse=True)[1].numpy()
@@ -250,8 +252,8 @@ class Clips(RankedMnist):
             in_set("probability_follows_content", True),
             in_set("score_is_a_share_of_viewers", True),
             in_set("score_is_believable", True),
-            # Over all clips the viewers err as chance does: mean 0 and deviation 1, within 6 standard errors (the
-            # squares have a variance of about 3, more than a normal's 2 because some chances are near 1).
+            # Over all clips, standardized scores have mean 0 and deviation 1, within 6 standard errors (their squares
+            # have a variance of about 3, more than a normal's 2, since some probabilities are near 1).
             mean("standardized_score", -6 / total**0.5, 6 / total**0.5),
             {
                 "type": "expect_column_stdev_to_be_between",
@@ -264,15 +266,15 @@ class Clips(RankedMnist):
 
 
 def probabilities(size: Tensor, effects: Tensor, *, canvas: int) -> Tensor:
-    r"""Chance that a viewer remembers a clip: $\sigma(b + w_1 \sum_c a_c e_c + w_2 \max_c a_c + w_3 n + w_4 u)$.
+    r"""Return the probability of remembering a clip: $\sigma(b + w_1 \sum_c a_c e_c + w_2 \max_c a_c + w_3 n + w_4 u)$.
 
-    $a_c$ is class c's share of the digits' area, $e_c$ its effect, n the number of digits and u the share of the canvas
-    that they cover; constants at the top of the file. With b > 0 most chances are high and few are low.
+    $a_c$ is class c's fraction of the digits' area, $e_c$ its effect, n the number of digits, and u the fraction of the
+    canvas that they cover; the constants are at the top of the file. With b > 0, most probabilities are high.
 
     Args:
-        size: of the digits of n clips (n, 10).
-        effects: of the classes (10,).
-        canvas: pixels on a side.
+        size: sizes of the digits of n clips (n, 10).
+        effects: effects of the classes (10,).
+        canvas: pixels per side.
 
     Returns:
         (n,) float32.

@@ -1,4 +1,4 @@
-"""Long-tailed MNIST: which digits a scene has, with common and rare classes, among ink that shows no digit."""
+"""Long-tailed MNIST: scenes of common and rare digits, among distractors that are not digits."""
 
 from dataclasses import dataclass
 from itertools import permutations, product
@@ -15,19 +15,20 @@ from rankgrad.datasets.scenes.digits import CLASSES, Digits
 
 __all__ = ["LongTailedMnist", "SCHEMA", "SHUFFLES", "shuffled"]  # noqa: RUF022 - the dataset comes first
 
-DISTRACTORS = 10  # columns, so the most
+DISTRACTORS = 10  # number of columns, and so the maximum
 HALF = drawing.GLYPH // 2
-STROKE = 1  # a piece of a 1 is a stroke again, as good as a 1: distractors are made of other classes
-# Chance below which a class's count is not believed: of 10 classes, 1 in 100,000 datasets has one by chance.
+STROKE = 1  # a piece of a 1 looks like a 1, so distractors are made of other classes
+# A class's count fails validation if its probability is below this; by chance, that happens to one of the 10 classes in
+# 1 of 100,000 datasets.
 BELIEVED = 1e-6
 
 
 def _shuffles() -> Tensor:
     """Return the ways to shuffle a glyph so that it shows no digit: (ways, 4 quadrants, 3), source quadrant and flips.
 
-    Nearly symmetric digits, such as 0, 1, 3 or 8, survive a shuffle that mirrors quadrants when they change sides. Ink
-    with an empty middle would be easy to recognize. So two diagonal quadrants keep their inner corner in the middle,
-    and the other two are turned inside out.
+    Nearly symmetric digits, such as 0, 1, 3, or 8, survive a shuffle that mirrors quadrants when they change sides.
+    Ink with an empty middle would be easy to recognize. Therefore, two diagonal quadrants keep their inner corner in
+    the middle, and the other two are turned inside out.
     """
     ways = []
     for sources, turned in product(permutations(range(4)), ((0, 3), (1, 2))):
@@ -54,7 +55,7 @@ SCHEMA = schema_of(
         "distractor_size": FLOATS,
         "distractor_top": FLOATS,
         "distractor_left": FLOATS,
-        "distractor_glyph": NUMBERS,  # whose ink it is
+        "distractor_glyph": NUMBERS,  # the glyph that is shuffled
         "distractor_shuffle": NUMBERS,  # row of SHUFFLES; -1 = absent
     }
 )
@@ -65,10 +66,10 @@ class LongTailedMnist(Scenes):
     """Scenes of common and rare digits among distractors, which are shuffled digits other than 1.
 
     Attributes:
-        digits_per_image: least and most; scenes with fewer or more are drawn again.
-        scale: of digits and of distractors.
-        most_frequent, least_frequent: how often classes 0 and 9 are drawn; those between fall geometrically.
-        distractors: least and most in a scene; their number is uniform.
+        digits_per_image: smallest and largest number; scenes with fewer or more are drawn again.
+        scale: scale of digits and of distractors.
+        most_frequent, least_frequent: frequencies of classes 0 and 9; those in between fall geometrically.
+        distractors: smallest and largest number in a scene; their number is uniform.
     """
 
     most_frequent: float
@@ -94,24 +95,24 @@ class LongTailedMnist(Scenes):
         if (kept := self.distribution()[2]) < 0.01:
             least, most = self.digits_per_image
             raise ValueError(
-                f"digits_per_image is {least} to {most}, which a share of {kept:.2g} of scenes with these frequencies "
-                "has, expected at least 0.01: other numbers of digits or frequencies"
+                f"digits_per_image is {least} to {most}, but only a fraction of {kept:.2g} of scenes with these "
+                "frequencies has so many digits, expected at least 0.01: change digits_per_image or the frequencies"
             )
 
     @property
     def frequencies(self) -> Tensor:
-        """How often each class is drawn, (10,) float64."""
+        """The frequency of each class (10,), float64."""
         steps = torch.arange(CLASSES, dtype=torch.float64) / (CLASSES - 1)
         return self.most_frequent * (self.least_frequent / self.most_frequent) ** steps
 
     def distribution(self) -> tuple[Tensor, Tensor, float]:
-        r"""What classes have exactly, given that scenes with too few or too many digits are drawn again.
+        r"""Return exact frequencies, given that scenes with too few or too many digits are drawn again.
 
         Sums $\prod_{c \in S} p_c \prod_{c \notin S} (1 - p_c)$ over the $2^{10}$ sets S of classes.
 
         Returns:
-            The frequency of each class (10,), of each number of digits from least to most, and the share of all draws
-            that is kept.
+            The frequency of each class (10,), the frequency of each number of digits, and the fraction of draws that
+            are kept.
         """
         sets = torch.arange(2**CLASSES).unsqueeze(1) >> torch.arange(CLASSES) & 1
         chances = torch.where(sets == 1, self.frequencies, 1 - self.frequencies).prod(1)
@@ -147,7 +148,7 @@ class LongTailedMnist(Scenes):
         return recipe | {"distractor_shuffle": torch.where(mask[:, CLASSES:], ways, -1)}
 
     def _presence(self, rows: int, generator: torch.Generator) -> Tensor:
-        """Which classes are there, (rows, 10) bool."""
+        """Return which classes are present (rows, 10), bool."""
         least, most = self.digits_per_image
         present = torch.zeros(rows, CLASSES, dtype=torch.bool)
         pending = torch.arange(rows)
@@ -162,7 +163,7 @@ class LongTailedMnist(Scenes):
         size, top, left, glyph = self.places(recipe)
         glyphs = digits.images[digits.rows_of(glyph)]
         row, slot = (recipe["distractor_size"] > 0).nonzero(as_tuple=True)
-        ways = recipe["distractor_shuffle"][row, slot] % len(SHUFFLES)  # validation names invalid ones
+        ways = recipe["distractor_shuffle"][row, slot] % len(SHUFFLES)  # validation reports invalid ones
         glyphs[row, CLASSES + slot] = shuffled(glyphs[row, CLASSES + slot], ways)
         return drawing.draw(glyphs, size, top, left, canvas=self.canvas)
 
@@ -203,7 +204,7 @@ class LongTailedMnist(Scenes):
 
 
 def shuffled(glyphs: Tensor, ways: Tensor) -> Tensor:
-    """Glyphs (..., 28, 28) with their quadrants shuffled and flipped; `ways` (...) are rows of SHUFFLES."""
+    """Return glyphs (..., 28, 28) with shuffled and flipped quadrants; `ways` (...) are rows of SHUFFLES."""
     flat = glyphs.reshape(-1, drawing.GLYPH, drawing.GLYPH)
     sources, down, across = SHUFFLES[ways.flatten()].unbind(-1)  # (k, 4) each
     quadrants = flat.view(-1, 2, HALF, 2, HALF).transpose(2, 3).flatten(1, 2)  # (k, 4, 14, 14)

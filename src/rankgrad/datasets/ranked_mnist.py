@@ -1,4 +1,4 @@
-"""Ranked MNIST: digits of different sizes on a canvas; the bigger, the more important (RLSEP, Section 5.1)."""
+"""Ranked MNIST: digits of different sizes on a canvas; larger digits are more important (RLSEP, Section 5.1)."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -15,16 +15,16 @@ from rankgrad.ranks import dense_ranks
 
 __all__ = ["RankedMnist", "RECIPE", "SCHEMA", "recipes_of"]  # noqa: RUF022 - the dataset comes first
 
-# Each cell has one value per digit class.
+# Each cell has a list with one value per digit class.
 RECIPE = {
-    "label_ranks": pa.list_(pa.int64(), CLASSES),  # 0 = absent, larger = bigger on the canvas
+    "label_ranks": pa.list_(pa.int64(), CLASSES),  # 0 = absent; larger ranks for larger digits
     "size": pa.list_(pa.float32(), CLASSES),  # pixels; 0 = absent
     "top": pa.list_(pa.float32(), CLASSES),
     "left": pa.list_(pa.float32(), CLASSES),
     "glyph": pa.list_(pa.int64(), CLASSES),  # see Digits; -1 = absent
 }
 SCHEMA = schema_of(RECIPE)
-MARGIN = 10 / 224  # of the canvas, at its edges, where scenes are drawn in turn
+MARGIN = 10 / 224  # margin as a fraction of the canvas, for the arrangement `in_turn`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class RankedMnist(Scenes):
 
     Attributes:
         arrangement: `largest_first`, which draws all sizes of a scene again if a digit finds no free position; or
-            `in_turn`, as RLSEP's authors draw: each digit gets its own size and position, drawn again at every try, at
-            least ten pixels of 224 from the edges.
+            `in_turn`, as in the RLSEP authors' code: each digit gets its own size and position, drawn again at every
+            try, at least 10 of 224 pixels from the edges.
     """
 
     arrangement: Literal["largest_first", "in_turn"] = "largest_first"
@@ -45,26 +45,28 @@ class RankedMnist(Scenes):
         super().__post_init__()
         room = 1 - 2 * MARGIN
         if self.arrangement == "in_turn" and self.scale[1] / 8 > room:
-            raise ValueError(f"scale is {self.scale[0]} to {self.scale[1]}, expected at most {8 * room:.2f} in turn")
+            raise ValueError(
+                f"scale is {self.scale[0]} to {self.scale[1]}, expected at most {8 * room:.2f} with arrangement in_turn"
+            )
 
     @property
     def importance(self) -> str:
-        """The column that label ranks follow."""
+        """The column that determines label ranks."""
         return "size"
 
     def draw(self, digits: Digits, numbers: range, generator: torch.Generator) -> Recipe:
         return self.recipes(digits, len(numbers), self.digits_per_image, generator)
 
     def recipes(self, digits: Digits, rows: int, counts: tuple[int, int], generator: torch.Generator) -> Recipe:
-        """Draw scenes: the number of digits, their classes, glyphs, sizes and positions.
+        """Draw scenes: the number of digits, their classes, glyphs, sizes, and positions.
 
         Boxes are placed largest first; if one finds no free position, the scene's sizes and positions are drawn again,
-        but its classes stay. For `in_turn` see the class.
+        but its classes stay. For `in_turn`, see the class.
 
         Args:
-            digits: of one split.
+            digits: the digits of one split.
             rows: number of scenes.
-            counts: least and most digits of a scene.
+            counts: smallest and largest number of digits in a scene.
             generator: source of all draws.
 
         Raises:
@@ -78,12 +80,12 @@ class RankedMnist(Scenes):
             sizes, tops, lefts = layout.arranged_in_turn(mask, margin=MARGIN * self.canvas, **boxes)
             mask = sizes > 0
         else:
-            # Which of a scene's classes is the largest is random already: sizes go to them in their order.
+            # The order of classes is random, so sizes can be assigned to them in order.
             sizes, tops, lefts, _ = layout.arranged(mask, used=many, **boxes)
         return recipes_of(mask, classes, sizes, tops, lefts, digits.drawn(classes, generator))
 
     def scenes(self, digits: Digits, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw scenes in memory, for training on fresh ones.
+        """Draw scenes in memory, for training on new scenes.
 
         Returns:
             Images (rows, canvas, canvas) uint8 and label ranks (rows, 10).
@@ -104,7 +106,7 @@ class RankedMnist(Scenes):
         ]
         expected["digits"] += [
             frequencies("label", dict.fromkeys(range(CLASSES), 1 / CLASSES), total=total),
-            # Scenes that do not fit are drawn again, which favors small digits a little; never large ones.
+            # Scenes that do not fit are drawn again, which favors small digits slightly, but never large ones.
             mean(
                 "size",
                 (small + 0.25 * (large - small)) * (1 - 1e-6),
@@ -115,11 +117,11 @@ class RankedMnist(Scenes):
 
 
 def recipes_of(mask: Tensor, classes: Tensor, sizes: Tensor, tops: Tensor, lefts: Tensor, glyphs: Tensor) -> Recipe:
-    """From one column a digit of the scene, each (n, digits), to one column a class.
+    """Return recipes with one column per class from values with one column per digit of the scene (n, digits).
 
     Args:
-        mask: boolean, False where a scene has fewer digits.
-        classes: of the digits, distinct in each scene.
+        mask: boolean, False for missing digits of scenes that have fewer.
+        classes: classes of the digits, distinct in each scene.
         sizes, tops, lefts, glyphs: as in `RECIPE`.
     """
 

@@ -1,6 +1,6 @@
-"""Shaded MNIST: gray digits of different sizes and brightnesses; one of the two decides on their importance.
+"""Shaded MNIST: gray digits of different size and brightness; one of the two determines their importance.
 
-The four gray sets of UniMLR (Yesilkaynak et al. 2025, arXiv:2508.21772), here drawn in any size.
+These are the four gray sets of UniMLR (Yesilkaynak et al. 2025, arXiv:2508.21772), at any resolution.
 """
 
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ SCHEMA = schema_of(RECIPE | {"brightness": pa.list_(pa.float32(), CLASSES)})  # 
 
 @dataclass(frozen=True, kw_only=True)
 class ShadedMnist(RankedMnist):
-    """Scenes of distinct digits, ranked by their sizes or by their brightnesses.
+    """Scenes of distinct digits, ranked by size or by brightness.
 
     Attributes:
-        brightness: least and most, uniform between; 1 is white, see `gray_of`.
-        ranked_by: the property that decides on label ranks; the other has no influence.
+        brightness: smallest and largest, drawn uniformly; 1 is white, see `gray_of`.
+        ranked_by: the property that determines label ranks; the other one has no influence.
     """
 
     brightness: tuple[float, float]
@@ -81,7 +81,7 @@ class ShadedMnist(RankedMnist):
 
 
 def gray_of(brightness: Tensor) -> Tensor:
-    """Return the gray level, 0 to 1, that people see as so bright: CIE lightness from 0 to 1, coded as sRGB codes it.
+    """Return the sRGB gray level (0 to 1) with a given CIE lightness (0 to 1), which matches perceived brightness.
 
     >>> gray_of(torch.tensor([0.0, 0.1, 0.5, 1.0]))
     tensor([0.0000, 0.1077, 0.4663, 1.0000])

@@ -1,4 +1,4 @@
-"""Your own table: columns of CSV, TSV, JSON lines, Parquet, or SVMlight files, by their roles."""
+"""Your own table: columns of CSV, TSV, JSON Lines, Parquet, or SVMlight files, by their roles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from rankgrad.datasets.tables.roles import TableOptions
 
 __all__ = ["Table"]
 
-HEAD = 1000  # rows of a file that are looked at before it is read
+HEAD = 1000  # rows of each file to check before any stage runs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table(TableOptions):
-    """Your own table, see `TableOptions` for its options; everything that a role implies is checked."""
+    """Your own table, see `TableOptions` for its options; every requirement of a role is checked."""
 
     def check_head(self, raw: str | Path) -> None:
         delivery_of(self, folders_of(Path(raw), snapshot=1)[0], seed=0, head=HEAD)

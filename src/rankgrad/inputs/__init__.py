@@ -1,4 +1,4 @@
-"""Kinds of input, one a file: how a column is read, drawn into batches, and prepared of a request."""
+"""Input types, one per file: how to read a column, draw batches from it, and prepare the cells of a request."""
 
 from rankgrad.inputs._base import Inputs, InputType, as_list, check_numbers, in_json, is_missing, one_of, type_of
 

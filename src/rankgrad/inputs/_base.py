@@ -1,4 +1,4 @@
-"""What an input type is, and the inputs of a split, from which batches are drawn."""
+"""The interface of an input type, and the inputs of a split, from which batches are drawn."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,28 +29,28 @@ __all__ = [
     "type_of",
 ]
 
-AT_ONCE = 256  # items that go through a network together where nothing is learned
+AT_ONCE = 256  # items in a network's batch outside training
 
 
 class InputType:
-    """A type of input: `rankgrad.inputs.<name>` has one class of this form, `<name>` is the column of its tables.
+    """An input type: `rankgrad.inputs.<name>` has one such class, and `<name>` is its column in stored tables.
 
-    All that is particular to it is here, so that a new type is a new file. What a network must know to be given other
-    inputs is `about`, its `recipe["input"]`: the type's name, and its sizes or names.
+    The class has everything that is specific to the type, so that a new type is a new file. `about`, which a network
+    keeps as `recipe["input"]`, describes inputs well enough to prepare others: the type's name, and sizes or names.
 
     Attributes:
-        name: of the type, that of its file.
-        backbones: the attributes `input` of the backbones that take it, the usual one first.
-        cell: what a cell of a request is in Python: `bytes`, `str`, a list of them, or `Any`.
+        name: the name of the type and of its file.
+        backbones: values of the attribute `input` of the backbones that take it, the default first.
+        cell: the Python type of a cell in a request: `bytes`, `str`, a list of them, or `Any`.
         piece: how many rows are read and answered together.
-        sampled: whether a row has several items, of which training sees a random one: such rows cannot be documents.
-        pictures: whether items are pictures, which can be moved at random, and are stored encoded.
-        files: whether a cell of a table is a file, or several: their contents, or their paths.
-        vectors: whether items are vectors of numbers: a cell is itself a list or an object.
-        small: whether a batch of them is computed on one thread, which several would only delay.
-        suffixes: of files that are an input each: a folder of them needs no table, and a row is called by its file.
-        roles: of columns of a person's table that become part of it, besides the one that is called by its name.
-        columns: how many columns of a person's table it is of; None for one, or any number.
+        sampled: whether a row has several items, of which training sees a random one; such rows cannot be documents.
+        pictures: whether items are pictures, which can be augmented, and are stored encoded.
+        files: whether a table's cell is a file or several files: their contents, or their paths.
+        vectors: whether items are vectors of numbers; a cell is then itself a list or an object.
+        small: whether batches are so small that a single thread is fastest.
+        suffixes: suffixes of files that are one input each; a folder of them needs no table, and file names name rows.
+        roles: other roles of a user's table whose columns become part of the input.
+        columns: how many columns of a user's table make one input; None for one, or any number.
     """
 
     name: ClassVar[str]
@@ -66,7 +66,7 @@ class InputType:
     roles: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[int | None] = None
 
-    # Of people's tables.
+    # Users' tables.
 
     @staticmethod
     def fits(cells: list[Any]) -> bool:
@@ -75,22 +75,22 @@ class InputType:
 
     @staticmethod
     def from_table(columns: list[str], cells: Any) -> Any:
-        """Return the input of one row, to predict, or of all rows, to train.
+        """Return the input of one row (for prediction) or of all rows (for training).
 
         Args:
-            columns: of the input.
-            cells: the row, or the rows: `file` and `text` read a column, `files`, `texts` and `numbers` several.
+            columns: the columns of the input.
+            cells: the row or rows; `file` and `text` read one column, `files`, `texts`, and `numbers` several.
 
         Raises:
-            ValueError, OSError: a cell is none of this type.
+            ValueError, OSError: a cell is not of this type.
         """
         return cells.file(columns[0])
 
-    # Of stored tables.
+    # Stored tables.
 
     @staticmethod
     def stored(*, width: int | None = None, single: bool = False) -> "pa.DataType":
-        """Return the Arrow type of its column; `width` and `single` are of vectors: how long, and of float32."""
+        """Return the Arrow type of its column; for vectors, `width` is their length and `single` means float32."""
         raise NotImplementedError
 
     @staticmethod
@@ -98,16 +98,17 @@ class InputType:
         """Read the column of a table.
 
         Args:
-            path: of the file.
-            lists: whether each row has a list of inputs, its documents, or one.
-            threads: to decode with.
-            memory: GiB; what needs more is read when it is asked for.
+            path: the table's file.
+            lists: whether each row has a list of inputs (its documents) rather than one input.
+            threads: number of threads for decoding.
+            memory: GiB; inputs that need more are read when they are used.
 
         Returns:
-            The inputs, all documents one after another, and how many each row has (n,), None without lists.
+            The inputs, with the documents of all rows concatenated, and how many each row has (n,), or None without
+            lists.
 
         Raises:
-            ValueError: a cell is not as expected; the message names its row.
+            ValueError: a cell is invalid; the message names its row.
         """
         raise NotImplementedError
 
@@ -118,65 +119,65 @@ class InputType:
 
     @staticmethod
     def expected(*, size: int | None) -> dict[str, Any]:
-        """Return the lowest number of facts, or the value that they must have; `size` is the side of pictures."""
+        """Return for each fact its smallest number or its required value; `size` is the side of pictures."""
         raise NotImplementedError
 
     @staticmethod
     def shown(column: "pa.ChunkedArray", *, path: Path, threads: int) -> list[Any]:
-        """Return cells of a table as people see them: pictures (height, width[, 3]) or text."""
+        """Return cells of a table in a form to show: pictures (height, width[, 3]) or text."""
         raise NotImplementedError
 
-    # Of networks.
+    # Networks.
 
     @staticmethod
     def runtime(inputs: "Inputs") -> dict[str, Any]:
-        """Return what a network is made with, see `rankgrad.models.network.Network`."""
+        """Return the arguments that a network gets from its inputs, see `rankgrad.models.network.Network`."""
         raise NotImplementedError
 
     @staticmethod
     def check(about: dict[str, Any]) -> None:
-        """Raise ValueError if a recipe, which may be a stranger's, does not describe inputs of this type."""
+        """Raise ValueError if a recipe, which may be from an untrusted file, does not describe inputs of this type."""
         raise NotImplementedError
 
     @staticmethod
     def at_once(inputs: "Inputs") -> int:
-        """Return how many items a network is given together where nothing is learned."""
+        """Return how many items to put into a network's batch outside training."""
         return AT_ONCE
 
     @staticmethod
     def ready(inputs: "Inputs", network: Any) -> "Inputs":
-        """Return inputs as a network takes them."""
+        """Return inputs in the form that a network takes."""
         return inputs
 
     @staticmethod
     def trimmed(items: Tensor) -> Tensor:
-        """Return a batch of items without what no item of it needs."""
+        """Return a batch of items without padding that no item needs."""
         return items
 
     @staticmethod
     def moved(items: Tensor, generator: torch.Generator, **moves: Any) -> Tensor:
-        """Return a batch of items for training, moved at random as far as the type allows."""
+        """Return a batch of items for training, with random augmentation if the type has any."""
         return items
 
-    # Of requests.
+    # Requests.
 
     @staticmethod
     def checked(cell: Any, place: str) -> Any:
         """Return a cell of a request, raw from JSON or a table, in the form that `prepared` takes.
 
         Raises:
-            ValueError: the cell is none of this type; the message begins with `place`.
+            ValueError: the cell is not of this type; the message begins with `place`.
         """
         raise NotImplementedError
 
     @staticmethod
     def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> Any:
-        """Return checked cells of one row as a network of this input takes them, a list or tensor of items.
+        """Return checked cells of one row in the form that a network takes: a list or a tensor of items.
 
         Args:
-            cells: of a row, at least one.
+            cells: the cells of a row, at least one.
             about: the network's `recipe["input"]`.
-            where: what messages begin with.
+            where: the beginning of error messages.
 
         Raises:
             ValueError: a cell cannot be prepared.
@@ -190,49 +191,49 @@ class InputType:
 
     @staticmethod
     def written(cell: Any, about: dict[str, Any]) -> Any:
-        """Return a checked cell as a table of JSON lines has it."""
+        """Return a checked cell in the form in which a JSON Lines table stores it."""
         return cell
 
     @staticmethod
     def values(cell: Any, about: dict[str, Any]) -> int:
-        """Return how many pixels, features or characters a checked cell makes a network read."""
+        """Return how many pixels, features, or characters a network reads for a checked cell."""
         raise NotImplementedError
 
     @staticmethod
     def example(about: dict[str, Any]) -> Any:
-        """Return a cell of a request."""
+        """Return an example of a request's cell."""
         raise NotImplementedError
 
-    # Of people.
+    # Descriptions and drift.
 
     @staticmethod
     def described(about: dict[str, Any]) -> str:
-        """Return what a cell of a request is, and what the model itself does to it."""
+        """Describe the cell of a request, and how the model preprocesses it."""
         raise NotImplementedError
 
     @staticmethod
     def quantities(items: Any, about: dict[str, Any]) -> dict[str, float]:
-        """Return numbers that describe the prepared items of one row, by which drift is found."""
+        """Return numbers that describe the prepared items of one row, for detecting drift."""
         raise NotImplementedError
 
     @staticmethod
     def unknown(items: Any, about: dict[str, Any]) -> dict[str, float]:
-        """Return the fraction of values of each column that no training row has, or that are empty."""
+        """Return for each column the fraction of values that are empty or occur in no training row."""
         return {}
 
     @staticmethod
     def ranges(path: Path, about: dict[str, Any], *, lists: bool) -> dict[str, tuple[float, float]]:
-        """Return the smallest and the largest value of quantities in a stored table, of those that have a range."""
+        """Return the smallest and the largest value in a stored table for each quantity that has a range."""
         return {}
 
     @staticmethod
     def texts(items: Any) -> list[str]:
-        """Return the texts among prepared items: a vocabulary is made of them, and new words are a sign of drift."""
+        """Return the texts among prepared items: they make up a vocabulary, and new words are a sign of drift."""
         return []
 
 
 def type_of(about: dict[str, Any]) -> type[InputType]:
-    """Return the type of a network's input by its `recipe["input"]`.
+    """Return the type of a network's input, given its `recipe["input"]`.
 
     >>> type_of({"kind": "text"}).name
     'text'
@@ -241,7 +242,7 @@ def type_of(about: dict[str, Any]) -> type[InputType]:
 
 
 def one_of(counts: Tensor, generator: torch.Generator) -> Tensor:
-    """Return for each count (n,) a random number below it (n,), int64.
+    """Return a random number below each count (n,), as int64 (n,).
 
     >>> one_of(torch.tensor([1, 1]), torch.Generator())
     tensor([0, 0])
@@ -255,12 +256,12 @@ def one_of(counts: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def is_missing(cell: Any) -> bool:
-    """Return whether a row lacks a cell; a table of pandas has NaN there."""
+    """Return whether a cell is missing: None, or NaN in a pandas table."""
     return cell is None or (isinstance(cell, float) and cell != cell)
 
 
 def in_json(value: Any) -> str:
-    """Return what a value is in JSON.
+    """Return the name of a value's JSON type.
 
     >>> in_json(True), in_json(1.5), in_json(None)
     ('a truth value', 'a number', 'null')
@@ -270,7 +271,7 @@ def in_json(value: Any) -> str:
 
 
 def as_list(cell: Any, place: str) -> list[Any]:
-    """Return a cell that is a list, or an array of NumPy."""
+    """Return a cell, which must be a list or a NumPy array, as a list."""
     values = cell.tolist() if hasattr(cell, "tolist") else cell
     if not isinstance(values, list | tuple):
         raise ValueError(f"{place} is {in_json(values)}, expected a list")
@@ -278,7 +279,7 @@ def as_list(cell: Any, place: str) -> list[Any]:
 
 
 def check_numbers(values: list[Any], place: str) -> None:
-    """Raise where a number is written as text or a truth value, of which NumPy would make one."""
+    """Raise ValueError if a value is text or a boolean, which NumPy would convert to a number."""
     for value in values:
         if not isinstance(value, Real) or isinstance(value, bool):
             raise ValueError(f"{place} has {in_json(value)}, expected numbers")
@@ -286,9 +287,9 @@ def check_numbers(values: list[Any], place: str) -> None:
 
 
 def check_range(value: Any, place: str) -> None:
-    """Raise of a whole number that no float holds."""
+    """Raise ValueError if a whole number is too large for a float."""
     if isinstance(value, Integral) and len(digits := str(abs(int(value)))) > 308:
-        raise ValueError(f"{place} has a number of {len(digits)} digits, which is not finite in float32")
+        raise ValueError(f"{place} has a number with {len(digits)} digits, expected one that is finite in float32")
 
 
 @dataclass(frozen=True)
@@ -296,11 +297,11 @@ class Inputs:
     """Inputs of n rows.
 
     Attributes:
-        about: what a network must know to be given others, `recipe["input"]`: `kind`, and its sizes or names.
-        items: (m, ...), one a row, or several of some: uint8 pictures, vectors, tokens or frozen features; a
-            `rankgrad.inputs._stored.Stored` of pictures; or texts (m) that no network has tokenized yet.
-        counts: items of each row (n,), where rows have several, frames of a clip.
-        device: on which batches are to be.
+        about: the description that a network keeps as `recipe["input"]`: `kind`, and sizes or names.
+        items: (m, ...), one or several per row: uint8 pictures, vectors, tokens, or frozen features; a
+            `rankgrad.inputs._stored.Stored` of pictures; or texts (m) that are not tokenized yet.
+        counts: number of items of each row (n,) if rows have several, such as frames of a clip.
+        device: the device of batches.
     """
 
     about: dict[str, Any]
@@ -316,42 +317,42 @@ class Inputs:
         return len(self.items if self.counts is None else self.counts)
 
     def to(self, device: Any) -> "Inputs":
-        """Return the inputs with their items on a device, or at least their batches."""
+        """Return the inputs with their items, or at least their batches, on a device."""
         return replace(self, items=self.items.to(device), device=torch.device(device))
 
     def ready(self, network: Any) -> "Inputs":
-        """Return the inputs as a network takes them: its backbone tokenizes texts."""
+        """Return the inputs in the form that a network takes: its backbone tokenizes texts."""
         return self.type.ready(self, network)
 
     def replaced(self, items: Tensor) -> "Inputs":
-        """Return the inputs with what a frozen network makes of each item in its place."""
+        """Return the inputs with each item replaced by a frozen network's output for it."""
         return replace(self, items=items, device=items.device)
 
     def numbers(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the number of an item of each row (n,): of several, a random one."""
+        """Return the number of an item for each row (n,), a random one if the row has several."""
         if self.counts is None:
             return rows
         first = self.counts.cumsum(0) - self.counts
         return first[rows] + one_of(self.counts[rows], generator)
 
     def take(self, numbers: Tensor) -> Tensor:
-        """Return items (n, ...) by their numbers, as networks take them."""
+        """Return items (n, ...) by their numbers, in the form that networks take."""
         if not torch.is_tensor(self.items):
             return self.items[numbers].to(self.device)
         return self.type.trimmed(self.items[numbers.to(self.items.device)])
 
     def ahead(self, rows: Tensor) -> None:
-        """Begin to read the items of rows that will be taken next, where they are not in memory."""
-        if self.counts is None and hasattr(self.items, "ahead"):  # which frame of a clip is drawn, nobody knows yet
+        """Start reading the items of rows that are taken next, if they are not in memory."""
+        if self.counts is None and hasattr(self.items, "ahead"):  # the frames of clips are not drawn yet
             self.items.ahead(rows)
 
     def parts(self) -> Iterator[Tensor]:
-        """Yield all items, in order, so many at once as a network can be given."""
+        """Yield all items in order, in batches of `at_once`."""
         yield from map(self.take, self._numbers())
 
     @property
     def at_once(self) -> int:
-        """How many items a network is given together where nothing is learned."""
+        """How many items to put into a network's batch outside training."""
         return self.type.at_once(self)
 
     def _numbers(self) -> Iterator[Tensor]:
@@ -362,7 +363,7 @@ class Inputs:
                 self.items.ahead(numbers[position + 1])
 
     def of_rows(self, values: Tensor) -> Tensor:
-        """Return what was computed of each item (m, ...) as a mean over the items of each row (n, ...)."""
+        """Return the mean over the items of each row (n, ...) of values computed for each item (m, ...)."""
         if self.counts is None:
             return values
         counts = self.counts.to(values.device)
@@ -370,7 +371,7 @@ class Inputs:
         return padded.sum(1) / counts.view(-1, *[1] * (values.dim() - 1))
 
     def update(self, digest: "blake2b") -> None:
-        """Let a digest know all items."""
+        """Update a digest with all items."""
         if torch.is_tensor(self.items):
             digest.update(self.items.cpu().contiguous().numpy().data)
         else:

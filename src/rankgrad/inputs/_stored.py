@@ -1,4 +1,4 @@
-"""Pictures of a Parquet file: decoded into memory, or, where they are too many, when they are asked for."""
+"""Read the pictures of a Parquet file: decode them into memory or, if they are too many, when they are used."""
 
 import logging
 import os
@@ -19,26 +19,26 @@ from rankgrad.io.parquet import decode_image, encoded_images, is_list, list_leng
 
 __all__ = ["Stored", "read_pictures"]
 
-PIECE = 64  # rows that are read together
-HANDED = 8  # pictures that a thread is handed together
+PIECE = 64  # rows to read at once
+HANDED = 8  # pictures to give to a thread at once
 GIB = 2**30
 JPEG = b"\xff\xd8"
 
 
 class Stored:
-    """Encoded pictures in a file without a name, beside their table; it is gone when nobody reads it any more.
+    """Encoded pictures in an unnamed temporary file in their table's folder; it is gone when it is closed.
 
-    Decoding is as of what is in memory, so a training has the same bits either way.
+    Decoding gives the same pixels as for pictures in memory, so training is identical either way.
 
     Args:
-        path: of the table.
-        column: of the pictures.
-        shape: of each, decoded: (colors, height, width).
-        threads: to decode with.
+        path: the table's file.
+        column: the column of pictures.
+        shape: the shape of each decoded picture: (colors, height, width).
+        threads: number of threads for decoding.
     """
 
     def __init__(self, path: Path, column: str, *, shape: tuple[int, ...], threads: int):
-        self.path, self.shape, self._file = path, shape, TemporaryFile(dir=path.parent)  # noqa: SIM115 - for as long as this is
+        self.path, self.shape, self._file = path, shape, TemporaryFile(dir=path.parent)  # noqa: SIM115 - it lives as long as this object
         ends, rows, digest = [0], [], blake2b(digest_size=16)
         for contents, row in _encoded(path, column):
             self._file.write(contents or b"")
@@ -53,10 +53,10 @@ class Stored:
         return len(self._rows)
 
     def to(self, device: Any) -> "Stored":
-        return self  # batches are decoded where the file is
+        return self  # batches are decoded on the CPU
 
     def ahead(self, numbers: Tensor) -> None:
-        """Begin to decode the pictures that will be asked for next."""
+        """Start decoding the pictures that are used next."""
         self._waiting = (numbers, self._begun(numbers))
 
     def __getitem__(self, numbers: Tensor) -> Tensor:
@@ -84,30 +84,30 @@ class Stored:
 def read_pictures(
     path: Path, column: str, *, threads: int, memory: float
 ) -> tuple[Tensor | Stored, dict[str, Any], Tensor | None]:
-    """Read a column of pictures, or of lists of them, list after list; a log line tells of what is not kept in memory.
+    """Read a column of pictures, or of lists of pictures, concatenated; log it if they do not fit into `memory`.
 
     Args:
-        path: of a Parquet file.
-        column: of pictures in the form of `rankgrad.io.parquet.IMAGE`, or of lists of them.
-        threads: to decode with.
-        memory: GiB that decoded pictures may take; more are decoded when they are asked for.
+        path: a Parquet file.
+        column: the column of pictures in the form of `rankgrad.io.parquet.IMAGE`, or of lists of them.
+        threads: number of threads for decoding.
+        memory: GiB that decoded pictures may take; if they need more, they are decoded when they are used.
 
     Returns:
-        Pictures (m, colors, height, width) uint8; `colors`, `height` and `width`, and `stored` where they
-        are JPEG; and how many each row has (n,), None without lists.
+        Pictures (m, colors, height, width) uint8; a dictionary of `colors`, `height`, `width`, and, if they are JPEG,
+        `stored`; and how many each row has (n,), or None without lists.
 
     Raises:
-        ValueError: no column of pictures, an empty list, a corrupt picture, or one of another size or color than the
-            first; the message names its row.
+        ValueError: there is no column of pictures, a list is empty, or a picture is corrupt or differs from the first
+            in size or color; the message names its row.
     """
     first = next(_encoded(path, column), None)
     if first is None:
-        raise ValueError(f"{path}: no rows, expected at least one; make it again")
+        raise ValueError(f"{path}: no rows, expected at least one; recreate it with `dvc repro`")
     shape = _arranged(decode_image(first[0], where=f"{path}: row {first[1]}")).shape
     total, counts = _counts(path, column)
     taken = total * int(np.prod(shape)) / GIB
     about: dict[str, Any] = dict(zip(("colors", "height", "width"), map(int, shape), strict=True))
-    if (first[0] or b"").startswith(JPEG):  # which loses a little, and what is asked later must lose the same
+    if (first[0] or b"").startswith(JPEG):  # JPEG is lossy, and later requests must have the same loss
         about["stored"] = "JPEG"
     if taken > memory:
         logging.info(
@@ -133,7 +133,7 @@ def read_pictures(
 
 
 def _encoded(path: Path, column: str) -> Iterator[tuple[bytes | None, int]]:
-    """Yield each picture and the number of its row, in pieces, so that memory does not grow with the file."""
+    """Yield each picture and the number of its row; memory does not grow with the file."""
     row = 0
     for cells in _pieces(path, column):
         lengths = list_lengths(cells) if is_list(cells.type) else np.ones(len(cells), int)
@@ -150,14 +150,14 @@ def _pieces(path: Path, column: str) -> Iterator[pa.Array]:
 
 
 def _counts(path: Path, column: str) -> tuple[int, Tensor | None]:
-    """Return how many pictures there are, and how many each row has; None where each is one."""
+    """Return how many pictures there are, and how many each row has, or None if each row is one picture."""
     with parquet_file(path) as file:
         if not is_list(file.schema_arrow.field(column).type):
             return file.metadata.num_rows, None
     counts = np.concatenate([list_lengths(cells) for cells in _pieces(path, column)]).astype(np.int64)
     if (counts == 0).any():
         raise ValueError(
-            f"{path}: row {int((counts == 0).argmax())}: {column} is empty, expected at least one in each row"
+            f"{path}: row {int((counts == 0).argmax())}: {column} is empty, expected at least one picture in each row"
         )
     return int(counts.sum()), torch.from_numpy(counts)
 
@@ -170,5 +170,5 @@ def _arranged(image: np.ndarray) -> np.ndarray:
 def _pixels(contents: bytes | None, name: str, shape: tuple[int, ...]) -> np.ndarray:
     pixels = _arranged(decode_image(contents, where=name))
     if pixels.shape != shape:
-        raise ValueError(f"{name}: image of {pixels.shape}, expected {shape} as in row 0")
+        raise ValueError(f"{name}: image of shape {pixels.shape}, expected {shape} as in row 0")
     return pixels

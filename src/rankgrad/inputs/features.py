@@ -1,4 +1,4 @@
-"""Vectors of features, raw: a network standardizes them itself."""
+"""Vectors of raw features; a network standardizes them itself."""
 
 import logging
 from collections.abc import Mapping
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Features", "of_tensor"]
 
-NUMBERS = 2**20  # that go through a network together where nothing is learned, and of a vector at most
-SHOWN = 6  # features of a row that a picture shows
-LONGEST = 500  # characters of the names on a card
+NUMBERS = 2**20  # most numbers in a network's batch outside training, and in a vector
+SHOWN = 6  # features of a row to show in a picture
+LONGEST = 500  # most characters of feature names on a model card
 
 
 def of_tensor(vectors: Tensor, names: list[str] | None = None) -> Inputs:
-    """Return vectors (n, k) as inputs, with the names of their features where these are known.
+    """Return vectors (n, k) as inputs, with the names of their features if known.
 
-    What is asked of a network later has the precision of what it learned from: float32, or `precision: float64`.
+    Requests later have the same precision as the training data: float32, or `precision: float64`.
     """
     about: dict[str, Any] = {"kind": "features", "count": vectors.shape[1], "names": names}
     if vectors.dtype == torch.float64:
@@ -73,7 +73,8 @@ class Features(InputType):
                 kind = file.schema_arrow.field("features").type
             if not is_list(kind) or not is_list(kind.value_type):
                 raise ValueError(
-                    f"{path}: column features: {kind}, expected a list of vectors in each row; make it again"
+                    f"{path}: column features: {kind}, expected a list of vectors in each row; recreate it with "
+                    "`dvc repro`"
                 )
             column, counts = flat(column)
         else:
@@ -82,14 +83,19 @@ class Features(InputType):
         vectors = vectors if vectors.is_floating_point() else vectors.double()
         if not (is_finite := _finite(vectors)).all():
             row = row_of(int((~is_finite).nonzero()[0]), counts)
-            raise ValueError(f"{path}: row {row} has a feature that is not finite in float32; make it again")
+            raise ValueError(
+                f"{path}: row {row} has a feature that is not finite in float32; recreate it with `dvc repro`"
+            )
         if (names := said(path, "features")) is not None and len(names) != vectors.shape[1]:
-            raise ValueError(f"{path}: {len(names)} names of features, expected {vectors.shape[1]}; make it again")
+            raise ValueError(
+                f"{path}: {len(names)} names for {vectors.shape[1]} features, expected one each; recreate it with "
+                "`dvc repro`"
+            )
         return of_tensor(vectors, names), counts
 
     @classmethod
     def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":
-        """Return facts of each vector; of the documents of a query those of the largest or worst."""
+        """Return facts about each vector; for queries, the largest or worst over their documents."""
         import pandas as pd
 
         from rankgrad.io.parquet import flat, list_lengths, read_table
@@ -128,9 +134,9 @@ class Features(InputType):
     def check(about: dict[str, Any]) -> None:
         count, names = about.get("count"), about.get("names")
         if type(count) is not int or not 1 <= count < NUMBERS:
-            raise ValueError(f"input.count is {count!r:.60}, expected a number below {NUMBERS:,}")
+            raise ValueError(f"input.count is {count!r:.60}, expected a whole number from 1 to {NUMBERS - 1:,}")
         if names is not None and len(names) != count:
-            raise ValueError(f"{len(names)} input.names, expected {count}, as input.count")
+            raise ValueError(f"input.names has {len(names)} names, expected {count}, as in input.count")
 
     @staticmethod
     def at_once(inputs: Inputs) -> int:
@@ -138,7 +144,7 @@ class Features(InputType):
 
     @staticmethod
     def checked(cell: Any, place: str) -> Any:
-        """Return a vector: a list of numbers, or a mapping of numbers and names by their features' names."""
+        """Return a vector: a list of numbers, or a mapping from names of features to numbers or names."""
         if isinstance(cell, Mapping):
             for name, value in cell.items():
                 if isinstance(value, list | Mapping):
@@ -151,14 +157,14 @@ class Features(InputType):
 
     @staticmethod
     def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> Tensor:
-        """Return vectors (n, k) of lists of numbers, or of numbers by their features' names."""
+        """Return vectors (n, k) from lists of numbers, or from mappings by names of features."""
         rows = [_ordered(cell, about, where) for cell in cells]
         if (wrong := next((len(row) for row in rows if len(row) != about["count"]), None)) is not None:
             raise ValueError(f"{where}: {wrong} features, expected {about['count']}")
         kind = torch.float64 if about.get("precision") == "float64" else torch.float32
         vectors = torch.tensor(rows, dtype=kind).view(-1, about["count"])
         if not _finite(vectors).all():
-            raise ValueError(f"{where}: features are not finite in float32")
+            raise ValueError(f"{where}: a feature is not finite in float32, expected finite numbers")
         return vectors
 
     @staticmethod
@@ -170,7 +176,7 @@ class Features(InputType):
     @staticmethod
     def values(cell: Any, about: dict[str, Any]) -> int:
         names = cell.values() if isinstance(cell, Mapping) else ()
-        # However few are given by name, a network reads all.
+        # A network reads all features, even if a request has only few of them.
         return max(len(cell), about["count"]) + sum(len(name) for name in names if isinstance(name, str))
 
     @staticmethod
@@ -179,7 +185,7 @@ class Features(InputType):
 
     @staticmethod
     def described(about: dict[str, Any]) -> str:
-        """Return what a vector is, and the names of its features.
+        """Describe a vector, with the names of its features.
 
         >>> Features.described({"count": 2, "names": ["age", "price"]})
         'a vector of 2 numbers, raw: age, price'
@@ -198,7 +204,7 @@ class Features(InputType):
 
     @staticmethod
     def unknown(items: Tensor, about: dict[str, Any]) -> dict[str, float]:
-        """Return the fraction of names or letters of each column that no feature is named by.
+        """Return for each column the fraction of names or letters that have no feature.
 
         >>> about = {"count": 3, "names": ["km", "brand=bmw", "brand=vw"]}
         >>> Features.unknown(torch.tensor([[7.0, 0.0, 1.0], [7.0, 0.0, 0.0]]), about)
@@ -218,26 +224,28 @@ class Features(InputType):
 
 
 def _titles(about: dict[str, Any]) -> list[str]:
-    """Return what each feature is called for people."""
+    """Return the readable name of each feature."""
     return [*map(title_of, about.get("names") or [f"feature {number}" for number in range(about["count"])])]
 
 
 def _finite(vectors: Tensor) -> Tensor:
-    """Return which vectors (n,) hold numbers of float32's range: float64 holds their squares."""
+    """Return which vectors (n,) are finite in float32, so that float64 can hold their squares."""
     return vectors.float().isfinite().all(1)
 
 
 def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
-    """Return the numbers of a vector in the order of training."""
+    """Return the numbers of a vector in training order."""
     names = about.get("names")
     if not isinstance(cell, Mapping):
         known = names or []
         filled = fills_of(tuple(known))
-        if len(cell) == len(filled) and [*filled] == columns_of(known):  # numbers alone, and not which ones are empty
+        if len(cell) == len(filled) and [*filled] == columns_of(known):  # only numbers, without flags for empty ones
             return numbers_of(dict(zip(filled, cell, strict=True)), known, writing=_writing(about))
         return [float(value) for value in cell]
     if names is None:
-        raise ValueError(f"{where}: features by name, expected a list of {about['count']}: the model knows no names")
+        raise ValueError(
+            f"{where}: features by name, expected a list of {about['count']} numbers: the model has no feature names"
+        )
     columns = columns_of(names)
     if unknown := cell.keys() - set(columns) - set(names):
         raise ValueError(f"{where}: unknown feature {listed([min(unknown)])!r}; the model takes {listed(columns)}")
@@ -248,24 +256,24 @@ def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
 
 
 def _emptied(cell: Mapping[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a request with None in place of texts that stand for a missing value."""
+    """Return the values of a request with None for texts that stand for a missing value."""
     empty = about.get("empty") or ()
     return {name: None if value in empty else value for name, value in cell.items()}
 
 
 def _writing(about: dict[str, Any]) -> Writing:
-    """Return how numbers that are text are written in the table of training, and so in requests."""
+    """Return how numbers in text are written in the training table, and so in requests."""
     return Writing(about.get("decimal", "."), about.get("thousands", ""))
 
 
 @lru_cache(maxsize=100)
 def _tell_unknown(column: str, value: str) -> None:
-    """Say once that a value was in no training row."""
+    """Log once that a value occurs in no training row."""
     logging.warning("%s: no training row has %r; the model takes it for none of the names that it knows", column, value)
 
 
 def _shown(row: list[float], names: list[str] | None) -> str:
-    """Return the first numbers of a row of features, a line each.
+    """Return the first numbers of a row of features, one per line.
 
     >>> print(_shown([0.5, 12.25], ["age", "price"]))
     age 0.5

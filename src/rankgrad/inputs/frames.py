@@ -1,4 +1,4 @@
-"""Frames of clips: a network sees a random one of each in training, and all of them when it predicts."""
+"""Frames of clips: a network sees a random frame of each clip in training, and all frames when it predicts."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ __all__ = ["Frames", "of_tensor"]
 
 
 def of_tensor(frames: Tensor) -> Inputs:
-    """Return the frames (n, frames, [colors,] height, width) uint8 of clips as inputs."""
+    """Return frames of clips (n, frames, [colors,] height, width), uint8, as inputs."""
     counts, frames = torch.full((len(frames),), frames.shape[1]), frames.flatten(0, 1)
     frames = frames.unsqueeze(1) if frames.dim() == 3 else frames
     sizes = dict(zip(("colors", "height", "width"), map(int, frames.shape[1:]), strict=True))
@@ -25,14 +25,14 @@ def of_tensor(frames: Tensor) -> Inputs:
 
 
 class Frames(Image):
-    """A clip of any number of frames: one of them in each epoch, the mean of what is said of all when predicting."""
+    """A clip with any number of frames: one of them in each epoch, and the mean over all when predicting."""
 
     name, cell = "frames", list[bytes]
     piece, sampled, suffixes = 16, True, ()
 
     @classmethod
     def fits(cls, cells: list[Any]) -> bool:
-        return False  # a column of paths is one of pictures
+        return False  # a column of paths is taken for images
 
     @staticmethod
     def from_table(columns: list[str], cells: Any) -> Any:
@@ -70,7 +70,7 @@ class Frames(Image):
         """Return the frames of one clip."""
         frames = cells[0]
         if len(frames) * about["height"] * about["width"] > PIXELS:  # they go through the network together
-            raise ValueError(f"{where}: frames of more than {PIXELS:,} pixels in all: send fewer")
+            raise ValueError(f"{where}: the frames have more than {PIXELS:,} pixels in total; send fewer frames")
         if not len(frames):
             raise ValueError(f"{where}: no frames, expected at least one")
         pictures = [

@@ -1,4 +1,4 @@
-"""Pictures, one a row: decoded, of one size, gray or colored; those of a request are prepared as those of training."""
+"""Pictures, one per row: decoded, of one size, gray or RGB; requests are prepared in the same way as training data."""
 
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Image", "StoredPicture", "of_tensor", "picture"]
 
-SIDE = 2048  # pixels, of what a model takes
-PIXELS = 2**22  # that go through a network at once, which needs hundreds of bytes for each
-MOSTLY = 0.8  # of cells
+SIDE = 2048  # most pixels per side of a model's input
+PIXELS = 2**22  # most pixels in a network's batch; each needs hundreds of bytes
+MOSTLY = 0.8  # fraction of cells
 LAPLACE = torch.tensor([[[[0.0, 1.0, 0.0], [1.0, -4.0, 1.0], [0.0, 1.0, 0.0]]]])
 
 
 class StoredPicture(NamedTuple):
-    """A picture in a person's Parquet file: the file, and the row from 0 on."""
+    """A picture in a user's Parquet file: the file, and the row from 0."""
 
     path: Path
     row: int
 
 
 def of_tensor(images: Tensor) -> Inputs:
-    """Return pictures (n, [colors,] height, width) uint8 as inputs."""
+    """Return pictures (n, [colors,] height, width), uint8, as inputs."""
     images = images.unsqueeze(1) if images.dim() == 3 else images
     sizes = dict(zip(("colors", "height", "width"), map(int, images.shape[1:]), strict=True))
     return Inputs({"kind": "image", **sizes}, images)
@@ -50,7 +50,7 @@ class Image(InputType):
 
     @classmethod
     def fits(cls, cells: list[Any]) -> bool:
-        """Return whether cells are pictures of a Parquet file, or most of the texts among them paths of pictures."""
+        """Return whether cells are pictures in a Parquet file, or text that is mostly paths of pictures."""
         if isinstance(cells[0], StoredPicture):
             return True
         texts = [cell.lower() for cell in cells if isinstance(cell, str)]
@@ -106,12 +106,12 @@ class Image(InputType):
 
     @staticmethod
     def moved(items: Tensor, generator: torch.Generator, **moves: Any) -> Tensor:
-        """Return pictures moved at random, see `rankgrad.augmentation.warped`."""
+        """Return randomly moved pictures, see `rankgrad.augmentation.warped`."""
         return warped(items, generator, **moves)
 
     @staticmethod
     def checked(cell: Any, place: str) -> bytes:
-        """Return the bytes of a picture, which JSON has in base64."""
+        """Return the bytes of a picture; in JSON, it is base64."""
         from rankgrad.io.pictures import bytes_in, without_base64
 
         if isinstance(cell, bytes):
@@ -125,7 +125,7 @@ class Image(InputType):
 
     @staticmethod
     def prepared(cells: list[bytes], about: dict[str, Any], *, where: str) -> Tensor:
-        """Return pictures (n, colors, height, width): upright and resized, gray or colored as in training."""
+        """Return pictures (n, colors, height, width), rotated upright and resized, gray or RGB as in training."""
         size, names = (about["width"], about["height"]), [where]
         if len(cells) > 1:
             names = [f"{where}, image {number}" for number in range(len(cells))]
@@ -166,7 +166,7 @@ class Image(InputType):
 
     @staticmethod
     def quantities(items: Tensor, about: dict[str, Any]) -> dict[str, float]:
-        """Return means over images (n, colors, height, width) uint8; ink is the fraction of pixels over half."""
+        """Return means over images (n, colors, height, width), uint8; ink is the fraction of pixels above one half."""
         gray = items.float().mean(1, keepdim=True) / 255
         edges = conv2d(pad(gray, (1, 1, 1, 1), mode="replicate"), LAPLACE)
         values_of = {
@@ -187,15 +187,15 @@ def picture(
     stored: str | None = None,
     whole: bool = False,
 ) -> Tensor:
-    """Return the pixels of one picture, gray (1, height, width) or colored (1, 3, height, width), uint8, upright.
+    """Return the pixels of one upright picture, gray (1, height, width) or RGB (1, 3, height, width), uint8.
 
     Args:
-        encoded: bytes of a picture, or a file of them.
+        encoded: the bytes of a picture, or its file.
         colors: 1 or 3.
-        where: what the error message begins with.
+        where: the beginning of the error message.
         size: width and height, see `rankgrad.io.pictures.open_photo`.
-        stored: `JPEG` for the pixels that are left after it was stored so, as pictures of training are.
-        whole: whether black bars keep it whole, in place of cutting it to the middle.
+        stored: `JPEG` to encode and decode the picture as JPEG, as was done with training pictures.
+        whole: keep the whole picture and add black bars, instead of cropping to the center.
 
     Raises:
         ValueError: see `rankgrad.io.pictures.open_photo`.
@@ -210,7 +210,7 @@ def picture(
 
 
 def _photo_facts(path: Path, column: str, *, piece: int, threads: int) -> "pd.DataFrame":
-    """Return of the photos of each row: files, number, a hash of their pixels, whether all decode, modes and sizes."""
+    """Return for the photos of each row: files, number, a hash of the pixels, whether all decode, modes, and sizes."""
     import pandas as pd
 
     from rankgrad.io.parquet import parquet_file

@@ -1,4 +1,4 @@
-"""Texts, which a network's backbone tokenizes."""
+"""Texts; a network's backbone tokenizes them."""
 
 import re
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Text", "of_strings"]
 
-WORDS = 2**20  # that go through a network together where nothing is learned
-WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]{2}|\S+")  # two letters of a script without spaces
-CHARACTERS = 20_000  # of a text in a request
+WORDS = 2**20  # most words in a network's batch outside training
+WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]{2}|\S+")  # in scripts without spaces, two letters
+CHARACTERS = 20_000  # most characters of a text in a request
 
 
 def of_strings(texts: Sequence[str]) -> Inputs:
@@ -30,13 +30,13 @@ def of_strings(texts: Sequence[str]) -> Inputs:
 
 
 class Text(InputType):
-    """A text of at least one word."""
+    """A text with at least one word."""
 
     name, backbones, cell = "text", ("text",), str
 
     @staticmethod
     def fits(cells: list[Any]) -> bool:
-        """Return whether cells are sentences, of three words or more on average."""
+        """Return whether cells are texts with three or more words on average."""
         return sum(len(WORD.findall(str(cell))) for cell in cells) >= 3 * len(cells)
 
     @staticmethod
@@ -58,12 +58,13 @@ class Text(InputType):
         if lists:
             column, counts = flat(column)
         if not is_text(column.type):
-            raise ValueError(f"{path}: column text: {column.type}, expected text; make it again")
+            raise ValueError(f"{path}: column text: {column.type}, expected text; recreate it with `dvc repro`")
         texts = column.to_pylist()
         for number, text in enumerate(texts):
             if not text or not Vocabulary.split(text):
                 raise ValueError(
-                    f"{path}: row {row_of(number, counts)}: a text is {text!r}, expected at least one word"
+                    f"{path}: row {row_of(number, counts)}: a text is {text!r}, expected at least one word; recreate "
+                    "it with `dvc repro`"
                 )
         return of_strings(texts), counts
 
@@ -92,24 +93,24 @@ class Text(InputType):
 
     @staticmethod
     def check(about: dict[str, Any]) -> None:
-        """Any text is one of the type: nothing is to check."""
+        """Check nothing: `about` of texts has no sizes or names."""
 
     @staticmethod
     def at_once(inputs: Inputs) -> int:
         if not torch.is_tensor(inputs.items) or inputs.items.is_floating_point():
             return AT_ONCE
-        return max(1, min(AT_ONCE, WORDS // max(1, inputs.items.shape[1])))  # all are as long as the longest
+        return max(1, min(AT_ONCE, WORDS // max(1, inputs.items.shape[1])))  # all are padded to the longest
 
     @staticmethod
     def ready(inputs: Inputs, network: Any) -> Inputs:
-        """Return texts tokenized by a network's backbone."""
+        """Return texts, tokenized by a network's backbone."""
         if torch.is_tensor(inputs.items):
             return inputs
         return replace(inputs, items=network.backbone.tokenize(inputs.items))
 
     @staticmethod
     def trimmed(items: Tensor) -> Tensor:
-        """Return tokens as long as the longest text; features of texts as they are."""
+        """Return tokens cut to the longest text; features of texts are unchanged."""
         return items if items.is_floating_point() else items[:, : int((items != 0).sum(1).max())]
 
     @staticmethod
@@ -131,7 +132,7 @@ class Text(InputType):
     @staticmethod
     def values(cell: Any, about: dict[str, Any]) -> int:
         if len(cell) > CHARACTERS:
-            raise ValueError(f"a text of {len(cell)} characters, expected at most {CHARACTERS}")
+            raise ValueError(f"a text has {len(cell):,} characters, expected at most {CHARACTERS:,}")
         return len(cell)
 
     @staticmethod

@@ -17,10 +17,10 @@ __all__ = ["TextPair"]
 
 
 class TextPair(Text):
-    """Two texts, each of at least one word, that a network reads together: a cross-encoder's input.
+    """Two texts, each with at least one word, that a network reads together: the input of a cross-encoder.
 
-    Networks are given one text, in which `rankgrad.vocabulary.PAIR` stands between the two. What texts can be encoded
-    apart, as for search among many passages, are the two sides of `retrieval` instead.
+    Networks get one text with `rankgrad.vocabulary.PAIR` between the two. To encode the two texts separately, as for
+    search among many passages, use `retrieval` instead.
     """
 
     name, backbones, cell = "text_pair", ("text_pair", "text"), Any
@@ -28,7 +28,7 @@ class TextPair(Text):
 
     @staticmethod
     def fits(cells: list[Any]) -> bool:
-        return False  # one column holds no pair
+        return False  # a pair needs two columns
 
     @staticmethod
     def from_table(columns: list[str], cells: Any) -> Any:
@@ -48,7 +48,10 @@ class TextPair(Text):
         kind = column.type.value_type if lists and is_list(column.type) else column.type
         if not is_list(kind) or not is_text(kind.value_type):
             expected = "a list of pairs of texts" if lists else "a pair of texts"
-            raise ValueError(f"{path}: column text_pair: {column.type}, expected {expected} in each row; make it again")
+            raise ValueError(
+                f"{path}: column text_pair: {column.type}, expected {expected} in each row; recreate it with "
+                "`dvc repro`"
+            )
         if lists:
             column, counts = flat(column)
         pairs = []
@@ -56,7 +59,9 @@ class TextPair(Text):
             try:
                 pairs.append(_joined(TextPair.checked(texts, "a pair")))
             except ValueError as error:
-                raise ValueError(f"{path}: row {row_of(number, counts)}: {error}; make it again") from error
+                raise ValueError(
+                    f"{path}: row {row_of(number, counts)}: {error}; recreate it with `dvc repro`"
+                ) from error
         return Inputs({"kind": "text_pair"}, pairs), counts
 
     @classmethod

@@ -1,1 +1,1 @@
-"""Networks: a backbone and a head, and what tasks build of them."""
+"""Networks: a backbone and a head, and the networks that tasks build from them."""

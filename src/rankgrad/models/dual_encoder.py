@@ -1,4 +1,4 @@
-"""Two encoders into one space, one of items and one of their captions, compared by their cosine."""
+"""Two encoders, one for items and one for captions, into a common space with cosine similarity."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,18 +16,19 @@ class DualEncoder(nn.Module):
     """Unit-length embeddings of items and of captions (after DSVE; SoDeep, Section 4.2.3).
 
     Args:
-        backbone, head: of the items, which are pictures, vectors or texts, see `rankgrad.models.network.Network`.
-        text: `name` and `args` of the captions' backbone; None if the items' encoder reads captions too.
-        size: of the common space.
-        colors: of pictures, 1 (gray) or 3.
-        features: of vectors.
+        backbone, head: backbone and head for items (pictures, vectors, or texts), see
+            `rankgrad.models.network.Network`.
+        text: `name` and `args` of the captions' backbone; None if the items' encoder reads captions, too.
+        size: the dimension of the common space.
+        colors: channels of pictures, 1 (gray) or 3.
+        features: the length of vectors.
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
 
     Shapes:
-        what the backbone takes, n of them, to (n, size); tokens of captions (n, longest) to (n, size).
+        n inputs of the backbone to (n, size); tokens of captions (n, longest) to (n, size).
 
     Raises:
-        ValueError: an unknown part or option, or a caption without words.
+        ValueError: a component or an option is unknown, or a caption has no words.
 
     >>> import torch
     >>> model = DualEncoder(
@@ -76,15 +77,15 @@ class DualEncoder(nn.Module):
         return self.texts.backbone.tokenize(captions)
 
     def embed(self, inputs: Tensor) -> Tensor:
-        """Return what `head` takes of items."""
+        """Return the input of `head` for items."""
         return self.items.embed(inputs)
 
     def head(self, pooled: Tensor) -> Tensor:
-        """Return places in the common space (n, size), of unit length."""
+        """Return the items' embeddings (n, size), of unit length."""
         return nn.functional.normalize(self.items.head(pooled), dim=-1)
 
     def encode_text(self, tokens: Tensor) -> Tensor:
-        """Return the captions' embeddings, (n, size), of unit length."""
+        """Return the captions' embeddings (n, size), of unit length."""
         return nn.functional.normalize(self.texts(tokens), dim=-1)
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -14,28 +14,28 @@ __all__ = ["LabelRanker", "pooled"]
 
 
 def pooled(embedding: Tensor) -> Tensor:
-    """Return an embedding (n, size) as it is, of maps (n, size, height, width) their mean."""
+    """Return an embedding (n, size) unchanged, or the mean of feature maps (n, size, height, width)."""
     return embedding.mean((2, 3)) if embedding.dim() == 4 else embedding
 
 
 class LabelRanker(nn.Module):
-    """A scoring network f and a threshold network g on its embedding: label j is selected where f_j > g_j.
+    """A scoring network f and a threshold network g on its embedding; label j is selected if f_j > g_j.
 
     Args:
-        backbone, head: of f, see `rankgrad.models.network.Network`.
-        outputs: K, number of labels.
-        colors: of pictures, 1 (gray) or 3.
-        features: of vectors.
+        backbone, head: backbone and head of f, see `rankgrad.models.network.Network`.
+        outputs: K, the number of labels.
+        colors: channels of pictures, 1 (gray) or 3.
+        features: the length of vectors.
         words: the vocabulary of text, see `rankgrad.vocabulary.Vocabulary`.
         hidden: width of the threshold network.
-        views: None, or the options of `rankgrad.augmentation.views`: scores and thresholds are means over so
-            many views of each image. What is trained and validated sees each image once.
+        views: None, or the options of `rankgrad.augmentation.views`; scores and thresholds are then means over several
+            views of each image. Training and validation see each image once.
 
     Shapes:
-        what the backbone takes, n of them, to scores (n, K) and thresholds (n, K).
+        n inputs of the backbone to scores (n, K) and thresholds (n, K).
 
     Raises:
-        ValueError: an unknown part or option, or impossible options of views.
+        ValueError: a component or an option is unknown, or the options of views are invalid.
 
     >>> convnet = {"name": "convnet", "args": {"channels": [4, 6]}}
     >>> ranker = LabelRanker(backbone=convnet, head={"name": "label_attention", "args": {}}, outputs=10)
@@ -62,18 +62,18 @@ class LabelRanker(nn.Module):
         )
         self.thresholds = ThresholdNetwork(features=self.scorer.embedding_size, outputs=outputs, hidden=hidden)
         self.views = views
-        next(self._views_of(torch.empty(0, 1, 1, 1, dtype=torch.uint8)))  # impossible options are refused at once
+        next(self._views_of(torch.empty(0, 1, 1, 1, dtype=torch.uint8)))  # raise now if the options are invalid
 
     @property
     def backbone(self) -> nn.Module:
-        """The scorer's backbone, which may start from a trained one's."""
+        """The scorer's backbone, which may start from trained weights."""
         return self.scorer.backbone
 
     def _views_of(self, images: Tensor) -> Iterator[Tensor]:
         return views_of(images, **self.views or {"count": 1})
 
     def levels(self, embedding: Tensor) -> Tensor:
-        """Return thresholds (n, K) of the scorer's embedding, of maps by their mean."""
+        """Return thresholds (n, K) for the scorer's embedding; feature maps are averaged."""
         return self.thresholds(pooled(embedding))
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:

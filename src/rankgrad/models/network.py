@@ -1,4 +1,4 @@
-"""A backbone and a head, by their names."""
+"""Build a network from the names of a backbone and a head."""
 
 import inspect
 from typing import Any
@@ -12,15 +12,15 @@ __all__ = ["Network", "made"]
 
 
 def made(folder: str, component: dict[str, Any], **runtime: Any) -> Any:
-    """Return a component of a network, made with its options and with what it asks for of what the data decide.
+    """Return a component of a network, built with its options and with the sizes of the data that it needs.
 
     Args:
         folder: `models.backbones` or `models.heads`.
-        component: `name` and `args`, and `files` where it keeps some, see `rankgrad.io.starts.with_files`.
-        runtime: such as `colors` or `features`; what the component does not ask for is left out.
+        component: `name` and `args`, and `files` if it has any, see `rankgrad.io.starts.with_files`.
+        runtime: sizes of the data, such as `colors` or `features`; those that are not parameters are ignored.
 
     Raises:
-        ValueError: an unknown name or option, or one that is impossible.
+        ValueError: a name or an option is unknown or invalid.
     """
     lookup.check_options(folder, component["name"], component.get("args", {}))
     make = lookup.find(folder, component["name"])
@@ -30,21 +30,21 @@ def made(folder: str, component: dict[str, Any], **runtime: Any) -> Any:
 
 
 class Network(nn.Module):
-    """A backbone, which may be frozen, lent to another task or started from trained weights, and a head.
+    """A backbone, which may be frozen, used for another task, or started from trained weights, and a head.
 
     Args:
         backbone: `name` (a file of rankgrad/models/backbones) and `args`.
         head: `name` (a file of rankgrad/models/heads) and `args`.
-        outputs: K, number of scores.
-        colors: of pictures, 1 (gray) or 3.
-        features: of vectors.
+        outputs: K, the number of scores.
+        colors: channels of pictures, 1 (gray) or 3.
+        features: the length of vectors.
         words: the vocabulary of text, see `rankgrad.vocabulary.Vocabulary`.
 
     Shapes:
-        what the backbone takes, n of them, to scores (n, K).
+        n inputs of the backbone to scores (n, K).
 
     Raises:
-        ValueError: an unknown name or option, or a head that does not fit the backbone.
+        ValueError: a name or an option is unknown, or the head does not fit the backbone.
 
     >>> import torch
     >>> convnet = {"name": "convnet", "args": {"channels": [8, 16]}}
@@ -71,11 +71,11 @@ class Network(nn.Module):
 
     @property
     def embedding_size(self) -> int:
-        """Channels of the last features before the scores."""
+        """The number of channels of the last features before the scores."""
         return self.head.embedding_size
 
     def embed(self, inputs: Tensor, *sizes: Any) -> Tensor:
-        """Return what the head takes: of a frozen backbone it can be kept, (n, ...)."""
+        """Return the input of the head (n, ...); for a frozen backbone, it can be stored."""
         return self.head.pool(self.backbone(inputs, *sizes))
 
     def forward(self, inputs: Tensor, *sizes: Any) -> Tensor:

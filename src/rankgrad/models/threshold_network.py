@@ -1,4 +1,4 @@
-"""The threshold network of RLSEP: from an image's embedding to a threshold for each label's score."""
+"""The threshold network of RLSEP: maps an image's embedding to a threshold for each label's score."""
 
 from torch import Tensor, nn
 
@@ -8,12 +8,12 @@ __all__ = ["ThresholdNetwork"]
 class ThresholdNetwork(nn.Module):
     r"""Thresholds for label scores from a frozen embedding (RLSEP, Section 3.4): two fully connected layers.
 
-    Label j is selected where $f_j > g_j$, f the scores and g the thresholds.
+    Label j is selected if $f_j > g_j$, where f are the scores and g the thresholds.
 
     Args:
-        features: q, size of the embedding.
-        outputs: K, number of labels.
-        hidden: width in between; the paper's 128.
+        features: q, the size of the embedding.
+        outputs: K, the number of labels.
+        hidden: width of the hidden layer; the paper uses 128.
 
     Shapes:
         embeddings (n, q) to thresholds (n, K).

@@ -27,7 +27,7 @@ def make_optimizer(optimizer: Component, parameters: Any) -> Any:
 
 
 def check_optimizer(optimizer: Component) -> None:
-    """Raise the error of a class of `torch.optim` for its options.
+    """Raise the error that a class of `torch.optim` raises for its options.
 
     Run its constructor without torch's own `add_param_group`, which imports the compiler and takes seconds.
     """
@@ -41,7 +41,7 @@ def check_optimizer(optimizer: Component) -> None:
 
 
 def optimizer_of(module: Any, also: Iterable[Tensor], options: PhaseOptions) -> torch.optim.Optimizer:
-    """Return the optimizer of a module's trainable weights and of further ones, with its own rate for the backbone."""
+    """Return the optimizer of a module's trainable weights and of further weights, with its own backbone rate."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad] + list(also)
     lr_factor = getattr(options, "lr_factor", None)  # only phases of the whole network have one
     if lr_factor is None:
@@ -61,7 +61,7 @@ def rates_of(optimizer: torch.optim.Optimizer, options: PhaseOptions, *, steps: 
 
 
 def _factor(schedule: Schedule, epochs: int) -> Callable[[float], float]:
-    """Return the learning rate at a time (in epochs), as a factor of the optimizer's."""
+    """Return the function from time (in epochs) to the factor on the optimizer's learning rate."""
     warm_up = schedule.warm_up_epochs
 
     def factor(time: float) -> float:

@@ -1,4 +1,4 @@
-"""Options of a training, as params.yaml writes them down. Each default stands here, or in the options of a task."""
+"""Options of a training, in the form of params.yaml. Defaults are here or in the options of a task."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ __all__ = [
     "check_positive",
 ]
 
-# Read by pydantic where the params are parsed: unknown keys are errors.
+# pydantic reads this when it parses the params: unknown keys are errors.
 STRICT = {"extra": "forbid"}
 
 
@@ -39,7 +39,7 @@ def check_least(options: Any, **least: float) -> None:
 
 
 def check_positive(options: Any, *names: str) -> None:
-    """Raise a ValueError if a number that is given is not above 0."""
+    """Raise a ValueError if a number is not None and not above 0."""
     for name in names:
         value = getattr(options, name)
         if value is not None and not value > 0:
@@ -47,7 +47,7 @@ def check_positive(options: Any, *names: str) -> None:
 
 
 def check_lists(name: str, length: int | None, batch_size: int) -> None:
-    """Raise a ValueError if batches are not of whole lists of so many rows.
+    """Raise a ValueError if batches do not consist of whole lists of `length` rows.
 
     >>> check_lists("list_length", 3, 32)
     Traceback (most recent call last):
@@ -88,7 +88,7 @@ class Optimizer(Component):
     def __post_init__(self) -> None:
         check_positive(self, "clip")
         if self.args.get("maximize"):
-            raise ValueError("args: maximize makes a loss larger: leave it out")
+            raise ValueError("args: maximize would increase the loss: leave it out")
         if self.args.get("lr") == 0:
             raise ValueError("args: lr is 0, expected a number above 0")
 
@@ -108,7 +108,10 @@ class Schedule:
         check_least(self, warm_up_epochs=0)
         check_positive(self, "factor", "every_epochs")
         if ((self.factor is not None), (self.every_epochs is not None)) != (self.name == "step",) * 2:
-            raise ValueError(f"schedule {self.name}: factor and every_epochs belong to the schedule step, both of them")
+            raise ValueError(
+                f"schedule {self.name}: expected both factor and every_epochs for the schedule step, and neither for "
+                "others"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,4 +221,4 @@ class Training:
         check_least(self, batch_size=2)
         self.finetune.check_chunk(self.batch_size)
         if not self.probe.epochs and not self.finetune.epochs:
-            raise ValueError("probe.epochs and finetune.epochs are both 0, expected an epoch in one of them")
+            raise ValueError("probe.epochs and finetune.epochs are both 0, expected at least one epoch in one of them")

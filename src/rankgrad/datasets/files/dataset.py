@@ -1,4 +1,4 @@
-"""The form of a dataset, drawn or read: what stages ask of it."""
+"""The interface of a dataset, generated or read, that stages use."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 __all__ = ["SPLITS", "Dataset", "Reading", "Source"]
 
-SPLITS = ("train", "val", "test")  # and the gate, where it has rows
+SPLITS = ("train", "val", "test")  # and `gate`, if it has rows
 
 
 class Reading(NamedTuple):
     """Options for reading a dataset.
 
     Attributes:
-        seed: of the splits, where the data have none.
-        threads: to encode pictures with.
-        size: pixels on a side of photos, where there are any.
-        snapshot: how many deliveries count.
-        growth: new rows of a drawn delivery, as a fraction of the training rows.
-        folds: into how many folds the rows are cut, if any.
+        seed: seed of the splits, if the data has none.
+        threads: number of threads for encoding pictures.
+        size: pixels per side of photos, if there are any.
+        snapshot: how many deliveries to use.
+        growth: new rows of each generated delivery, as a fraction of the training rows.
+        folds: the number of folds, if rows are split into folds.
     """
 
     seed: int = 1
@@ -37,7 +37,7 @@ class Reading(NamedTuple):
 
 
 class Source(Protocol):
-    """A dataset's rows. `total` is how many there will be, if it is known."""
+    """A dataset's rows. `total` is their number, if known in advance."""
 
     total: int | None
 
@@ -46,21 +46,21 @@ class Source(Protocol):
 
         Raises:
             FileNotFoundError: a picture is missing.
-            ValueError: the split has no rows, or a value is not as expected; the message names its row.
+            ValueError: the split has no rows, or a value is invalid; the message names its row.
         """
         ...
 
     def manifest(self) -> dict[str, Any]:
-        """Return how the rows were made, once all are written."""
+        """Return how the rows were made; call it after all are written."""
         ...
 
 
 class Dataset(Protocol):
-    """A file of `rankgrad/datasets` has one class of this form: a dataclass whose fields are its options.
+    """The class in a file of `rankgrad/datasets`: a dataclass whose fields are its options.
 
     Attributes:
-        input_type: of its rows.
-        foldable: whether its rows can be cut into folds.
+        input_type: the input type of its rows.
+        foldable: whether its rows can be split into folds.
     """
 
     input_type: InputType
@@ -75,19 +75,19 @@ class Dataset(Protocol):
         ...
 
     def check_head(self, raw: Path) -> None:
-        """Check the first rows of its files before any stage runs; raise as `opened` does."""
+        """Check the first rows of its files before any stage runs; raise the same errors as `opened`."""
 
     def opened(self, raw: Path, reading: Reading) -> Source:
-        """Return the rows that a folder holds, or that are drawn of its digits.
+        """Return the rows in a folder, or rows generated from the digits in it.
 
         Raises:
             FileNotFoundError: a file is missing.
-            ValueError: a file or a value is not as expected.
+            ValueError: a file or a value is invalid.
         """
         ...
 
     def facts(self, folder: Path, splits: Sequence[str], *, raw: Path, threads: int) -> "dict[str, pd.DataFrame]":
-        """Return facts of stored splits, a row an example, by what they are of.
+        """Return facts about stored splits: tables by what they describe, such as `rows`.
 
         Raises:
             FileNotFoundError, ValueError: a file is missing or corrupt, or lacks a column.
@@ -95,5 +95,5 @@ class Dataset(Protocol):
         ...
 
     def expected(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
-        """Return what must hold for facts, see `rankgrad.datasets.files.expected`, by the rows of each split."""
+        """Return the expectations for facts, see `rankgrad.datasets.files.expected`, given the rows of each split."""
         ...

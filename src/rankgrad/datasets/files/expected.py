@@ -1,6 +1,6 @@
-"""Expectations as plain data: `type` and arguments of what Great Expectations holds a table of facts against.
+"""Expectations as plain data: the `type` and arguments with which Great Expectations checks a table of facts.
 
-None of them need say that a value is there: a missing one fails in any column of facts, expected or not.
+None of them checks for missing values: a missing value in any column of facts fails anyway.
 """
 
 import operator
@@ -14,7 +14,7 @@ __all__ = ["between", "frequencies", "in_set", "joined", "mean", "rows_of", "uni
 
 
 def joined(splits: "Sequence[dict[str, pd.DataFrame]]") -> "dict[str, pd.DataFrame]":
-    """Put the facts of all splits one below another, table by table."""
+    """Concatenate the facts of all splits, table by table."""
     import pandas as pd  # takes half a second to import; only validation needs it
 
     return {name: pd.concat(map(operator.itemgetter(name), splits)) for name in splits[0]}
@@ -25,7 +25,7 @@ def _bounds(low: float | None, high: float | None) -> dict[str, float]:
 
 
 def between(column: str, low: float | None = None, high: float | None = None) -> dict[str, Any]:
-    """Expect every value from `low` to `high`; None is no bound.
+    """Expect every value from `low` to `high`; None means no bound.
 
     >>> between("zoom", high=1.1)
     {'type': 'expect_column_values_to_be_between', 'column': 'zoom', 'max_value': 1.1}
@@ -39,19 +39,19 @@ def mean(column: str, low: float, high: float) -> dict[str, Any]:
 
 
 def in_set(column: str, *values: Any) -> dict[str, Any]:
-    """Expect one of some values in each row."""
+    """Expect one of these values in each row."""
     return {"type": "expect_column_values_to_be_in_set", "column": column, "value_set": list(values)}
 
 
 def unique(*columns: str) -> dict[str, Any]:
-    """Expect no value, or no combination of the values of several columns, in two rows."""
+    """Expect that no two rows have the same value, or for several columns, the same combination of values."""
     if len(columns) == 1:
         return {"type": "expect_column_values_to_be_unique", "column": columns[0]}
     return {"type": "expect_compound_columns_to_be_unique", "column_list": list(columns)}
 
 
 def rows_of(rows: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Expect the rows of these splits, so many in all, each numbered once in its split."""
+    """Expect the rows of these splits, this many in total, each with a unique number in its split."""
     return [
         {"type": "expect_table_row_count_to_equal", "value": sum(rows.values())},
         in_set("split", *rows),
@@ -60,13 +60,13 @@ def rows_of(rows: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def frequencies(column: str, weights: Mapping[int, float], *, total: int) -> dict[str, Any]:
-    """Expect each value as often as its weight says, within chance.
+    """Expect each value with a frequency near its weight.
 
     Args:
-        column: of the values.
-        weights: of each value; they sum to 1.
-        total: number of independent draws: so many times the divergence has mean (values - 1) / 2 by chance, and the
-            threshold is far beyond that at any number.
+        column: the column of the values.
+        weights: the weight of each value; they sum to 1.
+        total: the number of independent draws. By chance, total times the divergence has mean (values - 1) / 2; the
+            threshold is far above that for any number of values.
     """
     return {
         "type": "expect_column_kl_divergence_to_be_less_than",

@@ -1,4 +1,4 @@
-"""Splits and folds: by a hash of a key, so that no row moves another, and one fold cut from a table of all rows."""
+"""Assign splits and folds by the hash of a key, so that adding rows moves no other row, and write one fold's splits."""
 
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
@@ -26,7 +26,7 @@ def fraction_of(key: str, *, seed: int) -> float:
 
 
 def split_at(fraction: float, shares: Mapping[str, float]) -> str:
-    """Return the split of a fraction, if shares stand one after another from 0 on; train gets what is behind them.
+    """Return the split of a fraction: shares fill the interval from 0 one after another; train gets the rest.
 
     >>> split_at(0.1, {"test": 0.2, "val": 0.1}), split_at(0.25, {"test": 0.2, "val": 0.1})
     ('test', 'val')
@@ -44,11 +44,11 @@ def fold_of(key: str, *, folds: int, seed: int) -> int:
     >>> [fold_of(key, folds=3, seed=1) for key in "abcde"]
     [2, 1, 1, 1, 3]
     """
-    return 1 + floor(folds * fraction_of(f"fold of {key}", seed=seed))  # no other draw is of this text
+    return 1 + floor(folds * fraction_of(f"fold of {key}", seed=seed))  # splits are drawn from the key itself
 
 
 def next_of(fold: int, *, folds: int) -> int:
-    """Return the fold that validates the model which is tested on this one."""
+    """Return the validation fold of the model whose test fold this is."""
     return fold % folds + 1
 
 
@@ -61,8 +61,8 @@ def described_folds(rows: Collection[int], group: str | None) -> str:
     """Describe folds in words.
 
     Args:
-        rows: the number of rows of each fold.
-        group: the column whose rows stay in one fold; None if each row is alone.
+        rows: the number of rows in each fold.
+        group: the column whose groups stay in one fold; None if rows are assigned one by one.
 
     >>> described_folds([52, 46, 60], "lab")
     '3 folds over groups (lab); a test fold has 46 to 60 of 158 rows'
@@ -75,14 +75,14 @@ def described_folds(rows: Collection[int], group: str | None) -> str:
 
 
 def cut(data: str | Path, folder: Path, splits: Sequence[str], *, fold: int, folds: int) -> None:
-    """Write splits of one fold as files of their own, from a table of all rows, in their order.
+    """Write splits of one fold to separate files, from a table of all rows, keeping their order.
 
     Args:
         data: folder of the dataset; each of its files has all rows.
-        folder: for `<split>.parquet`.
-        splits: `train`, `val` or `test`.
+        folder: folder for `<split>.parquet`.
+        splits: `train`, `val`, or `test`.
         fold: the test fold; the next one validates, all others train.
-        folds: how many there are.
+        folds: the number of folds.
     """
     validated = next_of(fold, folds=folds)
     rows = {

@@ -1,4 +1,4 @@
-"""The tables that tasks learn from: inputs of any kind, and one reader for each truth, whichever dataset wrote them."""
+"""Read the tables that tasks learn from, whichever dataset wrote them: any input type, and one reader per truth."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -50,12 +50,12 @@ class Split:
     """A split of a dataset.
 
     Attributes:
-        inputs: of the rows, or of the documents of all rows one after another.
-        truth: labels, targets or grades; None if unknown.
-        sizes: documents of each row (n,); None where a row has one input.
+        inputs: inputs of the rows, or of the documents of all rows, concatenated.
+        truth: labels, targets, or grades; None if unknown.
+        sizes: number of documents of each row (n,); None if each row has one input.
         weight: weight of each row (n,); None for equal weights.
-        about: columns `name`, `group` and `within` of the table, if it has them; predictions keep them.
-        classes: their names, where the table knows them.
+        about: columns `name`, `group`, and `within` of the table, if it has them; predictions keep them.
+        classes: the names of the classes, if the table has them.
     """
 
     inputs: Inputs
@@ -70,7 +70,7 @@ class Split:
 
     @property
     def within(self) -> bool:
-        """Whether only rows of one group are compared."""
+        """Whether only rows of the same group are compared."""
         return self.about is not None and "within" in self.about.column_names
 
     def table(self, columns: dict[str, pa.Array]) -> pa.Table:
@@ -81,14 +81,14 @@ class Split:
 
 
 class Labels(NamedTuple):
-    """Labels of each row (n, C) 0/1, and which of them are difficult (n, C) boolean."""
+    """The labels of each row (n, C), 0 or 1, and which of them are difficult (n, C), boolean."""
 
     labels: Tensor
     difficult: Tensor
 
 
 class Captions(NamedTuple):
-    """The captions of all items, how many each has (n,), and the number of its family and of its gallery (n,)."""
+    """The captions of all items, how many each item has (n,), and the numbers of its family and gallery (n,)."""
 
     texts: list[str]
     counts: Tensor
@@ -100,10 +100,10 @@ Truth = Callable[[pa.Table, Path], Any]
 
 
 def input_of(path: Path) -> str:
-    """Return the input type that a table has, which is the name of a column.
+    """Return the input type of a table, which is the name of one of its columns.
 
     Raises:
-        ValueError: it has none, or several.
+        ValueError: the table has no input, or several.
     """
     columns, types = columns_of(path), lookup.names("inputs")
     names = [name for name in types if name in columns]
@@ -133,8 +133,8 @@ def read_split(
         folder: the folder of the dataset, with `<split>.parquet`.
         split: `train`, `val`, `test` or `gate`.
         truth: converts a table of `columns` to the truth, see below.
-        columns: the columns that it needs.
-        optional: columns that it gets if they exist.
+        columns: the columns that `truth` needs.
+        optional: columns that `truth` also gets if they exist.
         lists: whether a row is a query with a list of documents.
         sampled: whether training may draw a random part of an input, such as one frame of a clip.
         threads: the number of threads for decoding.
@@ -155,12 +155,12 @@ def read_split(
     table = read_table(path, [*columns, *(name for name in (*optional, "weight") if name in stored), *kept])
     if not len(table):
         raise ValueError(f"{path}: no rows, expected at least one; recreate it with `dvc repro`")
-    values = truth(table, path)  # before decoding
+    values = truth(table, path)  # check the truth before decoding, which takes longer
     inputs, sizes = input_type.read(path, lists=lists, threads=threads, memory=memory)
     if sizes is not None:
         judged = torch.from_numpy(list_lengths(table["relevance"]).astype(np.int64))
         _require(sizes, (sizes > 0) & (sizes == judged), "documents", "one or more, as many as relevances", path)
-    # The columns of your own table, which requests have too.
+    # Add the options and columns of a user's own table, since requests have the same columns.
     inputs = replace(inputs, about=inputs.about | (said(path, "input") or {}))
     weight = None
     if "weight" in stored:
@@ -178,10 +178,10 @@ def _require(values: Tensor, right: Tensor, name: str, expected: str, path: Path
 
 
 def _column(table: pa.Table, name: str, path: Path) -> Tensor:
-    """Return a column of numbers (n,) as it is stored, float32 or float64.
+    """Return a column of numbers (n,) as stored, float32 or float64.
 
     Raises:
-        ValueError: a number is missing, or is a whole one that float64 does not hold.
+        ValueError: a number is missing, or a whole number is too large for float64.
     """
     column = table[name]
     if not is_number(column.type) or column.null_count:
@@ -205,7 +205,7 @@ def label_ranks_of(table: pa.Table, path: Path) -> Tensor:
     """Return the column `label_ranks` (n, K).
 
     Raises:
-        ValueError: a label rank is no whole number of at least 0.
+        ValueError: a label rank is not a whole number of at least 0.
     """
     label_ranks = matrix(table, "label_ranks", path=path)
     if label_ranks.is_floating_point() or label_ranks.dtype == torch.bool:
@@ -226,7 +226,7 @@ def target_of(table: pa.Table, path: Path) -> Tensor:
 
 
 def labels_of(table: pa.Table, path: Path) -> Labels:
-    """Return the column `labels`, and `difficult`, where there is one; no label is difficult otherwise.
+    """Return the columns `labels` and `difficult`; without `difficult`, no label is difficult.
 
     Difficult labels are positive in training and skipped in average precision (VOC's rule).
 
@@ -245,11 +245,11 @@ def labels_of(table: pa.Table, path: Path) -> Labels:
 def captions_of(table: pa.Table, path: Path) -> Captions:
     """Return the column `captions`, and the family and the gallery of each row.
 
-    Items of a family, the twins of made scenes, compete for the same captions; without a column `family` each item
-    is its own family. Items of a gallery are searched together; without a column `gallery`, all items are.
+    Items of a family (the twins of generated scenes) compete for the same captions; without a column `family`, each
+    item is its own family. Items of a gallery are searched together; without a column `gallery`, all items are.
 
     Raises:
-        ValueError: an item has no caption, or one without words.
+        ValueError: an item has no caption, or a caption has no word.
     """
     column = table["captions"]
     if not is_list(column.type) or not is_text(column.type.value_type):
@@ -262,12 +262,14 @@ def captions_of(table: pa.Table, path: Path) -> Captions:
     for number, caption in enumerate(captions):
         if not caption or not Vocabulary.split(caption):
             row = row_of(number, counts)
-            raise ValueError(f"{path}: row {row}: a caption is {caption!r}, expected at least one word")
+            raise ValueError(
+                f"{path}: row {row}: a caption is {caption!r}, expected at least one word; recreate it with `dvc repro`"
+            )
     return Captions(captions, counts, families, galleries)
 
 
 def _numbers(path: Path, table: pa.Table, name: str, usual: Tensor) -> Tensor:
-    """Return a column of whole numbers (n,), or the usual ones if there is no such column."""
+    """Return a column of whole numbers (n,), or the default if there is no such column."""
     if name not in table.column_names:
         return usual
     column = table[name]
@@ -277,7 +279,7 @@ def _numbers(path: Path, table: pa.Table, name: str, usual: Tensor) -> Tensor:
 
 
 def relevance_of(table: pa.Table, path: Path) -> Tensor:
-    """Return the column `relevance`, the lists of all rows one after another (m,).
+    """Return the column `relevance`, with the lists of all rows concatenated (m,).
 
     Raises:
         ValueError: a relevance is negative or not finite.
@@ -285,7 +287,9 @@ def relevance_of(table: pa.Table, path: Path) -> Tensor:
     relevance, lengths = lists_of(table, "relevance", path=path)
     if (wrong := ~(relevance.isfinite() & (relevance >= 0))).any():
         row = row_of(int(wrong.int().argmax()), lengths)
-        raise ValueError(f"{path}: row {row} has a relevance below 0 or not a number; recreate it with `dvc repro`")
+        raise ValueError(
+            f"{path}: row {row} has a relevance that is negative or not finite; recreate it with `dvc repro`"
+        )
     return relevance
 
 
@@ -293,7 +297,7 @@ def lists_of(table: pa.Table, name: str, *, path: str | Path) -> tuple[Tensor, T
     """Return a column of lists of numbers as the numbers of all rows (m,), and how many each row has (n,).
 
     Raises:
-        ValueError: there is no list, one is empty, or anything but numbers.
+        ValueError: the column has no list, a list is empty, or an entry is not a number.
 
     >>> lists_of(pa.table({"scores": [[1.0, 2.0], [4.0]]}), "scores", path="predictions")
     (tensor([1., 2., 4.], dtype=torch.float64), tensor([2, 1]))
@@ -304,16 +308,16 @@ def lists_of(table: pa.Table, name: str, *, path: str | Path) -> tuple[Tensor, T
     values, lengths = flat(column)
     if not len(lengths) or not lengths.all():
         row = int((lengths == 0).int().argmax()) if len(lengths) else 0
-        raise ValueError(f"{path}: row {row}: {name} is empty or missing, expected at least one in each row")
+        raise ValueError(f"{path}: row {row}: {name} is empty or missing, expected at least one number in each row")
     if values.null_count:
         raise _no_column(table, name, "numbers without missing ones", path)
     return torch.tensor(values.to_numpy()), lengths
 
 
 def padded(values: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return lists one after another (m, ...) side by side (n, d, ...), filled up with 0, and a mask (n, d) of what is.
+    """Return concatenated lists (m, ...) as rows (n, d, ...) padded with 0, and the mask (n, d) of real entries.
 
-    Losses and metrics compare at least two places: d is at least 2.
+    d is at least 2, since losses and metrics compare at least two entries.
 
     >>> padded(torch.tensor([1.0, 2.0]), torch.tensor([1, 1]))[0]
     tensor([[1., 0.],

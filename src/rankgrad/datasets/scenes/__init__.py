@@ -1,1 +1,1 @@
-"""What datasets of scenes, drawn from handwritten digits, share."""
+"""Shared code of datasets of scenes, which are drawn from handwritten digits."""

@@ -1,4 +1,4 @@
-"""What all datasets of scenes share: options and their checks, tables in pieces, facts and expectations."""
+"""Shared code of all datasets of scenes: options and their checks, tables in pieces, facts, and expectations."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,23 +32,23 @@ Recipe = dict[str, Any]
 
 
 def schema_of(columns: dict[str, pa.DataType], *, frames: int | None = None) -> pa.Schema:
-    """Return the schema of a dataset's table: `id`, the image, or so many frames, then these columns."""
+    """Return the schema of a dataset's table: `id`, the image or frames, then these columns."""
     images = (Image.name, Image.stored()) if frames is None else (Frames.name, pa.list_(Image.stored(), frames))
     return pa.schema([("id", pa.int64()), images, *columns.items()])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenes:
-    """Scenes of digits on a canvas. A dataset is a subclass in a file of its own; its fields are its options.
+    """Scenes of digits on a canvas. Each dataset is a subclass in its own file; its fields are its options.
 
-    A subclass has `schema` and `draw`, and adds what it needs to `pictures`, `recipe_facts`, `expected` and
-    `__post_init__`, the check of its options.
+    A subclass has `schema` and `draw`, and extends `pictures`, `recipe_facts`, `expected`, and `__post_init__` (which
+    checks options) if needed.
 
     Attributes:
         rows: the number of rows of each split.
-        canvas: pixels on a side.
+        canvas: pixels per side.
         digits_per_image: the smallest and the largest number.
-        scale: least and most; a digit of scale s has s * canvas / 8 pixels on a side (28 s at the paper's 224).
+        scale: smallest and largest; a digit of scale s has s * canvas / 8 pixels per side (28 s at the paper's 224).
         overlap: the largest fraction of the smaller box that two boxes may share.
         seed: for all random draws.
     """
@@ -60,25 +60,25 @@ class Scenes:
     overlap: float
     seed: int
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # unknown options are errors where the params are checked
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # the check of the params refuses unknown options
     schema: ClassVar[pa.Schema]
     input_type: ClassVar[type[InputType]] = Image
     foldable: ClassVar[bool] = False
     splits: ClassVar[tuple[str, ...]] = tuple(DIGITS_OF)
     frames: ClassVar[int] = 1
-    family: ClassVar[int] = 1  # scenes that are drawn together
-    piece: ClassVar[int] = 2000  # scenes that are drawn at once, at most
+    family: ClassVar[int] = 1  # number of scenes that belong together, such as twins
+    piece: ClassVar[int] = 2000  # most scenes to draw at once
     boxes: ClassVar[dict[str, tuple[str, str]]] = {"digits": ("label", "")}  # what numbers them; prefix of columns
 
     def __post_init__(self) -> None:
         """Check the options.
 
         Raises:
-            ValueError: an option is impossible; the message begins with its name.
+            ValueError: an option is invalid; the message begins with its name.
         """
         (few, many), (small, large) = self.digits_per_image, self.scale
         if set(self.rows) != set(DIGITS_OF):
-            raise ValueError(f"rows is of {', '.join(self.rows)}, expected {', '.join(DIGITS_OF)}")
+            raise ValueError(f"rows is of {', '.join(self.rows)}, expected the splits {', '.join(DIGITS_OF)}")
         for split, rows in self.rows.items():
             if rows < 2:
                 raise ValueError(f"rows.{split} is {rows}, expected at least 2")
@@ -93,36 +93,36 @@ class Scenes:
             )
         if self.canvas / 8 * small < 2:
             raise ValueError(
-                f"scale is {small} to {large}: on a canvas of {self.canvas} a digit of scale {small} has "
-                f"{self.canvas / 8 * small:g} px, expected at least 2: a larger scale or canvas"
+                f"scale is {small} to {large}: on a canvas of {self.canvas} px, a digit of scale {small} has "
+                f"{self.canvas / 8 * small:g} px, expected at least 2: set a larger scale or canvas"
             )
         if not 0 <= self.overlap <= 1:
-            raise ValueError(f"overlap is {self.overlap}, expected a share from 0 to 1")
+            raise ValueError(f"overlap is {self.overlap}, expected a fraction from 0 to 1")
         if self.overlap == 0 and few * (small / 8) ** 2 > 1:
             raise ValueError(
                 f"digits_per_image is {few} to {many}: {few} digits of scale {small} cover "
-                f"{few * (small / 8) ** 2:.0%} of the canvas; fewer or smaller digits, or some overlap"
+                f"{few * (small / 8) ** 2:.0%} of the canvas; set fewer or smaller digits, or some overlap"
             )
 
-    # What a dataset's file says.
+    # Methods that datasets implement or extend.
 
     def draw(self, digits: Digits, numbers: range, generator: torch.Generator) -> Recipe:
-        """Draw the recipes of some scenes.
+        """Draw the recipes of scenes.
 
         Args:
-            digits: of the split.
-            numbers: of the rows.
+            digits: the digits of the split.
+            numbers: the numbers of the rows.
             generator: source of all draws.
 
         Raises:
-            ValueError: a class has no digit, or scenes as asked for cannot be drawn.
+            ValueError: a class has no digit, or scenes with these options cannot be drawn.
         """
         raise NotImplementedError
 
     def pictures(self, recipe: Recipe, digits: Digits) -> Tensor:
-        """Return the images (n, [frames,] canvas, canvas) uint8 of some recipes.
+        """Return the images (n, [frames,] canvas, canvas) uint8 of recipes.
 
-        A glyph that is not among `digits` is drawn as another one; validation names it.
+        A glyph that is not among `digits` is drawn as another glyph; validation reports it.
         """
         size, top, left, glyph = self.places(recipe)
         return drawing.draw(digits.images[digits.rows_of(glyph)], size, top, left, canvas=self.canvas)
@@ -132,11 +132,11 @@ class Scenes:
         return {}
 
     def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return what must hold for scenes and for boxes, see `rankgrad.datasets.files.expected`.
+        """Return the expectations for scenes and for boxes, see `rankgrad.datasets.files.expected`.
 
         Args:
-            rows: of each split, all deliveries together.
-            size: of photos; drawn scenes have their canvas.
+            rows: the number of rows of each split, over all deliveries.
+            size: size of photos; generated scenes have their canvas instead.
         """
         small, large = (self.canvas / 8 * scale for scale in self.scale)
         scenes = [
@@ -159,27 +159,27 @@ class Scenes:
 
     @property
     def least_ink(self) -> float:
-        """The least mean of a box, in gray levels."""
+        """The smallest mean gray level of a box."""
         return 1.0
 
-    # What stages call.
+    # Methods that stages call.
 
     def opened(self, raw: str | Path, reading: Reading) -> "SceneRows":
         return SceneRows(self, Path(raw), reading)
 
     @property
     def name(self) -> str:
-        """The dataset's file, by which the params name it."""
+        """The name of the dataset's file, which the params use."""
         return type(self).__module__.rpartition(".")[2]
 
     def deliveries(self, *, snapshot: int, growth: float) -> dict[str, list[int]]:
-        """Return how many rows of each split come at once: the first, and in each later snapshot new training rows.
+        """Return the number of rows of each split by delivery: the first, then new training rows in later ones.
 
         Args:
             snapshot: number of deliveries.
-            growth: new rows of a snapshot, as a share of `rows.train`.
+            growth: new rows of a snapshot, as a fraction of `rows.train`.
         """
-        new = 2 * max(1, round(self.rows["train"] * growth / 2))  # even: twins of captions come together
+        new = 2 * max(1, round(self.rows["train"] * growth / 2))  # an even number, since captions come in twins
         later = {"train": [new] * (snapshot - 1)}
         return {split: [rows, *later.get(split, [])] for split, rows in self.rows.items()}
 
@@ -187,10 +187,10 @@ class Scenes:
         """Draw a split in pieces, so that memory does not grow with the number of scenes.
 
         Args:
-            digits: of the split.
-            split: its name.
-            counts: rows of each delivery: it has draws of its own, and comes after the earlier ones.
-            threads: to encode images with.
+            digits: the digits of the split.
+            split: the name of the split.
+            counts: rows of each delivery; each has its own draws, and follows the earlier ones.
+            threads: number of threads for encoding images.
 
         Raises:
             ValueError: see `draw`.
@@ -215,13 +215,13 @@ class Scenes:
         """Return the facts that expectations check; every scene is drawn again from its recipe.
 
         Args:
-            folder: of the stored splits.
-            splits: which of them.
+            folder: folder of the stored splits.
+            splits: the splits to check.
             raw: folder of the digits.
-            threads: to decode images with.
+            threads: number of threads for decoding images.
 
         Returns:
-            Tables with one row per scene, and for each type of `boxes` one row per box; the index names it.
+            A table with one row per scene, and for each type of `boxes` a table with one row per box.
 
         Raises:
             FileNotFoundError, ValueError: a file is missing or corrupt, or an image is.
@@ -254,11 +254,11 @@ class Scenes:
 
     @property
     def _shape(self) -> tuple[int, ...]:
-        """Of the images of a scene: none of one, (frames,) of several."""
+        """The leading dimensions of a scene's images: () for one, (frames,) for several."""
         return () if self.frames == 1 else (self.frames,)
 
     def places(self, recipe: Recipe) -> tuple[Tensor, ...]:
-        """Return sizes, tops, lefts and glyphs of all boxes, (n, 10) of each kind side by side."""
+        """Return sizes, tops, lefts, and glyphs of all boxes, with the (n, 10) columns of each type concatenated."""
         prefixes = [prefix for _, prefix in self.boxes.values()]
         columns = []
         for name in BOX:
@@ -270,7 +270,7 @@ class Scenes:
         return torch.cat(list(self._drawn(recipe, digits)))
 
     def _drawn(self, recipe: Recipe, digits: Digits) -> Iterator[Tensor]:
-        """Draw in pieces: glyphs need much more memory than images."""
+        """Draw in pieces, since glyphs need much more memory than images."""
         for start, rows in self._pieces(len(recipe["size"])):
             yield self.pictures({name: values[start : start + rows] for name, values in recipe.items()}, digits)
 
@@ -278,7 +278,7 @@ class Scenes:
         return layout.pieces(rows, pixels=self.frames * self.canvas**2, most=self.piece, multiple_of=self.family)
 
     def _differences(self, recipe: Recipe, digits: Digits, images: Tensor) -> np.ndarray:
-        """How many gray levels each scene is from what its recipe draws, at most."""
+        """Return the largest difference in gray levels between each scene and its recipe."""
         if images.shape[-1] != self.canvas:
             return np.full(len(images), 255)
         result, start = [], 0
@@ -318,7 +318,7 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _values(read: pa.Table, field: pa.Field, path: Path) -> Any:
-    """A column back as `draw` gives it."""
+    """Convert a stored column to the form that `draw` returns."""
     if not pa.types.is_fixed_size_list(field.type):
         return torch.from_numpy(read[field.name].to_numpy().astype(field.type.to_pandas_dtype()))
     if pa.types.is_string(field.type.value_type):

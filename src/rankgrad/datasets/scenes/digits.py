@@ -1,4 +1,4 @@
-"""Handwritten digits, 28 x 28 with labels, in disjoint splits: MNIST, or the subset of it that ships."""
+"""Handwritten digits, 28 x 28 with labels, in disjoint splits: MNIST, or the subset that ships with the project."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["CLASSES", "DIGITS_OF", "Digits", "load", "read", "splits", "table"]
 
-# SHA-256 of the tables that ship.
+# SHA-256 of the tables that ship with the project.
 SUBSET = {
     "train": "3c853d9b28ca3a328cb07199a62c86e150b395e9fd6280f89d94159a4ec4343c",
     "val": "22255eab8a16d94f049384a745973020273ec3d6140a6da5f6cfa01e64202cb3",
     "test": "a09054c4c20608ca851252b581570773035ae091abb2e67113bdba991b99d1e9",
 }
 SEED = 1  # for the choice of validation digits from MNIST's train split
-# The digits of each split's scenes. The gate uses the digits of validation, not of the test: it decides on models again
-# and again, which must not influence the reported test set.
+# The digits of each split's scenes. The gate uses validation digits rather than test digits: its repeated decisions
+# must not depend on the test set.
 DIGITS_OF = {"train": "train", "val": "val", "test": "test", "gate": "val"}
 CLASSES = 10
 SIDE = 28
@@ -31,7 +31,7 @@ SIDE = 28
 
 @dataclass(frozen=True)
 class Digits:
-    """One split. `glyph` numbers digits over all splits, so that a digit in two of them is seen."""
+    """One split. `glyph` numbers digits over all splits, so a digit in two splits can be detected."""
 
     glyph: torch.Tensor  # (n,) int64
     images: torch.Tensor  # (n, 28, 28) uint8
@@ -43,7 +43,7 @@ class Digits:
         Raises:
             ValueError: a class has no digit.
         """
-        # Rows of one class stand together after a sort.
+        # Sort rows by class.
         by_class = self.labels.argsort(stable=True)
         counts = torch.bincount(self.labels, minlength=CLASSES)
         if (counts == 0).any():
@@ -53,7 +53,7 @@ class Digits:
         return self.glyph[by_class[begins[classes] + within]]
 
     def rows_of(self, glyph: torch.Tensor) -> torch.Tensor:
-        """Return the rows that hold these glyphs; any row where none does."""
+        """Return the rows that hold these glyphs; an arbitrary row for unknown glyphs."""
         order = self.glyph.argsort()
         return order[torch.searchsorted(self.glyph[order], glyph).clamp(max=len(order) - 1)]
 
@@ -66,22 +66,23 @@ def read(raw: str | Path) -> dict[str, Digits]:
 def splits(source: str, raw: str | Path) -> dict[str, Digits]:
     """Return the three splits, which are always the same.
 
-    MNIST: test from its test split, validation a sixth of its train split. A digit whose pixels stand in MNIST twice is
-    used once, so that no split knows another's. The subset has the first so many of each class in each of these splits.
+    For MNIST, test is its test split, and validation a sixth of its train split. Digits whose pixels occur twice in
+    MNIST are used once, so that no split shares digits with another. The subset has the first digits of each class in
+    each of these splits.
 
     Args:
         source: `mnist` or `subset`.
         raw: folder of the MNIST files, or of the subset's tables.
 
     Raises:
-        FileNotFoundError, ValueError: the files are not there, or damaged.
+        FileNotFoundError, ValueError: the files are missing or damaged.
     """
     if source == "subset":
         for split, digest in SUBSET.items():
             path = Path(raw) / f"{split}.parquet"
             if not path.is_file() or sha256(path.read_bytes()).hexdigest() != digest:
                 raise (ValueError if path.is_file() else FileNotFoundError)(
-                    f"{path}: missing, or not as it ships with the project; get it back: `git checkout {Path(raw)}`"
+                    f"{path}: missing or changed; restore it with `git checkout {Path(raw)}`"
                 )
         return {split: load(raw, split) for split in SUBSET}
     halves = [mnist.read(raw, test=False), mnist.read(raw, test=True)]
@@ -104,11 +105,11 @@ def splits(source: str, raw: str | Path) -> dict[str, Digits]:
 
 
 def table(digits: Digits) -> "pa.Table":
-    """Return a split as a table `glyph`, `label` and `pixels` (784 bytes, row by row), which `load` reads.
+    """Return a split as a table with `glyph`, `label`, and `pixels` (784 bytes, row by row), which `load` reads.
 
-    They are no PNG: each stage that draws reads tens of thousands of digits, and would decode as many pictures.
+    Pixels are not PNG, since each stage that draws would have to decode tens of thousands of pictures.
     """
-    import pyarrow as pa  # MNIST itself is read without
+    import pyarrow as pa  # reading MNIST itself does not need it
 
     buffers = [None, pa.py_buffer(digits.images.numpy())]
     pixels = pa.FixedSizeBinaryArray.from_buffers(pa.binary(SIDE * SIDE), len(digits.images), buffers)
@@ -121,7 +122,7 @@ def load(folder: str | Path, split: str) -> Digits:
     Raises:
         FileNotFoundError, ValueError: the file is missing or corrupt.
     """
-    from rankgrad.io.parquet import read_table  # MNIST itself is read without
+    from rankgrad.io.parquet import read_table  # reading MNIST itself does not need it
 
     read = read_table(Path(folder) / f"{split}.parquet", ["glyph", "label", "pixels"])
     pixels = torch.frombuffer(bytearray(b"".join(read["pixels"].to_pylist())), dtype=torch.uint8)

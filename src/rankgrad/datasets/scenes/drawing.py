@@ -1,4 +1,4 @@
-"""Drawing scenes of glyphs at real-valued places and sizes: one batched matrix product a scene."""
+"""Draw scenes of glyphs at real-valued positions and sizes, with one batched matrix product per scene."""
 
 import math
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 __all__ = ["GLYPH", "draw"]
 
-GLYPH = 28  # pixels on a side of a glyph
+GLYPH = 28  # pixels per side of a glyph
 
 
 def _sides(starts: Tensor, sizes: Tensor, canvas: int) -> Tensor:
-    """Both sides of the triangles, as affine functions of k: (2, ..., canvas, 2), constant and slope.
+    """Return both sides of the triangles as affine functions of k: (2, ..., canvas, 2), constant and slope.
 
     c max(0, 1 - |u - k| / r) = max(0, min(c + (c u / r - c k / r), c - (c u / r - c k / r))), c the normalization.
     """
@@ -27,7 +27,7 @@ def _sides(starts: Tensor, sizes: Tensor, canvas: int) -> Tensor:
 
 
 def _triangle_sum(places: Tensor, reach: Tensor) -> Tensor:
-    """Sum over k = 0..27 of max(0, 1 - |u - k| / r) in closed form, u in `places`, r in `reach`."""
+    """Return the sum over k = 0..27 of max(0, 1 - |u - k| / r) in closed form, u in `places`, r in `reach`."""
     middle = places.floor()
     first = (places - reach).ceil().clamp_(min=0.0)
     last = (places + reach).floor().clamp_(max=GLYPH - 1.0)
@@ -37,7 +37,7 @@ def _triangle_sum(places: Tensor, reach: Tensor) -> Tensor:
 
 
 def _weights(sides: Tensor, wide: Tensor) -> Tensor:
-    """From `_sides` to weights, in the memory of `wide` (2, ..., canvas, 28)."""
+    """Compute weights from the result of `_sides`, in the memory of `wide` (2, ..., canvas, 28)."""
     k = torch.arange(GLYPH, dtype=sides.dtype, device=sides.device)
     # A thin matrix product is several times faster than broadcasting over the wide tensor.
     torch.mm(sides.reshape(-1, 2), torch.stack([torch.ones_like(k), k]), out=wide.view(-1, GLYPH))
@@ -45,7 +45,7 @@ def _weights(sides: Tensor, wide: Tensor) -> Tensor:
 
 
 class _Scratch:
-    """Memory used again for each batch: fresh pages from the system cost several times the arithmetic on them."""
+    """Memory that is reused for each batch: new pages from the system cost several times the arithmetic on them."""
 
     def __init__(self, device: torch.device):
         self.device = device
@@ -59,21 +59,21 @@ class _Scratch:
 
 
 def draw(glyphs: Tensor, sizes: Tensor, tops: Tensor, lefts: Tensor, *, canvas: int) -> Tensor:
-    r"""Draws scenes: $\mathrm{clip}(\sum_t A_t D_t B_t^\top)$, with $D_t$ a glyph and $A_t$, $B_t$ its weights.
+    r"""Draw scenes: $\mathrm{clip}(\sum_t A_t D_t B_t^\top)$, where $D_t$ is a glyph and $A_t$, $B_t$ its weights.
 
-    The weights take a glyph's rows (or columns) to the canvas. They are bilinear where the glyph is enlarged, and
-    antialiased where it is shrunk (the triangle is widened by the factor of shrinking), as imaging libraries do it:
-    canvas pixel h, whose center lies at $u = (h + 1/2 - start) \cdot 28 / size - 1/2$ of the glyph, takes glyph row k
-    with weight $\max(0, 1 - |u - k| / \max(1, 28 / size))$, normalized. Pixels whose center is outside [start, start +
-    size) take nothing.
+    The weights map a glyph's rows (or columns) to the canvas. They are bilinear if the glyph is enlarged, and
+    antialiased if it is shrunk (the triangle is widened by the same factor), as in imaging libraries: canvas pixel h,
+    whose center lies at $u = (h + 1/2 - start) \cdot 28 / size - 1/2$ of the glyph, gets glyph row k with weight
+    $\max(0, 1 - |u - k| / \max(1, 28 / size))$, normalized. Pixels whose center is outside [start, start + size) get
+    nothing.
 
-    Only the glyphs that are there (size above 0) are gathered; scenes with as many of them are drawn together.
+    Only present glyphs (size above 0) are gathered; scenes with the same number of glyphs are drawn together.
 
     Args:
-        glyphs: (n, T, 28, 28) uint8.
-        sizes: (n, T) pixels; 0 = not there.
-        tops, lefts: (n, T) pixels.
-        canvas: pixels on a side.
+        glyphs: glyphs (n, T, 28, 28), uint8.
+        sizes: sizes (n, T) in pixels; 0 means absent.
+        tops, lefts: positions (n, T) in pixels.
+        canvas: pixels per side.
 
     Returns:
         Images (n, canvas, canvas) uint8.
@@ -85,7 +85,7 @@ def draw(glyphs: Tensor, sizes: Tensor, tops: Tensor, lefts: Tensor, *, canvas: 
     """
     present = sizes > 0
     counts = present.sum(-1)
-    # Scenes by count, and in each the glyphs that are there first: what is drawn together stands together.
+    # Sort scenes by their number of glyphs, and put present glyphs first, so that groups are contiguous.
     by_count = counts.argsort(stable=True)
     order = present[by_count].to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
     images = torch.empty(len(glyphs), canvas, canvas, dtype=torch.uint8, device=glyphs.device)
@@ -103,7 +103,7 @@ def draw(glyphs: Tensor, sizes: Tensor, tops: Tensor, lefts: Tensor, *, canvas: 
             size = sizes[row, chosen].float()
             starts = torch.stack([tops[row, chosen], lefts[row, chosen]]).float()  # (2, g, t)
             sides = _sides(starts, size.expand_as(starts), canvas)  # (2, 2, g, t, canvas, 2)
-            # In the layouts that the products want, while the tensors are still thin.
+            # Arrange the layouts that the products need while the tensors are still small.
             down_sides, across_sides = sides[:, 0].transpose(2, 3), sides[:, 1]
             for first in range(0, len(rows), batch):
                 batch_rows = slice(first, first + batch)
@@ -115,6 +115,6 @@ def draw(glyphs: Tensor, sizes: Tensor, tops: Tensor, lefts: Tensor, *, canvas: 
                 stretched = torch.bmm(glyph, across.mT, out=scratch("stretched", n * count, GLYPH, canvas))
                 drawn = scratch("drawn", n, canvas, canvas)
                 torch.bmm(down, stretched.view(n, count * GLYPH, canvas), out=drawn)
-                # Rounds, together with the cut of the conversion.
+                # Add one half, so that truncation in the conversion rounds.
                 images[rows[batch_rows]] = drawn.add_(0.5).clamp_(max=255.5).to(torch.uint8)
     return images

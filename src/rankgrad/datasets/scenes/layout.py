@@ -1,4 +1,4 @@
-"""Boxes on a canvas: where the glyphs of a scene are placed."""
+"""Place boxes on a canvas, for the glyphs of a scene."""
 
 from collections.abc import Iterator
 
@@ -8,10 +8,10 @@ from torch import Tensor
 __all__ = ["arranged", "arranged_in_turn", "pieces", "placed"]
 
 
-PLACES_TRIED = 32  # of a box, at once
-ROUNDS = 1000  # draws of a scene before an error
+PLACES_TRIED = 32  # positions of a box to try at once
+ROUNDS = 1000  # draws of a scene before raising an error
 BOXES_ACROSS = 8  # boxes of scale 1 fill the width of the canvas
-# The system gives larger arrays fresh pages each time, which costs as much as drawing.
+# For larger arrays, the system allocates new pages each time, which costs as much as drawing.
 PIECE_BYTES = 25_000_000
 
 
@@ -19,10 +19,10 @@ def pieces(rows: int, *, pixels: int, most: int, multiple_of: int = 1) -> Iterat
     """Yield the first row and the number of rows of each piece of a split; memory does not grow with the split.
 
     Args:
-        rows: of the split.
-        pixels: of a row.
-        most: rows of a piece, at most; fewer if they would have more than 25 MB.
-        multiple_of: rows that stay together, even if they have more.
+        rows: rows of the split.
+        pixels: pixels of a row.
+        most: most rows of a piece; fewer if they would take more than 25 MB.
+        multiple_of: rows that stay together, even if they take more.
 
     >>> list(pieces(5, pixels=10_000_000, most=2000))
     [(0, 2), (2, 2), (4, 1)]
@@ -35,16 +35,16 @@ def pieces(rows: int, *, pixels: int, most: int, multiple_of: int = 1) -> Iterat
 
 
 def placed(sizes: Tensor, canvas: int, overlap: float, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Place boxes, the largest first, each at the first free one of some random places.
+    """Place boxes, the largest first, each at the first free one of several random positions.
 
     Args:
-        sizes: (n, T), descending, 0 for no box.
-        canvas: pixels on a side.
+        sizes: sizes (n, T), descending, 0 for no box.
+        canvas: pixels per side.
         overlap: see `arranged`.
         generator: source of all draws.
 
     Returns:
-        Tops and lefts (n, T), and whether all boxes of a scene have a place (n,).
+        Tops and lefts (n, T), and whether all boxes of a scene could be placed (n,).
     """
     scenes, slots = sizes.shape
     tops, lefts = torch.zeros_like(sizes), torch.zeros_like(sizes)
@@ -55,7 +55,7 @@ def placed(sizes: Tensor, canvas: int, overlap: float, generator: torch.Generato
         free = torch.ones(scenes, PLACES_TRIED, dtype=torch.bool)
         for earlier in range(slot):
             shared = _shared(places, size, tops[:, earlier, None], lefts[:, earlier, None], sizes[:, earlier, None])
-            free &= shared <= overlap * size * size  # the smaller of two boxes is this one
+            free &= shared <= overlap * size * size  # this is the smaller one of two boxes
         first = free.to(torch.uint8).argmax(-1, keepdim=True)
         present = sizes[:, slot] > 0
         tops[:, slot] = torch.where(present, places[0].gather(1, first).squeeze(1), 0.0)
@@ -65,7 +65,7 @@ def placed(sizes: Tensor, canvas: int, overlap: float, generator: torch.Generato
 
 
 def _shared(places: Tensor, size: Tensor, top: Tensor, left: Tensor, earlier_size: Tensor) -> Tensor:
-    """Return the area that boxes at places (2, ...) have in common with an earlier box."""
+    """Return the area that boxes at positions (2, ...) share with an earlier box."""
     height = torch.minimum(places[0] + size, top + earlier_size) - torch.maximum(places[0], top)
     width = torch.minimum(places[1] + size, left + earlier_size) - torch.maximum(places[1], left)
     return height.clamp(min=0) * width.clamp(min=0)
@@ -80,20 +80,20 @@ def arranged(
     used: int,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Draw sizes and places of boxes: a box of scale s ~ U(scale) has s * canvas / 8 pixels on a side.
+    """Draw sizes and positions of boxes: a box of scale s ~ U(scale) has s * canvas / 8 pixels per side.
 
-    Boxes are placed largest first. If one has no free place, all boxes of the scene are drawn again.
+    Boxes are placed largest first. If one finds no free position, all boxes of the scene are drawn again.
 
     Args:
-        mask: (n, T) bool, which boxes exist.
-        canvas: pixels on a side.
+        mask: which boxes exist (n, T), bool.
+        canvas: pixels per side.
         scale: smallest and largest.
-        overlap: largest fraction of the smaller box that two boxes may have in common.
+        overlap: largest fraction of the smaller box that two boxes may share.
         used: largest number of boxes in a scene.
         generator: source of all draws.
 
     Returns:
-        Sizes, tops and lefts (n, used), largest first, 0 for no box; and the column of each box in `mask` (n, used).
+        Sizes, tops, and lefts (n, used), largest first, 0 for no box; and the column of each box in `mask` (n, used).
 
     Raises:
         ValueError: the boxes of some scenes do not fit.
@@ -114,8 +114,8 @@ def arranged(
         if not len(pending):
             return sizes, tops, lefts, columns
     raise ValueError(
-        f"{len(pending)} of {rows} scenes with up to {used} boxes of scale {scale[0]} to {scale[1]} found no place in "
-        f"{ROUNDS} draws: fewer or smaller ones, or more overlap (now {overlap})"
+        f"{len(pending)} of {rows} scenes with up to {used} boxes of scale {scale[0]} to {scale[1]} do not fit after "
+        f"{ROUNDS} draws: set fewer or smaller digits, or more overlap (now {overlap})"
     )
 
 
@@ -124,16 +124,16 @@ def arranged_in_turn(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Place boxes one after the other; draw a new size and position at every try.
 
-    RLSEP's authors draw like this (MrGranddy/UniMLR): a box without a free position in a thousand tries is left out,
-    and no scene is drawn again. Later boxes are therefore smaller on average.
+    The RLSEP authors' code does the same (MrGranddy/UniMLR): a box without a free position in a thousand tries is left
+    out, and no scene is drawn again. Later boxes are therefore smaller on average.
 
     Args:
-        mask: (n, T) bool, which boxes exist.
+        mask: which boxes exist (n, T), bool.
         canvas, scale, overlap, generator: see `arranged`.
-        margin: pixels between a box and the edge of the canvas, at least.
+        margin: smallest distance in pixels between a box and the edge of the canvas.
 
     Returns:
-        Sizes, tops and lefts (n, T), 0 for no box.
+        Sizes, tops, and lefts (n, T), 0 for no box.
     """
     rows, boxes = mask.shape
     sizes, tops, lefts = (torch.zeros(rows, boxes) for _ in range(3))

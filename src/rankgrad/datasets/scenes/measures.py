@@ -1,4 +1,4 @@
-"""Facts of scenes that validation checks."""
+"""Compute the facts about scenes that validation checks."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -11,16 +11,16 @@ from rankgrad.datasets.scenes.digits import Digits
 
 __all__ = ["box_facts", "hashes", "largest_overlap", "ranks_follow"]
 
-PIECE = 256  # images whose summed tables, of eight bytes a pixel, are in memory at once
+PIECE = 256  # images to process at once, since their summed tables take eight bytes per pixel
 
 
 def hashes(images: Tensor) -> list[str]:
-    """A hash of the pixels of each image (n, ...)."""
+    """Return a hash of the pixels of each image (n, ...)."""
     return [sha256(image.tobytes()).hexdigest() for image in images.numpy()]
 
 
 def largest_overlap(size: Tensor, top: Tensor, left: Tensor) -> Tensor:
-    """Largest share of the smaller box that two boxes of a scene have in common, (n,).
+    """Return the largest fraction of the smaller box that two boxes of a scene share (n,).
 
     >>> box = torch.tensor([[4.0, 2.0]])
     >>> largest_overlap(box, torch.tensor([[0.0, 3.0]]), torch.tensor([[0.0, 1.0]]))
@@ -34,9 +34,9 @@ def largest_overlap(size: Tensor, top: Tensor, left: Tensor) -> Tensor:
 
 
 def ranks_follow(label_ranks: Tensor, importance: Tensor) -> Tensor:
-    """Whether label ranks order all pairs as their sizes do, or what else counts, and none is left out, (n,).
+    """Return whether label ranks order all pairs by size, or by another property, and have no gaps (n,).
 
-    Without the code that makes them; 0 = absent.
+    0 means absent. This check shares no code with the drawing of scenes.
     """
     ordered = importance.unsqueeze(2) - importance.unsqueeze(1)
     ranked = label_ranks.unsqueeze(2) - label_ranks.unsqueeze(1)
@@ -49,9 +49,9 @@ def box_facts(images: Tensor, digits: Digits, boxes: Sequence[Tensor]) -> tuple[
     """Measure each box in the scenes: its glyph, whether it lies inside the canvas, and how much ink it holds.
 
     Args:
-        images: (n, canvas, canvas) uint8.
-        digits: the digits of the split that the scenes belong to.
-        boxes: sizes, tops, lefts and glyphs, (n, T) each; size 0 = absent.
+        images: images (n, canvas, canvas), uint8.
+        digits: the digits of the scenes' split.
+        boxes: sizes, tops, lefts, and glyphs, (n, T) each; size 0 means absent.
 
     Returns:
         The scene (row of `images`) and the slot (0..T-1) of each box, and columns with one value per box.
@@ -62,7 +62,7 @@ def box_facts(images: Tensor, digits: Digits, boxes: Sequence[Tensor]) -> tuple[
     is_own = torch.isin(glyph, digits.glyph)
     ink = _ink(images, row, size, top, left)
     inside = (top >= 0) & (left >= 0) & (torch.maximum(top, left) + size <= canvas + 1e-3)  # up to rounding
-    label = digits.labels[digits.rows_of(glyph)]  # of some digit where the glyph is not of this split
+    label = digits.labels[digits.rows_of(glyph)]  # an arbitrary label if the glyph is not in this split
     return (
         row,
         slot,
@@ -78,7 +78,7 @@ def box_facts(images: Tensor, digits: Digits, boxes: Sequence[Tensor]) -> tuple[
 
 
 def _ink(images: Tensor, row: Tensor, size: Tensor, top: Tensor, left: Tensor) -> Tensor:
-    """Sum the pixels in each box (n,): a difference of corners of its image's summed table."""
+    """Return the sum of the pixels in each box (n,), from the corners of its image's summed table."""
     canvas, ink = images.shape[-1], torch.zeros_like(row)
     first_row, first_column = (start.floor().long().clamp(0, canvas) for start in (top, left))
     last_row, last_column = ((start + size).ceil().long().clamp(0, canvas) for start in (top, left))

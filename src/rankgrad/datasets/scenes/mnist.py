@@ -1,4 +1,4 @@
-"""Bring the MNIST files to a folder, check them by their contents, and read them."""
+"""Copy or download the MNIST files, check their contents, and read them."""
 
 import gzip
 import hashlib
@@ -27,7 +27,7 @@ def check(folder: str | Path) -> None:
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is truncated, damaged, or is one of the other three under a wrong name.
+        ValueError: a file is truncated, damaged, or has the name of another one.
     """
     for name in FILES:
         _contents(_place(Path(folder), name))
@@ -39,7 +39,7 @@ def _place(folder: Path, name: str) -> Path:
 
 
 def _contents(path: Path) -> bytes:
-    """The uncompressed contents of one of the four files, plain or gzip, checked."""
+    """Return the uncompressed and checked contents of one of the four files, plain or gzip."""
     name = path.name.removesuffix(".gz")
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; MNIST is the four files {', '.join(FILES)}")
@@ -47,12 +47,12 @@ def _contents(path: Path) -> bytes:
         raw = path.read_bytes()
         contents = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: damaged or truncated gzip file ({error}); get it again") from error
+        raise ValueError(f"{path}: damaged or truncated gzip file ({error}); download it again") from error
     digest = hashlib.md5(contents, usedforsecurity=False).hexdigest()
     if digest != FILES[name]:
         other = next((file for file, value in FILES.items() if value == digest), None)
         what = f"it holds the contents of {other}" if other else f"{len(contents)} bytes, MD5 {digest}"
-        raise ValueError(f"{path}: not MNIST's {name}: {what}, expected MD5 {FILES[name]}; get it again")
+        raise ValueError(f"{path}: not MNIST's {name}: {what}, expected MD5 {FILES[name]}; download it again")
     return contents
 
 
@@ -61,15 +61,15 @@ def copy(root: str | Path, folder: str | Path) -> None:
 
     Raises:
         FileNotFoundError: a file is nowhere below `root`.
-        ValueError: a file is not what its name says; `folder` is left without it.
+        ValueError: a file's contents do not match its name; it is not copied.
     """
     root, folder = Path(root), Path(folder)
     if not root.is_dir():
-        raise FileNotFoundError(f"{root}: no such folder; RANKGRAD_MNIST_ROOT is the folder that holds the MNIST files")
+        raise FileNotFoundError(f"{root}: no such folder; set RANKGRAD_MNIST_ROOT to the folder with the MNIST files")
     for name in FILES:
         places = [path for path in (*root.rglob(name), *root.rglob(f"{name}.gz")) if path.is_file()]
         if not places:
-            raise FileNotFoundError(f"{root}: neither {name} nor {name}.gz below it; MNIST has four such files")
+            raise FileNotFoundError(f"{root}: neither {name} nor {name}.gz is below it; expected MNIST's four files")
         contents = _contents(min(places, key=lambda path: (len(path.parts), path)))
         with replaced_file(folder / name) as partial:
             partial.write_bytes(contents)
@@ -79,19 +79,19 @@ def download(folder: str | Path, *, timeout: float) -> None:
     """Download the four files into `folder`, uncompressed and checked.
 
     Args:
-        folder: where they go.
-        timeout: seconds that one connection may stay silent.
+        folder: folder for the files.
+        timeout: seconds after which a silent connection fails.
 
     Raises:
-        OSError: they cannot be fetched.
-        ValueError: what came is not MNIST.
+        OSError: the download failed.
+        ValueError: the downloaded files are not MNIST.
     """
-    from torchvision.datasets import MNIST  # takes seconds to import, and few who import this file need it
+    from torchvision.datasets import MNIST  # takes seconds to import, and is rarely needed
 
     folder = Path(folder)
     scratch = folder.with_name(f"{folder.name}.partial-download")
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(timeout)  # torchvision's download takes none
+    socket.setdefaulttimeout(timeout)  # torchvision's download has no such argument
     try:
         MNIST(str(scratch), download=True)
         copy(scratch, folder)
@@ -106,10 +106,10 @@ def read(folder: str | Path, *, test: bool) -> tuple[np.ndarray, np.ndarray]:
     """Read one of MNIST's two splits: images (n, 28, 28) uint8 and labels (n,).
 
     Raises:
-        FileNotFoundError, ValueError: see `check`, of these two files.
+        FileNotFoundError, ValueError: see `check`, for these two files.
     """
     prefix = "t10k" if test else "train"
     images = _contents(_place(Path(folder), f"{prefix}-images-idx3-ubyte"))
     labels = _contents(_place(Path(folder), f"{prefix}-labels-idx1-ubyte"))
-    # IDX: a header of 4 bytes and 4 for each dimension. The contents are known, so there is nothing to parse.
+    # IDX files have a header of 4 bytes plus 4 per dimension. The contents are known, so there is nothing to parse.
     return np.frombuffer(images, np.uint8, offset=16).reshape(-1, 28, 28), np.frombuffer(labels, np.uint8, offset=8)

@@ -34,27 +34,27 @@ __all__ = [
     "series",
 ]
 
-LARGEST = float(np.finfo(np.float32).max)  # whose squares float64 holds, as a mean and a deviation need it
-EXACT = 2.0**53  # up to which float64 holds every whole number
+LARGEST = float(np.finfo(np.float32).max)  # float64 can hold its square, which the mean and deviation need
+EXACT = 2.0**53  # float64 holds every whole number up to here
 PERIODS = {"day": "D", "week": "W", "month": "M", "year": "Y"}
 
 
 def _shown(cell: Any) -> str:
-    """Return a cell for messages, as people write it and not too long."""
+    """Return a cell as text for messages, shortened."""
     if isinstance(cell, StoredPicture):
         return "a picture"
     return repr(cell.item() if isinstance(cell, np.generic) else cell)[:60]
 
 
 def series(values: Iterable[Any], index: pd.Index) -> pd.Series:
-    """Return a column of any objects: of lists of arrays pandas would make a table."""
+    """Return a column of objects; without this, pandas would turn a list of arrays into a table."""
     column = pd.Series(index=index, dtype=object)
     column[:] = list(values)
     return column
 
 
 def missing_in(cells: pd.Series, *, numeric: bool) -> np.ndarray:
-    """Return which cells (n,) are empty text, null or an empty list, or NaN if `numeric`."""
+    """Return which cells (n,) are empty text, null, NaN, or an empty list; with `numeric`, also the text `nan`."""
     if cells.dtype != object:
         return cells.isna().to_numpy()
     return np.array([_is_empty(cell, numeric=numeric) for cell in cells], bool)
@@ -69,7 +69,7 @@ def _is_empty(cell: Any, *, numeric: bool) -> bool:
 
 
 def converted(sheet: Sheet, cells: pd.Series, convert: Callable[[Any], Any], verb: str = "is ") -> pd.Series:
-    """Convert each cell by a function, such as `name_in` of `rankgrad.plain_text`; an error names the row."""
+    """Convert each cell with a function, such as `name_in` of `rankgrad.plain_text`; an error names the row."""
     values = []
     for number, cell in cells.items():
         try:
@@ -86,13 +86,13 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
     """Return cells as numbers, float64.
 
     Raises:
-        ValueError: one is none, infinite, too large for float32, or less than `least`; the message names its row. Or
-            float64 would make two of them equal that differ; the message names both rows.
+        ValueError: a cell is not a number, is infinite, too large for float32, or less than `least`; the message names
+            its row. Or two different numbers are equal in float64; the message names both rows.
     """
-    if cells.dtype.kind in "mM":  # which NumPy would take for nanoseconds
+    if cells.dtype.kind in "mM":  # NumPy would convert these to nanoseconds
         raise ValueError(
-            f"{sheet.place(cells.index[0])}: {cells.name} is {cells.iloc[0]}, expected {what}; make numbers of its "
-            "days or times"
+            f"{sheet.place(cells.index[0])}: {cells.name} is {cells.iloc[0]}, expected {what}; convert its dates or "
+            "times to numbers"
         )
     is_number = cells.dtype.kind in "iufb"
     numbers = (cells if is_number else converted(sheet, cells, partial(_number, sheet.writing))).astype(np.float64)
@@ -100,7 +100,7 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
         raise ValueError(
             f"{sheet.place(row)}: {cells.name} is {_shown(cell)}, expected {what}; correct or remove the row"
         )
-    if cells.dtype.kind != "f":  # else what float64 joins was joined before
+    if cells.dtype.kind != "f":  # floats were rounded before they came here
         _require_apart(sheet, cells, numbers.to_numpy())
     return numbers
 
@@ -119,19 +119,19 @@ def _number(writing: Writing, cell: Any) -> float:
 
 
 def as_options(writing: Writing) -> str:
-    """Return options by which numbers of a writing are read, for messages."""
+    """Return the options that read numbers of this format, for messages."""
     thousands = f" and `thousands: {writing.thousands!r}`" if writing.thousands else ""
     return f"`decimal: {writing.decimal!r}`{thousands}"
 
 
 def is_single(cells: pd.Series) -> bool:
-    """Return whether cells are numbers of at most 32 bits after the point, such as embeddings, or vectors of them."""
+    """Return whether cells are float16 or float32 numbers, such as embeddings, or vectors of them."""
     kinds = {cell.dtype for cell in cells} if isinstance(cells.iloc[0], np.ndarray) else {cells.dtype}
     return kinds <= {np.dtype(np.float16), np.dtype(np.float32)}
 
 
 def _require_apart(sheet: Sheet, cells: pd.Series, numbers: np.ndarray) -> None:
-    """Raise ValueError if numbers (n,) are equal in float64 whose cells differ: an order would be lost."""
+    """Raise ValueError if two cells differ but their numbers (n,) are equal in float64: their order would be lost."""
     written, first = cells.to_numpy(), dict[float, int]()
     for position in np.flatnonzero((np.abs(numbers) >= EXACT) | (written.dtype == object)).tolist():
         other = first.setdefault(numbers[position], position)
@@ -139,7 +139,7 @@ def _require_apart(sheet: Sheet, cells: pd.Series, numbers: np.ndarray) -> None:
         if earlier != cell and exact(earlier, sheet.writing) != exact(cell, sheet.writing):
             raise ValueError(
                 f"{sheet.place(cells.index[position])}: {cells.name} is {str(cell)[:60]} here and {str(earlier)[:60]} "
-                f"in row {sheet.row[cells.index[other]]}, which float64 makes equal, expected numbers that stay apart: "
+                f"in row {sheet.row[cells.index[other]]}, which are equal in float64, expected numbers that differ: "
                 "subtract the smallest from all, or round them"
             )
 
@@ -148,8 +148,8 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
     """Return cells that are lists of numbers, or text of numbers, as (n, k): float32 if all are, else float64.
 
     Raises:
-        ValueError: a cell is not a list of finite numbers, or its length differs; the message names its row. Or
-            float64 would make two numbers of a place equal that differ; the message names both rows.
+        ValueError: a cell is not a list of finite numbers, or its length differs; the message names its row. Or two
+            different numbers at the same index are equal in float64; the message names both rows.
     """
     if all(isinstance(cell, np.ndarray) for cell in cells) and len({cell.shape for cell in cells}) == 1:
         vectors = np.stack(list(cells))
@@ -165,7 +165,7 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
 
 
 def require_alike(sheet: Sheet, cells: pd.Series, what: str, advice: str = "") -> None:
-    """Raise ValueError if a cell has another number of letters, numbers or frames than the first one."""
+    """Raise ValueError if a cell does not have as many letters, numbers, or frames as the first one."""
     lengths = cells.map(len)
     first = lengths.iloc[0]
     for row, length in lengths[lengths != first].items():
@@ -175,7 +175,7 @@ def require_alike(sheet: Sheet, cells: pd.Series, what: str, advice: str = "") -
 
 
 def as_flags(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
-    """Return columns of 0 and 1 as (n, K), int64; raise ValueError for anything else, which names row and column."""
+    """Return columns of 0 and 1 as (n, K), int64; raise ValueError with row and column for anything else."""
     columns = []
     for name in cells:
         flags = as_numbers(sheet, cells[name], what="0 or 1")
@@ -186,10 +186,10 @@ def as_flags(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
 
 
 def as_ranks(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
-    """Return columns of label ranks as (n, K), int64: 0 for absent, others 1 upwards without a gap.
+    """Return columns of label ranks as (n, K), int64: 0 for absent labels, 1, 2, 3, ... without a gap for the others.
 
     Raises:
-        ValueError: a rank is no whole number of at least 0, a row has gaps, or no label; the message names the row.
+        ValueError: a rank is not a whole number of at least 0, or a row has gaps or no label; the message names it.
     """
     ranks = np.column_stack([as_numbers(sheet, cells[name], least=0, what="0, 1, 2, ...") for name in cells])
     for row, row_ranks in zip(cells.index, ranks, strict=True):
@@ -197,8 +197,8 @@ def as_ranks(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
         if not present or present != list(range(1, len(present) + 1)):
             raise ValueError(
                 f"{sheet.place(row)}: label ranks are {', '.join(f'{rank:g}' for rank in row_ranks)}; expected 0 for "
-                "labels that are absent, and 1, 2, 3, ... without a gap for others, at least one, "
-                "the most important last"
+                "absent labels and 1, 2, 3, ... without a gap for the others, the most important last, and at least "
+                "one label"
             )
     return ranks.astype(np.int64)
 
@@ -207,22 +207,22 @@ def as_ranks(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
 
 
 def has_word(caption: str) -> bool:
-    """Return whether there is a letter or a digit in a caption."""
+    """Return whether a caption has a letter or a digit."""
     return any(map(str.isalnum, caption))
 
 
 def path_in(cell: Any) -> Any:
-    """Return the plain path of a file below the raw folder; a picture that a Parquet file stores stays as it is.
+    """Return the normalized path of a file below the raw folder; a picture stored in a Parquet file is unchanged.
 
     Raises:
-        ValueError: it leads elsewhere.
+        ValueError: the path leads out of the folder.
     """
     if isinstance(cell, StoredPicture):
         return cell
     if not isinstance(cell, str) or cell.startswith("/") or ".." in cell.split("/") or "\0" in cell:
         raise ValueError(
-            f"{_shown(cell)}, expected the path of a file below the folder of the table, without `..`; move the "
-            "file there and correct the cell"
+            f"{_shown(cell)}, expected the path of a file below the table's folder, without `..`; move the file there "
+            "and correct the cell"
         )
     return posixpath.normpath(cell)
 
@@ -231,12 +231,12 @@ def labels_in(cell: Any, separator: str) -> list[str]:
     """Return the labels of a cell.
 
     Raises:
-        ValueError: a label is there twice, or missing in a list; the message continues a sentence about the column.
+        ValueError: a label occurs twice, or a list has a missing one; the message continues after the column's name.
     """
     if isinstance(cell, str) and cell[:1] in tuple("[({"):
         raise ValueError(
-            f"is {cell[:60]!r}, a list that was written as text, expected names with {separator!r} between them, or a "
-            "list in Parquet or JSON lines"
+            f"is {cell[:60]!r}, a list written as text, expected names separated by {separator!r}, or a list in "
+            "Parquet or JSON Lines"
         )
     is_list = isinstance(cell, list | np.ndarray)
     names = cell if is_list else cell.split(separator) if isinstance(cell, str) else [cell]
@@ -249,43 +249,43 @@ def labels_in(cell: Any, separator: str) -> list[str]:
     return labels
 
 
-# Days, and rows that belong together.
+# Dates, and rows that belong together.
 
 
 def as_days(sheet: Sheet, cells: pd.Series) -> pd.Series:
-    """Return cells as times, without their zone.
+    """Return cells as UTC times without a time zone.
 
     Raises:
-        ValueError: a cell is no day; the message names its row.
+        ValueError: a cell is not a date; the message names its row.
     """
     text = cells.map(lambda cell: cell.isoformat() if hasattr(cell, "isoformat") else str(cell)).astype(object)
     days = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
-    # `now` and `today` would be another day at each reading.
+    # pandas also accepts `now` and `today`, which would change from day to day.
     for row, cell in cells[days.isna() | ~text.str.match(r"\d")].items():
-        raise ValueError(f"{sheet.place(row)}: {cells.name} is {_shown(cell)}, expected a day such as 2026-11-30")
+        raise ValueError(f"{sheet.place(row)}: {cells.name} is {_shown(cell)}, expected a date such as 2026-11-30")
     return days
 
 
 def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.ndarray:
-    """Return the delivery (n,) of each row: 0 up to the day `first`, then 1, 2, ... for each period that has rows.
+    """Return the delivery (n,) of each row: 0 up to the date `first`, then 1, 2, ... for each period that has rows.
 
     Raises:
-        ValueError: a cell is no day; the message names its row.
+        ValueError: a cell is not a date; the message names its row.
     """
     days = as_days(sheet, cells)
     periods = days.dt.to_period(PERIODS[every]).where(days.dt.normalize() > pd.Timestamp(first))
-    return pd.factorize(periods, sort=True)[0] + 1  # none, of the first delivery, is -1
+    return pd.factorize(periods, sort=True)[0] + 1  # rows of the first delivery have no period, factorized to -1
 
 
 def require_same(sheet: Sheet, frame: pd.DataFrame, by: str, columns: Sequence[str], what: str) -> None:
     """Raise ValueError if rows that belong together differ in a column; the message names two of them.
 
     Args:
-        sheet: of the rows.
+        sheet: the sheet of the rows, for their numbers.
         frame: the rows.
-        by: column whose values belong together.
-        columns: that must be the same.
-        what: they are, for the message.
+        by: rows with the same value in this column belong together.
+        columns: the columns in which these rows must agree.
+        what: what such rows are together, such as `query`, for the message.
     """
     for column in columns:
         firsts = frame.groupby(by, sort=False)[column].transform("first")
@@ -293,6 +293,6 @@ def require_same(sheet: Sheet, frame: pd.DataFrame, by: str, columns: Sequence[s
             other = frame.index[frame[by] == frame.loc[row, by]][0]
             raise ValueError(
                 f"{sheet.place(row)}: {what} {frame.loc[row, by]} has the {column} {value} here and "
-                f"{frame.loc[other, column]} in row {sheet.row[other]}; expected one {column} for all of its rows: "
+                f"{frame.loc[other, column]} in row {sheet.row[other]}; expected the same {column} in all of its rows: "
                 "correct one of them"
             )

@@ -1,4 +1,4 @@
-"""The rows of a person's own table: a first delivery, which is split, and later ones, which are for training."""
+"""Rows of a user's own table: a first delivery, which is split, and later ones, which are used only for training."""
 
 import logging
 import posixpath
@@ -26,12 +26,12 @@ from rankgrad.lookup import did_you_mean
 __all__ = ["Deliveries", "Delivery", "delivery_of", "drawn_splits", "folders_of"]
 
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
-PICTURES_AT_ONCE = 512  # decoded, written and forgotten together
-ROWS_AT_ONCE = 2**14  # of any other input
+PICTURES_AT_ONCE = 512  # decoded, written, and released together
+ROWS_AT_ONCE = 2**14  # for any other input
 
 
 class Delivery(NamedTuple):
-    """A folder, and the examples of its files with their splits."""
+    """A folder, and the examples in its files with their splits."""
 
     raw: Path
     examples: Examples
@@ -41,13 +41,13 @@ def folders_of(raw: Path, snapshot: int) -> list[Path]:
     """Return the folders to read: `raw` itself, or, if the dataset arrives in deliveries, `first` and the dated ones.
 
     Args:
-        raw: the dataset's folder. It holds the files, or a folder `first` and one per later delivery, named for its
-            day, such as 2026-11-30, each with files of the same names.
+        raw: the dataset's folder. It holds the files, or a folder `first` and one per later delivery, named by its
+            date, such as 2026-11-30, each with files of the same names.
         snapshot: how many deliveries to use: `first`, then the oldest; all of them if there are fewer.
 
     Raises:
-        ValueError: dated folders without a folder `first`, anything else next to them, or a name that is no valid date,
-            such as 2026-02-30.
+        ValueError: there are dated folders without a folder `first`, anything else next to them, or a name that is not
+            a valid date, such as 2026-02-30.
     """
     inside = sorted(path for path in raw.iterdir() if not path.name.startswith(".")) if raw.is_dir() else []
     first = raw / "first"
@@ -56,18 +56,18 @@ def folders_of(raw: Path, snapshot: int) -> list[Path]:
         return [raw]
     if not first.is_dir():
         advice = f": mv {dated[0]} {first}" if dated and first not in inside else ""
-        raise ValueError(f"{raw}: deliveries need a folder `first`, from which validation and test come{advice}")
+        raise ValueError(f"{raw}: deliveries need a folder `first`, which provides validation and test{advice}")
     folders = [first, *dated]
     if unexpected := [path.name for path in inside if path not in folders]:
         raise ValueError(
-            f"{raw}: unexpected {unexpected[0]}; next to the folder first there may only be one folder per later "
-            "delivery, named for its day, such as 2026-11-30: move it into one of them"
+            f"{raw}: unexpected {unexpected[0]}; expected only the folder `first` and one folder per later delivery, "
+            "named by its date, such as 2026-11-30: move it into one of them"
         )
     for path in dated:
         try:
             date.fromisoformat(path.name)
         except ValueError as error:
-            raise ValueError(f"{path}: {error}; expected a folder named for its day, such as 2026-11-30") from error
+            raise ValueError(f"{path}: {error}; expected a folder named by its date, such as 2026-11-30") from error
     if snapshot > len(folders):
         logging.info("%s: data.snapshot is %d, but there are %d deliveries; all are used", raw, snapshot, len(folders))
     return folders[:snapshot]  # names sort by date
@@ -79,11 +79,11 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
     Args:
         table: the options.
         raw: its folder.
-        seed: of splits by a hash.
-        head: rows of each file that are read; None for all.
+        seed: the seed of splits by hash.
+        head: how many rows of each file to read; None for all.
 
     Raises:
-        FileNotFoundError, ValueError: a file is missing, or a cell is not as its role says; the message names its row.
+        FileNotFoundError, ValueError: a file is missing, or a cell does not fit its role; the message names its row.
     """
     paths = {split: _matching(raw, pattern) for split, pattern in table.files.items()}
     files = [*chain.from_iterable(paths.values())]
@@ -99,7 +99,7 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
         frame = frame.assign(split=drawn_splits(table, frame["key"], seed))
     elif isinstance(table.file, dict):
         splits = [split for split, files_of_split in paths.items() for _ in files_of_split]
-        if head is not None:  # of a first delivery: later ones are for training, and their other files may be empty
+        if head is not None:  # only for a first delivery: in later ones, files other than training's may be empty
             _require_rows(paths, [splits[file] for file in sheet.file])
         frame = frame.assign(split=[splits[file] for file in sheet.file[frame.index]])
     if head is not None and table.relevance:
@@ -116,13 +116,13 @@ def _require_rows(paths: dict[str, list[Path]], splits: Collection[str]) -> None
     for split, files in paths.items():
         if split not in splits:
             raise ValueError(
-                f"{files[0]}: 0 rows, but it is the file of {split}, expected at least one; fill it, or name one file "
-                "for all splits, of which a part is drawn for each"
+                f"{files[0]}: 0 rows, but it is the file of {split}, expected at least one; add rows, or name a single "
+                "file, which is then split for you"
             )
 
 
 def _without_cut_queries(frame: pd.DataFrame, file: np.ndarray, head: int) -> pd.DataFrame:
-    """Leave out the last query of each file that was read up to so many rows: more of its documents may follow."""
+    """Leave out the last query of each file of which only the head was read: more of its documents may follow."""
     is_cut = np.zeros(len(frame), bool)
     for number in np.unique(file):
         rows = np.flatnonzero(file == number)
@@ -133,7 +133,7 @@ def _without_cut_queries(frame: pd.DataFrame, file: np.ndarray, head: int) -> pd
 
 
 def _matching(raw: Path, pattern: str) -> list[Path]:
-    """Return the files of a name or a pattern, without those that editors and systems hide there, such as `.#t.csv`."""
+    """Return the files that match a name or a pattern, without hidden ones, such as an editor's `.#t.csv`."""
     files = [raw / pattern]
     is_hidden = Path(pattern).name.startswith(".")
     if set(pattern) & set("*?["):
@@ -149,7 +149,7 @@ def _matching(raw: Path, pattern: str) -> list[Path]:
 def drawn_splits(table: TableOptions, keys: pd.Series, seed: int) -> list[str]:
     """Return the split of each key by its hash.
 
-    From both ends, so that another fraction of validation moves no row of the test or the gate.
+    Test and gate are at opposite ends, so that changing the validation fraction moves no test or gate row.
     """
     shares = {name: table.shares[name] for name in ("test", "val")}
     gate_start = 1 - table.shares["gate"]
@@ -161,10 +161,10 @@ def drawn_splits(table: TableOptions, keys: pd.Series, seed: int) -> list[str]:
 
 
 def _with_gate(table: TableOptions, frame: pd.DataFrame, raw: Path, seed: int) -> pd.DataFrame:
-    """Return examples whose splits have a gate: their own, or a fraction of validation."""
+    """Return examples with a gate split: the table's own, or a fraction of validation."""
     if (frame["split"] == "gate").any():
         if "gate" not in table.splits:
-            raise ValueError(f"{raw}: it has a split gate, but gate_share is 0; expected a share above 0 to use it")
+            raise ValueError(f"{raw}: it has a gate split, but gate_share is 0; set it above 0 to use that split")
         return frame
     fractions = frame["key"].map(lambda key: fraction_of(posixpath.normpath(key), seed=seed))
     is_moved = (frame["split"] == "val") & (fractions < table.gate_share)
@@ -175,8 +175,8 @@ class Deliveries:
     """The rows of a table, see `rankgrad.datasets.files.dataset.Source`.
 
     Attributes:
-        fitted: what is known of the training rows of the first delivery, see `fitted_to`.
-        skipped: names of the rows that were left out while they were written, by split.
+        fitted: what was computed from the first delivery's training rows, see `fitted_to`.
+        skipped: names of the rows that were left out while writing, by split.
     """
 
     total = None
@@ -197,14 +197,14 @@ class Deliveries:
 
     @property
     def _first_rows(self) -> pd.DataFrame:
-        """The rows of the first delivery, without those of later days, if a column has the day of each row."""
+        """The rows of the first delivery; if a column has the date of each row, without those of later dates."""
         frame = self.first.examples.frame
         return frame[frame["delivery"] == 0]
 
     def _require_others(self, later: Delivery) -> None:
-        """Raise a ValueError if a later delivery has rows that belong to rows held out by the first delivery."""
+        """Raise ValueError if rows of a later delivery belong to groups that the first delivery holds out."""
         first, frame = self.first.examples.frame, later.examples.frame
-        # Columns that the person's table has, rather than numbers of rows in their place.
+        # Compare only columns that the user's table has, not the row numbers that replace missing ones.
         is_in_table = {
             "group": self.table.group is not None,
             "name": bool(self.table.id or self.table.image),
@@ -218,8 +218,8 @@ class Deliveries:
                 value = repeated[column].iloc[0]
                 raise ValueError(
                     f"{later.examples.sheet.place(repeated.index[0])}: {column} {value} is in {splits[value]} of "
-                    f"{self.first.raw}, and later deliveries are for training; remove its rows ({len(repeated)} of "
-                    "this delivery)"
+                    f"{self.first.raw}, but later deliveries are only for training; remove all {len(repeated)} such "
+                    "rows of this delivery"
                 )
 
     def manifest(self) -> dict[str, Any]:
@@ -242,12 +242,12 @@ class Deliveries:
             frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
             self.skipped[split] += later.examples.left_out
             logging.info("%s: %d training rows of a later delivery", later.raw, len(frame))
-            if not (self.table.id or self.table.image or self.table.relevance):  # numbers of rows, in their own file
+            if not (self.table.id or self.table.image or self.table.relevance):  # names are row numbers of each file
                 frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
             yield from self._tables(later, frame, split)
 
     def _first_and_later_rows(self, split: str) -> pd.DataFrame:
-        """Return a split's rows of the first delivery; training also gets rows of later days.
+        """Return a split's rows of the first delivery; training also gets rows of later dates.
 
         Raises:
             ValueError: the first delivery has no row in the split.
@@ -258,7 +258,7 @@ class Deliveries:
         rows = with_truth(self.table, self.first.examples, in_split, learned=for_training)
         if not len(rows):
             raise ValueError(
-                f"{self.first.raw}: none of its {len(first)} rows is in {split}; give it some, or choose a larger share"
+                f"{self.first.raw}: none of its {len(first)} rows is in {split}; add rows, or choose a larger share"
             )
         if not (for_training and self.table.date):
             return rows
@@ -269,7 +269,7 @@ class Deliveries:
         return pd.concat([rows, later])
 
     def _later_rows(self, split: str) -> pd.DataFrame:
-        """Return the rows of later days, without those that belong to rows held out by the first delivery."""
+        """Return the rows of later dates, without those of groups that the first delivery holds out."""
         examples, first = self.first.examples, self._first_rows
         delivery = examples.frame["delivery"]
         is_later = (delivery > 0) & (delivery < self.reading.snapshot)
@@ -292,7 +292,7 @@ class Deliveries:
         table, sheet = self.table, delivery.examples.sheet
         names = frame["name"]
         frame = encoded(table, sheet, frame, self.fitted)
-        self.skipped[split] += names.drop(frame.index).tolist()  # whose labels are no class
+        self.skipped[split] += names.drop(frame.index).tolist()  # rows without a known label
         schema = table.schema_for(self.fitted)
         first_id = 0
         for piece in self._pieces(delivery, frame, split):
@@ -306,12 +306,12 @@ class Deliveries:
             first_id = next_id
 
     def _pieces(self, delivery: Delivery, frame: pd.DataFrame, split: str) -> Iterator[pd.DataFrame]:
-        """Yield examples in pieces, their pictures decoded; names of rows that are left out are skipped."""
+        """Yield examples in pieces, their pictures decoded; add the names of rows that are left out to `skipped`."""
         if not self.table.input_type.pictures:
             yield from _cut(frame, ROWS_AT_ONCE)
             return
         sheet, size = delivery.examples.sheet, self.reading.size
-        assert size is not None  # as the params are checked
+        assert size is not None  # the check of the params requires it
         require_files(delivery.raw, sheet, frame["input"])
         pictures = frame["input"].map(lambda cell: len(cell) if isinstance(cell, list) else 1).sum()
         pieces = _cut(frame, max(1, PICTURES_AT_ONCE * len(frame) // pictures))
@@ -329,6 +329,6 @@ class Deliveries:
 
 
 def _cut(frame: pd.DataFrame, rows: int) -> Iterator[pd.DataFrame]:
-    """Yield a frame in pieces of so many rows."""
+    """Yield a frame in pieces of at most `rows` rows."""
     for start in range(0, len(frame), rows):
         yield frame.iloc[start : start + rows]

@@ -1,4 +1,4 @@
-"""From rows of a person's own table to examples: what each role says, and which rows belong together."""
+"""Convert rows of a user's own table to examples: read each role, and merge rows that belong together."""
 
 import logging
 import os
@@ -37,22 +37,22 @@ from rankgrad.plain_text import key_in, name_in, parts_in, text_in
 
 __all__ = ["Examples", "by_query", "examples_of", "gathered", "missing_cells", "repeated_pairs", "with_truth"]
 
-HIGHEST = 60  # grade, whose gain in NDCG is 2^60
-SMALLEST = float(np.finfo(np.float32).tiny)  # weight that a loss in float32 does not take for 0
+HIGHEST = 60  # highest grade; its gain in NDCG is 2^60
+SMALLEST = float(np.finfo(np.float32).tiny)  # smallest weight that is not 0 in float32
 
 
 class Examples(NamedTuple):
-    """The examples of files.
+    """The examples of some files.
 
     Attributes:
-        sheet: what was read.
+        sheet: what was read from the files.
         roles: columns by their roles.
-        frame: a row an example, by the number of its (first) row in the sheet: `name`, `split`, `delivery`, `group`,
-            `weight`, `key` (of the split), `input`, `truth`, and where they are given `train_target`, `difficult` and
-            `gallery`. Labels in cells are lists of names. Features are vectors, or values by their columns where some
-            are names.
-        left_out: names of rows with missing values that are left out, and their delivery where it is known, else 0.
-        dropped: rows of `frame` of queries with nothing to order.
+        frame: one row per example, indexed by the number of its (first) row in the sheet: `name`, `split`, `delivery`,
+            `group`, `weight`, `key` (which decides on the split), `input`, `truth`, and, if the table has them,
+            `train_target`, `difficult`, and `gallery`. Labels in cells are lists of names. Features are vectors or, if
+            some are names, values by column.
+        left_out: names of rows left out for missing values, with their delivery if it is known, else 0.
+        dropped: rows of `frame` that are queries with nothing to order.
     """
 
     sheet: Sheet
@@ -63,16 +63,16 @@ class Examples(NamedTuple):
 
 
 def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
-    """Return a row of examples for each row of the files whose cells are all there.
+    """Return an example for each row of the files that has no missing value.
 
     Raises:
-        ValueError: a cell is not as its role says; the message names its row.
+        ValueError: a cell does not fit its role; the message names its row.
     """
     roles = table.roles([*sheet.frame])
     names, complete = _default_names(sheet), _complete(table, sheet, roles)
     cells = sheet.frame[complete]
     if not len(cells):
-        raise ValueError(f"{sheet.paths[0]}: no row has all of its values; see `missing`")
+        raise ValueError(f"{sheet.paths[0]}: every row has a missing value; fill them, or see the option `missing`")
     frame = pd.DataFrame({"name": names[complete], "split": "train", "delivery": 0, "weight": 1.0}, index=cells.index)
     reader = _Reader(table, sheet, cells, roles)
     frame["input"] = table.input_type.from_table(roles.get(table.input, []), reader)
@@ -81,7 +81,7 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
     if table.input_type.suffixes and not table.lists and not isinstance(frame["input"].iloc[0], StoredPicture):
         frame["name"] = frame["input"]
     if table.captions is not None and table.text is not None:
-        frame["name"] = frame["input"].map(key_in)  # a passage that several queries ask for is one item
+        frame["name"] = frame["input"].map(key_in)  # rows with the same passage are one item
     first = {role: cells[columns[0]] for role, columns in roles.items()}
     if "id" in first:
         frame["name"] = converted(sheet, first["id"], name_in)
@@ -106,7 +106,7 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
 
 
 def _default_names(sheet: Sheet) -> np.ndarray:
-    """Return the number of each row, with its file where there are several."""
+    """Return the number of each row, preceded by its file if there are several."""
     if len(sheet.paths) == 1:
         return sheet.row.astype(str).astype(object)
     folder = os.path.commonpath([path.parent for path in sheet.paths])
@@ -117,14 +117,14 @@ def _default_names(sheet: Sheet) -> np.ndarray:
 def missing_cells(
     table: TableOptions, frame: pd.DataFrame, roles: dict[str, list[str]]
 ) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Yield of each column that must have a value its role, its name, and which of its cells (n,) are empty."""
-    may_be_empty = {"categories"}  # an empty cell is none of the names
+    """Yield the role and the name of each column whose cells must have a value, and which cells (n,) are empty."""
+    may_be_empty = {"categories"}  # an empty cell becomes all zeros
     if table.has_label_cells and not table.ordered:
-        may_be_empty.add("labels")  # a row without a label is one of none of the classes
+        may_be_empty.add("labels")  # a row without labels belongs to no class
     if table.filled:
         may_be_empty.add(table.input)
     if table.train_target:
-        may_be_empty |= {"target", "train_target"}  # the split says which one a row must have
+        may_be_empty |= {"target", "train_target"}  # the split decides which of them a row needs
     numeric = {*NUMERIC} if table.has_label_cells else {*NUMERIC, "labels"}
     for role, columns in roles.items():
         for column in columns if role not in may_be_empty else ():
@@ -132,14 +132,14 @@ def missing_cells(
 
 
 def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) -> np.ndarray:
-    """Return which rows (n,) miss no value; raise ValueError for the first one if none may be left out."""
+    """Return which rows (n,) have no missing value; raise ValueError if one has and may not be left out."""
     complete = np.ones(len(sheet.frame), bool)
     for role, column, missing in missing_cells(table, sheet.frame, roles):
         if missing.any() and table.missing == "refuse":
             advice = "missing: impute, or leave_out" if role == "features" else "missing: leave_out"
             raise ValueError(
-                f"{sheet.place(missing.argmax())}: {column} is empty ({missing.sum()} of {len(missing)} rows), but it "
-                f"is the column of {role}; fill it, or set {advice}"
+                f"{sheet.place(missing.argmax())}: {column} is empty, as in {missing.sum()} of {len(missing)} rows, "
+                f"but it is the column of {role}; fill it, or set {advice}"
             )
         complete &= ~missing
     if not complete.all():
@@ -153,7 +153,7 @@ def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) ->
 
 
 class _Reader(NamedTuple):
-    """Reads columns of rows that miss nothing, as `InputType.from_table` asks for them."""
+    """Reads the columns that `InputType.from_table` asks for; the rows have no missing value."""
 
     table: TableOptions
     sheet: Sheet
@@ -167,12 +167,12 @@ class _Reader(NamedTuple):
         return converted(self.sheet, self.cells[column], text_in)
 
     def texts(self, columns: list[str]) -> pd.Series:
-        """Return a list of the texts of several columns."""
+        """Return for each row the list of its texts in several columns."""
         texts = [self.text(column) for column in columns]
         return series(map(list, zip(*texts, strict=True)), self.cells.index)
 
     def files(self, columns: list[str]) -> pd.Series:
-        """Return the paths of several columns, or of the parts of one."""
+        """Return the paths in several columns, or in one column with several paths per cell."""
         cells = self.cells[columns]
         if len(columns) == 1:
             frames = converted(self.sheet, cells.iloc[:, 0], partial(parts_in, separator=self.table.frame_separator))
@@ -182,15 +182,16 @@ class _Reader(NamedTuple):
         return series(map(list, zip(*paths, strict=True)), cells.index)
 
     def numbers(self, columns: list[str]) -> pd.Series:
-        """Return vectors: of one column, or of several columns of numbers; with names, values by their columns.
+        """Return vectors from one column, or from several columns of numbers; with names, values by column.
 
-        An empty number that is to be filled is NaN.
+        Empty numbers that will be filled are NaN.
         """
         vector = self._first_vector(columns)
         if vector is not None and (self.table.has_names or self.table.filled):
             raise ValueError(
                 f"{self.sheet.place(vector)}: {columns[0]} is {str(self.cells.loc[vector, columns[0]])[:60]!r}, "
-                f"expected columns of numbers {'beside names' if self.table.has_names else 'with missing: impute'}"
+                "expected a number: vectors cannot be combined with "
+                f"{'categories or letters' if self.table.has_names else 'missing: impute'}"
             )
         if self.table.has_names:
             return self._values(columns)
@@ -201,13 +202,13 @@ class _Reader(NamedTuple):
         return series(numbers.astype(np.float32) if all(map(is_single, cells)) else numbers, self.cells.index)
 
     def _column(self, column: str) -> pd.Series:
-        """Return the numbers of a column, NaN where one is empty and to be filled."""
+        """Return the numbers of a column; empty ones that will be filled are NaN."""
         if self.table.filled:
             return _numbers_where_given(self.sheet, self.cells[column])
         return as_numbers(self.sheet, self.cells[column])
 
     def _first_vector(self, columns: list[str]) -> int | None:
-        """Return the first row whose cell is not empty, if it holds a vector; else None."""
+        """Return the first row whose cell is not empty if the cell is a vector, else None."""
         if len(columns) != 1:
             return None
         cells = self.cells[columns[0]]
@@ -224,11 +225,11 @@ class _Reader(NamedTuple):
         return False
 
     def _values(self, columns: list[str]) -> pd.Series:
-        """Return the values of each row by their columns: numbers, names of categories, and texts of letters."""
+        """Return the values of each row by column: numbers, names of categories, and texts of letters."""
         for role in (self.table.input, *NAMED):
             for name in self.roles.get(role, []):
                 if is_feature_name(name):
-                    raise ValueError(f"{role}: column {name!r} is called like a feature of one value: rename it")
+                    raise ValueError(f"{role}: column {name!r} is called like a feature made from a name; rename it")
         values: dict[str, Any] = {name: self._column(name) for name in columns}
         for name in self.roles.get("categories", []):
             values[name] = converted(self.sheet, self.cells[name], name_in)
@@ -240,7 +241,7 @@ class _Reader(NamedTuple):
 
 
 def _with_rejected(table: TableOptions, sheet: Sheet, preferred: pd.Series, reader: _Reader) -> pd.Series:
-    """Return lists of two inputs of each row: the preferred one, and the one with what was rejected in its place."""
+    """Return two inputs for each row: the preferred one, and the one that the rejected column makes of it."""
     column = table.input_columns[-1]
     cells = reader.cells.assign(**{column: reader.cells[table.rejected]})
     rejected = table.input_type.from_table(reader.roles.get(table.input, []), reader._replace(cells=cells))
@@ -248,13 +249,13 @@ def _with_rejected(table: TableOptions, sheet: Sheet, preferred: pd.Series, read
     for row, (first, second) in pairs.items():
         if isinstance(first, np.ndarray) and len(first) != len(second):
             raise ValueError(
-                f"{sheet.place(row)}: {table.rejected} has {len(second)} numbers, expected {len(first)} as {column} has"
+                f"{sheet.place(row)}: {table.rejected} has {len(second)} numbers, expected {len(first)} as in {column}"
             )
         if _plain(first) == _plain(second):
             cell = str(reader.cells.loc[row, column])[:60]
             raise ValueError(
-                f"{sheet.place(row)}: {column} and {table.rejected} are equal: {cell!r}; remove the row: nothing can "
-                "be learned from it"
+                f"{sheet.place(row)}: {column} and {table.rejected} are equal: {cell!r}; remove the row, since it "
+                "states no preference"
             )
     if repeated := repeated_pairs(pairs):
         logging.warning("%s: %s", sheet.paths[0], repeated)
@@ -262,14 +263,14 @@ def _with_rejected(table: TableOptions, sheet: Sheet, preferred: pd.Series, read
 
 
 def repeated_pairs(pairs: pd.Series) -> str:
-    """Return how many preferences repeat another one, and how many contradict one; "" if none does.
+    """Return how many preferences repeat another one and how many contradict one, as text; "" if none does.
 
     >>> repeated_pairs(pd.Series([["a", "b"], ["a", "b"], ["b", "a"], ["a", "c"]]))
     '1 preferences are there again; 1 pairs are there in both orders, which contradict each other'
     """
     counts = Counter[tuple[str, str]]()
     for preferred, rejected in pairs:
-        if isinstance(preferred, StoredPicture | dict):  # not read yet; or players by name, who meet again
+        if isinstance(preferred, StoredPicture | dict):  # not read yet; or players, who may meet several times
             return ""
         counts[as_json(_plain(preferred)), as_json(_plain(rejected))] += 1
     again = counts.total() - len(counts)
@@ -281,7 +282,7 @@ def repeated_pairs(pairs: pd.Series) -> str:
 
 
 def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame: pd.DataFrame) -> pd.Series:
-    """Return what decides on the split of each row: a column that is named, its group, its id, or else its input."""
+    """Return what decides on each row's split: the column in `hash_of`, its group, its id, or else its input."""
     if "key" in first:
         if isinstance(first["key"].iloc[0], StoredPicture):
             raise ValueError(f"split.hash_of: {first['key'].name} holds pictures, expected a column of text or numbers")
@@ -290,13 +291,13 @@ def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame:
         return frame["group"]
     entered = frame["input"].iloc[0]
     if table.rejected and isinstance(entered[0], StoredPicture) and "id" not in first:
-        raise ValueError(f"rejected: {table.input} holds the pictures themselves: name an `id` or a `group` too")
+        raise ValueError(f"rejected: {table.input} holds pictures, not their paths; name an `id` or a `group` too")
     if isinstance(entered, StoredPicture) and "id" not in first:
         contents = stored_pictures(frame["input"].tolist(), table.image or "")
         return pd.Series([sha256(picture or b"").hexdigest() for picture in contents], frame.index)
     if "id" in first or (table.input_type.suffixes and not table.lists):
         return frame["name"]
-    # No number of a row: if one is taken out, those behind it stay where they are.
+    # Not the row's number: if a row is removed, the rows below it must keep their splits.
     return frame["input"].map(lambda cell: as_json(_plain(cell)))
 
 
@@ -307,7 +308,7 @@ def _plain(cell: Any) -> Any:
     return [*map(_plain, cell)] if isinstance(cell, list) else cell
 
 
-# The truth, and the rest.
+# The truth and the split.
 
 
 def _split_in(cell: Any) -> str:
@@ -342,25 +343,25 @@ def _truths(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series
 
 
 def _grades(sheet: Sheet, cells: pd.Series, *, what: str) -> pd.Series:
-    """Return grades; raise ValueError of a negative one, or of one whose gain would be too large."""
+    """Return grades; raise ValueError if one is negative, or so large that its gain is."""
     grades = as_numbers(sheet, cells, least=0, what=f"{what} of at least 0")
     for row, grade in grades[grades > HIGHEST].items():
         raise ValueError(
-            f"{sheet.place(row)}: {cells.name} is {grade:g}, expected {what} of at most {HIGHEST}, since 2^{HIGHEST} "
-            "is its gain in NDCG: divide the column by a number, or take its logarithm"
+            f"{sheet.place(row)}: {cells.name} is {grade:g}, expected {what} of at most {HIGHEST}, since its gain in "
+            f"NDCG is 2^{grade:g}: divide the column by a number, or take its logarithm"
         )
     return grades
 
 
 def _captions(sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
-    """Return the captions of each row, of one column or several; a cell may be a list of them."""
+    """Return the captions of each row from one or several columns; a cell may be a list of captions."""
     captions = series([[] for _ in cells.index], cells.index)
     for name in cells:
         texts = converted(sheet, cells[name], partial(parts_in, separator="\0"))
         captions += texts.map(lambda captions: [" ".join(text_in(text).split()) for text in captions])
     for row, sentences in captions.items():
         if not all(map(has_word, sentences)):
-            raise ValueError(f"{sheet.place(row)}: a caption is without a word: {sentences}; correct or remove the row")
+            raise ValueError(f"{sheet.place(row)}: a caption has no word: {sentences}; correct or remove the row")
     return captions
 
 
@@ -370,11 +371,11 @@ def _numbers_where_given(sheet: Sheet, cells: pd.Series) -> pd.Series:
 
 
 def with_truth(table: TableOptions, examples: Examples, frame: pd.DataFrame, *, learned: bool) -> pd.DataFrame:
-    """Return rows with the truth of their use, without those where it is empty; `examples.left_out` lists these.
+    """Return rows with their truth; leave out rows where it is empty, and list these in `examples.left_out`.
 
     Args:
-        table: says the columns of the truth: `train_target` for rows to learn from, `target` for others.
-        examples: that the rows are of.
+        table: the options; the truth is `train_target`, if there is one, for training rows, and `target` for others.
+        examples: the examples that the rows belong to.
         frame: the rows.
         learned: whether they are for training.
 
@@ -382,7 +383,7 @@ def with_truth(table: TableOptions, examples: Examples, frame: pd.DataFrame, *, 
         ValueError: a truth is empty, and `table.missing` is `refuse`.
     """
     if table.train_target is None:
-        return frame  # one column for all rows, whose empty cells `examples_of` has left out
+        return frame  # all rows have the same truth, and `examples_of` has left out those without one
     if learned:
         frame = frame.assign(truth=frame["train_target"])
     missing = frame[frame["truth"].isna()]
@@ -390,7 +391,7 @@ def with_truth(table: TableOptions, examples: Examples, frame: pd.DataFrame, *, 
         column, rows = (table.train_target, "training") if learned else (table.target, "held-out")
         raise ValueError(
             f"{examples.sheet.place(missing.index[0])}: {column} is empty in {len(missing)} of {len(frame)} {rows} "
-            "rows, whose truth it is; fill it, or set missing: leave_out"
+            "rows, which need it; fill it, or set missing: leave_out"
         )
     examples.left_out.update(zip(missing["name"], missing["delivery"], strict=True))
     return frame.drop(missing.index)
@@ -400,10 +401,10 @@ def with_truth(table: TableOptions, examples: Examples, frame: pd.DataFrame, *, 
 
 
 def gathered(table: TableOptions, examples: Examples) -> Examples:
-    """Return examples, one for each name: rows of one image are gathered where they have captions.
+    """Return one example for each name; with captions, merge rows of the same item.
 
     Raises:
-        ValueError: a name is there twice, or rows that belong together differ; the message names two rows.
+        ValueError: a name occurs twice, or rows that belong together differ; the message names two rows.
     """
     sheet, frame = examples.sheet, examples.frame
     if table.captions is not None:
@@ -414,14 +415,14 @@ def gathered(table: TableOptions, examples: Examples) -> Examples:
         frame = firsts.assign(truth=series(captions[firsts["name"]], firsts.index))
     for row, name in frame["name"][frame["name"].duplicated()].items():
         raise ValueError(
-            f"{sheet.place(row)}: {table.id or table.input} {name} is in row {_first_row(sheet, frame['name'], name)} "
-            f"too, in {frame.loc[row, 'split']} here; expected each once: remove one of the rows, or name another "
+            f"{sheet.place(row)}: {table.id or table.input} {name} is also in row "
+            f"{_first_row(sheet, frame['name'], name)}; expected each once: remove one of the rows, or name another "
             "column in `id:`"
         )
     if table.image and isinstance(frame["input"].iloc[0], str):
         for row, path in frame["input"][frame["input"].duplicated()].items():
             raise ValueError(
-                f"{sheet.place(row)}: the file {path} is in row {_first_row(sheet, frame['input'], path)} too; "
+                f"{sheet.place(row)}: the file {path} is also in row {_first_row(sheet, frame['input'], path)}; "
                 "expected each once: remove one of the rows"
             )
     if table.group is not None:
@@ -434,10 +435,10 @@ def _first_row(sheet: Sheet, cells: pd.Series, value: str) -> int:
 
 
 def by_query(table: TableOptions, examples: Examples) -> Examples:
-    """Return an example a query: lists of inputs and of grades of its documents.
+    """Return one example per query, with lists of its documents' inputs and grades.
 
     Raises:
-        ValueError: a query's rows differ in what is said of the whole query, or there is one row alone.
+        ValueError: a query's rows differ in split, weight, or delivery, or a query has only one row.
     """
     sheet, frame = examples.sheet, examples.frame
     require_same(sheet, frame, "group", ["split", "weight", "delivery"], "query")
@@ -458,10 +459,13 @@ def by_query(table: TableOptions, examples: Examples) -> Examples:
         examples = examples._replace(dropped=frame[useless])
         frame = frame[~useless]
         if not len(frame):
-            raise ValueError(f"{sheet.paths[0]}: no query has a relevant document beside another one")
+            raise ValueError(
+                f"{sheet.paths[0]}: no query has two or more documents and a grade above 0; see whether `group` and "
+                "`relevance` name the right columns"
+            )
     for row, group in frame["group"][alone].items() if table.without_relevant == "keep" else ():
         raise ValueError(
-            f"{sheet.place(row)}: query {group} has one document, expected two or more, which can be ordered; remove "
-            "the row, or set without_relevant: drop"
+            f"{sheet.place(row)}: query {group} has one document, expected two or more to order; remove the row, or "
+            "set without_relevant: drop"
         )
     return examples._replace(frame=frame)

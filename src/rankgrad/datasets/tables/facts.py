@@ -1,4 +1,4 @@
-"""Facts of the rows and classes of a stored table, and what must hold for them."""
+"""Facts about the rows and classes of a stored table, and the expectations they must meet."""
 
 import json
 import operator
@@ -22,12 +22,14 @@ from rankgrad.io.parquet import columns_of, documents_of, read_table, said
 
 __all__ = ["compared", "expected_of", "facts_of"]
 
-DRIFT = 0.1  # of a class's share, and of deviations of a target's mean: beyond it, a later delivery is another
-LEFT_OUT = 0.5  # fraction of rows that may be left out
+# A later delivery may shift a class's fraction by this much, or the target's mean by this many standard deviations,
+# without a warning.
+DRIFT = 0.1
+LEFT_OUT = 0.5  # largest fraction of rows that may be left out
 
 
 def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> dict[str, pd.DataFrame]:
-    """Return facts of a split: `rows`, and `classes` where there are labels.
+    """Return facts about a split: `rows`, `training`, `splits`, and, if the table has them, `classes` and `groups`.
 
     Raises:
         FileNotFoundError, ValueError: the file is missing or corrupt, or lacks a column.
@@ -68,7 +70,7 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
     return result
 
 
-# Of the cell of each truth; a missing value fails.
+# Facts about a cell of each truth; a missing value fails.
 
 
 def _target(value: float | None) -> dict[str, Any]:
@@ -104,12 +106,12 @@ TRUTH_FACTS: dict[str, Callable[[Any], dict[str, Any]]] = {
 
 
 def _spelled_alike(text: str) -> str:
-    """Return a text without upper case and repeated spaces."""
+    """Return a text in lower case without repeated spaces."""
     return " ".join(text.casefold().split())
 
 
 def _digest(cell: Any) -> bytes:
-    """Return a digest of an input, or of a list of inputs; texts that differ in case and spaces alone have the same.
+    """Return a digest of an input or of a list of inputs; it ignores case and spaces of texts.
 
     >>> _digest("A  lamp") == _digest("a lamp"), _digest(np.array(["a", "b"], object)) == _digest("ab")
     (True, False)
@@ -124,7 +126,7 @@ def _digest(cell: Any) -> bytes:
 
 
 def _repeated_captions(rows: list[list[str | None] | None]) -> list[int]:
-    """Return how many captions of each row another row has too, whatever their case and spaces.
+    """Return how many captions of each row also occur in another row, ignoring case and spaces.
 
     >>> _repeated_captions([["A lamp", "a  LAMP", "red"], ["a lamp"], ["blue"]])
     [1, 1, 0]
@@ -164,7 +166,7 @@ def _split_facts(
     left_out = sum(manifest["skipped"].get(file, {}).get("files", 0) for file in files)
     left_out += manifest["fitted"]["left_out"] if "train" in files else 0
     fraction = left_out / (left_out + len(read))
-    # A person asked to drop queries, so that these are counted, and no reason to fail.
+    # Dropped queries are counted but are no reason to fail: the user asked to drop them.
     left_out += sum(manifest.get("dropped", {}).get(file, 0) for file in files)
     facts = {"split": split, "rows": len(read), "left_out": left_out, "left_out_share": fraction}
     if table.truth == "target":
@@ -176,7 +178,7 @@ def _split_facts(
 
 
 def _group_facts(splits: list[str], read: pa.Table) -> pd.DataFrame:
-    """Return how many groups each split or fold has, how many of them have an order, and why the others have none."""
+    """Return how many groups each split or fold has, how many can be judged, and why the others cannot."""
     rows = pd.DataFrame({"split": splits, "group": read["group"].to_pylist(), "target": read["target"].to_numpy()})
     targets = rows.groupby(["split", "group"])["target"].agg(["size", "nunique"])
     facts = {
@@ -189,7 +191,7 @@ def _group_facts(splits: list[str], read: pa.Table) -> pd.DataFrame:
 
 
 def compared(facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return the facts of all splits with what is the same elsewhere: names, pictures, groups."""
+    """Add to the facts of all splits which names, pictures, inputs, and groups also occur in another split."""
     rows, result = facts["rows"], dict(facts)
     same = {"same_name_as": _same_elsewhere(rows["name"])}
     if "pixels" in rows:
@@ -202,16 +204,16 @@ def compared(facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     result["rows"] = rows.assign(**same)
     if "classes" in facts:
         classes = facts["classes"]
-        seen = classes.xs(classes.index[0][0])["rows"]  # of the first split, or of all folds
+        seen = classes.xs(classes.index[0][0])["rows"]  # the training rows, or the rows of all folds
         result["classes"] = classes.assign(in_training=classes.index.get_level_values("class").map(seen))
     return result
 
 
 def _same_elsewhere(values: pd.Series) -> pd.Series:
-    """Return for each row the split and id of the first row of another split that has the same value, or "".
+    """Return for each row the split and id of the first row of another split with the same value, or "".
 
     Args:
-        values: by `split` and `id`.
+        values: indexed by `split` and `id`.
 
     >>> rows = pd.MultiIndex.from_tuples([("train", 0), ("train", 1), ("test", 0)], names=["split", "id"])
     >>> _same_elsewhere(pd.Series(["a", "b", "a"], rows)).tolist()
@@ -227,7 +229,7 @@ def _same_elsewhere(values: pd.Series) -> pd.Series:
 
 
 def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
-    """Return what must hold, see `rankgrad.datasets.files.expected`; a `severity` of warning fails nothing."""
+    """Return the expectations, see `rankgrad.datasets.files.expected`; those with `severity` warning fail nothing."""
     expected = [
         *rows_of(rows),
         in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),

@@ -1,4 +1,4 @@
-"""Read CSV, TSV, JSON lines, Parquet and SVMlight files into frames of cells."""
+"""Read CSV, TSV, JSON Lines, Parquet, and SVMlight files into frames of cells."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -29,20 +29,20 @@ __all__ = [
     "stored_pictures",
 ]
 
-PIECE = 64  # rows of a Parquet file of pictures that are read together
+PIECE = 64  # rows of a Parquet file of pictures to read at once
 COLUMNS = 2**16
 
 
 class Sheet(NamedTuple):
-    """What files hold.
+    """The contents of one or several files.
 
     Attributes:
-        frame: the rows, by columns; cells of text files are text, missing ones None.
+        frame: the rows; cells of text files are text, missing ones None.
         paths: the files.
-        file: which of them each row (n,) is from.
-        row: its number in that file, from 1 on, a header not counted.
-        writing: of numbers that are text.
-        lowest: the lowest index of a vector of SVMlight, 0 or 1; None for other formats.
+        file: the index in `paths` of each row's file (n,).
+        row: each row's number in its file (n,), from 1, not counting the header.
+        writing: how numbers in text are written.
+        lowest: the lowest index of SVMlight vectors, 0 or 1; None for other formats.
     """
 
     frame: pd.DataFrame
@@ -53,12 +53,12 @@ class Sheet(NamedTuple):
     lowest: int | None = None
 
     def place(self, number: Any) -> str:
-        """Return where a row is, for messages."""
+        """Return the file and number of a row, for messages."""
         return f"{self.paths[self.file[number]]}: row {self.row[number]}"
 
 
 def columns_like(pattern: str, names: Sequence[str]) -> list[str]:
-    """Return the columns that a name stands for: itself, or, if it ends in `*`, all that begin so.
+    """Return the columns that a pattern stands for: a name itself or, if it ends in `*`, all that start with the rest.
 
     >>> columns_like("f_*", ["id", "f_1", "f_2"])
     ['f_1', 'f_2']
@@ -78,21 +78,22 @@ def read_sheet(
     head: int | None = None,
     pictures: Collection[str] | None = None,
 ) -> Sheet:
-    """Read some columns of files, one below another.
+    """Read columns of several files, and concatenate their rows.
 
     Args:
-        paths: of the files.
-        columns: which of the columns that a file has are to be read; raises ValueError if one is missing.
-        kind: their format; by default, by the suffix.
-        encoding: of files of text.
+        paths: the files.
+        columns: chooses the columns to read from those that a file has; raises ValueError if one is missing.
+        kind: their format; None to go by each file's suffix.
+        encoding: the encoding of text files.
         empty: texts that stand for a missing value, such as `n/a`.
-        writing: of their numbers.
-        head: how many rows of each; None for all.
-        pictures: columns whose bytes are pictures, and not text; None for all that hold bytes.
+        writing: how numbers in text are written.
+        head: how many rows of each file to read; None for all.
+        pictures: columns whose bytes are pictures rather than text; None for all columns of bytes.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: one is not as its format says, or has other columns than the first; the message names file and row.
+        ValueError: a file does not match its format, or its columns differ from the first's; the message names file
+            and row.
     """
     frames: list[pd.DataFrame] = []
     for path in paths:
@@ -104,7 +105,7 @@ def read_sheet(
             raise ValueError(f"{path}: {error}") from error
         if frames and (other := set(chosen) ^ set(frames[0])):
             raise ValueError(
-                f"{path}: column {min(other)} is here or in {paths[0]}, not in both; expected the same columns"
+                f"{path}: column {min(other)} is only in this file or only in {paths[0]}; expected the same columns"
             )
         pieces = [
             *pieces_of(
@@ -131,13 +132,13 @@ def names_in(path: Path, form: Format, encoding: str = "utf-8") -> list[str]:
     """Return the names of a file's columns.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is not of this format, or a name is there twice.
+        FileNotFoundError: the file is missing.
+        ValueError: it does not match the format, or a name occurs twice.
     """
     if path.is_dir():
-        raise ValueError(f"{path}: a folder, expected a file; name those in it, as in `file: '{path.name}/*.parquet'`")
+        raise ValueError(f"{path}: a folder, expected a file; name its files, as in `file: '{path.name}/*.parquet'`")
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; put it there, or correct its name")
+        raise FileNotFoundError(f"{path}: no such file; put it there, or correct the name")
     match form:
         case "csv" | "tsv":
             names = text_header(path, encoding, tabs=form == "tsv").names
@@ -151,11 +152,11 @@ def names_in(path: Path, form: Format, encoding: str = "utf-8") -> list[str]:
         raise ValueError(f"{path}: {len(names):,} columns, expected at most {COLUMNS:,}")
     for name, count in Counter(names).items():
         if name and count > 1:
-            raise ValueError(f"{path}: column {listed([name])!r} is there twice; rename or remove one of the two")
+            raise ValueError(f"{path}: column {listed([name])!r} is there twice; rename or remove one of them")
         try:
             check_name(name)
         except ValueError as error:
-            raise ValueError(f"{path}: a column: {error}") from error
+            raise ValueError(f"{path}: name of a column: {error}") from error
     return names
 
 
@@ -177,7 +178,7 @@ def pieces_of(
         path: the file to read.
         columns: the columns to read; the file must have them.
         form: its format.
-        encoding: how text is encoded, of CSV, TSV and JSON lines.
+        encoding: the encoding of CSV, TSV, and JSON Lines.
         empty: texts that stand for a missing value, such as `n/a`.
         size: the most rows of a frame.
         head: how many rows to read in total; None for every row.
@@ -185,7 +186,7 @@ def pieces_of(
         decode_later: yield a `StoredPicture` (file and row) for each picture of Parquet instead of its bytes.
 
     Raises:
-        ValueError: the file is not of its format; the message names the row where it can.
+        ValueError: the file does not match its format; the message names the row if possible.
     """
     match form:
         case "csv" | "tsv":
@@ -238,9 +239,9 @@ def _parquet_pieces(
 
 
 def _frame_of(batch: pa.Table, pictures: Collection[str]) -> pd.DataFrame:
-    batch = batch.replace_schema_metadata(None)  # of pandas' index
+    batch = batch.replace_schema_metadata(None)  # it may describe an index of pandas
     for position, field in enumerate(batch.schema):
-        if pa.types.is_time64(field.type):  # whose nanoseconds Python has not
+        if pa.types.is_time64(field.type):  # Python's times have no nanoseconds
             batch = batch.set_column(position, field.name, batch[field.name].cast(pa.string()))
     frame = batch.to_pandas(integer_object_nulls=True)
     for field in batch.schema:
@@ -255,11 +256,11 @@ def _frame_of(batch: pa.Table, pictures: Collection[str]) -> pd.DataFrame:
 
 
 def stored_pictures(cells: Sequence[StoredPicture], column: str) -> Iterator[bytes | None]:
-    """Read pictures that are stored in Parquet files one by one; memory does not grow with the files.
+    """Read pictures from Parquet files one by one; memory does not grow with the files.
 
     Args:
-        cells: of the pictures; cells in the order of a file are found in one pass.
-        column: of bytes, or of `{bytes, path}`.
+        cells: the pictures; a file is read in one pass if its pictures are in its order.
+        column: the column of pictures, bytes or `{bytes, path}`.
     """
     rows: Iterator[tuple[int, Any]] = iter(())
     open_path, position = None, -1
@@ -278,7 +279,7 @@ def _numbered(path: Path, column: str) -> Iterator[tuple[int, Any]]:
 
 
 def require_columns(columns: Sequence[str], names: Sequence[str]) -> None:
-    """Raise ValueError if a column is not among the names that a file has."""
+    """Raise ValueError if a column is not among a file's names."""
     present = set(names)
     for name in columns:
         if name not in present:

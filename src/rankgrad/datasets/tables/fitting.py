@@ -22,11 +22,12 @@ from rankgrad.plain_text import near_names
 
 __all__ = ["encoded", "fitted_to"]
 
-KINDS = 1000  # names of a category
-NAMED = 20  # classes that a line names
-RARE = 2  # training rows of a class that may be a mistake
-CLASSES = 10_000  # each row has a number for each
-JOINED = 0.01  # of a column's different values: of 20,000 uniform ones ten join, which is nothing to tell
+KINDS = 1000  # most names of a category
+NAMED = 20  # most classes that a line lists
+RARE = 2  # a class with at most this many training rows may be a mistake
+CLASSES = 10_000  # most classes, since each row stores a number for each
+# Report a column if float32 joins more than this fraction of its different values. Of 20,000 uniform ones it joins ten.
+JOINED = 0.01
 
 
 def fitted_to(
@@ -34,20 +35,20 @@ def fitted_to(
 ) -> dict[str, Any]:
     """Return what is fitted to the first delivery, as plain values for JSON.
 
-    It is applied to all deliveries, so that a shift of a later one stays to be seen.
+    It is applied to all deliveries, so that a shift in a later one remains visible.
 
     Args:
         table: the options.
         raw: folder of the delivery, for messages.
-        examples: of it.
-        splits: its rows by split, with the truth that they have there.
-        reading: the seed and number of folds.
+        examples: the delivery's examples.
+        splits: its rows by split, with the truth used there.
+        reading: the seed and the number of folds.
     """
     frame, train = pd.concat(splits.values()), splits["train"]
-    if reading.folds is not None:  # each of these rows trains most networks
+    if reading.folds is not None:  # each of these rows is in the training rows of most folds
         train = pd.concat([rows for split, rows in splits.items() if split != "gate"])
     if not len(train):
-        raise ValueError(f"{raw}: none of its {len(frame)} rows is for training; see `split`")
+        raise ValueError(f"{raw}: none of its {len(frame)} rows is for training; add rows, or change `split`")
     if table.within:
         _check_groups(table, raw, frame)
     fitted: dict[str, Any] = {"rows": len(train), "left_out": len(examples.left_out)}
@@ -87,23 +88,24 @@ def fitted_to(
 
 
 def _check_groups(table: TableOptions, raw: Path, frame: pd.DataFrame) -> None:
-    """Raise ValueError if there are no groups within which rows could be compared."""
+    """Raise ValueError if no group has rows to compare."""
     targets = frame.groupby("group")["truth"].nunique()
     advice = f"name another column in `group`, or leave `within` out to compare all {len(frame)} rows"
     if len(targets) == 1:
         raise ValueError(f"{raw}: {table.group} is {targets.index[0]!r} in all rows, expected several groups; {advice}")
     if (targets < 2).all():
         raise ValueError(
-            f"{raw}: none of the {len(targets)} groups of {table.group} has two rows with different {table.target}, "
+            f"{raw}: none of the {len(targets)} groups of {table.group} has two rows that differ in {table.target}, "
             f"so there is nothing to compare; {advice}"
         )
 
 
 def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
-    """Return examples with vectors in place of names, and numbers of classes in place of labels.
+    """Return examples with names replaced by vectors, and labels by numbers for each class.
 
     Raises:
-        ValueError: a vector differs from training vectors, or a label is unknown; the message names its row.
+        ValueError: a vector differs in length or type from the training's, or a label is unknown; the message names
+            its row.
     """
     if table.has_names:
         chosen = _with_vectors(table, sheet, chosen, fitted["features"])
@@ -122,8 +124,8 @@ def _classes_of(table: TableOptions, raw: Path, sheet: Sheet, train: pd.DataFram
         rarer, other = sorted(near[0], key=counts.__getitem__)
         number = next(number for number, labels in train["truth"].items() if rarer in labels)
         raise ValueError(
-            f"{sheet.place(number)}: {table.labels} has {rarer!r} ({counts[rarer]} rows), and other rows have "
-            f"{other!r} ({counts[other]} rows): correct one of them, or name both in `classes`"
+            f"{sheet.place(number)}: {table.labels} has {rarer!r} ({counts[rarer]} rows), but other rows have "
+            f"{other!r} ({counts[other]} rows); if they are the same label, correct one, else list both in `classes`"
         )
     classes = table.classes or sorted(counts)
     if not 2 <= len(classes) <= min(len(train), CLASSES):
@@ -133,14 +135,14 @@ def _classes_of(table: TableOptions, raw: Path, sheet: Sheet, train: pd.DataFram
             else f"{len(classes)} classes in {len(train)} training rows, expected at most as many and {CLASSES:,}"
         )
         raise ValueError(
-            f"{raw}: {problem}; is {table.labels} the column of labels, and {table.label_separator!r} the "
-            "label_separator?"
+            f"{raw}: {problem}; see whether {table.labels} is the column of labels and {table.label_separator!r} the "
+            "right label_separator"
         )
     return {"classes": list(classes), "counts": [counts[name] for name in classes]}
 
 
 def _names_of_columns(table: TableOptions, roles: dict[str, list[str]]) -> list[str]:
-    """Return the classes by their columns: without what they all begin with, where a pattern says so."""
+    """Return the names of classes from their columns; if a pattern chose these, without the start they share."""
     option = table.labels or table.label_ranks
     start = option.removesuffix("*") if isinstance(option, str) else ""
     columns = roles.get("labels") or roles.get("label_ranks") or []
@@ -148,16 +150,16 @@ def _names_of_columns(table: TableOptions, roles: dict[str, list[str]]) -> list[
 
 
 def _with_numbers(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, classes: list[str]) -> pd.DataFrame:
-    """Return examples with a number for each class; ordered labels without a known class are dropped."""
+    """Return examples with a number for each class; drop rows of ordered labels in which none is known."""
     index_of = {name: index for index, name in enumerate(classes)}
     labels = chosen["truth"].explode().dropna()
     unknown = labels[~labels.isin(classes)]
     if len(unknown) and table.unknown_labels == "refuse":
         label = unknown.iloc[0]
         raise ValueError(
-            f"{sheet.place(unknown.index[0])}: label {label!r} is none of the {len(classes)} classes of the training "
-            f"rows, which are the first delivery's{did_you_mean(label, classes)}; correct it, name all classes in "
-            "`classes:`, or set unknown_labels: leave_out"
+            f"{sheet.place(unknown.index[0])}: label {label!r} is not one of the {len(classes)} classes in the first "
+            f"delivery's training rows{did_you_mean(label, classes)}; correct it, list all classes in `classes:`, or "
+            "set unknown_labels: leave_out"
         )
     if len(unknown):
         logging.warning("%s: %d labels that are no class left out", sheet.paths[0], len(unknown))
@@ -179,7 +181,7 @@ def _feature_names(table: TableOptions, roles: dict[str, list[str]]) -> list[str
 
 
 def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame) -> list[str]:
-    """Return the names of features, see `rankgrad.feature_names`, of the values that training rows have.
+    """Return the names of the features of the training rows' values, see `rankgrad.feature_names`.
 
     Raises:
         ValueError: a category has more than `KINDS` names, or no feature differs between rows.
@@ -196,9 +198,9 @@ def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame
             for position in range(count):
                 names += _names_in(values[column].str[position], f"{column}[{position + 1}/{count}]", file)
     if not names:
-        raise ValueError(f"{file}: no feature differs between training rows; name other columns")
+        raise ValueError(f"{file}: all training rows have the same features; name other columns")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"{file}: two features are called {min(twice)!r}; rename a column")
+        raise ValueError(f"{file}: two features are called {min(twice)!r}; rename one of their columns")
     return names
 
 
@@ -206,27 +208,27 @@ def _filled_features(table: TableOptions, examples: Examples, train: pd.DataFram
     """Return the names of features whose empty cells are filled, see `rankgrad.feature_names.filled_names`.
 
     Raises:
-        ValueError: all cells are empty, or a column is called like such a feature.
+        ValueError: all cells are empty, or a column has the name of a feature that flags empty cells.
     """
     columns, names = examples.roles["features"], []
     for column, numbers in zip(columns, np.stack(_inputs(table, train).tolist()).T, strict=True):
         names += filled_names(column, pd.Series(numbers))
     if not names:
-        raise ValueError(f"{examples.sheet.paths[0]}: {_listed(columns)}: empty in all training rows")
+        raise ValueError(f"{examples.sheet.paths[0]}: {_listed(columns)}: empty in all training rows; fill some cells")
     for column in columns:
         if column in names:
-            raise ValueError(f"features: column {column!r} is called like a feature that says what is empty: rename it")
+            raise ValueError(f"features: column {column!r} is called like a feature that flags empty cells; rename it")
     return names
 
 
 def _with_filled(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
-    """Return examples whose empty numbers are filled, with features that say which ones these were."""
+    """Return examples whose empty numbers are filled, with features that flag these."""
     columns, values = table.roles([*sheet.frame])["features"], _inputs(table, chosen)
     number_of = dict(zip(columns, np.stack(values.tolist()).T, strict=True))
     features = []
     for column, fill in fills_of(tuple(fitted["features"])).items():
         if column not in number_of:
-            raise ValueError(f"{sheet.paths[0]}: no column {column!r}, as the first delivery has; add it")
+            raise ValueError(f"{sheet.paths[0]}: no column {column!r}, which the first delivery has; add it")
         is_empty = np.isnan(number_of[column])
         features.append(np.where(is_empty, number_of[column].dtype.type(fill), number_of[column]))
         if empty_name(column) in fitted["features"]:
@@ -235,28 +237,28 @@ def _with_filled(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted
 
 
 def _inputs(table: TableOptions, rows: pd.DataFrame) -> pd.Series:
-    """Return the inputs of all rows, or of all documents of queries, by the number of their row."""
+    """Return the inputs of all rows, or of all documents of queries, indexed by the number of their row."""
     return rows["input"].explode() if table.lists else rows["input"]
 
 
 def _with_inputs(table: TableOptions, rows: pd.DataFrame, inputs: pd.Series) -> pd.DataFrame:
-    """Return rows with other inputs, which stand as `_inputs` returns them."""
+    """Return rows with other inputs, given in the form that `_inputs` returns."""
     return rows.assign(input=inputs.groupby(level=0).agg(list) if table.lists else inputs)
 
 
 def _names_in(texts: pd.Series, called: str, file: Path) -> list[str]:
-    """Return a feature for each name of a column, if rows differ in it."""
+    """Return the name of a feature for each name in a column; none if all rows have the same."""
     names = sorted(filter(None, texts.unique()))
     if len(names) > KINDS:
         raise ValueError(
-            f"{file}: {called} has {len(names)} names in {len(texts)} training rows, expected at most {KINDS}, which "
-            "come again: leave it out of `categories`"
+            f"{file}: {called} has {len(names)} different names in {len(texts)} training rows, expected at most "
+            f"{KINDS}; leave it out of `categories`"
         )
     return [f"{called}={name}" for name in names] if texts.nunique() > 1 else []
 
 
 def _with_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Return examples with vectors in place of values by their columns."""
+    """Return examples with values by column replaced by vectors."""
     values, unknown = _inputs(table, chosen), defaultdict[str, list[str]](list)
     vectors = []
     for number, row in values.items():
@@ -282,24 +284,24 @@ def _require_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fi
     widths = chosen["input"].map(lambda cell: len(cell[0] if table.lists else cell))
     for row, width in widths[widths != fitted["width"]].items():
         raise ValueError(
-            f"{sheet.place(row)}: {width} features, expected {fitted['width']} as in the first delivery; give it the "
-            "same columns"
+            f"{sheet.place(row)}: {width} features, expected {fitted['width']} as in the first delivery; use the same "
+            "columns"
         )
     vector = _first_vector(table, chosen)
     if fitted.get("single") and vector.dtype != np.float32:
         raise ValueError(
             f"{sheet.place(chosen.index[0])}: features are {vector.dtype}, expected float32 as in the first delivery; "
-            "store them alike"
+            "store them as float32"
         )
 
 
-# What was understood, for reports.
+# How the table was interpreted, for reports.
 
 
 def _understood(
     table: TableOptions, examples: Examples, splits: dict[str, pd.DataFrame], fitted: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return what was understood of a delivery, a value or a line each."""
+    """Return how a delivery was interpreted, one value or line per item."""
     frame = pd.concat(splits.values())
     counts = ", ".join(f"{len(rows)} {split}" for split, rows in splits.items())
     lines: dict[str, Any] = {
@@ -338,7 +340,7 @@ def _understood(
 
 
 def _rows_in_folds(table: TableOptions, rows: pd.DataFrame, gate: pd.DataFrame | None, folds: int, seed: int) -> str:
-    """Describe the folds of rows, which replace their splits, and the gate."""
+    """Describe the folds, which replace the splits, and the gate."""
     counts = dict.fromkeys(range(1, folds + 1), 0)
     for key in rows["group" if table.group else "name"]:
         counts[fold_of(key, folds=folds, seed=seed)] += 1
@@ -347,7 +349,7 @@ def _rows_in_folds(table: TableOptions, rows: pd.DataFrame, gate: pd.DataFrame |
 
 
 def _queries_of_several_ids(frame: pd.DataFrame) -> list[str]:
-    """Return the texts of queries that several queries have."""
+    """Return the query texts that occur under several ids."""
     texts = frame["input"].map(lambda documents: documents[0][0])
     return texts[texts.duplicated()].drop_duplicates().tolist()
 
@@ -355,7 +357,7 @@ def _queries_of_several_ids(frame: pd.DataFrame) -> list[str]:
 def _add_suspects(
     lines: dict[str, Any], table: TableOptions, raw: Path, train: pd.DataFrame, numbers: Mapping[str, np.ndarray]
 ) -> None:
-    """Add a line for each suspicion of `suspects.described`, and warn of those that are mistakes as a rule."""
+    """Add a line for each suspicion of `suspects.described`, and log a warning for those that are usually mistakes."""
     target, truth, groups = table.train_target or table.target, None, None
     if table.lists:
         groups = np.repeat(np.arange(len(train)), train["truth"].map(len))
@@ -375,7 +377,7 @@ def _listed(columns: str | list[str]) -> str:
 
 
 def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return the numbers of training rows that a network learns from, by column: features, and the target."""
+    """Return the numbers of training rows that a network learns from, by column: features and target."""
     numbers = {table.train_target or table.target or "": train["truth"].to_numpy()} if table.target else {}
     if not table.input_type.vectors:
         return numbers
@@ -391,7 +393,7 @@ def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFram
 
 
 def _counts_of_empty(columns: Mapping[str, np.ndarray]) -> str:
-    """Return how many numbers of the first columns with empty cells are missing.
+    """Return how many numbers are missing in each of the first columns with empty cells, as text.
 
     >>> _counts_of_empty({"age": np.array([np.nan, 3.0]), "km": np.array([1.0, 2.0])})
     'age in 1 rows'
@@ -406,7 +408,7 @@ def _has_numbers(values: pd.Series) -> bool:
 
 
 def _joined_in_float32(columns: Mapping[str, np.ndarray]) -> list[str]:
-    """Return a line for each column whose numbers become equal when standardized and cast.
+    """Return a line for each column in which different numbers become equal when standardized in float32.
 
     >>> _joined_in_float32({"km": np.arange(100.0), "views": np.append(np.arange(99.0), 1e15)})
     ['views has 100 different values, of which standardized ones in float32 keep 2']
@@ -415,7 +417,7 @@ def _joined_in_float32(columns: Mapping[str, np.ndarray]) -> list[str]:
     for name, values in columns.items():
         values = values.astype(np.float64)
         values = values[~np.isnan(values)]
-        different = np.unique(values)  # in their order, which standardizing keeps
+        different = np.unique(values)  # sorted; standardizing keeps the order
         standardized = ((different - values.mean()) / (values.std() or 1.0)).astype(np.float32)
         kept = 1 + np.count_nonzero(np.diff(standardized))
         if kept < (1 - JOINED) * len(different):

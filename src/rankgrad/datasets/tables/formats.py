@@ -1,4 +1,4 @@
-"""The formats of tables, by their suffixes. This imports nothing heavy, for `rankgrad predict`."""
+"""The formats of tables by their suffixes. Imports are light, to keep `rankgrad predict` fast."""
 
 from pathlib import Path
 from typing import Literal
@@ -22,7 +22,7 @@ FORMATS: dict[str, Format] = {
 
 
 def format_of(path: str | Path, form: Format | None = None) -> Format:
-    """Return the format of a file, by its suffix if none is given.
+    """Return the format of a file: `form` or, by default, that of its suffix.
 
     Raises:
         ValueError: no format has this suffix.
@@ -33,6 +33,6 @@ def format_of(path: str | Path, form: Format | None = None) -> Format:
     suffix = Path(path).suffix.lower()
     if form is None and suffix not in FORMATS:
         raise ValueError(
-            f"{path}: no format has the suffix {suffix!r}; expected {', '.join(FORMATS)}, or say `format:`"
+            f"{path}: no format has the suffix {suffix!r}; expected {', '.join(FORMATS)}, or set `format:`"
         )
     return form or FORMATS[suffix]

@@ -1,4 +1,4 @@
-"""Pictures of a person's own table: decoded, of one size, and stored as `rankgrad.io.parquet.IMAGE` has them."""
+"""Decode and resize the pictures of a user's own table, and encode them in the form of `rankgrad.io.parquet.IMAGE`."""
 
 import os
 from collections.abc import Iterator
@@ -18,30 +18,30 @@ __all__ = ["decoded", "require_files"]
 
 
 class _Photo(NamedTuple):
-    """A picture: the file that it is called by, and its bytes where a Parquet file stores them."""
+    """A picture: the name of its file, and its bytes if a Parquet file stores them."""
 
     file: str
     contents: bytes | None = None
 
 
 def require_files(raw: Path, sheet: Sheet, cells: pd.Series) -> None:
-    """Raise FileNotFoundError if a file of a column of paths, or of lists of them, is missing; it names the row."""
+    """Raise FileNotFoundError with the row if a file is missing; cells are paths or lists of paths."""
     files = _each(cells)
     missing = files[[isinstance(file, str) and not os.path.isfile(raw / file) for file in files]]
     if len(missing):
         raise FileNotFoundError(
             f"{sheet.place(missing.index[0])}: {raw / missing.iloc[0]}: no such file ({len(missing)} of {len(files)} "
-            "are missing); put it there, or correct the cell"
+            "files are missing); put it there, or correct the cell"
         )
 
 
 def decoded(
     table: TableOptions, raw: Path, sheet: Sheet, pieces: Iterator[pd.DataFrame], *, size: int, threads: int
 ) -> Iterator[tuple[pd.DataFrame, list[str]]]:
-    """Yield pieces of examples with pictures decoded, and the names of those rows that are left out.
+    """Yield pieces of examples with decoded pictures, and the names of the rows that were left out.
 
     Raises:
-        ValueError: a picture is broken and may not be left out; the message names its row.
+        ValueError: a picture is broken and `skip_broken` is not set; the message names its row.
     """
     with ThreadPoolExecutor(threads) as pool:
         for piece in pieces:
@@ -53,7 +53,7 @@ def decoded(
                 row, cell = next(cells[wrong].items())
                 picture = table.input if isinstance(cell, StoredPicture) else cell
                 raise ValueError(
-                    f"{sheet.place(row)}: {picture}: {pictures[wrong].iloc[0]}; get it again, or set skip_broken: true"
+                    f"{sheet.place(row)}: {picture}: {pictures[wrong].iloc[0]}; replace it, or set skip_broken: true"
                 )
             is_whole = ~piece.index.isin(cells.index[wrong])
             in_lists = isinstance(piece["input"].iloc[0], list)
@@ -62,7 +62,7 @@ def decoded(
 
 
 def _each(cells: pd.Series) -> pd.Series:
-    """Return the pictures of all rows one after another, by the number of their row."""
+    """Return the pictures of all rows, one per entry, indexed by the number of their row."""
     return cells.map(lambda cell: cell if isinstance(cell, list) else [cell]).explode()
 
 

@@ -27,17 +27,18 @@ NAMED = Features.roles  # which become features too
 LEARNED = (Features.name, *NAMED)
 TRUTHS = ("labels", "label_ranks", "target", "relevance", "rejected", "captions")
 STRUCTURE = ("train_target", "margin", "ignore", "gallery", "group", "weight", "id", "date", "split", "key")
-BESIDE = {"train_target": "target", "within": "target", "margin": "rejected", "gallery": "captions"}  # its truth
+# Options that need a truth, and which.
+BESIDE = {"train_target": "target", "within": "target", "margin": "rejected", "gallery": "captions"}
 NUMERIC = (Features.name, "label_ranks", "target", "train_target", "relevance", "margin", "weight")
 
 Columns = str | list[str] | None
 
 
 def input_type_of(options: Mapping[str, Any]) -> type[InputType]:
-    """Return the type of a table's input by its options: the role of this name, or one that belongs to it.
+    """Return the input type of a table by its options: by the role with the type's name, or one that belongs to it.
 
     Raises:
-        ValueError: there is none.
+        ValueError: no option is the role of an input.
 
     >>> input_type_of({"categories": "brand", "target": "price"}).name
     'features'
@@ -54,65 +55,65 @@ def input_type_of(options: Mapping[str, Any]) -> type[InputType]:
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """Your own table. Options name the columns of each role; everything that a role implies is checked.
+    """Your own table. Options name the columns of each role; every requirement of a role is checked.
 
     Attributes:
         file: a name or a pattern (`photos-*.csv`) below the raw folder, or one per split: {train: , val: , test: }.
-        format: csv, tsv, jsonl, parquet or svmlight; by default, by the suffix. SVMlight has the columns
-            `label`, `qid` and `all`, the vector, and `docid` if the comment of every row has one. The separator of a
-            CSV is the one that gives its header most columns.
-        encoding: of text.
+        format: csv, tsv, jsonl, parquet, or svmlight; by default, by the suffix. SVMlight has the columns `label`,
+            `qid`, and `all` (the vector), and `docid` if the comment of every row has one. The delimiter of a CSV is
+            the one that splits its header into the most columns.
+        encoding: the encoding of text.
         empty: texts that stand for a missing value in any column, such as [n/a, "-"].
         decimal: the decimal point or comma of numbers in text.
-        thousands: the separator of three digits in them, such as `.` in 1.306 for 1306.
+        thousands: the thousands separator of numbers in text, such as `.` in 1.306 for 1306.
         image: column of paths below the raw folder, or of bytes in Parquet.
-        frames: columns of such paths, or one with several in a cell.
-        features: columns of numbers, `f_*` for all that begin so, or one column or array of vectors.
+        frames: columns of such paths, or one column with several paths per cell.
+        features: columns of numbers, `f_*` for all that start with `f_`, or one column of vectors.
         categories: columns of names such as brands. Each name in the training rows becomes a feature of 0 or 1, in
             addition to `features`; other names and empty cells are 0 in all of them.
-        letters: columns of texts of one length, such as aligned proteins. Each letter at each position becomes a
+        letters: columns of texts of equal length, such as aligned proteins. Each letter at each position becomes a
             feature of 0 or 1; positions with the same letter in all training rows are left out.
         text: column of text.
         text_pair: two columns of text that are read together, such as a query and a passage.
         labels: column with the names of a row's labels in one cell, or columns of 0 and 1.
-        ordered: labels of a cell stand in order, the most important first.
-        ignore: columns of 0 and 1, one for each column of `labels`: 1 where average precision ignores the row, such as
-            a difficult object. Training uses these labels as they are.
+        ordered: the labels in a cell are in order, the most important first.
+        ignore: columns of 0 and 1, one for each column of `labels`: 1 if average precision ignores the row, such as a
+            difficult object. Training uses the labels of these rows, too.
         label_ranks: columns, one per class: 0 for absent, larger for more important.
         target: column of numbers.
-        train_target: column that training rows learn instead of `target`, such as clicks if the target are grades; they
-            need no `target`. Validation, test and gate use `target`, and need no `train_target`.
+        train_target: column that replaces `target` in training, such as clicks if the target is a grade; training rows
+            then need no `target`. Validation, test, and gate use `target`, and need no `train_target`.
         relevance: column of grades; the rows of one `group` are the documents of a query.
-        rejected: column of rejected answers, for preferences. Each row is a query of two documents: the input, which
-            was preferred, and the input with this column in place of its last one, such as
+        rejected: column of rejected answers, for preferences. Each row is a query with two documents: the input, which
+            was preferred, and the input with its last column replaced by this one, such as
             `text_pair: [prompt, chosen]` with `rejected: rejected`. Rows of one `group` stay in one split; for pairs of
             texts, the first text is the group.
         margin: column of numbers of at least 0, the size of the preference; 0 is a tie, which metrics leave out.
         captions: columns of text by which an item is searched, such as queries that a passage (`text`) answers; rows
-            with the same image, text or `id` are merged.
+            with the same image, text, or `id` are merged.
         gallery: column; retrieval searches each item within its gallery, by default within the whole split.
-        label_separator, frame_separator: between the names in a cell.
+        label_separator, frame_separator: the separator of names or paths in a cell.
         group: column; rows of one group stay in one split, and the bootstrap draws them together.
-        within: compare rows of one group only, by their `target`: losses get a list for each group, and metrics are
-            means over groups. For targets whose scale or offset differs between groups, such as laboratories.
+        within: compare only rows of the same group, by their `target`: losses get a list for each group, and metrics
+            are means over groups. For targets whose scale or offset differs between groups, such as labs.
         weight: column of numbers above 0.
         id: column that predictions return; None for the image's path, or else the row's number.
-        date: {column, first, every}: rows up to the day `first` are the first delivery. Each later day, week, month
+        date: {column, first, every}: rows up to the date `first` are the first delivery. Each later day, week, month,
             or year is another delivery, used only for training.
-        split: column of train, val, test and gate, or {hash_of: column, val: 0.1, test: 0.2, gate: 0.1}. By default by
-            a hash of the group, or of the id. Where a column or files have no gate, it is `gate_share` of validation.
+        split: column of train, val, test, and gate, or {hash_of: column, val: 0.1, test: 0.2, gate: 0.1}. By default, a
+            hash of the group or the id. If a column or files have no gate, it is `gate_share` of validation.
         classes: names of the labels, in the order of the scores; by default the training labels, sorted.
-        unknown_labels: whether a label outside the classes is refused, or left out of its row.
-        missing: whether a row with a missing value is refused, or left out; or whether an empty feature gets the median
-            of training rows, with a feature that says so (`impute`): then other missing values leave a row out.
-        gray: store pictures gray and without loss, in place of RGB as JPEG; networks then have one channel.
-        pad: resize whole pictures, between black bars, where they are not square; by default their middle square.
-        skip_broken: leave out rows of pictures that cannot be decoded.
-        allow_repeated: accept that a picture is in several splits.
-        gate_share: of the validation rows, if a column or files say the splits and have no gate: on these versions are
-            compared before one is promoted; 0 for none.
-        without_relevant: whether queries with nothing to order, without a relevant document or with one in all, are
-            kept or dropped. Kept ones must have two documents.
+        unknown_labels: refuse a label outside the classes, or leave it out of its row.
+        missing: refuse a row with a missing value, or leave it out; or fill an empty feature with the training median
+            and flag it with another feature (`impute`), and leave out rows with other missing values.
+        gray: store pictures in gray, losslessly, instead of RGB as JPEG; networks then have one channel.
+        pad: resize the whole picture and add black bars if it is not square; by default, crop to the center square.
+        skip_broken: leave out rows whose pictures cannot be decoded.
+        allow_repeated: allow a picture in several splits.
+        gate_share: the fraction of validation rows that become the gate, if the splits come from a column or files
+            without one; the gate compares versions before one is promoted. 0 for no gate.
+        without_relevant: keep or drop queries with nothing to order: without a relevant document, or with a single
+            document. Kept queries must have two documents.
     """
 
     file: str | dict[str, str]
@@ -157,7 +158,7 @@ class TableOptions:
     without_relevant: Literal["keep", "drop"] = "keep"
     gate_share: float = 0.5
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # unknown options are errors where the params are checked
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # the check of the params refuses unknown options
 
     def __post_init__(self) -> None:
         if not 0 <= self.gate_share < 1:
@@ -173,16 +174,16 @@ class TableOptions:
         self._check_truth()
         self._check_split()
         if self.group is None and isinstance(self.split, dict) and self.split["hash_of"] not in (self.id, self.image):
-            # What decides on the split belongs together in folds, in later deliveries and in the bootstrap, too.
+            # Rows that share a split also stay together in folds, in later deliveries, and in the bootstrap.
             object.__setattr__(self, "group", self.split["hash_of"])
         if self.rejected is not None and self.group is None and self.text_pair is not None:
             object.__setattr__(self, "group", self.input_columns[0])  # answers to one prompt belong together
         if self.within and self.group is None:
-            raise ValueError("within needs `group`: the column whose rows are compared with each other")
+            raise ValueError("within needs `group`: the column that says which rows to compare with each other")
         if self.date is not None:
             self._check_date(self.date)
         if self.decimal == self.thousands:
-            raise ValueError(f"decimal and thousands are both {self.decimal!r}, expected two signs")
+            raise ValueError(f"decimal and thousands are both {self.decimal!r}, expected different characters")
         for name in self.files.values():
             if name.startswith("/") or ".." in name.split("/") or not name:
                 raise ValueError(f"file is {name!r}, expected a name below the dataset's raw folder, without `..`")
@@ -195,38 +196,38 @@ class TableOptions:
             day = datetime.date.fromisoformat(date["first"]).isoformat()
         except ValueError:
             day = None
-        if day != date["first"]:  # 01/11/2026 is another day elsewhere, and 20261031 a number
-            raise ValueError(f"date.first is {date['first']!r}, expected a day such as '2026-10-31'")
+        if day != date["first"]:  # 01/11/2026 depends on the country, and 20261031 may be a number
+            raise ValueError(f"date.first is {date['first']!r}, expected a date such as '2026-10-31'")
 
     def _check_input(self) -> None:
         if (count := self.input_type.columns) is not None and len(self.input_columns) != count:
             raise ValueError(f"{self.input} is {self.input_columns}, expected the names of {count} columns")
         if self.filled and not self.input_type.vectors:
-            raise ValueError(f"missing: impute fills numbers of `features`; expected leave_out beside {self.input}")
+            raise ValueError(f"missing: impute fills only `features`; expected leave_out with {self.input}")
         if self.has_names and not self.input_type.vectors:
             names = " and ".join(self._given(NAMED))
-            raise ValueError(f"{names}: expected beside `features` or alone, not beside {self.input}")
+            raise ValueError(f"{names}: expected with `features` or without another input, not with {self.input}")
         if self.lists and self.input_type.sampled:
-            raise ValueError(f"{self.truth_role}: documents may be image, features or text, not {self.input}")
+            raise ValueError(f"{self.truth_role}: documents may be image, features, or text, not {self.input}")
         if self.rejected in self.input_columns:
             raise ValueError(f"rejected: {self.rejected} is a column of {self.input} too; name another one")
         if self.rejected is not None and self.input_columns[-1].endswith("*"):
             raise ValueError(
-                f"rejected: it is read in place of one column, not of {self.input_columns[-1]}; write the numbers of "
-                "each item into one column of vectors"
+                f"rejected: it replaces a single column, not {self.input_columns[-1]}; put the numbers of each item "
+                "into one column of vectors"
             )
 
     def _check_truth(self) -> None:
         if self.classes is not None and (len(set(self.classes)) < max(2, len(self.classes)) or not all(self.classes)):
-            raise ValueError(f"classes is {self.classes}, expected two or more names, each once, none empty")
+            raise ValueError(f"classes is {self.classes}, expected two or more different names, none empty")
         for option in ("classes", "ordered"):
             if getattr(self, option) and not self.has_label_cells:
                 raise ValueError(
-                    f"{option}: expected with `labels` in one column; several columns name their classes, and "
-                    "label_ranks order them"
+                    f"{option}: expected only with `labels` in one column; several columns already name their classes, "
+                    "and label_ranks order them"
                 )
         if self.ignore is not None and (self.labels is None or self.has_label_cells):
-            raise ValueError("ignore: expected with `labels` in columns of 0 and 1")
+            raise ValueError("ignore: expected only with `labels` in columns of 0 and 1")
         for option, truth in BESIDE.items():
             if getattr(self, option) and getattr(self, truth) is None:
                 raise ValueError(f"{option}: expected with `{truth}`, not with {self.truth_role}; leave it out")
@@ -237,28 +238,30 @@ class TableOptions:
         if isinstance(self.file, dict):
             _check_keys("file", self.file, required=SPLITS, optional=("gate",))
             if self.split is not None:
-                raise ValueError("split: the files say which rows are in which; leave it out")
+                raise ValueError("split: there is already one file per split; leave `split` out")
         if isinstance(self.split, dict):
             _check_keys("split", self.split, required=("hash_of",), optional=tuple(SHARES))
             if not isinstance(self.split["hash_of"], str):
                 raise ValueError(f"split.hash_of is {self.split['hash_of']!r}, expected the name of a column")
             if wrong := [key for key in SHARES if isinstance(self.split.get(key), str)]:
-                raise ValueError(f"split.{wrong[0]} is {self.split[wrong[0]]!r}, expected a share such as 0.1")
+                raise ValueError(f"split.{wrong[0]} is {self.split[wrong[0]]!r}, expected a fraction such as 0.1")
         if self.drawn:
             for name, share in self.shares.items():
                 if not (share > 0 or (name == "gate" and share == 0)):
-                    raise ValueError(f"split.{name} is {share}, expected above 0 and below 1; 0 for no gate")
+                    raise ValueError(f"split.{name} is {share}, expected above 0 and below 1 (only gate may be 0)")
             if not (total := sum(self.shares.values())) < 1:
-                raise ValueError(f"split.val, test and gate are {total:g}, expected below 1: train gets the rest")
+                raise ValueError(
+                    f"split.val, test, and gate sum to {total:g}, expected a sum below 1: train gets the rest"
+                )
 
     @property
     def files(self) -> dict[str, str]:
-        """Names of files or patterns by their split; by "" where no split is said."""
+        """Names of files or patterns by split; the key is "" if there is one for all splits."""
         return self.file if isinstance(self.file, dict) else {"": self.file}
 
     @property
     def foldable(self) -> bool:
-        return self.train_target is None  # else rows for training have another truth
+        return self.train_target is None  # otherwise training rows have a different truth
 
     @property
     def has_label_cells(self) -> bool:
@@ -266,17 +269,17 @@ class TableOptions:
 
     @property
     def has_names(self) -> bool:
-        """Whether features follow from names."""
+        """Whether some features are made from names."""
         return bool(self._given(NAMED))
 
     @property
     def filled(self) -> bool:
-        """Whether an empty number gets the median of training rows."""
+        """Whether an empty number is filled with the median of the training rows."""
         return self.missing == "impute"
 
     @property
     def drawn(self) -> bool:
-        """Whether splits follow from a hash."""
+        """Whether splits are drawn by a hash."""
         return not isinstance(self.split, str) and not isinstance(self.file, dict)
 
     @property
@@ -296,9 +299,9 @@ class TableOptions:
 
     @property
     def reading(self) -> dict[str, Any]:
-        """Return all that a model must know to read such a file: what is not as usual, and the columns of its roles."""
+        """Return what a model must know to read such a file: options that are not the default, and role columns."""
         named: dict[str, Any] = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
-        is_own_group = not (self.relevance or self.rejected)  # else a query or a prompt
+        is_own_group = not (self.relevance or self.rejected)  # otherwise the group is a query or a prompt
         named |= {"rejected": self.rejected, "pad": self.pad, "group": self.group if is_own_group else None}
         named |= {"caption": self.captions if isinstance(self.captions, str) else None}
         named |= {"separator": self.frame_separator if self.frames is not None else None}
@@ -320,7 +323,7 @@ class TableOptions:
 
     @property
     def input_columns(self) -> list[str]:
-        """The columns of the input, or patterns of them."""
+        """The columns of the input, or patterns for them."""
         options = [getattr(self, role) for role in self._given((self.input, *NAMED))]
         return [column for option in options for column in (option if isinstance(option, list) else [option])]
 
@@ -337,7 +340,7 @@ class TableOptions:
 
     @property
     def lists(self) -> bool:
-        """Whether an example has a list of inputs, the documents of a query."""
+        """Whether an example is a query with a list of inputs, its documents."""
         return self.truth == "relevance"
 
     @property
@@ -345,7 +348,7 @@ class TableOptions:
         return self.schema_for({})
 
     def schema_for(self, fitted: Mapping[str, Any]) -> pa.Schema:
-        """Return the schema, with lengths and names where something is fitted."""
+        """Return the schema, with the fitted lengths and names if there are any."""
         classes, width = fitted.get("classes", []), fitted.get("width")
         each = pa.list_(pa.int64(), len(classes)) if classes else pa.list_(pa.int64())
         stored = self.input_type.stored(width=width, single=bool(fitted.get("single")))
@@ -365,7 +368,7 @@ class TableOptions:
         if self.group is not None and not self.relevance:
             fields["group"] = pa.string()
         if self.within:
-            fields["within"] = pa.string()  # the column of the groups, in each row: predictions keep it
+            fields["within"] = pa.string()  # the name of the group column, which predictions keep
         if self.weight is not None:
             fields["weight"] = pa.float64()
         if self.gallery is not None:
@@ -378,7 +381,7 @@ class TableOptions:
         """Return the columns of each role in a file.
 
         Raises:
-            ValueError: a column is missing, or none begins as a pattern says.
+            ValueError: a column is missing, or no column matches a pattern.
         """
         columns_of: dict[str, list[str]] = {}
         for role in (*INPUTS, *NAMED, *TRUTHS, *STRUCTURE):
@@ -396,16 +399,16 @@ class TableOptions:
         if self.ignore is not None:
             ignored, labels = len(columns_of["ignore"]), len(columns_of["labels"])
             if ignored != labels:
-                raise ValueError(f"ignore: {ignored} columns, expected one for each of the {labels} of labels")
+                raise ValueError(f"ignore: {ignored} columns, expected one for each of the {labels} columns of labels")
         for learned, role in product(LEARNED, (*TRUTHS, "train_target", "weight", "id", "split")):
             if shared := set(columns_of.get(role, ())) & set(columns_of.get(learned, ())):
                 raise ValueError(
-                    f"{learned}: column {min(shared)!r} is the {role} too, which would be learned from itself; name "
-                    f"the {learned} without it"
+                    f"{learned}: column {min(shared)!r} is the {role} too, so the model would see it as input; leave "
+                    f"it out of {learned}"
                 )
         for first, second in combinations(LEARNED, 2):
             if shared := set(columns_of.get(first, ())) & set(columns_of.get(second, ())):
-                raise ValueError(f"column {min(shared)!r} is in {first} and in {second}; name it in one of them")
+                raise ValueError(f"column {min(shared)!r} is in {first} and in {second}; name it in only one of them")
         return columns_of
 
     def _column_of(self, role: str) -> Any:

@@ -1,4 +1,4 @@
-"""Read the rows of a request: pictures, folders of pictures, and tables, read as in training."""
+"""Read the rows of a request: pictures, folders of pictures, and tables, which are read as in training."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,20 +21,21 @@ from rankgrad.plain_text import key_in, parts_in, text_in
 
 __all__ = ["OWN", "Roles", "Row", "asked", "own_columns", "pieces", "read", "table_of"]
 
-DOCUMENTS = 16  # queries that are
-HEAD = 100  # rows by which a column that could hold the input is found
+DOCUMENTS = 16  # queries to answer at once
+HEAD = 100  # rows to look at when guessing which column holds the input
 
 
 class Roles(NamedTuple):
-    """The roles of a table's columns, and its encoding, where they differ from the training's.
+    """The roles of a table's columns, and its encoding, if they differ from the training table's.
 
     Attributes:
-        input: of the model's input; several, or `f_*` for all that begin so, of features. `caption=NAME` is that of
-            captions, by which retrieval is asked too.
-        id: what comes back with each answer.
-        query: whose rows are the documents of one query.
-        captions: of retrieval, whether captions are read, or items; None for a row's item, or else its caption.
-        encoding: of text.
+        input: columns of the model's input; for features, several, or `f_*` for all that start with `f_`. For
+            retrieval, `caption=NAME` is the column of captions.
+        id: column to return with each answer.
+        query: column that tells queries apart; rows with the same value are the documents of one query.
+        captions: for retrieval, whether to read captions or items; None for a row's item or, if it has none, its
+            caption.
+        encoding: the encoding of text.
     """
 
     input: Sequence[str] = ()
@@ -44,18 +45,18 @@ class Roles(NamedTuple):
     encoding: str | None = None
 
 
-OWN = Roles()  # the training's columns, or columns that have the names of their roles
+OWN = Roles()  # the columns of the training table, or columns named like their roles
 
 
 class Row(NamedTuple):
     """A row whose pictures are not read yet.
 
     Attributes:
-        id: what comes back with its answer.
-        place: of the row, for messages.
+        id: the id to return with its answer.
+        place: where the row is, for messages.
         asked: reads the inputs of the row; raises ValueError or OSError if a cell or a picture cannot be read.
-        documents: ids of a query's rows, in a table that has a row for each.
-        group: the cell of the group's column by its name, which comes back too; empty without such a column.
+        documents: ids of a query's documents, if the table has a row for each.
+        group: the group column's cell by the column's name, returned too; empty without such a column.
     """
 
     id: Any
@@ -66,7 +67,7 @@ class Row(NamedTuple):
 
 
 def table_of(path: Path) -> Format | None:
-    """Return the format of a table, by its suffix; None of what is no table."""
+    """Return the format of a table by its suffix; None for any other file."""
     return FORMATS.get(path.suffix.lower())
 
 
@@ -76,15 +77,15 @@ def read(
     """Read the rows of a request one by one; memory does not grow with the files.
 
     Args:
-        sources: pictures or folders of them; or one table, whose cells of images are bytes, data URIs or paths from
-            its folder.
-        recipe: of the model, which knows how its training's table was read.
-        roles: of the table's columns, where they are others.
-        form: format of the table; by default by its suffix, or the training's.
+        sources: pictures or folders of pictures; or one table, whose image cells are bytes, data URIs, or paths
+            relative to its folder.
+        recipe: the model's recipe, which says how its training table was read.
+        roles: the roles of the table's columns, if they differ from training.
+        form: the format of the table; by default, by its suffix or as in training.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is not of its format, lacks a column, or is nothing that the model takes.
+        FileNotFoundError: a file is missing.
+        ValueError: a file does not match its format, lacks a column, or is not an input of the model.
     """
     kind = recipe["input"]["kind"]
     suffixes = () if recipe.get("task") == "query_ranking" else type_of(recipe["input"]).suffixes
@@ -94,7 +95,7 @@ def read(
     of_known_format = usual is not None and sources[0].suffix.lower() not in suffixes and not sources[0].is_dir()
     if form or of_known_format or any(table_of(source) for source in sources):
         if len(sources) > 1:
-            raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or pictures alone")
+            raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or only pictures")
         (path,) = sources
         form_of_path = form or (usual if usual and (table_of(path) in (None, "svmlight")) else None)
         yield from _Table(path, format_of(path, form_of_path), recipe, roles).rows()
@@ -103,7 +104,7 @@ def read(
         raise ValueError(f"{sources[0]}: the model takes {taken}; expected a table ({', '.join(FORMATS)})")
     else:
         for path in _files(sources, suffixes):
-            name = encodable(str(path))  # of a file whose name is no UTF-8, too
+            name = encodable(str(path))  # the file's name may not be UTF-8
             yield Row(name, name, partial(_of_file, kind, path))
 
 
@@ -112,7 +113,7 @@ def _of_file(kind: str, path: Path) -> dict[str, Any]:
 
 
 def pieces(rows: Iterable[Row], recipe: Mapping[str, Any]) -> Iterator[list[Row]]:
-    """Yield rows in as many as are answered together."""
+    """Yield rows in lists that are answered together."""
     size = DOCUMENTS if recipe.get("task") == "query_ranking" else type_of(recipe["input"]).piece
     rows = iter(rows)
     while piece := list(islice(rows, size)):
@@ -128,18 +129,18 @@ def _files(sources: Sequence[Path], suffixes: tuple[str, ...]) -> Iterator[Path]
             continue
         files = sorted(path for path in source.rglob("*") if _is_input(source, path, suffixes))
         if not files:
-            raise ValueError(f"{source}: no input in this folder; expected {', '.join(suffixes)}")
+            raise ValueError(f"{source}: no input files in this folder; expected {', '.join(suffixes)}")
         yield from files
 
 
 def _is_input(folder: Path, path: Path, suffixes: tuple[str, ...]) -> bool:
-    """Return whether a path below a folder is an input, and none that programs hide there, such as `._photo.jpg`."""
+    """Return whether a path below a folder is an input file, and not hidden, as `._photo.jpg` is."""
     hidden = any(name.startswith(".") for name in path.relative_to(folder).parts)
     return path.suffix.lower() in suffixes and path.is_file() and not hidden
 
 
 def _as_lists(cell: Any) -> Any:
-    """Return a cell with lists in place of arrays of NumPy."""
+    """Return a cell with NumPy arrays converted to lists."""
     if not hasattr(cell, "tolist"):
         return cell
     values = cell.tolist()
@@ -148,7 +149,7 @@ def _as_lists(cell: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Input:
-    """An input of a model: its columns, what its task calls it, and its type."""
+    """An input of a model: its columns, the name that the task gives it, and its type."""
 
     columns: list[str]
     name: str
@@ -160,14 +161,14 @@ class _Input:
 
 @dataclass(frozen=True)
 class _Cells:
-    """A row of a table: its columns are read here as `InputType.from_table` asks for them.
+    """A row of a table; reads the columns that `InputType.from_table` asks for.
 
     Attributes:
         row: cells by column.
-        folder: of the table; paths are relative to it. None for requests, whose cells hold the files themselves.
-        writing: of its numbers.
-        features: names of the features of the model.
-        separator: of the frames in a cell.
+        folder: the table's folder, to which paths are relative; None for requests, whose cells hold the file contents.
+        writing: how numbers in text are written.
+        features: names of the model's features.
+        separator: the separator of frames in a cell.
     """
 
     row: Mapping[str, Any]
@@ -177,7 +178,7 @@ class _Cells:
     separator: str
 
     def of(self, entered: _Input) -> Any:
-        """Return the input of this row; an empty cell is none."""
+        """Return the input of this row; raise ValueError if its cell is empty."""
         column = entered.columns[0]
         if self.row[column] is None and not entered.type.vectors:
             raise ValueError(f"{column} is empty")
@@ -193,16 +194,16 @@ class _Cells:
             raise ValueError(f"{column} is {error}") from error
 
     def texts(self, columns: list[str]) -> list[str]:
-        """Return the texts of several columns, or of a list in a cell."""
+        """Return the texts in several columns, or in a list in one cell."""
         cell = self.row[columns[0]]
         return cell if len(columns) == 1 and isinstance(cell, list) else [self.text(column) for column in columns]
 
     def numbers(self, columns: list[str]) -> list[float] | Mapping[str, Any]:
-        """Return a vector, or numbers and names by their columns."""
+        """Return a vector, or numbers and names by column."""
         cell = self.row[columns[0]]
         if isinstance(cell, Mapping):
             return cell
-        if columns == columns_of(self.features) != self.features:  # names, which the model makes features of
+        if columns == columns_of(self.features) != self.features:  # some columns have names, not numbers
             filled, unnamed = fills_of(tuple(self.features)), {*self.features}
             return {name: self._named(name, filled=name in filled, unnamed=name in unnamed) for name in columns}
         if columns == self.features or len(columns) > 1 or not isinstance(cell, list | str):
@@ -213,7 +214,7 @@ class _Cells:
             raise ValueError(f"{columns[0]} is {error}") from error
 
     def _named(self, column: str, *, filled: bool, unnamed: bool) -> Any:
-        """Return a number, or a cell as it is: a name, or an empty one that the model fills."""
+        """Return a number, or the cell itself if it is a name or is empty and the model fills it."""
         is_number = unnamed or (filled and not is_empty(self.row[column]))
         return self._number(column) if is_number else self.row[column]
 
@@ -224,7 +225,7 @@ class _Cells:
             raise ValueError(f"{column} is {error}") from error
 
     def files(self, columns: list[str]) -> list[bytes]:
-        """Return the files of several columns, of a list in a cell, or of text that a separator joins."""
+        """Return the files named in several columns, in a list in one cell, or in a cell with separators."""
         cell = self.row[columns[0]]
         if len(columns) > 1:
             return [self.file(column) for column in columns]
@@ -235,35 +236,35 @@ class _Cells:
         return self._contents(self.row[column])
 
     def _contents(self, cell: Any) -> bytes:
-        """Return the bytes of a cell that has them, a data URI, or the path of a file from the table's folder."""
+        """Return the bytes in a cell, in its data URI, or in the file at its path, relative to the table's folder."""
         cell = cell.get("bytes") if isinstance(cell, Mapping) else cell
         if isinstance(cell, bytes):
             return cell
         if self.folder is None:
             return Image.checked(cell, "the picture")
-        if str(cell).startswith("data:"):  # the picture itself, as `rankgrad serve` keeps it
+        if str(cell).startswith("data:"):  # the form in which `rankgrad serve` keeps pictures
             from rankgrad.io.pictures import bytes_in  # needs Pillow
 
             return bytes_in(str(cell))
         file = self.folder / str(cell).strip()
         if not file.is_file():
-            raise ValueError(f"{file}: no such file")
+            raise ValueError(f"{file}: no such file; expected a path relative to the table's folder")
         return file.read_bytes()
 
 
 class _Columns:
-    """The roles of the columns of a table or a request: by options, as in training, or by the names of the roles.
+    """The roles of the columns of a table or a request: from options, from training, or from columns named like roles.
 
     Attributes:
-        inputs: of the model; empty if their columns are missing.
+        inputs: the model's inputs; empty if their columns are missing.
         id, group, query, rejected: columns, or None.
 
     Args:
-        names: of all columns.
-        recipe: of the model.
-        roles: where they differ from the training's.
-        form: of the table.
-        folder: that paths of files are relative to; None if cells hold the files themselves.
+        names: the names of all columns.
+        recipe: the model's recipe.
+        roles: roles that differ from training.
+        form: the format of the table.
+        folder: the folder to which file paths are relative; None if cells hold the file contents.
     """
 
     def __init__(
@@ -283,7 +284,7 @@ class _Columns:
 
     @property
     def of_input(self) -> list[str]:
-        """The columns of the inputs, and of what was rejected."""
+        """The columns of the inputs, and the column of rejected inputs."""
         columns = [column for entered in self.inputs for column in entered.columns]
         return [*columns, self.rejected] if self.rejected else columns
 
@@ -297,7 +298,7 @@ class _Columns:
         return next((column for column in columns if column in self.names), None)
 
     def _inputs(self, roles: Roles) -> list[_Input]:
-        """Return the inputs by columns that are named, that are the training's, or that are called as the input is."""
+        """Return the inputs: from the columns in the options, those of training, or a column named like the input."""
         named, captions = [*roles.input], []
         if self.task == "retrieval":
             captions, named = self._captions(named)
@@ -312,7 +313,7 @@ class _Columns:
         return captions if roles.captions in (None, True) else []
 
     def _captions(self, named: list[str]) -> tuple[list[_Input], list[str]]:
-        """Return the input of captions, if there is a column of them, and the other columns that are named."""
+        """Return the input of captions, if there is a column for it, and the other columns in the options."""
         usual = [self.about.get("caption"), "caption"]
         chosen = [name for name in named if name in usual or name.startswith("caption=")]
         unnamed = [name for name in named if name not in chosen]
@@ -320,7 +321,7 @@ class _Columns:
         return [] if column is None else [_Input([column], "caption", Text)], unnamed
 
     def _in_order(self, named: Sequence[str]) -> list[str]:
-        """Return columns that are named, patterns filled in, in the order of training if they are the same."""
+        """Return the columns in the options, with patterns expanded, in the order of training if they are the same."""
         starts = tuple(name.removesuffix("*") for name in named if name.endswith("*"))
         columns = [name for name in named if not name.endswith("*")]
         columns += [name for name in self.names if name.startswith(starts)]
@@ -330,7 +331,7 @@ class _Columns:
         return columns
 
     def _rejected(self, roles: Roles) -> str | None:
-        """Return the column of what was rejected, if there are preferences as in training."""
+        """Return the column of rejected inputs, if the rows are preferences as in training."""
         column, columns = self.about.get("rejected"), self.about.get("columns")
         is_pair = bool(self.inputs) and columns == self.inputs[0].columns
         return column if column in self.names and not roles.query and is_pair else None
@@ -338,12 +339,12 @@ class _Columns:
     # Rows.
 
     def cells(self, row: Mapping[str, Any]) -> _Cells:
-        """Return the cells of a row, with lists in place of arrays."""
+        """Return the cells of a row, with arrays converted to lists."""
         row = {name: _as_lists(cell) for name, cell in row.items()}
         return _Cells(row, self.folder, self.writing, self.features, self.about.get("separator", "|"))
 
     def entered(self, cells: _Cells) -> _Input:
-        """Return the first input that a row has."""
+        """Return the first input that the row has."""
         return next((entered for entered in self.inputs if entered.is_in(cells.row)), self.inputs[0])
 
     def asked(self, cells: _Cells) -> dict[str, Any]:
@@ -354,7 +355,7 @@ class _Columns:
         return {entered.name: self._pair(self.rejected, cells) if self.rejected else self._listed(cells)}
 
     def _pair(self, column: str, cells: _Cells) -> list[Any]:
-        """Return two documents: the one that was preferred, and the same with what was rejected in it."""
+        """Return two documents: the preferred one, and the same with the rejected column in place of its last."""
         entered = self.inputs[0]
         if cells.row[column] is None:
             raise ValueError(f"{column} is empty, expected the rejected input")
@@ -362,7 +363,7 @@ class _Columns:
         return [cells.of(entered), rejected.of(entered)]
 
     def _listed(self, cells: _Cells) -> list[Any]:
-        """Return the documents that are the list in a cell."""
+        """Return the documents in the list that a cell holds."""
         entered = self.inputs[0]
         column, *more_columns = entered.columns
         documents = cells.row[column]
@@ -371,33 +372,33 @@ class _Columns:
             is_list = bool(documents) and isinstance(documents[0], list | Mapping)
         if more_columns or not is_list:
             raise ValueError(
-                f"{column} holds no list of documents, expected one; of a table with a row for each document, name the "
-                "column of its query: --query COLUMN"
+                f"{column} holds no list of documents, expected one; if the table has a row for each document, name "
+                "the column of the query: --query COLUMN"
             )
         return [self.cells({column: document}).of(entered) for document in documents]
 
     def id_of(self, cells: _Cells, usual: Any) -> Any:
-        """Return the id of a row, or the usual one where it is null or NaN."""
+        """Return the id of a row, or the default if it is null or NaN."""
         return _returned(cells.row[self.id], usual) if self.id else usual
 
     def group_of(self, cells: _Cells) -> dict[str, Any]:
-        """Return the cell of the group's column by its name, if there is such a column."""
+        """Return the group column's cell by the column's name, if there is such a column."""
         return {self.group: _returned(cells.row[self.group], None)} if self.group else {}
 
 
 def _returned(cell: Any, usual: Any) -> Any:
-    """Return a cell as it comes back with an answer, or the usual value where it is null or NaN."""
+    """Return a cell as an answer returns it, or the default if it is null or NaN."""
     if cell is None or cell != cell:
         return usual
     return encodable(cell) if isinstance(cell, str) else cell
 
 
 class _Table:
-    """A table of a file that a model is asked.
+    """A table in a file, whose rows are inputs for a model.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is not of its format, or lacks a column.
+        FileNotFoundError: the file is missing.
+        ValueError: it does not match its format, or lacks a column.
     """
 
     def __init__(self, path: Path, form: Format, recipe: Mapping[str, Any], roles: Roles):
@@ -421,7 +422,7 @@ class _Table:
         return f"it has {listed(self.names)}{did_you_mean(missing, self.names)}"
 
     def _without_input(self) -> ValueError:
-        """Return the error of a table without the columns of the input."""
+        """Return the error for a table without the columns of the input."""
         for column in columns_of(self.columns.features):
             if column not in self.names:
                 return ValueError(f"{self.path}: no column {column!r}, a feature of the model; {self._has(column)}")
@@ -432,7 +433,7 @@ class _Table:
         )
 
     def _without_searched(self, *, captions: bool) -> ValueError:
-        """Return the error of a table to search without the column that is searched."""
+        """Return the error for a table without the column to search."""
         about, item = self.columns.about, self.columns.type.name
         columns = [about.get("caption") or "caption"] if captions else about.get("columns") or [item]
         advice = "" if captions else ", or search its captions by `--captions`"
@@ -442,7 +443,7 @@ class _Table:
         )
 
     def _hint(self) -> str:
-        """Return how to name the columns of the input: those whose first cells look like it, if there are any.
+        """Return how to name the columns of the input: those whose first cells look like it, if any do.
 
         Raises:
             ValueError: the table has no rows.
@@ -507,16 +508,16 @@ class _Table:
                 yield number, cells
 
     def _vector(self, number: int, numbers: list[Any]) -> list[Any]:
-        """Return a vector of SVMlight as in training: from the lowest index on, with zeros at its end.
+        """Return an SVMlight vector as in training: starting at the lowest index, padded with zeros.
 
         Raises:
-            ValueError: there is an index below, so that all are counted from another one.
+            ValueError: the row has a lower index, so this file numbers its features differently.
         """
         lowest = self.columns.about.get("lowest", 0 if self.columns.about.get("columns") == ["all"] else 1)
         if any(numbers[:lowest]):
             raise ValueError(
-                f"{self._place(number)}: a feature of index 0, expected indices from 1 on, as in the training's file: "
-                "write the file with indices from 1 on"
+                f"{self._place(number)}: a feature with index 0, expected indices from 1, as in the training file: "
+                "number the features from 1"
             )
         return numbers[lowest:] + [0.0] * ((self.columns.about.get("count") or 0) + lowest - len(numbers))
 
@@ -524,7 +525,7 @@ class _Table:
         return f"{self.path}: row {number}"
 
     def _row(self, number: int, cells: _Cells) -> Row:
-        """Return a row whose id is its own, else the path of its file or its caption, else its number."""
+        """Return a row; without an id column, its id is its file's path or its caption, else its number."""
         entered = self.columns.entered(cells)
         cell = cells.row[entered.columns[0]]
         is_name = isinstance(cell, str) and (bool(entered.type.suffixes) or entered.name == "caption")
@@ -533,7 +534,7 @@ class _Table:
         return Row(self.columns.id_of(cells, usual), self._place(number), asked, group=self.columns.group_of(cells))
 
     def _grouped(self, column: str) -> Iterator[Row]:
-        """Yield queries that have a row for each of their documents."""
+        """Yield queries from a table with a row for each document."""
         seen, entered = set(), self.columns.inputs[0]
         for query, group in groupby(self._numbered(), key=lambda numbered: self._query(column, *numbered)):
             if query in seen:
@@ -564,13 +565,13 @@ class _Table:
 
 
 def asked(rows: Sequence[Any], recipe: Mapping[str, Any], inputs: Collection[str]) -> Iterator[Any]:
-    """Yield the rows of a request as a task takes them: those with a table's columns are read as rows of a file.
+    """Yield the rows of a request in the form that tasks take; rows with a table's columns are read as in a file.
 
-    Cells hold pictures themselves: no file is read.
+    Cells hold the contents of pictures: no file is read.
 
     Args:
-        rows: from JSON, or of a data frame. Rows that have no other columns than `inputs` are yielded as they are.
-        recipe: of the model, which knows the columns of its training's table.
+        rows: rows from JSON or a data frame. Rows with only columns in `inputs` are yielded unchanged.
+        recipe: the model's recipe, which has the columns of its training table.
         inputs: columns of requests, see `rankgrad.tasks.Task.columns`.
 
     Raises:
@@ -591,16 +592,16 @@ def asked(rows: Sequence[Any], recipe: Mapping[str, Any], inputs: Collection[str
 
 
 def own_columns(about: Mapping[str, Any]) -> list[str]:
-    """Return the columns of a training's table by which its model can be asked, from the `input` of its recipe."""
+    """Return the columns of the training table that requests may have, from the `input` of a model's recipe."""
     own = [*(columns_of(about.get("names") or ()) or about.get("columns") or ())]
     return own + [about[role] for role in ("rejected", "caption", "id", "group") if about.get(role)]
 
 
 def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collection[str], place: str) -> _Columns:
-    """Return the columns of a row of a request.
+    """Return the columns of a request's row.
 
     Raises:
-        ValueError: one is unknown or missing.
+        ValueError: a column is unknown or missing.
     """
     about, columns = recipe["input"], _Columns(names, recipe, OWN, None, None)
     own = own_columns(about)
@@ -618,17 +619,17 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
         raise ValueError(f"{place}: no column {missing}; {takes}")
     if columns.query is not None or is_document:
         raise ValueError(
-            f"{place}: a document of a query, expected a whole query in each row: {columns.type.name}, a list of its "
+            f"{place}: a single document, expected a whole query in each row: {columns.type.name}, the list of its "
             "documents"
         )
     for name in names:
         if name not in used:
-            raise ValueError(f"{place}: {name} beside {columns.of_input[0]}, expected the columns of one form; {takes}")
+            raise ValueError(f"{place}: both {name} and {columns.of_input[0]}, expected only one of them; {takes}")
     return columns
 
 
 def _asked(columns: _Columns, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of a request, and its id if it has one."""
+    """Return a request's row in the form that tasks take, with its id if it has one."""
     from rankgrad.datasets.tables.text import cells_of, emptied  # needs pandas
 
     values = cells_of(None if is_missing(cell) else cell for cell in row.values())

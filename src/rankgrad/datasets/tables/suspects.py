@@ -1,4 +1,4 @@
-"""Columns of numbers that a person should look at: constants, stand-ins such as -999, and copies of the target."""
+"""Find suspicious columns of numbers: constants, placeholders such as -999, and copies of the target."""
 
 import re
 from collections.abc import Mapping
@@ -8,16 +8,16 @@ import pandas as pd
 
 __all__ = ["SAME_ORDER", "described", "rank_correlation", "stand_ins"]
 
-STANDS_IN = re.compile(r"-?9{2,}")  # for a missing value, as -999 does
-REPEATED = 3  # rows that must share such a number
-SAME_ORDER = 0.99  # Spearman's correlation beyond which two columns order rows the same way
-FEWEST, MOST = 10, 10_000  # rows by which that is judged
-NAMED = 10  # columns that a line names
-TOGETHER = 64  # columns that are looked at together, of hundreds that embeddings have
+STANDS_IN = re.compile(r"-?9{2,}")  # a number such as -999, which may stand for a missing value
+REPEATED = 3  # fewest rows with such a number
+SAME_ORDER = 0.99  # two columns with a Spearman correlation above this order rows the same way
+FEWEST, MOST = 10, 10_000  # fewest and most rows used for that correlation
+NAMED = 10  # most columns that a line lists
+TOGETHER = 64  # columns to process at once, since embeddings may have hundreds
 
 
 def stand_ins(values: np.ndarray) -> dict[str, int]:
-    """Return the smallest and the largest number if it may stand for a missing value, and how many rows have it.
+    """Return the smallest and the largest number, if they may stand for missing values, and how many rows have them.
 
     >>> stand_ins(np.array([0.5, -999.0, -999.0, 0.1, -999.0, 99.5]))
     {'-999': 3}
@@ -31,7 +31,7 @@ def stand_ins(values: np.ndarray) -> dict[str, int]:
 
 
 def rank_correlation(values: np.ndarray, other: np.ndarray) -> float:
-    """Return Spearman's correlation of rows that have both numbers; 0 if they are few, or one column is constant.
+    """Return the Spearman correlation over rows that have both numbers; 0 for few rows or a constant column.
 
     >>> rank_correlation(np.arange(20.0), np.arange(20.0) ** 3)
     1.0
@@ -41,7 +41,7 @@ def rank_correlation(values: np.ndarray, other: np.ndarray) -> float:
 
 
 def _rank_correlations(columns: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return Spearman's correlation (k,) of each column (n, k) with another one (n,); none has NaN."""
+    """Return the Spearman correlation (k,) of each column (n, k) with another column (n,); none has NaN."""
     if len(other) < FEWEST:
         return np.zeros(columns.shape[1])
     step = -(-len(other) // MOST)
@@ -52,12 +52,12 @@ def _rank_correlations(columns: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def described(columns: Mapping[str, np.ndarray], truth: np.ndarray | None, groups: np.ndarray | None) -> dict[str, str]:
-    """Return a line for each suspicion, with the columns that are under it.
+    """Return a line for each kind of suspicion, with the columns that it concerns.
 
     Args:
-        columns: numbers of training rows (n,) by their column, NaN where one is missing.
-        truth: what is to be learned of each row (n,), or None.
-        groups: the number of the group or query within which each row is compared (n,), or None.
+        columns: numbers of training rows (n,) by column; missing ones are NaN.
+        truth: the target or grade of each row (n,), or None.
+        groups: the number of each row's group or query (n,), if rows are compared only within groups, or None.
 
     >>> described({"x": np.full(3, 2.0), "y": np.arange(3.0)}, None, np.array([0, 1, 2]))
     {'constant': 'x', 'constant within each group': 'y'}
@@ -88,7 +88,7 @@ def described(columns: Mapping[str, np.ndarray], truth: np.ndarray | None, group
 
 
 def _are_constant_within(values: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
-    """Return which columns (n, k) have one value in all rows of each group."""
+    """Return which columns (n, k) are constant within each group."""
     if groups is None:
         return np.zeros(values.shape[1], bool)
     order = np.argsort(groups, kind="stable")
@@ -98,7 +98,7 @@ def _are_constant_within(values: np.ndarray, groups: np.ndarray | None) -> np.nd
 
 
 def _correlations(values: np.ndarray, truth: np.ndarray | None) -> np.ndarray:
-    """Return Spearman's correlation (k,) of each column (n, k) with the truth; 0 without one."""
+    """Return the Spearman correlation (k,) of each column (n, k) with the truth; 0 if there is no truth."""
     correlations = np.zeros(values.shape[1])
     if truth is None:
         return correlations

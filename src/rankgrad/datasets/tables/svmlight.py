@@ -11,17 +11,18 @@ import pandas as pd
 
 __all__ = ["lengthen", "svmlight_columns", "svmlight_rows"]
 
-COLUMNS = ["label", "qid", "all"]  # what they are called here
-DOCID = re.compile(r"\bdocid\s*[=:]\s*(\S+)")  # in the comment of a row, as LETOR has it
-INDEX = 2**20 - 1  # as many features as a model may have: a vector has a number for each below it
-EXACT = 2**53  # up to which float64 holds every whole number
-DENSE, SMALL = 2**30, 2**24  # numbers of all vectors of a file, and so many of any file, however small
-SPARSE = 64  # numbers of vectors for each byte of a file
+COLUMNS = ["label", "qid", "all"]  # the names of the columns
+DOCID = re.compile(r"\bdocid\s*[=:]\s*(\S+)")  # the document's id in the comment of a row, as in LETOR
+INDEX = 2**20 - 1  # indices are below the largest number of features of a model
+EXACT = 2**53  # float64 holds every whole number up to here
+# Most numbers in all vectors of a file together: SPARSE for each of its bytes, at least SMALL and at most DENSE.
+DENSE, SMALL = 2**30, 2**24
+SPARSE = 64
 QUERY = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 
 
 def _lines(file: Iterable[str]) -> Iterator[tuple[list[str], str | None]]:
-    """Yield the cells of each row, and the id of its document, which may stand in its comment."""
+    """Yield the cells of each row, and the id of its document if its comment has one."""
     for line in file:
         content, _, comment = line.partition("#")
         if cells := content.split():
@@ -30,21 +31,21 @@ def _lines(file: Iterable[str]) -> Iterator[tuple[list[str], str | None]]:
 
 
 def svmlight_columns(path: Path) -> list[str]:
-    """Return the columns of a file: also `docid` if the comment of every row has one."""
+    """Return the columns of a file, with `docid` if the comment of every row has one."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         has_ids = all(docid is not None for _, docid in _lines(file))
     return [*COLUMNS, "docid"] if has_ids else COLUMNS
 
 
 def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
-    """Read labels, queries and vectors; index k is place k, and a vector ends with the last index of its row.
+    """Read labels, queries, and vectors; the number with index k is element k, and a vector ends with its last index.
 
-    Numbers that float64 would change stay as they are written: labels as text, others as decimals.
+    Numbers that float64 cannot hold exactly are kept as written: labels as text, others as decimals.
 
     Raises:
-        ValueError: a row is not as SVMlight has it, or all vectors together would be too large; the message names it.
+        ValueError: a row is not valid SVMlight, or the vectors would become too large; the message names the row.
     """
-    most = min(DENSE, max(SMALL, SPARSE * path.stat().st_size))  # a file of a kilobyte takes no gigabytes
+    most = min(DENSE, max(SMALL, SPARSE * path.stat().st_size))  # a small file must not take gigabytes
     in_queries, widest = "qid" in columns, 0
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         for number, (cells, docid) in enumerate(_lines(file), 1):
@@ -54,20 +55,21 @@ def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
                 row = _row(cells, in_queries=in_queries)
             except ValueError as error:
                 raise ValueError(
-                    f"{path}: row {number} has {error}: {' '.join(cells)[:80]!r}; expected `2 qid:7 1:0.5 2:0.1`"
+                    f"{path}: row {number} has {error}: {' '.join(cells)[:80]!r}; expected a row such as "
+                    "`2 qid:7 1:0.5 2:0.1`"
                 ) from error
             widest = max(widest, len(row["all"]))
             if number * widest > most:
                 raise ValueError(
-                    f"{path}: row {number} has the index {len(row['all']) - 1}; expected at most {most:,} numbers in "
-                    f"{number:,} rows, as each has a number for each index: number the features from 1 on"
+                    f"{path}: row {number} has the index {len(row['all']) - 1}; every row stores a number for each "
+                    f"index, expected at most {most:,} numbers in {number:,} rows: number the features from 1"
                 )
             row["docid"] = docid
             yield [row[name] for name in columns]
 
 
 def _row(cells: list[str], *, in_queries: bool) -> dict[str, Any]:
-    """Return label, query and vector of a row; raise ValueError that names its fault."""
+    """Return the label, query, and vector of a row; raise ValueError if it is invalid."""
     label, *pairs = cells
     query = pairs.pop(0).removeprefix("qid:") if pairs and pairs[0].startswith("qid:") else None
     if in_queries and query is None:
@@ -81,11 +83,11 @@ def _row(cells: list[str], *, in_queries: bool) -> dict[str, Any]:
             indices.append(int(index))
             numbers.append(float(value))
         except ValueError:
-            raise ValueError(f"{pair!r:.40}, which is no `index:number`") from None
+            raise ValueError(f"{pair!r:.40}, expected `index:number`") from None
         if abs(numbers[-1]) >= EXACT:
             numbers[-1] = Decimal(value, Context(traps=[]))
         if not 0 <= indices[-1] < INDEX:
-            raise ValueError(f"an index of {INDEX:,} or more, or below 0")
+            raise ValueError(f"the index {indices[-1]}, expected 0 to {INDEX - 1:,}")
         if indices[-1] <= indices[-2]:
             raise ValueError("an index twice" if indices[-1] == indices[-2] else "indices that are not sorted")
     is_plain = all(isinstance(number, float) for number in numbers)
@@ -94,15 +96,15 @@ def _row(cells: list[str], *, in_queries: bool) -> dict[str, Any]:
     try:
         grade = float(label)
     except ValueError:
-        raise ValueError("no number as its label") from None
+        raise ValueError(f"the label {label!r:.40}, expected a number") from None
     is_whole = abs(grade) < EXACT and grade % 1 == 0
     return {"label": grade if is_whole else label, "qid": None if query is None else int(query), "all": vector}
 
 
 def lengthen(frames: list[pd.DataFrame]) -> int:
-    """Make vectors of one length, whose last zeros are not written, and return their lowest index.
+    """Pad all vectors with zeros to the same length, and return their lowest index.
 
-    Most files begin with index 1: then there is no place for an index 0, which no row has.
+    Most files start with index 1; the vectors then get no element for index 0.
     """
     vectors = [vector for frame in frames for vector in frame["all"]]
     widest = max(map(len, vectors))

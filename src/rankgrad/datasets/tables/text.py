@@ -1,4 +1,4 @@
-"""Tables of text: CSV, TSV and JSON lines, read as cells of text."""
+"""Read text tables: CSV, TSV, and JSON Lines."""
 
 import codecs
 import csv
@@ -20,11 +20,11 @@ from rankgrad.plain_text import LONGEST, parsed_json, whole_text
 
 __all__ = ["cells_of", "delimited_rows", "emptied", "json_rows", "number_of_json", "text_header"]
 
-csv.field_size_limit(LONGEST)  # Python's own is an eighth of it
+csv.field_size_limit(LONGEST)  # Python's default is an eighth of this
 
 
 def cells_of(values: Iterable[Any]) -> pd.Series:
-    """Return cells as they are, text stripped and whole, bytes as text; a missing or empty one is None."""
+    """Return cells with text stripped and bytes decoded; missing and empty cells are None."""
     texts = (as_text(cell) if isinstance(cell, bytes) else cell for cell in values)
     return pd.Series(
         [(whole_text(cell).strip() or None) if isinstance(cell, str) else cell for cell in texts], dtype=object
@@ -32,7 +32,7 @@ def cells_of(values: Iterable[Any]) -> pd.Series:
 
 
 def emptied(cells: pd.Series, empty: Collection[str]) -> pd.Series:
-    """Return cells with None in place of texts that stand for a missing value, such as `n/a`."""
+    """Return cells with None for texts that stand for a missing value, such as `n/a`."""
     if not empty or cells.dtype != object:
         return cells
     return cells_of(None if isinstance(cell, str) and cell in empty else cell for cell in cells)
@@ -43,7 +43,7 @@ def _codec(encoding: str) -> str:
 
 
 def _not_encoded(path: Path, encoding: str) -> ValueError:
-    """Say where a file is of another encoding."""
+    """Return the error for a file in another encoding, with the first byte that shows it."""
     contents = path.read_bytes()
     line = "row 1"
     try:
@@ -60,13 +60,11 @@ def _not_encoded(path: Path, encoding: str) -> ValueError:
 
 @contextmanager
 def _opened(path: Path, encoding: str) -> Generator[TextIO]:
-    """Open a text file; one of another encoding is a ValueError that names it."""
+    """Open a text file; raise ValueError if it is in another encoding."""
     try:
         file = path.open(encoding=_codec(encoding), newline="")
     except LookupError as error:
-        raise ValueError(
-            f"{path}: `encoding: {encoding}` is none that Python knows; expected utf-8, cp1252, ..."
-        ) from error
+        raise ValueError(f"{path}: `encoding: {encoding}` is unknown to Python; expected utf-8, cp1252, ...") from error
     try:
         with file:
             yield file
@@ -75,7 +73,7 @@ def _opened(path: Path, encoding: str) -> Generator[TextIO]:
 
 
 class Header(NamedTuple):
-    """The names of a CSV's columns, what separates its cells, and how many lines stand before."""
+    """The column names of a CSV, its delimiter, and how many lines precede the header."""
 
     names: list[str]
     separator: str
@@ -83,9 +81,9 @@ class Header(NamedTuple):
 
 
 def text_header(path: Path, encoding: str, *, tabs: bool) -> Header:
-    """Return the header of a CSV: what separates its cells is what cuts it into most.
+    """Return the header of a CSV; its delimiter is the one that splits it into the most cells.
 
-    A line such as `sep=;`, which Excel writes, or a comment of one cell is passed over.
+    A first line such as `sep=;`, which Excel writes, or a comment in a single cell is skipped.
     """
     with _opened(path, encoding) as file:
         start = file.read(LONGEST)
@@ -108,15 +106,15 @@ def _cut(path: Path, start: str, separators: str) -> Header:
             names = next(csv.reader(StringIO(start, newline=""), delimiter=separator), [])
             headers.append(Header(names, separator, 0))
     except csv.Error as error:
-        raise ValueError(f"{path}: the first line names no columns ({error}); expected a header") from error
+        raise ValueError(f"{path}: the first line is not valid CSV ({error}); expected the column names") from error
     header = max(headers, key=lambda header: len(header.names))
     return header._replace(names=[name.strip() for name in header.names])
 
 
 def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool) -> Iterator[list[str]]:
-    """Read the cells of columns of a CSV or TSV row by row; every row has as many cells as the header."""
+    """Yield the cells of some columns of a CSV or TSV, row by row; every row must have as many cells as the header."""
     header, number = text_header(path, encoding, tabs=tabs), 0
-    first: dict[str, int] = {}  # position of each name; of a name twice the first
+    first: dict[str, int] = {}  # position of each name; the first if a name occurs twice
     for position, name in enumerate(header.names):
         first.setdefault(name, position)
     positions = [first[name] for name in columns]
@@ -130,19 +128,19 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
                 if len(row) != len(header.names):
                     raise ValueError(
                         f"{path}: row {number} (line {reader.line_num + header.lines}) has {len(row)} cells, expected "
-                        f"{len(header.names)} as the header, separated by {header.separator!r}; correct it, with "
-                        "quotes around a cell that holds one"
+                        f"{len(header.names)} as in the header, separated by {header.separator!r}; correct the row, "
+                        f"and put quotes around a cell that contains {header.separator!r}"
                     )
                 yield [row[position] for position in positions]
         except csv.Error as error:
             raise ValueError(
-                f"{path}: row {number + 1} (line {reader.line_num + header.lines}): {error}; expected quotes that are "
-                f"closed around a cell, doubled within it, and at most {LONGEST:,} characters"
+                f"{path}: row {number + 1} (line {reader.line_num + header.lines}): {error}; expected closed quotes "
+                f"around a cell, doubled quotes within it, and at most {LONGEST:,} characters"
             ) from error
 
 
 def _with_cells(path: Path, rows: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield the rows with a cell that is not blank; spreadsheets write lines such as `;;;` below a table."""
+    """Yield the rows that are not entirely blank; spreadsheets write lines such as `;;;` below a table."""
     blank = 0
     for row in rows:
         if any(map(str.strip, row)):
@@ -155,21 +153,21 @@ def _with_cells(path: Path, rows: Iterable[list[str]]) -> Iterator[list[str]]:
 
 @lru_cache(maxsize=100)
 def _log_blank(path: Path, count: int) -> None:
-    """Log once how many rows of a file are left out because all of their cells are blank."""
+    """Log once how many rows of a file are left out because all their cells are blank."""
     logging.warning("%s: %d blank rows left out", path, count)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key occurs twice")
     return row
 
 
 def number_of_json(text: str) -> float | Decimal:
-    """Return a number of JSON with a point; one that float64 may make another's as it is written.
+    """Return a JSON number with a decimal point: a float, or a Decimal if float64 could make it equal another number.
 
-    Below 2^53 these are numbers of more digits than programs write of a float64, such as nanoseconds of a time stamp.
+    Below 2^53, those are numbers with more digits than a float64 prints, such as time stamps with nanoseconds.
     """
     value = float(text)
     if (repr(value) == text and abs(value) < 2.0**53) or math.isinf(value):
@@ -180,7 +178,7 @@ def number_of_json(text: str) -> float | Decimal:
 
 
 def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]:
-    """Read the objects of JSON lines, by options of `json.loads`; empty lines and rows without a cell are left out."""
+    """Yield the objects in JSON Lines, read with options of `json.loads`; skip blank lines and rows without a value."""
     number, blank = 1, 0
     with _opened(path, encoding) as file:
         for line in filter(str.strip, file):
@@ -188,10 +186,10 @@ def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]
                 row = parsed_json(line, object_pairs_hook=_unique_keys, **how)
             except (ValueError, RecursionError) as error:
                 raise ValueError(
-                    f"{path}: row {number}: not JSON ({str(error)[:100]}); expected an object a line"
+                    f"{path}: row {number}: not JSON ({str(error)[:100]}); expected one object per line"
                 ) from error
             if not isinstance(row, dict):
-                raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object of columns")
+                raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object with columns as keys")
             if all(cell is None or cell == "" for cell in row.values()):
                 blank += 1
                 continue

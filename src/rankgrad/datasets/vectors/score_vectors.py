@@ -1,4 +1,4 @@
-"""Score vectors of ten kinds with their ranks, on which sorters are trained (SoDeep, Section 4.1)."""
+"""Score vectors from ten kinds of distributions with their ranks, for training sorters (SoDeep, Section 4.1)."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "draw", "expectations", "load", "measure", "table"]
 
-# As in the authors' generator; two kinds stand twice in it and so have double weight.
+# As in the authors' generator, which lists two kinds twice, so they have double weight.
 KINDS = (
     "uniform", "uniform", "normal", "evenly_spaced", "evenly_spaced_shuffled", "uniform_then_normal",
     "uniform_then_normal", "two_uniform_parts", "shuffled_then_uniform", "evenly_spaced_full_range",
@@ -24,11 +24,11 @@ KINDS = (
 
 
 def draw(rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draws score vectors, each of one of the ten kinds with equal probability.
+    """Draw score vectors, each from one of the ten kinds with equal probability.
 
     Args:
         rows: number of vectors.
-        length: d, of each vector.
+        length: d, the length of each vector.
         generator: source of all draws.
 
     Returns:
@@ -53,7 +53,7 @@ def draw(rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Te
         return ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * torch.linspace(0, 1, length)
 
     def parts(first: Tensor, second: Tensor) -> Tensor:
-        """The first k of one, the rest of the other, k uniform on 1..d."""
+        """Return the first k values of one and the rest of the other, k uniform on 1..d."""
         k = torch.randint(1, length + 1, (len(first), 1), generator=generator)
         return torch.where(torch.arange(length) < k, first, second)
 
@@ -63,7 +63,7 @@ def draw(rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Te
         position = torch.arange(length)
         ends = uniform(n, 0.0, 1.0, columns=2)
         keys = torch.rand(n, length, generator=generator).masked_fill(position >= k, 2.0)
-        order = keys.argsort(1).argsort(1)  # a permutation of 0..k-1 in the first k places
+        order = keys.argsort(1).argsort(1)  # a permutation of 0..k-1 in the first k positions
         grid = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * order / (k - 1).clamp(min=1)
         return torch.where(position < k, grid, uniform(n))
 
@@ -86,7 +86,7 @@ def draw(rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Te
 
 
 def table(rows: int, length: int, generator: torch.Generator) -> pa.Table:
-    """One split as a table: `id`, `kind` (0..9), `scores` and `ranks` (lists of `length` floats; ranks 1..d)."""
+    """Return a split as a table: `id`, `kind` (0..9), `scores`, and `ranks` (lists of `length` floats; ranks 1..d)."""
     scores, kinds = draw(rows, length, generator)
     return pa.table(
         {
@@ -99,10 +99,10 @@ def table(rows: int, length: int, generator: torch.Generator) -> pa.Table:
 
 
 def load(folder: str | Path, split: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Read one split: scores (n, d), ranks (n, d) and kinds (n,).
+    """Read a split: scores (n, d), ranks (n, d), and kinds (n,).
 
     Raises:
-        FileNotFoundError, ValueError: the file is missing, corrupt or lacks a column.
+        FileNotFoundError, ValueError: the file is missing, corrupt, or lacks a column.
     """
     path = Path(folder) / f"{split}.parquet"
     read = read_table(path, ["kind", "scores", "ranks"])
@@ -131,11 +131,11 @@ def measure(folder: str | Path, split: str) -> "dict[str, pd.DataFrame]":
 
 
 def expectations(rows: dict[str, int], *, length: int) -> dict[str, list[dict[str, Any]]]:
-    """Return what must hold, see `rankgrad.datasets.files.expected`.
+    """Return the expectations, see `rankgrad.datasets.files.expected`.
 
     Args:
-        rows: of each split.
-        length: of the vectors.
+        rows: the number of rows of each split.
+        length: the length of the vectors.
     """
     kinds = range(len(KINDS))
     return {

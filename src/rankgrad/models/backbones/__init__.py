@@ -1,1 +1,1 @@
-"""Backbones, one a file: pictures, vectors or text to feature maps or vectors."""
+"""Backbones, one per file: map pictures, vectors, or text to feature maps or vectors."""

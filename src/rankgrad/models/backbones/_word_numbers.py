@@ -1,4 +1,4 @@
-"""What backbones share that read the numbers of words."""
+"""Shared code of backbones that read word numbers."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ __all__ = ["WordBackbone", "check_words", "sides", "word_vectors"]
 
 
 class WordBackbone(Backbone):
-    """A backbone that reads the numbers of words (n, longest), padded with 0.
+    """A backbone that reads word numbers (n, longest), padded with 0.
 
     Args:
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
@@ -29,24 +29,24 @@ class WordBackbone(Backbone):
 
 
 def word_vectors(count: int, size: int) -> nn.Embedding:
-    """Return the vectors of words, those of padding and of words that training has not seen 0."""
+    """Return a layer of word vectors, which are 0 for padding and for words not in training."""
     vectors = nn.Embedding(count, size, padding_idx=0)
     nn.init.zeros_(vectors.weight[1])
     return vectors
 
 
 def check_words(tokens: Tensor) -> None:
-    """Raise ValueError if a text of word numbers (n, longest) has none."""
+    """Raise ValueError if a text, given as word numbers (n, longest), has no words."""
     if bool((is_empty := (tokens == 0).all(1)).any()):
         raise ValueError(f"text {int(is_empty.nonzero()[0])} has no words, expected at least one")
 
 
 def sides(tokens: Tensor, pair: int) -> tuple[Tensor, Tensor]:
-    """Return where the words of the first texts are, and those of the second ones, (n, longest) each.
+    """Return masks of the words of the first texts and of the second texts, (n, longest) each.
 
     Args:
         tokens: word numbers (n, longest), padded with 0.
-        pair: the number of `rankgrad.vocabulary.PAIR`, which stands between the two.
+        pair: the number of `rankgrad.vocabulary.PAIR`, which separates the two texts.
 
     >>> import torch
     >>> first, second = sides(torch.tensor([[5, 2, 6, 7, 0]]), pair=2)

@@ -1,4 +1,4 @@
-"""A bag of words: a vector of each word, summed, whatever the order of words is."""
+"""A bag of words: the sum of word vectors, regardless of order."""
 
 from collections.abc import Sequence
 
@@ -13,21 +13,21 @@ __all__ = ["BagOfWords"]
 
 
 class BagOfWords(WordBackbone):
-    r"""The sum of the vectors of a text's words over the root of their number (as fastText has it, Joulin et al. 2017).
+    r"""The sum of a text's word vectors over the square root of their number (after fastText, Joulin et al. 2017).
 
-    With the head `linear` and its `standardize: false`, scores are linear in counts of words: on few rows hardly any
-    network is better. Of two texts that are read together, each has its vector; how well they match only `knrm` sees.
-    A word that training has not seen has the vector 0.
+    With the head `linear` and `standardize: false`, scores are linear in word counts; with few rows, hardly any network
+    is better. For two texts read together, each text has its own vector; only `knrm` compares their words. Words not in
+    training have the vector 0.
 
     Args:
-        words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`; of pairs it has `PAIR`.
-        size: of a text's vector.
+        words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`; for pairs, it contains `PAIR`.
+        size: the size of a text's vector.
 
     Shapes:
-        word numbers (n, longest), padded with 0, to (n, size), or of pairs to (n, 2 size).
+        word numbers (n, longest), padded with 0, to (n, size), or for pairs to (n, 2 size).
 
     Raises:
-        ValueError: a size below 1; a text without words.
+        ValueError: the size is below 1, or a text has no words.
 
     >>> from rankgrad.vocabulary import Vocabulary
     >>> bag = BagOfWords(words=Vocabulary.of(["a large three"]).words, size=12)
@@ -43,7 +43,7 @@ class BagOfWords(WordBackbone):
         self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
         self.size = size if self.pair is None else 2 * size
         self.words = word_vectors(len(words), size)
-        # Else the first vectors of rare words outweigh what is learned of them.
+        # Otherwise the initial vectors of rare words outweigh what is learned.
         self.words.weight.data.div_(size)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -54,6 +54,6 @@ class BagOfWords(WordBackbone):
         return torch.cat([self._summed(tokens, side) for side in sides(tokens, self.pair)], 1)
 
     def _summed(self, tokens: Tensor, counts: Tensor) -> Tensor:
-        """Return sums (n, size) over the words that count (n, longest)."""
+        """Return sums (n, size) over the words in a mask (n, longest)."""
         weights = counts / counts.sum(1, keepdim=True).clamp(min=1).sqrt()
         return torch.einsum("nl,nls->ns", weights.to(self.words.weight.dtype), self.words(tokens))

@@ -17,14 +17,14 @@ class Convnet(Backbone, nn.Sequential):
     resolution, normalizing and rectifying would cost a CPU more than all the rest.
 
     Args:
-        colors: of the images, 1 (gray) or 3.
-        channels: of each pair of blocks; the image is halved by the first block and after each pair but the last.
+        colors: channels of the images, 1 (gray) or 3.
+        channels: width of each pair of blocks; the first block halves the image, and so does each pair except the last.
 
     Shapes:
         images (n, colors, height, width) uint8 or float in 0..255 to maps (n, channels, height', width').
 
     Raises:
-        ValueError: no `channels`.
+        ValueError: `channels` is empty.
 
     >>> Convnet(channels=[8, 16])(torch.zeros(2, 1, 32, 32, dtype=torch.uint8)).shape
     torch.Size([2, 16, 8, 8])

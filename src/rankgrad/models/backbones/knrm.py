@@ -1,4 +1,4 @@
-"""K-NRM: how well the words of a first text match those of a second one, softly, as a reranker sees it."""
+"""K-NRM: soft matching of the words of a first text with the words of a second text, for reranking."""
 
 from collections.abc import Sequence
 
@@ -11,31 +11,31 @@ from rankgrad.vocabulary import PAIR
 
 __all__ = ["Knrm"]
 
-EXACT = 1e-3  # width of the kernel that only equal words reach
+EXACT = 1e-3  # width of the kernel that only equal words activate
 
 
 class Knrm(WordBackbone):
-    r"""Kernel pooling over the similarities of words (Xiong et al. 2017), of two texts that are read together.
+    r"""Kernel pooling over word similarities (Xiong et al. 2017) of two texts that are read together.
 
-    With $M_{ij}$, the cosine of word $i$ of the first text, such as a query, and word $j$ of the second, each kernel
-    counts the words that are about as similar as its mean says,
+    Let $M_{ij}$ be the cosine of word $i$ of the first text, such as a query, and word $j$ of the second. Each kernel
+    softly counts the words whose similarity is near its mean,
 
     $$\phi_k = \frac{\sum_i w_i \log\bigl(1 + \sum_j e^{-(M_{ij} - \mu_k)^2 / 2 \sigma_k^2}\bigr)}{\sum_i w_i};$$
 
-    the last feature is the logarithm of the second text's length. Unlike in the paper, words have weights $w_i$, their
-    inverse document frequency in the second texts of training, and a count $c$ is $\log(1 + c)$, which is 0 for none:
-    so the first kernel, of equal words, is close to BM25 before anything is learned.
+    and the last feature is the logarithm of the second text's length. Unlike in the paper, words have weights $w_i$
+    (their inverse document frequency in the second texts of training), and a count $c$ becomes $\log(1 + c)$, which is
+    0 for no match. The first kernel, for equal words, is therefore close to BM25 even before training.
 
     Args:
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
-        word_size: of a word's embedding.
-        kernels: how many, with means from 1 (equal words) down to near -1.
+        word_size: the size of a word's embedding.
+        kernels: the number of kernels, with means from 1 (equal words) down to near -1.
 
     Shapes:
         word numbers (n, longest), padded with 0, `PAIR` between the texts, to (n, kernels + 1).
 
     Raises:
-        ValueError: fewer than 2 kernels; a text is no pair, or one of its sides has no words.
+        ValueError: there are fewer than 2 kernels, a text is not a pair, or one of its sides has no words.
 
     >>> from rankgrad.vocabulary import Vocabulary
     >>> knrm = Knrm(words=Vocabulary.of([f"a three {PAIR} a large three"]).words, kernels=5)
@@ -61,7 +61,7 @@ class Knrm(WordBackbone):
         self.widths = nn.Buffer(torch.tensor([EXACT] + [step / 2] * (kernels - 1)), persistent=False)
 
     def fit(self, texts: Sequence[str]) -> None:
-        """Take the inverse document frequency of each word in the second texts of training."""
+        """Set weights to the inverse document frequency of each word in the second texts of training."""
         documents = {text.partition(PAIR)[2] for text in texts}
         counts = torch.zeros(len(self.weights))
         for document in documents:
@@ -71,11 +71,13 @@ class Knrm(WordBackbone):
     def forward(self, tokens: Tensor) -> Tensor:
         is_first, is_second = sides(tokens, self.pair)
         if bool((wrong := ~(is_first.any(1) & is_second.any(1))).any()):
-            raise ValueError(f"text {int(wrong.nonzero()[0])} is no pair, expected two texts of at least one word each")
+            raise ValueError(
+                f"text {int(wrong.nonzero()[0])} is not a pair, expected two texts with at least one word each"
+            )
         longest = int(is_first.sum(1).max())
         first, is_first = tokens[:, :longest], is_first[:, :longest]
         similarity = _unit(self.words(first)) @ _unit(self.words(tokens)).mT  # (n, longest, length)
-        # Two words that training has not are no match.
+        # Two words not in training do not match each other.
         may_match = (is_second & (tokens != 1)).unsqueeze(1) & (first != 1).unsqueeze(2)
         weights = self.weights[first] * is_first
         weights = weights / weights.sum(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Fully connected layers on vectors of numbers, standardized by what was seen in training."""
+"""Fully connected layers on vectors of numbers, standardized with the training data's statistics."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,25 +11,25 @@ from rankgrad.layers import Backbone
 
 __all__ = ["Perceptron"]
 
-LIMIT = 6.0  # standard deviations, beyond which features are clipped
+LIMIT = 6.0  # standard deviations at which features are clipped
 
 
 class Perceptron(Backbone):
-    """Fully connected layers, each with ReLU, on features minus their means over their standard deviations.
+    """Fully connected layers, each with ReLU, on standardized features.
 
-    Means and deviations are those of the training vectors; what is more than 6 deviations away is clipped. Vectors of
-    float64 are standardized in it: of time stamps float32 would leave a few different ones.
+    Means and standard deviations are those of the training vectors; values more than 6 deviations away are clipped.
+    Vectors in float64 are standardized in float64, since float32 would make most time stamps equal.
 
     Args:
-        features: of a vector.
-        hidden: width of each layer; none for the standardized features themselves.
-        within_group: each feature is there twice, standardized among the vectors of its query too.
+        features: the length of a vector.
+        hidden: width of each layer; empty for the standardized features themselves.
+        within_group: use each feature twice, the second time standardized within the vectors of its query.
 
     Shapes:
         vectors (n, features), and with `within_group` the number of vectors of each query, to (n, size).
 
     Raises:
-        ValueError: a width that is no whole number of at least 1.
+        ValueError: a width is not a whole number of at least 1.
 
     >>> Perceptron(features=10, hidden=[8])(torch.zeros(5, 10)).shape
     torch.Size([5, 8])
@@ -49,22 +49,22 @@ class Perceptron(Backbone):
             self.layers += nn.Sequential(nn.Linear(before, after), nn.ReLU())
         self.means = nn.Buffer(torch.zeros(features, dtype=torch.float64))
         self.deviations = nn.Buffer(torch.ones(features, dtype=torch.float64))
-        self.like = nn.Buffer(torch.zeros(1), persistent=False)  # of the type that the weights have
+        self.like = nn.Buffer(torch.zeros(1), persistent=False)  # has the weights' type
         self.size, self.within_group = widths[-1], within_group
 
     def fit(self, vectors: Tensor) -> None:
-        """Take the means and standard deviations of training vectors (n, features); a constant feature becomes 0."""
+        """Set means and standard deviations from training vectors (n, features); a constant feature becomes 0."""
         means, deviations = _moments(vectors.double())
-        # Numbers of the vectors' own type, in which others of it are standardized.
+        # Keep the vectors' own type, in which later vectors are standardized.
         self.means.copy_(means.to(vectors.dtype))
         self.deviations.copy_(deviations.to(vectors.dtype))
 
     def forward(self, vectors: Tensor, sizes: Tensor | None = None) -> Tensor:
-        """Return (n, size) of vectors (n, features).
+        """Return outputs (n, size) for vectors (n, features).
 
         Args:
-            vectors: query after query.
-            sizes: how many of them each query has; None where all are of one.
+            vectors: the vectors, query by query.
+            sizes: the number of vectors of each query; None if all belong to one query.
         """
         overall = _standardized(vectors, self.means.to(vectors.dtype), self.deviations.to(vectors.dtype))
         if not self.within_group:
@@ -75,9 +75,9 @@ class Perceptron(Backbone):
 
 
 def _moments(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """Return means and standard deviations (features,) of vectors; those of a constant are itself and 1.
+    """Return means and standard deviations (features,) of vectors; for a constant, they are the constant and 1.
 
-    Sums are rounded: a constant would deviate from its mean a little, and be scaled to 1.
+    Without this, rounding of sums would give a constant a small deviation, and scale it up to 1.
     """
     deviations, means = torch.std_mean(vectors, dim=0, correction=0)
     constant = (vectors == vectors[0]).all(0) | (deviations == 0)

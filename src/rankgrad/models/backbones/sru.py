@@ -1,4 +1,4 @@
-"""A Simple Recurrent Unit: a recurrent network whose steps are additions and products alone."""
+"""A Simple Recurrent Unit: a recurrent network whose steps are only additions and elementwise products."""
 
 from collections.abc import Sequence
 
@@ -12,28 +12,28 @@ __all__ = ["Sru"]
 
 
 class Sru(WordBackbone):
-    r"""Layers of Simple Recurrent Units (Lei et al. 2018) over the words of a text; its last state counts.
+    r"""Layers of Simple Recurrent Units (Lei et al. 2018) over the words of a text; the last state is the output.
 
-    So DSVE and SoDeep (Section 4.2.3) read captions. With the word (or the layer before) $x_t$,
+    DSVE and SoDeep (Section 4.2.3) read captions with it. With input $x_t$, a word or the output of the layer before,
 
     $$c_t = f_t c_{t-1} + (1 - f_t) W x_t, \quad h_t = r_t \tanh(c_t) + (1 - r_t) V x_t, \quad
     f_t = \sigma(W_f x_t + b_f), \quad r_t = \sigma(W_r x_t + b_r);$$
 
-    V is the identity where it can be. What is multiplied by matrices does not wait for the step before, and the
-    states of all steps are computed in as many passes as the logarithm of the text's length.
+    where V is the identity if sizes allow it. Matrix products do not depend on the previous step, and the states of all
+    steps are computed in log2(length) passes.
 
     Args:
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
-        size: of a text's vector; DSVE's is 2400.
-        word_size: of a word's embedding; DSVE's is 620.
-        layers: DSVE has 4.
-        dropout: share of features between layers that are left out in training.
+        size: the size of a text's vector; 2400 in DSVE.
+        word_size: the size of a word's embedding; 620 in DSVE.
+        layers: the number of layers; 4 in DSVE.
+        dropout: dropout rate between layers.
 
     Shapes:
         word numbers (n, longest), padded with 0, to (n, size).
 
     Raises:
-        ValueError: a text without words; a size or `layers` below 1.
+        ValueError: a text has no words, or a size or `layers` is below 1.
 
     >>> from rankgrad.vocabulary import Vocabulary
     >>> sru = Sru(words=Vocabulary.of(["a large three"]).words, size=12)
@@ -68,7 +68,7 @@ class Sru(WordBackbone):
 
 
 class _Layer(nn.Module):
-    """States (n, length, size) of inputs (n, length, features)."""
+    """Compute states (n, length, size) from inputs (n, length, features)."""
 
     def __init__(self, features: int, size: int):
         super().__init__()
@@ -84,9 +84,10 @@ class _Layer(nn.Module):
 
 
 def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
-    """Return c_t = factors_t c_{t-1} + terms_t from c_{-1} = 0, along the second dimension, without a loop over it.
+    """Return c_t = factors_t c_{t-1} + terms_t from c_{-1} = 0 along the second dimension, without a loop over it.
 
-    Two steps in turn are one step of the same form: each pass joins every step with that which ends where it begins.
+    Two consecutive steps combine to one step of the same form; each pass combines every step with the one that ends
+    where it starts.
     """
     reach = 1
     while reach < terms.shape[1]:

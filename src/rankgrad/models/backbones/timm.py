@@ -1,4 +1,4 @@
-"""Any network of timm, by its name; needs the extra `timm`."""
+"""Any timm network, by name; needs the extra `timm`."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ from rankgrad.lookup import did_you_mean
 
 __all__ = ["Timm"]
 
-# Parts that come after the features, by the name that one network or another gives them.
+# Parts that come after the features, by the names that different networks give them.
 AFTER = (
     "head",
     "head_dist",
@@ -27,13 +27,13 @@ AFTER = (
 
 
 class Timm(PhotoNetwork):
-    """A network of timm without its classifier, with random weights; `start` gives it trained ones.
+    """A timm network without its classifier, with random weights; a run's `start` loads trained ones.
 
-    It gives maps where the network has them: those of a convolutional network, or of the patches of a transformer.
-    Else it gives the vector that the network's classifier takes.
+    Its output is feature maps if the network has them: those of a convolutional network, or the patches of a
+    transformer. Otherwise, it is the input vector of the network's classifier.
 
     Args:
-        network: timm's name, such as `resnet50d` or `vit_tiny_patch16_224`.
+        network: the name in timm, such as `resnet50d` or `vit_tiny_patch16_224`.
 
     Shapes:
         images (n, 1 or 3, height, width) uint8 or float in 0..255 to maps (n, size, height', width') or vectors
@@ -41,7 +41,7 @@ class Timm(PhotoNetwork):
 
     Raises:
         ModuleNotFoundError: timm is not installed.
-        ValueError: it has no network of this name.
+        ValueError: timm has no network of this name.
 
     >>> Timm(network="resnet18").eval()(torch.zeros(2, 3, 64, 64, dtype=torch.uint8)).shape
     torch.Size([2, 512, 2, 2])
@@ -61,22 +61,22 @@ class Timm(PhotoNetwork):
         for hook in hooks:
             hook.remove()
         for name, layer in after.items():
-            if layer not in used:  # some networks have their last convolution before the maps, some after
+            if layer not in used:  # in some networks, the last convolution comes after the maps
                 setattr(self.network, name, nn.Identity())
 
     @staticmethod
     def published(network: str) -> dict[str, Tensor]:
-        """Fetch the weights that timm publishes for a network, by their names there.
+        """Download the weights that timm publishes for a network, by their names there.
 
         Raises:
             ModuleNotFoundError: timm is not installed.
-            OSError: they cannot be fetched.
+            OSError: the download failed.
             ValueError: timm has no network of this name.
         """
         return _made(network, pretrained=True).state_dict()
 
     def layers(self, images: Tensor) -> Tensor:
-        """Return maps (n, size, height', width') or vectors (n, size) of normalized images (n, 3, height, width)."""
+        """Return maps (n, size, height', width') or vectors (n, size) for normalized images (n, 3, height, width)."""
         network, features = self.network, self.network.forward_features(images)
         if isinstance(features, Tensor) and features.dim() == 4:
             return features.permute(0, 3, 1, 2) if getattr(network, "output_fmt", "NCHW") == "NHWC" else features
@@ -93,7 +93,7 @@ def _made(network: str, **options: Any) -> nn.Module:
         import timm
     except ModuleNotFoundError as error:
         raise missing_extra("timm") from error
-    # Not `hf-hub:owner/name` or `local-dir:folder`, which timm would load from there.
+    # Refuse `hf-hub:owner/name` and `local-dir:folder`, from which timm would load.
     if not re.fullmatch(r"[\w.-]+", str(network)) or not timm.is_model(network):
         raise ValueError(
             f"network: no {network!r} in timm {timm.__version__}{did_you_mean(str(network), timm.list_models())}"

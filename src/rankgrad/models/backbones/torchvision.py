@@ -1,4 +1,4 @@
-"""Any classification network of torchvision, by its name."""
+"""Any torchvision classification network, by name."""
 
 from collections import OrderedDict
 from pickle import UnpicklingError
@@ -14,19 +14,19 @@ from rankgrad.lookup import did_you_mean
 
 __all__ = ["Torchvision"]
 
-# Parts that come after the maps, by the name that one network or another gives them.
+# Parts that come after the maps, by the names that different networks give them.
 AFTER = ("avgpool", "fc", "classifier", "head", "heads", "flatten", "dropout", "aux1", "aux2", "AuxLogits")
 INCEPTIONS = ("googlenet", "inception_v3")
 
 
 class Torchvision(PhotoNetwork):
-    """A classification network of torchvision up to its last maps, with random weights; `start` gives it trained ones.
+    """A torchvision classification network up to its last feature maps, with random weights; `start` loads others.
 
-    A vision transformer's maps are of its patches; it takes images of one size.
+    A vision transformer's maps are its patches; it takes images of a fixed size.
 
     Args:
-        network: torchvision's name, such as `resnet152`, `mobilenet_v3_small`, `swin_t` or `vit_b_16`.
-        batch_norm_momentum: None for the network's own; MobileNetV3's is 0.01, which gives stale statistics in short
+        network: the name in torchvision, such as `resnet152`, `mobilenet_v3_small`, `swin_t`, or `vit_b_16`.
+        batch_norm_momentum: None for the network's own; MobileNetV3's is 0.01, which leaves statistics stale in short
             trainings.
 
     Shapes:
@@ -44,7 +44,7 @@ class Torchvision(PhotoNetwork):
     def __init__(self, *, network: str, batch_norm_momentum: float | None = None):
         super().__init__()
         _check_known(network)
-        # Else they draw weights by SciPy, and say that they will not do so any longer.
+        # Otherwise they draw weights with SciPy, and print a deprecation warning.
         options = {"init_weights": False} if network in INCEPTIONS else {}
         with NumbersOnCpu():
             whole = get_model(network, weights=None, **options)
@@ -56,26 +56,26 @@ class Torchvision(PhotoNetwork):
         self.to(torch.get_default_device())  # what NumbersOnCpu kept on the CPU
         expected = get_model_weights(network)["DEFAULT"].transforms()
         mean, deviation = expected.mean, expected.std
-        if network in INCEPTIONS:  # whose published weights come with layers that undo that
+        if network in INCEPTIONS:  # their published weights include layers that undo the usual normalization
             mean = deviation = (0.5, 0.5, 0.5)
         self.measure(getattr(whole, "image_size", 224), mean, deviation)
 
     @staticmethod
     def published(network: str) -> dict[str, Tensor]:
-        """Fetch the weights that torchvision publishes for a network, by their names there.
+        """Download the weights that torchvision publishes for a network, by their names there.
 
         Raises:
-            OSError: they cannot be fetched.
+            OSError: the download failed.
             ValueError: torchvision has no classification network of this name, or the file holds more than weights.
         """
         _check_known(network)
         weights = get_model_weights(network)["DEFAULT"]
-        try:  # a file that lies in torch's cache is not compared with its hash
+        try:  # torch does not check the hash of a file in its cache
             return weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
         except UnpicklingError as error:
             raise ValueError(
                 f"{network}: {weights.url.rpartition('/')[2]} holds more than weights, which could run code: remove it "
-                f"from {torch.hub.get_dir()}/checkpoints, and fetch it again"
+                f"from {torch.hub.get_dir()}/checkpoints, and download it again"
             ) from error
 
 
@@ -83,7 +83,7 @@ def _check_known(network: str) -> None:
     networks = list_models(module=torchvision.models)
     if network not in networks:
         raise ValueError(
-            f"network: no {network!r} among torchvision's networks of classification, such as resnet50 or "
+            f"network: no {network!r} among torchvision's classification networks, such as resnet50 or "
             f"swin_t{did_you_mean(network, networks)}"
         )
 
@@ -96,12 +96,12 @@ def _without_classifier(network: Any) -> nn.Module:
         if name not in AFTER:
             layers[name] = nn.Sequential(*layer) if type(layer) is nn.ModuleList else layer
     if isinstance(network, DenseNet):
-        layers["relu"] = nn.ReLU()  # which it calls as a function
+        layers["relu"] = nn.ReLU()  # the network applies it as a function
     return nn.Sequential(layers)
 
 
 class _Patches(nn.Module):
-    """A vision transformer's last tokens of patches, as maps."""
+    """A vision transformer's last patch tokens, as maps."""
 
     def __init__(self, network: VisionTransformer):
         super().__init__()

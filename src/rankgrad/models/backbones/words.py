@@ -1,4 +1,4 @@
-"""A word CNN: two convolutions read the words of a text in order, and the largest of each feature counts."""
+"""A word CNN: two convolutions over the words of a text, then the maximum of each feature."""
 
 from collections.abc import Sequence
 
@@ -11,20 +11,20 @@ __all__ = ["Words"]
 
 
 class Words(WordBackbone):
-    """Two convolutions over the embeddings of words, then the largest of each feature (Kim, 2014).
+    """Two convolutions over word embeddings, then the maximum of each feature (Kim, 2014).
 
-    It takes a CPU less time than a recurrent network.
+    On a CPU, it is faster than a recurrent network.
 
     Args:
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
-        size: of a text's vector.
-        word_size: of a word's embedding.
+        size: the size of a text's vector.
+        word_size: the size of a word's embedding.
 
     Shapes:
         word numbers (n, longest), padded with 0, to (n, size).
 
     Raises:
-        ValueError: a text without words.
+        ValueError: a text has no words.
 
     >>> from rankgrad.vocabulary import Vocabulary
     >>> words = Words(words=Vocabulary.of(["a large three"]).words, size=12)
@@ -43,6 +43,6 @@ class Words(WordBackbone):
         check_words(tokens)
         absent = tokens == 0
         absent = absent.unsqueeze(1)  # (n, 1, longest)
-        # Padding stays 0 from layer to layer: how long the batch's longest text is changes nothing.
+        # Keep padding at 0 in each layer, so that the length of the batch's longest text has no influence.
         phrases = self.phrases(self.words(tokens).mT).relu().masked_fill(absent, 0)
         return self.clauses(phrases).masked_fill(absent, -torch.inf).amax(2)

@@ -1,1 +1,1 @@
-"""Heads, one a file: feature maps or vectors to scores."""
+"""Heads, one per file: map feature maps or vectors to scores."""

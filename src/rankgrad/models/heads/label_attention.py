@@ -1,4 +1,4 @@
-"""A head that looks at the image anew for each label, by attention over the feature maps."""
+"""A head with separate attention over the feature maps for each label."""
 
 import math
 
@@ -11,22 +11,22 @@ __all__ = ["LabelAttention"]
 
 
 class LabelAttention(Head):
-    r"""Attention over feature maps: each label looks at places of its own, and scores what it sees there.
+    r"""Attention over feature maps: each label attends to its own positions, and scores the features there.
 
-    With features $x_p$ at the places p of the maps, label k's score is
+    With features $x_p$ at the positions p of the maps, label k's score is
 
     $$f_k = b_k + v_k \cdot \sum_p \operatorname{softmax}_p(u_k \cdot x_p) \, x_p.$$
 
-    A mean over the whole image mixes a label's size with what else is there; here each label can be seen by itself.
-    The embedding, what each label sees, has K times the features of the maps.
+    A mean over the whole image mixes a label's size with the rest of the image; attention can separate them. The
+    embedding consists of each label's attended features, so it has K times the features of the maps.
 
     Args:
         features: channels of the backbone.
-        maps: whether it gives maps.
-        outputs: K, number of labels.
+        maps: whether the backbone's output is maps.
+        outputs: K, the number of labels.
 
     Raises:
-        ValueError: the backbone gives vectors, which have no places to look at.
+        ValueError: the backbone's output is vectors, which have no positions.
 
     >>> LabelAttention(features=16, maps=True, outputs=10).embedding_size
     160
@@ -41,7 +41,7 @@ class LabelAttention(Head):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def embed(self, pooled: Tensor) -> Tensor:
-        """Return what each label sees, (n, K * features)."""
+        """Return the attended features of all labels (n, K * features)."""
         weights = self.attention(pooled).flatten(2).softmax(-1)  # (n, K, places)
         return torch.einsum("nkp,nfp->nkf", weights.to(pooled.dtype), pooled.flatten(2)).flatten(1)
 

@@ -10,14 +10,15 @@ class Linear(PooledHead):
 
     Args:
         features: channels of the backbone.
-        maps: whether it gives maps or vectors.
-        outputs: K, number of scores.
-        grid: places on a side over which maps are averaged: 1 for the whole image, more where places matter.
-        maximum: whether the largest value of each map is a feature too.
+        maps: whether the backbone's output is maps or vectors.
+        outputs: K, the number of scores.
+        grid: maps are averaged over a grid with this many cells per side: 1 for the whole image, more if positions
+            matter.
+        maximum: whether the maximum of each map is a feature, too.
         standardize: whether features are standardized over a batch, see `rankgrad.layers.ScoreHead`.
 
     Raises:
-        ValueError: a grid or a maximum of vectors.
+        ValueError: `grid` or `maximum` is set, but the backbone's output is vectors.
 
     >>> Linear(features=16, maps=True, outputs=3, maximum=True).embedding_size
     32

@@ -1,4 +1,4 @@
-"""DSVE's selective spatial pooling: maps of what is looked for, each pooled over its highest and lowest places."""
+"""DSVE's selective spatial pooling: maps, each pooled over its highest and lowest positions."""
 
 from torch import Tensor, nn
 
@@ -9,22 +9,22 @@ __all__ = ["SpatialPooling"]
 
 
 class SpatialPooling(Head):
-    r"""Selective spatial pooling, then scores that are linear in what was pooled (DSVE-Loc; SoDeep, Section 4.2.3).
+    r"""Selective spatial pooling, then scores that are linear in the pooled values (DSVE-Loc; SoDeep, Section 4.2.3).
 
-    After Engilberge et al. (2018): a 1 x 1 convolution gives `size` maps; of each counts the mean of its `highest`
-    largest places plus $\alpha$ times the mean of its `highest` smallest ones. Where a map is large is where the image
-    shows what it stands for.
+    After Engilberge et al. (2018): a 1 x 1 convolution computes `size` maps, and each is pooled to the mean of its
+    `highest` largest values plus $\alpha$ times the mean of its `highest` smallest values. A map is large where the
+    image shows what it represents.
 
     Args:
         features: channels of the backbone.
-        maps: whether it gives maps.
-        outputs: K, number of scores; in retrieval the size of the common space.
-        size: number of maps; DSVE's is 2400, as that of its common space.
-        highest: how many places; all of them if there are fewer.
+        maps: whether the backbone's output is maps.
+        outputs: K, the number of scores; in retrieval, the size of the common space.
+        size: the number of maps; 2400 in DSVE, the same as its common space.
+        highest: the number of positions; all of them if there are fewer.
         lowest_weight: $\alpha$.
 
     Raises:
-        ValueError: the backbone gives vectors; `size` or `highest` below 1.
+        ValueError: the backbone's output is vectors, or `size` or `highest` is below 1.
 
     >>> SpatialPooling(features=16, maps=True, outputs=10, size=24).embedding_size
     24
@@ -49,5 +49,5 @@ class SpatialPooling(Head):
         self.score = ScoreLayer(size, outputs)
 
     def embed(self, pooled: Tensor) -> Tensor:
-        """Return what each map was pooled to, (n, size)."""
+        """Return the pooled value of each map (n, size)."""
         return extremes(self.selected(pooled), highest=self.highest, lowest_weight=self.lowest_weight)

@@ -11,21 +11,21 @@ __all__ = ["TwoLayer"]
 
 
 class TwoLayer(PooledHead):
-    """A hidden layer with dropout, then scores: by default the classifier of MobileNetV3 (RLSEP, Section 5.2).
+    """A hidden layer with dropout, then scores; by default, the classifier of MobileNetV3 (RLSEP, Section 5.2).
 
-    With `relu`, the multi-layer perceptron by which SoDeep scores memorability (Section 4.2.1).
+    With `relu`, it is the multi-layer perceptron with which SoDeep scores memorability (Section 4.2.1).
 
     Args:
         features: channels of the backbone.
-        maps: whether it gives maps or vectors.
-        outputs: K, number of scores.
+        maps: whether the backbone's output is maps or vectors.
+        outputs: K, the number of scores.
         hidden: width of the hidden layer.
-        activation: of the hidden layer.
-        dropout: share of its features that are left out in training.
+        activation: activation of the hidden layer.
+        dropout: dropout rate of the hidden layer.
         grid, maximum: see `rankgrad.models.heads.linear.Linear`.
 
     Raises:
-        ValueError: a grid or a maximum of vectors; a width below 1.
+        ValueError: `grid` or `maximum` is set, but the backbone's output is vectors; or a width is below 1.
 
     >>> TwoLayer(features=16, maps=True, outputs=3).embedding_size
     16

@@ -1,4 +1,4 @@
-"""WILDCAT's spatial pooling: each label is scored where it is seen best, and worst."""
+"""WILDCAT's spatial pooling: each label is scored at its highest and lowest positions."""
 
 from torch import Tensor, nn
 
@@ -9,21 +9,21 @@ __all__ = ["Wildcat"]
 
 
 class Wildcat(Head):
-    r"""WILDCAT: score maps for each label, pooled over their highest and lowest places (SoDeep, Section 4.2.2).
+    r"""WILDCAT: score maps for each label, pooled over their highest and lowest positions (SoDeep, Section 4.2.2).
 
-    After Durand et al. (2017): a 1 x 1 convolution gives M maps a label, which are averaged; the score is the mean of
-    the `highest` largest places plus $\alpha$ times the mean of the `highest` smallest ones.
+    After Durand et al. (2017): a 1 x 1 convolution computes M maps per label, which are averaged; the score is the mean
+    of the `highest` largest values plus $\alpha$ times the mean of the `highest` smallest values.
 
     Args:
         features: channels of the backbone.
-        maps: whether it gives maps.
-        outputs: K, number of labels.
+        maps: whether the backbone's output is maps.
+        outputs: K, the number of labels.
         maps_per_label: M.
-        highest: how many places; all of them if there are fewer.
+        highest: the number of positions; all of them if there are fewer.
         lowest_weight: $\alpha$.
 
     Raises:
-        ValueError: the backbone gives vectors; `maps_per_label` or `highest` below 1.
+        ValueError: the backbone's output is vectors, or `maps_per_label` or `highest` is below 1.
 
     >>> Wildcat(features=16, maps=True, outputs=10).embedding_size
     16
