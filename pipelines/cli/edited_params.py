@@ -30,7 +30,7 @@ def as_yaml(blocks: dict[str, Any]) -> str:
     return text.getvalue()
 
 
-def write(params: Path, blocks: dict[str, Any], *, keep: bool) -> tuple[str, dict[str, str]]:
+def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool) -> tuple[str, dict[str, str]]:
     """Write blocks into the params, keeping comments and order.
 
     Nothing is written if the new params would fail the check.
@@ -39,6 +39,7 @@ def write(params: Path, blocks: dict[str, Any], *, keep: bool) -> tuple[str, dic
         params: path of the params file.
         blocks: from `pipelines.cli.starting_runs.blocks_of`.
         keep: whether to keep the generated datasets and their runs.
+        replace: whether to remove datasets of the same names first, with all that uses them.
 
     Returns:
         A description of the removed blocks, and by task the gate's previous metric if other runs of the task remain.
@@ -46,14 +47,19 @@ def write(params: Path, blocks: dict[str, Any], *, keep: bool) -> tuple[str, dic
     yaml = round_trip()
     values: Any = read(params, yaml)
     comments = _comments_behind(values)
-    removed = {} if keep else _remove_showcase(values)
+    datasets: list[str] = []
+    if not keep:
+        datasets += [name for name, dataset in values["datasets"].items() if dataset.get("rows")]
+    if replace:
+        datasets += [name for name in blocks["datasets"] if name in values["datasets"]]
+    removed = _remove_datasets(values, datasets)
     tasks_of_others = {run["task"] for run in values["runs"].values()}
     if blocks["rivals"] and "rivals" not in values:
         values.insert([*values].index("comparisons"), "rivals", CommentedMap())
     for block in ("datasets", "runs", "rivals", "comparisons"):
         for name, entry in _laid_out(blocks[block], depth=1).items():
             if name in values[block]:
-                advice = "remove it, or choose another name with --key"
+                advice = "pass --replace to overwrite it and its runs, or choose another name with --key"
                 raise ParamsError(Problem(f"{block}.{name}", "already exists", advice=advice), path=params)
             values[block][name] = entry
     for sorter in {run["sorter"] for run in blocks["runs"].values()} & SORTERS.keys():
@@ -115,18 +121,19 @@ def _comments_behind(values: Any) -> dict[str, str]:
     return comments
 
 
-def _remove_showcase(values: Any) -> dict[str, int]:
-    """Remove the generated datasets with their runs and comparisons; return the number of each."""
-    drawn = [name for name, dataset in values["datasets"].items() if dataset.get("rows")]
-    runs = [name for name, run in values["runs"].items() if run["dataset"] in drawn]
+def _remove_datasets(values: Any, datasets: list[str]) -> dict[str, int]:
+    """Remove datasets with their runs, rivals, and comparisons; return the number of each."""
+    rivals = values.get("rivals", {})
+    runs = [name for name, run in values["runs"].items() if run["dataset"] in datasets]
     comparisons = []
     for name, comparison in values["comparisons"].items():
         if {comparison["baseline"], *comparison["runs"]} & {*runs}:
             comparisons.append(name)
-    _remove(values["datasets"], drawn)
+    _remove(values["datasets"], datasets)
     _remove(values["runs"], runs)
+    _remove(rivals, [name for name, rival in rivals.items() if rival["dataset"] in datasets])
     _remove(values["comparisons"], comparisons)
-    return {"generated datasets": len(drawn), "runs": len(runs), "comparisons": len(comparisons)}
+    return {"datasets": len(datasets), "runs": len(runs), "comparisons": len(comparisons)}
 
 
 def _remove_sorters(values: Any) -> int:

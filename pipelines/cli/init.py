@@ -53,6 +53,9 @@ def init(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the generated datasets and their runs in the params.")
     ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Overwrite a dataset of the same name, its runs, and its comparison.")
+    ] = False,
     link: Annotated[
         bool, typer.Option("--link", help="Link the file's folder into data/raw if it is somewhere else.")
     ] = False,
@@ -90,7 +93,7 @@ def init(
         if dry_run:
             typer.echo(as_yaml(blocks))
             return
-        left_out, judged_before = write(params, blocks, keep=keep)
+        left_out, judged_before = write(params, blocks, keep=keep, replace=replace)
     typer.echo(f"wrote to {params}: the dataset {key}, the runs {', '.join(blocks['runs'])}, and the comparison {key}")
     for judged_task, before in judged_before.items():
         now = blocks["judged"][judged_task]["metric"]

@@ -4,6 +4,7 @@ from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
@@ -73,6 +74,9 @@ def blocks_of(
         "auxiliary": {"name": "none"},
         "seeds": SEEDS,
     }
+    if input_type.name == "features" and _has_skewed_features(table, folder or raw):
+        model = merged(model, {"backbone": {"args": {"quantiles": True}}})
+        common["model"] = model
     truth = _numbers_of_truth(table, folder or raw)
     conditions = _conditions(table, truth)
     if metric is None:
@@ -155,6 +159,27 @@ def _numbers_of_truth(table: Table, folder: Path) -> Any:
         return None
     sheet, cells = read_column(table, folder, column, head=HEAD if table.relevance else None)
     return as_numbers(sheet, cells[~missing_in(cells, numeric=True)])
+
+
+def _has_skewed_features(table: Table, folder: Path) -> bool:
+    """Return whether a column of numbers is skewed in the first rows of a table."""
+    patterns = [table.features] if isinstance(table.features, str) else table.features or []
+    for pattern in patterns:
+        path = folder / Path(table.files.get("train") or table.files[""]).name
+        sheet = read_sheet(
+            [path], lambda names, pattern=pattern: columns_like(pattern, names), kind=table.format,
+            encoding=table.encoding, empty=table.empty or (), writing=table.writing, head=HEAD,
+        )  # fmt: skip
+        for name in sheet.frame:
+            cells = sheet.frame[name].dropna()
+            if len(cells) and isinstance(cells.iloc[0], np.ndarray):
+                columns = pd.DataFrame(cells.tolist()).items()
+            else:
+                columns = [(name, as_numbers(sheet, cells[~missing_in(cells, numeric=True)]))]
+            for _, numbers in columns:
+                if abs(_clipped(numbers.dropna().astype(float)).skew()) > SKEWED:
+                    return True
+    return False
 
 
 def _conditions(table: Table, truth: Any) -> set[str]:

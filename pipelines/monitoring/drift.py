@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import false_discovery_control, ks_2samp
+from scipy.stats import false_discovery_control, fisher_exact, ks_2samp
 
 from pipelines.monitoring.measure import Answers, Measured, measure, measure_answers
 from pipelines.monitoring.reference import ROWS, Reference, chosen, read_reference
@@ -38,7 +38,8 @@ class Quantity:
     """A quantity of the rows, in the training data and in the new rows.
 
     The distance is Kolmogorov-Smirnov's: the largest difference between the two fractions of rows below any value. The
-    Kolmogorov-Smirnov test is also valid for counts, for which it is conservative.
+    Kolmogorov-Smirnov test is also valid for counts, for which it is conservative. A quantity of 0 and 1 gets Fisher's
+    exact test.
     """
 
     name: str  # such as `brightness`, `age`, `score cat`
@@ -302,5 +303,10 @@ def write(comparison: Comparison, path: str | Path) -> None:
 def _tested(reference: np.ndarray, fresh: np.ndarray) -> tuple[tuple[float, float], float, float]:
     """Return both means, the distance, and the p-value of one quantity."""
     means = float(reference.mean(dtype=np.float64)), float(fresh.mean(dtype=np.float64))
-    result = ks_2samp(reference, fresh)
-    return means, float(result.statistic), float(result.pvalue)
+    both = np.concatenate([reference, fresh])
+    if not np.isin(both, (0, 1)).all():
+        result = ks_2samp(reference, fresh)
+        return means, float(result.statistic), float(result.pvalue)
+    # Yes or no, such as an unknown name: Kolmogorov-Smirnov's p would be far too large.
+    counts = [[int(values.sum()), int(len(values) - values.sum())] for values in (reference, fresh)]
+    return means, abs(means[0] - means[1]), float(fisher_exact(counts).pvalue)

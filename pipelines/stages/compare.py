@@ -171,9 +171,9 @@ def main(params: Settings) -> None:
                 network = best_on_validation([comparison.baseline, *comparison.runs])
                 is_error = comparison.metric in errors
                 best = against_rivals(comparison, statistics, network, params.evaluate, lower_is_better=is_error)
-                difference = cell(*best[0].interval, sign=True)
-                advice = "the best network on validation minus the strongest rival on the test split"
-                log.info("%s: %s, %s (%s): %s", key, best[0].metric, network, advice, difference)
+                rival = best[0].metric.removeprefix(minus(comparison.metric, ""))
+                both = f"{network} (best network on validation) minus {rival} (strongest rival on the test split)"
+                log.info("%s: %s %s: %s", key, comparison.metric, both, cell(*best[0].interval, sign=True))
                 rows += best
             results.write(folder / f"{key}.csv", rows)
 

@@ -11,6 +11,7 @@ from functools import partial
 from hashlib import file_digest, md5
 from math import isnan
 from pathlib import Path
+from statistics import fmean
 from textwrap import shorten
 from typing import Any
 
@@ -208,7 +209,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 version=Version(
                     model=params.model_of(run),
                     weights=folder / f"seed{best}",
-                    quality=trained["validation"][str(best)],
+                    quality=fmean(trained["validation"].values()),
                     tags={"seed": str(best)},
                     slices=partial(_slices, params, plan, best),
                     write=datasets[plan.dataset].write,

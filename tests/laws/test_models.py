@@ -76,6 +76,23 @@ def test_a_perceptron_standardizes_by_what_it_was_fitted_to(generator):
     assert perceptron(vectors + 3)[:, 0].mean().item() == pytest.approx(1, abs=0.2)  # and a shift stays one
 
 
+def test_a_perceptron_with_quantiles_sees_only_the_order_of_a_feature(generator):
+    vectors = torch.randn(300, 2, generator=generator).round(decimals=1)
+    transformed = torch.cat([vectors[:, :1].mul(3).exp(), vectors[:, 1:]], dim=1)
+    seen = []
+    for training in (vectors, transformed):
+        perceptron = made(
+            "models.backbones", {"name": "perceptron", "args": {"hidden": [], "quantiles": True}}, features=2
+        )
+        perceptron.fit(training)
+        seen.append(perceptron(training)[:, 2:])
+    assert seen[0][:, 0].tolist() == pytest.approx(seen[1][:, 0].tolist(), abs=0.05)
+    assert seen[0].mean().item() == pytest.approx(0, abs=0.05)
+    assert seen[0].std().item() == pytest.approx(1, abs=0.05)
+    order = vectors[:, 0].argsort()
+    assert (seen[0][order, 0].diff() >= 0).all()
+
+
 def torchvision(network: str, **options) -> nn.Module:
     return made("models.backbones", {"name": "torchvision", "args": {"network": network, **options}})
 

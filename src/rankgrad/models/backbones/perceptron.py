@@ -1,5 +1,6 @@
 """Fully connected layers on vectors of numbers, standardized with the training data's statistics."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ from rankgrad.layers import Backbone
 __all__ = ["Perceptron"]
 
 LIMIT = 6.0  # standard deviations at which features are clipped
+QUANTILES = 101  # of each feature, from its smallest to its largest training value
 
 
 class Perceptron(Backbone):
@@ -24,6 +26,8 @@ class Perceptron(Backbone):
         features: the length of a vector.
         hidden: width of each layer; empty for the standardized features themselves.
         within_group: use each feature twice, the second time standardized within the vectors of its query.
+        quantiles: use each feature once more, as its quantile among the training vectors (scaled to a deviation of 1).
+            Skew and outliers do not change it.
 
     Shapes:
         vectors (n, features), and with `within_group` the number of vectors of each query, to (n, size).
@@ -35,29 +39,45 @@ class Perceptron(Backbone):
     torch.Size([5, 8])
     >>> Perceptron(features=10, hidden=[], within_group=True)(torch.zeros(5, 10), torch.tensor([2, 3])).shape
     torch.Size([5, 20])
+    >>> skewed = Perceptron(features=1, hidden=[], quantiles=True)
+    >>> skewed.fit(torch.tensor([[0.0], [1.0], [1000.0]]))
+    >>> skewed(torch.tensor([[1.0]]))[0, 1].abs().item()  # the median
+    0.0
     """
 
     input, maps = "features", False
 
-    def __init__(self, *, features: int, hidden: Sequence[int] = (10, 10, 10), within_group: bool = False):
+    def __init__(
+        self,
+        *,
+        features: int,
+        hidden: Sequence[int] = (10, 10, 10),
+        within_group: bool = False,
+        quantiles: bool = False,
+    ):
         super().__init__()
         for width in hidden:
             check_count("hidden", width)
-        widths = [2 * features if within_group else features, *hidden]
+        widths = [features * (1 + within_group + quantiles), *hidden]
         self.layers = nn.Sequential()
         for before, after in pairwise(widths):
             self.layers += nn.Sequential(nn.Linear(before, after), nn.ReLU())
         self.means = nn.Buffer(torch.zeros(features, dtype=torch.float64))
         self.deviations = nn.Buffer(torch.ones(features, dtype=torch.float64))
         self.like = nn.Buffer(torch.zeros(1), persistent=False)  # has the weights' type
-        self.size, self.within_group = widths[-1], within_group
+        if quantiles:
+            self.knots = nn.Buffer(torch.linspace(0, 1, QUANTILES, dtype=torch.float64).repeat(features, 1))
+        self.size, self.within_group, self.quantiles = widths[-1], within_group, quantiles
 
     def fit(self, vectors: Tensor) -> None:
-        """Set means and standard deviations from training vectors (n, features); a constant feature becomes 0."""
+        """Set means, deviations, and quantiles from training vectors (n, features); a constant feature becomes 0."""
         means, deviations = _moments(vectors.double())
         # Keep the vectors' own type, in which later vectors are standardized.
         self.means.copy_(means.to(vectors.dtype))
         self.deviations.copy_(deviations.to(vectors.dtype))
+        if self.quantiles:
+            places = torch.linspace(0, len(vectors) - 1, QUANTILES).round().long()
+            self.knots.copy_(vectors.sort(dim=0).values[places].mT)
 
     def forward(self, vectors: Tensor, sizes: Tensor | None = None) -> Tensor:
         """Return outputs (n, size) for vectors (n, features).
@@ -67,11 +87,15 @@ class Perceptron(Backbone):
             sizes: the number of vectors of each query; None if all belong to one query.
         """
         overall = _standardized(vectors, self.means.to(vectors.dtype), self.deviations.to(vectors.dtype))
-        if not self.within_group:
-            return self.layers(overall.to(self.like.dtype))
-        queries = [len(vectors)] if sizes is None else sizes.tolist()
-        within = torch.cat([_standardized(query, *_moments(query.double())) for query in vectors.split(queries)])
-        return self.layers(torch.cat([within, overall], dim=1).to(self.like.dtype))
+        parts = [overall]
+        if self.within_group:
+            queries = [len(vectors)] if sizes is None else sizes.tolist()
+            parts.insert(
+                0, torch.cat([_standardized(query, *_moments(query.double())) for query in vectors.split(queries)])
+            )
+        if self.quantiles:
+            parts.append(_quantiles(vectors, self.knots.to(vectors.dtype)))
+        return self.layers(torch.cat(parts, dim=1).to(self.like.dtype))
 
 
 def _moments(vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,3 +110,17 @@ def _moments(vectors: Tensor) -> tuple[Tensor, Tensor]:
 
 def _standardized(vectors: Tensor, means: Tensor, deviations: Tensor) -> Tensor:
     return ((vectors - means) / deviations).clamp(-LIMIT, LIMIT)
+
+
+def _quantiles(vectors: Tensor, knots: Tensor) -> Tensor:
+    """Return the quantile of each value among sorted training values (features, k), interpolated and standardized.
+
+    A value that several knots share is in their middle.
+    """
+    values, last = vectors.mT.contiguous(), knots.shape[1] - 1
+    first, behind = torch.searchsorted(knots, values), torch.searchsorted(knots, values, right=True)
+    above = first.clamp(1, last)
+    low, high = knots.gather(1, above - 1), knots.gather(1, above)
+    share = ((values - low) / (high - low).clamp(min=torch.finfo(values.dtype).tiny)).clamp(0, 1)
+    place = torch.where(behind > first, (first + behind - 1) / 2, above - 1 + share)
+    return (math.sqrt(12) * (place / last - 0.5)).mT
