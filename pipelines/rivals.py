@@ -65,14 +65,19 @@ def _linear(train: Split, task: str) -> Iterator[Scorer]:
 
 
 def _word_counts(train: Split, task: str) -> Iterator[Scorer]:
-    """Fit linear models on tf-idf of words and word pairs; for pairs of texts, of the second text."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
+    """Fit linear models on word counts, or on tf-idf of words and word pairs; of a pair of texts, the second counts."""
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-    vectorizer = TfidfVectorizer(token_pattern=r"[^\W_]+", sublinear_tf=True, ngram_range=(1, 2))
-    counts = vectorizer.fit_transform(_last_texts(train))
-    for penalty in PENALTIES:
-        model = _weights(counts, train, task, penalty)
-        yield lambda split, model=model: _scores(model.predict(vectorizer.transform(_last_texts(split))))
+    words = {"token_pattern": r"[^\W_]+"}
+    for vectorizer in (CountVectorizer(**words), TfidfVectorizer(**words, sublinear_tf=True, ngram_range=(1, 2))):
+        counts = vectorizer.fit_transform(_last_texts(train)).astype(np.float64)
+        for penalty in PENALTIES:
+            model = _weights(counts, train, task, penalty)
+
+            def scorer(split: Split, vectorizer: Any = vectorizer, model: Any = model) -> Any:
+                return _scores(model.predict(vectorizer.transform(_last_texts(split)).astype(np.float64)))
+
+            yield scorer
 
 
 def _weights(values: Any, train: Split, task: str, penalty: float) -> Any:

@@ -233,5 +233,5 @@ def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
         count = round(total * dataset.shares["gate"])
         line, advice = f"gate: about {count} of {total} {unit}", "raise `split.gate`"
     if count < JUDGED:
-        line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or add more {unit}"
+        line += f"; with fewer than {JUDGED} it promotes no version: {advice}, add more {unit}, or promote by hand"
     return [line]

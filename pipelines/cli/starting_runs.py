@@ -56,6 +56,7 @@ def blocks_of(
         metric: metric for the comparison and the gate; None for the task's default.
     """
     starting = _starting_of(task, options)
+    metric = metric and metric.replace("@", "_at_")
     check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).all_metrics()])
     table = Table(**options)
     input_type = table.input_type
@@ -184,7 +185,7 @@ def _has_skewed_features(table: Table, folder: Path) -> bool:
 
 def _conditions(table: Table, truth: Any) -> set[str]:
     """Return which conditions, by which a run of `starting_runs.yaml` is asked for, hold for a table."""
-    conditions = {"within"} if table.within else set()
+    conditions = {"within" if table.within else "across"}
     if table.relevance is not None:
         conditions.add("binary" if truth.isin([0, 1]).all() else "graded")
     is_skewed = table.target and truth.nunique() > GRADES and truth.min() >= 0 and _clipped(truth).skew() > SKEWED
@@ -201,7 +202,7 @@ def _runs_for(runs: dict[str, Any], conditions: set[str], table: Table, truth: A
     for name, run in runs.items():
         if run.get("when") in {None, *conditions}:
             by_loss[name] = {key: value for key, value in run.items() if key not in ("when", "advice")}
-    if table.target is not None:
+    if table.target is not None and "mse" in by_loss:
         by_loss["mse"]["loss"]["args"]["sigmoid"] = bool(truth.between(0, 1).all())
     if "skewed" in conditions:
         by_loss["mse_log"]["training"]["log_plus"] = 10.0 ** floor(log10(_clipped(truth).mean())) / 100

@@ -1,6 +1,7 @@
 """Recognize the task of a table, and its target column: labels, grades, captions, or numbers."""
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from pipelines.cli.columns import (
@@ -211,6 +212,13 @@ def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
             )
     candidates = [column for column in columns.all.values() if column.name not in columns.structure.values()]
     for column in candidates:
+        if called is None and column.hindrance is not None:
+            cell = column.hindrance[:60]
+            raise columns.refusal(
+                f"{column.name} has numbers except for cells such as {cell!r}: if they mean a missing value, pass "
+                f"`--empty {shlex.quote(cell)}`; if it is the target, add `--target {column.name}`, else name another "
+                "with `--target`"
+            )
         if column.content == "number" or column.is_whole_input or (columns.task is not None and column.is_category):
             continue
         is_label = column.is_category and column.is_exactly_called("labels")
@@ -228,6 +236,7 @@ def _unreadable(column: Column, other: str) -> ValueError:
     elif column.content == "number":
         advice = "pass `--task score_ranking` to rank by it"
     elif column.content == "text":
-        advice = "pass `--task search --text PASSAGES --target QUERIES` to search texts by texts"
+        advice = "pass `--task search --text PASSAGES --target QUERIES` to search texts by texts; for preferences, "
+        advice += "pass `--query PROMPTS --text CHOSEN --rejected REJECTED`"
     first = column.numbers.isna().idxmax()  # the first row if all cells are numbers
     return ValueError(f"{column.shown(first)}; if it is the target, {advice}; otherwise pass `--target {other}`")

@@ -297,6 +297,8 @@ def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame:
         return pd.Series([sha256(picture or b"").hexdigest() for picture in contents], frame.index)
     if "id" in first or (table.input_type.suffixes and not table.lists):
         return frame["name"]
+    if table.rejected:  # a pair and its reverse are the same comparison
+        return frame["input"].map(lambda pair: as_json(sorted(as_json(_plain(side)) for side in pair)))
     # Not the row's number: if a row is removed, the rows below it must keep their splits.
     return frame["input"].map(lambda cell: as_json(_plain(cell)))
 

@@ -71,6 +71,8 @@ def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
 def _row(cells: list[str], *, in_queries: bool) -> dict[str, Any]:
     """Return the label, query, and vector of a row; raise ValueError if it is invalid."""
     label, *pairs = cells
+    if ":" in label:
+        raise ValueError("no label; write a number in front of each row, such as 0 if it is unknown")
     query = pairs.pop(0).removeprefix("qid:") if pairs and pairs[0].startswith("qid:") else None
     if in_queries and query is None:
         raise ValueError("no qid")
