@@ -274,7 +274,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     keep_times("train", "memorability-mse", Path("models/runs/memorability-mse"),
                {"all": (1000, 8500), "1": (1000, 2000), "2": (2000, 8500)})  # fmt: skip
     main(params)
-    assert "sent 3 of 3 runs: sorter-lstm, sorter-laplace, memorability-mse" in capsys.readouterr().out
+    assert "3 of 3 runs: sorter-lstm, sorter-laplace, memorability-mse" in capsys.readouterr().out
     runs = store.search_runs([experiment.experiment_id for experiment in store.search_experiments()])
     runs = {run.info.run_name: run for run in runs}
     parent, best = runs["memorability-mse"], runs["memorability-mse-seed2"]
@@ -301,7 +301,7 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert registered.head.score[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head.score[1].weight)
     assert [model.name for model in store.search_registered_models()] == ["score_ranking-clips", "sorter-lstm"]
     main(params)
-    assert "sent 0 of 3 runs" in capsys.readouterr().out
+    assert "0 of 3 runs" in capsys.readouterr().out
 
 
 def test_two_projects_on_one_server_keep_their_runs_and_champions_apart(store, made, monkeypatch):
@@ -364,7 +364,7 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     monkeypatch.setenv("DVC_EXP_NAME", "faster")
     main(made)
-    assert "sent 3 of 3 runs as experiment faster" in capsys.readouterr().out
+    assert "3 of 3 runs as experiment faster" in capsys.readouterr().out
     assert not list(copy.glob("ml*"))
     experiments = [experiment.experiment_id for experiment in store.search_experiments()]
     sent = store.search_runs(experiments)
