@@ -30,7 +30,7 @@ def as_yaml(blocks: dict[str, Any]) -> str:
     return text.getvalue()
 
 
-def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool) -> tuple[str, dict[str, str]]:
+def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool = False) -> tuple[str, dict[str, str]]:
     """Write blocks into the params, keeping comments and order.
 
     Nothing is written if the new params would fail the check.

@@ -212,7 +212,7 @@ def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
             )
     candidates = [column for column in columns.all.values() if column.name not in columns.structure.values()]
     for column in candidates:
-        if called is None and column.hindrance is not None:
+        if called is None and column.hindrance is not None and column.numbers.notna().mean() > 0.5:
             cell = column.hindrance[:60]
             raise columns.refusal(
                 f"{column.name} has numbers except for cells such as {cell!r}: if they mean a missing value, pass "
