@@ -191,7 +191,7 @@ SUSPICIOUS = {  # columns, options, what is reported, and what is refused
     "preferences that repeat and contradict each other": (
         {"t": ["red", "red", "blue", *[f"lamp {k}" for k in range(3, ROWS)]],
          "u": ["blue", "blue", "red", *[f"hat {k}" for k in range(3, ROWS)]]},
-        {"text": "t", "rejected": "u"}, "1 preferences are there again; 1 pairs are there in both orders", None,
+        {"text": "t", "rejected": "u"}, "1 preferences are repeated; 1 pairs occur in both orders", None,
     ),
     "queries with nothing to order": (
         {"y": [0 if k < 16 else k // 4 % 3 for k in range(ROWS)], "q": [f"{k % 4} {k // 16}" for k in range(ROWS)]},

@@ -112,7 +112,7 @@ def _number(writing: Writing, cell: Any) -> float:
         readable = writings_of([cell]) if isinstance(cell, str) else []
         advice = "correct or remove the row"
         if isinstance(cell, str):
-            advice += f", or say `empty: [{as_json(cell[:30])}]` if it stands for a missing value"
+            advice += f", or set `empty: [{as_json(cell[:30])}]` if it stands for a missing value"
         if readable:
             advice = f"say {' or '.join(map(as_options, readable))}"
         raise ValueError(f"{error}; {advice}") from error

@@ -266,7 +266,7 @@ def repeated_pairs(pairs: pd.Series) -> str:
     """Return how many preferences repeat another one and how many contradict one, as text; "" if none does.
 
     >>> repeated_pairs(pd.Series([["a", "b"], ["a", "b"], ["b", "a"], ["a", "c"]]))
-    '1 preferences are there again; 1 pairs are there in both orders, which contradict each other'
+    '1 preferences are repeated; 1 pairs occur in both orders, which is a contradiction'
     """
     counts = Counter[tuple[str, str]]()
     for preferred, rejected in pairs:
@@ -275,9 +275,9 @@ def repeated_pairs(pairs: pd.Series) -> str:
         counts[as_json(_plain(preferred)), as_json(_plain(rejected))] += 1
     again = counts.total() - len(counts)
     contradicted = sum(first < second and (second, first) in counts for first, second in counts)
-    lines = [f"{again} preferences are there again"] if again else []
+    lines = [f"{again} preferences are repeated"] if again else []
     if contradicted:
-        lines.append(f"{contradicted} pairs are there in both orders, which contradict each other")
+        lines.append(f"{contradicted} pairs occur in both orders, which is a contradiction")
     return "; ".join(lines)
 
 

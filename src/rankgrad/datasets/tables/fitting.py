@@ -162,7 +162,7 @@ def _with_numbers(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, class
             "set unknown_labels: leave_out"
         )
     if len(unknown):
-        logging.warning("%s: %d labels that are no class left out", sheet.paths[0], len(unknown))
+        logging.warning("%s: %d labels left out, because they are not classes", sheet.paths[0], len(unknown))
     rows = np.zeros((len(chosen), len(classes)), np.int64)
     for row, names in zip(rows, chosen["truth"], strict=True):
         indices = [index_of[name] for name in names if name in index_of]
@@ -268,7 +268,7 @@ def _with_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names
             raise ValueError(f"{sheet.place(number)}: {error}") from error
     for column, names_of_column in unknown.items():
         logging.warning(
-            "%s: %d values in %d rows are none that training rows have, such as %r",
+            "%s: values that no training row has: %d in %d rows, such as %r",
             column, len(names_of_column), len(values), names_of_column[0],
         )  # fmt: skip
     return _with_inputs(table, chosen, series(vectors, values.index))

@@ -53,7 +53,7 @@ def _not_encoded(path: Path, encoding: str) -> ValueError:
         line = f"line {line}: byte 0x{contents[error.start : error.start + 1].hex()}"
     other = "utf-16" if contents[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or 0 in contents else "cp1252"
     return ValueError(
-        f"{path}: {line}: not text in {encoding}; save the file as UTF-8, or say its encoding, perhaps {other}: "
+        f"{path}: {line}: not text in {encoding}; save the file as UTF-8, or name its encoding, perhaps {other}: "
         f"`--encoding {other}` of a command, `encoding: {other}` of a dataset in the params"
     )
 
