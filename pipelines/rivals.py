@@ -133,7 +133,7 @@ def _bm25(train: Split, task: str) -> Iterator[Scorer]:
                         f"bm25: {len(documents):,} passages and {worth.shape[1]:,} words of queries are too many to "
                         "search at once: remove this rival from params.yaml"
                     )
-                return _scores(worth.toarray()), _scores(asked.toarray())
+                return _untied(worth.toarray()), _untied(asked.toarray())
             return _scores(np.asarray(asked.multiply(worth).sum(1)).ravel())
 
         yield scorer
@@ -183,6 +183,12 @@ def _weight(train: Split) -> np.ndarray | None:
         return None
     weight = train.weight if train.sizes is None else train.weight.repeat_interleave(train.sizes)
     return weight.double().numpy()
+
+
+def _untied(values: np.ndarray) -> Tensor:
+    """Return scores whose ties are broken at random: texts of few words often tie, and a tie counts as lost."""
+    noise = np.random.default_rng(0).random(values.shape)
+    return _scores(values + 1e-4 * values.std() * noise)
 
 
 def _scores(values: np.ndarray) -> Tensor:

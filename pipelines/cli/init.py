@@ -13,6 +13,7 @@ from rankgrad.numbers import WRITINGS, Writing
 __all__ = ["init"]
 
 RAW = Path("data/raw")
+MONITORED = 50  # validation rows without which monitoring tests nothing, see pipelines/monitoring/drift.py
 JUDGED = 30  # groups without which the gate promotes nothing, see pipelines/tracking/gate.py
 
 
@@ -232,6 +233,8 @@ def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
     else:
         count = round(total * dataset.shares["gate"])
         line, advice = f"gate: about {count} of {total} {unit}", "raise `split.gate`"
+    if dataset.drawn and (checked := round(total * dataset.shares["val"])) < MONITORED and not is_shared:
+        line += f"; val: about {checked}, and `rankgrad monitor` needs {MONITORED}: raise `split.val`"
     if count < JUDGED:
         line += f"; with fewer than {JUDGED} it promotes no version: {advice}, add more {unit}, or promote by hand"
     return [line]

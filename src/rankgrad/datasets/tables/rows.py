@@ -1,5 +1,6 @@
 """Read the rows of a request: pictures, folders of pictures, and tables, which are read as in training."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -310,6 +311,9 @@ class _Columns:
             if columns and set(columns) <= set(self.names):
                 items = [_Input([*columns], self.type.name, self.type)]
                 return [*items, *captions] if roles.captions is None else captions if roles.captions else items
+        if captions and roles.captions is None:
+            items = self.about.get("columns") or [self.type.name]
+            logging.warning("no column %s, so the captions in %s are read", items[0], captions[0].columns[0])
         return captions if roles.captions in (None, True) else []
 
     def _captions(self, named: list[str]) -> tuple[list[_Input], list[str]]:
