@@ -276,6 +276,7 @@ CURVES = {  # the color of each sorter, and its dashes
     "diffsort bitonic": ("usual", "none"),
     "SoftTorch transport": ("usual", "4"),
 }
+FLOOR = "no ranking"
 
 
 def sorter_curves() -> str:
@@ -291,14 +292,18 @@ def sorter_curves() -> str:
     curves = by_softness(read("sorter_curves"))
     for number, (sorter, (color, dashes)) in enumerate(CURVES.items()):
         measures, down = curves[sorter], 60 + 28 * number
-        points = [(x(l1), y(fidelity)) for l1, fidelity in zip(measures["l1"], measures["fidelity"], strict=True)]
+        points = [(x(l1), y(fidelity)) for l1, fidelity in zip(measures["l1"], measures["fidelity_0.1"], strict=True)]
         line = " ".join(f"{across:.1f},{height:.1f}" for across, height in points)
         style = f'class="{color} curve" style="fill: none" stroke-dasharray="{dashes}"'
         shapes.append(f'<polyline {style} points="{line}"/>')
+        shapes += [f'<circle class="{color}" cx="{across:.1f}" cy="{height:.1f}" r="3"/>' for across, height in points]
         shapes.append(f'<path {style} d="M650 {down}H690"/>')
         shapes.append(f'<text class="small" x="700" y="{down + 5}">{sorter}</text>')
+    floor = y(curves[FLOOR]["fidelity_0.1"].iloc[0])
+    shapes.append(f'<path class="line" stroke-dasharray="2" d="M60 {floor:.1f}H{x(1):.0f}"/>')
+    shapes.append(f'<text class="small" x="66" y="{floor + 16:.1f}">{FLOOR}: a straight line</text>')
     shapes.append('<text class="small" x="220" y="322">error of the ranks, L1 / d</text>')
-    return _svg("Fidelity of the gradient, from the most exact setting to the softest", 334, shapes, width=860)
+    return _svg("Fidelity of the gradient (noise 0.1); a dot is a softness", 334, shapes, width=860)
 
 
 COLUMNS = columns()

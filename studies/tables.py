@@ -370,7 +370,8 @@ def _of_length(study: Study, suffix: str) -> str:
 
 # --- Sorters over their whole range of softness. ---
 
-MOST_VANISHING = 0.01
+NOISE = (0.03, 0.1, 0.3)  # standard deviations, for fidelity
+ERROR = 0.003  # L1 / d near which sorters are compared
 
 
 def by_softness(study: Study) -> dict[str, pd.DataFrame]:
@@ -386,21 +387,18 @@ def by_softness(study: Study) -> dict[str, pd.DataFrame]:
 
 
 def sorter_curves(study: Study) -> str:
-    """Show each sorter at its most accurate softness without vanishing gradients, and at its best gradient."""
+    """Show of each sorter its best fidelity at each noise with the error there, and its measures near one error."""
     rows = []
     for sorter, measures in by_softness(study).items():
         row = [sorter]
-        healthy = measures[measures["vanishing"] <= MOST_VANISHING]
-        for best in (healthy["l1"].idxmin() if len(healthy) else None, measures["fidelity"].idxmax()):
-            if best is None:
-                row += ["none", "", "", ""]
-                continue
-            l1, wrong, fidelity = measures.loc[best, ["l1", "wrong", "fidelity"]]
-            row += [f"{best:g}", f"{l1:.4f}", f"{fidelity:.3f}", f"{100 * wrong:.1f}%"]
-        rows.append([*row, f"{measures['ms'].median():.2f}"])
-    cells = ("softness", "l1", "fidelity", "wrong sign")
-    columns = ["sorter", *cells, *(f"best fidelity: {cell}" for cell in cells), "ms"]
-    return markdown(columns, rows)
+        for noise in NOISE:
+            best = measures.loc[measures[f"fidelity_{noise}"].idxmax()]
+            row.append(f"{best[f'fidelity_{noise}']:.3f} ({best['l1']:.4f})")
+        near = measures.loc[(np.log(measures["l1"]) - np.log(ERROR)).abs().idxmin()]
+        l1, vanishing, wrong, fidelity = near[["l1", "vanishing", "wrong", "fidelity_0.1"]]
+        rows.append([*row, f"{l1:.4f}", f"{fidelity:.3f}", f"{100 * vanishing:.1f}%", f"{100 * wrong:.1f}%"])
+    columns = ["sorter", *(f"best fidelity at {noise}" for noise in NOISE)]
+    return markdown([*columns, f"error near {ERROR}", "fidelity at 0.1", "vanishing", "wrong sign"], rows)
 
 
 # --- The default run with all of MNIST. ---
