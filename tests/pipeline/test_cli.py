@@ -172,7 +172,7 @@ def test_published_weights_become_a_file_that_a_run_may_start_from(project, monk
     assert "resnet18.safetensors: already exists" in rankgrad("fetch", "torchvision/resnet18")
     weights = load_file(project / "data/raw/weights/torchvision/resnet18.safetensors")
     assert weights["fc.weight"].equal(published["fc.weight"])
-    assert "no 'resnet19' among torchvision's networks" in rankgrad("fetch", "torchvision/resnet19", code=1)
+    assert "did you mean resnet18?" in rankgrad("fetch", "torchvision/resnet19", code=1)
 
 
 class TestScale:
