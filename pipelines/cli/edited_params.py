@@ -47,34 +47,14 @@ def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool = F
     yaml = round_trip()
     values: Any = read(params, yaml)
     comments = _comments_behind(values)
-    datasets: list[str] = []
-    if not keep:
-        datasets += [name for name, dataset in values["datasets"].items() if dataset.get("rows")]
-    if replace:
-        datasets += [name for name in blocks["datasets"] if name in values["datasets"]]
+    datasets = []
+    for name, dataset in values["datasets"].items():
+        if (dataset.get("rows") and not keep) or (replace and name in blocks["datasets"]):
+            datasets.append(name)
     removed = _remove_datasets(values, datasets)
     tasks_of_others = {run["task"] for run in values["runs"].values()}
-    if blocks["rivals"] and "rivals" not in values:
-        values.insert([*values].index("comparisons"), "rivals", CommentedMap())
-    for block in ("datasets", "runs", "rivals", "comparisons"):
-        for name, entry in _laid_out(blocks[block], depth=1).items():
-            if name in values[block]:
-                advice = "pass --replace to overwrite it and its runs, or choose another name with --key"
-                raise ParamsError(Problem(f"{block}.{name}", "already exists", advice=advice), path=params)
-            values[block][name] = entry
-    for sorter in {run["sorter"] for run in blocks["runs"].values()} & SORTERS.keys():
-        values["sorters"].setdefault(
-            sorter, _laid_out(SORTERS[sorter], depth=3)
-        )  # an earlier `init` may have removed it
-    judged_before = {}
-    for task, judged in blocks["judged"].items():
-        metric = judged["metric"]
-        block = values["gate"]["judged"].setdefault(task, {"metric": metric, "guarded": []})
-        if task in tasks_of_others and block["metric"] != metric:
-            judged_before[task] = block["metric"]
-        block["metric"] = metric
-        if metric in block.get("guarded", []):
-            block["guarded"].remove(metric)
+    _add(values, blocks, params)
+    judged_before = _judge(values, blocks["judged"], tasks_of_others)
     if not keep:
         removed["sorters that no run uses"] = _remove_sorters(values)
     for key, comment in comments.items():
@@ -85,6 +65,35 @@ def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool = F
             yaml.dump(values, written)
         check_values(read(partial), path=params)  # read like DVC does
     return ", ".join(f"{count} {name}" for name, count in removed.items() if count), judged_before
+
+
+def _add(values: Any, blocks: dict[str, Any], params: Path) -> None:
+    """Add the blocks, and the sorters of their runs; raise a ParamsError if a name exists."""
+    if blocks["rivals"] and "rivals" not in values:
+        values.insert([*values].index("comparisons"), "rivals", CommentedMap())
+    for block in ("datasets", "runs", "rivals", "comparisons"):
+        for name, entry in _laid_out(blocks[block], depth=1).items():
+            if name in values[block]:
+                advice = "pass --replace to overwrite it and its runs, or choose another name with --key"
+                raise ParamsError(Problem(f"{block}.{name}", "already exists", advice=advice), path=params)
+            values[block][name] = entry
+    for sorter in {run["sorter"] for run in blocks["runs"].values()} & SORTERS.keys():
+        # An earlier `init` may have removed it.
+        values["sorters"].setdefault(sorter, _laid_out(SORTERS[sorter], depth=3))
+
+
+def _judge(values: Any, judged: dict[str, Any], tasks_of_others: set[str]) -> dict[str, str]:
+    """Set the gate's metric of each task; return the previous one where other runs have the task."""
+    before = {}
+    for task, block_of_task in judged.items():
+        metric = block_of_task["metric"]
+        block = values["gate"]["judged"].setdefault(task, {"metric": metric, "guarded": []})
+        if task in tasks_of_others and block["metric"] != metric:
+            before[task] = block["metric"]
+        block["metric"] = metric
+        if metric in block.get("guarded", []):
+            block["guarded"].remove(metric)
+    return before
 
 
 def _laid_out(value: Any, depth: int = 0) -> Any:

@@ -293,6 +293,15 @@ def test_what_is_there_is_kept_a_second_table_is_added_and_a_dry_run_writes_noth
     after = (project / "params.yaml").read_text()
     assert "datasets.houses: already exists" in run("data/raw/houses/a.csv", fails=True)
     assert (project / "params.yaml").read_text() == after
+    run("data/raw/houses/a.csv", "--replace")
+    assert (project / "params.yaml").read_text() == after
+
+
+def test_a_table_may_take_the_name_of_a_generated_dataset(project):
+    houses(project / "data/raw/ranked_mnist")
+    run("data/raw/ranked_mnist/a.csv", "--replace")
+    settings = rules.check("params.yaml")
+    assert [dataset.name for dataset in settings.datasets.values()] == ["table"]
 
 
 def test_a_table_elsewhere_is_linked_if_that_is_wanted(project):
