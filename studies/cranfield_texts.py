@@ -8,8 +8,8 @@ their relevant abstracts and some others from each list. An encoder (a word CNN,
 text; a step has questions with one relevant abstract each, and the other questions' abstracts are the negatives.
 """
 
+from collections.abc import Callable, Sequence
 from functools import cache, partial
-from itertools import product
 
 import torch
 from torch import Tensor, nn
@@ -113,23 +113,35 @@ class Encoder(nn.Module):
         return scores.gather(1, self.abstracts[questions])
 
 
-def encoder_scores(loss: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
-    """Train an encoder, and return its scores for other questions after each of `ENCODER_STEPS`."""
-    _, _, relevance = read()
-    network, draws = Encoder(learn, seed), generator(seed, "cranfield_texts", "batches")
+def trained(
+    network: Encoder | Reranker, loss: Callable[[], Tensor], tested: Tensor, *, rate: float, steps: Sequence[int]
+) -> list[Tensor]:
+    """Train a network by a loss that draws its own batch, and return its scores for other questions after `steps`."""
     optimizer = torch.optim.Adam(network.parameters(), lr=rate)
-    is_relevant = torch.zeros(len(relevance), len(network.passages)).scatter(1, network.abstracts, relevance).bool()
     scores = []
-    for step in range(1, ENCODER_STEPS[-1] + 1):
-        questions = learn[torch.randperm(len(learn), generator=draws)[:QUESTIONS]]
-        abstracts = torch.multinomial(is_relevant[questions].float(), 1, generator=draws).squeeze(1).unique()
-        value = IN_BATCH[loss](network(questions, abstracts), is_relevant[questions][:, abstracts])
+    for step in range(1, steps[-1] + 1):
+        value = loss()
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
-        if step in ENCODER_STEPS:
+        if step in steps:
             scores.append(network.every(tested))
     return scores
+
+
+def encoder_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
+    """Train an encoder, and return its scores for other questions after each of `ENCODER_STEPS`."""
+    _, loss = run.split(", ")
+    _, _, relevance = read()
+    network, draws = Encoder(learn, seed), generator(seed, "cranfield_texts", "batches")
+    is_relevant = torch.zeros(len(relevance), len(network.passages)).scatter(1, network.abstracts, relevance).bool()
+
+    def of_batch() -> Tensor:
+        questions = learn[torch.randperm(len(learn), generator=draws)[:QUESTIONS]]
+        abstracts = torch.multinomial(is_relevant[questions].float(), 1, generator=draws).squeeze(1).unique()
+        return IN_BATCH[loss](network(questions, abstracts), is_relevant[questions][:, abstracts])
+
+    return trained(network, of_batch, tested, rate=rate, steps=ENCODER_STEPS)
 
 
 def reranker_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
@@ -137,43 +149,41 @@ def reranker_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: 
     backbone, loss = run.split(", ")
     _, _, relevance = read()
     network, draws = Reranker(backbone, learn, seed), generator(seed, "cranfield_texts", "batches")
-    optimizer = torch.optim.Adam(network.parameters(), lr=rate)
-    scores = []
-    for step in range(1, STEPS[-1] + 1):
+
+    def of_batch() -> Tensor:
         questions = learn[torch.randperm(len(learn), generator=draws)[:BATCH]]
         keys = torch.rand(len(questions), relevance.shape[1], generator=draws) + relevance[questions]
         documents = keys.topk(min(DEPTH, keys.shape[1])).indices  # relevant ones first
         truth = relevance[questions].gather(1, documents)
-        value = METHODS[loss](network(questions, documents).unsqueeze(0), truth.unsqueeze(0)).mean()
-        optimizer.zero_grad()
-        value.backward()
-        optimizer.step()
-        if step in STEPS:
-            scores.append(network.every(tested))
-    return scores
+        return METHODS[loss](network(questions, documents).unsqueeze(0), truth.unsqueeze(0)).mean()
+
+    return trained(network, of_batch, tested, rate=rate, steps=STEPS)
+
+
+Train = Callable[[str, Tensor, Tensor, float, int], list[Tensor]]
+FORMS: dict[str, tuple[Train, Sequence[float], Sequence[int]]] = {  # by backbone: with the rates and steps to try
+    **dict.fromkeys(BACKBONES, (reranker_scores, RATES, STEPS)),
+    "words": (encoder_scores, ENCODER_RATES, ENCODER_STEPS),
+}
 
 
 def text_scores(run: str) -> tuple[Tensor, list[Row]]:
     """Choose a setting for each fold with one network, and return scores (seeds, q, d) and the settings."""
     _, _, relevance = read()
-    loss = run.split(", ")[1]
-    is_encoder = loss in IN_BATCH
-    train = partial(encoder_scores, loss) if is_encoder else partial(reranker_scores, run)
-    grid = list(product(ENCODER_RATES, ENCODER_STEPS) if is_encoder else product(RATES, STEPS))
+    train, every_rate, every_step = FORMS[run.split(", ")[0]]
     result = torch.empty(SEEDS, *relevance.shape)
     rates, steps = [], []
     for learn, choose, test in parts(len(relevance)):
         tried = []
-        for rate in dict.fromkeys(rate for rate, _ in grid):
-            scores = train(learn, choose, rate, seed=1)
+        for rate in every_rate:
+            scores = train(run, learn, choose, rate, 1)
             tried += [metrics.mean_average_precision(values, relevance[choose]).item() for values in scores]
-        rate, step = grid[int(torch.tensor(tried).argmax())]
-        rates.append(rate)
-        steps.append(step)
-        place = (ENCODER_STEPS if is_encoder else STEPS).index(step)
+        rate, step = divmod(int(torch.tensor(tried).argmax()), len(every_step))
+        rates.append(every_rate[rate])
+        steps.append(every_step[step])
         for seed in range(SEEDS):
-            scores = train(torch.cat([learn, choose]), test, rate, seed=seed + 1)
-            result[seed, test] = scores[place]
+            scores = train(run, torch.cat([learn, choose]), test, rates[-1], seed + 1)
+            result[seed, test] = scores[step]
     return result, settings(run, rates, steps)
 
 

@@ -1,5 +1,6 @@
 """Choose what `rankgrad init` writes for a table: runs from `starting_runs.yaml` with fitting losses and epochs."""
 
+from collections.abc import Callable
 from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -131,12 +132,19 @@ def read_column(
     table: Table, folder: Path, column: str, *, head: int | None = None, split: str = "train"
 ) -> tuple[Sheet, pd.Series]:
     """Return the rows of a table's file, or of the file of a split, with one column, and the cells of it."""
-    path = folder / Path(table.files.get(split) or table.files[""]).name
-    sheet = read_sheet(
-        [path], lambda names: columns_like(column, names)[:1], kind=table.format, encoding=table.encoding,
-        empty=table.empty or (), writing=table.writing, head=head,
-    )  # fmt: skip
+    sheet = _sheet_of(table, folder, lambda names: columns_like(column, names)[:1], head=head, split=split)
     return sheet, sheet.frame.iloc[:, 0]
+
+
+def _sheet_of(
+    table: Table, folder: Path, choose: Callable[[list[str]], list[str]], *, head: int | None, split: str = "train"
+) -> Sheet:
+    """Return the rows of a table's file, or of the file of a split, with the columns that `choose` picks by name."""
+    path = folder / Path(table.files.get(split) or table.files[""]).name
+    return read_sheet(
+        [path], choose, kind=table.format, encoding=table.encoding, empty=table.empty or (), writing=table.writing,
+        head=head,
+    )  # fmt: skip
 
 
 def examples_column(table: Table) -> tuple[str, bool]:
@@ -165,21 +173,21 @@ def _numbers_of_truth(table: Table, folder: Path) -> Any:
 def _has_skewed_features(table: Table, folder: Path) -> bool:
     """Return whether a column of numbers is skewed in the first rows of a table."""
     patterns = [table.features] if isinstance(table.features, str) else table.features or []
-    for pattern in patterns:
-        path = folder / Path(table.files.get("train") or table.files[""]).name
-        sheet = read_sheet(
-            [path], lambda names, pattern=pattern: columns_like(pattern, names), kind=table.format,
-            encoding=table.encoding, empty=table.empty or (), writing=table.writing, head=HEAD,
-        )  # fmt: skip
-        for name in sheet.frame:
-            cells = sheet.frame[name].dropna()
-            if len(cells) and isinstance(cells.iloc[0], np.ndarray):
-                columns = pd.DataFrame(cells.tolist()).items()
-            else:
-                columns = [(name, as_numbers(sheet, cells[~missing_in(cells, numeric=True)]))]
-            for _, numbers in columns:
-                if abs(_clipped(numbers.dropna().astype(float)).skew()) > SKEWED:
-                    return True
+    if not patterns:
+        return False
+
+    def features(names: list[str]) -> list[str]:
+        return [name for pattern in patterns for name in columns_like(pattern, names)]
+
+    sheet = _sheet_of(table, folder, features, head=HEAD)
+    for name in sheet.frame:
+        cells = sheet.frame[name].dropna()
+        if len(cells) and isinstance(cells.iloc[0], np.ndarray):
+            columns = [column for _, column in pd.DataFrame(cells.tolist()).items()]
+        else:
+            columns = [as_numbers(sheet, cells[~missing_in(cells, numeric=True)])]
+        if any(abs(_clipped(numbers.dropna().astype(float)).skew()) > SKEWED for numbers in columns):
+            return True
     return False
 
 
