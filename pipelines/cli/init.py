@@ -182,13 +182,11 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     if "date" in options:
         column, first = options["date"]["column"], options["date"]["first"]
         lines.append(f"date: from {column}: rows after {first} are monthly deliveries for training (`every`)")
-    lines.append(f"runs: {', '.join(blocks['runs'])}, {SEEDS} seeds each")
-    if blocks["rivals"]:
-        names = ", ".join(rival["name"] for rival in blocks["rivals"].values())
-        lines.append(f"rivals: {names}: simple models to compare the runs with")
-    lines.append(
-        f"metric: {blocks['comparisons'][key]['metric']}, for the comparison and the gate; to change: --metric"
-    )
+    comparison = blocks["comparisons"][key]
+    lines.append(f"runs: {', '.join([comparison['baseline'], *comparison['runs']])}, {SEEDS} seeds each")
+    if rivals := comparison.get("rivals", []):
+        lines.append(f"rivals: {', '.join(rivals)}: simple models to compare the runs with")
+    lines.append(f"metric: {comparison['metric']}, for the comparison and the gate; to change: --metric")
     if "size" in dataset:
         lines.append(
             f"images: cropped to the central square, {SIZE} pixels per side (`size`); `pad: true` pads instead"

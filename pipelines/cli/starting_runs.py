@@ -10,7 +10,7 @@ import pandas as pd
 from ruamel.yaml import YAML
 
 from pipelines.config.plan import merged
-from pipelines.rivals import fitting
+from pipelines.rivals import TAKES
 from rankgrad import lookup
 from rankgrad.datasets.table import HEAD, Table
 from rankgrad.datasets.tables.cells import as_numbers, missing_in
@@ -20,7 +20,7 @@ from rankgrad.lookup import did_you_mean
 
 __all__ = ["SEEDS", "SIZE", "blocks_of", "check_name", "examples_column", "read_column", "starting_runs"]
 
-STARTING_RUNS = Path(__file__).with_name("starting_runs.yaml")
+STARTING_RUNS, STARTING_RIVALS = (Path(__file__).with_name(f"starting_{name}.yaml") for name in ("runs", "rivals"))
 SEEDS = 3
 SIZE = 96  # pixels per side of images
 SKEWED, GRADES = 1.0, 10  # smallest skewness, and number of distinct targets, for a run on their log
@@ -95,14 +95,19 @@ def blocks_of(
         "runs": [f"{key}-{loss}" for loss in ranking],
         "metric": metric,
     }
-    rivals = {}
-    for name in fitting(task, input_type.name, pairs="rejected" in options):
-        rivals[f"{key}-{name}"] = {"name": name, "task": task, "dataset": key}
-    if rivals:
-        comparison["rivals"] = [*rivals]
+    runs = {f"{key}-{name}": common | run for name, run in by_loss.items()}
+    fitted, rivals = {}, {}
+    if TAKES.get(task) == input_type.name and "rejected" not in options:  # an answer need not repeat its prompt's words
+        rivals[f"{key}-bm25"] = {"name": "bm25", "task": task, "dataset": key}
+    else:
+        for name, model in _fitted_models(task, input_type.name).items():
+            of_loss = {"loss": by_loss[standard]["loss"], "training": monitor}
+            fitted[f"{key}-{name}"] = common | model | of_loss | {"seeds": 1}
+    if fitted or rivals:
+        comparison["rivals"] = [*fitted, *rivals]
     return {
         "datasets": {key: dataset},
-        "runs": {f"{key}-{name}": common | run for name, run in by_loss.items()},
+        "runs": runs | fitted,
         "rivals": rivals,
         "comparisons": {key: comparison},
         "judged": {task: {"metric": metric}},
@@ -126,6 +131,15 @@ def _starting_of(task: str, options: dict[str, Any]) -> dict[str, Any]:
             f"{task} to {STARTING_RUNS.name}"
         )
     return starting[task]
+
+
+def _fitted_models(task: str, input_type: str) -> dict[str, Any]:
+    """Return the models of `starting_rivals.yaml` that a task and an input type can have."""
+    models = {}
+    for name, model in YAML(typ="safe").load(STARTING_RIVALS).get(input_type, {}).items():
+        if task in lookup.find("models.backbones", model["model"]["backbone"]["name"]).tasks:
+            models[name] = model
+    return models
 
 
 def read_column(

@@ -30,7 +30,7 @@ from pipelines.config.schema import (
     read,
     typed,
 )
-from pipelines.rivals import RIVALS
+from pipelines.rivals import TAKES
 from rankgrad import lookup
 from rankgrad.datasets.scenes.base import Scenes
 from rankgrad.io.starts import check_fit, with_files
@@ -353,10 +353,16 @@ def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> 
     inputs = components.inputs(plan.dataset)
     kinds = {backbone for kind in inputs for backbone in lookup.find("inputs", kind).backbones}
     if backbone.input not in kinds:
-        names = lookup.choices("models.backbones")
-        fitting = [name for name in names if lookup.find("models.backbones", name).input in kinds]
+        fitting = []
+        for name in lookup.choices("models.backbones"):
+            other = lookup.find("models.backbones", name)
+            if other.input in kinds and other.tasks is None:
+                fitting.append(name)
         reason = f"{plan.model.backbone.name} takes {backbone.input}, but {plan.dataset} has {' or '.join(inputs)}"
         raise _wrong(f"{location}.backbone.name", reason, advice=f"try {', '.join(fitting) or 'another dataset'}")
+    if backbone.tasks is not None and plan.task not in backbone.tasks:
+        reason = f"{plan.model.backbone.name} cannot learn {plan.task}, only {', '.join(backbone.tasks)}"
+        raise _wrong(f"{location}.backbone.name", reason)
     if getattr(plan.training, "shared", False):
         _check_shared(plan, settings.runs[plan.name].model.text, inputs)
     dataset = settings.datasets[plan.dataset]
@@ -394,7 +400,7 @@ def _backbones(settings: Settings, plan: RunPlan, components: _Components) -> tu
         name = Path(settings.runs[name].start).parts[2]
     with _at(f"{location}.start", OSError):
         files = with_files(model, settings.runs[name].start)
-    taken = {"colors": 3, "features": 1, "words": WORDS}
+    taken = {"colors": 3, "features": 1, "words": WORDS, "outputs": LABELS}
 
     def built(option: str, component: Component) -> torch.nn.Module:
         more = files[option].get("files", {})
@@ -537,13 +543,11 @@ def _said(model: Model) -> str:
 def _check_rival(location: str, settings: Settings, name: str, rival: Rival, components: _Components) -> None:
     if name in settings.runs:
         raise _wrong(location, "is also the name of a run, and both would write the same predictions", "another name")
-    if rival.name not in RIVALS:
-        raise ParamsError(unknown(f"{location}.name", rival.name, RIVALS, what="rival "))
     if rival.dataset not in settings.datasets:
         raise ParamsError(unknown(f"{location}.dataset", rival.dataset, settings.datasets, what="dataset "))
-    inputs, takes = components.inputs(rival.dataset), RIVALS[rival.name].takes
-    if not any((rival.task, input_type) in takes for input_type in inputs):
-        possible = [f"{task} on {input_type}" for task, input_type in sorted(takes)]
+    inputs = components.inputs(rival.dataset)
+    if TAKES.get(rival.task) not in inputs:
+        possible = [f"{task} on {input_type}" for task, input_type in sorted(TAKES.items())]
         found = f"{rival.name} cannot do {rival.task} on {' and '.join(inputs)}"
         raise _wrong(location, found, ", ".join(possible))
 
@@ -553,19 +557,21 @@ def _check_comparison(location: str, settings: Settings, comparison: Comparison)
         if name not in settings.runs:
             raise ParamsError(unknown(location, name, settings.runs, what="run "))
     first = settings.runs[comparison.baseline]
-    for name in comparison.runs:
+    kind_of = dict.fromkeys(comparison.runs, "runs")
+    kind_of |= {name: "rivals" for name in comparison.rivals if name in settings.runs}
+    for name, kind in kind_of.items():
         run = settings.runs[name]
         if (run.task, _test_data(settings, run)) != (first.task, _test_data(settings, first)):
             reason = (
                 f"{name} is {run.task} on {run.dataset}, but {comparison.baseline} is {first.task} on {first.dataset}"
             )
-            raise _wrong(f"{location}.runs", reason, "the same test data")
-        if not set(run.seeds) & set(first.seeds):
+            raise _wrong(f"{location}.{kind}", reason, "the same test data")
+        is_repeated = kind == "rivals" and len(run.seeds) == 1
+        if not is_repeated and not set(run.seeds) & set(first.seeds):
             reason = f"{name} and {comparison.baseline} have no seed in common, but runs are paired by seed"
-            raise _wrong(f"{location}.runs", reason)
-    if no_rivals := sorted(set(comparison.rivals) & set(settings.runs)):
-        reason = f"{no_rivals[0]} is a run"
-        raise _wrong(f"{location}.rivals", reason, "a rival or another program's predictions", "move it to runs")
+            raise _wrong(f"{location}.{kind}", reason)
+    if twice := sorted({*comparison.rivals} & {comparison.baseline, *comparison.runs}):
+        raise _wrong(f"{location}.rivals", f"{twice[0]} is among the runs, too", "each run once")
     for name in comparison.rivals:
         rival = settings.rivals.get(name)
         if rival is not None and (rival.task, rival.dataset) != (first.task, first.dataset):

@@ -199,9 +199,9 @@ class Run(Block):
 
 
 class Rival(Block):
-    """A simple model to compare runs with; `name` is a key of RIVALS in pipelines/rivals.py."""
+    """Predictions without training to compare runs with, see pipelines/rivals.py."""
 
-    name: str
+    name: Literal["bm25"]
     task: str
     dataset: Name
 
@@ -211,7 +211,7 @@ class Comparison(Block):
     metric: str
     baseline: Name
     runs: Annotated[list[Name], Field(min_length=1)]
-    rivals: list[Name] = []  # keys of `rivals`, or names of predictions/<name>.parquet from another program
+    rivals: list[Name] = []  # runs, keys of `rivals`, or names of predictions/<name>.parquet from another program
 
 
 class Resampling(Block):

@@ -8,7 +8,7 @@ from pipelines.config import Run, Settings
 from pipelines.config.plan import differences
 from pipelines.config.schema import NONE
 from pipelines.reporting.examples import draw_examples, loss_of, sheet
-from pipelines.reporting.results import UNDEFINED, best_on_validation, cell, folds_of, read_run
+from pipelines.reporting.results import UNDEFINED, best_on_validation, cell, folds_of, read_run, rivals_are_chosen_on
 from rankgrad import lookup
 from rankgrad.io import results
 from rankgrad.io.parquet import matrix, read_table
@@ -85,13 +85,13 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
         rows.append(
             {
                 "run": run,
-                "loss": loss_of(params.runs[run]) if is_ours else _rival(params, run),
+                "loss": loss_of(params.runs[run]) if is_ours else run,
                 "value": (runs if is_ours else compared).row(run, metric),
                 "difference": gap,
                 "verdict": _verdict(gap.low, gap.high, lower_is_better=about.lower_is_better),
                 "p": "< 0.001" if p < 0.001 else cell(p),
                 "seeds": len(compared.by_seed(run, difference)),
-                "notes": _notes(params, run, baseline) if is_ours else "",
+                "notes": _notes(params, run, baseline) if run in comparison.runs else "",
             }
         )
     # Choose on validation: the largest of several differences on the test split would be optimistic.
@@ -117,15 +117,10 @@ def _pays(params: Settings, compared: Results, name: str, *, lower_is_better: bo
             gap = compared.row(network, minus(comparison.metric, rival))
             verdict = _verdict(gap.low, gap.high, lower_is_better=lower_is_better)
             return (
-                f"Does a network pay? {network}, the best on validation, minus {rival}, the strongest rival on the "
-                f"test split: {cell(*gap.interval, sign=True)}, {verdict}."
+                f"Does a network pay? {network}, the best on validation, minus {rival}, the strongest rival on "
+                f"{rivals_are_chosen_on(params, comparison)}: {cell(*gap.interval, sign=True)}, {verdict}."
             )
     return ""
-
-
-def _rival(params: Settings, name: str) -> str:
-    """Return the name in tables of a simple model, or of another program's predictions."""
-    return f"no network: {params.rivals[name].name.replace('_', ' ')}" if name in params.rivals else name
 
 
 def _notes(params: Settings, run: str, baseline: str) -> str:
@@ -176,7 +171,7 @@ def _task(params: Settings, runs: Results, names: list[str], folder: Path) -> di
         setting = (f"{key.removeprefix('training.')} {value}" for key, value in trained["setting"].items())
         cells = {
             "loss": loss_of(run),
-            "model": run.model.name,
+            "model": run.model.backbone.name if run.model.name == "identity" else run.model.name,
             "start": "random weights" if start == NONE else start,
             "seeds": ", ".join(map(str, trained["seeds"])),
             "chosen setting": ", ".join(setting),

@@ -23,7 +23,9 @@ SHEET = 6  # examples to show with the predictions of every loss
 
 
 def loss_of(run: Run) -> str:
-    """Return the names of a run's loss (with its text options), sorter, and auxiliary loss."""
+    """Return the names of a run's loss (with its text options), sorter, and auxiliary loss; or of a fitted model."""
+    if run.model.name == "identity":
+        return f"{run.model.backbone.name}, fitted"
     loss = " ".join([run.loss.name, *(value for value in run.loss.args.values() if isinstance(value, str))])
     return " + ".join([loss, *(name for name in (run.sorter, run.auxiliary.name) if name != NONE)])
 

@@ -11,10 +11,21 @@ from typing import Any
 import pandas as pd
 
 from pipelines.config import Settings
+from pipelines.config.schema import Comparison
 from rankgrad.datasets.files.folds import described_folds
 from rankgrad.io.parquet import FOLD, read_table
 
-__all__ = ["UNDEFINED", "best_on_validation", "cell", "folds_of", "history", "markdown", "read_run"]
+__all__ = [
+    "UNDEFINED",
+    "best_on_validation",
+    "cell",
+    "folds_of",
+    "history",
+    "markdown",
+    "read_run",
+    "rivals_are_chosen_on",
+    "validation_of",
+]
 
 UNDEFINED = "undefined"  # a metric that has no value, such as Spearman of targets that are all equal
 
@@ -54,10 +65,21 @@ def history(folder: str | Path) -> pd.DataFrame:
     return table
 
 
+def validation_of(run: str) -> float:
+    """Return the mean validation metric of a run over its seeds; larger is better."""
+    return fmean(read_run(f"models/runs/{run}")["validation"].values())
+
+
 def best_on_validation(runs: Iterable[str]) -> str:
-    """Return the run with the best mean validation metric over its seeds; larger is better."""
-    validation = {run: fmean(read_run(f"models/runs/{run}")["validation"].values()) for run in runs}
-    return max(validation, key=validation.__getitem__)
+    return max(runs, key=validation_of)
+
+
+def rivals_are_chosen_on(params: Settings, comparison: Comparison) -> str:
+    """Return the split on which the strongest rival is chosen: validation if all rivals are runs, else the test split.
+
+    Other programs and BM25 predict only the test split; the choice is then in favor of the rivals.
+    """
+    return "validation" if all(name in params.runs for name in comparison.rivals) else "the test split"
 
 
 def folds_of(params: Settings, run: str) -> str:

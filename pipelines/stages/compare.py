@@ -1,7 +1,7 @@
 """Compare runs with a baseline: the difference of a metric, paired by seed and test example. Trains nothing."""
 
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pipelines.config import Settings
 from pipelines.config.schema import Comparison, Resampling
 from pipelines.ops.progress_bar import counted
-from pipelines.reporting.results import best_on_validation, cell
+from pipelines.reporting.results import best_on_validation, cell, rivals_are_chosen_on
 from rankgrad import lookup
 from rankgrad.evaluation import Statistic, differences, holm, remembered
 from rankgrad.io import results
@@ -20,13 +20,13 @@ from rankgrad.io.results import Row, minus
 from rankgrad.seeding import derived_seed
 
 
-def statistics_of(task: str, predictions: str | Path, *, seeds: Iterable[int] = ()) -> dict[int, Statistic]:
+def statistics_of(task: str, predictions: str | Path, *, seeds: Collection[int] = ()) -> dict[int, Statistic]:
     """Return the metrics of each seed of a run or a rival, from its predictions.
 
     Args:
         task: name of the task.
         predictions: file with the predictions.
-        seeds: seeds of the baseline; a rival without seeds is compared with each of them.
+        seeds: seeds of the baseline, if it is a rival; with one seed or none, a rival is compared with each of them.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -37,11 +37,12 @@ def statistics_of(task: str, predictions: str | Path, *, seeds: Iterable[int] = 
         )
     table = pq.read_table(predictions)
     statistic = lookup.find("tasks", task)().statistic
-    if "seed" not in table.column_names:
+    seed_of_row = table["seed"].to_numpy() if "seed" in table.column_names else np.zeros(len(table))
+    seeds_of_table = dict.fromkeys(seed_of_row.tolist())
+    if seeds and len(seeds_of_table) == 1:
         return dict.fromkeys(seeds, remembered(statistic(table)))
-    seed_of_row = table["seed"].to_numpy()
     by_seed = {}
-    for seed in dict.fromkeys(seed_of_row.tolist()):
+    for seed in seeds_of_table:
         by_seed[seed] = remembered(statistic(table.filter(pa.array(seed_of_row == seed))))
     return by_seed
 
@@ -65,10 +66,11 @@ def read_statistics(
     baseline, statistics = params.runs[comparison.baseline], {}
     names = (comparison.baseline, *comparison.runs, *comparison.rivals)
     for number, name in enumerate(names, 1):
-        is_known = name in known and name in params.runs  # a rival without seeds has those of its baseline
-        statistics[name] = (
-            known[name] if is_known else statistics_of(baseline.task, predictions[name], seeds=baseline.seeds)
-        )
+        if name in comparison.rivals:
+            statistics[name] = statistics_of(baseline.task, predictions[name], seeds=baseline.seeds)
+        else:
+            is_known = known.get(name, {}).keys() == {*params.runs[name].seeds}
+            statistics[name] = known[name] if is_known else statistics_of(baseline.task, predictions[name])
         if show:
             show(number, len(names))
     return statistics
@@ -110,38 +112,41 @@ def compared(
     return rows
 
 
-def against_rivals(
+def strongest_on_test(
+    comparison: Comparison, statistics: Mapping[str, dict[int, Statistic]], *, lower_is_better: bool = False
+) -> str:
+    """Return the rival with the best metric on the test split."""
+    metric, worth = comparison.metric, {}
+    for name in comparison.rivals:
+        value = _mean(statistics[name], metric, statistics[name])
+        worth[name] = np.nan_to_num(-value if lower_is_better else value, nan=-np.inf)
+    return max(worth, key=worth.__getitem__)
+
+
+def against_rival(
     comparison: Comparison,
     statistics: Mapping[str, dict[int, Statistic]],
     network: str,
+    rival: str,
     resampling: Resampling,
-    *,
-    lower_is_better: bool = False,
 ) -> list[Row]:
-    """Return the difference of a network from the strongest rival, over seeds and of each seed.
-
-    The strongest is chosen on the test split, where all rivals have predictions, which is in the rivals' favor.
+    """Return the difference of a network from a rival, over seeds and of each seed.
 
     Args:
         comparison: with rivals.
         statistics: by run and seed.
-        network: a run of the comparison, or its baseline, which validation chose.
+        network: a run of the comparison, or its baseline.
+        rival: one of the rivals.
         resampling: of the intervals.
-        lower_is_better: whether the metric is an error.
     """
-    metric = comparison.metric
-    worth = {}
-    for name in comparison.rivals:
-        value = _mean(statistics[name], metric, statistics[name])
-        worth[name] = np.nan_to_num(-value if lower_is_better else value, nan=-np.inf)
-    strongest = max(worth, key=worth.__getitem__)
     rows = differences(
         {network: statistics[network]},
-        statistics[strongest],
+        statistics[rival],
         resamples=resampling.resamples,
         seed=derived_seed(resampling.seed, "compare"),
     )
-    return [row._replace(metric=minus(metric, strongest)) for row in rows if row.metric == metric]
+    metric = comparison.metric
+    return [row._replace(metric=minus(metric, rival)) for row in rows if row.metric == metric]
 
 
 def _mean(by_seed: Mapping[int, Statistic], metric: str, seeds: Container[int]) -> float:
@@ -163,28 +168,32 @@ def main(params: Settings) -> None:
             with counted(key, "runs") as show:
                 statistics = read_statistics(params, comparison, predictions, statistics, show)
             rows = compared(comparison, statistics, params.evaluate)
-            for line in _lines(comparison, rows):
-                log.info("%s: %s", key, line)
+            log.info("%s: %s\n%s", key, comparison.metric, _table(comparison, rows))
             if comparison.rivals:
                 task = lookup.find("tasks", params.runs[comparison.baseline].task)
                 errors = {known.name for known in task.all_metrics() if known.lower_is_better}
                 network = best_on_validation([comparison.baseline, *comparison.runs])
-                is_error = comparison.metric in errors
-                best = against_rivals(comparison, statistics, network, params.evaluate, lower_is_better=is_error)
-                rival = best[0].metric.removeprefix(minus(comparison.metric, ""))
-                both = f"{network} (best network on validation) minus {rival} (strongest rival on the test split)"
-                log.info("%s: %s %s: %s", key, comparison.metric, both, cell(*best[0].interval, sign=True))
-                rows += best
+                if (split := rivals_are_chosen_on(params, comparison)) == "validation":
+                    rival = best_on_validation(comparison.rivals)
+                else:
+                    is_error = comparison.metric in errors
+                    rival = strongest_on_test(comparison, statistics, lower_is_better=is_error)
+                difference_rows = against_rival(comparison, statistics, network, rival, params.evaluate)
+                log.info(
+                    "  %s (best network on validation) minus %s (strongest rival on %s): %s",
+                    network, rival, split, cell(*difference_rows[0].interval, sign=True),
+                )  # fmt: skip
+                rows += difference_rows
             results.write(folder / f"{key}.csv", rows)
 
 
-def _lines(comparison: Comparison, rows: list[Row]) -> list[str]:
-    """Return a line for each run that is compared, with the means over the seeds that it shares with the baseline."""
+def _table(comparison: Comparison, rows: list[Row]) -> str:
+    """Return a line for the baseline and each run: the metric, and its difference from the baseline."""
     values = {row.run: row.value for row in rows if row.metric == comparison.metric}
-    lines = []
+    gains = {}
     for row in rows:
         if row.metric == minus(comparison.metric, comparison.baseline) and row.seed is None:
-            value = values[row.run]
-            means = f"{cell(value)} with {row.run}, {cell(value - row.value)} with the baseline"
-            lines.append(f"{comparison.metric} {means}: {cell(*row.interval, sign=True)}")
-    return lines
+            gains[row.run] = cell(*row.interval, sign=True)
+    width = max(map(len, values))
+    lines = [f"  {name:{width}}  {cell(value)}  {gains.get(name, '(baseline)')}" for name, value in values.items()]
+    return "\n".join(lines)

@@ -11,7 +11,6 @@ from functools import partial
 from hashlib import file_digest, md5
 from math import isnan
 from pathlib import Path
-from statistics import fmean
 from textwrap import shorten
 from typing import Any
 
@@ -22,7 +21,7 @@ from pipelines.config import RunPlan, Settings, prefixed, resolve
 from pipelines.config.schema import NONE, read
 from pipelines.monitoring.reference import TrainingData
 from pipelines.ops import dvc_lock
-from pipelines.reporting.results import folds_of, history, read_run
+from pipelines.reporting.results import folds_of, history, read_run, validation_of
 from pipelines.running.history import kept
 from pipelines.running.sources import value_at
 from pipelines.tracking.slices import Slice, slices
@@ -209,7 +208,7 @@ def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
                 version=Version(
                     model=params.model_of(run),
                     weights=folder / f"seed{best}",
-                    quality=fmean(trained["validation"].values()),
+                    quality=validation_of(name),
                     tags={"seed": str(best)},
                     slices=partial(_slices, params, plan, best),
                     write=datasets[plan.dataset].write,

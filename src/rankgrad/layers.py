@@ -41,6 +41,7 @@ class Backbone(nn.Module):
         maps: whether it returns maps (n, size, height, width) or vectors (n, size).
         size: number of channels of its features.
         small: whether to compute it on one thread, because several would be slower.
+        tasks: the tasks that it supports; None for all.
         left_out: prefixes of published weights to ignore, such as those of the classifier.
         published_below: prefixes that published files may put before all other names.
     """
@@ -49,6 +50,7 @@ class Backbone(nn.Module):
     maps: bool
     size: int
     small: bool = False
+    tasks: Sequence[str] | None = None
     left_out: Sequence[str] = ()
     published_below: Sequence[str] = ()
 

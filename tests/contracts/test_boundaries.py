@@ -125,7 +125,6 @@ def test_publishing_a_table_of_ones_own_runs_no_stage_of_the_showcase(tmp_path):
         "data@mine",
         "validate@mine",
         "pretrain@laplace",
-        "rivals@mine-word_counts",
     }
     text = (tmp_path / "params.yaml").read_text()
     assert text.count("# How each task is trained") == text.count("# The sorters that runs can use") == 1

@@ -11,6 +11,8 @@ from torch import nn
 from torchvision import models as torchvision_models
 from torchvision.models import get_model, get_model_weights, list_models
 
+from rankgrad.datasets.files.splits import Split
+from rankgrad.inputs.features import of_tensor
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.layers import NumbersOnCpu, similarities
 from rankgrad.models.network import made
@@ -69,7 +71,7 @@ def test_linear_averages_the_image_or_its_places_and_adds_the_largest_of_each_ma
 def test_a_perceptron_standardizes_by_what_it_was_fitted_to(generator):
     perceptron = made("models.backbones", {"name": "perceptron", "args": {"hidden": []}}, features=3)
     vectors = torch.randn(50, 3, generator=generator) * torch.tensor([3.0, 1.0, 0.0]) + 1e4
-    perceptron.fit(vectors)
+    perceptron.fit(Split(of_tensor(vectors)))
     standardized = perceptron(vectors)
     assert standardized.mean(0).tolist() == pytest.approx([0, 0, 0], abs=1e-3)
     assert standardized.std(0, correction=0).tolist() == pytest.approx([1, 1, 0], abs=1e-3)  # the last one is constant
@@ -84,7 +86,7 @@ def test_a_perceptron_with_quantiles_sees_only_the_order_of_a_feature(generator)
         perceptron = made(
             "models.backbones", {"name": "perceptron", "args": {"hidden": [], "quantiles": True}}, features=2
         )
-        perceptron.fit(training)
+        perceptron.fit(Split(of_tensor(training)))
         seen.append(perceptron(training)[:, 2:])
     assert seen[0][:, 0].tolist() == pytest.approx(seen[1][:, 0].tolist(), abs=0.05)
     assert seen[0].mean().item() == pytest.approx(0, abs=0.05)

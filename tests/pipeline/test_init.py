@@ -161,9 +161,10 @@ def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(proj
     assert block.raw == "data/raw/mine"
     assert options.items() <= block.args.items()
     assert list(settings.datasets) == list(settings.comparisons) == ["mine"]
-    assert [run.task for run in settings.runs.values()] == [task] * (3 if task == "score_ranking" else 2)
     compared = settings.comparisons["mine"]
-    assert [compared.baseline, *compared.runs] == list(settings.runs)
+    ours = [compared.baseline, *compared.runs]
+    assert [settings.runs[name].task for name in ours] == [task] * (3 if task == "score_ranking" else 2)
+    assert [*ours, *(name for name in compared.rivals if name in settings.runs)] == list(settings.runs)
     dataset = block.built()
     assert dataset.opened(folder, Reading(block.seed)).fitted["rows"] > 10
     # A comment "Optional" leaves with its block of the showcase.
@@ -175,7 +176,8 @@ def test_the_log_of_a_skewed_target_is_a_rival(project):
     write(project / "data/raw/mine", "a.csv", f_1=A, f_2=X, price=[float(k**4) for k in N])
     run("data/raw/mine/a.csv")
     settings = rules.check("params.yaml")
-    assert list(settings.runs) == ["mine-mse", "mine-spearman", "mine-ranknet", "mine-mse_log"]
+    losses, fitted = ["mse", "spearman", "ranknet", "mse_log"], ["ridge", "boosted_trees"]
+    assert list(settings.runs) == [f"mine-{name}" for name in losses + fitted]
     assert settings.runs["mine-mse_log"].training["log_plus"] == 10_000
     assert "mine-mse_log" in settings.comparisons["mine"].runs
 
@@ -191,7 +193,7 @@ def test_versions_are_judged_by_the_metric_of_the_comparison(project, grades, me
     assert settings.comparisons["mine"].metric == settings.gate.judged["query_ranking"].metric == metric
     assert {resolve(settings, name).training.ranker.monitor for name in settings.runs} == {metric}
     losses = ["multilabel_soft_margin", "hinge_ap", "rlsep"] if max(grades) == 1 else ["mse", "lambdarank"]
-    assert list(settings.runs) == [f"mine-{loss}" for loss in losses]
+    assert list(settings.runs) == [f"mine-{name}" for name in [*losses, "ridge", "boosted_trees"]]
 
 
 def test_a_small_table_gets_more_epochs(tmp_path):
@@ -213,7 +215,9 @@ def test_a_group_whose_targets_have_a_level_of_their_own_is_compared_within(proj
     run("data/raw/mine/a.csv", "--group", "lab", "--within")
     settings = rules.check("params.yaml")
     assert settings.datasets["mine"].args["within"] is True
-    assert list(settings.runs) == ["mine-mse_standardized", "mine-mse_centered", "mine-spearman", "mine-ranknet"]
+    comparison = settings.comparisons["mine"]
+    runs = [comparison.baseline, *comparison.runs]
+    assert runs == ["mine-mse_standardized", "mine-mse_centered", "mine-spearman", "mine-ranknet"]
 
 
 @pytest.mark.parametrize(

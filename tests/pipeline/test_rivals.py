@@ -1,4 +1,4 @@
-"""Simple rivals: each on all that it takes, what it finds, and how it is compared with runs that have seeds."""
+"""Simple rivals: models that are fitted at once, and BM25, against scikit-learn and formulas; how they are compared."""
 
 import math
 
@@ -8,57 +8,127 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from contracts.test_inputs_tasks import written
-from scipy.stats import spearmanr
+from scipy.special import ndtri
+from scipy.stats import rankdata, spearmanr
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.linear_model import Ridge
 
 from pipelines.config.schema import Comparison, Resampling
-from pipelines.rivals import BM25, RIVALS
-from pipelines.stages.compare import against_rivals, compared, statistics_of
+from pipelines.rivals import SETTINGS, TAKES, bm25
+from pipelines.stages.compare import against_rival, compared, statistics_of, strongest_on_test
 from pipelines.stages.rivals import _predicted
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
 from rankgrad.evaluation import Statistic
 from rankgrad.inputs import Inputs
 from rankgrad.inputs.features import of_tensor
+from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.io.results import Row, minus
-from rankgrad.vocabulary import PAIR
+from rankgrad.models.backbones._fitted import TASKS
+from rankgrad.models.network import made
+from rankgrad.training.loop import train
+from rankgrad.training.progress import copied
+from rankgrad.vocabulary import PAIR, Vocabulary
 
-TAKEN = [(name, *pair) for name, rival in RIVALS.items() for pair in sorted(rival.takes)]
+from conftest import objective_of, task_of  # isort: skip
+from rows import TRAINING, TWO  # isort: skip
 
 
-@pytest.mark.parametrize(("name", "task", "kind"), TAKEN)
-def test_a_rival_is_judged_as_a_network_is(name, task, kind, tmp_path):
+def split_of(kind: str, items, truth, sizes=None) -> Split:
+    return Split(of_tensor(items) if kind == "features" else Inputs({"kind": kind}, items), truth, sizes)
+
+
+def fitted(name: str, split: Split, **options):
+    words = Vocabulary.of(split.inputs.items).words if name == "word_counts" else None
+    runtime = {"features": 3, "words": words, "outputs": 1}
+    backbone = made("models.backbones", {"name": name, "args": options}, **runtime)
+    backbone.fit(split)
+    return backbone
+
+
+@pytest.mark.parametrize(("task", "kind"), [*TAKES.items()])
+def test_bm25_is_judged_as_a_network_is(task, kind, tmp_path):
     written(task, kind, tmp_path)
-    made = lookup.find("tasks", task)()
-    train, val = (made.load(tmp_path, split, threads=1) for split in ("train", "val"))
-    table = _predicted(made, name, {"train": train, "val": val, "test": val}, made.metrics[0].name)
-    assert np.isfinite(made.statistic(table).of_all()[0])
+    judge = lookup.find("tasks", task)()
+    val = judge.load(tmp_path, "val", threads=1)
+    table = _predicted(judge, {"val": val, "test": val}, judge.metrics[0].name)
+    assert np.isfinite(judge.statistic(table).of_all()[0])
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", ["boosted_trees", "ridge", "word_counts"])
+def test_a_fitted_model_is_trained_validated_and_loaded_as_a_network_is(name, task, tmp_path):
+    written(task, kind := "text" if name == "word_counts" else "features", tmp_path)
+    judge = task_of(task, TRAINING.get(task, TWO))
+    train_split, val = (judge.load(tmp_path, split, threads=1) for split in ("train", "val"))
+    model = {"name": "identity", "args": {}, "backbone": {"name": name, "args": {}}}
+    network = judge.build(model, train_split, seed=0)
+    before = copied(network)
+    objective = objective_of({"multilabel": "multilabel_soft_margin"}.get(task, "mse"))
+    epochs = list(train(judge, network, train_split, val, objective=objective, seed=0, device="cpu"))
+    assert [(epoch.number, epoch.best) for _, epoch in epochs] == [(1, True)], kind
+    assert all(weight.equal(before[key]) for key, weight in network.state_dict().items())
+    save_model(tmp_path / "model", network)
+    predicted = judge.predict(load_model(tmp_path / "model"), val)
+    assert judge.statistic(predicted).of_all()[0] == pytest.approx(epochs[0][1].value)
+
+
+def test_trees_score_as_those_of_scikit_learn(generator):
+    items = torch.randn(500, 3, generator=generator)
+    items[:, 2] = items[:, 2].round()  # ties at thresholds
+    truth = items[:, 0] * items[:, 1] + items[:, 2]
+    usual = HistGradientBoostingRegressor(
+        learning_rate=0.2, max_iter=40, max_leaf_nodes=7, early_stopping=False, random_state=0
+    )
+    sizes = torch.full((250,), 2)
+    usual.fit(items.double().numpy(), truth.double().numpy())
+    ours = fitted("boosted_trees", split_of("features", items, truth, sizes), trees=40, rate=0.2, leaves=7)
+    expected = usual.predict(items.double().numpy())
+    np.testing.assert_allclose(ours(items).squeeze(1).detach().numpy(), expected, atol=1e-6)
 
 
 def test_trees_find_what_a_linear_model_cannot_and_ranks_of_a_skewed_target_are_enough():
     features = torch.from_numpy(np.random.default_rng(0).normal(size=(600, 3)))
-    product = (3 * features[:, 0] * features[:, 1]).exp()
-    additive = (5 * features[:, 0] + features[:, 2]).exp()
     found = {}
-    for truth_name, truth in (("product", product), ("additive", additive)):
-        train, test = (Split(of_tensor(features[rows]), truth[rows]) for rows in (slice(400), slice(400, None)))
-        for name in ("linear", "boosting"):
-            scores = [scorer(test) for scorer in RIVALS[name].fitted(train, "score_ranking")]
-            found[truth_name, name] = max(spearmanr(score, test.truth).statistic for score in scores)
-    assert found["product", "linear"] < 0.3 < 0.8 < found["product", "boosting"]
-    assert found["additive", "linear"] > 0.95
+    for truth_name, truth in {
+        "product": (3 * features[:, 0] * features[:, 1]).exp(),
+        "additive": (5 * features[:, 0] + features[:, 2]).exp(),
+    }.items():
+        for name in ("ridge", "boosted_trees"):
+            model = fitted(name, split_of("features", features[:400], truth[:400]))
+            scores = model(features[400:]).squeeze(1).detach()
+            found[truth_name, name] = spearmanr(scores, truth[400:]).statistic
+    assert found["product", "ridge"] < 0.3 < 0.8 < found["product", "boosted_trees"]
+    assert found["additive", "ridge"] > 0.95
 
 
-def test_word_counts_of_preferences_learn_from_the_differences_of_answers():
+@pytest.mark.parametrize("tf_idf", [False, True])
+def test_word_counts_are_those_of_scikit_learn(tf_idf):
+    draws = np.random.default_rng(0)
+    texts = [" ".join(draws.choice(list("abcdefghij"), 8)) for _ in range(60)]
+    truth = torch.tensor([text.count("a") - 0.5 * text.count("b") for text in texts])
+    words = {"token_pattern": r"\w+"}
+    vectorizer = TfidfVectorizer(**words, sublinear_tf=True) if tf_idf else CountVectorizer(**words)
+    counts = vectorizer.fit_transform(texts).astype(float)
+    ranks = ndtri((rankdata(truth) - 0.5) / len(truth))
+    expected = Ridge(0.05 * len(texts), tol=1e-10).fit(counts, ranks).predict(counts)
+    ours = fitted("word_counts", split_of("text", texts, truth), penalty=0.05, tf_idf=tf_idf)
+    found = ours(ours.tokenize([f"{text} unknown" if not tf_idf else text for text in texts]))
+    np.testing.assert_allclose(found.squeeze(1).detach().numpy(), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("tf_idf", [False, True])
+def test_word_counts_of_preferences_learn_from_the_differences_of_answers(tf_idf):
     draws, pairs = np.random.default_rng(0), []
     for number in range(200):
         better, worse = f"x word{draws.integers(9)}", f"y word{draws.integers(9)}"
         pairs.append((f"prompt {number}{PAIR}{better}", f"prompt {number}{PAIR}{worse}"))
     texts = [text for pair in pairs for text in pair]
     relevance, sizes = torch.tensor([1.0, 0.0] * 200), torch.full((200,), 2)
-    split = Split(Inputs({"kind": "text_pair"}, texts), relevance, sizes)
-    for scorer in RIVALS["word_counts"].fitted(split, "query_ranking"):
-        better, worse = scorer(split).view(-1, 2).T
-        assert (better > worse).all()
+    model = fitted("word_counts", split_of("text_pair", texts, relevance, sizes), tf_idf=tf_idf)
+    better, worse = model(model.tokenize(texts)).view(-1, 2).T
+    assert (better > worse).all()
 
 
 def test_bm25_is_the_formula_of_the_field():
@@ -67,7 +137,7 @@ def test_bm25_is_the_formula_of_the_field():
     pairs = [f"{query}{PAIR}{document}" for query, document in zip(queries, documents, strict=True)]
     split = Split(Inputs({"kind": "text_pair"}, pairs), torch.ones(4), torch.full((2,), 2))
     lengths = [len(document.split()) for document in documents]
-    for scorer, (saturation, by_length) in zip(RIVALS["bm25"].fitted(split, "query_ranking"), BM25, strict=True):
+    for scores, (saturation, by_length) in zip(bm25(split, "query_ranking"), SETTINGS, strict=True):
         expected = []
         for query, document, length in zip(queries, documents, lengths, strict=True):
             total = 0.0
@@ -78,7 +148,7 @@ def test_bm25_is_the_formula_of_the_field():
                 normal = saturation * (1 - by_length + by_length * length * 4 / sum(lengths))
                 total += rarity * count * (saturation + 1) / (count + normal)
             expected.append(total)
-        np.testing.assert_allclose(scorer(split).numpy(), expected, rtol=1e-6)
+        np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-6)
 
 
 def test_a_rival_without_seeds_is_compared_with_each_seed(tmp_path):
@@ -100,8 +170,8 @@ def test_a_rival_without_seeds_is_compared_with_each_seed(tmp_path):
     assert values[None] == pytest.approx((values[1] + values[2]) / 2)
 
 
-@pytest.mark.parametrize(("lower_is_better", "strongest", "difference"), [(False, "good", -0.25), (True, "bad", 0.5)])
-def test_a_network_is_compared_with_the_strongest_rival(lower_is_better, strongest, difference):
+@pytest.mark.parametrize(("lower_is_better", "strongest"), [(False, "good"), (True, "bad")])
+def test_the_strongest_rival_is_chosen_and_a_network_is_compared_with_it(lower_is_better, strongest):
     values = {"mse": 0.75, "ours": 0.5, "good": 0.75, "bad": 0.0, "undefined": np.nan}
     statistics = {}
     for name, value in values.items():
@@ -109,7 +179,7 @@ def test_a_network_is_compared_with_the_strongest_rival(lower_is_better, stronge
         statistics[name] = {1: constant, 2: constant}
     rivals = ["undefined", "bad", "good"]
     comparison = Comparison(question="?", metric="hit", baseline="mse", runs=["ours"], rivals=rivals)
-    resampling = Resampling(resamples=20)
-    first, *of_seeds = against_rivals(comparison, statistics, "ours", resampling, lower_is_better=lower_is_better)
-    assert first == Row("ours", minus("hit", strongest), difference, difference, difference)
+    assert strongest_on_test(comparison, statistics, lower_is_better=lower_is_better) == strongest
+    first, *of_seeds = against_rival(comparison, statistics, "ours", "good", Resampling(resamples=20))
+    assert first == Row("ours", minus("hit", "good"), -0.25, -0.25, -0.25)
     assert [row.seed for row in of_seeds] == [1, 2]

@@ -66,7 +66,8 @@ class Network(nn.Module):
         words: list[str] | None = None,
     ):
         super().__init__()
-        self.backbone = made("models.backbones", backbone, colors=colors, features=features, words=words)
+        sizes = {"colors": colors, "features": features, "words": words, "outputs": outputs}
+        self.backbone = made("models.backbones", backbone, **sizes)
         self.head = made("models.heads", head, features=self.backbone.size, maps=self.backbone.maps, outputs=outputs)
 
     @property

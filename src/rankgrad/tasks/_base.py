@@ -102,8 +102,8 @@ def network_of(name: str, model: Mapping[str, Any], split: Any, *, seed: int, ta
         )
     parts = {"backbone": model["backbone"], "head": {"name": model["name"], "args": model["args"]}}
     network = build("models", name, parts, seed=seed, **input_type.runtime(inputs) | args)
-    if hasattr(network.backbone, "fit"):  # the means and deviations for standardizing
-        network.backbone.fit(inputs.items)
+    if hasattr(network.backbone, "fit"):  # all of it, or the means and deviations for standardizing
+        network.backbone.fit(split)
     network.recipe |= {"task": task, "input": inputs.about}
     network.recipe |= {"classes": split.classes} if split.classes else {}
     return network

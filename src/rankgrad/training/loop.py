@@ -87,6 +87,8 @@ class _Training:
         self.kept, self.saved = 0, time.monotonic()  # the last saved epoch, and the time of that save
         self.share = (accelerator.process_index, accelerator.num_processes)
         self.module: Any = phase.module.to(accelerator.device)  # before the optimizer is created from its parameters
+        # A model that was fitted at once has nothing left to train, and is only validated.
+        self.learns = any(weight.requires_grad for weight in self.module.parameters())
         optimizer = optimizer_of(self.module, getattr(phase.objective, "learned", ()), phase.options)
         steps = batch_count(phase.rows, phase.batch_size, multiple_of=phase.group, share=self.share)
         self.rates = rates_of(optimizer, phase.options, steps=steps)
@@ -96,7 +98,7 @@ class _Training:
         self.progress = Progress(self.module)
         accelerator.register_for_checkpointing(self.progress, self.rates, *getattr(phase.objective, "state", ()))
         self.step: nn.Module = Step(phase, self.prepared, autocast=accelerator.autocast)
-        if self.share[1] > 1:  # backbones may have unused weights
+        if self.learns and self.share[1] > 1:  # backbones may have unused weights
             self.step = DistributedDataParallel(self.step, find_unused_parameters=True)
 
     def resumed(self) -> list[Epoch]:
@@ -116,7 +118,8 @@ class _Training:
     @property
     def is_over(self) -> bool:
         done = self.progress
-        return len(done.epochs) >= self.options.epochs or done.since_best >= self.options.patience
+        epochs = self.options.epochs if self.learns else 1
+        return len(done.epochs) >= epochs or done.since_best >= self.options.patience
 
     def next_epoch(self) -> Epoch:
         """Train for an epoch, validate, and save the state."""
@@ -171,9 +174,10 @@ class _Training:
                 value = self.step(drawn)
             except NotFiniteError as error:
                 raise self._diverged(str(error), len(losses) + 1, number) from error
-            self._descend(value)
-            rate = self.rates.get_last_lr()[0]  # before the schedule moves to the next step
-            self.rates.step()
+            if self.learns:
+                self._descend(value)
+                rate = self.rates.get_last_lr()[0]  # before the schedule moves to the next step
+                self.rates.step()
             losses.append(value.detach())
         if not losses:
             raise ValueError(

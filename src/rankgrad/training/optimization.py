@@ -45,7 +45,7 @@ def optimizer_of(module: Any, also: Iterable[Tensor], options: PhaseOptions) -> 
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad] + list(also)
     lr_factor = getattr(options, "lr_factor", None)  # only phases of the whole network have one
     if lr_factor is None:
-        return make_optimizer(options.optimizer, trained)
+        return make_optimizer(options.optimizer, [{"params": trained}])
     backbone = set(module.backbone.parameters())
     head = [parameter for parameter in trained if parameter not in backbone]
     slower = [parameter for parameter in trained if parameter in backbone]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,8 +40,10 @@ class Perceptron(Backbone):
     torch.Size([5, 8])
     >>> Perceptron(features=10, hidden=[], within_group=True)(torch.zeros(5, 10), torch.tensor([2, 3])).shape
     torch.Size([5, 20])
+    >>> from rankgrad.datasets.files.splits import Split
+    >>> from rankgrad.inputs.features import of_tensor
     >>> skewed = Perceptron(features=1, hidden=[], quantiles=True)
-    >>> skewed.fit(torch.tensor([[0.0], [1.0], [1000.0]]))
+    >>> skewed.fit(Split(of_tensor(torch.tensor([[0.0], [1.0], [1000.0]]))))
     >>> skewed(torch.tensor([[1.0]]))[0, 1].abs().item()  # the median
     0.0
     """
@@ -69,8 +72,9 @@ class Perceptron(Backbone):
             self.knots = nn.Buffer(torch.linspace(0, 1, QUANTILES, dtype=torch.float64).repeat(features, 1))
         self.size, self.within_group, self.quantiles = widths[-1], within_group, quantiles
 
-    def fit(self, vectors: Tensor) -> None:
-        """Set means, deviations, and quantiles from training vectors (n, features); a constant feature becomes 0."""
+    def fit(self, split: Any) -> None:
+        """Set means, deviations, and quantiles from the vectors of a training split; a constant feature becomes 0."""
+        vectors = split.inputs.items
         means, deviations = _moments(vectors.double())
         # Keep the vectors' own type, in which later vectors are standardized.
         self.means.copy_(means.to(vectors.dtype))

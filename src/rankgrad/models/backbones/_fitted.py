@@ -1,0 +1,91 @@
+"""Shared code of models that are fitted to a training split at once, with scikit-learn."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankgrad.layers import Backbone, Freeze
+
+__all__ = ["TASKS", "FittedBackbone", "linear_weights", "target_of", "weight_of"]
+
+TASKS = ("multilabel", "query_ranking", "score_ranking")
+
+
+class FittedBackbone(Backbone):
+    """A model that `fit` fits to a training split at once, so that the training loop only validates it.
+
+    Its outputs (n, outputs) are the scores: use it with the head `identity`.
+    """
+
+    maps, small = False, True
+    tasks = TASKS
+
+    def freeze(self, which: Freeze) -> None:
+        self.requires_grad_(False)
+
+
+def target_of(split: Any) -> np.ndarray:
+    """Return what a model is fitted to, (n, outputs): labels, the relevance of documents, or ranks of targets.
+
+    Ranks are mapped to normal quantiles, within groups if only rows of a group are compared.
+
+    Args:
+        split: see `rankgrad.datasets.files.splits.Split`.
+    """
+    if split.sizes is not None:
+        return split.truth.double().unsqueeze(1).numpy()
+    if hasattr(split.truth, "labels"):
+        return split.truth.labels.double().numpy()
+    import pandas as pd
+    from scipy.special import ndtri
+
+    targets = pd.Series(split.truth.double().numpy())
+    groups = split.about["group"].to_pandas().to_numpy() if split.within else np.zeros(len(targets))
+    grouped = targets.groupby(groups)
+    return ndtri((grouped.rank() - 0.5) / grouped.transform("size")).to_numpy()[:, None]
+
+
+def weight_of(split: Any) -> np.ndarray | None:
+    """Return the weight of each row, or of each document of a row; None for equal weights."""
+    if split.weight is None:
+        return None
+    weight = split.weight if split.sizes is None else split.weight.repeat_interleave(split.sizes)
+    return weight.double().numpy()
+
+
+def linear_weights(values: Any, split: Any, penalty: float) -> tuple[Tensor, Tensor]:
+    """Return the weights (outputs, k) and biases (outputs,) of a linear model of values (n, k), a SciPy matrix or not.
+
+    For preferences, it is the Bradley-Terry model: logistic regression on differences between the answers of a pair.
+    Otherwise it is ridge regression on `target_of`.
+
+    Args:
+        values: of rows, or of documents.
+        split: see `rankgrad.datasets.files.splits.Split`.
+        penalty: of squared weights, per example.
+    """
+    from sklearn.linear_model import Ridge
+
+    target, weight = target_of(split), weight_of(split)
+    if split.sizes is not None and bool((split.sizes == 2).all()):
+        weights = _preference_weights(values, target[:, 0], weight, penalty)
+        return torch.from_numpy(weights), torch.zeros(1, dtype=torch.float64)
+    model = Ridge(penalty * len(target)).fit(values, target, weight)
+    return torch.from_numpy(np.atleast_2d(model.coef_)), torch.from_numpy(np.atleast_1d(model.intercept_))
+
+
+def _preference_weights(values: Any, target: np.ndarray, weight: np.ndarray | None, penalty: float) -> np.ndarray:
+    """Return the weights (1, k) of a Bradley-Terry model of pairs of rows."""
+    from scipy.sparse import issparse, vstack
+    from sklearn.linear_model import LogisticRegression
+
+    differences, sign = values[::2] - values[1::2], np.sign(target[::2] - target[1::2])
+    decided = sign != 0
+    stack = vstack if issparse(values) else np.vstack
+    both_ways = stack([differences[decided], -differences[decided]])
+    model = LogisticRegression(C=1 / (penalty * 2 * max(1, decided.sum())), fit_intercept=False, max_iter=1000)
+    of_pairs = None if weight is None else np.tile(weight[::2][decided], 2)
+    model.fit(both_ways, np.concatenate([sign[decided], -sign[decided]]), of_pairs)
+    return model.coef_

@@ -1,0 +1,102 @@
+"""A linear model of word counts, in closed form."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rankgrad.checks import check_positive
+from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights
+from rankgrad.models.backbones._word_numbers import WordBackbone, check_words, sides
+from rankgrad.vocabulary import PAIR
+
+__all__ = ["WordCounts"]
+
+AT_ONCE = 256  # texts whose words are counted together
+
+
+class WordCounts(FittedBackbone, WordBackbone):
+    r"""Ridge regression on word counts or on tf-idf; for preferences, the Bradley-Terry model with the same penalty.
+
+    Of two texts read together, such as a prompt and an answer, only the words of the second count. Words not in
+    training count nothing.
+
+    Args:
+        words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`; for pairs, it contains `PAIR`.
+        outputs: K, the number of scores.
+        penalty: of squared weights, per example.
+        tf_idf: whether a word counts $(1 + \log n) (1 + \log\frac{1 + N}{1 + N_w})$ for its n occurrences in a text,
+            if it is in $N_w$ of N training texts, and each text has length 1; otherwise it counts n.
+
+    Shapes:
+        word numbers (n, longest), padded with 0, to scores (n, K).
+
+    Raises:
+        ValueError: the penalty is not above 0, or a text has no words.
+
+    >>> from rankgrad.datasets.files.splits import Split
+    >>> from rankgrad.inputs.text import Text, of_strings
+    >>> texts = of_strings(["a cheap room", "a large room", "a large house"])
+    >>> model = WordCounts(**Text.runtime(texts), outputs=1)
+    >>> model.fit(Split(texts, torch.tensor([10.0, 20.0, 40.0])))
+    >>> model(model.tokenize(["cheap", "large", "large house"])).squeeze(1).argsort().tolist()
+    [0, 1, 2]
+    """
+
+    def __init__(self, *, words: Sequence[str], outputs: int, penalty: float = 0.01, tf_idf: bool = False):
+        super().__init__(words)
+        check_positive("penalty", penalty)
+        self.penalty, self.tf_idf, self.size = penalty, tf_idf, outputs
+        self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
+        self.rarity = nn.Buffer(torch.ones(len(words)))
+        self.weights = nn.Parameter(torch.zeros(len(words), outputs))
+        self.biases = nn.Parameter(torch.zeros(outputs))
+
+    def fit(self, split: Any) -> None:
+        """Fit the weights to a training split, see `rankgrad.datasets.files.splits.Split`."""
+        tokens = self.tokenize(split.inputs.items)
+        if self.tf_idf:
+            counts = self._matrix(tokens)
+            having = np.bincount(counts.indices[counts.data > 0], minlength=counts.shape[1])
+            self.rarity.copy_(torch.from_numpy(np.log((1 + len(tokens)) / (1 + having)) + 1))
+        weights, biases = linear_weights(self._matrix(tokens), split, self.penalty)
+        with torch.no_grad():
+            self.weights.copy_(weights.mT)
+            self.biases.copy_(biases)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        check_words(tokens)
+        words, values = self._counted(tokens)
+        return torch.einsum("nl,nlk->nk", values.to(self.weights.dtype), self.weights[words]) + self.biases
+
+    def _counted(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the words of each text (n, longest), and what each counts; repetitions count 0."""
+        if self.pair is not None:
+            tokens = tokens.masked_fill(~sides(tokens, self.pair)[1], 0)
+        words = tokens.sort(1).values.contiguous()
+        first = torch.searchsorted(words, words)
+        counts = torch.searchsorted(words, words, right=True) - first
+        is_known = words > 1  # 0 is padding, and 1 any unknown word
+        is_counted = is_known & (first == torch.arange(words.shape[1], device=words.device))
+        values = counts.to(self.rarity.dtype)
+        if self.tf_idf:
+            values = (1 + values.log()) * self.rarity[words]
+        values = values * is_counted
+        if self.tf_idf:
+            values = nn.functional.normalize(values)
+        return words, values
+
+    def _matrix(self, tokens: Tensor) -> Any:
+        """Return what each word of the vocabulary counts in each text, a sparse matrix (n, words)."""
+        from scipy.sparse import csr_matrix, vstack
+
+        parts = []
+        for chunk in tokens.split(AT_ONCE):
+            words, values = self._counted(chunk)
+            rows = torch.arange(len(words)).unsqueeze(1).expand_as(words)
+            is_counted = values > 0
+            cells = (values[is_counted].double().numpy(), (rows[is_counted].numpy(), words[is_counted].numpy()))
+            parts.append(csr_matrix(cells, shape=(len(words), len(self.rarity))))
+        return vstack(parts, format="csr")
