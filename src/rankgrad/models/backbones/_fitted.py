@@ -1,5 +1,6 @@
 """Shared code of models that are fitted to a training split at once, with scikit-learn."""
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from rankgrad.layers import Backbone, Freeze
 
-__all__ = ["TASKS", "FittedBackbone", "linear_weights", "target_of", "weight_of"]
+__all__ = ["TASKS", "FittedBackbone", "linear_weights", "on_one_thread", "target_of", "weight_of"]
 
 TASKS = ("multilabel", "query_ranking", "score_ranking")
 
@@ -24,6 +25,13 @@ class FittedBackbone(Backbone):
 
     def freeze(self, which: Freeze) -> None:
         self.requires_grad_(False)
+
+
+def on_one_thread() -> AbstractContextManager[Any]:
+    """Limit the threads of scikit-learn: settings are fitted in parallel, whose threads would compete for cores."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)
 
 
 def target_of(split: Any) -> np.ndarray:
@@ -69,10 +77,11 @@ def linear_weights(values: Any, split: Any, penalty: float) -> tuple[Tensor, Ten
     from sklearn.linear_model import Ridge
 
     target, weight = target_of(split), weight_of(split)
-    if split.sizes is not None and bool((split.sizes == 2).all()):
-        weights = _preference_weights(values, target[:, 0], weight, penalty)
-        return torch.from_numpy(weights), torch.zeros(1, dtype=torch.float64)
-    model = Ridge(penalty * len(target)).fit(values, target, weight)
+    with on_one_thread():
+        if split.sizes is not None and bool((split.sizes == 2).all()):
+            weights = _preference_weights(values, target[:, 0], weight, penalty)
+            return torch.from_numpy(weights), torch.zeros(1, dtype=torch.float64)
+        model = Ridge(penalty * len(target)).fit(values, target, weight)
     return torch.from_numpy(np.atleast_2d(model.coef_)), torch.from_numpy(np.atleast_1d(model.intercept_))
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count, check_positive
-from rankgrad.models.backbones._fitted import FittedBackbone, target_of, weight_of
+from rankgrad.models.backbones._fitted import FittedBackbone, on_one_thread, target_of, weight_of
 
 __all__ = ["BoostedTrees"]
 
@@ -66,12 +66,11 @@ class BoostedTrees(FittedBackbone):
     def fit(self, split: Any) -> None:
         """Fit the trees to a training split, see `rankgrad.datasets.files.splits.Split`."""
         from sklearn.ensemble import HistGradientBoostingRegressor
-        from threadpoolctl import threadpool_limits
 
         features, target, weight = split.inputs.items.double().numpy(), target_of(split), weight_of(split)
         # With few rows, leaves of 20 would allow no split.
         least = min(20, max(2, len(features) // 20))
-        with threadpool_limits(torch.get_num_threads()), torch.no_grad():
+        with on_one_thread(), torch.no_grad():
             for number, of_output in enumerate(target.T):
                 model: Any = HistGradientBoostingRegressor(
                     learning_rate=self.rate, max_iter=self.trees, max_leaf_nodes=self.leaves, min_samples_leaf=least,
