@@ -2,7 +2,7 @@
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -251,12 +251,13 @@ def labels_in(cell: Any, separator: str) -> list[str]:
     return labels
 
 
-def separator_of(names: Collection[str]) -> str | None:
+def separator_of(names: Iterable[str]) -> str | None:
     """Return a separator that splits different names into fewer labels: these names combine the labels of a cell.
 
     >>> separator_of(["mug", "lamp", "mug/lamp"]), separator_of(["Paris, France", "Paris, Texas"])
     ('/', None)
     """
+    names = {*names}
     for separator in SEPARATORS:
         labels = set()
         for name in names:
