@@ -445,12 +445,16 @@ def test_what_cannot_be_read_is_refused_with_what_to_write(tmp_path, columns, wo
 
 REPORTED = {
     "a cell that is no number": ({"a": ["NULL", *map(str, X[1:])], "b": A, "price": Y}, ["a:", "NULL"]),
+    "a number in another notation": ({"a": ["1,5", *map(str, X[1:])], "b": A, "price": Y}, ["a:", "1,5", "alike"]),
     "a number that gives it away": ({"x": X, "a": A, "price": Y, "total": 2 * Y + 1}, ["total"]),
     "a possible group": ({"lab": texts("s{}", 4), **PLAIN}, ["lab: 15 values in 60 rows", "--group lab"]),
     "a value that stands in": ({"x": [-999.0] * 9 + [*X[9:]], "price": Y}, ["x:", "-999 in 9 rows"]),
     "row numbers beside an id": ({"id": texts("k{}"), "no": N, **PLAIN}, ["no: row numbers"]),
     "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a numeric id", "--group zip"]),
-    "days in digits": ({"made": [20260101 + k % 28 for k in N], **PLAIN}, ["made: dates"]),
+    "days in digits": (
+        {"made": [20260101 + k % 28 for k in N], **PLAIN},
+        ["made: dates", "a column of numbers", "--date made"],
+    ),
     "a comment": ({**PLAIN, "note": texts("sold to somebody {}")}, ["note: a text", "--text note"]),
     "objects": ({**PLAIN, "more": cycled({"a": 1})}, ["more: contains objects"]),
 }
