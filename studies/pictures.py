@@ -204,7 +204,7 @@ def pays() -> str:
         for panel in panels:
             drawn, y = _panel(panel, left, y)
             shapes += drawn
-        for line in NOTES if column == 0 else ():
+        for line in NOTES if column else ():
             y += 18
             shapes.append(f'<text class="small" x="{left + 8}" y="{y + 4}">{line}</text>')
         bottom = max(bottom, y)
