@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from rankgrad import lookup
-from rankgrad.datasets.tables.cells import missing_in
+from rankgrad.datasets.tables.cells import missing_in, separator_of
 from rankgrad.datasets.tables.files import Sheet, names_in, read_sheet, require_columns
 from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.suspects import SAME_ORDER, rank_correlation
@@ -173,6 +173,11 @@ class Column:
             if often and len(set().union(*labels)) <= max(2, count // 3):
                 return separator
         return None
+
+    @cached_property
+    def rare_separator(self) -> str | None:
+        """The separator that splits the cells into fewer labels than there are different cells, even if few have it."""
+        return separator_of(self.names.unique()) if self.has_names else None
 
     def all_match(self, pattern: re.Pattern[str]) -> bool:
         return all(pattern.fullmatch(str(cell)) for cell in self.cells)

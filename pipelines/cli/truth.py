@@ -44,16 +44,21 @@ def _labels(columns: Columns) -> Truth | None:
     task, is_named = columns.task, "target" in columns.named
     column = columns.take_truth(lambda column: column.content == "labels" or column.separator is not None, "labels")
     if column is None and (task or is_named):
-        column = columns.take_truth(lambda column: column.is_category or (bool(task) and column.is_whole), "labels")
+        column = columns.take_truth(lambda column: _may_be_labels(column, is_task_known=bool(task)), "labels")
     if column is None:
         return None if is_named else _flags(columns)
-    separator = column.separator or "|"
+    separator = column.separator or column.rare_separator or "|"
     rows = split_labels(column.cells, separator)
     ordered = task == "label_ranking" if task else not in_one_order(rows)
     options = {"labels": column.name, "ordered": ordered, "label_separator": separator}
     order, other = ("the most important first", "multilabel") if ordered else ("in no order", "label_ranking")
-    line = f"truth: labels from {column.name}, {order}; to change: --task {other}, or --target COLUMN"
+    parts = f" separated by {separator!r}" if column.separator or column.rare_separator else ""
+    line = f"truth: labels from {column.name}{parts}, {order}; to change: --task {other}, or --target COLUMN"
     return Truth("label_ranking" if ordered else "multilabel", options, line, column)
+
+
+def _may_be_labels(column: Column, *, is_task_known: bool) -> bool:
+    return column.is_category or column.rare_separator is not None or (is_task_known and column.is_whole)
 
 
 def _flags(columns: Columns) -> Truth | None:
@@ -231,7 +236,7 @@ def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
 def _unreadable(column: Column, other: str) -> ValueError:
     """Return the error for a column that may be the target, but cannot be used without changes."""
     advice = "convert its cells to numbers and empty the others"
-    if column.is_category:
+    if column.is_category or column.rare_separator is not None:
         advice = f"pass `--target {column.name}` to predict these names"
     elif column.content == "number":
         advice = "pass `--task score_ranking` to rank by it"

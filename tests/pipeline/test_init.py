@@ -496,6 +496,8 @@ def test_texts_that_stand_for_a_missing_value_are_read_as_empty_by_every_reader(
 TEXTS = {"prompt": texts("tell me about number {}", 6), "answer": texts("the answer of number {}")}
 NAMED_BY_A_PERSON = {  # columns, what a person names, and the options that follow
     "a target of names": (PLAIN | {"label": cycled("yes", "no")}, {"target": "label"}, {"labels": "label"}),
+    "labels of any separator": (PLAIN | {"tags": cycled("mug", "lamp", "mug/lamp", "lamp/rug")}, {"target": "tags"},
+                                {"labels": "tags", "label_separator": "/"}),
     "a target among others": ({"price": Y, "score": A, "x": X}, {"target": "score"}, {"target": "score"}),
     "grades": (QUERIES | {"usefulness": modulo(3)}, {"target": "usefulness"}, {"relevance": "usefulness"}),
     "queries of any name": (PLAIN | {"basket": groups(6), "clicks": modulo(2)},

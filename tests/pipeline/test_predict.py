@@ -143,7 +143,7 @@ class TestBroken:
 
     def test_rows_are_named_with_file_row_and_reason(self, table, capsys):
         words = [trained(Path("model"), "label_ranking", "image"), table, "--input", "file", "--id", "sku"]
-        with pytest.raises(SystemExit, match=r"photos\.csv: row 3: unusable image"):
+        with pytest.raises(SystemExit, match=r"photos\.csv: row 3: unusable image.*--skip-broken"):
             main([str(word) for word in words])
         Path("out.csv").write_text("old")
         with pytest.raises(SystemExit, match="row 3"):
@@ -227,11 +227,15 @@ def test_the_group_comes_back_under_its_own_name(workspace, capsys, suffix):
         ("a.csv", "age,price\n1,2\n,\n3,4\n , \n"),
         ("b.tsv", "age\tprice\n1\t2\n\t\n\t\n3\t4\n"),
         ("c.jsonl", '{"age": 1, "price": 2}\n{}\n{"age": 3, "price": 4}\n{"age": null, "price": ""}\n'),
+        ("d.parquet", {"age": [1, None, 3, None], "price": [2, None, 4, None]}),
     ],
 )
 def test_rows_without_a_cell_are_left_out_and_logged(workspace, capsys, caplog, file, contents):
     model = trained(workspace / "model", "score_ranking", "features")
-    Path(file).write_text(contents)
+    if isinstance(contents, dict):
+        pd.DataFrame(contents).to_parquet(file)
+    else:
+        Path(file).write_text(contents)
     assert [answer["id"] for answer in answered(model, file, capsys=capsys)] == [1, 2]
     assert [record.getMessage() for record in caplog.records] == [f"{file}: 2 blank rows left out"]
 

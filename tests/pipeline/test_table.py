@@ -232,6 +232,8 @@ BAD = {
     "parent": (csv_with({(2, "path"): "../p1.jpg"}), {}, ["row 2", "'../p1.jpg'", "without `..`"]),
     "two spellings": (by_turns({(60, "path"): "./p0.jpg"}), {"split": "split"}, ["row 60", "p0.jpg", "row 1"]),
     "label of two spellings": (by_turns({(57, "tags"): "Cat"}), {"split": "split"}, ["row 57", "'Cat'", "'cat'"]),
+    "labels of another separator": (by_turns({(57, "tags"): "dog,cat"}), {"split": "split"},
+                                    ["row 57", "'dog,cat'", "label_separator: ','"]),
     "item in two galleries": (
         lambda raw: lines(raw, "photos.csv", "path,tags,day", *[f"p{k % 40}.jpg,a lamp {k},{k}" for k in range(41)]),
         {"labels": None, "captions": "tags", "gallery": "day"}, ["row 41", "p0.jpg has the gallery 40", "0 in row 1"],

@@ -31,11 +31,13 @@ __all__ = [
     "path_in",
     "require_alike",
     "require_same",
+    "separator_of",
     "series",
 ]
 
 LARGEST = float(np.finfo(np.float32).max)  # float64 can hold its square, which the mean and deviation need
 EXACT = 2.0**53  # float64 holds every whole number up to here
+SEPARATORS = "|;,/+&"  # of labels in a cell
 PERIODS = {"day": "D", "week": "W", "month": "M", "year": "Y"}
 
 
@@ -247,6 +249,23 @@ def labels_in(cell: Any, separator: str) -> list[str]:
         if count > 1:
             raise ValueError(f"has {name!r} twice, expected each label once; correct the cell")
     return labels
+
+
+def separator_of(names: Iterable[str]) -> str | None:
+    """Return a separator that splits different names into fewer labels: these names combine the labels of a cell.
+
+    >>> separator_of(["mug", "lamp", "mug/lamp"]), separator_of(["Paris, France", "Paris, Texas"])
+    ('/', None)
+    """
+    names = {*names}
+    for separator in SEPARATORS:
+        labels = set()
+        for name in names:
+            parts = [part.strip() for part in name.split(separator)]
+            labels |= {*parts} if all(parts) else {name}  # C++ is a name
+        if len(labels) < len(names):
+            return separator
+    return None
 
 
 # Dates, and rows that belong together.

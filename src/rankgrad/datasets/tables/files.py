@@ -9,10 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from rankgrad.datasets.tables.formats import Format, format_of
 from rankgrad.datasets.tables.svmlight import lengthen, svmlight_columns, svmlight_rows
-from rankgrad.datasets.tables.text import cells_of, delimited_rows, emptied, json_rows, number_of_json, text_header
+from rankgrad.datasets.tables.text import (
+    cells_of,
+    delimited_rows,
+    emptied,
+    json_rows,
+    log_blank,
+    number_of_json,
+    text_header,
+)
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.parquet import columns_of, parquet_file
 from rankgrad.lookup import did_you_mean, listed
@@ -227,15 +236,38 @@ def _parquet_pieces(
         files = [name for name in columns if _holds_pictures(schema.field(name).type)]
         files = files if pictures is None else [name for name in files if name in pictures]
         columns_read = [name for name in columns if not (later and name in files)]
+        blank = _blank_rows(file)
+        if len(blank):
+            log_blank(path, len(blank))
         for batch in file.iter_batches(batch_size=min(size, max(left, 1)), columns=columns_read):
-            batch = batch.slice(0, left)
-            frame = _frame_of(pa.Table.from_batches([batch]), files)
+            rows = np.setdiff1d(np.arange(start, start + len(batch)), blank)[:left]
+            filled = batch.slice(0, left) if len(rows) == min(left, len(batch)) else batch.take(pa.array(rows - start))
+            frame = _frame_of(pa.Table.from_batches([filled]), files)
             for name in set(columns) - set(columns_read):
-                frame[name] = [StoredPicture(path, start + row) for row in range(len(batch))]
-            yield frame[list(columns)]
-            start, left = start + len(batch), left - len(batch)
+                frame[name] = [StoredPicture(path, row) for row in rows.tolist()]
+            if len(rows):
+                yield frame[list(columns)]
+            start, left = start + len(batch), left - len(rows)
             if not left:
                 return
+
+
+def _blank_rows(file: pq.ParquetFile) -> np.ndarray:
+    """Return the indices of rows without a value in any column; read only groups of rows that may have one."""
+    indices, start = [np.zeros(0, np.int64)], 0
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        statistics = [group.column(index).statistics for index in range(group.num_columns)]
+        if not any(column is not None and column.null_count == 0 for column in statistics):
+            is_blank = np.ones(group.num_rows, bool)
+            for name in file.schema_arrow.names:
+                column = file.read_row_group(number, columns=[name]).column(0)
+                is_blank &= column.is_null(nan_is_null=True).to_numpy()
+                if not is_blank.any():
+                    break
+            indices.append(start + np.flatnonzero(is_blank))
+        start += group.num_rows
+    return np.concatenate(indices)
 
 
 def _frame_of(batch: pa.Table, pictures: Collection[str]) -> pd.DataFrame:

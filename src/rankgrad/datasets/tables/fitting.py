@@ -11,7 +11,7 @@ import pandas as pd
 
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.files.folds import described_folds, fold_of
-from rankgrad.datasets.tables.cells import series
+from rankgrad.datasets.tables.cells import separator_of, series
 from rankgrad.datasets.tables.examples import Examples, repeated_pairs
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.roles import TableOptions
@@ -128,6 +128,16 @@ def _classes_of(table: TableOptions, raw: Path, sheet: Sheet, train: pd.DataFram
             f"{other!r} ({counts[other]} rows); if they are the same label, correct one, else list both in `classes`"
         )
     classes = table.classes or sorted(counts)
+    is_list = isinstance(sheet.frame.loc[train.index[0], table.labels], list | np.ndarray)
+    separator = separator_of(counts) if table.classes is None and not is_list else None
+    if separator is not None:
+        combined = next(name for name in classes if separator in name)
+        number = next(number for number, labels in train["truth"].items() if combined in labels)
+        raise ValueError(
+            f"{sheet.place(number)}: {table.labels} has the label {combined!r}, which combines labels with "
+            f"{separator!r}, but label_separator is {table.label_separator!r}; set `label_separator: {separator!r}`, "
+            "or, if these are names of classes, list all in `classes`"
+        )
     if not 2 <= len(classes) <= min(len(train), CLASSES):
         problem = (
             f"the {len(train)} training rows have {len(classes)} classes, expected two or more"

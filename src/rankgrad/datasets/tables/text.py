@@ -18,7 +18,7 @@ import pandas as pd
 from rankgrad.io.written import as_text
 from rankgrad.plain_text import LONGEST, parsed_json, whole_text
 
-__all__ = ["cells_of", "delimited_rows", "emptied", "json_rows", "number_of_json", "text_header"]
+__all__ = ["cells_of", "delimited_rows", "emptied", "json_rows", "log_blank", "number_of_json", "text_header"]
 
 csv.field_size_limit(LONGEST)  # Python's default is an eighth of this
 
@@ -148,11 +148,11 @@ def _with_cells(path: Path, rows: Iterable[list[str]]) -> Iterator[list[str]]:
         else:
             blank += bool(row)
     if blank:
-        _log_blank(path, blank)
+        log_blank(path, blank)
 
 
 @lru_cache(maxsize=100)
-def _log_blank(path: Path, count: int) -> None:
+def log_blank(path: Path, count: int) -> None:
     """Log once how many rows of a file are left out because all their cells are blank."""
     logging.warning("%s: %d blank rows left out", path, count)
 
@@ -196,4 +196,4 @@ def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]
             yield row
             number += 1
     if blank:
-        _log_blank(path, blank)
+        log_blank(path, blank)
