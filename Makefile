@@ -142,7 +142,7 @@ service: ## install `make up` as a systemd unit that starts after a reboot (POOL
 	@deploy/service.sh 'POOL=$(POOL)' 'PREFECT_PORT=$(PREFECT_PORT)' 'MLFLOW_PORT=$(MLFLOW_PORT)' $(if $(PARTS),'PARTS=$(PARTS)')
 
 serve: .venv/.installed ## make serve MODEL=label_ranking-photos@champion PORT=5001: serve a registered version (HOST=0.0.0.0 and RANKGRAD_TOKEN for other machines)
-	$(RUN) rankgrad serve $(if $(MODEL),--model models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT)) $(if $(filter command,$(origin HOST)),--host $(HOST))
+	$(RUN) rankgrad serve $(if $(MODEL),models:/$(MODEL)) $(if $(filter file,$(origin PORT)),,--port $(PORT)) $(if $(filter command,$(origin HOST)),--host $(HOST))
 
 lock: ## update requirements.lock, -tools.lock, and -trainers.lock from pyproject.toml; keep existing pins unless UPGRADE=--upgrade
 	uv pip compile pyproject.toml --extra fleet --group dev --universal --python-version 3.11 --generate-hashes \

@@ -15,6 +15,9 @@ __all__ = ["monitor", "predict", "promote", "serve", "show_decisions"]
 Captions = Annotated[
     bool, typer.Option("--captions", help="Search the captions in the table of --among, not its items.")
 ]
+AmongId = Annotated[
+    str | None, typer.Option(help="Column of ids in the table of --among; by default as --id, or as in training.")
+]
 Encoding = Annotated[
     str | None, typer.Option(help="Of text in tables, such as cp1252 or utf-16; by default as in training.")
 ]
@@ -56,9 +59,11 @@ def predict(
         Path | None,
         typer.Option(
             callback=typed_here,
-            help="Table or folder to search, for retrieval; each answer has the ten best items.",
+            help="Table or folder to search, for retrieval; each answer has the best items.",
         ),
     ] = None,
+    among_id: AmongId = None,
+    k: Annotated[int | None, typer.Option("--k", help="Results for each row, with --among; by default 10.")] = None,
     captions: Captions = False,
     own: Annotated[str | None, typer.Option("--id", help="Column to return with each answer.")] = None,
     query: Annotated[
@@ -84,8 +89,8 @@ def predict(
         roles = Roles(columns or (), own, query, encoding=encoding)
         with model_folder(str(SHIPPED) if model == "shipped" else model) as folder:
             code = run(
-                folder, inputs, out=out, roles=roles, among=among, captions=captions, skip_broken=skip_broken,
-                as_json=as_json,
+                folder, inputs, out=out, roles=roles, among=among,
+                searched=Roles(id=among_id, captions=captions or None), k=k, skip_broken=skip_broken, as_json=as_json,
                 followed=lambda pieces: tqdm(pieces, unit=" pieces", disable=None if out else True),
             )  # fmt: skip
     raise typer.Exit(code)
@@ -94,11 +99,14 @@ def predict(
 def serve(
     model: Annotated[
         str | None,
-        typer.Option(
+        typer.Argument(
             callback=model_typed_here,
             help="A registered version, or a run's folder, such as models/runs/photos-mse; by default the champion, if "
             "params.yaml trains only one model.",
         ),
+    ] = None,
+    model_option: Annotated[
+        str | None, typer.Option("--model", callback=model_typed_here, help="The same as MODEL.")
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5001,
     host: Annotated[
@@ -124,6 +132,7 @@ def serve(
             "again within a minute after a change.",
         ),
     ] = None,
+    among_id: AmongId = None,
     captions: Captions = False,
 ) -> None:
     """Serve a registered version, or a run's folder, on http://HOST:PORT/invocations until Ctrl-C.
@@ -133,10 +142,14 @@ def serve(
     """
     from pipelines.serving import server
     from pipelines.serving.named_model import the_model
+    from rankgrad.datasets.tables.rows import Roles
 
+    if model and model_option:
+        fail(f"two models, {model} and {model_option}; expected one, as in `rankgrad serve {model}`")
     with errors_in_a_line():
-        named = the_model(model, "rankgrad serve --model MODEL")
-        server.serve(named, port=port, host=host, log_to=log_to, among=among, captions=captions)
+        named = the_model(model or model_option, "rankgrad serve MODEL")
+        searched = Roles(id=among_id, captions=captions)
+        server.serve(named, port=port, host=host, log_to=log_to, among=among, searched=searched)
 
 
 def monitor(
@@ -169,7 +182,7 @@ def monitor(
     report: Annotated[
         Path | None,
         typer.Option(
-            callback=typed_here, help="JSON file to write; by default reports/monitoring/<name of FRESH>.json."
+            callback=typed_here, help="JSON file to write; by default reports/monitoring/<model>/<path of FRESH>.json."
         ),
     ] = None,
     retrain: Annotated[bool, typer.Option("--retrain", help="On drift, schedule a retraining.")] = False,
@@ -183,9 +196,9 @@ def monitor(
     from pipelines.serving.named_model import the_model
     from rankgrad.datasets.tables.rows import Roles
 
-    report = report or drift.report_of(fresh)
     with errors_in_a_line():
         model = the_model(model, f"rankgrad monitor {fresh} --model MODEL")
+        report = report or drift.report_of(fresh, model)
         comparison = drift.compare(
             fresh, model=model, alpha=alpha, least_distance=least_distance, rows=rows,
             challenger=challenger, roles=Roles(encoding=encoding),

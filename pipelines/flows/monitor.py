@@ -128,7 +128,7 @@ def monitor(
         return Completed(message=f"nothing to compare: there is no folder {folder}")
     model, fresh = the_model(model, "the parameter model: MODEL"), newest(folder)
     comparison = drift.compare(fresh, model=model, alpha=alpha, least_distance=least_distance, challenger=challenger)
-    report = drift.report_of(fresh)
+    report = drift.report_of(fresh, model)
     is_news = _is_news(comparison, fresh, report)
     drift.write(comparison, report)
     create_table_artifact(

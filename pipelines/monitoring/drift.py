@@ -278,9 +278,19 @@ def rows_to_label(
     return listed
 
 
-def report_of(fresh: Path) -> Path:
-    """Return the path of the report for a file or a folder: its name, without a file's suffix."""
-    return Path("reports/monitoring") / f"{fresh.resolve().name if fresh.is_dir() else fresh.stem}.json"
+def report_of(fresh: Path, model: str) -> Path:
+    """Return the path of the report: a folder for the model, and in it the whole path of the file or folder.
+
+    Another file of the same name, or another model, therefore gets another report.
+
+    >>> report_of(Path("data/b/new.csv"), "models:/label_ranking-photos@champion").as_posix()
+    'reports/monitoring/label_ranking-photos@champion/data/b/new.csv.json'
+    """
+    report = Path("reports/monitoring")
+    for path in (model.removeprefix("models:/"), fresh):
+        whole = Path(path).resolve()
+        report /= whole.relative_to(Path.cwd() if whole.is_relative_to(Path.cwd()) else whole.anchor)
+    return report.with_name(f"{report.name}.json")
 
 
 def list_of(report: str | Path) -> Path:

@@ -16,7 +16,7 @@ def the_model(named: str | None, command: str) -> str:
 
     Args:
         named: the address of a registered version, or a folder; None if the user named none.
-        command: example of a command to name one, such as `rankgrad serve --model MODEL`.
+        command: example of a command to name one, such as `rankgrad serve MODEL`.
 
     Raises:
         FileNotFoundError, ValueError: the params do not exist or are invalid, or they train no model or several.

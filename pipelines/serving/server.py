@@ -33,6 +33,7 @@ from pipelines.serving.request_log import RequestLog, row_of
 from pipelines.serving.served_model import BODY, Model
 from pipelines.tracking.registry import version_of, weights_of
 from rankgrad.cli.answers import FOUND, Gallery
+from rankgrad.datasets.tables.rows import OWN, Roles
 from rankgrad.inputs import as_list, in_json
 from rankgrad.lookup import listed
 from rankgrad.plain_text import parsed_json
@@ -56,8 +57,8 @@ class Served:
         model: a registered model, such as `models:/label_ranking-photos@champion`; or a run's folder, such as
             models/runs/photos-mse, before anything is published.
         requests: keeps a sample of the requests; None to keep none.
-        among, captions: the rows that a retrieval model searches, see `rankgrad.cli.answers.Gallery`; None to return
-            embeddings.
+        among, searched: the rows that a retrieval model searches, and the roles of their columns, see
+            `rankgrad.cli.answers.Gallery`; None to return embeddings.
         token: see `app_of`.
 
     Raises:
@@ -71,10 +72,10 @@ class Served:
         among: Path | None = None,
         token: str = "",
         *,
-        captions: bool = False,
+        searched: Roles = OWN,
     ) -> None:
         self._model, self._requests, self._token = model, requests, token
-        self._among, self._captions, self._counters = among, captions, Counters()
+        self._among, self._roles, self._counters = among, searched, Counters()
         self._load(version_of(model) if is_registered(model) else None)
 
     def _load(self, version: ModelVersion | None) -> None:
@@ -92,7 +93,7 @@ class Served:
 
     def _made(self, weights: Path, version: str, run: str) -> Starlette:
         return app_of(
-            weights, version=version, run=run, requests=self._requests, among=self._among, captions=self._captions,
+            weights, version=version, run=run, requests=self._requests, among=self._among, searched=self._roles,
             token=self._token, counters=self._counters,
         )  # fmt: skip
 
@@ -135,7 +136,7 @@ def serve(
     host: str = HOST,
     log_to: Path | None = None,
     among: Path | None = None,
-    captions: bool = False,
+    searched: Roles = OWN,
 ) -> None:
     """Serve the weights of a registered version with this checkout's code, until Ctrl-C.
 
@@ -144,7 +145,7 @@ def serve(
         port: the port to listen on.
         host: the address to listen on; if other machines can reach it, the environment variable `TOKEN` must be set.
         log_to: a folder for a sample of the requests, see `pipelines.serving.request_log`; None to keep none.
-        among, captions: see `Served`.
+        among, searched: see `Served`.
 
     Raises:
         FileNotFoundError, ValueError: there is no such version, see `pipelines.tracking.registry.weights_of`; the port
@@ -158,7 +159,7 @@ def serve(
             "`Authorization: Bearer SECRET`, or remove --host"
         )
     requests = None if log_to is None else RequestLog(log_to)
-    served, ended = Served(model, requests, among, token, captions=captions), threading.Event()
+    served, ended = Served(model, requests, among, token, searched=searched), threading.Event()
     try:  # uvicorn would only log it
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -192,7 +193,7 @@ def app_of(
     run: str = "",
     requests: RequestLog | None = None,
     among: Path | None = None,
-    captions: bool = False,
+    searched: Roles = OWN,
     token: str = "",
     counters: Counters | None = None,
 ) -> Starlette:
@@ -205,8 +206,8 @@ def app_of(
         version: the version, such as `label_ranking-photos/3`, for the response header `X-Model-Version`.
         run: the name of the run that made it.
         requests: keeps a sample of the requests; None to keep none.
-        among, captions: the rows that a retrieval model searches; an answer then has the best-matching rows instead of
-            an embedding, ten or the request's `k`.
+        among, searched: the rows that a retrieval model searches, and the roles of their columns; an answer then has
+            the best-matching rows instead of an embedding, ten or the request's `k`.
         token: requests without it get 401, except health checks; empty to answer all requests.
         counters: counts the requests; None to create new counters.
 
@@ -217,7 +218,7 @@ def app_of(
     model.load(weights)
     if requests is not None and model.task is None:
         raise ValueError(f"{version} is a sorter, which cannot be monitored: remove --log-to")
-    gallery = None if among is None else Gallery(weights, among, captions=captions)
+    gallery = None if among is None else Gallery(weights, among, searched)
     input_name = model.recipe.get("input", {}).get("kind")
     name, _, number = version.rpartition("/")
     about, counted = {"model": name, "version": number, "run": run}, counters or Counters()

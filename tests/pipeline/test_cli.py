@@ -293,7 +293,9 @@ class TestModels:
             (["monitor", "fresh.parquet", "--model", "scales"], 1, "scales"),
             (["monitor", "fresh.parquet"], 1, "fresh.parquet --model models:/label_ranking-ranked_mnist@"),
             (["serve", "--model", "scales"], 1, "scales"),
-            (["serve"], 1, "rankgrad serve --model models:/label_ranking-ranked_mnist@champion"),
+            (["serve"], 1, "rankgrad serve models:/label_ranking-ranked_mnist@champion"),
+            (["serve", "scales"], 1, "scales"),
+            (["serve", "model", "--model", "scales"], 1, "two models"),
             (["serve", "--port", "70000"], 2, "port"),
         ],
     )

@@ -17,6 +17,7 @@ from rankgrad.cli import predict
 from rankgrad.cli.answers import Gallery, answers, found_among
 from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables.rows import Roles
 from rankgrad.inputs.text import Text, of_strings
 from rankgrad.inputs.text_pair import TextPair
 from rankgrad.io.checkpoints import load_model, save_model
@@ -217,22 +218,29 @@ def test_one_encoder_may_read_passages_and_queries(tmp_path):
 
 def test_items_are_searched_or_captions_where_they_are_asked_for(tmp_path):
     folder = folder_of("retrieval of text")
-    rows = pd.DataFrame({"text": ["a large three", "two red above"], "caption": ["red two", "large"], "id": ["a", "b"]})
+    rows = pd.DataFrame(
+        {"text": ["a large three", "two red above"], "caption": ["red two", "large"], "key": ["a", "b"]}
+    )
     rows.to_csv(tmp_path / "both.csv", index=False)
     rows[["caption"]].to_csv(tmp_path / "queries.csv", index=False)
     rows[["text"]].to_csv(tmp_path / "passages.csv", index=False)
     passages = Gallery(folder, tmp_path / "both.csv").embeddings
     assert passages.tolist() == Gallery(folder, tmp_path / "passages.csv").embeddings.tolist()
-    captions = Gallery(folder, tmp_path / "queries.csv", captions=True).embeddings
+    captions = Gallery(folder, tmp_path / "queries.csv", Roles(captions=True)).embeddings
     with pytest.raises(ValueError, match="no column"):
         Gallery(folder, tmp_path / "queries.csv")
 
     for asked, searched, option in (("queries.csv", passages, False), ("passages.csv", captions, True)):
         among, out = tmp_path / "both.csv", tmp_path / "found.csv"
-        predict.run(folder, [tmp_path / asked], among=among, captions=option, out=out)
+        predict.run(folder, [tmp_path / asked], among=among, searched=Roles(id="key", captions=option), k=1, out=out)
         found = pd.read_csv(tmp_path / "found.csv")
-        [answer, *_] = [row for piece in answers(folder, [tmp_path / asked]) for row in piece]
-        assert found["score"][0] == pytest.approx((searched @ answer["embedding"]).max(), abs=1e-6)
+        [answer, other] = [row for piece in answers(folder, [tmp_path / asked]) for row in piece]
+        scores = searched @ np.transpose([answer["embedding"], other["embedding"]])
+        assert found["found"].tolist() == [*np.array(["a", "b"])[scores.argmax(axis=0)]]
+        assert found["score"].tolist() == pytest.approx(scores.max(axis=0), abs=1e-6)
+    for option in ({"searched": Roles(id="key")}, {"k": 1}, {"among": among, "k": 0}):
+        with pytest.raises(ValueError, match="--k"):
+            predict.run(folder, [tmp_path / asked], **option)
 
 
 def test_a_server_finds_what_is_added_to_its_table(tmp_path):
@@ -262,8 +270,8 @@ def test_a_separator_within_plain_text_makes_no_pair():
 def test_a_gallery_leaves_out_what_it_cannot_read_and_says_so(tmp_path, caplog):
     folder = folder_of("retrieval of text")
     pd.DataFrame({"caption": ["red two", "unbekannt", "large"]}).to_csv(tmp_path / "captions.csv", index=False)
-    assert Gallery(folder, tmp_path / "captions.csv", captions=True).ids == ["red two", "large"]
+    assert Gallery(folder, tmp_path / "captions.csv", Roles(captions=True)).ids == ["red two", "large"]
     assert "1 rows cannot be searched" in caplog.text
     pd.DataFrame({"caption": ["unbekannt"]}).to_csv(tmp_path / "captions.csv", index=False)
     with pytest.raises(ValueError, match="no rows: .*caption"):
-        Gallery(folder, tmp_path / "captions.csv", captions=True)
+        Gallery(folder, tmp_path / "captions.csv", Roles(captions=True))

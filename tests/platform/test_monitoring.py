@@ -319,7 +319,7 @@ class TestFlow:
         assert {row["alike"] for row in tables["challenger"]["table"]} == {1.0}
         assert next(iter(retrainings.values())).parameters == {"reason": state.message}
         assert state.name == "Completed"  # it was reported, and no alert comes twice
-        Path("reports/monitoring/2026-11-21.json").unlink()
+        Path("reports/monitoring/model/incoming/2026-11-21.parquet.json").unlink()
         assert flow.monitor.fn(**options, retrain_on_drift=False).name == flow.DRIFTED
         Path("incoming/2026-11-21.parquet").unlink()
         assert flow.monitor.fn(**options).message.startswith("no drift")

@@ -265,8 +265,8 @@ class TestModelFolder:
     def test_the_model_of_a_command_is_the_only_one_of_the_params_or_has_to_be_named(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         shutil.copy(ROOT / "params.yaml", "params.yaml")
-        with pytest.raises(ValueError, match="(?s)trains 4: name one, as in `rankgrad serve --model models:/.*clips@"):
-            the_model(None, "rankgrad serve --model MODEL")
+        with pytest.raises(ValueError, match="(?s)trains 4: name one, as in `rankgrad serve models:/.*clips@"):
+            the_model(None, "rankgrad serve MODEL")
         params = load("params.yaml")
         runs = {name: run for name, run in params.runs.items() if run.task == "multilabel"}
         monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update={"runs": runs}))

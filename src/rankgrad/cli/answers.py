@@ -74,7 +74,10 @@ def _answered(respond: Callable[[list[Any]], list[Answer]], piece: list[Row], sk
         except (ValueError, OSError, FloatingPointError) as error:
             message = str(error).removeprefix("row 0").lstrip(":, ")
             if not skip_broken:
-                raise ValueError(f"{row.place}: {message}") from error
+                raise ValueError(
+                    f"{row.place}: {message}; correct the row, or skip such rows: `--skip-broken`, or the parameter "
+                    "`skip_broken` of the flow `predict`"
+                ) from error
             result += [{"id": row_id, **row.group, "error": message} for row_id in row.documents or [row.id]]
     return result
 
@@ -98,20 +101,20 @@ class Gallery:
     Args:
         folder: folder of a retrieval model.
         source: a table, or a folder of images.
-        roles: roles of the table's columns, see `rankgrad.datasets.tables.rows.read`.
-        captions: search the table's captions instead of its items.
+        roles: roles of the table's columns, see `rankgrad.datasets.tables.rows.read`; with `captions`, its captions
+            are searched instead of its items.
 
     Raises:
         FileNotFoundError: a file or the model does not exist.
         ValueError: the model is not for retrieval, or no row can be read; see `answers`.
     """
 
-    def __init__(self, folder: Path, source: Path, roles: Roles = OWN, *, captions: bool = False):
+    def __init__(self, folder: Path, source: Path, roles: Roles = OWN):
         import numpy as np
 
         if (task := recipe_of(folder).get("task")) != "retrieval":
             raise ValueError(f"{folder}: a model for {task}, expected a model for retrieval, because --among is set")
-        pieces = answers(folder, [source], roles._replace(input=(), captions=captions), skip_broken=True)
+        pieces = answers(folder, [source], roles._replace(captions=bool(roles.captions)), skip_broken=True)
         rows, broken = [], []
         for row in chain.from_iterable(pieces):
             (broken if "error" in row else rows).append(row)
@@ -148,15 +151,15 @@ class Gallery:
         return [*found.values()]
 
 
-def found_among(queries: Iterable[list[Answer]], gallery: Gallery) -> Iterator[list[Answer]]:
-    """Yield a row for each of the ten ids of a gallery that match each query best, the best first."""
+def found_among(queries: Iterable[list[Answer]], gallery: Gallery, count: int = FOUND) -> Iterator[list[Answer]]:
+    """Yield a row for each of the `count` ids of a gallery that match each query best, the best first."""
     for piece in queries:
         found: list[Answer] = []
         for answer in piece:
             if "error" in answer:
                 found.append(answer)
             else:
-                found += [{"id": answer["id"]} | row for row in gallery.best(answer["embedding"])]
+                found += [{"id": answer["id"]} | row for row in gallery.best(answer["embedding"], count)]
         yield found
 
 

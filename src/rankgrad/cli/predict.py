@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-from rankgrad.cli.answers import WRITABLE, Answer, Gallery, answers, found_among, write
+from rankgrad.cli.answers import FOUND, WRITABLE, Answer, Gallery, answers, found_among, write
 from rankgrad.datasets.tables.rows import OWN, Roles, table_of
 from rankgrad.io import written
 from rankgrad.io.atomic import replaced_file
@@ -132,7 +132,8 @@ def run(
     out: Path | None = None,
     roles: Roles = OWN,
     among: Path | None = None,
-    captions: bool = False,
+    searched: Roles = OWN,
+    k: int | None = None,
     skip_broken: bool = False,
     as_json: bool = False,
     followed: Callable[[Iterable[list[Answer]]], Iterable[list[Answer]]] = iter,
@@ -141,7 +142,9 @@ def run(
 
     Args:
         folder, sources, roles, skip_broken: see `answers`.
-        among, captions: what a retrieval model searches for each row, see `Gallery`.
+        among: the table or folder that a retrieval model searches for each row.
+        searched: the roles of its columns, see `Gallery`; the id column is by default the one of `roles`.
+        k: the number of results for each row, by default ten.
         out: a table for the answers, or for label rankers, an image or a folder for annotated images.
         as_json: print JSON, one line per answer.
         followed: passes on the chunks of answers, and shows progress.
@@ -149,9 +152,14 @@ def run(
     Raises:
         FileNotFoundError, ValueError, OSError: see `answers` and `write`.
     """
+    if among is None and (searched != OWN or k is not None):
+        raise ValueError("--k, --captions, and --among-id are for a search: leave them out, or add --among")
+    if k is not None and k < 1:
+        raise ValueError(f"--k is {k}, expected the number of results: a whole number from 1 on")
     pieces = followed(answers(folder, sources, roles, skip_broken=skip_broken))
     if among is not None:
-        pieces = found_among(pieces, Gallery(folder, among, roles, captions=captions))
+        searched = searched._replace(id=searched.id or roles.id, encoding=roles.encoding)
+        pieces = found_among(pieces, Gallery(folder, among, searched), FOUND if k is None else k)
     if out is not None and table_of(out) in WRITABLE:
         return _to_table(folder, sources, out, pieces, skip_broken=skip_broken, as_json=as_json)
     places = [] if out is None else _places(folder, sources, out)
@@ -231,6 +239,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--captions", action="store_true", help="search the captions in the table of --among, not its items"
     )
+    parser.add_argument("--among-id", help="column of ids in the table of --among; by default as --id")
+    parser.add_argument("--k", type=int, help=f"number of results for each row, with --among; by default {FOUND}")
     parser.add_argument("--id", help="column to return with each answer")
     parser.add_argument("--query", help="column of queries; the rows of a query are its documents")
     parser.add_argument("--encoding", help="encoding of tables, such as cp1252 or utf-16; by default as in training")
@@ -242,7 +252,8 @@ def main(arguments: Sequence[str]) -> None:
         code = run(
             folder, options.inputs, out=options.out,
             roles=Roles(options.input, options.id, options.query, encoding=options.encoding),
-            among=options.among, captions=options.captions, skip_broken=options.skip_broken, as_json=options.json,
+            among=options.among, searched=Roles(id=options.among_id, captions=options.captions or None), k=options.k,
+            skip_broken=options.skip_broken, as_json=options.json,
         )  # fmt: skip
     except (ValueError, OSError) as error:
         sys.exit(printable(str(error)))
