@@ -150,6 +150,13 @@ def test_a_gate_that_is_too_small_to_promote_anything_is_reported(project, make,
     assert "it promotes no version" in output
 
 
+def test_a_small_table_can_be_compared_by_folds(project):
+    reviews(project / "data/raw/mine")
+    assert "`--folds 5`" in run("data/raw/mine/a.csv", "--dry-run")
+    assert "each run trains 5 times" in run("data/raw/mine/a.csv", "--folds", 5)
+    assert rules.check("params.yaml").datasets["mine"].folds == 5
+
+
 @pytest.mark.parametrize(("make", "file", "task", "options"), CASES, ids=[case[0].__name__ for case in CASES])
 def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(project, make, file, task, options):
     folder = project / "data/raw/mine"

@@ -62,7 +62,8 @@ def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
             if number * widest > most:
                 raise ValueError(
                     f"{path}: row {number} (line {line}) has the index {len(row['all']) - 1}; every row stores a "
-                    f"number for each index, expected at most {most:,} numbers in {number:,} rows: number the features from 1"
+                    f"number for each index, expected at most {most:,} numbers in {number:,} rows: number the features "
+                    "from 1"
                 )
             row["docid"] = docid
             yield [row[name] for name in columns]
