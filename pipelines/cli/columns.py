@@ -1,6 +1,7 @@
 """The columns of a table: the content of their first cells, the roles that their names suggest, and their roles."""
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -122,6 +123,15 @@ class Column:
             return None
         with_unit = np.mean([UNIT.fullmatch(cell) is not None for cell in wrong])
         return wrong.iloc[0] if max(with_unit, self.numbers.notna().mean()) > MOSTLY else None
+
+    @property
+    def advice_on_hindrance(self) -> str:
+        """What to do about the cells that are not numbers."""
+        cell = (self.hindrance or "")[:60]
+        found = f"numbers except for cells such as {shlex.quote(cell)}"
+        if writings_of([cell]):
+            return f"{found}, a number in another notation: write all numbers of the column alike"
+        return f"{found}: if it means a missing value, pass `--empty {shlex.quote(cell)}`"
 
     @property
     def has_names(self) -> bool:

@@ -14,6 +14,7 @@ __all__ = ["init"]
 
 RAW = Path("data/raw")
 MONITORED = 50  # validation rows without which monitoring tests nothing, see pipelines/monitoring/drift.py
+SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide intervals
 JUDGED = 30  # groups without which the gate promotes nothing, see pipelines/tracking/gate.py
 
 
@@ -45,6 +46,9 @@ def init(
     ] = None,
     weight: Annotated[str | None, typer.Option(help="Column with the weight of each row.")] = None,
     metric: Annotated[str | None, typer.Option(help="Metric for comparing runs and for the gate.")] = None,
+    folds: Annotated[
+        int | None, typer.Option(min=3, help="Number of folds, for a small table: each row is tested once.")
+    ] = None,
     encoding: Annotated[str, typer.Option(help="Encoding of the file.")] = "utf-8",
     empty: Annotated[
         list[str] | None, typer.Option(help="Text that means a missing value, such as n/a; may be repeated.")
@@ -88,6 +92,8 @@ def init(
         key = _key(key or (home.name if _below_raw(home) else file.stem))
         raw = _raw(home, file, key, link=link, dry_run=dry_run)
         blocks = blocks_of(key, raw, guessed.task, guessed.options, folder=file.parent, metric=metric)
+        if folds is not None:
+            blocks["datasets"][key]["folds"] = folds
         typer.echo(f"{file}: {guessed.task}")
         lines = [*guessed.lines, *_lines_on(blocks, key), *_lines_on_gate(file, blocks["datasets"][key])]
         table("understood", rows=[[line] for line in lines])
@@ -169,7 +175,12 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
         lines.append(f"structure: {', '.join(structure)}; to change: --group, --id")
     split = options.get("split")
     shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in SHARES.items())
-    if isinstance(split, dict):
+    if "folds" in dataset:
+        folds = dataset["folds"]
+        lines.append(
+            f"splits: {folds} folds and a gate; each row of a fold is tested once, and each run trains {folds} times"
+        )
+    elif isinstance(split, dict):
         lines.append(f"splits: by a hash of {split['hash_of']}: {shares}; rows never change splits")
     elif isinstance(options["file"], dict):
         lines.append("splits: one file each; a hash puts half of val into the gate split")
@@ -234,5 +245,10 @@ def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
     if dataset.drawn and (checked := round(total * dataset.shares["val"])) < MONITORED and not is_shared:
         line += f"; val: about {checked}, and `rankgrad monitor` needs {MONITORED}: raise `split.val`"
     if count < JUDGED:
-        line += f"; with fewer than {JUDGED} it promotes no version: {advice}, add more {unit}, or promote by hand"
+        line += (
+            f"; with fewer than {JUDGED} it promotes no version: {advice}, add more {unit}, or promote by hand with "
+        )
+        line += "`rankgrad promote MODEL --version N`"
+    if total < SMALL and dataset.foldable and "folds" not in block:
+        line += "; `--folds 5` compares the runs on all rows outside the gate, not only on the test split"
     return [line]

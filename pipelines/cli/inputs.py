@@ -1,7 +1,6 @@
 """Choose the input columns of a table, and explain why others are not used."""
 
 import re
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -137,7 +136,9 @@ def leave_out_days_and_keys(columns: Columns) -> None:
     """Leave out columns that are never inputs: dates, row numbers and numeric ids, and objects."""
     for column in columns.free:
         if column.content == "time":
-            columns.leave_out(column, "dates or times")
+            reason = "dates or times, which are no features; to learn from them, add a column of numbers, such as the "
+            reason += f"month; to use later months as deliveries, pass `--date {column.name}`"
+            columns.leave_out(column, reason)
         elif is_row_number(column) and not column.is_called("target"):
             columns.leave_out(column, "row numbers")
         elif column.is_whole and (column.is_called("key") or (column.is_called("id") and column.is_unique)):
@@ -151,12 +152,7 @@ def leave_out_clues(columns: Columns, truth: Column | None) -> None:
     """Leave out numbers mixed with other cells, and columns that reveal the target."""
     for column in columns.free:
         if column.hindrance is not None:
-            cell = shlex.quote(column.hindrance[:60])
-            columns.leave_out(
-                column,
-                f"numbers except for cells such as {cell}: if it means a missing value, pass `--empty {cell}`; if it "
-                "has a unit, move the unit to the header",
-            )
+            columns.leave_out(column, f"{column.advice_on_hindrance}; if it has a unit, move the unit to the header")
         elif truth is not None and column.content == truth.content == "number" and same_order(column, truth):
             columns.leave_out(
                 column,

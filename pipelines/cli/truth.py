@@ -1,7 +1,6 @@
 """Recognize the task of a table, and its target column: labels, grades, captions, or numbers."""
 
 import re
-import shlex
 from collections.abc import Sequence
 
 from pipelines.cli.columns import (
@@ -218,11 +217,9 @@ def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
     candidates = [column for column in columns.all.values() if column.name not in columns.structure.values()]
     for column in candidates:
         if called is None and column.hindrance is not None and column.numbers.notna().mean() > 0.5:
-            cell = column.hindrance[:60]
             raise columns.refusal(
-                f"{column.name} has numbers except for cells such as {cell!r}: if they mean a missing value, pass "
-                f"`--empty {shlex.quote(cell)}`; if it is the target, add `--target {column.name}`, else name another "
-                "with `--target`"
+                f"{column.name} has {column.advice_on_hindrance}; if it is the target, add `--target {column.name}`, "
+                "else name another with `--target`"
             )
         if column.content == "number" or column.is_whole_input or (columns.task is not None and column.is_category):
             continue

@@ -112,10 +112,12 @@ def compared(
     return rows
 
 
-def strongest_on_test(
-    comparison: Comparison, statistics: Mapping[str, dict[int, Statistic]], *, lower_is_better: bool = False
-) -> str:
-    """Return the rival with the best metric on the test split."""
+def strongest_rival(params: Settings, comparison: Comparison, statistics: Mapping[str, dict[int, Statistic]]) -> str:
+    """Return the strongest rival on the split that `rivals_are_chosen_on` names."""
+    if rivals_are_chosen_on(params, comparison) == "validation":
+        return best_on_validation(comparison.rivals)
+    metrics = lookup.find("tasks", params.runs[comparison.baseline].task).all_metrics()
+    lower_is_better = {known.name: known.lower_is_better for known in metrics}[comparison.metric]
     metric, worth = comparison.metric, {}
     for name in comparison.rivals:
         value = _mean(statistics[name], metric, statistics[name])
@@ -170,20 +172,15 @@ def main(params: Settings) -> None:
             rows = compared(comparison, statistics, params.evaluate)
             log.info("%s: %s\n%s", key, comparison.metric, _table(comparison, rows))
             if comparison.rivals:
-                task = lookup.find("tasks", params.runs[comparison.baseline].task)
-                errors = {known.name for known in task.all_metrics() if known.lower_is_better}
                 network = best_on_validation([comparison.baseline, *comparison.runs])
-                if (split := rivals_are_chosen_on(params, comparison)) == "validation":
-                    rival = best_on_validation(comparison.rivals)
-                else:
-                    is_error = comparison.metric in errors
-                    rival = strongest_on_test(comparison, statistics, lower_is_better=is_error)
-                difference_rows = against_rival(comparison, statistics, network, rival, params.evaluate)
+                rival = strongest_rival(params, comparison, statistics)
+                rows_of_rival = against_rival(comparison, statistics, network, rival, params.evaluate)
                 log.info(
                     "  %s (best network on validation) minus %s (strongest rival on %s): %s",
-                    network, rival, split, cell(*difference_rows[0].interval, sign=True),
+                    network, rival, rivals_are_chosen_on(params, comparison),
+                    cell(*rows_of_rival[0].interval, sign=True),
                 )  # fmt: skip
-                rows += difference_rows
+                rows += rows_of_rival
             results.write(folder / f"{key}.csv", rows)
 
 

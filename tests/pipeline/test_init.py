@@ -150,6 +150,13 @@ def test_a_gate_that_is_too_small_to_promote_anything_is_reported(project, make,
     assert "it promotes no version" in output
 
 
+def test_a_small_table_can_be_compared_by_folds(project):
+    reviews(project / "data/raw/mine")
+    assert "`--folds 5`" in run("data/raw/mine/a.csv", "--dry-run")
+    assert "each run trains 5 times" in run("data/raw/mine/a.csv", "--folds", 5)
+    assert rules.check("params.yaml").datasets["mine"].folds == 5
+
+
 @pytest.mark.parametrize(("make", "file", "task", "options"), CASES, ids=[case[0].__name__ for case in CASES])
 def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(project, make, file, task, options):
     folder = project / "data/raw/mine"
@@ -445,12 +452,16 @@ def test_what_cannot_be_read_is_refused_with_what_to_write(tmp_path, columns, wo
 
 REPORTED = {
     "a cell that is no number": ({"a": ["NULL", *map(str, X[1:])], "b": A, "price": Y}, ["a:", "NULL"]),
+    "a number in another notation": ({"a": ["1,5", *map(str, X[1:])], "b": A, "price": Y}, ["a:", "1,5", "alike"]),
     "a number that gives it away": ({"x": X, "a": A, "price": Y, "total": 2 * Y + 1}, ["total"]),
     "a possible group": ({"lab": texts("s{}", 4), **PLAIN}, ["lab: 15 values in 60 rows", "--group lab"]),
     "a value that stands in": ({"x": [-999.0] * 9 + [*X[9:]], "price": Y}, ["x:", "-999 in 9 rows"]),
     "row numbers beside an id": ({"id": texts("k{}"), "no": N, **PLAIN}, ["no: row numbers"]),
     "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a numeric id", "--group zip"]),
-    "days in digits": ({"made": [20260101 + k % 28 for k in N], **PLAIN}, ["made: dates"]),
+    "days in digits": (
+        {"made": [20260101 + k % 28 for k in N], **PLAIN},
+        ["made: dates", "a column of numbers", "--date made"],
+    ),
     "a comment": ({**PLAIN, "note": texts("sold to somebody {}")}, ["note: a text", "--text note"]),
     "objects": ({**PLAIN, "more": cycled({"a": 1})}, ["more: contains objects"]),
 }

@@ -204,9 +204,16 @@ def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace
         Path("rows.txt").write_text("\n".join(map(" ".join, zip(lines, comments, strict=True))))
         assert [row["id"] for row in answered(model, "rows.txt", capsys=capsys)] == ids
     Path("rows.csv").write_text("qid,age,price\np,1,2\nq,0.5,-1\np,3,0.25\n")
-    for words, message in ((["--query", "qid"], "qid p are not together"), ([], "--query COLUMN")):
+    Path("rows.txt").write_text("0 qid:1 1:1 2:2\n1 qid:2 1:0.5 2:-1\n0 qid:1 1:3 2:0.25\n")
+    Path("bad.csv").write_text("qid,age,price\nq,0.5,-1\np,1,2\np,3,cheap\n")
+    for words, message in (
+        (["rows.csv", "--query", "qid"], "row 3: .*qid p are not together"),
+        (["rows.txt"], "row 3: .*qid 1 are not together.*`sort -s -k 2,2 rows.txt"),
+        (["bad.csv", "--query", "qid"], "qid p: row 3: price is 'cheap'"),
+        (["rows.csv"], "--query COLUMN"),
+    ):
         with pytest.raises(SystemExit, match=message):
-            main([str(model), "rows.csv", *words])
+            main([str(model), *words])
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])

@@ -14,9 +14,10 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import Ridge
 
-from pipelines.config.schema import Comparison, Resampling
+from pipelines.config import load
+from pipelines.config.schema import Comparison, Resampling, Run, typed
 from pipelines.rivals import SETTINGS, TAKES, bm25
-from pipelines.stages.compare import against_rival, compared, statistics_of, strongest_on_test
+from pipelines.stages.compare import against_rival, compared, statistics_of, strongest_rival
 from pipelines.stages.rivals import _predicted
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
@@ -31,8 +32,11 @@ from rankgrad.training.loop import train
 from rankgrad.training.progress import copied
 from rankgrad.vocabulary import PAIR, Vocabulary
 
-from conftest import objective_of, task_of  # isort: skip
+from conftest import ROOT, objective_of, task_of  # isort: skip
 from rows import TRAINING, TWO  # isort: skip
+
+PARAMS = load(ROOT / "params.yaml")
+PERCEPTRON = {"name": "perceptron", "args": {}}
 
 
 def split_of(kind: str, items, truth, sizes=None) -> Split:
@@ -170,16 +174,19 @@ def test_a_rival_without_seeds_is_compared_with_each_seed(tmp_path):
     assert values[None] == pytest.approx((values[1] + values[2]) / 2)
 
 
-@pytest.mark.parametrize(("lower_is_better", "strongest"), [(False, "good"), (True, "bad")])
-def test_the_strongest_rival_is_chosen_and_a_network_is_compared_with_it(lower_is_better, strongest):
+@pytest.mark.parametrize(("metric", "strongest"), [("ndcg", "good"), ("rank_of_last", "bad")])
+def test_the_strongest_rival_is_chosen_and_a_network_is_compared_with_it(metric, strongest):
     values = {"mse": 0.75, "ours": 0.5, "good": 0.75, "bad": 0.0, "undefined": np.nan}
     statistics = {}
     for name, value in values.items():
-        constant = Statistic(["hit"], 4, lambda rows, value=value: np.full((1, *rows.shape[:-1]), value))
+        constant = Statistic([metric], 4, lambda rows, value=value: np.full((1, *rows.shape[:-1]), value))
         statistics[name] = {1: constant, 2: constant}
     rivals = ["undefined", "bad", "good"]
-    comparison = Comparison(question="?", metric="hit", baseline="mse", runs=["ours"], rivals=rivals)
-    assert strongest_on_test(comparison, statistics, lower_is_better=lower_is_better) == strongest
+    comparison = Comparison(question="?", metric=metric, baseline="mse", runs=["ours"], rivals=rivals)
+    block = {"task": "query_ranking", "dataset": "lists", "model": {"name": "linear", "backbone": PERCEPTRON}}
+    block |= {"start": "models/runs/none", "loss": {"name": "mse"}, "sorter": "none", "auxiliary": {"name": "none"}}
+    params = PARAMS.model_copy(update={"runs": {"mse": typed(Run, block | {"seeds": 2})}})
+    assert strongest_rival(params, comparison, statistics) == strongest
     first, *of_seeds = against_rival(comparison, statistics, "ours", "good", Resampling(resamples=20))
-    assert first == Row("ours", minus("hit", "good"), -0.25, -0.25, -0.25)
+    assert first == Row("ours", minus(metric, "good"), -0.25, -0.25, -0.25)
     assert [row.seed for row in of_seeds] == [1, 2]

@@ -12,7 +12,7 @@ import pandas as pd
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
-from rankgrad.numbers import Writing, exact, number_in, vector_in, writings_of
+from rankgrad.numbers import PLAIN, Writing, exact, number_in, vector_in, writings_of
 from rankgrad.plain_text import name_in
 
 __all__ = [
@@ -115,8 +115,10 @@ def _number(writing: Writing, cell: Any) -> float:
         advice = "correct or remove the row"
         if isinstance(cell, str):
             advice += f", or set `empty: [{as_json(cell[:30])}]` if it stands for a missing value"
-        if readable:
+        if readable and writing == PLAIN:
             advice = f"say {' or '.join(map(as_options, readable))}"
+        elif readable:
+            advice = f"the dataset says {as_options(writing)}: write this number so, or correct the option"
         raise ValueError(f"{error}; {advice}") from error
 
 
@@ -161,7 +163,7 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
     require_alike(sheet, rows, "numbers")
     columns = []
     for index, numbers in enumerate(zip(*rows, strict=True)):
-        name = f"{cells.name}[{index + (sheet.lowest or 0)}]"
+        name = f"{cells.name}[{index}]" if sheet.lowest is None else f"feature {index + sheet.lowest}"
         columns.append(as_numbers(sheet, pd.Series(numbers, cells.index, object, name)))
     return np.column_stack(columns)
 

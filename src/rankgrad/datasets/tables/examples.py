@@ -418,8 +418,8 @@ def gathered(table: TableOptions, examples: Examples) -> Examples:
     for row, name in frame["name"][frame["name"].duplicated()].items():
         raise ValueError(
             f"{sheet.place(row)}: {table.id or table.input} {name} is also in row "
-            f"{_first_row(sheet, frame['name'], name)}; expected each once: remove one of the rows, or name another "
-            "column in `id:`"
+            f"{_first_row(sheet, frame['name'], name)}; expected each once, since predictions are returned by it: "
+            f"{_advice_for_repeated(table)}"
         )
     if table.image and isinstance(frame["input"].iloc[0], str):
         for row, path in frame["input"][frame["input"].duplicated()].items():
@@ -430,6 +430,13 @@ def gathered(table: TableOptions, examples: Examples) -> Examples:
     if table.group is not None:
         require_same(sheet, frame[frame["delivery"] == 0], "group", ["split"], "group")
     return examples._replace(frame=frame)
+
+
+def _advice_for_repeated(table: TableOptions) -> str:
+    if table.id is None:
+        return "remove one of the rows, or name a column of unique names in `id:`"
+    advice = "remove one of the rows, name another column in `id:`, or leave `id` out to use row numbers"
+    return advice + (f"; if such rows belong together, use `group: {table.id}`" if table.group is None else "")
 
 
 def _first_row(sheet: Sheet, cells: pd.Series, value: str) -> int:

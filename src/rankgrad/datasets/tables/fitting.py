@@ -401,6 +401,8 @@ def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFram
     vectors = np.stack(_inputs(table, train).tolist())
     called = table.features if isinstance(table.features, str) else table.input
     names = _feature_names(table, examples.roles) or [f"{called}[{index}]" for index in range(vectors.shape[1])]
+    if examples.sheet.lowest is not None:
+        names = [f"feature {index + examples.sheet.lowest}" for index in range(vectors.shape[1])]
     names = examples.roles["features"] if table.filled else names
     learned = zip(names, vectors.T, strict=True)
     return numbers | {name: values for name, values in learned if not (table.filled and np.isnan(values).all())}

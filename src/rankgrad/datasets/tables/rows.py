@@ -539,20 +539,34 @@ class _Table:
 
     def _grouped(self, column: str) -> Iterator[Row]:
         """Yield queries from a table with a row for each document."""
-        seen, entered = set(), self.columns.inputs[0]
+        seen = set()
         for query, group in groupby(self._numbered(), key=lambda numbered: self._query(column, *numbered)):
+            numbers, rows = zip(*group, strict=True)
             if query in seen:
+                advice = "sort the table by this column"
+                if self.form == "svmlight":
+                    advice = f"sort them: `sort -s -k 2,2 {self.path} > sorted.txt`"
                 raise ValueError(
-                    f"{self.path}: rows of {column} {query} are not together; sort the table by this column"
+                    f"{self._place(numbers[0])}: rows of {column} {query} are not together, so its documents would "
+                    f"be ranked apart; {advice}"
                 )
             seen.add(query)
-            numbers, rows = zip(*group, strict=True)
             yield Row(
                 rows[0].row[column],
-                self._place(numbers[0]),
-                lambda rows=rows: {entered.name: [row.of(entered) for row in rows]},
+                f"{self.path}: {column} {query}",
+                partial(self._documents, numbers, rows),
                 [self.columns.id_of(row, number) for number, row in zip(numbers, rows, strict=True)],
             )
+
+    def _documents(self, numbers: Sequence[int], rows: Sequence[_Cells]) -> dict[str, Any]:
+        """Return the inputs of a query's documents; an error names the document's row."""
+        entered, documents = self.columns.inputs[0], []
+        for number, row in zip(numbers, rows, strict=True):
+            try:
+                documents.append(row.of(entered))
+            except ValueError as error:
+                raise ValueError(f"row {number}: {error}") from error
+        return {entered.name: documents}
 
     def _query(self, column: str, number: int, cells: _Cells) -> str:
         cell = cells.row[column]

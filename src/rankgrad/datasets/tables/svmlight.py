@@ -21,19 +21,19 @@ SPARSE = 64
 QUERY = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 
 
-def _lines(file: Iterable[str]) -> Iterator[tuple[list[str], str | None]]:
-    """Yield the cells of each row, and the id of its document if its comment has one."""
-    for line in file:
+def _lines(file: Iterable[str]) -> Iterator[tuple[int, list[str], str | None]]:
+    """Yield each row's line number, its cells, and the id of its document if its comment has one."""
+    for number, line in enumerate(file, 1):
         content, _, comment = line.partition("#")
         if cells := content.split():
             docid = DOCID.search(comment)
-            yield cells, docid[1] if docid else None
+            yield number, cells, docid[1] if docid else None
 
 
 def svmlight_columns(path: Path) -> list[str]:
     """Return the columns of a file, with `docid` if the comment of every row has one."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
-        has_ids = all(docid is not None for _, docid in _lines(file))
+        has_ids = all(docid is not None for _, _, docid in _lines(file))
     return [*COLUMNS, "docid"] if has_ids else COLUMNS
 
 
@@ -48,21 +48,22 @@ def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
     most = min(DENSE, max(SMALL, SPARSE * path.stat().st_size))  # a small file must not take gigabytes
     in_queries, widest = "qid" in columns, 0
     with path.open(encoding="utf-8-sig", errors="replace") as file:
-        for number, (cells, docid) in enumerate(_lines(file), 1):
+        for number, (line, cells, docid) in enumerate(_lines(file), 1):
             if number == 1:
                 in_queries = in_queries or any(cell.startswith("qid:") for cell in cells[1:2])
             try:
                 row = _row(cells, in_queries=in_queries)
             except ValueError as error:
                 raise ValueError(
-                    f"{path}: row {number} has {error}: {' '.join(cells)[:80]!r}; expected a row such as "
+                    f"{path}: row {number} (line {line}) has {error}: {' '.join(cells)[:80]!r}; expected a row such as "
                     "`2 qid:7 1:0.5 2:0.1`"
                 ) from error
             widest = max(widest, len(row["all"]))
             if number * widest > most:
                 raise ValueError(
-                    f"{path}: row {number} has the index {len(row['all']) - 1}; every row stores a number for each "
-                    f"index, expected at most {most:,} numbers in {number:,} rows: number the features from 1"
+                    f"{path}: row {number} (line {line}) has the index {len(row['all']) - 1}; every row stores a "
+                    f"number for each index, expected at most {most:,} numbers in {number:,} rows: number the features "
+                    "from 1"
                 )
             row["docid"] = docid
             yield [row[name] for name in columns]
@@ -73,11 +74,33 @@ def _row(cells: list[str], *, in_queries: bool) -> dict[str, Any]:
     label, *pairs = cells
     if ":" in label:
         raise ValueError("no label; write a number in front of each row, such as 0 if it is unknown")
-    query = pairs.pop(0).removeprefix("qid:") if pairs and pairs[0].startswith("qid:") else None
-    if in_queries and query is None:
-        raise ValueError("no qid")
-    if query is not None and not (in_queries and QUERY.fullmatch(query)):
+    written_query = pairs.pop(0).removeprefix("qid:") if pairs and pairs[0].startswith("qid:") else None
+    query, vector = _query(written_query, in_queries=in_queries), _vector(pairs)
+    return {"label": _label(label), "qid": query, "all": vector}
+
+
+def _label(label: str) -> float | str:
+    """Return a label that is a whole number as a float, others as written."""
+    try:
+        grade = float(label)
+    except ValueError:
+        raise ValueError(f"the label {label!r:.40}, expected a number") from None
+    is_whole = abs(grade) < EXACT and grade % 1 == 0
+    return grade if is_whole else label
+
+
+def _query(query: str | None, *, in_queries: bool) -> int | None:
+    if query is None:
+        if in_queries:
+            raise ValueError("no qid")
+        return None
+    if not (in_queries and QUERY.fullmatch(query)):
         raise ValueError(f"the qid {query!r:.40}, expected a whole number of at most 19 digits, in all rows or in none")
+    return int(query)
+
+
+def _vector(pairs: list[str]) -> np.ndarray:
+    """Return the vector of `index:number` pairs, whose indices must increase."""
     indices, numbers = [-1], []
     for pair in pairs:
         index, _, value = pair.partition(":")
@@ -95,12 +118,7 @@ def _row(cells: list[str], *, in_queries: bool) -> dict[str, Any]:
     is_plain = all(isinstance(number, float) for number in numbers)
     vector = np.zeros(indices[-1] + 1, np.float64 if is_plain else object)
     vector[indices[1:]] = numbers
-    try:
-        grade = float(label)
-    except ValueError:
-        raise ValueError(f"the label {label!r:.40}, expected a number") from None
-    is_whole = abs(grade) < EXACT and grade % 1 == 0
-    return {"label": grade if is_whole else label, "qid": None if query is None else int(query), "all": vector}
+    return vector
 
 
 def lengthen(frames: list[pd.DataFrame]) -> int:
