@@ -19,7 +19,7 @@ from laws.law import law, refused_at
 from laws.tables import NUMBERS, TRUTHS, Form, forms, read, rows_of, tables, write
 from rankgrad import lookup
 from rankgrad.datasets.table import Table
-from rankgrad.datasets.tables.rows import Roles
+from rankgrad.datasets.tables.rows import Roles, asked
 from rankgrad.datasets.tables.rows import read as rows_to_ask
 
 SHARES = {"val": 0.2, "test": 0.2, "gate": 0.2}
@@ -74,9 +74,15 @@ def test_prediction_reads_a_row_as_training_stored_it(table, form, data):
         about = about_of(splits["train"], kind)
         # As they are called, or as a person names them, in whichever order.
         roles = data.draw(st.sampled_from([Roles(), Roles(about["columns"][::-1])]))
-        cells = [row.asked()[kind] for row in rows_to_ask([path], {"task": "score_ranking", "input": about}, roles)]
+        recipe = {"task": "score_ranking", "input": about}
+        cells = [row.asked()[kind] for row in rows_to_ask([path], recipe, roles)]
+        if form.suffix == "jsonl":  # a request with the same rows, with the target and other columns
+            rows = [*map(json.loads, path.read_text(form.encoding).splitlines())]
+            cells += [row[kind] for row in asked(rows, recipe, [kind, "id"])]
+            with pytest.raises(ValueError, match="row 1: unknown column 'Target'"):
+                [*asked([rows[0] | {"Target": 1}], recipe, [kind, "id"])]
     prepared = [lookup.find("inputs", kind).prepared([cell], about, where="")[0] for cell in cells]
-    expected = [stored[name] for name in table.names]
+    expected = [stored[name] for name in table.names] * (len(cells) // len(table.names))
     assert [cell_ if kind == "text" else cell_.tolist() for cell_ in prepared] == expected
 
 

@@ -90,7 +90,7 @@ def _check_input(recipe: dict[str, Any]) -> None:
     about = recipe["input"]
     kind = about.get("kind") if isinstance(about, dict) else None
     input_type = lookup.find("inputs", str(kind)[:NAME], where="input.kind")
-    for name, longest in (("names", FEATURE), ("columns", NAME), ("empty", NAME)):
+    for name, longest in (("names", FEATURE), ("columns", NAME), ("other_columns", NAME), ("empty", NAME)):
         if about.get(name) is not None:
             _check_names(f"input.{name}", about[name], longest=longest)
     for name in ("format", "encoding", "decimal", "thousands", "separator", "id", "query", "caption", "rejected"):

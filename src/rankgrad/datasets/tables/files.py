@@ -52,6 +52,7 @@ class Sheet(NamedTuple):
         row: each row's number in its file (n,), from 1, not counting the header.
         writing: how numbers in text are written.
         lowest: the lowest index of SVMlight vectors, 0 or 1; None for other formats.
+        names: the names of all columns of the files, whether read or not.
     """
 
     frame: pd.DataFrame
@@ -60,6 +61,7 @@ class Sheet(NamedTuple):
     row: np.ndarray
     writing: Writing = PLAIN
     lowest: int | None = None
+    names: Sequence[str] = ()
 
     def place(self, number: Any) -> str:
         """Return the file and number of a row, for messages."""
@@ -105,9 +107,11 @@ def read_sheet(
             and row.
     """
     frames: list[pd.DataFrame] = []
+    every_name: dict[str, None] = {}
     for path in paths:
         form = format_of(path, kind)
         names = names_in(path, form, encoding)
+        every_name |= dict.fromkeys(names)
         try:
             chosen = columns(names)
         except ValueError as error:
@@ -134,6 +138,7 @@ def read_sheet(
         np.concatenate([np.arange(n) + 1 for n in counts]),
         writing,
         lowest,
+        [*every_name],
     )
 
 

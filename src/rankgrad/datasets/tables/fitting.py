@@ -14,7 +14,7 @@ from rankgrad.datasets.files.folds import described_folds, fold_of
 from rankgrad.datasets.tables.cells import separator_of, series
 from rankgrad.datasets.tables.examples import Examples, repeated_pairs
 from rankgrad.datasets.tables.files import Sheet
-from rankgrad.datasets.tables.roles import TableOptions
+from rankgrad.datasets.tables.roles import LEARNED, TableOptions
 from rankgrad.datasets.tables.suspects import described
 from rankgrad.feature_names import empty_name, filled_names, fills_of, numbers_of
 from rankgrad.lookup import did_you_mean
@@ -72,6 +72,10 @@ def fitted_to(
         fitted |= {"width": len(names or vector), "features": names, "single": vector.dtype == np.float32}
         if examples.sheet.lowest is not None:
             fitted["lowest"] = examples.sheet.lowest
+    learned = set[str]()
+    for role in (table.input, *LEARNED):
+        learned.update(examples.roles.get(role, ()))
+    fitted["other_columns"] = [name for name in examples.sheet.names if name not in learned]
     fitted["understood"] = _understood(table, examples, splits, fitted)
     if reading.folds is not None:
         fitted["understood"]["rows"] = _rows_in_folds(table, train, splits.get("gate"), reading.folds, reading.seed)

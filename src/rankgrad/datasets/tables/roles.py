@@ -360,7 +360,7 @@ class TableOptions:
             "relevance": pa.list_(grades),
             "captions": pa.list_(pa.string()),
         }
-        about_input = self.reading | ({"lowest": fitted["lowest"]} if "lowest" in fitted else {})
+        of_file = {name: fitted[name] for name in ("lowest", "other_columns") if name in fitted}
         kind = pa.list_(stored) if self.lists else stored
         fields = {"id": pa.int64(), "name": pa.string(), self.input: kind, self.truth: truths[self.truth]}
         if self.ignore is not None:
@@ -373,7 +373,7 @@ class TableOptions:
             fields["weight"] = pa.float64()
         if self.gallery is not None:
             fields["gallery"] = pa.int64()
-        facts = {"classes": classes, "features": fitted.get("features"), "input": about_input}
+        facts = {"classes": classes, "features": fitted.get("features"), "input": self.reading | of_file}
         metadata = {name: json.dumps(value) for name, value in facts.items() if value}
         return pa.schema(fields, metadata or None)
 

@@ -585,7 +585,8 @@ class _Table:
 def asked(rows: Sequence[Any], recipe: Mapping[str, Any], inputs: Collection[str]) -> Iterator[Any]:
     """Yield the rows of a request in the form that tasks take; rows with a table's columns are read as in a file.
 
-    Cells hold the contents of pictures: no file is read.
+    Cells hold the contents of pictures: no file is read. Other columns of the training table are ignored, such as the
+    target; a column that it did not have is an error, since it may be misspelled.
 
     Args:
         rows: rows from JSON or a data frame. Rows with only columns in `inputs` are yielded unchanged.
@@ -627,8 +628,10 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
     if own:
         takes += f"; or the columns of its training's table: {listed(own)}"
     known, used = dict.fromkeys([*own, *inputs]), set(columns.used)
-    for name in names:
-        if name not in known and name not in used:
+    ignored = {*(about.get("other_columns") or ())}
+    unused = [name for name in names if name not in used and name not in ignored]
+    for name in unused:
+        if name not in known:
             raise ValueError(f"{place}: unknown column {name!r:.80}; {takes}{did_you_mean(name, known)}")
     is_pair = columns.rejected is not None
     is_document = columns.task == "query_ranking" and not is_pair and len(columns.of_input) > 1
@@ -640,9 +643,8 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
             f"{place}: a single document, expected a whole query in each row: {columns.type.name}, the list of its "
             "documents"
         )
-    for name in names:
-        if name not in used:
-            raise ValueError(f"{place}: both {name} and {columns.of_input[0]}, expected only one of them; {takes}")
+    for name in unused:
+        raise ValueError(f"{place}: both {name} and {columns.of_input[0]}, expected only one of them; {takes}")
     return columns
 
 
