@@ -39,21 +39,21 @@ def _check(table: str, result: dict[str, Any], index: list[str], names: Mapping[
     config, outcome = result["expectation_config"], result["result"]
     columns = _columns_of(config["kwargs"])
     arguments = {k: value for k, value in config["kwargs"].items() if k not in ("batch_id", "column", "column_list")}
-    line = f"{', '.join(columns) or 'rows'}: {config['type']} {json.dumps(arguments)}"
+    words = in_words(config["type"], columns, arguments, table)
+    line = words
     details = [_named(row, index, names) for row in (outcome.get("unexpected_index_list") or [])[:ON_PAGE]]
     if details:
-        line += f": {outcome['unexpected_count']} rows fail, such as {'; '.join(details[:SHOWN])}"
+        line += f"; not so for {outcome['unexpected_count']}: {'; '.join(details[:SHOWN])}"
     elif message := result["exception_info"].get("exception_message"):
         details = [message]
-        line += f": {message}"
+        line += f"; {message}"
     else:
         observed = outcome.get("observed_value")
         details = [] if observed is None else [observed_in_words(config["type"], observed)]
-        line += f": found {observed}"
+        line += f"; found {observed}"
     state = "passed" if result["success"] else "warning" if config.get("severity") == "warning" else "failed"
     if state == "passed" and config["type"].startswith("expect_column_values"):
         details = []
-    words = in_words(config["type"], columns, arguments)
     return Check(table, words, state, details, outcome.get("unexpected_count") or 0), line
 
 

@@ -17,6 +17,25 @@ LONG = 60  # most characters of a value
 DIVERGENCE = "expect_column_kl_divergence_to_be_less_than"
 
 
+# What a line of a table of facts is about, if not a row; and what facts mean.
+UNITS = {"classes": "class", "groups": "split", "splits": "split", "training": "split"}
+MEANINGS = {
+    "classes.drift": "change of the class's fraction after the first delivery",
+    "classes.in_training": "training rows of the class",
+    "groups.judged_groups": "groups with two different targets",
+    "rows.has_relevant": "fraction of queries with a relevant document",
+    "rows.repeated_captions": "captions that another row has too",
+    "rows.same_group_as": "a row of another split with the same group",
+    "rows.same_input_as": "a row of another split with the same input",
+    "rows.same_name_as": "a row of another split with the same name",
+    "rows.same_picture_as": "a row of another split with the same image",
+    "splits.left_out_share": "fraction of rows left out",
+    "splits.shift_in_deviations": "change of the mean target after the first delivery, in standard deviations",
+    "training.different_inputs": "how many different inputs the training rows have",
+    "training.queries_of_different_documents": "training queries with two different documents",
+}
+
+
 class Check(NamedTuple):
     """An expectation about a table of facts, and its outcome.
 
@@ -24,8 +43,8 @@ class Check(NamedTuple):
         table: the table of facts.
         expected: the expectation in words.
         state: passed, warning, or failed.
-        found: rows that fail, one per line, or the observed value.
-        count: how many rows fail.
+        found: rows for which it does not hold, one per line, or the observed value.
+        count: for how many rows it does not hold.
     """
 
     table: str
@@ -35,28 +54,32 @@ class Check(NamedTuple):
     count: int
 
 
-def in_words(kind: str, columns: Sequence[str], arguments: Mapping[str, Any]) -> str:
-    """Return an expectation in plain words.
+def in_words(kind: str, columns: Sequence[str], arguments: Mapping[str, Any], table: str = "") -> str:
+    """Return an expectation of a table of facts in plain words.
 
     >>> in_words("expect_column_values_to_be_between", ["labels"], {"min_value": 1})
     'labels: at least 1 in every row'
     >>> in_words("expect_column_mean_to_be_between", ["score"], {"min_value": -0.424264, "max_value": 0.424264})
     'score: mean from -0.4243 to 0.4243'
+    >>> in_words("expect_column_values_to_be_between", ["in_training"], {"min_value": 1}, "classes")
+    'in_training (training rows of the class): at least 1 in every class'
     >>> in_words("expect_compound_columns_to_be_unique", ["split", "id"], {})
     'split, id: no two rows are equal'
     """
-    name = ", ".join(columns)
+    name, unit = ", ".join(columns), UNITS.get(table, "row")
+    if meaning := MEANINGS.get(f"{table}.{name}"):
+        name += f" ({meaning})"
     bounds = _bounds(arguments)
     values = [_cell(value) or "nothing" for value in arguments.get("value_set", [])]
     words = {
-        "expect_column_values_to_be_between": f"{name}: {bounds} in every row",
+        "expect_column_values_to_be_between": f"{name}: {bounds} in every {unit}",
         "expect_column_mean_to_be_between": f"{name}: mean {bounds}",
         "expect_column_stdev_to_be_between": f"{name}: standard deviation {bounds}",
-        "expect_column_value_lengths_to_be_between": f"{name}: {bounds} characters in every row",
-        "expect_column_values_to_be_in_set": f"{name}: {_or(values)} in every row",
+        "expect_column_value_lengths_to_be_between": f"{name}: {bounds} characters in every {unit}",
+        "expect_column_values_to_be_in_set": f"{name}: {_or(values)} in every {unit}",
         "expect_column_values_to_be_unique": f"{name}: no two rows are equal",
         "expect_compound_columns_to_be_unique": f"{name}: no two rows are equal",
-        "expect_column_values_to_not_be_null": f"{name}: a value in every row",
+        "expect_column_values_to_not_be_null": f"{name}: a value in every {unit}",
         "expect_table_row_count_to_equal": f"{arguments.get('value')} rows",
         DIVERGENCE: f"{name}: frequencies of values as drawn, divergence at most {_number(arguments.get('threshold'))}",
     }
