@@ -45,7 +45,8 @@ def predict(
             "-o",
             "--out",
             callback=typed_here,
-            help="Table to write (.csv, .tsv, .jsonl, .parquet); for label rankers also an annotated image or folder.",
+            help="Table to write (.csv with commas, .tsv, .jsonl, .parquet); for label rankers also an annotated image "
+            "or a folder.",
         ),
     ] = None,
     columns: Annotated[

@@ -83,7 +83,7 @@ def test_pictures_folders_and_tables_get_the_same_answers_by_name(photos, capsys
     for suffix in ("csv", "tsv", "jsonl", "parquet"):
         told(model, "photos.csv", "--input", "file", "--id", "sku", "-o", f"out.{suffix}", capsys=capsys)
     table = pq.read_table("out.parquet").to_pylist()
-    assert [row["id"] for row in table] == ["x-1", "x-2", "x-3"]
+    assert [row["sku"] for row in table] == ["x-1", "x-2", "x-3"]
     assert [row["labels"] for row in table] == [answer["labels"] for answer in alone]
     assert [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()] == table
     by_class = pd.read_csv("out.csv")
@@ -217,14 +217,16 @@ def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_the_group_comes_back_under_its_own_name(workspace, capsys, suffix):
+def test_ids_and_the_group_come_back_under_their_own_names(workspace, capsys, suffix):
     model = trained(workspace / "model", "score_ranking", "features", id="key", group="lab")
     rows = pd.DataFrame({"key": ["a", "b", "c"], "age": [1, 3, 2], "price": [2, 4, 1], "lab": ["x", None, "y"]})
     rows.to_csv("rows.csv", index=False)
-    told(model, "rows.csv", "-o", f"out.{suffix}", capsys=capsys)
     readers = {"csv": pd.read_csv, "jsonl": partial(pd.read_json, lines=True), "parquet": pd.read_parquet}
-    answers = readers[suffix](f"out.{suffix}")
-    assert [*answers] == ["id", "lab", "score"]
+    for id_column, columns in (("lab", ["id", "lab", "score"]), ("key", ["key", "lab", "score"])):
+        told(model, "rows.csv", "--id", id_column, "-o", f"out.{suffix}", capsys=capsys)
+        answers = readers[suffix](f"out.{suffix}")
+        assert [*answers] == columns
+    assert answers["key"].tolist() == ["a", "b", "c"]
     assert answers["lab"].fillna("").tolist() == ["x", "", "y"]
 
 

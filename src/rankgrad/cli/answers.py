@@ -2,10 +2,11 @@
 
 import csv
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rankgrad.datasets.tables.rows import OWN, Roles, Row, pieces, read, table_of
@@ -167,7 +168,12 @@ def found_among(queries: Iterable[list[Answer]], gallery: Gallery, count: int = 
 
 
 def write(
-    path: Path, pieces: Iterable[list[Answer]], *, classes: Sequence[str] | None = None, errors: bool = False
+    path: Path,
+    pieces: Iterable[list[Answer]],
+    *,
+    classes: Sequence[str] | None = None,
+    errors: bool = False,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[int, list[Any]]:
     """Write answers as CSV, TSV, JSON lines, or Parquet, by the suffix; completely or not at all.
 
@@ -179,6 +185,7 @@ def write(
         pieces: from `answers`.
         classes: names of the model's classes, if they have any; in CSV and TSV each has its own columns.
         errors: whether to add a column `error`.
+        names: the user's names of columns, such as of `id`; an answer's own columns keep their names.
 
     Returns:
         The number of rows, and the ids of rows with an error.
@@ -198,16 +205,20 @@ def write(
     kind = table_of(path)
     with replaced_file(path) as partial:
         if kind == "parquet":
-            _write_parquet(partial, path, counted(), classes=classes, errors=errors)
+            _write_parquet(partial, path, counted(), names, classes=classes, errors=errors)
         else:
             with partial.open("w", encoding="utf-8", newline="") as file:
                 if kind == "jsonl":
-                    for answer in chain.from_iterable(counted()):
-                        file.write(as_json(answer, ascii=False) + "\n")
+                    rest = counted()
+                    first, columns = _begun(rest, rows=1, errors=errors)
+                    titles = _titles(columns, names)
+                    for answer in chain(first, chain.from_iterable(rest)):
+                        titled = {titles.get(name, name): value for name, value in answer.items()}
+                        file.write(as_json(titled, ascii=False) + "\n")
                 else:
                     writer = csv.writer(file, delimiter="," if kind == "csv" else "\t")
                     by_class = ([_by_class(answer, classes) for answer in piece] for piece in counted())
-                    if quoted := _write_delimited(writer, by_class, errors=errors):
+                    if quoted := _write_delimited(writer, by_class, names, errors=errors):
                         logging.getLogger(__name__).warning(
                             "%s: %d cells begin like a spreadsheet formula and got a leading '; to use them as keys, "
                             "write .jsonl or .parquet, which keep the text unchanged", path, quoted
@@ -226,6 +237,15 @@ def _begun(pieces: Iterator[list[Answer]], *, rows: int, errors: bool) -> tuple[
     return first, [*columns, *(["error"] if errors else [])]
 
 
+def _titles(columns: Sequence[str], names: Mapping[str, str]) -> dict[str, str]:
+    """Return the title of each column: the user's name of it, if no other column has that name."""
+    titles = {}
+    for column in columns:
+        title = names.get(column, column)
+        titles[column] = column if title in columns else title
+    return titles
+
+
 def _by_class(answer: Answer, classes: Sequence[str] | None) -> Answer:
     """Return an answer with one column per class, such as `scores.cat`, instead of lists in the order of classes."""
     result = {}
@@ -237,10 +257,10 @@ def _by_class(answer: Answer, classes: Sequence[str] | None) -> Answer:
     return result
 
 
-def _write_delimited(writer: Any, pieces: Iterator[list[Answer]], *, errors: bool) -> int:
+def _write_delimited(writer: Any, pieces: Iterator[list[Answer]], names: Mapping[str, str], *, errors: bool) -> int:
     """Write rows, and return the number of cells that got a leading '."""
     first, columns = _begun(pieces, rows=1, errors=errors)
-    writer.writerow(map(without_formula, columns))
+    writer.writerow(map(without_formula, _titles(columns, names).values()))
     quoted = 0
     for answer in chain(first, chain.from_iterable(pieces)):
         cells = [as_text(answer[name]) if _is_id(name, answer) else _cell(answer.get(name)) for name in columns]
@@ -274,7 +294,13 @@ def _cell(value: Any) -> int | str:
 
 
 def _write_parquet(
-    partial: Path, path: Path, pieces: Iterator[list[Answer]], *, classes: Sequence[str] | None, errors: bool
+    partial: Path,
+    path: Path,
+    pieces: Iterator[list[Answer]],
+    names: Mapping[str, str],
+    *,
+    classes: Sequence[str] | None,
+    errors: bool,
 ) -> None:
     """Write answers as Parquet to `partial`, which will become `path`; errors name `path`."""
     import pyarrow as pa
@@ -289,17 +315,18 @@ def _write_parquet(
         # The first answers may have no error from which to infer the type.
         kind = pa.string() if name == "error" else _kind([answer.get(name) for answer in first])
         fields.append((name, label_list if kind == untyped_list else kind))
-    schema = pa.schema(fields)
+    schema, titles = pa.schema(fields), [*_titles(columns, names).values()]
+    titled = pa.schema([field.with_name(title) for field, title in zip(schema, titles, strict=True)])
 
     # Iterating over `pieces` reads the inputs, so its errors are not write errors.
     writer = None
     try:
         with _write_errors(path):
-            writer = pq.ParquetWriter(partial, schema, compression="zstd")
+            writer = pq.ParquetWriter(partial, titled, compression="zstd")
         for batch in _batches(chain([first], pieces)):
             table = _fitted(batch, schema, path)
             with _write_errors(path):
-                writer.write_table(table)
+                writer.write_table(table.rename_columns(titles))
     finally:
         if writer is not None:
             with _write_errors(path):

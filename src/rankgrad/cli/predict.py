@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rankgrad.cli.answers import FOUND, WRITABLE, Answer, Gallery, answers, found_among, write
-from rankgrad.datasets.tables.rows import OWN, Roles, table_of
+from rankgrad.datasets.tables.rows import OWN, Roles, names_of_ids, table_of
 from rankgrad.io import written
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.recipes import image_of, recipe_of
@@ -161,7 +161,7 @@ def run(
         searched = searched._replace(id=searched.id or roles.id, encoding=roles.encoding)
         pieces = found_among(pieces, Gallery(folder, among, searched), FOUND if k is None else k)
     if out is not None and table_of(out) in WRITABLE:
-        return _to_table(folder, sources, out, pieces, skip_broken=skip_broken, as_json=as_json)
+        return _to_table(folder, sources, out, pieces, roles, skip_broken=skip_broken, as_json=as_json)
     places = [] if out is None else _places(folder, sources, out)
     broken, count = [], 0
     for count, answer in enumerate(chain.from_iterable(pieces), 1):
@@ -179,13 +179,16 @@ def _to_table(
     sources: Sequence[Path],
     out: Path,
     pieces: Iterable[list[Answer]],
+    roles: Roles,
     *,
     skip_broken: bool,
     as_json: bool,
 ) -> int:
     if out.is_dir() or out.resolve() in {source.resolve() for source in sources}:
         raise ValueError(f"{out}: {'is a folder' if out.is_dir() else 'is the input'}; choose another file")
-    count, broken = write(out, pieces, classes=recipe_of(folder).get("classes"), errors=skip_broken)
+    recipe = recipe_of(folder)
+    names = names_of_ids(sources, recipe, roles)
+    count, broken = write(out, pieces, classes=recipe.get("classes"), errors=skip_broken, names=names)
     summary = {"out": str(out), "rows": count, "broken": broken}
     _print(written.as_json(summary) if as_json else f"{out}: answers for {count - len(broken)} of {count} rows")
     return _told(broken, count)

@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby, islice
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import Writing, number_in, vector_in
 from rankgrad.plain_text import key_in, parts_in, text_in
 
-__all__ = ["OWN", "Roles", "Row", "asked", "own_columns", "pieces", "read", "table_of"]
+__all__ = ["OWN", "Roles", "Row", "asked", "names_of_ids", "own_columns", "pieces", "read", "table_of"]
 
 DOCUMENTS = 16  # queries to answer at once
 HEAD = 100  # rows to look at when guessing which column holds the input
@@ -88,9 +88,38 @@ def read(
         FileNotFoundError: a file is missing.
         ValueError: a file does not match its format, lacks a column, or is not an input of the model.
     """
-    kind = recipe["input"]["kind"]
-    suffixes = () if recipe.get("task") == "query_ranking" else type_of(recipe["input"]).suffixes
-    usual = recipe["input"].get("format")
+    kind, suffixes = recipe["input"]["kind"], _suffixes_of(recipe)
+    table = _table_in(sources, recipe, roles, form)
+    if table is not None:
+        yield from table.rows()
+    elif not suffixes:
+        taken = f"queries with documents of {kind}" if recipe.get("task") == "query_ranking" else kind
+        raise ValueError(f"{sources[0]}: the model takes {taken}; expected a table ({', '.join(FORMATS)})")
+    else:
+        for path in _files(sources, suffixes):
+            name = encodable(str(path))  # the file's name may not be UTF-8
+            yield Row(name, name, partial(_of_file, kind, path))
+
+
+def names_of_ids(sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles = OWN) -> dict[str, str]:
+    """Return which columns of a table hold the `id` and the `query` of its answers, if it has such columns.
+
+    Raises:
+        FileNotFoundError, ValueError: see `read`.
+    """
+    table = _table_in(sources, recipe, roles, None)
+    columns = {} if table is None else {"id": table.columns.id, "query": table.columns.query}
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def _suffixes_of(recipe: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the suffixes of files that are rows by themselves."""
+    return () if recipe.get("task") == "query_ranking" else type_of(recipe["input"]).suffixes
+
+
+def _table_in(sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles, form: Format | None) -> "_Table | None":
+    """Return the table that is the source of a request's rows; None for pictures."""
+    suffixes, usual = _suffixes_of(recipe), recipe["input"].get("format")
     if usual is not None and usual not in FORMATS.values():
         raise ValueError(f"model.json: input.format is {usual!r:.60}, expected one of {', '.join({*FORMATS.values()})}")
     of_known_format = usual is not None and sources[0].suffix.lower() not in suffixes and not sources[0].is_dir()
@@ -99,14 +128,8 @@ def read(
             raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or only pictures")
         (path,) = sources
         form_of_path = form or (usual if usual and (table_of(path) in (None, "svmlight")) else None)
-        yield from _Table(path, format_of(path, form_of_path), recipe, roles).rows()
-    elif not suffixes:
-        taken = f"queries with documents of {kind}" if recipe.get("task") == "query_ranking" else kind
-        raise ValueError(f"{sources[0]}: the model takes {taken}; expected a table ({', '.join(FORMATS)})")
-    else:
-        for path in _files(sources, suffixes):
-            name = encodable(str(path))  # the file's name may not be UTF-8
-            yield Row(name, name, partial(_of_file, kind, path))
+        return _Table(path, format_of(path, form_of_path), recipe, roles)
+    return None
 
 
 def _of_file(kind: str, path: Path) -> dict[str, Any]:
@@ -253,6 +276,12 @@ class _Cells:
         return file.read_bytes()
 
 
+@lru_cache(maxsize=100)
+def _log_captions(item: str, caption: str) -> None:
+    """Log once that captions are read because the items' column is missing."""
+    logging.warning("no column %s, so the captions in %s are read", item, caption)
+
+
 class _Columns:
     """The roles of the columns of a table or a request: from options, from training, or from columns named like roles.
 
@@ -313,7 +342,7 @@ class _Columns:
                 return [*items, *captions] if roles.captions is None else captions if roles.captions else items
         if captions and roles.captions is None:
             items = self.about.get("columns") or [self.type.name]
-            logging.warning("no column %s, so the captions in %s are read", items[0], captions[0].columns[0])
+            _log_captions(items[0], captions[0].columns[0])
         return captions if roles.captions in (None, True) else []
 
     def _captions(self, named: list[str]) -> tuple[list[_Input], list[str]]:
