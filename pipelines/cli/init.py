@@ -110,8 +110,11 @@ def init(
         )
     if left_out:
         typer.echo(f"removed from {params}: {left_out}; git still has them, and --keep keeps them")
+    count = sum(run["seeds"] for run in blocks["runs"].values()) * (folds or 1)
     typer.echo(
-        f"next: review {params}, then run\n  rankgrad check\n  dvc repro compare\n  dvc repro && rankgrad promote\n"
+        f"next: review {params}, then run\n  rankgrad check\n"
+        f"  dvc repro compare  # trains {count} models; each run prints how long it took\n"
+        "  dvc repro && rankgrad promote\n"
         f"  git commit {params} dvc.lock --message {key}  # retraining uses only committed files\n"
         f"reports/data/{key}.html shows how the data was interpreted; metrics/comparisons has the results."
     )
@@ -245,10 +248,9 @@ def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
     if dataset.drawn and (checked := round(total * dataset.shares["val"])) < MONITORED and not is_shared:
         line += f"; val: about {checked}, and `rankgrad monitor` needs {MONITORED}: raise `split.val`"
     if count < JUDGED:
-        line += (
-            f"; with fewer than {JUDGED} it promotes no version: {advice}, add more {unit}, or promote by hand with "
-        )
-        line += "`rankgrad promote MODEL --version N`"
+        advice = f"{advice}, add more {unit}" if total >= 2 * JUDGED else f"add more {unit}"
+        by_hand = "`rankgrad promote MODEL --version N`"
+        line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or promote by hand with {by_hand}"
     if total < SMALL and dataset.foldable and "folds" not in block:
         line += "; `--folds 5` compares the runs on all rows outside the gate, not only on the test split"
     return [line]

@@ -236,7 +236,7 @@ def test_ids_and_the_group_come_back_under_their_own_names(workspace, capsys, su
         ("a.csv", "age,price\n1,2\n,\n3,4\n , \n"),
         ("b.tsv", "age\tprice\n1\t2\n\t\n\t\n3\t4\n"),
         ("c.jsonl", '{"age": 1, "price": 2}\n{}\n{"age": 3, "price": 4}\n{"age": null, "price": ""}\n'),
-        ("d.parquet", {"age": [1, None, 3, None], "price": [2, None, 4, None]}),
+        ("d.parquet", {"age": [1, None, 3, None], "price": ["2", "", "4", None]}),
     ],
 )
 def test_rows_without_a_cell_are_left_out_and_logged(workspace, capsys, caplog, file, contents):

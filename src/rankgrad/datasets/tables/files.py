@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rankgrad.datasets.tables.formats import Format, format_of
@@ -23,7 +24,7 @@ from rankgrad.datasets.tables.text import (
     text_header,
 )
 from rankgrad.inputs.image import StoredPicture
-from rankgrad.io.parquet import columns_of, parquet_file
+from rankgrad.io.parquet import columns_of, is_text, parquet_file
 from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import PLAIN, Writing
 from rankgrad.plain_text import check_name
@@ -257,17 +258,27 @@ def _parquet_pieces(
                 return
 
 
+def _is_filled(column: pq.Statistics | None) -> bool:
+    """Return whether the statistics of a column show that every cell has a value; a text may be empty or blank."""
+    if column is None or column.null_count != 0:
+        return False
+    return column.physical_type != "BYTE_ARRAY" or (column.has_min_max and str(column.min).strip() != "")
+
+
 def _blank_rows(file: pq.ParquetFile) -> np.ndarray:
     """Return the indices of rows without a value in any column; read only groups of rows that may have one."""
     indices, start = [np.zeros(0, np.int64)], 0
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
         statistics = [group.column(index).statistics for index in range(group.num_columns)]
-        if not any(column is not None and column.null_count == 0 for column in statistics):
+        if not any(map(_is_filled, statistics)):
             is_blank = np.ones(group.num_rows, bool)
             for name in file.schema_arrow.names:
                 column = file.read_row_group(number, columns=[name]).column(0)
-                is_blank &= column.is_null(nan_is_null=True).to_numpy()
+                is_empty = column.is_null(nan_is_null=True)
+                if is_text(column.type):
+                    is_empty = pc.equal(pc.utf8_trim_whitespace(column), "").fill_null(True)
+                is_blank &= is_empty.to_numpy()
                 if not is_blank.any():
                     break
             indices.append(start + np.flatnonzero(is_blank))
