@@ -47,23 +47,14 @@ def _options_of_input(columns: Columns, truth: Truth) -> tuple[dict[str, Any], l
 
 def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict[str, Any], list[Column]]:
     """Choose a column named like text, else numbers and names, else a text."""
-    # Numbers, and names that become features. With names, a number must not have the name of a name's feature.
-    names = [column for column in columns.free if column.is_category or column.is_aligned]
-    names = [column for column in names if not is_feature_name(column.name)]
-    numbers = columns.of_content("number")
-    if names:
-        numbers = [column for column in numbers if not is_feature_name(column.name)]
-
+    numbers, names = _numbers_and_names(columns)
     texts = [column for column in columns.free if column.is_text]
     if is_query_ranking:
         texts = [column for column in texts if _differs_within_groups(columns, column)] or texts
-    called = [column for column in texts if column.is_called("text")]
-    first = (called or texts)[0] if texts else None
-    if first is not None and (not numbers + names or called or first.is_called("captions")):
-        if len(texts) > 1 and len(called) != 1:
-            raise columns.question(called or texts, "are all texts, but only one can be the input", "text")
-        columns.use(first)
-        return _with_query(columns, first, is_query_ranking=is_query_ranking), [first]
+    text = _text_before(columns, texts, numbers + names)
+    if text is not None:
+        columns.use(text)
+        return _with_query(columns, text, is_query_ranking=is_query_ranking), [text]
     columns.use(*numbers, *names)
     for column in texts:
         columns.leave_out(column, f"a text; pass `--text {column.name}` to use it instead of numbers and names")
@@ -73,6 +64,31 @@ def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict
         "letters": [column.name for column in names if column.is_aligned],
     }
     return {role: used for role, used in options.items() if used}, numbers + names
+
+
+def _numbers_and_names(columns: Columns) -> tuple[list[Column], list[Column]]:
+    """Return numbers, and names that become features; with names, no number may be called like a name's feature."""
+    names = [column for column in columns.free if column.is_category or column.is_aligned]
+    names = [column for column in names if not is_feature_name(column.name)]
+    numbers = columns.of_content("number")
+    if names:
+        numbers = [column for column in numbers if not is_feature_name(column.name)]
+    return numbers, names
+
+
+def _text_before(columns: Columns, texts: Sequence[Column], others: Sequence[Column]) -> Column | None:
+    """Return the text to learn from: the only one named so, or the only one if there are no other columns.
+
+    Raises:
+        ValueError: there are several such texts.
+    """
+    called = [column for column in texts if column.is_called("text")]
+    candidates = called or texts
+    if not candidates or (others and not called and not candidates[0].is_called("captions")):
+        return None
+    if len(texts) > 1 and len(called) != 1:
+        raise columns.question(candidates, "are all texts, but only one can be the input", "text")
+    return candidates[0]
 
 
 def _check_named_text(columns: Columns, text: Column, *, is_query_ranking: bool) -> None:

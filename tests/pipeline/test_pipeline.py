@@ -184,7 +184,7 @@ def test_a_failed_expectation_stops_the_graph(project):
     project.replace("pipelines/stages/data.py", drawn, f"{drawn}\n    object.__setattr__(dataset, 'scale', (1.0, 5.0))")
     output = project.run("dvc repro evaluate@label_ranking-multilabel_cross_entropy", fails=True)
     assert ran(output) == {"code", "data@ranked_mnist", "validate@ranked_mnist"}
-    assert "ranked_mnist.digits: size: expect_column_values_to_be_between" in output
+    assert "ranked_mnist.digits: size: " in output
     assert not (project.folder / "checks/ranked_mnist.passed").exists()
     restore(project)
     assert project.run("dvc status") == UP_TO_DATE

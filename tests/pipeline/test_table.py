@@ -174,6 +174,10 @@ SUSPICIOUS = {  # columns, options, what is reported, and what is refused
         {"tags": ["bear" if k == 0 else ["cat", "dog"][k // 4 % 2] for k in range(ROWS)]},
         {"features": ["x"], "labels": "tags"}, "classes of at most 2 training rows: bear", None,
     ),
+    "a misspelled class": (
+        {"tags": ["dgo" if k == 0 else ["cat", "dog"][k // 4 % 2] for k in range(ROWS)]},
+        {"features": ["x"], "labels": "tags"}, "1 classes of at most 2 training rows: dgo (or dog?)", None,
+    ),
     "groups of two spellings": (
         {"q": ["Anna", "anna", *[f"q{k}" for k in range(2, ROWS)]]}, NUMBERS | {"group": "q", "split": None},
         "'Anna' beside 'anna'", None,

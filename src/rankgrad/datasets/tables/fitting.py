@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.roles import LEARNED, TableOptions
 from rankgrad.datasets.tables.suspects import described
 from rankgrad.feature_names import empty_name, filled_names, fills_of, numbers_of
-from rankgrad.lookup import did_you_mean
+from rankgrad.lookup import did_you_mean, nearest
 from rankgrad.plain_text import near_names
 
 __all__ = ["encoded", "fitted_to"]
@@ -52,43 +52,48 @@ def fitted_to(
     if table.within:
         _check_groups(table, raw, frame)
     fitted: dict[str, Any] = {"rows": len(train), "left_out": len(examples.left_out)}
-    if table.has_label_cells:
-        fitted |= _classes_of(table, raw, examples.sheet, train)
-    elif table.truth in ("labels", "label_ranks"):
-        present = np.stack(train["truth"].tolist()) != 0
-        fitted |= {"classes": _names_of_columns(table, examples.roles), "counts": present.sum(0).tolist()}
-    elif table.truth == "target":
-        fitted |= {"mean": float(train["truth"].mean()), "deviation": float(train["truth"].std(ddof=0))}
-    elif table.lists:
-        fitted["whole"] = all(float(grade).is_integer() for grade in frame["truth"].explode())
-    if table.has_names:
-        names = _named_features(table, examples, train)
-        fitted |= {"width": len(names), "features": names, "single": table.features is None}
-    elif table.input_type.vectors:
-        vector = _first_vector(table, train)
-        names = _feature_names(table, examples.roles)
-        if table.filled:
-            names = _filled_features(table, examples, train)
-        fitted |= {"width": len(names or vector), "features": names, "single": vector.dtype == np.float32}
-        if examples.sheet.lowest is not None:
-            fitted["lowest"] = examples.sheet.lowest
+    fitted |= _fitted_truth(table, raw, examples, frame, train) | _fitted_input(table, examples, train)
     learned = set[str]()
     for role in (table.input, *LEARNED):
         learned.update(examples.roles.get(role, ()))
     fitted["other_columns"] = [name for name in examples.sheet.names if name not in learned]
-    fitted["understood"] = _understood(table, examples, splits, fitted)
+    lines = _understood(table, examples, splits, fitted)
     if reading.folds is not None:
-        fitted["understood"]["rows"] = _rows_in_folds(table, train, splits.get("gate"), reading.folds, reading.seed)
-    numbers = _numbers_learned(table, examples, train)
-    if table.filled and (filled := _counts_of_empty(numbers)):
-        fitted["understood"]["filled"] = f"empty cells get the median of training rows: {filled}"
-    _add_suspects(fitted["understood"], table, raw, train, numbers)
-    if joined := _joined_in_float32(numbers):
-        fitted["understood"]["joined"] = "; ".join(joined)
-        for line in joined:
-            logging.warning("%s: %s: a network cannot tell these apart; see whether an outlier is right", raw, line)
-    logging.info("%s", "; ".join(f"{key} {value}" for key, value in fitted["understood"].items()))
-    return fitted
+        lines["rows"] = _rows_in_folds(table, train, splits.get("gate"), reading.folds, reading.seed)
+    lines |= _understood_numbers(table, raw, train, _numbers_learned(table, examples, train))
+    logging.info("%s", "; ".join(f"{key} {value}" for key, value in lines.items()))
+    return fitted | {"understood": lines}
+
+
+def _fitted_truth(
+    table: TableOptions, raw: Path, examples: Examples, frame: pd.DataFrame, train: pd.DataFrame
+) -> dict[str, Any]:
+    """Return the classes and their counts, the mean and deviation of targets, or whether all grades are whole."""
+    if table.has_label_cells:
+        return _classes_of(table, raw, examples.sheet, train)
+    if table.truth in ("labels", "label_ranks"):
+        present = np.stack(train["truth"].tolist()) != 0
+        return {"classes": _names_of_columns(table, examples.roles), "counts": present.sum(0).tolist()}
+    if table.truth == "target":
+        return {"mean": float(train["truth"].mean()), "deviation": float(train["truth"].std(ddof=0))}
+    if table.lists:
+        return {"whole": all(float(grade).is_integer() for grade in frame["truth"].explode())}
+    return {}
+
+
+def _fitted_input(table: TableOptions, examples: Examples, train: pd.DataFrame) -> dict[str, Any]:
+    """Return the number of features, their names, and whether they are float32; nothing for other inputs."""
+    if table.has_names:
+        names = _named_features(table, examples, train)
+        return {"width": len(names), "features": names, "single": table.features is None}
+    if not table.input_type.vectors:
+        return {}
+    vector = _first_vector(table, train)
+    columns = _feature_names(table, examples.roles)
+    if table.filled:
+        columns = _filled_features(table, examples, train)
+    fitted = {"width": len(columns or vector), "features": columns, "single": vector.dtype == np.float32}
+    return fitted if examples.sheet.lowest is None else fitted | {"lowest": examples.sheet.lowest}
 
 
 def _check_groups(table: TableOptions, raw: Path, frame: pd.DataFrame) -> None:
@@ -316,7 +321,7 @@ def _understood(
     table: TableOptions, examples: Examples, splits: dict[str, pd.DataFrame], fitted: dict[str, Any]
 ) -> dict[str, Any]:
     """Return how a delivery was interpreted, one value or line per item."""
-    frame = pd.concat(splits.values())
+    frame, path = pd.concat(splits.values()), examples.sheet.paths[0]
     counts = ", ".join(f"{len(rows)} {split}" for split, rows in splits.items())
     lines: dict[str, Any] = {
         "rows": f"{len(frame)}: {counts}",
@@ -326,31 +331,54 @@ def _understood(
     if table.train_target:
         lines["truth"] += f", in training rows from {table.train_target}"
     if classes := fitted.get("classes"):
-        counted = [f"{name} {count}" for name, count in zip(classes, fitted["counts"], strict=True)]
-        more = ", ..." if len(counted) > NAMED else ""
-        lines["classes"] = f"{len(classes)} in the training rows: {', '.join(counted[:NAMED])}{more}"
-        rare = [name for name, count in zip(classes, fitted["counts"], strict=True) if count <= RARE]
-        if rare:
-            lines["rare"] = f"{len(rare)} classes of at most {RARE} training rows: {', '.join(rare[:NAMED])}"
-            logging.warning("%s: %s; see whether these are mistakes", examples.sheet.paths[0], lines["rare"])
+        lines |= _understood_classes(path, dict(zip(classes, fitted["counts"], strict=True)))
     if table.group:
-        sizes = frame["truth"].map(len) if table.relevance else frame["group"].value_counts()
-        lines["groups"] = f"{len(sizes)} of {table.group}, with {sizes.min()} to {sizes.max()} rows"
-        lines["groups"] += ", each compared within" if table.within else ""
-    if table.relevance and table.text_pair and (twice := _queries_of_several_ids(frame)):
-        lines["queries"] = f"{len(twice)} texts have several {table.group}, such as {twice[0][:60]!r}"
-        advice = f"if these are one query, write `group: {table.text_pair[0]}`"
-        logging.warning("%s: %s; %s", examples.sheet.paths[0], lines["queries"], advice)
+        lines |= _understood_groups(table, path, frame)
     if table.rejected and (repeated := repeated_pairs(frame["input"])):
         lines["repeated"] = repeated
-    near = near_names(frame["group"].unique()) if table.group else []
-    near += near_names(fitted["features"]) if table.has_names else []
-    near += near_names(fitted.get("classes", [])) if table.classes is None else []
-    if near:
+    if near := _near_names(table, frame, fitted):
         lines["near"] = ", ".join(f"{name!r} beside {other!r}" for name, other in near[:NAMED])
-        logging.warning("%s: names that may be one: %s", examples.sheet.paths[0], lines["near"])
+        logging.warning("%s: names that may be one: %s", path, lines["near"])
     lines["missing"] = f"{len(examples.left_out)} rows left out" if examples.left_out else "none"
     return lines
+
+
+def _understood_classes(path: Path, counts: dict[str, int]) -> dict[str, str]:
+    """Return a line on the training rows of each class, and one on rare classes, which may be misspelled."""
+    counted = [f"{name} {count}" for name, count in counts.items()]
+    more = ", ..." if len(counted) > NAMED else ""
+    lines = {"classes": f"{len(counts)} in the training rows: {', '.join(counted[:NAMED])}{more}"}
+    rare = [name for name, count in counts.items() if count <= RARE]
+    if rare:
+        frequent = sorted(counts.keys() - {*rare})
+        shown = ", ".join(f"{name}{_in_place_of(name, frequent)}" for name in rare[:NAMED])
+        lines["rare"] = f"{len(rare)} classes of at most {RARE} training rows: {shown}"
+        logging.warning("%s: %s; see whether these are mistakes", path, lines["rare"])
+    return lines
+
+
+def _in_place_of(name: str, frequent: Sequence[str]) -> str:
+    near = nearest(name, frequent)
+    return f" (or {near}?)" if near else ""
+
+
+def _understood_groups(table: TableOptions, path: Path, frame: pd.DataFrame) -> dict[str, str]:
+    """Return a line on the number and sizes of groups, and one on texts of queries that have several ids."""
+    sizes = frame["truth"].map(len) if table.relevance else frame["group"].value_counts()
+    lines = {"groups": f"{len(sizes)} of {table.group}, with {sizes.min()} to {sizes.max()} rows"}
+    lines["groups"] += ", each compared within" if table.within else ""
+    if table.relevance and table.text_pair and (repeated := _queries_of_several_ids(frame)):
+        lines["queries"] = f"{len(repeated)} texts have several {table.group}, such as {repeated[0][:60]!r}"
+        advice = f"if these are one query, write `group: {table.text_pair[0]}`"
+        logging.warning("%s: %s; %s", path, lines["queries"], advice)
+    return lines
+
+
+def _near_names(table: TableOptions, frame: pd.DataFrame, fitted: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return pairs of groups, features, or classes whose names may be one."""
+    near = near_names(frame["group"].unique()) if table.group else []
+    near += near_names(fitted["features"]) if table.has_names else []
+    return near + (near_names(fitted.get("classes", [])) if table.classes is None else [])
 
 
 def _rows_in_folds(table: TableOptions, rows: pd.DataFrame, gate: pd.DataFrame | None, folds: int, seed: int) -> str:
@@ -368,10 +396,23 @@ def _queries_of_several_ids(frame: pd.DataFrame) -> list[str]:
     return texts[texts.duplicated()].drop_duplicates().tolist()
 
 
-def _add_suspects(
-    lines: dict[str, Any], table: TableOptions, raw: Path, train: pd.DataFrame, numbers: Mapping[str, np.ndarray]
-) -> None:
-    """Add a line for each suspicion of `suspects.described`, and log a warning for those that are usually mistakes."""
+def _understood_numbers(
+    table: TableOptions, raw: Path, train: pd.DataFrame, numbers: Mapping[str, np.ndarray]
+) -> dict[str, str]:
+    """Return lines on empty cells, on suspicious columns, and on numbers that become equal in float32."""
+    lines = {}
+    if table.filled and (filled := _counts_of_empty(numbers)):
+        lines["filled"] = f"empty cells get the median of training rows: {filled}"
+    lines |= _suspects(table, raw, train, numbers)
+    if joined := _joined_in_float32(numbers):
+        lines["joined"] = "; ".join(joined)
+        for line in joined:
+            logging.warning("%s: %s: a network cannot tell these apart; see whether an outlier is right", raw, line)
+    return lines
+
+
+def _suspects(table: TableOptions, raw: Path, train: pd.DataFrame, numbers: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """Return a line for each suspicion of `suspects.described`; log a warning for those that are usually mistakes."""
     target, truth, groups = table.train_target or table.target, None, None
     if table.lists:
         groups = np.repeat(np.arange(len(train)), train["truth"].map(len))
@@ -380,9 +421,9 @@ def _add_suspects(
     if table.target or table.relevance:
         truth = train["truth"].explode().to_numpy(np.float64)
     suspects = described({name: values for name, values in numbers.items() if name != target}, truth, groups)
-    lines |= suspects
     for suspicion in suspects.keys() & {"stand-ins", "orders rows as the target"}:
         logging.warning("%s: %s: %s; see whether that is right", raw, suspicion, suspects[suspicion])
+    return suspects
 
 
 def _listed(columns: str | list[str]) -> str:
