@@ -66,7 +66,7 @@ def predict(
     among_id: AmongId = None,
     k: Annotated[int | None, typer.Option("--k", help="Results for each row, with --among; by default 10.")] = None,
     captions: Captions = False,
-    own: Annotated[str | None, typer.Option("--id", help="Column to return with each answer.")] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="Column to return with each answer.")] = None,
     query: Annotated[
         str | None, typer.Option(help="Column of queries, for query ranking; the rows of a query are its documents.")
     ] = None,
@@ -87,7 +87,7 @@ def predict(
     from rankgrad.datasets.tables.rows import Roles
 
     with errors_in_a_line():
-        roles = Roles(columns or (), own, query, encoding=encoding)
+        roles = Roles(columns or (), id_column, query, encoding=encoding)
         with model_folder(str(SHIPPED) if model == "shipped" else model) as folder:
             code = run(
                 folder, inputs, out=out, roles=roles, among=among,
@@ -147,6 +147,8 @@ def serve(
 
     if model and model_option:
         fail(f"two models, {model} and {model_option}; expected one, as in `rankgrad serve {model}`")
+    if among is None and (captions or among_id):
+        fail("--captions and --among-id are for a search: leave them out, or add --among")
     with errors_in_a_line():
         named = the_model(model or model_option, "rankgrad serve MODEL")
         searched = Roles(id=among_id, captions=captions)

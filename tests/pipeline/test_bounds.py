@@ -237,9 +237,9 @@ class TestTables:
         file = tmp_path / "a.svm"
         for contents in ("1 qid:1 1:0.5\n0 qid:1 2000000000:1\n", "1 qid:1 1:0.5\n0 qid:1 99999999999:1\n"):
             file.write_text(contents)
-            with pytest.raises(ValueError, match=r"a\.svm: row 2 has"):
+            with pytest.raises(ValueError, match=r"a\.svm: row 2 .*has"):
                 guess(file)
         many = [f"1 qid:{n // 2} 1:{n}\n" for n in range(2000)]
         file.write_text("".join([*many, "1 qid:1001 1000000:1\n"]))
-        with pytest.raises(ValueError, match=r"a\.svm: row 2001 has the index 1000000"):
+        with pytest.raises(ValueError, match=r"a\.svm: row 2001 .*has the index 1000000"):
             read_sheet([file], lambda names: names, kind=None, encoding="utf-8", head=None)

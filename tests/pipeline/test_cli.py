@@ -296,6 +296,7 @@ class TestModels:
             (["serve"], 1, "rankgrad serve models:/label_ranking-ranked_mnist@champion"),
             (["serve", "scales"], 1, "scales"),
             (["serve", "model", "--model", "scales"], 1, "two models"),
+            (["serve", "model", "--captions"], 1, "--among"),
             (["serve", "--port", "70000"], 2, "port"),
         ],
     )

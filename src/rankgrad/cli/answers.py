@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TextIO
 
 from rankgrad.datasets.tables.rows import OWN, Roles, Row, pieces, read, table_of
 from rankgrad.io.atomic import replaced_file, write_error
@@ -209,16 +209,10 @@ def write(
         else:
             with partial.open("w", encoding="utf-8", newline="") as file:
                 if kind == "jsonl":
-                    rest = counted()
-                    first, columns = _begun(rest, rows=1, errors=errors)
-                    titles = _titles(columns, names)
-                    for answer in chain(first, chain.from_iterable(rest)):
-                        titled = {titles.get(name, name): value for name, value in answer.items()}
-                        file.write(as_json(titled, ascii=False) + "\n")
+                    _write_lines(file, counted(), names)
                 else:
                     writer = csv.writer(file, delimiter="," if kind == "csv" else "\t")
-                    by_class = ([_by_class(answer, classes) for answer in piece] for piece in counted())
-                    if quoted := _write_delimited(writer, by_class, names, errors=errors):
+                    if quoted := _write_delimited(writer, _by_class(counted(), classes), names, errors=errors):
                         logging.getLogger(__name__).warning(
                             "%s: %d cells begin like a spreadsheet formula and got a leading '; to use them as keys, "
                             "write .jsonl or .parquet, which keep the text unchanged", path, quoted
@@ -246,15 +240,28 @@ def _titles(columns: Sequence[str], names: Mapping[str, str]) -> dict[str, str]:
     return titles
 
 
-def _by_class(answer: Answer, classes: Sequence[str] | None) -> Answer:
-    """Return an answer with one column per class, such as `scores.cat`, instead of lists in the order of classes."""
-    result = {}
-    for name, value in answer.items():
-        if classes and name in OF_CLASSES:
-            result |= {f"{name}.{label}": item for label, item in zip(classes, value, strict=True)}
-        else:
-            result[name] = value
-    return result
+def _write_lines(file: TextIO, pieces: Iterator[list[Answer]], names: Mapping[str, str]) -> None:
+    """Write answers as JSON lines."""
+    first, columns = _begun(pieces, rows=1, errors=False)
+    titles = _titles(columns, names)
+    for answer in chain(first, chain.from_iterable(pieces)):
+        titled = {titles.get(name, name): value for name, value in answer.items()}
+        file.write(as_json(titled, ascii=False) + "\n")
+
+
+def _by_class(pieces: Iterable[list[Answer]], classes: Sequence[str] | None) -> Iterator[list[Answer]]:
+    """Yield answers with one column per class, such as `scores.cat`, instead of lists in the order of classes."""
+    for piece in pieces:
+        answers_by_class = []
+        for answer in piece:
+            columns = {}
+            for name, value in answer.items():
+                if classes and name in OF_CLASSES:
+                    columns |= {f"{name}.{label}": item for label, item in zip(classes, value, strict=True)}
+                else:
+                    columns[name] = value
+            answers_by_class.append(columns)
+        yield answers_by_class
 
 
 def _write_delimited(writer: Any, pieces: Iterator[list[Answer]], names: Mapping[str, str], *, errors: bool) -> int:
