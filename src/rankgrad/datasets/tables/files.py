@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rankgrad.datasets.tables.formats import Format, format_of
@@ -275,10 +274,10 @@ def _blank_rows(file: pq.ParquetFile) -> np.ndarray:
             is_blank = np.ones(group.num_rows, bool)
             for name in file.schema_arrow.names:
                 column = file.read_row_group(number, columns=[name]).column(0)
-                is_empty = column.is_null(nan_is_null=True)
                 if is_text(column.type):
-                    is_empty = pc.equal(pc.utf8_trim_whitespace(column), "").fill_null(True)
-                is_blank &= is_empty.to_numpy()
+                    is_blank &= [not (text or "").strip() for text in column.to_pylist()]
+                else:
+                    is_blank &= column.is_null(nan_is_null=True).to_numpy()
                 if not is_blank.any():
                     break
             indices.append(start + np.flatnonzero(is_blank))
