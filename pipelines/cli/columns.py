@@ -39,6 +39,7 @@ __all__ = [
 
 HEAD = 1000  # number of first rows to inspect
 MOSTLY = 0.5  # fraction of cells, or of groups
+SHOWN = 3  # texts in an error
 SECONDS = 1e8  # larger numbers in a column named like a time are seconds since 1970
 # Typical column names of each role.
 CALLED = {
@@ -175,12 +176,13 @@ class Column:
 
     @cached_property
     def separator(self) -> str | None:
-        """The separator of labels in a cell, if several cells have it and labels repeat."""
+        """The separator of labels in a cell, if several different cells have it and labels repeat."""
         for separator in "|;," if self.has_names else "":
             labels = split_labels(self.cells, separator)
             count = sum(map(len, labels))
-            often = self.names.str.contains(separator, regex=False).mean() > 0.1
-            if often and len(set().union(*labels)) <= max(2, count // 3):
+            combined = self.names[self.names.str.contains(separator, regex=False)]
+            is_usual = len(combined) > 0.1 * len(self.names) and combined.nunique() > 1  # Lee; Sons is a name
+            if is_usual and len(set().union(*labels)) <= max(2, count // 3):
                 return separator
         return None
 
@@ -476,12 +478,15 @@ def _refuse_addresses(column: Column) -> None:
 
 def _refuse_two_readings(column: Column) -> None:
     """Raise if numbers are not in a program's notation, or are ambiguous: 1.306 is 1306 in German."""
-    readings = writings_of(column.texts) if len(column.texts) else []
+    has_digit = column.texts.map(lambda text: re.search(r"\d", text) is not None).astype(bool)
+    texts, others = column.texts[has_digit], column.texts[~has_digit]
+    readings = writings_of(texts) if len(texts) > MOSTLY * len(column.texts) else []
     if not readings or readings == [PLAIN]:
         return
-    row = next(row for row, text in column.texts.items() if writings_of([text]) != [PLAIN])
+    row = next(row for row, text in texts.items() if writings_of([text]) != [PLAIN])
+    empty = "".join(f" --empty {shlex.quote(text)}" for text in others.unique()[:SHOWN])
     options = []
     for reading in readings:
         thousands = f" --thousands {reading.thousands!r}" if reading.thousands else ""
-        options.append(f"--decimal {reading.decimal!r}{thousands}")
+        options.append(f"--decimal {reading.decimal!r}{thousands}{empty}")
     raise ValueError(f"{column.shown(row)}; set how such numbers are written: {' or '.join(options)}")

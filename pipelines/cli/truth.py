@@ -233,7 +233,9 @@ def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
 def _unreadable(column: Column, other: str) -> ValueError:
     """Return the error for a column that may be the target, but cannot be used without changes."""
     advice = "convert its cells to numbers and empty the others"
-    if column.is_category or column.rare_separator is not None:
+    if column.hindrance is not None:
+        advice = f"it has {column.advice_on_hindrance}"
+    elif column.is_category or column.rare_separator is not None:
         advice = f"pass `--target {column.name}` to predict these names"
     elif column.content == "number":
         advice = "pass `--task score_ranking` to rank by it"

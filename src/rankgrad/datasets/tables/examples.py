@@ -142,11 +142,28 @@ def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) ->
                 f"but it is the column of {role}; fill it, or set {advice}"
             )
         complete &= ~missing
+    if table.filled:
+        is_blank = _without_input(table, sheet, roles)
+        if is_blank.any():
+            logging.warning(
+                "%s: %s has no input; %d rows without input, such as totals, are left out",
+                sheet.paths[0], sheet.place(sheet.frame.index[is_blank][0]), is_blank.sum(),
+            )  # fmt: skip
+        complete &= ~is_blank
     if not complete.all():
         logging.warning(
             "%s: %d of %d rows left out, values are missing", sheet.paths[0], (~complete).sum(), len(complete)
         )
     return complete
+
+
+def _without_input(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) -> np.ndarray:
+    """Return which rows (n,) have no value in any column of the input."""
+    is_blank = np.ones(len(sheet.frame), bool)
+    for role in (table.input, *table.input_type.roles):
+        for column in roles.get(role, ()):
+            is_blank &= missing_in(sheet.frame[column], numeric=role == "features")
+    return is_blank
 
 
 # The input.
