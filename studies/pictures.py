@@ -89,7 +89,8 @@ NOTES = (
     "Right of the line is better. Panels differ in scale.",
     "Baseline: the standard loss; in the first four cases,",
     "the strongest simple loss.",
-    "GB1 is one protein whose variants are split four ways.",
+    "GB1 is one protein whose variants are split four ways;",
+    "each log is the one that validation chose.",
 )
 
 

@@ -281,10 +281,13 @@ def promote(
 
 def show_decisions(decisions: "list[Decision]") -> None:
     """Print the gate's decisions; exit with 1 if the gate could not compare a model."""
-    rows = [
-        (decision.model, decision.challenger, decision.champion, decision.state, decision.reason)
-        for decision in decisions
-    ]
+    rows = []
+    for decision in decisions:
+        versions = []
+        for version in (decision.challenger, decision.champion):
+            run = decision.runs.get(version or "")
+            versions.append(f"{version} ({run})" if run else version)
+        rows.append((decision.model, *versions, decision.state, decision.reason))
     table("model", "challenger", "champion", "decision", "reason", rows=rows)
     if any(decision.failed for decision in decisions):
         raise typer.Exit(1)

@@ -27,10 +27,13 @@ class Inputs(NamedTuple):
     Attributes:
         quantities: quantities of each row's prepared input (n, ...); means over frames or documents.
         words: the words in all texts.
+        lowest, highest: the extremes of each feature over a query's documents (n, ...); otherwise the quantities.
     """
 
     quantities: pd.DataFrame
     words: set[str]
+    lowest: pd.DataFrame
+    highest: pd.DataFrame
 
 
 class Answers(NamedTuple):
@@ -83,9 +86,9 @@ def measure(
     for piece in _prepared(rows, network.recipe, chosen):
         inputs.append(_inputs(piece, network.recipe))
         answers.append(_answers(piece, network, known))
-    quantities, words = zip(*inputs, strict=True)
-    measured = Inputs(pd.concat(quantities, ignore_index=True), set().union(*words))
-    return Measured(measured, _all_answers(answers))
+    quantities, words, lowest, highest = zip(*inputs, strict=True)
+    quantities, lowest, highest = (pd.concat(frames, ignore_index=True) for frames in (quantities, lowest, highest))
+    return Measured(Inputs(quantities, set().union(*words), lowest, highest), _all_answers(answers))
 
 
 def measure_answers(
@@ -124,7 +127,12 @@ def _inputs(piece: Piece, recipe: Mapping[str, Any]) -> Inputs:
     input_type = type_of(about)
     for items in piece.rows:
         words |= {*_words(input_type.texts(items))}
-    return Inputs(pd.DataFrame([input_type.quantities(items, about) for items in piece.rows]), words)
+    quantities = pd.DataFrame([input_type.quantities(items, about) for items in piece.rows])
+    if not (input_type.vectors and lookup.find("tasks", recipe["task"]).reads.lists):
+        return Inputs(quantities, words, quantities, quantities)
+    lowest = [input_type.quantities(items.amin(0, keepdim=True), about) for items in piece.rows]
+    highest = [input_type.quantities(items.amax(0, keepdim=True), about) for items in piece.rows]
+    return Inputs(quantities, words, pd.DataFrame(lowest), pd.DataFrame(highest))
 
 
 @torch.inference_mode()

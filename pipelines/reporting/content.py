@@ -81,6 +81,7 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
     rows = []
     for run in [*comparison.runs, *comparison.rivals]:
         is_ours = run in params.runs
+        seeds = len(compared.by_seed(run, difference))  # the baseline's, too, if a rival has a single one
         gap, p = compared.row(run, difference), compared.row(run, f"p of {difference}").value
         rows.append(
             {
@@ -90,7 +91,7 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
                 "difference": gap,
                 "verdict": _verdict(gap.low, gap.high, lower_is_better=about.lower_is_better),
                 "p": "< 0.001" if p < 0.001 else cell(p),
-                "seeds": len(compared.by_seed(run, difference)),
+                "seeds": min(seeds, len(params.runs[run].seeds)) if is_ours else seeds,
                 "notes": _notes(params, run, baseline) if run in comparison.runs else "",
             }
         )

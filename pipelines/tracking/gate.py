@@ -26,7 +26,7 @@ from rankgrad.datasets.vectors import score_vectors
 from rankgrad.evaluation import Statistic, differences
 from rankgrad.feature_names import empty_name, fills_of, title_of
 from rankgrad.io.checkpoints import load_model
-from rankgrad.io.parquet import FOLD, columns_of
+from rankgrad.io.parquet import FOLD, columns_of, parquet_file
 from rankgrad.io.results import Row
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import derived_seed, generator
@@ -76,6 +76,7 @@ class Decision:
     reason: str  # one sentence
     differences: dict[str, Row] = field(default_factory=dict)  # challenger minus champion, for each metric
     failed: bool = False  # whether the versions could not be judged
+    runs: Mapping[str, str] = field(default_factory=dict)  # the run that made each version, if its tags have one
 
     @property
     def state(self) -> str:
@@ -127,8 +128,11 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         numbers = ", ".join(registry.versions(client, name)) or "none"
         raise ValueError(f"{name} has no champion: it was deleted. Choose one: {_by_hand(name)} (versions: {numbers})")
     if challenger is None or challenger == champion:
-        reason = "the challenger is the champion already" if challenger else "there is no challenger"
-        return Decision(name, challenger, champion, False, reason)
+        reason = "there is no challenger"
+        if challenger is not None:
+            of_first = _first_choice(client.get_model_version(name, champion).tags, task, folder)
+            reason = f"the challenger is the champion already{of_first}"
+        return Decision(name, challenger, champion, False, reason, runs=_runs(client, name, challenger, champion))
 
     # Compare their metrics.
     judged = gate.judged[task]
@@ -154,11 +158,31 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         better, reason = False, f"{reason}; but {objection}"
     if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion changed while it was judged; nothing was promoted: try again")
-    decision = Decision(name, challenger, champion, better, reason, gaps)
+    decision = Decision(
+        name, challenger, champion, better, reason, gaps, runs=_runs(client, name, challenger, champion)
+    )
     _write_down(client, decision, judged, evidence)
     if better:
         registry.set_champion(client, name, challenger, by="gate")
     return decision
+
+
+def _runs(client: mlflow.MlflowClient, name: str, *numbers: str | None) -> dict[str, str]:
+    """Return the name of the run that made each version, by its number."""
+    tags = {number: client.get_model_version(name, number).tags for number in numbers if number is not None}
+    return {number: of_version["run"] for number, of_version in tags.items() if "run" in of_version}
+
+
+def _first_choice(tags: Mapping[str, str], task: str, folder: Path) -> str:
+    """Return on what a champion of the first publication was chosen; empty for a later champion."""
+    if task == "sorter" or tags.get(registry.MADE_BY) != "first":
+        return ""
+    file, rows = folder / "data" / tags.get("dataset", "") / "val.parquet", ""
+    if file.is_file():
+        unit = "queries" if lookup.find("tasks", task)().reads.lists else "rows"
+        with parquet_file(file) as opened:
+            rows = f" ({opened.metadata.num_rows} {unit})"
+    return f", as the best of the first versions on validation{rows}"
 
 
 def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:

@@ -19,8 +19,8 @@ from pipelines.tracking.store import ServerUnreachable, answering, connect, is_u
 from rankgrad.io.registered import download
 
 __all__ = [
-    "DECISION", "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of", "newest_snapshot",
-    "refuse_old", "replace", "set_champion", "version_of", "versions", "weights_of", "with_standing",
+    "DECISION", "MADE_BY", "beside", "champions", "chosen_by_person", "has_files", "holder", "model_of",
+    "newest_snapshot", "refuse_old", "replace", "set_champion", "version_of", "versions", "weights_of", "with_standing",
 ]  # fmt: skip
 
 CHAMPIONS = "ranking.champions"  # tag of a model: every version that this project made champion, the latest last

@@ -27,6 +27,7 @@ from pipelines.serving.server import FORMS, app_of
 from pipelines.tracking.signature import signature_of
 from rankgrad import lookup
 from rankgrad.cli.answers import answers
+from rankgrad.datasets.tables.rows import asked
 from rankgrad.io.checkpoints import load_model, save_model
 
 from rows import SORTERS, by_name, cells, folder_of, of_json, of_lines, pairs, table  # isort: skip
@@ -197,6 +198,32 @@ def test_no_file_of_the_server_is_read_and_columns_of_one_form_are_expected(tmp_
         answer = client.post("/invocations", json={"dataframe_records": [row]})
         assert answer.status_code == 400
         assert re.match(message, answer.json()["message"]), answer.json()["message"]
+
+
+LETOR = {"names": None, "columns": ["all"], "lowest": 1, "query": "qid", "other_columns": ["label", "qid", "docid"]}
+DUELS = {"names": ["winner=CF-1", "winner=CF-2"], "count": 2, "columns": ["winner"], "rejected": "loser"}
+
+
+@pytest.mark.parametrize(("about", "cells_", "message"), [
+    (LETOR, {"features": [[1, 0, 0, 2, 0]], "qid": 1014}, "row 1: qid is not for requests"),
+    (LETOR, {"features": [[1, 0, 0, 2, 0]], "docid": ["a"]}, "row 1: docid is not for requests"),
+    (LETOR, {"prize": 1}, "row 1: unknown column 'prize'; the model takes features, id$"),
+    (DUELS, {"winner": "CF-1"}, "row 1: no column loser"),
+])  # fmt: skip
+def test_a_request_to_a_query_ranker_is_refused_with_the_column_that_is_missing_or_too_many(about, cells_, message):
+    recipe = load_model(folder_of("query_ranking of features")).recipe
+    recipe["input"] |= about
+    with pytest.raises(ValueError, match=message):
+        [*asked([cells_], recipe, ["features", "id"])]
+
+
+@pytest.mark.parametrize("task", ["score_ranking", "query_ranking"])
+def test_each_answer_to_an_unknown_name_has_a_warning(task):
+    row: Any = {"price": 1, "brand": "lada", "age": 2}
+    row = [row, row | {"brand": "red"}] if task == "query_ranking" else row
+    for _ in range(2):
+        answer = served(task, "features")[0].post("/invocations", json={"inputs": [{"features": row}]}).json()
+        assert answer["warnings"] == ["row 1: brand: no training row has 'lada'"]
 
 
 @pytest.mark.parametrize("kind", [kind for task, kind in PAIRS if task == "retrieval"])

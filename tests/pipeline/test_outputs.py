@@ -195,7 +195,9 @@ def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:
         columns = [
             pd.DataFrame(draws.normal(shift, size=(60, len(names))), columns=names) for names in (inputs, answers)
         ]
-        return Measured(Inputs(columns[0], set()), Answers(columns[1], draws.normal(size=(60, 2)) + shift))
+        return Measured(
+            Inputs(columns[0], set(), columns[0], columns[0]), Answers(columns[1], draws.normal(size=(60, 2)) + shift)
+        )
 
     before = side(0)
     reference = reference_of("x", before.inputs, before.answers.embedding, side(0).answers)

@@ -185,7 +185,7 @@ def test_what_cannot_be_read_is_named(workspace, file, contents, message):
         main([str(model), file])
 
 
-def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace, capsys):
+def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace, capsys, caplog):
     model = trained(workspace / "model", "query_ranking", "features")
     documents = [[1.0, 2.0], [0.5, -1.0], [3.0, 0.25]]
     pq.write_table(pa.table({"id": ["p", "q"], "features": [documents[:2], documents[2:]]}), "lists.parquet")
@@ -202,7 +202,9 @@ def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace
     for last, ids in (("#docid = c inc = 1", ["a", "b", "c"]), ("# c", [1, 2, 3])):
         comments = ("#docid = a", "# docid=b", last)
         Path("rows.txt").write_text("\n".join(map(" ".join, zip(lines, comments, strict=True))))
+        caplog.clear()
         assert [row["id"] for row in answered(model, "rows.txt", capsys=capsys)] == ids
+        assert ("row 3: no #docid" in caplog.text) == (ids == [1, 2, 3])
     Path("rows.csv").write_text("qid,age,price\np,1,2\nq,0.5,-1\np,3,0.25\n")
     Path("rows.txt").write_text("0 qid:1 1:1 2:2\n1 qid:2 1:0.5 2:-1\n0 qid:1 1:3 2:0.25\n")
     Path("bad.csv").write_text("qid,age,price\nq,0.5,-1\np,1,2\np,3,cheap\n")

@@ -117,7 +117,8 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
     assert " [made champion by the gate: negative_l1 +" in first
     assert rest.startswith("## Gate: promoted")
     assert "| **negative_l1** | -0.0" in rest
-    assert decide().reason == "the challenger is the champion already"
+    again = decide()
+    assert (again.reason, again.runs) == ("the challenger is the champion already", {"2": "steep"})
     assert published.get_model_version(SORTER, "2").description == version.description
     sorter("flat again", 1.0)
     for _ in range(2):

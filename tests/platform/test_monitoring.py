@@ -82,9 +82,9 @@ def measured(images: pa.Table, folder: Path, ranker=None) -> Measured:
 
 
 def rows_of(measured: Measured, rows) -> Measured:
-    (inputs, words), (answers, embedding) = measured
-    answers = answers.iloc[rows].reset_index(drop=True)
-    return Measured(Inputs(inputs.iloc[rows], words), Answers(answers, embedding[rows]))
+    (inputs, words, *_), (answers, embedding) = measured
+    answers, inputs = answers.iloc[rows].reset_index(drop=True), inputs.iloc[rows]
+    return Measured(Inputs(inputs, words, inputs, inputs), Answers(answers, embedding[rows]))
 
 
 def reference(train: Measured, val: Measured) -> Reference:
@@ -115,7 +115,7 @@ def test_more_of_the_same_is_called_drift_as_rarely_as_alpha_says(scenes, tmp_pa
     many = rows_of(pool, np.tile(np.arange(1200), 15))
     inputs = many.inputs.quantities
     brightness = inputs["brightness"] + 0.1 * inputs["brightness"].std()
-    moved = many._replace(inputs=Inputs(inputs.assign(brightness=brightness), set()))
+    moved = many._replace(inputs=many.inputs._replace(quantities=inputs.assign(brightness=brightness)))
     for least, expected in ((0.0, True), (0.1, False)):  # a small distance is no drift however many rows there are
         result = {
             quantity.name: quantity
@@ -210,8 +210,10 @@ COUNTS = [
 @pytest.mark.parametrize(("learned", "fresh", "drifted"), COUNTS)
 def test_counts_drift_however_rare_each_number_is(learned, fresh, drifted):
     def of(counts: np.ndarray) -> Measured:
-        inputs = Inputs(pd.DataFrame({"price": np.ones(len(counts))}), set())
-        return Measured(inputs, Answers(pd.DataFrame({"documents": counts}), np.eye(len(counts), 3)))
+        prices = pd.DataFrame({"price": np.ones(len(counts))})
+        return Measured(
+            Inputs(prices, set(), prices, prices), Answers(pd.DataFrame({"documents": counts}), np.eye(len(counts), 3))
+        )
 
     before = reference(of(learned), of(learned))
     result = {quantity.name: quantity for quantity in quantities(before, of(fresh), alpha=0.01, least_distance=0.1)}
@@ -268,6 +270,26 @@ def test_renamed_names_drift_and_a_single_value_outside_the_training_range_is_li
         comparison = compare("fresh.csv", model="model")
         assert (unknown in comparison.drifted) == drifted
         assert [(column.name, column.rows, column.first_row) for column in comparison.outside] == [("price", 1, 17)]
+
+
+def test_one_document_outside_the_range_is_listed_and_svmlight_features_are_numbered_as_in_the_file(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    draws = np.random.default_rng(0)
+    network = rows.untrained("query_ranking", "features", tmp_path, draws)
+    del network.recipe["input"]["names"]
+    network.recipe["input"] |= {"columns": ["all"], "lowest": 1, "format": "svmlight"}
+    save_model("model", network)
+    for split in ("train", "val"):
+        queries = rows.cells("query_ranking", "features", 60, draws)
+        pq.write_table(rows.table("query_ranking", "features", queries, draws), f"{split}.parquet")
+    TrainingData(tmp_path).write(Path("model"))
+    lines = [f"0 qid:{row // 4} 1:50 2:0 3:1 4:{row % 2 and 50}" for row in range(240)]
+    lines[17] = "0 qid:4 1:50 2:0 3:1 4:1e9"
+    Path("fresh.txt").write_text("\n".join(lines))
+    [outside] = compare("fresh.txt", model="model").outside
+    assert (outside.name, outside.fresh[1], outside.rows, outside.first_row) == ("feature 4", 1e9, 1, 5)
 
 
 class TestFlow:

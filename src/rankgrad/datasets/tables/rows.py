@@ -282,6 +282,12 @@ def _log_captions(item: str, caption: str) -> None:
     logging.warning("no column %s, so the captions in %s are read", item, caption)
 
 
+@lru_cache(maxsize=100)
+def _log_without_id(place: str) -> None:
+    """Log once that a document has no id."""
+    logging.warning("%s: no #docid, expected one in every row: the ids of all rows are row numbers", place)
+
+
 class _Columns:
     """The roles of the columns of a table or a request: from options, from training, or from columns named like roles.
 
@@ -404,9 +410,14 @@ class _Columns:
         if is_list and entered.type.vectors:
             is_list = bool(documents) and isinstance(documents[0], list | Mapping)
         if more_columns or not is_list:
+            rejected = self.about.get("rejected")
+            if rejected is not None and entered.columns == self.about.get("columns"):
+                raise ValueError(
+                    f"no column {rejected}, expected the rejected input, or a list of documents in {column}"
+                )
+            advice = "; if the table has a row for each document, name the column of the query: --query COLUMN"
             raise ValueError(
-                f"{column} holds no list of documents, expected one; if the table has a row for each document, name "
-                "the column of the query: --query COLUMN"
+                f"{column} holds no list of documents, expected one{'' if self.folder is None else advice}"
             )
         return [self.cells({column: document}).of(entered) for document in documents]
 
@@ -514,11 +525,31 @@ class _Table:
     # Rows.
 
     def rows(self) -> Iterator[Row]:
+        if self.form == "svmlight" and self.columns.id is None:
+            self._warn_without_id()
         if self.columns.query is not None:
             yield from self._grouped(self.columns.query)
             return
         for number, cells in self._numbered():
             yield self._row(number, cells)
+
+    def _warn_without_id(self) -> None:
+        """Warn if only some rows of an SVMlight file have the id of a document, so that none is used."""
+        from rankgrad.datasets.tables.svmlight import DOCID  # needs pandas
+
+        first_without, has_ids, number = 0, False, 0
+        with self.path.open(encoding="utf-8-sig", errors="replace") as file:
+            for line in file:
+                content, _, comment = line.partition("#")
+                if not content.strip():
+                    continue
+                number += 1
+                if DOCID.search(comment):
+                    has_ids = True
+                elif not first_without:
+                    first_without = number
+        if has_ids:
+            _log_without_id(self._place(first_without))
 
     def _numbered(self) -> Iterator[tuple[int, _Cells]]:
         """Yield the number of each row from 1 on, and its cells."""
@@ -641,7 +672,8 @@ def asked(rows: Sequence[Any], recipe: Mapping[str, Any], inputs: Collection[str
 
 def own_columns(about: Mapping[str, Any]) -> list[str]:
     """Return the columns of the training table that requests may have, from the `input` of a model's recipe."""
-    own = [*(columns_of(about.get("names") or ()) or about.get("columns") or ())]
+    columns = [] if "lowest" in about else about.get("columns") or []  # SVMlight has no names of columns
+    own = [*(columns_of(about.get("names") or ()) or columns)]
     return own + [about[role] for role in ("rejected", "caption", "id", "group") if about.get(role)]
 
 
@@ -667,7 +699,14 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
     if not columns.inputs or (is_document and about.get("rejected")):
         missing = next((name for name in own if name not in columns.names), columns.type.name)
         raise ValueError(f"{place}: no column {missing}; {takes}")
-    if columns.query is not None or is_document:
+    of_document = [columns.query, "docid" if "lowest" in about and columns.task == "query_ranking" else None]
+    for name in filter(None, of_document):
+        if name in columns.names:
+            raise ValueError(
+                f"{place}: {name} is not for requests, expected a whole query in each row: {columns.type.name}, the "
+                "list of its documents, and optionally id, which the answer returns"
+            )
+    if is_document:
         raise ValueError(
             f"{place}: a single document, expected a whole query in each row: {columns.type.name}, the list of its "
             "documents"
