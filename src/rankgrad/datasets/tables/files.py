@@ -68,8 +68,8 @@ class Sheet(NamedTuple):
     @property
     def title(self) -> str:
         """The files, and how many of their rows were read, for messages that count rows."""
-        paths = ", ".join(map(str, self.paths))
-        return paths if self.head is None else f"{paths}, first {self.head:,} rows"
+        title = str(self.paths[0]) if len(self.paths) == 1 else f"{self.paths[0]} and {len(self.paths) - 1} other files"
+        return title if self.head is None else f"{title}, first {self.head:,} rows"
 
     def place(self, number: Any) -> str:
         """Return the file and number of a row, for messages."""
