@@ -270,11 +270,11 @@ class Columns:
     def refusal(self, text: str) -> ValueError:
         return ValueError(f"{self.path}: {text}")
 
-    def question(self, columns: Sequence[Column], reason: str, flag: str) -> ValueError:
-        """Return an error that asks the user to choose a column, with the options to type."""
+    def question(self, columns: Sequence[Column], reason: str, flag: str, other: str = "") -> ValueError:
+        """Return an error that asks the user to choose a column, with the options to type, and another way out."""
         names = [column.name for column in columns[:3]]
         choices = " or ".join(f"`--{flag} {name}`" for name in names)
-        return self.refusal(f"{' and '.join(names)} {reason}: choose one with {choices}")
+        return self.refusal(f"{' and '.join(names)} {reason}: choose one with {choices}{other}")
 
     def of_content(self, content: str) -> list[Column]:
         return [column for column in self.free if column.content == content]

@@ -109,7 +109,7 @@ def init(
             f"`--metric {before}` keeps the old one"
         )
     if left_out:
-        typer.echo(f"removed from {params}: {left_out}; git still has them, and --keep keeps them")
+        typer.echo(f"removed from {params}: {left_out}" + ("" if keep else "; --keep keeps generated datasets"))
     count = sum(run["seeds"] for run in blocks["runs"].values()) * (folds or 1)
     typer.echo(
         f"next: review {params}, then run\n  rankgrad check\n"
@@ -218,7 +218,8 @@ def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
 
     dataset = Table(**block["args"])
     # Read what is counted, of the split whose rows become the gate.
-    column, is_shared = (dataset.group, True) if dataset.group else examples_column(dataset)
+    column, is_example = examples_column(dataset)
+    column, is_shared = (dataset.group, True) if dataset.group else (column, is_example)
     split = "gate" if "gate" in dataset.files else "val"
     sheet, cells = read_column(dataset, file.parent, column, split=split)
     is_there = ~missing_in(cells, numeric=False)
@@ -232,6 +233,7 @@ def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
         counted = converted(sheet, counted, key_in) if dataset.group else counted.map(str)
         counted = counted.drop_duplicates()
     total = len(counted)
+    examples = total if is_example else int(is_there.sum())
 
     # How many of them are the gate.
     unit = dataset.group or "rows"
@@ -245,12 +247,18 @@ def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
     else:
         count = round(total * dataset.shares["gate"])
         line, advice = f"gate: about {count} of {total} {unit}", "raise `split.gate`"
-    if dataset.drawn and (checked := round(total * dataset.shares["val"])) < MONITORED and not is_shared:
-        line += f"; val: about {checked}, and `rankgrad monitor` needs {MONITORED}: raise `split.val`"
     if count < JUDGED:
         advice = f"{advice}, add more {unit}" if total >= 2 * JUDGED else f"add more {unit}"
         by_hand = "`rankgrad promote MODEL --version N`"
         line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or promote by hand with {by_hand}"
+    # How many examples are for validation, unless it is the gate that was counted, or folds replace the split.
+    if split == "val" and "folds" not in block:
+        share, way_out = 1 - dataset.gate_share, "give more rows the split `val`"
+        if dataset.drawn:
+            share, way_out = dataset.shares["val"], "raise `split.val`"
+        if (checked := round(examples * share)) < MONITORED:
+            line += f"; val: about {checked}, too few to choose the champion by, and `rankgrad monitor` needs "
+            line += f"{MONITORED}: {way_out}"
     if total < SMALL and dataset.foldable and "folds" not in block:
         line += "; `--folds 5` compares the runs on all rows outside the gate, not only on the test split"
     return [line]

@@ -87,7 +87,8 @@ def _text_before(columns: Columns, texts: Sequence[Column], others: Sequence[Col
     if not candidates or (others and not called and not candidates[0].is_called("captions")):
         return None
     if len(texts) > 1 and len(called) != 1:
-        raise columns.question(candidates, "are all texts, but only one can be the input", "text")
+        preferences = "; for preferences, pass `--text CHOSEN --rejected REJECTED`"
+        raise columns.question(candidates, "are all texts, but only one can be the input", "text", preferences)
     return candidates[0]
 
 

@@ -56,10 +56,11 @@ def blocks_of(
         folder: folder that contains the file now; None for `raw`.
         metric: metric for the comparison and the gate; None for the task's default.
     """
-    starting = _starting_of(task, options)
+    table = Table(**options)
+    form = _special_form(task, table, folder or raw)
+    starting = _starting_of(form)
     metric = metric and metric.replace("@", "_at_")
     check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).all_metrics()])
-    table = Table(**options)
     input_type = table.input_type
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
     if input_type.pictures:
@@ -82,7 +83,8 @@ def blocks_of(
     truth = _numbers_of_truth(table, folder or raw)
     conditions = _conditions(table, truth)
     if metric is None:
-        metric = "mean_average_precision" if "binary" in conditions else starting["metric"]
+        is_binary = form == "query_ranking" and "binary" in conditions
+        metric = "mean_average_precision" if is_binary else starting["metric"]
     count, monitor = _training_count(table, folder or raw), _monitor_of(task, metric)
     of_input = starting.get("training", {}).get(input_type.name, {})
     by_loss = _runs_for(starting["runs"], conditions, table, truth)
@@ -97,7 +99,7 @@ def blocks_of(
     }
     runs = {f"{key}-{name}": common | run for name, run in by_loss.items()}
     fitted, rivals = {}, {}
-    if TAKES.get(task) == input_type.name and "rejected" not in options:  # an answer need not repeat its prompt's words
+    if TAKES.get(task) == input_type.name and form != "preferences":  # an answer need not repeat its prompt's words
         rivals[f"{key}-bm25"] = {"name": "bm25", "task": task, "dataset": key}
     else:
         for name, model in _fitted_models(task, input_type.name).items():
@@ -114,16 +116,28 @@ def blocks_of(
     }
 
 
-def _starting_of(task: str, options: dict[str, Any]) -> dict[str, Any]:
+def _special_form(task: str, table: Table, folder: Path) -> str:
+    """Return the special form of a table's target, or else its task."""
+    if table.rejected is not None or (table.relevance is not None and _are_pairs(table, folder)):
+        return "preferences"
+    return "search" if table.captions is not None and table.text is not None else task
+
+
+def _are_pairs(table: Table, folder: Path) -> bool:
+    """Return whether each query of a table has two documents, and one of them is preferred: a 1 and a 0."""
+    _, queries = read_column(table, folder, str(table.group))
+    sheet, cells = read_column(table, folder, str(table.relevance))
+    grades = as_numbers(sheet, cells[~missing_in(cells, numeric=True)])
+    in_query = grades.groupby(queries.map(str))
+    return bool((in_query.size() == 2).all() and (in_query.min() == 0).all() and (in_query.max() == 1).all())
+
+
+def _starting_of(task: str) -> dict[str, Any]:
     """Return what `init` writes for a task, or for a special form of its target.
 
     Raises:
         ValueError: there are no runs for it.
     """
-    if "rejected" in options:
-        task = "preferences"
-    elif "captions" in options and "text" in options:
-        task = "search"
     starting = starting_runs()
     if task not in starting:
         raise ValueError(

@@ -138,6 +138,8 @@ SMALL_GATES = [
     (houses, "a.csv", "gate: about 10 of the 20 rows of val"),
     (queries, "train.txt", "gate: about 8 of the 16 qid of val"),
     (reviews, "a.csv", "gate: about 6 of 60 rows"),
+    (reviews, "a.csv", "val: about 6,"),
+    (houses, "a.csv", "val: about 10,"),
     (ordered, "a.csv", "of 30 customer; with fewer than 30 it promotes no version"),
 ]
 
@@ -189,17 +191,20 @@ def test_the_log_of_a_skewed_target_is_a_rival(project):
     assert "mine-mse_log" in settings.comparisons["mine"].runs
 
 
-GRADES = {"grades": (modulo(5), "ndcg_at_10"), "clicks": (modulo(2), "mean_average_precision")}
+GRADES = {  # grades, queries, and the metric and losses that fit them
+    "grades": (modulo(5), groups(6), "ndcg_at_10", ["mse", "lambdarank"]),
+    "clicks": (modulo(2), groups(6), "mean_average_precision", ["multilabel_soft_margin", "hinge_ap", "rlsep"]),
+    "pairs": (modulo(2), groups(2), "pair_accuracy", ["ranknet", "mse"]),
+}
 
 
-@pytest.mark.parametrize(("grades", "metric"), GRADES.values(), ids=GRADES)
-def test_versions_are_judged_by_the_metric_of_the_comparison(project, grades, metric):
-    write(project / "data/raw/mine", "a.csv", **QUERIES, grade=grades)
-    assert "of 10 query_id; with fewer than 30" in run("data/raw/mine/a.csv")
+@pytest.mark.parametrize(("grades", "queries", "metric", "losses"), GRADES.values(), ids=GRADES)
+def test_versions_are_judged_by_the_metric_of_the_comparison(project, grades, queries, metric, losses):
+    write(project / "data/raw/mine", "a.csv", query_id=queries, x=X, y=Y, grade=grades)
+    assert f"of {len({*queries})} query_id; with fewer than 30" in run("data/raw/mine/a.csv")
     settings = rules.check("params.yaml")
     assert settings.comparisons["mine"].metric == settings.gate.judged["query_ranking"].metric == metric
     assert {resolve(settings, name).training.ranker.monitor for name in settings.runs} == {metric}
-    losses = ["multilabel_soft_margin", "hinge_ap", "rlsep"] if max(grades) == 1 else ["mse", "lambdarank"]
     assert list(settings.runs) == [f"mine-{name}" for name in [*losses, "ridge", "boosted_trees"]]
 
 
@@ -255,7 +260,7 @@ def test_what_init_compares_is_what_the_pages_advise():
 
 def test_a_task_for_which_nothing_is_known_is_refused_with_what_to_write():
     with pytest.raises(ValueError, match="the task sorting, only for label_ranking"):
-        blocks_of("mine", Path("data/raw/mine"), "sorting", {})
+        blocks_of("mine", Path("data/raw/mine"), "sorting", {"file": "a.csv", "text": "t", "target": "y"})
 
 
 def test_documents_of_a_query_are_compared_within_it_already(tmp_path):
@@ -431,10 +436,11 @@ REFUSED = {  # columns, and what the message names
     "paths of Windows": (PLAIN | {"photo": [rf"img\{k}.jpg" for k in N]}, ["photo", "/"]),
     "numbers of classes": ({"x": X, "z": A, "class": modulo(3)}, ["--task multilabel --target class"]),
     "two texts": ({"sentence1": texts("one of many words {}"), "sentence2": texts("no number but {}"),
-                   "score": Y}, ["sentence1 and sentence2", "--text sentence1"]),
+                   "score": Y}, ["sentence1 and sentence2", "--text sentence1", "--rejected"]),
     "ids of answers": ({"winner": texts("a{}"), "loser": texts("b{}")}, ["row 1", "a0", "merge"]),
     "numbers of players": ({"winner": modulo(9), "loser": [9 + k % 9 for k in N]}, ["players", "astype(str)"]),
     "two answers": (ANSWERS | {"winner": cycled("model_a", "model_b", "tie")}, ["response_b", "model_a", "where"]),
+    "ties": (CHOSEN | {"margin": 0}, ["margin", "ties", "--target"]),
     "negative margins": (CHOSEN | {"margin": Y}, ["margin", "row 1"]),
     "a text that may be the prompt": (CHOSEN | {"comment": texts("because it is number {}")},
                                       ["--query comment", "--text chosen"]),
@@ -486,6 +492,13 @@ def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):
         "target": "number", "group": "lab", "decimal": ",", "thousands": ".",
     }  # fmt: skip
     assert "no column 'labs'" in run("data/raw/mine/a.csv", *words, "--text", "labs", fails=True)
+
+
+def test_a_byte_order_mark_decides_on_the_encoding(tmp_path):
+    pd.DataFrame(PLAIN).to_csv(tmp_path / "a.csv", index=False, encoding="utf-8-sig")
+    assert guess(tmp_path / "a.csv", encoding="UTF8").options["features"] == ["x"]
+    with pytest.raises(ValueError, match="--encoding utf-8"):
+        guess(tmp_path / "a.csv", encoding="cp1252")
 
 
 def test_texts_that_stand_for_a_missing_value_are_read_as_empty_by_every_reader(project):

@@ -96,6 +96,18 @@ def test_a_row_of_which_nothing_can_be_learned_is_named(raw, change, message):
         read(WIDE | {"margin": "margin"}, raw)
 
 
+def test_ties_only_are_refused_in_training_and_in_a_file_read_to_its_end(raw):
+    frame = pd.read_json(raw / "wide.jsonl", lines=True)
+    frame.loc[frame["part"] == "train", "margin"] = 0
+    frame.to_json(raw / "wide.jsonl", orient="records", lines=True)
+    Table(**WIDE | {"margin": "margin"}).check_head(raw)
+    with pytest.raises(ValueError, match="margin is 0 in all"):
+        read(WIDE | {"margin": "margin"}, raw)
+    frame.assign(margin=0).to_json(raw / "wide.jsonl", orient="records", lines=True)
+    with pytest.raises(ValueError, match="margin is 0 in all"):
+        Table(**WIDE | {"margin": "margin"}).check_head(raw)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -169,6 +169,9 @@ SUSPICIOUS = {  # columns, options, what is reported, and what is refused
         "queries_of_different_documents",
     ),
     "a copy of the target": ({"x": [k % 9 * 3.5 for k in range(ROWS)]}, NUMBERS, "x (Spearman 1.000)", None),
+    "an outlier": (
+        {"y": [99_999_999_999_999 if k == 0 else k % 9 for k in range(ROWS)]}, NUMBERS, "y is 1e+14", None
+    ),
     "a stand-in": ({"x": [-999 if k % 5 == 0 else k for k in range(ROWS)]}, NUMBERS, "x is -999 in", None),
     "a class of one row": (
         {"tags": ["bear" if k == 0 else ["cat", "dog"][k // 4 % 2] for k in range(ROWS)]},
@@ -446,10 +449,28 @@ def test_an_empty_file_of_a_split_is_refused_before_anything_is_trained(tmp_path
         table.check_head(tmp_path)
 
 
-def test_a_query_that_the_head_of_a_file_cuts_is_not_judged_by_its_first_documents(tmp_path):
-    rows = {"x": range(6), "query": ["a", "a", "a", "b", "b", "b"], "grade": [0, 1, 0, 0, 0, 2]}
+@pytest.mark.parametrize(
+    ("queries", "head", "judged"),
+    [
+        ("aaabbb", 5, "a"),
+        ("aaabbb", None, "ab"),
+        ("abcaab", 4, "bc"),  # in any order, each query may have more documents, and `c` is alone
+    ],
+)
+def test_a_query_that_the_head_of_a_file_cuts_is_not_judged_by_its_first_documents(
+    tmp_path, caplog, queries, head, judged
+):
+    rows = {"x": range(6), "query": [*queries], "grade": [0, 1, 0, 0, 0, 2]}
     pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
     options = {"features": ["x"], "relevance": "grade", "group": "query", "without_relevant": "drop"}
     table = Table(file="a.csv", split={"hash_of": "query", "val": 0.2, "test": 0.2, "gate": 0.1}, **options)
-    for head, queries in ((5, ["a"]), (None, ["a", "b"])):
-        assert delivery_of(table, tmp_path, seed=0, head=head).examples.frame["name"].to_list() == queries
+    assert [*delivery_of(table, tmp_path, seed=0, head=head).examples.frame["name"]] == [*judged]
+    assert not caplog.text
+
+
+def test_counts_of_the_head_of_a_file_say_so_once(tmp_path, caplog):
+    pd.DataFrame({"t": ["red", "red", "blue"], "u": ["blue", "blue", "hat"]}).to_csv(tmp_path / "a.csv", index=False)
+    table = Table(file="a.csv", text="t", rejected="u")
+    for _ in range(2):
+        delivery_of(table, tmp_path, seed=0, head=2)
+    assert caplog.messages == [f"{tmp_path / 'a.csv'}, first 2 rows: 1 preferences are repeated"]

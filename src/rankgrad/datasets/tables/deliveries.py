@@ -17,7 +17,7 @@ from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.files.folds import fraction_of, split_at
 from rankgrad.datasets.tables.examples import Examples, by_query, examples_of, gathered, with_truth
 from rankgrad.datasets.tables.files import read_sheet
-from rankgrad.datasets.tables.fitting import encoded, fitted_to
+from rankgrad.datasets.tables.fitting import check_margins, encoded, fitted_to
 from rankgrad.datasets.tables.formats import FORMATS
 from rankgrad.datasets.tables.pictures import decoded, require_files
 from rankgrad.datasets.tables.roles import TableOptions
@@ -104,6 +104,8 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
         frame = frame.assign(split=[splits[file] for file in sheet.file[frame.index]])
     if head is not None and table.relevance:
         frame = _without_cut_queries(frame, sheet.file[frame.index], head)
+    if head is not None and sheet.head is None:
+        check_margins(table, raw, frame)
     gather = by_query if table.relevance else gathered
     examples = gather(table, examples._replace(frame=frame))
     if not table.drawn:

@@ -1,6 +1,5 @@
 """Convert rows of a user's own table to examples: read each role, and merge rows that belong together."""
 
-import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from rankgrad.datasets.tables.cells import (
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
 from rankgrad.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, TableOptions
+from rankgrad.datasets.tables.text import log_once
 from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
@@ -145,15 +145,13 @@ def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) ->
     if table.filled:
         is_blank = _without_input(table, sheet, roles)
         if is_blank.any():
-            logging.warning(
-                "%s: %s has no input; %d rows without input, such as totals, are left out",
-                sheet.paths[0], sheet.place(sheet.frame.index[is_blank][0]), is_blank.sum(),
-            )  # fmt: skip
+            log_once(
+                f"{sheet.title}: {sheet.place(sheet.frame.index[is_blank][0])} has no input; {is_blank.sum()} rows "
+                "without input, such as totals, are left out"
+            )
         complete &= ~is_blank
     if not complete.all():
-        logging.warning(
-            "%s: %d of %d rows left out, values are missing", sheet.paths[0], (~complete).sum(), len(complete)
-        )
+        log_once(f"{sheet.title}: {(~complete).sum()} of {len(complete)} rows left out, values are missing")
     return complete
 
 
@@ -275,7 +273,7 @@ def _with_rejected(table: TableOptions, sheet: Sheet, preferred: pd.Series, read
                 "states no preference"
             )
     if repeated := repeated_pairs(pairs):
-        logging.warning("%s: %s", sheet.paths[0], repeated)
+        log_once(f"{sheet.title}: {repeated}")
     return pairs
 
 
@@ -460,6 +458,15 @@ def _first_row(sheet: Sheet, cells: pd.Series, value: str) -> int:
     return int(sheet.row[cells.index[cells == value][0]])
 
 
+def _are_apart(queries: pd.Series) -> bool:
+    """Return whether other rows are between rows of the same query.
+
+    >>> _are_apart(pd.Series(["a", "a", "b"])), _are_apart(pd.Series(["a", "b", "a"]))
+    (False, True)
+    """
+    return int((queries != queries.shift()).sum()) > queries.nunique()
+
+
 def by_query(table: TableOptions, examples: Examples) -> Examples:
     """Return one example per query, with lists of its documents' inputs and grades.
 
@@ -472,21 +479,18 @@ def by_query(table: TableOptions, examples: Examples) -> Examples:
     frame = firsts.assign(name=firsts["group"])
     for column in ("input", "truth"):
         frame[column] = series(groups[column].agg(list)[firsts["group"]], firsts.index)
+    if sheet.head is not None and _are_apart(sheet.frame[examples.roles["group"][0]].dropna()):
+        return examples._replace(frame=frame)  # any query may have more documents below the rows that were read
     alone = frame["truth"].map(len) < 2
     if table.without_relevant == "drop":
         useless = alone | ~frame["truth"].map(lambda grades: max(grades) > 0)
         if useless.any():
-            logging.warning(
-                "%s: %d of %d queries have nothing to order: dropped",
-                ", ".join(map(str, sheet.paths)),
-                useless.sum(),
-                len(frame),
-            )
+            log_once(f"{sheet.title}: {useless.sum()} of {len(frame)} queries have nothing to order: dropped")
         examples = examples._replace(dropped=frame[useless])
         frame = frame[~useless]
         if not len(frame):
             raise ValueError(
-                f"{sheet.paths[0]}: no query has two or more documents and a grade above 0; see whether `group` and "
+                f"{sheet.title}: no query has two or more documents and a grade above 0; see whether `group` and "
                 "`relevance` name the right columns"
             )
     for row, group in frame["group"][alone].items() if table.without_relevant == "keep" else ():

@@ -18,7 +18,7 @@ from rankgrad.datasets.tables.text import (
     delimited_rows,
     emptied,
     json_rows,
-    log_blank,
+    log_once,
     number_of_json,
     text_header,
 )
@@ -53,6 +53,7 @@ class Sheet(NamedTuple):
         writing: how numbers in text are written.
         lowest: the lowest index of SVMlight vectors, 0 or 1; None for other formats.
         names: the names of all columns of the files, whether read or not.
+        head: the number of rows read of each file if a file may have more, else None.
     """
 
     frame: pd.DataFrame
@@ -62,6 +63,13 @@ class Sheet(NamedTuple):
     writing: Writing = PLAIN
     lowest: int | None = None
     names: Sequence[str] = ()
+    head: int | None = None
+
+    @property
+    def title(self) -> str:
+        """The files, and how many of their rows were read, for messages that count rows."""
+        title = str(self.paths[0]) if len(self.paths) == 1 else f"{self.paths[0]} and {len(self.paths) - 1} other files"
+        return title if self.head is None else f"{title}, first {self.head:,} rows"
 
     def place(self, number: Any) -> str:
         """Return the file and number of a row, for messages."""
@@ -139,6 +147,7 @@ def read_sheet(
         writing,
         lowest,
         [*every_name],
+        head if head in counts else None,
     )
 
 
@@ -243,7 +252,7 @@ def _parquet_pieces(
         columns_read = [name for name in columns if not (later and name in files)]
         blank = _blank_rows(file)
         if len(blank):
-            log_blank(path, len(blank))
+            log_once(f"{path}: {len(blank)} blank rows left out")
         for batch in file.iter_batches(batch_size=min(size, max(left, 1)), columns=columns_read):
             rows = np.setdiff1d(np.arange(start, start + len(batch)), blank)[:left]
             filled = batch.slice(0, left) if len(rows) == min(left, len(batch)) else batch.take(pa.array(rows - start))

@@ -20,7 +20,7 @@ from rankgrad.feature_names import empty_name, filled_names, fills_of, numbers_o
 from rankgrad.lookup import did_you_mean, nearest
 from rankgrad.plain_text import near_names
 
-__all__ = ["encoded", "fitted_to"]
+__all__ = ["check_margins", "encoded", "fitted_to"]
 
 KINDS = 1000  # most names of a category
 NAMED = 20  # most classes that a line lists
@@ -51,6 +51,7 @@ def fitted_to(
         raise ValueError(f"{raw}: none of its {len(frame)} rows is for training; add rows, or change `split`")
     if table.within:
         _check_groups(table, raw, frame)
+    check_margins(table, raw, train)
     fitted: dict[str, Any] = {"rows": len(train), "left_out": len(examples.left_out)}
     fitted |= _fitted_truth(table, raw, examples, frame, train) | _fitted_input(table, examples, train)
     learned = set[str]()
@@ -106,6 +107,15 @@ def _check_groups(table: TableOptions, raw: Path, frame: pd.DataFrame) -> None:
         raise ValueError(
             f"{raw}: none of the {len(targets)} groups of {table.group} has two rows that differ in {table.target}, "
             f"so there is nothing to compare; {advice}"
+        )
+
+
+def check_margins(table: TableOptions, raw: Path, frame: pd.DataFrame) -> None:
+    """Raise ValueError if all preferences are ties."""
+    if table.margin is not None and not any(map(any, frame["truth"])):
+        raise ValueError(
+            f"{raw}: {table.margin} is 0 in all {len(frame)} training rows, expected a number above 0 where one answer "
+            "is better; if each row has a winner, leave `margin` out"
         )
 
 
@@ -420,8 +430,8 @@ def _suspects(table: TableOptions, raw: Path, train: pd.DataFrame, numbers: Mapp
         groups = pd.factorize(train["group"])[0]
     if table.target or table.relevance:
         truth = train["truth"].explode().to_numpy(np.float64)
-    suspects = described({name: values for name, values in numbers.items() if name != target}, truth, groups)
-    for suspicion in suspects.keys() & {"stand-ins", "orders rows as the target"}:
+    suspects = described(numbers, truth, groups, target)
+    for suspicion in suspects.keys() & {"stand-ins", "outliers", "orders rows as the target"}:
         logging.warning("%s: %s: %s; see whether that is right", raw, suspicion, suspects[suspicion])
     return suspects
 

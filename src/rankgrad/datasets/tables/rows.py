@@ -413,7 +413,7 @@ class _Columns:
             rejected = self.about.get("rejected")
             if rejected is not None and entered.columns == self.about.get("columns"):
                 raise ValueError(
-                    f"no column {rejected}, expected the rejected input, or a list of documents in {column}"
+                    f"no column {rejected}, expected the rejected input; or {entered.type.name}, a list of documents"
                 )
             advice = "; if the table has a row for each document, name the column of the query: --query COLUMN"
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Find suspicious columns of numbers: constants, placeholders such as -999, and copies of the target."""
+"""Find suspicious columns of numbers: constants, placeholders such as -999, outliers, and copies of the target."""
 
 import re
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ STANDS_IN = re.compile(r"-?9{2,}")  # a number such as -999, which may stand for
 REPEATED = 3  # fewest rows with such a number
 SAME_ORDER = 0.99  # two columns with a Spearman correlation above this order rows the same way
 FEWEST, MOST = 10, 10_000  # fewest and most rows used for that correlation
+USUAL, OUTLYING = 0.999, 1000  # a number is an outlier if it is so many times larger than this fraction of all numbers
 NAMED = 10  # most columns that a line lists
 TOGETHER = 64  # columns to process at once, since embeddings may have hundreds
 
@@ -51,16 +52,21 @@ def _rank_correlations(columns: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.divide(ranked @ ranks, norms, out=np.zeros_like(norms), where=norms > 0)
 
 
-def described(columns: Mapping[str, np.ndarray], truth: np.ndarray | None, groups: np.ndarray | None) -> dict[str, str]:
+def described(
+    columns: Mapping[str, np.ndarray], truth: np.ndarray | None, groups: np.ndarray | None, target: str | None = None
+) -> dict[str, str]:
     """Return a line for each kind of suspicion, with the columns that it concerns.
 
     Args:
         columns: numbers of training rows (n,) by column; missing ones are NaN.
         truth: the target or grade of each row (n,), or None.
         groups: the number of each row's group or query (n,), if rows are compared only within groups, or None.
+        target: the name of the column that has the truth, if it is one of `columns`.
 
     >>> described({"x": np.full(3, 2.0), "y": np.arange(3.0)}, None, np.array([0, 1, 2]))
     {'constant': 'x', 'constant within each group': 'y'}
+    >>> described({"price": np.array([3.0, -5.0, 99_999.0])}, None, None)
+    {'outliers': 'price is 99999 (99.9 % of rows: at most 5)'}
     """
     suspects: dict[str, list[str]] = {}
     all_names = [*columns]
@@ -68,6 +74,9 @@ def described(columns: Mapping[str, np.ndarray], truth: np.ndarray | None, group
         names = all_names[start : start + TOGETHER]
         values = np.column_stack([columns[name] for name in names]).astype(np.float64)
         is_constant = np.nanmin(values, axis=0) == np.nanmax(values, axis=0)
+        sizes = np.abs(values)
+        # Of fewer than 1,000 rows, the second largest.
+        usual, largest = np.nanquantile(sizes, USUAL, axis=0, method="lower"), np.nanmax(sizes, axis=0)
         is_constant_within, correlations = _are_constant_within(values, groups), _correlations(values, truth)
         for index, name in enumerate(names):
             if is_constant[index]:
@@ -77,7 +86,11 @@ def described(columns: Mapping[str, np.ndarray], truth: np.ndarray | None, group
                 suspects.setdefault("constant within each group", []).append(name)
             for text, count in stand_ins(values[:, index]).items():
                 suspects.setdefault("stand-ins", []).append(f"{name} is {text} in {count} rows")
-            if abs(correlations[index]) > SAME_ORDER:
+            if 0 < OUTLYING * usual[index] < largest[index]:
+                line = f"{name} is {values[np.nanargmax(sizes[:, index]), index]:g}"
+                line += f" ({100 * USUAL:g} % of rows: at most {usual[index]:g})"
+                suspects.setdefault("outliers", []).append(line)
+            if name != target and abs(correlations[index]) > SAME_ORDER:
                 line = f"{name} (Spearman {correlations[index]:.3f})"
                 suspects.setdefault("orders rows as the target", []).append(line)
     lines = {}

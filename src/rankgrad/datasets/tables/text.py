@@ -18,7 +18,7 @@ import pandas as pd
 from rankgrad.io.written import as_text
 from rankgrad.plain_text import LONGEST, parsed_json, whole_text
 
-__all__ = ["cells_of", "delimited_rows", "emptied", "json_rows", "log_blank", "number_of_json", "text_header"]
+__all__ = ["cells_of", "delimited_rows", "emptied", "json_rows", "log_once", "number_of_json", "text_header"]
 
 csv.field_size_limit(LONGEST)  # Python's default is an eighth of this
 
@@ -39,7 +39,7 @@ def emptied(cells: pd.Series, empty: Collection[str]) -> pd.Series:
 
 
 def _codec(encoding: str) -> str:
-    return "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+    return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
 
 
 def _not_encoded(path: Path, encoding: str) -> ValueError:
@@ -58,6 +58,17 @@ def _not_encoded(path: Path, encoding: str) -> ValueError:
     )
 
 
+def _check_mark(path: Path, encoding: str) -> None:
+    """Raise ValueError if a file begins with the byte order mark of UTF-8, but is read in another encoding."""
+    with path.open("rb") as file:
+        is_marked = file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+    if is_marked and codecs.lookup(encoding).name != "utf-8-sig":
+        raise ValueError(
+            f"{path}: begins with the byte order mark of UTF-8, so it is not text in {encoding}; expected "
+            "`--encoding utf-8` of a command, `encoding: utf-8` of a dataset in the params"
+        )
+
+
 @contextmanager
 def _opened(path: Path, encoding: str) -> Generator[TextIO]:
     """Open a text file; raise ValueError if it is in another encoding."""
@@ -67,6 +78,7 @@ def _opened(path: Path, encoding: str) -> Generator[TextIO]:
         raise ValueError(f"{path}: `encoding: {encoding}` is unknown to Python; expected utf-8, cp1252, ...") from error
     try:
         with file:
+            _check_mark(path, file.encoding)
             yield file
     except UnicodeError as error:
         raise _not_encoded(path, encoding) from error
@@ -148,13 +160,13 @@ def _with_cells(path: Path, rows: Iterable[list[str]]) -> Iterator[list[str]]:
         else:
             blank += bool(row)
     if blank:
-        log_blank(path, blank)
+        log_once(f"{path}: {blank} blank rows left out")
 
 
 @lru_cache(maxsize=100)
-def log_blank(path: Path, count: int) -> None:
-    """Log once how many rows of a file are left out because all their cells are blank."""
-    logging.warning("%s: %d blank rows left out", path, count)
+def log_once(line: str) -> None:
+    """Log a warning on a file once, even if the file is read several times."""
+    logging.warning("%s", line)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -196,4 +208,4 @@ def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]
             yield row
             number += 1
     if blank:
-        log_blank(path, blank)
+        log_once(f"{path}: {blank} blank rows left out")
