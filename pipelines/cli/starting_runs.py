@@ -103,8 +103,8 @@ def blocks_of(
         rivals[f"{key}-bm25"] = {"name": "bm25", "task": task, "dataset": key}
     else:
         for name, model in _fitted_models(task, input_type.name).items():
-            of_loss = {"loss": by_loss[standard]["loss"], "training": monitor}
-            fitted[f"{key}-{name}"] = common | model | of_loss | {"seeds": 1}
+            judged_alike = {"loss": by_loss[standard]["loss"], "training": monitor}
+            fitted[f"{key}-{name}"] = common | model | judged_alike | {"seeds": 1}
     if fitted or rivals:
         comparison["rivals"] = [*fitted, *rivals]
     return {

@@ -3,7 +3,7 @@
 import inspect
 import json
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
 from functools import partial
@@ -348,7 +348,7 @@ def _check_data_of(settings: Settings, plan: RunPlan, components: _Components) -
 def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> None:
     """Check that a network can be built: a backbone for the dataset's inputs, a head, and a backbone for captions."""
     location = f"runs.{plan.name}.model"
-    backbone, _ = _backbones(settings, plan, components)
+    backbone, text = _backbones(settings, plan, components)
     components.built("models.heads", plan.model, location, features=backbone.size, maps=backbone.maps, outputs=LABELS)
     inputs = components.inputs(plan.dataset)
     kinds = {backbone for kind in inputs for backbone in lookup.find("inputs", kind).backbones}
@@ -360,9 +360,9 @@ def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> 
                 fitting.append(name)
         reason = f"{plan.model.backbone.name} takes {backbone.input}, but {plan.dataset} has {' or '.join(inputs)}"
         raise _wrong(f"{location}.backbone.name", reason, advice=f"try {', '.join(fitting) or 'another dataset'}")
-    if backbone.tasks is not None and plan.task not in backbone.tasks:
-        reason = f"{plan.model.backbone.name} cannot learn {plan.task}, only {', '.join(backbone.tasks)}"
-        raise _wrong(f"{location}.backbone.name", reason)
+    for option, of_option in (("backbone", backbone), ("text", text)):
+        if of_option is not None and of_option.tasks is not None:
+            _check_fitted(plan, option, of_option.tasks)
     if getattr(plan.training, "shared", False):
         _check_shared(plan, settings.runs[plan.name].model.text, inputs)
     dataset = settings.datasets[plan.dataset]
@@ -373,6 +373,21 @@ def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> 
         if isinstance(options, WholePhase) and options.freeze is not None:
             with _at(f"runs.{plan.name}.training.{phase}"):
                 backbone.freeze(options.freeze)
+
+
+def _check_fitted(plan: RunPlan, option: str, tasks: Sequence[str]) -> None:
+    """Check a run whose backbone is fitted to its training split when it is built, and supports only some tasks."""
+    name = getattr(plan.model, option).name
+    if plan.task not in tasks:
+        raise _wrong(
+            f"runs.{plan.name}.model.{option}.name", f"{name} cannot learn {plan.task}, only {', '.join(tasks)}"
+        )
+    if plan.model.name != "identity":
+        reason = f"is {plan.model.name}, but {name} computes scores itself"
+        raise _wrong(f"runs.{plan.name}.model.name", reason, "identity")
+    if plan.start is not None:
+        reason = f"is {plan.start}, but {name} is fitted to the training split of this run"
+        raise _wrong(f"runs.{plan.name}.start", reason, "models/runs/none")
 
 
 def _check_shared(plan: RunPlan, text: Component | None, inputs: list[str]) -> None:

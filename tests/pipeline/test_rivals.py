@@ -1,6 +1,7 @@
 """Simple rivals: models that are fitted at once, and BM25, against scikit-learn and formulas; how they are compared."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -105,6 +106,21 @@ def test_trees_find_what_a_linear_model_cannot_and_ranks_of_a_skewed_target_are_
             found[truth_name, name] = spearmanr(scores, truth[400:]).statistic
     assert found["product", "ridge"] < 0.3 < 0.8 < found["product", "boosted_trees"]
     assert found["additive", "ridge"] > 0.95
+
+
+@pytest.mark.parametrize("name", ["ridge", "boosted_trees"])
+@pytest.mark.parametrize("sizes", [None, torch.full((30,), 2)])
+def test_only_proportions_of_weights_count(name, sizes, generator):
+    items, weight = (
+        torch.randn(60, 3, generator=generator),
+        torch.rand(60 if sizes is None else 30, generator=generator),
+    )
+    scores = []
+    for factor in (1e-3, 1.0, 1e3):
+        split = replace(split_of("features", items, items[:, 0].round() + items[:, 1], sizes), weight=factor * weight)
+        scores.append(fitted(name, split)(items).detach())
+    torch.testing.assert_close(scores[0], scores[1], atol=1e-3, rtol=0)
+    torch.testing.assert_close(scores[2], scores[1], atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("tf_idf", [False, True])

@@ -1,4 +1,4 @@
-"""Shared code of models that are fitted to a training split at once, with scikit-learn."""
+"""Shared code of models that scikit-learn fits to a training split when the network is built."""
 
 from contextlib import AbstractContextManager
 from typing import Any
@@ -15,7 +15,7 @@ TASKS = ("multilabel", "query_ranking", "score_ranking")
 
 
 class FittedBackbone(Backbone):
-    """A model that `fit` fits to a training split at once, so that the training loop only validates it.
+    """A model whose weights `fit` sets when the network is built, so that the training loop only validates it.
 
     Its outputs (n, outputs) are the scores: use it with the head `identity`.
     """
@@ -28,7 +28,7 @@ class FittedBackbone(Backbone):
 
 
 def on_one_thread() -> AbstractContextManager[Any]:
-    """Limit the threads of scikit-learn: settings are fitted in parallel, whose threads would compete for cores."""
+    """Limit scikit-learn's threads: settings are fitted in parallel processes, which would compete for cores."""
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1)
@@ -56,23 +56,26 @@ def target_of(split: Any) -> np.ndarray:
 
 
 def weight_of(split: Any) -> np.ndarray | None:
-    """Return the weight of each row, or of each document of a row; None for equal weights."""
+    """Return the weight of each row, or of each document of a row, with mean 1; None for equal weights."""
     if split.weight is None:
         return None
     weight = split.weight if split.sizes is None else split.weight.repeat_interleave(split.sizes)
-    return weight.double().numpy()
+    return (weight.double() / weight.double().mean()).numpy()  # otherwise their scale would change the penalty
 
 
 def linear_weights(values: Any, split: Any, penalty: float) -> tuple[Tensor, Tensor]:
     """Return the weights (outputs, k) and biases (outputs,) of a linear model of values (n, k), a SciPy matrix or not.
 
-    For preferences, it is the Bradley-Terry model: logistic regression on differences between the answers of a pair.
-    Otherwise it is ridge regression on `target_of`.
+    If every row has two documents, as for preferences, it is the Bradley-Terry model: logistic regression on the
+    differences between the documents of a row. Otherwise it is ridge regression on `target_of`.
 
     Args:
         values: of rows, or of documents.
         split: see `rankgrad.datasets.files.splits.Split`.
-        penalty: of squared weights, per example.
+        penalty: the factor of the squared weights in the mean loss.
+
+    Raises:
+        ValueError: no two documents of a row differ in relevance.
     """
     from sklearn.linear_model import Ridge
 
@@ -86,15 +89,17 @@ def linear_weights(values: Any, split: Any, penalty: float) -> tuple[Tensor, Ten
 
 
 def _preference_weights(values: Any, target: np.ndarray, weight: np.ndarray | None, penalty: float) -> np.ndarray:
-    """Return the weights (1, k) of a Bradley-Terry model of pairs of rows."""
+    """Return the weights (1, k) of a Bradley-Terry model of rows 2i and 2i + 1."""
     from scipy.sparse import issparse, vstack
     from sklearn.linear_model import LogisticRegression
 
     differences, sign = values[::2] - values[1::2], np.sign(target[::2] - target[1::2])
     decided = sign != 0
+    if not decided.any():
+        raise ValueError(f"all {len(sign)} training pairs are ties, so there is nothing to learn: expected other pairs")
     stack = vstack if issparse(values) else np.vstack
     both_ways = stack([differences[decided], -differences[decided]])
-    model = LogisticRegression(C=1 / (penalty * 2 * max(1, decided.sum())), fit_intercept=False, max_iter=1000)
-    of_pairs = None if weight is None else np.tile(weight[::2][decided], 2)
-    model.fit(both_ways, np.concatenate([sign[decided], -sign[decided]]), of_pairs)
+    model = LogisticRegression(C=1 / (penalty * 2 * decided.sum()), fit_intercept=False, max_iter=1000)
+    pair_weight = None if weight is None else np.tile(weight[::2][decided], 2)
+    model.fit(both_ways, np.concatenate([sign[decided], -sign[decided]]), pair_weight)
     return model.coef_

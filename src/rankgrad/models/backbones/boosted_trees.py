@@ -12,7 +12,7 @@ from rankgrad.models.backbones._fitted import FittedBackbone, on_one_thread, tar
 
 __all__ = ["BoostedTrees"]
 
-PLACES = 2**22  # most places in trees that are followed at once
+PAIRS = 2**22  # pairs of a row and a tree that are computed at once
 
 
 class BoostedTrees(FittedBackbone):
@@ -68,7 +68,7 @@ class BoostedTrees(FittedBackbone):
         from sklearn.ensemble import HistGradientBoostingRegressor
 
         features, target, weight = split.inputs.items.double().numpy(), target_of(split), weight_of(split)
-        # With few rows, leaves of 20 would allow no split.
+        # scikit-learn's smallest leaf, 20 rows, would allow no split of few rows.
         least = min(20, max(2, len(features) // 20))
         with on_one_thread(), torch.no_grad():
             for number, of_output in enumerate(target.T):
@@ -97,7 +97,7 @@ class BoostedTrees(FittedBackbone):
                 table[row, :count] = torch.from_numpy(column).to(table.dtype)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        rows = max(1, PLACES // len(self.values))
+        rows = max(1, PAIRS // len(self.values))
         return torch.cat([self._scores(part) for part in vectors.double().split(rows)]).to(self.means.dtype)
 
     def _scores(self, vectors: Tensor) -> Tensor:
@@ -106,5 +106,7 @@ class BoostedTrees(FittedBackbone):
         place = root.repeat(len(vectors), 1)  # of each vector in each tree
         for _ in range(self.leaves - 1):  # no tree is deeper
             is_left = vectors.gather(1, self.features.take(place)) <= self.thresholds.take(place)
-            place = root + torch.where(is_left, self.left.take(place), self.right.take(place))
-        return self.values.take(place).view(len(vectors), -1, self.trees).sum(2) + self.means
+            before, place = place, root + torch.where(is_left, self.left.take(place), self.right.take(place))
+            if not torch.compiler.is_compiling() and bool((place == before).all()):
+                break
+        return self.values.take(place).view(len(vectors), self.size, self.trees).sum(2) + self.means

@@ -1,11 +1,12 @@
-"""A linear model of vectors of numbers, in closed form."""
+"""A linear model of vectors of numbers, fitted when the network is built."""
 
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankgrad.checks import check_positive
+from rankgrad.layers import ScoreLayer
 from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights
 from rankgrad.models.backbones.perceptron import Perceptron
 
@@ -20,7 +21,7 @@ class Ridge(FittedBackbone):
     Args:
         features: the length of a vector.
         outputs: K, the number of scores.
-        penalty: of squared weights, per example.
+        penalty: the factor of the squared weights in the mean loss.
         quantiles: use each feature once more, as its quantile, see `rankgrad.models.backbones.perceptron.Perceptron`.
 
     Shapes:
@@ -44,7 +45,7 @@ class Ridge(FittedBackbone):
         check_positive("penalty", penalty)
         self.penalty, self.size = penalty, outputs
         self.standardized = Perceptron(features=features, hidden=[], quantiles=quantiles)
-        self.scores = nn.Linear(self.standardized.size, outputs)
+        self.scores = ScoreLayer(self.standardized.size, outputs)
 
     def fit(self, split: Any) -> None:
         """Fit the weights to a training split, see `rankgrad.datasets.files.splits.Split`."""

@@ -1,4 +1,4 @@
-"""A linear model of word counts, in closed form."""
+"""A linear model of word counts, fitted when the network is built."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ class WordCounts(FittedBackbone, WordBackbone):
     Args:
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`; for pairs, it contains `PAIR`.
         outputs: K, the number of scores.
-        penalty: of squared weights, per example.
+        penalty: the factor of the squared weights in the mean loss.
         tf_idf: whether a word counts $(1 + \log n) (1 + \log\frac{1 + N}{1 + N_w})$ for its n occurrences in a text,
             if it is in $N_w$ of N training texts, and each text has length 1; otherwise it counts n.
 
@@ -69,13 +69,15 @@ class WordCounts(FittedBackbone, WordBackbone):
     def forward(self, tokens: Tensor) -> Tensor:
         check_words(tokens)
         words, values = self._counted(tokens)
-        return torch.einsum("nl,nlk->nk", values.to(self.weights.dtype), self.weights[words]) + self.biases
+        # In the precision of the weights, as `rankgrad.layers.ScoreLayer` does.
+        with torch.autocast(tokens.device.type, enabled=False):
+            return torch.einsum("nl,nlk->nk", values.to(self.weights.dtype), self.weights[words]) + self.biases
 
     def _counted(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the words of each text (n, longest), and what each counts; repetitions count 0."""
         if self.pair is not None:
             tokens = tokens.masked_fill(~sides(tokens, self.pair)[1], 0)
-        words = tokens.sort(1).values.contiguous()
+        words = tokens.sort(1).values.contiguous()  # equal words are neighbors: the first of them counts all
         first = torch.searchsorted(words, words)
         counts = torch.searchsorted(words, words, right=True) - first
         is_known = words > 1  # 0 is padding, and 1 any unknown word
