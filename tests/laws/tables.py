@@ -198,6 +198,9 @@ def _draw_input(draw: Callable, each: Callable, table: Drawn, kind: str) -> None
     if kind == "filled":
         table.columns["age"] = each(NUMBERS | st.none())
         table.columns["size"] = [7.5, *each(NUMBERS | st.none())[1:]]
+        for row, size in enumerate(table.columns["size"]):
+            if size is None and table.columns["age"][row] is None:
+                table.columns["age"][row] = 1.0  # a row without any input would be left out
         table.options |= {"features": ["size", "age"], "missing": "impute"}
         _give(table, ["size", "age"], lambda cell: [cell])
     if kind in ("numbers", "mixed"):

@@ -474,3 +474,12 @@ def test_counts_of_the_head_of_a_file_say_so_once(tmp_path, caplog):
     for _ in range(2):
         delivery_of(table, tmp_path, seed=0, head=2)
     assert caplog.messages == [f"{tmp_path / 'a.csv'}, first 2 rows: 1 preferences are repeated"]
+
+
+def test_a_row_of_totals_which_has_no_input_is_left_out(tmp_path, caplog):
+    rows = [f"a{number},{number},{number % 3}" for number in range(120)]
+    lines(tmp_path, "a.csv", "id,size,price", *rows, "sum,,999999")
+    options = {"file": "a.csv", "features": "size", "target": "price", "id": "id", "missing": "impute"}
+    splits, _, _ = read(options, tmp_path)
+    assert sum(map(len, splits.values())) == 120
+    assert "row 121 has no input" in caplog.text
