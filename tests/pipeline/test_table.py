@@ -441,11 +441,14 @@ class TestRowsAndColumns:
             Table(file="a.parquet", **options).check_head(tmp_path)
 
 
-def test_an_empty_file_of_a_split_is_refused_before_anything_is_trained(tmp_path):
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_an_empty_file_of_a_split_is_refused_before_anything_is_trained(suffix, tmp_path):
+    rows = pd.DataFrame({"name": [f"n{row}" for row in range(9)], "x": range(9), "y": range(9)})
     for split, count in (("train", 9), ("val", 0), ("test", 3)):
-        pd.DataFrame({"x": range(count), "y": range(count)}).to_csv(tmp_path / f"{split}.csv", index=False)
-    table = Table(file={split: f"{split}.csv" for split in ("train", "val", "test")}, features=["x"], target="y")
-    with pytest.raises(ValueError, match=r"val\.csv: 0 rows"):
+        path = tmp_path / f"{split}.{suffix}"
+        rows[:count].to_csv(path, index=False) if suffix == "csv" else rows[:count].to_parquet(path)
+    table = Table(file={split: f"{split}.{suffix}" for split in ("train", "val", "test")}, features=["x"], target="y")
+    with pytest.raises(ValueError, match=rf"val\.{suffix}: 0 rows"):
         table.check_head(tmp_path)
 
 

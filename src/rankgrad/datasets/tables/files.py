@@ -284,9 +284,9 @@ def _blank_rows(file: pq.ParquetFile) -> np.ndarray:
             for name in file.schema_arrow.names:
                 column = file.read_row_group(number, columns=[name]).column(0)
                 if is_text(column.type):
-                    is_blank &= [not (text or "").strip() for text in column.to_pylist()]
+                    is_blank &= np.array([not (text or "").strip() for text in column.to_pylist()], bool)
                 else:
-                    is_blank &= column.is_null(nan_is_null=True).to_numpy()
+                    is_blank &= np.asarray(column.is_null(nan_is_null=True), bool)
                 if not is_blank.any():
                     break
             indices.append(start + np.flatnonzero(is_blank))
