@@ -122,7 +122,7 @@ def test_numbers_that_float64_makes_equal_are_refused_by_two_rows(tmp_path, numb
 
 def test_numbers_of_svmlight_that_float64_makes_equal_are_refused_by_two_rows(tmp_path):
     first, other, _ = JOINED["whole"]
-    for row, name in (("{} qid:1 1:2", "label"), ("1 qid:1 2:{}", r"all\[2\]")):
+    for row, name in (("{} qid:1 1:2", "label"), ("1 qid:1 2:{}", "feature 2")):
         (tmp_path / "a.txt").write_text("\n".join(row.format(cell) for cell in (other, "7", first)))
         with pytest.raises(ValueError, match=f"row 3: {name} is .* here and .* in row 1"):
             Table(file="a.txt", features="all", relevance="label", group="qid").check_head(tmp_path)
@@ -211,7 +211,7 @@ def test_a_column_of_which_float32_joins_many_is_told_of_by_its_counts(tmp_path,
     options = written(tmp_path, frame, "csv") | {"target": "y", "features": ["km", "views"]}
     message = Table(**options).opened(tmp_path, Reading()).fitted["understood"]["joined"]
     assert re.fullmatch(r"views has 8000 different values, of which standardized ones in float32 keep \d", message)
-    assert [message in record.message for record in caplog.records if record.levelname == "WARNING"] == [True]
+    assert sum(message in record.message for record in caplog.records if record.levelname == "WARNING") == 1
 
 
 def model_of(hidden: list[int], **args) -> dict:
