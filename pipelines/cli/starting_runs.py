@@ -65,21 +65,16 @@ def blocks_of(
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
     if input_type.pictures:
         dataset["size"] = SIZE
-    head = starting["head"] if input_type.files else {"name": "linear", "args": {}}
-    model = starting.get("models", {}).get(input_type.name, {**head, "backbone": BACKBONES[input_type.backbones[0]]})
     common = {
         "task": task,
         "dataset": key,
-        "model": model,
+        "model": _model_of(starting, table, folder or raw),
         "start": "models/runs/none",
         "loss": {},
         "sorter": "none",
         "auxiliary": {"name": "none"},
         "seeds": SEEDS,
     }
-    if input_type.name == "features" and _has_skewed_features(table, folder or raw):
-        model = merged(model, {"backbone": {"args": {"quantiles": True}}})
-        common["model"] = model
     truth = _numbers_of_truth(table, folder or raw)
     conditions = _conditions(table, truth)
     if metric is None:
@@ -114,6 +109,16 @@ def blocks_of(
         "comparisons": {key: comparison},
         "judged": {task: {"metric": metric}},
     }
+
+
+def _model_of(starting: dict[str, Any], table: Table, folder: Path) -> dict[str, Any]:
+    """Return the head and the backbone of a table's networks, which see skewed numbers as quantiles, too."""
+    input_type = table.input_type
+    head = starting["head"] if input_type.files else {"name": "linear", "args": {}}
+    model = starting.get("models", {}).get(input_type.name, {**head, "backbone": BACKBONES[input_type.backbones[0]]})
+    if input_type.name == "features" and _has_skewed_features(table, folder):
+        return merged(model, {"backbone": {"args": {"quantiles": True}}})
+    return model
 
 
 def _special_form(task: str, table: Table, folder: Path) -> str:

@@ -233,12 +233,9 @@ def app_of(
             sent, k = request_in(body)
             if k is not None and gallery is None:
                 raise ValueError("k is only for a server that searches rows: leave it out, or serve with --among")
-            rows = model.checked(sent)
-            count = FOUND if k is None else k
-            if gallery is not None and len(rows) * min(count, len(gallery.ids)) > MOST_FOUND:
-                raise ValueError(
-                    f"{len(rows)} rows with k {k}, expected at most {MOST_FOUND} ids: send several requests"
-                )
+            rows, count = model.checked(sent), FOUND if k is None else k
+            if gallery is not None:
+                _check_ids(len(rows), count, gallery)
             answers = model.answered(rows)
         except RecursionError:
             return _refusal(400, "brackets are nested too deep, expected rows of cells"), 0
@@ -302,6 +299,12 @@ def _with_token(endpoint: Callable[[Request], Awaitable[Response]], token: str) 
         return await endpoint(request)
 
     return checked if token else endpoint
+
+
+def _check_ids(rows: int, count: int, gallery: Gallery) -> None:
+    """Raise ValueError if a request asks for too many ids."""
+    if rows * min(count, len(gallery.ids)) > MOST_FOUND:
+        raise ValueError(f"{rows} rows with k {count}, expected at most {MOST_FOUND} ids: send several requests")
 
 
 def _with_found(answer: dict[str, Any], gallery: Gallery, count: int) -> dict[str, Any]:

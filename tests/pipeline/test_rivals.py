@@ -27,7 +27,7 @@ from rankgrad.inputs import Inputs
 from rankgrad.inputs.features import of_tensor
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.io.results import Row, minus
-from rankgrad.models.backbones._fitted import TASKS
+from rankgrad.models.backbones._fitted import FittedBackbone
 from rankgrad.models.network import made
 from rankgrad.training.loop import train
 from rankgrad.training.progress import copied
@@ -61,7 +61,7 @@ def test_bm25_is_judged_as_a_network_is(task, kind, tmp_path):
     assert np.isfinite(judge.statistic(table).of_all()[0])
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", FittedBackbone.tasks)
 @pytest.mark.parametrize("name", ["boosted_trees", "ridge", "word_counts"])
 def test_a_fitted_model_is_trained_validated_and_loaded_as_a_network_is(name, task, tmp_path):
     written(task, kind := "text" if name == "word_counts" else "features", tmp_path)

@@ -9,9 +9,7 @@ from torch import Tensor
 
 from rankgrad.layers import Backbone, Freeze
 
-__all__ = ["TASKS", "FittedBackbone", "linear_weights", "on_one_thread", "target_of", "weight_of"]
-
-TASKS = ("multilabel", "query_ranking", "score_ranking")
+__all__ = ["FittedBackbone", "linear_weights", "on_one_thread", "target_of", "weight_of"]
 
 
 class FittedBackbone(Backbone):
@@ -21,7 +19,7 @@ class FittedBackbone(Backbone):
     """
 
     maps, small = False, True
-    tasks = TASKS
+    tasks = ("multilabel", "query_ranking", "score_ranking")
 
     def freeze(self, which: Freeze) -> None:
         self.requires_grad_(False)
