@@ -251,14 +251,20 @@ def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
         advice = f"{advice}, add more {unit}" if total >= 2 * JUDGED else f"add more {unit}"
         by_hand = "`rankgrad promote MODEL --version N`"
         line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or promote by hand with {by_hand}"
-    # How many examples are for validation, unless it is the gate that was counted, or folds replace the split.
-    if split == "val" and "folds" not in block:
-        share, way_out = 1 - dataset.gate_share, "give more rows the split `val`"
-        if dataset.drawn:
-            share, way_out = dataset.shares["val"], "raise `split.val`"
-        if (checked := round(examples * share)) < MONITORED:
-            line += f"; val: about {checked}, too few to choose the champion by, and `rankgrad monitor` needs "
-            line += f"{MONITORED}: {way_out}"
+    if split == "val" and "folds" not in block:  # val was counted, and folds do not replace it
+        line += _advice_on_validation(dataset, examples)
     if total < SMALL and dataset.foldable and "folds" not in block:
         line += "; `--folds 5` compares the runs on all rows outside the gate, not only on the test split"
     return [line]
+
+
+def _advice_on_validation(dataset: Any, examples: int) -> str:
+    """Return what to do about too few examples for validation, of the number of which it gets a share, or ""."""
+    share, way_out = 1 - dataset.gate_share, "give more rows the split `val`"
+    if dataset.drawn:
+        share, way_out = dataset.shares["val"], "raise `split.val`"
+    if (count := round(examples * share)) >= MONITORED:
+        return ""
+    return (
+        f"; val: about {count}, too few to choose the champion by, and `rankgrad monitor` needs {MONITORED}: {way_out}"
+    )

@@ -1,6 +1,7 @@
 """Choose what `rankgrad init` writes for a table: runs from `starting_runs.yaml` with fitting losses and epochs."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -117,7 +118,7 @@ def _model_of(starting: dict[str, Any], table: Table, folder: Path) -> dict[str,
     head = starting["head"] if input_type.files else {"name": "linear", "args": {}}
     model = starting.get("models", {}).get(input_type.name, {**head, "backbone": BACKBONES[input_type.backbones[0]]})
     if input_type.name == "features" and _has_skewed_features(table, folder):
-        return merged(model, {"backbone": {"args": {"quantiles": True}}})
+        return merged(deepcopy(model), {"backbone": {"args": {"quantiles": True}}})
     return model
 
 

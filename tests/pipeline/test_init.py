@@ -191,6 +191,16 @@ def test_the_log_of_a_skewed_target_is_a_rival(project):
     assert "mine-mse_log" in settings.comparisons["mine"].runs
 
 
+def test_skewed_numbers_of_one_table_leave_the_next_table_alone(tmp_path):
+    backbones = []
+    for name, numbers in (("skewed.csv", np.exp(3 * X)), ("even.csv", X)):
+        write(tmp_path, name, f_1=numbers, price=A)
+        guessed = guess(tmp_path / name)
+        blocks = blocks_of("mine", Path("data/raw/mine"), guessed.task, guessed.options, folder=tmp_path)
+        backbones.append(blocks["runs"]["mine-mse"]["model"]["backbone"]["args"])
+    assert backbones == [{"hidden": [64], "quantiles": True}, {"hidden": [64]}]
+
+
 GRADES = {  # grades, queries, and the metric and losses that fit them
     "grades": (modulo(5), groups(6), "ndcg_at_10", ["mse", "lambdarank"]),
     "clicks": (modulo(2), groups(6), "mean_average_precision", ["multilabel_soft_margin", "hinge_ap", "rlsep"]),
