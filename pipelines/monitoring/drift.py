@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import false_discovery_control, fisher_exact, ks_2samp
 
+from pipelines.config import MONITORED
 from pipelines.monitoring.measure import Answers, Inputs, Measured, measure, measure_answers
 from pipelines.monitoring.reference import ROWS, Reference, chosen, read_reference
 from pipelines.monitoring.shadow import Shadow, agreements
@@ -30,7 +31,6 @@ __all__ = ["Comparison", "Outside", "Quantity", "compare", "list_of", "quantitie
 
 LONGEST_NAME = 100  # characters of a quantity in a verdict
 LISTED = 200  # rows to label at most
-FEWEST = 50  # fewest rows on either side for a meaningful test
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def _check_options(alpha: float, least_distance: float, rows: int) -> None:
         raise ValueError(f"alpha is {alpha}, expected above 0 and below 1")
     if not 0 <= least_distance < 1:
         raise ValueError(f"the least distance is {least_distance}, expected from 0 to below 1")
-    if rows < FEWEST:
-        raise ValueError(f"rows is {rows}, expected at least {FEWEST} for a meaningful test")
+    if rows < MONITORED:
+        raise ValueError(f"rows is {rows}, expected at least {MONITORED} for a meaningful test")
 
 
 def _shadow(challenger: str, answers: Callable[[str], Answers], ours: Answers) -> Shadow:
@@ -196,9 +196,9 @@ def _network(model: str, task: str) -> Any:
 
 def _enough(rows_of: str, count: int) -> int:
     """Return the number of rows, or raise if there are too few to test."""
-    if count < FEWEST:
+    if count < MONITORED:
         raise ValueError(
-            f"{rows_of}: {count} rows, expected at least {FEWEST} for a meaningful test: add rows, or train "
+            f"{rows_of}: {count} rows, expected at least {MONITORED} for a meaningful test: add rows, or train "
             "on more if these are training or validation rows"
         )
     return count
