@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import false_discovery_control, fisher_exact, ks_2samp
 
 from pipelines.config import MONITORED
-from pipelines.monitoring.measure import Answers, Inputs, Measured, measure, measure_answers
+from pipelines.monitoring.measure import Answers, Measured, measure, measure_answers
 from pipelines.monitoring.reference import ROWS, Reference, chosen, read_reference
 from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
@@ -167,7 +167,6 @@ def compare(
         challenger = _registry().beside(version, challenger.removeprefix("@")) if version else None
     if challenger is not None:
         shadow = _shadow(challenger, answers, ours.answers)
-    reference, ours = _numbered(reference, ours, recipe["input"].get("lowest", 0))
     tested = quantities(reference, ours, alpha=alpha, least_distance=least_distance)
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), reference.dataset, alpha, least_distance,
@@ -175,16 +174,6 @@ def compare(
         to_label=rows_to_label(reference, ours, tested, [(number, ids[number]) for number in sorted(numbers)]),
         outside=outside(reference, ours, sorted(numbers)),
     )  # fmt: skip
-
-
-def _numbered(reference: Reference, fresh: Measured, lowest: int) -> tuple[Reference, Measured]:
-    """Number features without names as the training file does, from its lowest index."""
-    names = {f"feature {number}": f"feature {number + lowest}" for number in range(len(reference.inputs.columns))}
-    ranges = {names.get(name, name): bounds for name, bounds in reference.ranges.items()}
-    reference = replace(reference, inputs=reference.inputs.rename(columns=names), ranges=ranges)
-    quantities, words, low, high = fresh.inputs
-    quantities, low, high = (frame.rename(columns=names) for frame in (quantities, low, high))
-    return reference, fresh._replace(inputs=Inputs(quantities, words, low, high))
 
 
 def _network(model: str, task: str) -> Any:
