@@ -28,11 +28,13 @@ from pipelines.cli.truth import DROPPED, find_truth
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.roles import SHARES
-from rankgrad.datasets.tables.suspects import stand_ins
+from rankgrad.datasets.tables.suspects import outliers, stand_ins
 from rankgrad.numbers import PLAIN, Writing, number_in
+from rankgrad.plain_text import near_names, typos_in
 
 __all__ = ["Guess", "guess"]
 
+NAMED = 10  # most pairs of names in a line
 FEWEST_GROUPS = 5  # smallest number of groups to report different offsets
 
 
@@ -99,6 +101,9 @@ def guess(
     lines = [f"input: {', '.join(f'{role} from {listed(names)}' for role, names in inputs.items())}", truth.line]
     if truth.task == "score_ranking" and truth.column is not None and not within:
         lines += _lines_on_offsets(columns, truth.column)
+    if truth.column is not None and truth.column.content == "number":
+        lines += _lines_on_outliers(columns.whole(truth.column))
+    lines += _lines_on_names([*input_columns, *filter(None, [columns.all.get(options.get("group", ""))])])
     lines += _lines_on_files(files) + _lines_on_features(input_columns) + _lines_on_unused(columns) + missing_lines
     return Guess(truth.task, options, lines)
 
@@ -206,6 +211,30 @@ def _lines_on_offsets(columns: Columns, truth: Column) -> list[str]:
                 f"{column.name} explains {100 * fraction:.0f} % of the order of {truth.name}; to compare only rows of "
                 f"the same {column.name}, in training and evaluation, pass `--group {column.name} --within`"
             )
+    return lines
+
+
+def _lines_on_outliers(truth: Column) -> list[str]:
+    """Return a line on the largest target or grade if it is far from all others, as after a slip of the keyboard."""
+    sizes = truth.numbers.abs()
+    [usual], [has_outlier] = outliers(sizes.to_numpy()[:, None])
+    if not has_outlier:
+        return []
+    others, row = truth.numbers[sizes <= usual], sizes.idxmax()
+    return [
+        f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}, but others are from {others.min():g} to "
+        f"{others.max():g}; correct it if it is a mistake"
+    ]
+
+
+def _lines_on_names(inputs: Sequence[Column]) -> list[str]:
+    """Return a line for each column of names in which two may be one."""
+    lines = []
+    for column in inputs:
+        near = near_names(column.names.unique()) + typos_in(column.names.value_counts().to_dict())
+        if column.is_category and near:
+            pairs = ", ".join(f"{name!r} beside {other!r}" for name, other in near[:NAMED])
+            lines.append(f"{column.name}: {pairs}; if two are one name, correct one of them")
     return lines
 
 

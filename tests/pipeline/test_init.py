@@ -502,6 +502,34 @@ def test_a_column_that_is_not_learned_from_is_reported_with_the_reason(tmp_path,
     assert not [word for word in words if word not in reported], guessed.lines
 
 
+CITIES = ["Berlln", *cycled("Berlin", "Hamburg")[1:]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        ({"city": CITIES, **PLAIN}, "city: 'Berlln' beside 'Berlin'"),
+        ({"city": [city.replace("ll", "1") for city in CITIES], **PLAIN}, None),
+        ({"city": cycled("Berlin", "Berlln"), **PLAIN}, None),
+        ({"x": X, "z": A, "grade": [*modulo(5)[:-1], 40]}, "row 60: grade is 40, but others are from 0 to 4"),
+        (QUERIES | {"grade": [*modulo(5)[:-1], 40]}, "row 60: grade is 40, but others are from 0 to 4"),
+        ({"x": X, "z": A, "grade": [*modulo(5)[:-2], 18, 40]}, None),
+    ],
+)
+def test_a_typo_of_a_name_and_a_grade_far_from_all_others_are_named(tmp_path, columns, line):
+    write(tmp_path, "a.csv", **columns)
+    named = [text for text in guess(tmp_path / "a.csv").lines if "beside" in text or "others" in text]
+    assert len(named) == (line is not None)
+    assert line is None or named[0].startswith(line)
+
+
+def test_empty_targets_of_any_type_are_left_out_of_parquet_as_of_csv(tmp_path):
+    for kind in (np.float16, np.float64):
+        prices = pd.Series(Y.astype(kind)).where(np.array(N) != 3)
+        pd.DataFrame(PLAIN | {"price": prices}).to_parquet(tmp_path / "a.parquet")
+        assert guess(tmp_path / "a.parquet").lines[-1].startswith("1 of the first 60 rows")
+
+
 def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):
     folder = project / "data/raw/mine"
     write(folder, "a.csv", lab=texts("s{}", 4), number=[german(p, 0) for p in PRICES], age=A)
