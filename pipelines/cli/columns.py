@@ -40,6 +40,7 @@ __all__ = [
 HEAD = 1000  # number of first rows to inspect
 MOSTLY = 0.5  # fraction of cells, or of groups
 SHOWN = 3  # texts in an error
+COMBINED = 0.1  # fraction of cells with a separator above which they are labels: some companies are Lee; Sons
 SECONDS = 1e8  # larger numbers in a column named like a time are seconds since 1970
 # Typical column names of each role.
 CALLED = {
@@ -176,20 +177,15 @@ class Column:
 
     @cached_property
     def separator(self) -> str | None:
-        """The separator of labels in a cell, if several different cells have it and labels repeat."""
-        for separator in "|;," if self.has_names else "":
-            labels = split_labels(self.cells, separator)
-            count = sum(map(len, labels))
-            combined = self.names[self.names.str.contains(separator, regex=False)]
-            is_usual = len(combined) > 0.1 * len(self.names) and combined.nunique() > 1  # Lee; Sons is a name
-            if is_usual and len(set().union(*labels)) <= max(2, count // 3):
-                return separator
-        return None
-
-    @cached_property
-    def rare_separator(self) -> str | None:
         """The separator that splits the cells into fewer labels than there are different cells, even if few have it."""
-        return separator_of(self.names.unique()) if self.has_names else None
+        return separator_of(self.names) if self.has_names else None
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether cells are lists of labels, or many have a separator that is rare in other names."""
+        if self.separator not in ("|", ";", ","):
+            return self.content == "labels"
+        return self.names.str.contains(self.separator, regex=False).mean() > COMBINED
 
     def all_match(self, pattern: re.Pattern[str]) -> bool:
         return all(pattern.fullmatch(str(cell)) for cell in self.cells)

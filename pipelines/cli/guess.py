@@ -12,11 +12,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from pipelines.cli.columns import Column, Columns, check_cells, listed, plain
 from pipelines.cli.inputs import find_input, leave_out_clues, leave_out_days_and_keys
-from pipelines.cli.structure import check_within, find_id_of_items, find_structure, split_by_key
+from pipelines.cli.structure import (
+    EXPLAINED,
+    check_within,
+    explained,
+    find_id_of_items,
+    find_structure,
+    may_be_group,
+    split_by_key,
+)
 from pipelines.cli.truth import DROPPED, find_truth
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.examples import missing_cells
@@ -26,7 +33,7 @@ from rankgrad.numbers import PLAIN, Writing, number_in
 
 __all__ = ["Guess", "guess"]
 
-EXPLAINED, FEWEST_GROUPS = 0.3, 5  # smallest explained variance and number of groups to report different offsets
+FEWEST_GROUPS = 5  # smallest number of groups to report different offsets
 
 
 class Guess(NamedTuple):
@@ -193,25 +200,13 @@ def _lines_on_offsets(columns: Columns, truth: Column) -> list[str]:
         candidates = [columns.all[columns.structure["group"]]]
     lines = []
     for column in candidates:
-        fraction = _explained(column.names, truth.numbers)
+        fraction = explained(column.names, truth.numbers)
         if fraction > EXPLAINED:
             lines.append(
                 f"{column.name} explains {100 * fraction:.0f} % of the order of {truth.name}; to compare only rows of "
                 f"the same {column.name}, in training and evaluation, pass `--group {column.name} --within`"
             )
     return lines
-
-
-def _explained(names: pd.Series, numbers: pd.Series) -> float:
-    """Return the fraction of the variance of ranks that is between groups, adjusted for the number of groups.
-
-    >>> round(_explained(pd.Series(list("aabb")), pd.Series([1.0, 2.0, 11.0, 12.0])), 2)
-    0.7
-    """
-    rows = pd.DataFrame({"name": names, "rank": numbers.rank()}).dropna()
-    apart = rows["rank"] - rows.groupby("name")["rank"].transform("mean")
-    freedom, total = len(rows) - rows["name"].nunique(), rows["rank"].var()
-    return 1 - float((apart**2).sum() / freedom / total) if freedom > 0 and total > 0 else 0.0
 
 
 def _lines_on_features(inputs: Sequence[Column]) -> list[str]:
@@ -235,13 +230,10 @@ def _lines_on_unused(columns: Columns) -> list[str]:
     """Return lines on unused columns, first on possible groups."""
     lines, unused = [], []
     for column in columns.free:
-        count = column.names.nunique()
-        comes_again = (column.content == "name" or column.is_whole) and 2 < count <= len(column.cells) // 2
-        if "group" not in columns.structure and comes_again:
+        if "group" not in columns.structure and may_be_group(column):
             lines.append(
-                f"not used: {column.name}: {count} values in {len(column.cells)} rows; to keep rows with the same "
-                "value in "
-                f"one split, pass `--group {column.name}`"
+                f"not used: {column.name}: {column.names.nunique()} values in {len(column.cells)} rows; to keep rows "
+                f"with the same value in one split, pass `--group {column.name}`"
             )
         else:
             unused.append(column.name)

@@ -41,23 +41,23 @@ def find_truth(columns: Columns) -> Truth:
 def _labels(columns: Columns) -> Truth | None:
     """Recognize labels: lists of names, or several names in a cell; also a single name if the task needs labels."""
     task, is_named = columns.task, "target" in columns.named
-    column = columns.take_truth(lambda column: column.content == "labels" or column.separator is not None, "labels")
+    column = columns.take_truth(lambda column: column.has_labels, "labels")
     if column is None and (task or is_named):
         column = columns.take_truth(lambda column: _may_be_labels(column, is_task_known=bool(task)), "labels")
     if column is None:
         return None if is_named else _flags(columns)
-    separator = column.separator or column.rare_separator or "|"
+    separator = column.separator or "|"
     rows = split_labels(column.cells, separator)
     ordered = task == "label_ranking" if task else not in_one_order(rows)
     options = {"labels": column.name, "ordered": ordered, "label_separator": separator}
     order, other = ("the most important first", "multilabel") if ordered else ("in no order", "label_ranking")
-    parts = f" separated by {separator!r}" if column.separator or column.rare_separator else ""
+    parts = f" separated by {separator!r}" if column.separator else ""
     line = f"truth: labels from {column.name}{parts}, {order}; to change: --task {other}, or --target COLUMN"
     return Truth("label_ranking" if ordered else "multilabel", options, line, column)
 
 
 def _may_be_labels(column: Column, *, is_task_known: bool) -> bool:
-    return column.is_category or column.rare_separator is not None or (is_task_known and column.is_whole)
+    return column.is_category or column.separator is not None or (is_task_known and column.is_whole)
 
 
 def _flags(columns: Columns) -> Truth | None:
@@ -235,7 +235,7 @@ def _unreadable(column: Column, other: str) -> ValueError:
     advice = "convert its cells to numbers and empty the others"
     if column.hindrance is not None:
         advice = f"it has {column.advice_on_hindrance}"
-    elif column.is_category or column.rare_separator is not None:
+    elif column.is_category or column.separator is not None:
         advice = f"pass `--target {column.name}` to predict these names"
     elif column.content == "number":
         advice = "pass `--task score_ranking` to rank by it"

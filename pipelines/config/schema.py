@@ -26,7 +26,7 @@ from rankgrad import lookup
 from rankgrad.datasets.files.folds import REGISTERED
 from rankgrad.training.options import Auxiliary, Component, Imitation
 
-__all__ = ["Model", "Run", "Settings", "check_shapes", "load", "prefixed", "read", "typed"]
+__all__ = ["JUDGED", "MONITORED", "Model", "Run", "Settings", "check_shapes", "load", "prefixed", "read", "typed"]
 
 T = TypeVar("T")
 NONE = "none"  # marks an unused sorter, start, or auxiliary loss
@@ -35,6 +35,8 @@ Count = Annotated[int, Field(gt=0)]
 TwoOrMore = Annotated[int, Field(ge=2)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 MOST_SEEDS = 1000
+JUDGED = 30  # fewest rows or groups for the gate; with fewer, the bootstrap finds differences where there are none
+MONITORED = 50  # fewest rows, of training, validation, or a new file, for a meaningful test of drift
 
 
 def _plain(name: str) -> str:

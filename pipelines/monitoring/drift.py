@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import false_discovery_control, fisher_exact, ks_2samp
 
-from pipelines.monitoring.measure import Answers, Inputs, Measured, measure, measure_answers
+from pipelines.config import MONITORED
+from pipelines.monitoring.measure import Answers, Measured, measure, measure_answers
 from pipelines.monitoring.reference import ROWS, Reference, chosen, read_reference
 from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
@@ -30,7 +31,6 @@ __all__ = ["Comparison", "Outside", "Quantity", "compare", "list_of", "quantitie
 
 LONGEST_NAME = 100  # characters of a quantity in a verdict
 LISTED = 200  # rows to label at most
-FEWEST = 50  # fewest rows on either side for a meaningful test
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def _check_options(alpha: float, least_distance: float, rows: int) -> None:
         raise ValueError(f"alpha is {alpha}, expected above 0 and below 1")
     if not 0 <= least_distance < 1:
         raise ValueError(f"the least distance is {least_distance}, expected from 0 to below 1")
-    if rows < FEWEST:
-        raise ValueError(f"rows is {rows}, expected at least {FEWEST} for a meaningful test")
+    if rows < MONITORED:
+        raise ValueError(f"rows is {rows}, expected at least {MONITORED} for a meaningful test")
 
 
 def _shadow(challenger: str, answers: Callable[[str], Answers], ours: Answers) -> Shadow:
@@ -167,7 +167,6 @@ def compare(
         challenger = _registry().beside(version, challenger.removeprefix("@")) if version else None
     if challenger is not None:
         shadow = _shadow(challenger, answers, ours.answers)
-    reference, ours = _numbered(reference, ours, recipe["input"].get("lowest", 0))
     tested = quantities(reference, ours, alpha=alpha, least_distance=least_distance)
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), reference.dataset, alpha, least_distance,
@@ -175,16 +174,6 @@ def compare(
         to_label=rows_to_label(reference, ours, tested, [(number, ids[number]) for number in sorted(numbers)]),
         outside=outside(reference, ours, sorted(numbers)),
     )  # fmt: skip
-
-
-def _numbered(reference: Reference, fresh: Measured, lowest: int) -> tuple[Reference, Measured]:
-    """Number features without names as the training file does, from its lowest index."""
-    names = {f"feature {number}": f"feature {number + lowest}" for number in range(len(reference.inputs.columns))}
-    ranges = {names.get(name, name): bounds for name, bounds in reference.ranges.items()}
-    reference = replace(reference, inputs=reference.inputs.rename(columns=names), ranges=ranges)
-    quantities, words, low, high = fresh.inputs
-    quantities, low, high = (frame.rename(columns=names) for frame in (quantities, low, high))
-    return reference, fresh._replace(inputs=Inputs(quantities, words, low, high))
 
 
 def _network(model: str, task: str) -> Any:
@@ -196,9 +185,9 @@ def _network(model: str, task: str) -> Any:
 
 def _enough(rows_of: str, count: int) -> int:
     """Return the number of rows, or raise if there are too few to test."""
-    if count < FEWEST:
+    if count < MONITORED:
         raise ValueError(
-            f"{rows_of}: {count} rows, expected at least {FEWEST} for a meaningful test: add rows, or train "
+            f"{rows_of}: {count} rows, expected at least {MONITORED} for a meaningful test: add rows, or train "
             "on more if these are training or validation rows"
         )
     return count

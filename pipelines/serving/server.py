@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,10 +35,8 @@ from pipelines.tracking.registry import version_of, weights_of
 from rankgrad import lookup
 from rankgrad.cli.answers import FOUND, Gallery
 from rankgrad.datasets.tables.rows import OWN, Roles
-from rankgrad.feature_names import numbers_of
-from rankgrad.inputs import as_list, in_json
+from rankgrad.inputs import as_list, in_json, type_of
 from rankgrad.lookup import listed
-from rankgrad.numbers import Writing
 from rankgrad.plain_text import parsed_json
 
 __all__ = ["HOST", "TOKEN", "Served", "app_of", "serve"]
@@ -248,7 +245,7 @@ def app_of(
             requests.keep(written, [answers[number] for number in kept], version)
         if gallery is not None:
             answers = [_with_found(answer, gallery, count) for answer in answers]
-        warnings = unknown_names(rows, model.recipe)
+        warnings = [] if model.task is None else _warnings(rows, model.recipe)
         return JSONResponse({"predictions": answers} | ({"warnings": warnings} if warnings else {})), len(answers)
 
     async def invocations(request: Request) -> Response:
@@ -336,25 +333,15 @@ def _refusal(status: int, message: str) -> Response:
     return JSONResponse({"error_code": "INVALID_PARAMETER_VALUE", "message": message}, status)  # as MLflow does
 
 
-def unknown_names(rows: list[Any], recipe: Mapping[str, Any]) -> list[str]:
-    """Return a warning for each name in checked rows that occurs in no training row."""
-    about, warnings = recipe.get("input", {}), []
-    names, empty = about.get("names"), about.get("empty") or ()
-    if not names:
-        return []
-    writing = Writing(about.get("decimal", "."), about.get("thousands", ""))
-    lists = lookup.find("tasks", recipe["task"]).reads.lists
-
-    def warn(number: int, column: str, name: str) -> None:
-        warnings.append(f"row {number}: {column}: no training row has {name!r:.100}")
-
+def _warnings(rows: list[Any], recipe: Mapping[str, Any]) -> list[str]:
+    """Return the warnings on the inputs of checked rows, each once."""
+    about, lists = recipe["input"], lookup.find("tasks", recipe["task"]).reads.lists
+    input_type, warnings = type_of(about), dict[str, None]()
     for number, row in enumerate(rows, 1):
-        cell = row.get(about["kind"])
-        for by_name in cell if lists else [cell]:
-            if isinstance(by_name, Mapping):
-                named = {name: None if value in empty else value for name, value in by_name.items()}
-                numbers_of(named, names, unknown=partial(warn, number), writing=writing)
-    return list(dict.fromkeys(warnings))
+        if input_type.name in row:  # a row may have only a caption
+            for cell in row[input_type.name] if lists else [row[input_type.name]]:
+                warnings |= {f"row {number}: {warning}": None for warning in input_type.warnings(cell, about)}
+    return [*warnings]
 
 
 def request_in(body: bytes) -> tuple[list[Any], int | None]:

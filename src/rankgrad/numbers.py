@@ -2,14 +2,14 @@
 
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rankgrad.plain_text import text_of_bytes
 
-__all__ = ["PLAIN", "Writing", "exact", "number_in", "vector_in", "writings_of"]
+__all__ = ["PLAIN", "Writing", "exact", "number_in", "vector_in", "writing_of", "writings_of"]
 
 
 class Writing(NamedTuple):
@@ -29,6 +29,11 @@ WRITINGS = (
     PLAIN, Writing(","), Writing(",", "."), Writing(".", ","), Writing(",", " "), Writing(".", " "), Writing(".", "'"),
     Writing(",", "'"),
 )  # fmt: skip
+
+
+def writing_of(about: Mapping[str, Any]) -> Writing:
+    """Return how numbers in text are written in a model's training table, from the `input` of its recipe."""
+    return Writing(about.get("decimal", "."), about.get("thousands", ""))
 
 
 @lru_cache

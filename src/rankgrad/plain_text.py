@@ -8,7 +8,7 @@ import json
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -17,6 +17,7 @@ __all__ = [
     "LONGEST",
     "NAME",
     "check_name",
+    "emptied",
     "key_in",
     "name_in",
     "near_names",
@@ -177,6 +178,11 @@ def parts_in(cell: Any, separator: str) -> list[str]:
     elif not isinstance(cell, list) and getattr(cell, "ndim", 0) != 1:
         raise ValueError(f"{str(cell)[:60]!r}, expected text, or a list of texts")
     return [str(part).strip() for part in cell]
+
+
+def emptied(cell: Any, empty: Collection[str]) -> Any:
+    """Return a cell; None if it is one of the texts that stand for a missing value, such as `n/a`."""
+    return None if isinstance(cell, str) and cell.strip() in empty else cell
 
 
 def text_of_bytes(value: bytes) -> str:

@@ -195,6 +195,11 @@ class InputType:
         return cell
 
     @staticmethod
+    def warnings(cell: Any, about: dict[str, Any]) -> list[str]:
+        """Return what the sender of a checked cell should know, such as names that occur in no training row."""
+        return []
+
+    @staticmethod
     def values(cell: Any, about: dict[str, Any]) -> int:
         """Return how many pixels, features, or characters a network reads for a checked cell."""
         raise NotImplementedError

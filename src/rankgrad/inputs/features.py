@@ -1,7 +1,7 @@
 """Vectors of raw features; a network standardizes them itself."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from textwrap import shorten
@@ -14,7 +14,8 @@ from torch import Tensor
 from rankgrad.feature_names import columns_of, fills_of, numbers_of, places_of_values, title_of
 from rankgrad.inputs._base import Inputs, InputType, as_list, check_numbers, check_range, in_json
 from rankgrad.lookup import listed
-from rankgrad.numbers import Writing
+from rankgrad.numbers import writing_of
+from rankgrad.plain_text import emptied
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,9 +170,18 @@ class Features(InputType):
 
     @staticmethod
     def written(cell: Any, about: dict[str, Any]) -> list[float]:
-        if isinstance(cell, Mapping):
-            return numbers_of(_emptied(cell, about), about["names"], writing=_writing(about))
-        return [float(value) for value in cell]
+        return _ordered(cell, about, "")
+
+    @staticmethod
+    def warnings(cell: Any, about: dict[str, Any]) -> list[str]:
+        """Return a warning for each name that occurs in no training row."""
+        warnings = []
+
+        def warn(column: str, name: str) -> None:
+            warnings.append(f"{column}: no training row has {name!r:.100}")
+
+        _ordered(cell, about, "", unknown=warn)
+        return warnings
 
     @staticmethod
     def values(cell: Any, about: dict[str, Any]) -> int:
@@ -225,7 +235,9 @@ class Features(InputType):
 
 def _titles(about: dict[str, Any]) -> list[str]:
     """Return the readable name of each feature."""
-    return [*map(title_of, about.get("names") or [f"feature {number}" for number in range(about["count"])])]
+    first = about.get("lowest", 0)  # as in SVMlight, which has no names
+    numbered = [f"feature {number}" for number in range(first, first + about["count"])]
+    return [*map(title_of, about.get("names") or numbered)]
 
 
 def _finite(vectors: Tensor) -> Tensor:
@@ -233,43 +245,36 @@ def _finite(vectors: Tensor) -> Tensor:
     return vectors.float().isfinite().all(1)
 
 
-def _ordered(cell: Any, about: dict[str, Any], where: str) -> list[float]:
-    """Return the numbers of a vector in training order."""
+@lru_cache(maxsize=100)
+def _log_unknown(column: str, value: str) -> None:
+    """Log once that a value occurs in no training row."""
+    logging.warning("%s: no training row has %r; the model takes it for none of the names that it knows", column, value)
+
+
+def _ordered(
+    cell: Any, about: dict[str, Any], where: str, *, unknown: Callable[[str, str], object] = _log_unknown
+) -> list[float]:
+    """Return the numbers of a vector in training order; `unknown` is called as in `feature_names.numbers_of`."""
     names = about.get("names")
     if not isinstance(cell, Mapping):
         known = names or []
         filled = fills_of(tuple(known))
         if len(cell) == len(filled) and [*filled] == columns_of(known):  # only numbers, without flags for empty ones
-            return numbers_of(dict(zip(filled, cell, strict=True)), known, writing=_writing(about))
+            return numbers_of(dict(zip(filled, cell, strict=True)), known, writing=writing_of(about))
         return [float(value) for value in cell]
     if names is None:
         raise ValueError(
             f"{where}: features by name, expected a list of {about['count']} numbers: the model has no feature names"
         )
     columns = columns_of(names)
-    if unknown := cell.keys() - set(columns) - set(names):
-        raise ValueError(f"{where}: unknown feature {listed([min(unknown)])!r}; the model takes {listed(columns)}")
+    if others := cell.keys() - set(columns) - set(names):
+        raise ValueError(f"{where}: unknown feature {listed([min(others)])!r}; the model takes {listed(columns)}")
     features = [name for name in names if name not in cell]
     if missing := [column for column in columns_of(features) if column not in cell]:
         raise ValueError(f"{where}: no feature {listed(missing)}, expected a value")
-    return numbers_of(_emptied(cell, about), names, unknown=_tell_unknown, writing=_writing(about))
-
-
-def _emptied(cell: Mapping[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a request with None for texts that stand for a missing value."""
     empty = about.get("empty") or ()
-    return {name: None if value in empty else value for name, value in cell.items()}
-
-
-def _writing(about: dict[str, Any]) -> Writing:
-    """Return how numbers in text are written in the training table, and so in requests."""
-    return Writing(about.get("decimal", "."), about.get("thousands", ""))
-
-
-@lru_cache(maxsize=100)
-def _tell_unknown(column: str, value: str) -> None:
-    """Log once that a value occurs in no training row."""
-    logging.warning("%s: no training row has %r; the model takes it for none of the names that it knows", column, value)
+    values = {name: emptied(value, empty) for name, value in cell.items()}
+    return numbers_of(values, names, unknown=unknown, writing=writing_of(about))
 
 
 def _shown(row: list[float], names: list[str] | None) -> str:

@@ -256,16 +256,22 @@ def labels_in(cell: Any, separator: str) -> list[str]:
 def separator_of(names: Iterable[str]) -> str | None:
     """Return a separator that splits different names into fewer labels: these names combine the labels of a cell.
 
+    If several names combine labels, there may be as many labels as names.
+
     >>> separator_of(["mug", "lamp", "mug/lamp"]), separator_of(["Paris, France", "Paris, Texas"])
     ('/', None)
+    >>> separator_of(["cat;dog", "dog;cat"]), separator_of(["Lee", "Lee; Sons"])
+    (';', None)
     """
     names = {*names}
     for separator in SEPARATORS:
-        labels = set()
+        labels, combined = set(), 0
         for name in names:
             parts = [part.strip() for part in name.split(separator)]
-            labels |= {*parts} if all(parts) else {name}  # C++ is a name
-        if len(labels) < len(names):
+            is_combined = len(parts) > 1 and all(parts)  # C++ is a name
+            labels |= {*parts} if is_combined else {name}
+            combined += is_combined
+        if len(labels) < len(names) + (combined > 1):
             return separator
     return None
 

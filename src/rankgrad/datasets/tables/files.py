@@ -16,7 +16,6 @@ from rankgrad.datasets.tables.svmlight import lengthen, svmlight_columns, svmlig
 from rankgrad.datasets.tables.text import (
     cells_of,
     delimited_rows,
-    emptied,
     json_rows,
     log_once,
     number_of_json,
@@ -214,23 +213,24 @@ def pieces_of(
     match form:
         case "csv" | "tsv":
             rows = delimited_rows(path, columns, encoding=encoding, tabs=form == "tsv")
-            frames = _frames(islice(rows, head), columns, size)
+            frames = _frames(islice(rows, head), columns, size, empty)
         case "jsonl":
             objects = json_rows(path, encoding, parse_float=number_of_json)
-            frames = _frames((map(row.get, columns) for row in islice(objects, head)), columns, size)
+            frames = _frames((map(row.get, columns) for row in islice(objects, head)), columns, size, empty)
         case "parquet":
-            frames = _parquet_pieces(path, columns, size, head, pictures, decode_later)
+            frames = _parquet_pieces(path, columns, size, head, pictures, decode_later, empty)
         case "svmlight":
-            frames = _frames(islice(svmlight_rows(path, columns), head), columns, size)
-    for frame in frames:
-        yield frame.apply(emptied, empty=empty) if empty else frame
+            frames = _frames(islice(svmlight_rows(path, columns), head), columns, size, empty)
+    yield from frames
 
 
-def _frames(rows: Iterable[Iterable[Any]], columns: Sequence[str], size: int) -> Iterator[pd.DataFrame]:
+def _frames(
+    rows: Iterable[Iterable[Any]], columns: Sequence[str], size: int, empty: Collection[str]
+) -> Iterator[pd.DataFrame]:
     rows = iter(rows)
     while piece := list(islice(rows, size)):
-        cells = zip(*piece, strict=True)
-        yield pd.DataFrame(dict(zip(columns, map(cells_of, cells), strict=True)))
+        cells = [cells_of(column, empty) for column in zip(*piece, strict=True)]
+        yield pd.DataFrame(dict(zip(columns, cells, strict=True)))
 
 
 # Parquet.
@@ -243,7 +243,13 @@ def _holds_pictures(kind: pa.DataType) -> bool:
 
 
 def _parquet_pieces(
-    path: Path, columns: Sequence[str], size: int, head: int | None, pictures: Collection[str] | None, later: bool
+    path: Path,
+    columns: Sequence[str],
+    size: int,
+    head: int | None,
+    pictures: Collection[str] | None,
+    later: bool,
+    empty: Collection[str],
 ) -> Iterator[pd.DataFrame]:
     with parquet_file(path) as file:
         schema, left, start = file.schema_arrow, file.metadata.num_rows if head is None else head, 0
@@ -256,7 +262,7 @@ def _parquet_pieces(
         for batch in file.iter_batches(batch_size=min(size, max(left, 1)), columns=columns_read):
             rows = np.setdiff1d(np.arange(start, start + len(batch)), blank)[:left]
             filled = batch.slice(0, left) if len(rows) == min(left, len(batch)) else batch.take(pa.array(rows - start))
-            frame = _frame_of(pa.Table.from_batches([filled]), files)
+            frame = _frame_of(pa.Table.from_batches([filled]), files, empty)
             for name in set(columns) - set(columns_read):
                 frame[name] = [StoredPicture(path, row) for row in rows.tolist()]
             if len(rows):
@@ -294,7 +300,7 @@ def _blank_rows(file: pq.ParquetFile) -> np.ndarray:
     return np.concatenate(indices)
 
 
-def _frame_of(batch: pa.Table, pictures: Collection[str]) -> pd.DataFrame:
+def _frame_of(batch: pa.Table, pictures: Collection[str], empty: Collection[str]) -> pd.DataFrame:
     batch = batch.replace_schema_metadata(None)  # it may describe an index of pandas
     for position, field in enumerate(batch.schema):
         if pa.types.is_time64(field.type):  # Python's times have no nanoseconds
@@ -305,9 +311,9 @@ def _frame_of(batch: pa.Table, pictures: Collection[str]) -> pd.DataFrame:
         if field.name in pictures:
             continue
         if isinstance(field.type, pa.BaseExtensionType):  # such as UUIDs, which pandas turns into bytes
-            frame[field.name] = cells_of(batch[field.name].to_pylist())
+            frame[field.name] = cells_of(batch[field.name].to_pylist(), empty)
         elif cells.dtype == object or isinstance(cells.dtype, pd.CategoricalDtype | pd.StringDtype):
-            frame[field.name] = cells_of(cells)
+            frame[field.name] = cells_of(cells, empty)
     return frame
 
 

@@ -17,7 +17,7 @@ from rankgrad.inputs.image import Image
 from rankgrad.inputs.text import Text
 from rankgrad.io.written import encodable
 from rankgrad.lookup import did_you_mean, listed
-from rankgrad.numbers import Writing, number_in, vector_in
+from rankgrad.numbers import Writing, number_in, vector_in, writing_of
 from rankgrad.plain_text import key_in, parts_in, text_in
 
 __all__ = ["OWN", "Roles", "Row", "asked", "names_of_ids", "own_columns", "pieces", "read", "table_of"]
@@ -309,7 +309,7 @@ class _Columns:
         self.names, self.form, self.about, self.folder = dict.fromkeys(names), form, recipe["input"], folder
         self.type, self.task = type_of(self.about), recipe.get("task")
         self.features = [*(self.about.get("names") or ())]
-        self.writing = Writing(self.about.get("decimal", "."), self.about.get("thousands", ""))
+        self.writing = writing_of(self.about)
         self.inputs = self._inputs(roles)
         self.id = roles.id or self._first(self.about.get("id"), "id", "docid" if form == "svmlight" else None)
         self.group = self._first(self.about.get("group"))
@@ -718,10 +718,10 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
 
 def _asked(columns: _Columns, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request's row in the form that tasks take, with its id if it has one."""
-    from rankgrad.datasets.tables.text import cells_of, emptied  # needs pandas
+    from rankgrad.datasets.tables.text import cells_of  # needs pandas
 
-    values = cells_of(None if is_missing(cell) else cell for cell in row.values())
-    values = emptied(values, columns.about.get("empty") or ())
+    given = (None if is_missing(cell) else cell for cell in row.values())
+    values = cells_of(given, columns.about.get("empty") or ())
     cells = columns.cells(dict(zip(columns.names, values, strict=True)))
     row_id = columns.id_of(cells, None)
     return columns.asked(cells) | ({} if row_id is None else {"id": row_id})

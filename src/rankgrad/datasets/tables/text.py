@@ -16,26 +16,18 @@ from typing import Any, NamedTuple, TextIO
 import pandas as pd
 
 from rankgrad.io.written import as_text
-from rankgrad.plain_text import LONGEST, parsed_json, whole_text
+from rankgrad.plain_text import LONGEST, emptied, parsed_json, whole_text
 
-__all__ = ["cells_of", "delimited_rows", "emptied", "json_rows", "log_once", "number_of_json", "text_header"]
+__all__ = ["cells_of", "delimited_rows", "json_rows", "log_once", "number_of_json", "text_header"]
 
 csv.field_size_limit(LONGEST)  # Python's default is an eighth of this
 
 
-def cells_of(values: Iterable[Any]) -> pd.Series:
-    """Return cells with text stripped and bytes decoded; missing and empty cells are None."""
+def cells_of(values: Iterable[Any], empty: Collection[str] = ()) -> pd.Series:
+    """Return cells with text stripped and bytes decoded; None for missing and empty ones, and for texts in `empty`."""
     texts = (as_text(cell) if isinstance(cell, bytes) else cell for cell in values)
-    return pd.Series(
-        [(whole_text(cell).strip() or None) if isinstance(cell, str) else cell for cell in texts], dtype=object
-    )
-
-
-def emptied(cells: pd.Series, empty: Collection[str]) -> pd.Series:
-    """Return cells with None for texts that stand for a missing value, such as `n/a`."""
-    if not empty or cells.dtype != object:
-        return cells
-    return cells_of(None if isinstance(cell, str) and cell in empty else cell for cell in cells)
+    stripped = ((whole_text(cell).strip() or None) if isinstance(cell, str) else cell for cell in texts)
+    return pd.Series([emptied(cell, empty) for cell in stripped], dtype=object)
 
 
 def _codec(encoding: str) -> str:
