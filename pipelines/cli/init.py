@@ -114,7 +114,7 @@ def init(
         )
     if left_out:
         typer.echo(f"removed from {params}: {left_out}" + ("" if keep else "; --keep keeps generated datasets"))
-    count = sum(run["seeds"] for run in blocks["runs"].values()) * (folds or 1)
+    count = sum(run["seeds"] for run in blocks["runs"].values()) * (1 + (folds or 0))
     typer.echo(
         f"next: review {params}, then run\n  rankgrad check\n"
         f"  dvc repro compare  # trains {count} models; each run prints how long it took\n"
@@ -187,7 +187,7 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
         folds = dataset["folds"]
         lines.append(
             f"splits: {folds} folds{' and a gate' if 'gate' in read.splits else ''}; each row of a fold is tested "
-            f"once, and each run trains {folds} times"
+            f"once; each run trains {folds + 1} times: the model to register learns from all folds but one"
         )
     elif isinstance(split, dict):
         lines.append(f"splits: by a hash of {split['hash_of']}: {shares}; rows never change splits")

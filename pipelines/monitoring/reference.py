@@ -23,6 +23,7 @@ from sklearn.decomposition import PCA
 from pipelines.monitoring.measure import Answers, Inputs, measure, measure_answers
 from pipelines.tracking.known_rows import known_rows, write_known
 from rankgrad import lookup
+from rankgrad.datasets.files.folds import FOLD, REGISTERED, folds_of, next_of
 from rankgrad.datasets.tables.rows import Row, read
 from rankgrad.inputs import type_of
 from rankgrad.io.checkpoints import load_model
@@ -156,8 +157,15 @@ class TrainingData:
         _write(replace(reference, ranges=ranges), version / FOLDER)
 
     def _chosen(self, split: str) -> list[int]:
-        with parquet_file(self.folder / f"{split}.parquet") as file:
-            return chosen(split, file.metadata.num_rows)
+        """Return the numbers of the rows of a split to measure; with folds, its file has the rows of all splits."""
+        path = self.folder / f"{split}.parquet"
+        with parquet_file(path) as file:
+            rows, has_folds = np.arange(file.metadata.num_rows), FOLD in file.schema_arrow.names
+        if has_folds:
+            folds = folds_of(path)
+            is_val = folds == next_of(REGISTERED, folds=int(folds.max()))
+            rows = rows[is_val if split == "val" else ~is_val]
+        return rows[chosen(split, len(rows))].tolist()
 
     def _rows(self, split: str, recipe: Mapping[str, Any]) -> Iterator[Row]:
         return read([self.folder / f"{split}.parquet"], recipe, form="parquet")

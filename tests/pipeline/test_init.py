@@ -157,7 +157,7 @@ def test_a_gate_that_is_too_small_to_promote_anything_is_reported_and_one_that_s
 def test_a_small_table_can_be_compared_by_folds(project):
     reviews(project / "data/raw/mine")
     assert "`--folds 5`" in run("data/raw/mine/a.csv", "--dry-run")
-    assert "each run trains 5 times" in run("data/raw/mine/a.csv", "--folds", 5)
+    assert "each run trains 6 times" in run("data/raw/mine/a.csv", "--folds", 5)
     assert rules.check("params.yaml").datasets["mine"].folds == 5
 
 

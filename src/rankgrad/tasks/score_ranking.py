@@ -277,8 +277,34 @@ class ScoreRanking(TwoPhases):
         yield Lists(score.unsqueeze(0), target.unsqueeze(0))
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
-        """Return the `score` of each row."""
-        return [{"score": score} for score in self.scores(network, inputs).tolist()]
+        """Return the `score` of each row, and its `estimate` of the target, if scores compare across all rows."""
+        scores = self.scores(network, inputs)
+        answers = [{"score": score} for score in scores.tolist()]
+        if (curve := network.recipe.get("estimate")) is not None:
+            estimates = np.interp(scores.double().numpy(), curve["scores"], curve["targets"])
+            for answer, estimate in zip(answers, estimates.tolist(), strict=True):
+                answer["estimate"] = estimate
+        return answers
+
+    @torch.no_grad()
+    def finish(self, network: Any, val: Split) -> None:
+        """Fit the curve that turns a score into an estimate of the target, on the validation split.
+
+        The curve connects the means of the steps of an isotonic regression, so it never falls. Within groups, scores
+        compare only rows of a group, and there is no curve.
+        """
+        if val.within:
+            return
+        from sklearn.isotonic import IsotonicRegression
+
+        network.eval()
+        scores, target = self.scores(network, val.inputs).double().numpy(), val.truth.double().cpu().numpy()
+        weights = np.ones(len(val)) if val.weight is None else val.weight.double().cpu().numpy()
+        scores, target, weights = (values[weights > 0] for values in (scores, target, weights))
+        fitted = IsotonicRegression().fit(scores, target, sample_weight=weights).predict(scores)
+        steps, step_of_row = np.unique(fitted, return_inverse=True)
+        means = np.bincount(step_of_row, weights * scores) / np.bincount(step_of_row, weights)
+        network.recipe["estimate"] = {"scores": means.tolist(), "targets": steps.tolist()}
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         # Scores compare only within a group, if the data say so, and never between the networks of two folds.
