@@ -220,7 +220,8 @@ def _lines_on_outliers(truth: Column) -> list[str]:
     [usual], [has_outlier] = outliers(sizes.to_numpy()[:, None])
     if not has_outlier:
         return []
-    others, row = truth.numbers[sizes <= usual], sizes.idxmax()
+    others = truth.numbers[sizes <= usual]
+    row: Any = sizes.idxmax()
     return [
         f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}, but others are from {others.min():g} to "
         f"{others.max():g}; correct it if it is a mistake"
