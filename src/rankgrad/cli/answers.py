@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TextIO
 
-from rankgrad.datasets.tables.rows import OWN, Roles, Row, pieces, read, table_of
+from rankgrad.datasets.tables.rows import OWN, Named, Roles, Row, pieces, read, table_of
 from rankgrad.io.atomic import replaced_file, write_error
 from rankgrad.io.recipes import recipe_of
 from rankgrad.io.written import as_json, as_text, without_formula
@@ -28,8 +28,8 @@ Answer = dict[str, Any]  # `id`, and the task's answer or `error`
 
 def answers(
     folder: Path, sources: Sequence[Path], roles: Roles = OWN, *, skip_broken: bool = False
-) -> Iterator[list[Answer]]:
-    """Yield a model's answers for the rows of files, in chunks; memory does not grow with the files.
+) -> Named[list[Answer]]:
+    """Return a model's answers for the rows of files, in chunks; memory does not grow with the files.
 
     Args:
         folder: folder of the model, see `rankgrad.io.recipes.folder_of`.
@@ -44,10 +44,17 @@ def answers(
     recipe = recipe_of(folder)
     if "task" not in recipe:
         raise ValueError(f"{folder}: the model has no task, expected a model that a run trained")
-    waiting = pieces(read(sources, recipe, roles), recipe)
+    rows = read(sources, recipe, roles)
+    return Named(_pieces(folder, sources[0], rows, recipe, skip_broken), rows.names)
+
+
+def _pieces(
+    folder: Path, source: Path, rows: Iterable[Row], recipe: Mapping[str, Any], skip_broken: bool
+) -> Iterator[list[Answer]]:
+    waiting = pieces(rows, recipe)
     first = next(waiting, None)
     if first is None:
-        raise ValueError(f"{sources[0]}: no rows, expected at least one")
+        raise ValueError(f"{source}: no rows, expected at least one")
     import torch
 
     from rankgrad import lookup
