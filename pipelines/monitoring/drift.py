@@ -20,6 +20,7 @@ from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
 from pipelines.serving.named_model import is_registered, model_folder
 from rankgrad.cli import answers as tables
+from rankgrad.datasets.tables.ranges import are_outside
 from rankgrad.datasets.tables.rows import OWN, Roles, Row, read
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.checkpoints import load_model
@@ -237,14 +238,14 @@ def outside(reference: Reference, fresh: Measured, numbers: Sequence[int]) -> li
         reference, fresh: the reference and the new rows.
         numbers: numbers of the new rows in their file, from 0.
     """
-    left = []
-    for name, (low, high) in reference.ranges.items():
-        lowest, highest = fresh.inputs.lowest[name].to_numpy(), fresh.inputs.highest[name].to_numpy()
-        is_outside = (lowest < low) | (highest > high)
-        if is_outside.any():
-            bounds = float(lowest.min()), float(highest.max())
-            first_row = numbers[int(is_outside.argmax())] + 1
-            left.append(Outside(name, (low, high), bounds, int(is_outside.sum()), first_row))
+    names, left = [*reference.ranges], []
+    lowest, highest = fresh.inputs.lowest[names].to_numpy(), fresh.inputs.highest[names].to_numpy()
+    is_outside = are_outside(reference.ranges, lowest, highest)
+    for column in np.flatnonzero(is_outside.any(0)):
+        bounds = float(lowest[:, column].min()), float(highest[:, column].max())
+        first_row = numbers[int(is_outside[:, column].argmax())] + 1
+        rows = int(is_outside[:, column].sum())
+        left.append(Outside(names[column], reference.ranges[names[column]], bounds, rows, first_row))
     return sorted(left, key=lambda column: -column.rows)
 
 

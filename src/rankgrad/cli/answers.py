@@ -51,27 +51,43 @@ def answers(
     import torch
 
     from rankgrad import lookup
+    from rankgrad.datasets.tables.ranges import outside_ranges, ranges_in
     from rankgrad.io.checkpoints import load_model
     from rankgrad.training.device import find_device
 
-    network = load_model(folder, device=find_device("auto"))
+    network, ranges = load_model(folder, device=find_device("auto")), ranges_in(folder)
     task = lookup.find("tasks", recipe["task"])()
+    outside_count, first_outside = 0, ""
+
+    def respond(rows: list[Row]) -> list[Answer]:
+        nonlocal outside_count, first_outside
+        checked = task.checked(network.recipe, [row.asked() for row in rows])
+        responses = task.answered(network, checked)
+        for index, words in outside_ranges(ranges, checked, network.recipe).items():
+            outside_count += 1
+            first_outside = first_outside or f"{rows[index].place}, {words}"
+        return responses
+
     for piece in chain([first], waiting):
         with torch.inference_mode():
-            yield _answered(lambda rows: task.respond(network, rows), piece, skip_broken)
+            yield _answered(respond, piece, skip_broken)
+    if outside_count:
+        logging.getLogger(__name__).warning(
+            "%d rows have values outside the training range, first: %s", outside_count, first_outside
+        )
 
 
-def _answered(respond: Callable[[list[Any]], list[Answer]], piece: list[Row], skip_broken: bool) -> list[Answer]:
+def _answered(respond: Callable[[list[Row]], list[Answer]], piece: list[Row], skip_broken: bool) -> list[Answer]:
     """Return the answers for all rows in one call, or, if that fails, row by row, to find the rows that fail."""
     try:
-        responses = respond([row.asked() for row in piece])
+        responses = respond(piece)
         return [*chain.from_iterable(map(_with_ids, piece, responses))]
     except (ValueError, OSError, FloatingPointError):
         pass
     result: list[Answer] = []
     for row in piece:
         try:
-            result += _with_ids(row, respond([row.asked()])[0])
+            result += _with_ids(row, respond([row])[0])
         except (ValueError, OSError, FloatingPointError) as error:
             message = str(error).removeprefix("row 0").lstrip(":, ")
             if not skip_broken:
