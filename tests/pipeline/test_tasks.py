@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from scipy.stats import spearmanr
+from sklearn.metrics import r2_score
 from torch import nn
 
 from rankgrad import lookup
@@ -564,3 +565,8 @@ def test_an_estimate_follows_the_mean_targets_of_validation_and_never_falls_with
     answers = ScoreRanking().answers(network, None, torch.ones(5))
     # 30 and 20 are in the wrong order: both are 25, at a score of 1.5.
     assert [answer["estimate"] for answer in answers] == pytest.approx([10, 10, 17.5, 25, 40])
+    predicted = pa.table({"score": [0.0, 1.0, 2.0], "estimate": [1.0, 2.0, 3.0], "target": [1.0, 2.0, 6.0]})
+    statistic = ScoreRanking().statistic(predicted)
+    r2 = statistic.of_rows(np.array([[0, 1, 2], [1, 2, 2], [0, 0, 0]]))[statistic.names.index("estimate_r2")]
+    expected = [r2_score([1, 2, 6], [1, 2, 3]), r2_score([2, 6, 6], [2, 3, 3]), np.nan]
+    assert r2 == pytest.approx(expected, nan_ok=True)
