@@ -227,6 +227,7 @@ def _draw_dates(draw: Callable, each: Callable, table: Drawn) -> None:
     """Give each row a number and a date, which may be empty: text, or, by year first, in the format's own type."""
     is_filled, order = draw(st.booleans()), draw(st.sampled_from(["YMD", *DATES]))
     cells = moments = each(MOMENTS | st.none() if is_filled else MOMENTS)
+    moments[0] = datetime(2026, 1, 31)  # a column without any date is no feature
     if order in DATES:
         cells = [moment and moment.strftime(DATES[order]) for moment in moments]
     days = [moment and (moment - datetime(1970, 1, 1)) / timedelta(days=1) for moment in moments]

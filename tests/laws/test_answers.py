@@ -117,8 +117,7 @@ OWN = {"image": ["file"], "frames": ["clip"], "features": ["vector"], "text": ["
 def trained_on_own_columns(task: str, kind: str) -> Path:
     """Return the folder of a network that knows the columns of a person's table."""
     network, folder = load_model(folder_of(f"{task} of {kind}")), Path(mkdtemp())
-    network.recipe["input"] |= {"columns": OWN[kind], "id": "sku", "decimal": ","}
-    network.recipe["input"] |= {"dates": {"age": "DMY"}} if kind == "features" else {}
+    network.recipe["input"] |= {"columns": OWN[kind], "id": "sku", "decimal": ",", "dates": {"age": "DMY"}}
     network.recipe["input"] |= {"caption": "words"} if task == "retrieval" else {}
     network.recipe["input"] |= {"rejected": "worse"} if (task, kind) == ("query_ranking", "text_pair") else {}
     save_model(folder, network)
