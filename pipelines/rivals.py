@@ -1,6 +1,6 @@
 """BM25, the usual baseline of search: it learns nothing, so it is compared with runs but never registered."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,19 @@ LARGEST = 2**28  # largest dense table, in numbers
 SETTINGS = ((0.9, 0.4), (1.2, 0.75), (2.0, 0.9))  # k1 and b: saturation of counts, and normalization by length
 
 
-def bm25(split: Split, task: str) -> Iterator[Any]:
+def bm25(split: Split, task: str, settings: Sequence[tuple[float, float]] = SETTINGS) -> Iterator[Any]:
     """Yield the scores of BM25 (Robertson and Zaragoza, 2009), with statistics of the split's documents, by setting.
 
     Args:
         split: a split of the task.
         task: a key of `TAKES`.
+        settings: pairs of k1 and b.
     """
     if task == "retrieval":
         documents, queries = split.inputs.items, split.truth.texts
     else:
         queries, documents = zip(*(text.split(PAIR) for text in split.inputs.items), strict=True)
-    for saturation, by_length in SETTINGS:
+    for saturation, by_length in settings:
         asked, worth = _words_of(queries, documents, saturation, by_length)
         if task != "retrieval":
             yield _scores(np.asarray(asked.multiply(worth).sum(1)).ravel())

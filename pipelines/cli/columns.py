@@ -96,7 +96,7 @@ class Column:
 
     @cached_property
     def texts(self) -> pd.Series:
-        return self.cells[self.cells.map(lambda cell: isinstance(cell, str))]
+        return self.cells[self.cells.map(lambda cell: isinstance(cell, str))].astype(object)  # never float16
 
     @cached_property
     def names(self) -> pd.Series:

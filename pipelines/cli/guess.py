@@ -12,21 +12,30 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from pipelines.cli.columns import Column, Columns, check_cells, listed, plain
 from pipelines.cli.inputs import find_input, leave_out_clues, leave_out_days_and_keys
-from pipelines.cli.structure import check_within, find_id_of_items, find_structure, split_by_key
+from pipelines.cli.structure import (
+    EXPLAINED,
+    check_within,
+    explained,
+    find_id_of_items,
+    find_structure,
+    may_be_group,
+    split_by_key,
+)
 from pipelines.cli.truth import DROPPED, find_truth
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.roles import SHARES
-from rankgrad.datasets.tables.suspects import stand_ins
+from rankgrad.datasets.tables.suspects import outliers, stand_ins
 from rankgrad.numbers import PLAIN, Writing, number_in
+from rankgrad.plain_text import near_names, typos_in
 
 __all__ = ["Guess", "guess"]
 
-EXPLAINED, FEWEST_GROUPS = 0.3, 5  # smallest explained variance and number of groups to report different offsets
+NAMED = 10  # most pairs of names in a line
+FEWEST_GROUPS = 5  # smallest number of groups to report different offsets
 
 
 class Guess(NamedTuple):
@@ -92,6 +101,9 @@ def guess(
     lines = [f"input: {', '.join(f'{role} from {listed(names)}' for role, names in inputs.items())}", truth.line]
     if truth.task == "score_ranking" and truth.column is not None and not within:
         lines += _lines_on_offsets(columns, truth.column)
+    if truth.column is not None and truth.column.content == "number":
+        lines += _lines_on_outliers(columns.whole(truth.column))
+    lines += _lines_on_names([*input_columns, *filter(None, [columns.all.get(options.get("group", ""))])])
     lines += _lines_on_files(files) + _lines_on_features(input_columns) + _lines_on_unused(columns) + missing_lines
     return Guess(truth.task, options, lines)
 
@@ -193,7 +205,7 @@ def _lines_on_offsets(columns: Columns, truth: Column) -> list[str]:
         candidates = [columns.all[columns.structure["group"]]]
     lines = []
     for column in candidates:
-        fraction = _explained(column.names, truth.numbers)
+        fraction = explained(column.names, truth.numbers)
         if fraction > EXPLAINED:
             lines.append(
                 f"{column.name} explains {100 * fraction:.0f} % of the order of {truth.name}; to compare only rows of "
@@ -202,16 +214,29 @@ def _lines_on_offsets(columns: Columns, truth: Column) -> list[str]:
     return lines
 
 
-def _explained(names: pd.Series, numbers: pd.Series) -> float:
-    """Return the fraction of the variance of ranks that is between groups, adjusted for the number of groups.
+def _lines_on_outliers(truth: Column) -> list[str]:
+    """Return a line on the largest target or grade if it is far from all others, as after a slip of the keyboard."""
+    sizes = truth.numbers.abs()
+    [usual], [has_outlier] = outliers(sizes.to_numpy()[:, None])
+    if not has_outlier:
+        return []
+    others = truth.numbers[sizes <= usual]
+    row: Any = sizes.idxmax()
+    return [
+        f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}, but others are from {others.min():g} to "
+        f"{others.max():g}; correct it if it is a mistake"
+    ]
 
-    >>> round(_explained(pd.Series(list("aabb")), pd.Series([1.0, 2.0, 11.0, 12.0])), 2)
-    0.7
-    """
-    rows = pd.DataFrame({"name": names, "rank": numbers.rank()}).dropna()
-    apart = rows["rank"] - rows.groupby("name")["rank"].transform("mean")
-    freedom, total = len(rows) - rows["name"].nunique(), rows["rank"].var()
-    return 1 - float((apart**2).sum() / freedom / total) if freedom > 0 and total > 0 else 0.0
+
+def _lines_on_names(inputs: Sequence[Column]) -> list[str]:
+    """Return a line for each column of names in which two may be one."""
+    lines = []
+    for column in inputs:
+        near = near_names(column.names.unique()) + typos_in(column.names.value_counts().to_dict())
+        if column.is_category and near:
+            pairs = ", ".join(f"{name!r} beside {other!r}" for name, other in near[:NAMED])
+            lines.append(f"{column.name}: {pairs}; if two are one name, correct one of them")
+    return lines
 
 
 def _lines_on_features(inputs: Sequence[Column]) -> list[str]:
@@ -235,13 +260,10 @@ def _lines_on_unused(columns: Columns) -> list[str]:
     """Return lines on unused columns, first on possible groups."""
     lines, unused = [], []
     for column in columns.free:
-        count = column.names.nunique()
-        comes_again = (column.content == "name" or column.is_whole) and 2 < count <= len(column.cells) // 2
-        if "group" not in columns.structure and comes_again:
+        if "group" not in columns.structure and may_be_group(column):
             lines.append(
-                f"not used: {column.name}: {count} values in {len(column.cells)} rows; to keep rows with the same "
-                "value in "
-                f"one split, pass `--group {column.name}`"
+                f"not used: {column.name}: {column.names.nunique()} values in {len(column.cells)} rows; to keep rows "
+                f"with the same value in one split, pass `--group {column.name}`"
             )
         else:
             unused.append(column.name)

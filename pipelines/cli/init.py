@@ -2,8 +2,9 @@
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,9 +14,7 @@ from rankgrad.numbers import WRITINGS, Writing
 __all__ = ["init"]
 
 RAW = Path("data/raw")
-MONITORED = 50  # validation rows without which monitoring tests nothing, see pipelines/monitoring/drift.py
 SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide intervals
-JUDGED = 30  # groups without which the gate promotes nothing, see pipelines/tracking/gate.py
 
 
 def init(
@@ -92,10 +91,15 @@ def init(
         key = _key(key or (home.name if _below_raw(home) else file.stem))
         raw = _raw(home, file, key, link=link, dry_run=dry_run)
         blocks = blocks_of(key, raw, guessed.task, guessed.options, folder=file.parent, metric=metric)
+        dataset = blocks["datasets"][key]
+        gate = _gate_of(file.parent, dataset)
+        if gate.is_out_of_reach:
+            dataset["args"] |= _without_gate(dataset["args"])
         if folds is not None:
-            blocks["datasets"][key]["folds"] = folds
+            _check_folds(file.parent, dataset, folds)
+            dataset["folds"] = folds
         typer.echo(f"{file}: {guessed.task}")
-        lines = [*guessed.lines, *_lines_on(blocks, key), *_lines_on_gate(file, blocks["datasets"][key])]
+        lines = [*guessed.lines, *_lines_on(blocks, key), *_lines_on_gate(gate, dataset)]
         table("understood", rows=[[line] for line in lines])
         if dry_run:
             typer.echo(as_yaml(blocks))
@@ -110,7 +114,7 @@ def init(
         )
     if left_out:
         typer.echo(f"removed from {params}: {left_out}" + ("" if keep else "; --keep keeps generated datasets"))
-    count = sum(run["seeds"] for run in blocks["runs"].values()) * (folds or 1)
+    count = sum(run["seeds"] for run in blocks["runs"].values()) * (1 + (folds or 0))
     typer.echo(
         f"next: review {params}, then run\n  rankgrad check\n"
         f"  dvc repro compare  # trains {count} models; each run prints how long it took\n"
@@ -168,7 +172,7 @@ def _raw(home: Path, file: Path, key: str, *, link: bool, dry_run: bool) -> Path
 def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     """Return lines on structure, splits, and runs of the blocks, for the user to review."""
     from pipelines.cli.starting_runs import SEEDS, SIZE
-    from rankgrad.datasets.tables.roles import SHARES
+    from rankgrad.datasets.table import Table
 
     dataset, options = blocks["datasets"][key], blocks["datasets"][key]["args"]
     lines = []
@@ -177,16 +181,19 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
         structure[0] += " (only rows of the same group are compared)" if "within" in options else ""
         lines.append(f"structure: {', '.join(structure)}; to change: --group, --id")
     split = options.get("split")
-    shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in SHARES.items())
+    read = Table(**options)
+    shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in read.shares.items() if share)
     if "folds" in dataset:
         folds = dataset["folds"]
         lines.append(
-            f"splits: {folds} folds and a gate; each row of a fold is tested once, and each run trains {folds} times"
+            f"splits: {folds} folds{' and a gate' if 'gate' in read.splits else ''}; each row of a fold is tested "
+            f"once; each run trains {folds + 1} times: the model to register learns from all folds but one"
         )
     elif isinstance(split, dict):
         lines.append(f"splits: by a hash of {split['hash_of']}: {shares}; rows never change splits")
     elif isinstance(options["file"], dict):
-        lines.append("splits: one file each; a hash puts half of val into the gate split")
+        of_gate = "; a hash puts half of val into the gate split" if read.gate_share else ""
+        lines.append(f"splits: one file each{of_gate}")
     elif split:
         lines.append(f"splits: from the column {split}")
     else:
@@ -208,8 +215,34 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     return lines
 
 
-def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
-    """Return a line on how many groups are in the gate, or on too few rows, which a share of their number estimates."""
+@dataclass(frozen=True)
+class _Gate:
+    """How many rows are in the gate split, or how many groups, if the table has them.
+
+    Attributes:
+        unit: `rows`, or the column of groups.
+        total: their number; for given splits, in the split that is the gate, or of which the gate becomes a part.
+        count: their number in the gate.
+        split: the split that `total` counts: `gate`, `val`, or `all`.
+        examples: the number of rows, queries, or items in it.
+    """
+
+    unit: str
+    total: int
+    count: int
+    split: Literal["gate", "val", "all"]
+    examples: int
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether the gate cannot get enough rows, even if it gets half of them, or all of those for validation."""
+        from pipelines.config import JUDGED
+
+        return self.total < {"gate": 0, "val": JUDGED, "all": 2 * JUDGED}[self.split]
+
+
+def _gate_of(folder: Path, block: dict[str, Any]) -> _Gate:
+    """Count the gate of a dataset; a share of their number estimates its rows, if it has no groups."""
     from pipelines.cli.starting_runs import examples_column, read_column
     from rankgrad.datasets.table import Table
     from rankgrad.datasets.tables.cells import converted, missing_in
@@ -221,45 +254,96 @@ def _lines_on_gate(file: Path, block: dict[str, Any]) -> list[str]:
     column, is_example = examples_column(dataset)
     column, is_shared = (dataset.group, True) if dataset.group else (column, is_example)
     split = "gate" if "gate" in dataset.files else "val"
-    sheet, cells = read_column(dataset, file.parent, column, split=split)
+    sheet, cells = read_column(dataset, folder, column, split=split)
     is_there = ~missing_in(cells, numeric=False)
     if isinstance(dataset.split, str):
-        _, splits = read_column(dataset, file.parent, dataset.split)
+        _, splits = read_column(dataset, folder, dataset.split)
         splits = splits.map(str).str.strip()
         split = "gate" if (splits == "gate").any() else "val"
         is_there &= (splits == split).to_numpy()
     counted = cells[is_there]
-    if is_shared:
-        counted = converted(sheet, counted, key_in) if dataset.group else counted.map(str)
-        counted = counted.drop_duplicates()
-    total = len(counted)
-    examples = total if is_example else int(is_there.sum())
+    if dataset.group:
+        counted = converted(sheet, counted, key_in)
+    elif is_shared:
+        counted = counted.map(str)
+    total = counted.nunique() if is_shared else len(counted)
 
     # How many of them are the gate.
-    unit = dataset.group or "rows"
     if not dataset.drawn:
         count = total if split == "gate" else round(total * dataset.gate_share)
-        line = f"gate: {count} {unit}" if split == "gate" else f"gate: about {count} of the {total} {unit} of val"
-        advice = "give more rows the split `gate`" if split == "gate" else "raise `gate_share`"
     elif dataset.group:
-        count = drawn_splits(dataset, counted, block["seed"]).count("gate")
-        line, advice = f"gate: {count} of {total} {unit}", "raise `split.gate`"
+        key = dataset.split["hash_of"] if isinstance(dataset.split, dict) else dataset.group
+        keys = converted(sheet, read_column(dataset, folder, str(key))[1][is_there], key_in)
+        is_gate = [drawn == "gate" for drawn in drawn_splits(dataset, keys, block["seed"])]
+        count = counted[is_gate].nunique()
     else:
         count = round(total * dataset.shares["gate"])
-        line, advice = f"gate: about {count} of {total} {unit}", "raise `split.gate`"
-    if count < JUDGED:
-        advice = f"{advice}, add more {unit}" if total >= 2 * JUDGED else f"add more {unit}"
-        by_hand = "`rankgrad promote MODEL --version N`"
-        line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or promote by hand with {by_hand}"
-    if split == "val" and "folds" not in block:  # val was counted, and folds do not replace it
-        line += _advice_on_validation(dataset, examples)
-    if total < SMALL and dataset.foldable and "folds" not in block:
-        line += "; `--folds 5` compares the runs on all rows outside the gate, not only on the test split"
+    examples = total if is_example else len(counted)
+    return _Gate(dataset.group or "rows", total, count, "all" if dataset.drawn else split, examples)
+
+
+def _without_gate(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a table that gives no rows to the gate."""
+    if isinstance(options.get("split"), dict):
+        return {"split": options["split"] | {"gate": 0}}
+    return {} if "split" not in options and isinstance(options["file"], str) else {"gate_share": 0}
+
+
+def _lines_on_gate(gate: _Gate, block: dict[str, Any]) -> list[str]:
+    """Return a line on the size of the gate, on too few rows for validation, and on folds."""
+    from pipelines.config import JUDGED
+    from rankgrad.datasets.table import Table
+
+    dataset, unit = Table(**block["args"]), gate.unit
+    by_hand = "promote by hand with `rankgrad promote MODEL --version N`"
+    if "gate" not in dataset.splits:
+        line = f"gate: none, because {gate.total} {unit} are too few (it needs {JUDGED}): add {unit}, or {by_hand}"
+    else:
+        advice = "raise `split.gate`"
+        if gate.split == "all":
+            line = f"gate: {'' if dataset.group else 'about '}{gate.count} of {gate.total} {unit}"
+        elif gate.split == "gate":
+            line, advice = f"gate: {gate.count} {unit}", "give more rows the split `gate`"
+        else:
+            line, advice = f"gate: about {gate.count} of the {gate.total} {unit} of val", "raise `gate_share`"
+        if gate.count < JUDGED:
+            advice = f"{advice}, add more {unit}" if gate.total >= 2 * JUDGED else f"add more {unit}"
+            line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or {by_hand}"
+    if gate.split != "gate" and "folds" not in block:  # folds replace validation
+        line += _advice_on_validation(dataset, gate.examples)
+    if gate.total < SMALL and dataset.foldable and "folds" not in block:
+        folds = 5 if gate.total >= JUDGED else 3
+        line += f"; `--folds {folds}` compares the runs on all rows outside the gate, not only on the test split"
     return [line]
+
+
+def _check_folds(folder: Path, block: dict[str, Any], folds: int) -> None:
+    """Raise ValueError if a table has so few rows or groups that a fold has none."""
+    from pipelines.cli.starting_runs import examples_column, read_column
+    from rankgrad.datasets.files.folds import fold_of
+    from rankgrad.datasets.table import Table
+    from rankgrad.datasets.tables.cells import converted, missing_in
+    from rankgrad.plain_text import key_in
+
+    dataset = Table(**block["args"])
+    column, unit = dataset.group or examples_column(dataset)[0], dataset.group or "rows"
+    count, groups = 0, set[str]()
+    for split in dataset.files.keys() - {"gate"}:
+        sheet, cells = read_column(dataset, folder, column, split=split)
+        cells = cells[~missing_in(cells, numeric=False)]
+        count += len(cells)
+        if dataset.group:
+            groups |= {*converted(sheet, cells, key_in)}
+            count = len(groups)
+    filled = len({fold_of(group, folds=folds, seed=block["seed"]) for group in groups}) if groups else count
+    if filled < folds:
+        raise ValueError(f"--folds {folds}: {count} {unit} fill only {filled} folds; pass fewer folds, or add {unit}")
 
 
 def _advice_on_validation(dataset: Any, examples: int) -> str:
     """Return what to do about too few examples for validation, of the number of which it gets a share, or ""."""
+    from pipelines.config import MONITORED
+
     share, way_out = 1 - dataset.gate_share, "give more rows the split `val`"
     if dataset.drawn:
         share, way_out = dataset.shares["val"], "raise `split.val`"

@@ -106,9 +106,6 @@ def serve(
             "params.yaml trains only one model.",
         ),
     ] = None,
-    model_option: Annotated[
-        str | None, typer.Option("--model", callback=model_typed_here, help="The same as MODEL.")
-    ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5001,
     host: Annotated[
         str,
@@ -145,12 +142,10 @@ def serve(
     from pipelines.serving.named_model import the_model
     from rankgrad.datasets.tables.rows import Roles
 
-    if model and model_option:
-        fail(f"two models, {model} and {model_option}; expected one, as in `rankgrad serve {model}`")
     if among is None and (captions or among_id):
         fail("--captions and --among-id are for a search: leave them out, or add --among")
     with errors_in_a_line():
-        named = the_model(model or model_option, "rankgrad serve MODEL")
+        named = the_model(model, "rankgrad serve MODEL")
         searched = Roles(id=among_id, captions=captions)
         server.serve(named, port=port, host=host, log_to=log_to, among=among, searched=searched)
 

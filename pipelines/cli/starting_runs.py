@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
+from pipelines.cli.structure import EXPLAINED, explained
 from pipelines.config.plan import merged
 from pipelines.rivals import TAKES
 from rankgrad import lookup
@@ -77,7 +78,7 @@ def blocks_of(
         "seeds": SEEDS,
     }
     truth = _numbers_of_truth(table, folder or raw)
-    conditions = _conditions(table, truth)
+    conditions = _conditions(table, truth, folder or raw)
     if metric is None:
         is_binary = form == "query_ranking" and "binary" in conditions
         metric = "mean_average_precision" if is_binary else starting["metric"]
@@ -225,9 +226,11 @@ def _has_skewed_features(table: Table, folder: Path) -> bool:
     return False
 
 
-def _conditions(table: Table, truth: Any) -> set[str]:
+def _conditions(table: Table, truth: Any, folder: Path) -> set[str]:
     """Return which conditions, by which a run of `starting_runs.yaml` is asked for, hold for a table."""
     conditions = {"within" if table.within else "across"}
+    if table.within and explained(read_column(table, folder, str(table.group))[1], truth) > EXPLAINED:
+        conditions.add("offsets")
     if table.relevance is not None:
         conditions.add("binary" if truth.isin([0, 1]).all() else "graded")
     is_skewed = table.target and truth.nunique() > GRADES and truth.min() >= 0 and _clipped(truth).skew() > SKEWED

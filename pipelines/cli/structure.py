@@ -3,12 +3,25 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
+
 from pipelines.cli.columns import Column, Columns, is_within
 from rankgrad.datasets.tables.cells import as_days
 from rankgrad.datasets.tables.roles import ALL_SPLITS, SHARES
 from rankgrad.inputs.image import StoredPicture
 
-__all__ = ["check_within", "find_id_of_items", "find_structure", "is_row_number", "split_by_key"]
+__all__ = [
+    "EXPLAINED",
+    "check_within",
+    "explained",
+    "find_id_of_items",
+    "find_structure",
+    "is_row_number",
+    "may_be_group",
+    "split_by_key",
+]
+
+EXPLAINED = 0.3  # groups that explain a larger fraction of the targets' order have different offsets
 
 
 def find_structure(columns: Columns) -> None:
@@ -80,12 +93,22 @@ def is_row_number(column: Column) -> bool:
     return bool((steps > 0).all() or (steps == -1).all() or (extent == len(column.cells) - 1 > 20))
 
 
+def may_be_group(column: Column) -> bool:
+    """Return whether a column has three or more names or whole numbers, each in about two rows or more."""
+    return (column.content == "name" or column.is_whole) and 2 < column.names.nunique() <= len(column.cells) // 2
+
+
 def check_within(columns: Columns) -> None:
     """Raise if rows are to be compared within groups, but there are no groups, or the task does not allow it."""
     if columns.task not in (None, "score_ranking"):
         raise columns.refusal(f"--within needs a number to rank by; remove --within, or `--task {columns.task}`")
     if "group" not in columns.structure:
-        raise columns.refusal("--within: no column is named like a group; name one, as in `--group COLUMN --within`")
+        others = [column for column in columns.all.values() if column not in columns.named.values()]
+        candidates = [column for column in others if may_be_group(column) and not column.is_called("target")]
+        if candidates:
+            candidates.sort(key=lambda column: column.content == "number")
+            raise columns.question(candidates, "may be the groups of --within", "within --group")
+        raise columns.refusal("--within: no column of names or whole numbers repeats; name one, as in `--group COLUMN`")
     group = columns.whole(columns.all[columns.structure["group"]])
     count = group.names.nunique()
     if count in (1, len(group.cells)):
@@ -96,9 +119,33 @@ def check_within(columns: Columns) -> None:
         )
 
 
+def explained(names: pd.Series, numbers: pd.Series) -> float:
+    """Return the fraction of the variance of ranks that is between groups, adjusted for the number of groups.
+
+    >>> round(explained(pd.Series(list("aabb")), pd.Series([1.0, 2.0, 11.0, 12.0])), 2)
+    0.7
+    """
+    rows = pd.DataFrame({"name": names, "rank": numbers.rank()}).dropna()
+    apart = rows["rank"] - rows.groupby("name")["rank"].transform("mean")
+    freedom, total = len(rows) - rows["name"].nunique(), rows["rank"].var()
+    return 1 - float((apart**2).sum() / freedom / total) if freedom > 0 and total > 0 else 0.0
+
+
 def split_by_key(columns: Columns, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the option that splits by a hash of the group, else the id, else the path of an image."""
-    key = options.get("group") or options.get("id") or options.get("image")
+    """Return the option that splits by a hash of the prompt or group, else the id, else the path of an image."""
+    key = _shared_prompt(columns, options) or options.get("group") or options.get("id") or options.get("image")
     if key is None or isinstance(columns.all[key].cells.iloc[0], StoredPicture):
         return {}
     return {"split": {"hash_of": key, **SHARES}}
+
+
+def _shared_prompt(columns: Columns, options: dict[str, Any]) -> str | None:
+    """Return the column of prompts if several queries have the same one, such as the pairs of answers to a prompt."""
+    if "relevance" not in options:
+        return None
+    query = columns.all[options["group"]]
+    for column in columns.all.values():
+        is_coarser = 1 < column.names.nunique() < query.names.nunique()
+        if is_coarser and column.is_called("query") and is_within(columns.whole(query), columns.whole(column)):
+            return column.name
+    return None

@@ -2,6 +2,9 @@
 
 from pipelines.config.errors import ParamsError, Problem
 from pipelines.config.plan import RunPlan, resolve
-from pipelines.config.schema import Run, Settings, check_shapes, load, prefixed
+from pipelines.config.schema import JUDGED, MONITORED, Run, Settings, check_shapes, load, prefixed
 
-__all__ = ["ParamsError", "Problem", "Run", "RunPlan", "Settings", "check_shapes", "load", "prefixed", "resolve"]
+__all__ = [
+    "JUDGED", "MONITORED", "ParamsError", "Problem", "Run", "RunPlan", "Settings", "check_shapes", "load", "prefixed",
+    "resolve",
+]  # fmt: skip

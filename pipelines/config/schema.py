@@ -23,9 +23,10 @@ from ruamel.yaml.error import YAMLError
 
 from pipelines.config.errors import SHORT, ParamsError, Problem, described
 from rankgrad import lookup
+from rankgrad.datasets.files.folds import REGISTERED
 from rankgrad.training.options import Auxiliary, Component, Imitation
 
-__all__ = ["Model", "Run", "Settings", "check_shapes", "load", "prefixed", "read", "typed"]
+__all__ = ["JUDGED", "MONITORED", "Model", "Run", "Settings", "check_shapes", "load", "prefixed", "read", "typed"]
 
 T = TypeVar("T")
 NONE = "none"  # marks an unused sorter, start, or auxiliary loss
@@ -34,6 +35,8 @@ Count = Annotated[int, Field(gt=0)]
 TwoOrMore = Annotated[int, Field(ge=2)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 MOST_SEEDS = 1000
+JUDGED = 30  # fewest rows or groups for the gate; with fewer, the bootstrap finds differences where there are none
+MONITORED = 50  # fewest rows, of training, validation, or a new file, for a meaningful test of drift
 
 
 def _plain(name: str) -> str:
@@ -156,8 +159,13 @@ class Dataset(Named):
 
     @property
     def fold_numbers(self) -> list[int | None]:
-        """The folds in which a run is trained and tested, from 1; a single None where there are none."""
+        """The folds in which a run is tested, from 1; a single None where there are none."""
         return [None] if self.folds is None else [*range(1, self.folds + 1)]
+
+    @property
+    def trained_folds(self) -> list[int | None]:
+        """The folds of all models of a seed: first the model to register, then the one that each fold tests."""
+        return [None] if self.folds is None else [REGISTERED, *self.fold_numbers]
 
     def built(self) -> Any:
         """Return an instance of its class in rankgrad/datasets."""

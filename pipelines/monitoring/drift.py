@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from scipy.stats import false_discovery_control, fisher_exact, ks_2samp
 
+from pipelines.config import MONITORED
 from pipelines.monitoring.measure import Answers, Measured, measure, measure_answers
 from pipelines.monitoring.reference import ROWS, Reference, chosen, read_reference
 from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
 from pipelines.serving.named_model import is_registered, model_folder
 from rankgrad.cli import answers as tables
+from rankgrad.datasets.tables.ranges import are_outside
 from rankgrad.datasets.tables.rows import OWN, Roles, Row, read
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.checkpoints import load_model
@@ -30,7 +32,6 @@ __all__ = ["Comparison", "Outside", "Quantity", "compare", "list_of", "quantitie
 
 LONGEST_NAME = 100  # characters of a quantity in a verdict
 LISTED = 200  # rows to label at most
-FEWEST = 50  # fewest rows on either side for a meaningful test
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,8 @@ def _check_options(alpha: float, least_distance: float, rows: int) -> None:
         raise ValueError(f"alpha is {alpha}, expected above 0 and below 1")
     if not 0 <= least_distance < 1:
         raise ValueError(f"the least distance is {least_distance}, expected from 0 to below 1")
-    if rows < FEWEST:
-        raise ValueError(f"rows is {rows}, expected at least {FEWEST} for a meaningful test")
+    if rows < MONITORED:
+        raise ValueError(f"rows is {rows}, expected at least {MONITORED} for a meaningful test")
 
 
 def _shadow(challenger: str, answers: Callable[[str], Answers], ours: Answers) -> Shadow:
@@ -185,9 +186,9 @@ def _network(model: str, task: str) -> Any:
 
 def _enough(rows_of: str, count: int) -> int:
     """Return the number of rows, or raise if there are too few to test."""
-    if count < FEWEST:
+    if count < MONITORED:
         raise ValueError(
-            f"{rows_of}: {count} rows, expected at least {FEWEST} for a meaningful test: add rows, or train "
+            f"{rows_of}: {count} rows, expected at least {MONITORED} for a meaningful test: add rows, or train "
             "on more if these are training or validation rows"
         )
     return count
@@ -237,14 +238,14 @@ def outside(reference: Reference, fresh: Measured, numbers: Sequence[int]) -> li
         reference, fresh: the reference and the new rows.
         numbers: numbers of the new rows in their file, from 0.
     """
-    left = []
-    for name, (low, high) in reference.ranges.items():
-        lowest, highest = fresh.inputs.lowest[name].to_numpy(), fresh.inputs.highest[name].to_numpy()
-        is_outside = (lowest < low) | (highest > high)
-        if is_outside.any():
-            bounds = float(lowest.min()), float(highest.max())
-            first_row = numbers[int(is_outside.argmax())] + 1
-            left.append(Outside(name, (low, high), bounds, int(is_outside.sum()), first_row))
+    names, left = [*reference.ranges], []
+    lowest, highest = fresh.inputs.lowest[names].to_numpy(), fresh.inputs.highest[names].to_numpy()
+    is_outside = are_outside(reference.ranges, lowest, highest)
+    for column in np.flatnonzero(is_outside.any(0)):
+        bounds = float(lowest[:, column].min()), float(highest[:, column].max())
+        first_row = numbers[int(is_outside[:, column].argmax())] + 1
+        rows = int(is_outside[:, column].sum())
+        left.append(Outside(names[column], reference.ranges[names[column]], bounds, rows, first_row))
     return sorted(left, key=lambda column: -column.rows)
 
 

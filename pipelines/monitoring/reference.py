@@ -23,6 +23,8 @@ from sklearn.decomposition import PCA
 from pipelines.monitoring.measure import Answers, Inputs, measure, measure_answers
 from pipelines.tracking.known_rows import known_rows, write_known
 from rankgrad import lookup
+from rankgrad.datasets.files.folds import FOLD, REGISTERED, folds_of, next_of
+from rankgrad.datasets.tables.ranges import REFERENCE, ranges_in
 from rankgrad.datasets.tables.rows import Row, read
 from rankgrad.inputs import type_of
 from rankgrad.io.checkpoints import load_model
@@ -32,7 +34,6 @@ from rankgrad.training.device import find_device
 
 __all__ = ["ROWS", "Reference", "TrainingData", "chosen", "read_reference", "reference_of"]
 
-FOLDER = "reference"  # in a version's folder
 ROWS = 1000  # most rows of each split, since every version is measured when it is published
 DIRECTIONS = 5  # directions for comparing embeddings
 
@@ -153,11 +154,18 @@ class TrainingData:
         reference = reference_of(self.folder.name, inputs, training.embedding, answers)
         lists = lookup.find("tasks", recipe["task"])().reads.lists
         ranges = type_of(recipe["input"]).ranges(self.folder / "train.parquet", recipe["input"], lists=lists)
-        _write(replace(reference, ranges=ranges), version / FOLDER)
+        _write(replace(reference, ranges=ranges), version / REFERENCE)
 
     def _chosen(self, split: str) -> list[int]:
-        with parquet_file(self.folder / f"{split}.parquet") as file:
-            return chosen(split, file.metadata.num_rows)
+        """Return the numbers of the rows of a split to measure; with folds, its file has the rows of all splits."""
+        path = self.folder / f"{split}.parquet"
+        with parquet_file(path) as file:
+            rows, has_folds = np.arange(file.metadata.num_rows), FOLD in file.schema_arrow.names
+        if has_folds:
+            folds = folds_of(path)
+            is_val = folds == next_of(REGISTERED, folds=int(folds.max()))
+            rows = rows[is_val if split == "val" else ~is_val]
+        return rows[chosen(split, len(rows))].tolist()
 
     def _rows(self, split: str, recipe: Mapping[str, Any]) -> Iterator[Row]:
         return read([self.folder / f"{split}.parquet"], recipe, form="parquet")
@@ -180,10 +188,10 @@ def read_reference(folder: Path, *, model: str) -> Reference:
         FileNotFoundError: the folder has none; the message names the model.
         ValueError: a file is corrupt.
     """
-    target = folder / FOLDER
+    target = folder / REFERENCE
     if not target.is_dir():
         raise FileNotFoundError(
-            f"{model}: its folder has no {FOLDER}, the description of its training data; expected a version that "
+            f"{model}: its folder has no {REFERENCE}, the description of its training data; expected a version that "
             "`make repro` published, such as models:/<name>@champion"
         )
     try:
@@ -192,6 +200,6 @@ def read_reference(folder: Path, *, model: str) -> Reference:
             directions = Directions(arrays["mean"], arrays["components"])
         inputs, network = (pd.read_parquet(target / f"{name}.parquet") for name in ("inputs", "network"))
         words = None if about["words"] is None else frozenset(about["words"])
-        return Reference(about["dataset"], inputs, network, directions, words, about.get("ranges", {}))
+        return Reference(about["dataset"], inputs, network, directions, words, ranges_in(folder))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{model}: {FOLDER} is corrupt ({error}); publish it again with `make repro`") from error
+        raise ValueError(f"{model}: {REFERENCE} is corrupt ({error}); publish it again with `make repro`") from error

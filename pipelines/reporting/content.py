@@ -178,7 +178,7 @@ def _task(params: Settings, runs: Results, names: list[str], folder: Path) -> di
             "chosen setting": ", ".join(setting),
         }
         for metric in lookup.find("tasks", run.task).all_metrics():
-            cells[metric.title] = cell(*runs.row(name, metric.name).interval)
+            cells[metric.title] = cell(*runs.row(name, metric.name).interval) if runs.has(name, metric.name) else ""
         for title, text in cells.items():
             table.setdefault(title, []).append(text)
     return {

@@ -9,7 +9,6 @@ from typing import Any
 from pipelines.serving.named_model import is_registered, model_folder
 from pipelines.tracking.registry import version_of
 from rankgrad.cli.answers import answers, write
-from rankgrad.datasets.tables.rows import names_of_ids
 from rankgrad.io.atomic import replaced_folder
 from rankgrad.io.recipes import recipe_of
 
@@ -69,11 +68,8 @@ def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = Fals
             return target, f"{target}: {address} already answered this file"
     with model_folder(address) as folder, replaced_folder(target) as partial:
         pieces = answers(folder, [fresh], skip_broken=skip_broken)
-        recipe = recipe_of(folder)
-        count, broken = write(
-            partial / ANSWERS, pieces, classes=recipe.get("classes"), errors=skip_broken,
-            names=names_of_ids([fresh], recipe),
-        )  # fmt: skip
+        classes = recipe_of(folder).get("classes")
+        count, broken = write(partial / ANSWERS, pieces, classes=classes, errors=skip_broken, names=pieces.names)
         record = asdict(batch) | {"rows": count, "broken": len(broken)}
         (partial / RECORD).write_text(json.dumps(record, indent=2) + "\n")
     return target, f"{target}: {address} answered {count - len(broken)} of {count} rows"

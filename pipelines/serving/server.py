@@ -34,6 +34,7 @@ from pipelines.serving.served_model import BODY, Model
 from pipelines.tracking.registry import version_of, weights_of
 from rankgrad import lookup
 from rankgrad.cli.answers import FOUND, Gallery
+from rankgrad.datasets.tables.ranges import Ranges, outside_ranges, ranges_in
 from rankgrad.datasets.tables.rows import OWN, Roles
 from rankgrad.inputs import as_list, in_json, type_of
 from rankgrad.lookup import listed
@@ -224,6 +225,7 @@ def app_of(
     name, _, number = version.rpartition("/")
     about, counted = {"model": name, "version": number, "run": run}, counters or Counters()
     counted.serving(about)
+    ranges = ranges_in(weights)
 
     def answers_to(body: bytes) -> tuple[Response, int]:
         try:
@@ -245,7 +247,7 @@ def app_of(
             requests.keep(written, [answers[number] for number in kept], version)
         if gallery is not None:
             answers = [_with_found(answer, gallery, count) for answer in answers]
-        warnings = [] if model.task is None else _warnings(rows, model.recipe)
+        warnings = [] if model.task is None else _warnings(rows, model.recipe, ranges)
         return JSONResponse({"predictions": answers} | ({"warnings": warnings} if warnings else {})), len(answers)
 
     async def invocations(request: Request) -> Response:
@@ -333,7 +335,7 @@ def _refusal(status: int, message: str) -> Response:
     return JSONResponse({"error_code": "INVALID_PARAMETER_VALUE", "message": message}, status)  # as MLflow does
 
 
-def _warnings(rows: list[Any], recipe: Mapping[str, Any]) -> list[str]:
+def _warnings(rows: list[Any], recipe: Mapping[str, Any], ranges: Ranges) -> list[str]:
     """Return the warnings on the inputs of checked rows, each once."""
     about, lists = recipe["input"], lookup.find("tasks", recipe["task"]).reads.lists
     input_type, warnings = type_of(about), dict[str, None]()
@@ -341,6 +343,8 @@ def _warnings(rows: list[Any], recipe: Mapping[str, Any]) -> list[str]:
         if input_type.name in row:  # a row may have only a caption
             for cell in row[input_type.name] if lists else [row[input_type.name]]:
                 warnings |= {f"row {number}: {warning}": None for warning in input_type.warnings(cell, about)}
+    for index, words in outside_ranges(ranges, rows, recipe).items():
+        warnings[f"row {index + 1}: a value outside the training range: {words}"] = None
     return [*warnings]
 
 

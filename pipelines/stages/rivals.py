@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.config import Settings
-from pipelines.rivals import bm25
+from pipelines.rivals import SETTINGS, bm25
 from pipelines.stages._splits import joined_folds, splits_of
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
@@ -40,4 +40,5 @@ def _predicted(task: Task, splits: Mapping[str, Split], metric: str, place: str 
     best = int(worth.argmin() if lower_is_better else worth.argmax())
     log = logging.getLogger(__name__)
     log.info("%ssetting %d of %d: %s %.3f on validation", place, best + 1, len(values), metric, values[best])
-    return task.table_of(splits["test"], [*bm25(splits["test"], task.name)][best])
+    [scores] = bm25(splits["test"], task.name, [SETTINGS[best]])
+    return task.table_of(splits["test"], scores)

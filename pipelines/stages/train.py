@@ -28,6 +28,7 @@ from pipelines.running.history import Times, began, followed, keep_times
 from pipelines.running.runner import FEATURES, checkpoint_folder
 from pipelines.stages._splits import data_of
 from rankgrad import lookup
+from rankgrad.datasets.files.folds import REGISTERED
 from rankgrad.io.atomic import remove_folder, replaced_folder
 from rankgrad.io.checkpoints import save_model
 from rankgrad.io.recipes import name_of
@@ -42,7 +43,7 @@ CHOOSING = 3  # number of seeds for choosing a setting of the grid
 
 
 class Job(NamedTuple):
-    """An independent training: the number of a setting, a seed, and a fold (None without folds)."""
+    """An independent training: the number of a setting, a seed, and a fold (see `trained_folds`)."""
 
     setting: int
     seed: int
@@ -51,7 +52,7 @@ class Job(NamedTuple):
 
 def main(params: Settings, name: str) -> None:
     run = params.runs[name]
-    folds = params.datasets[run.dataset].fold_numbers
+    dataset = params.datasets[run.dataset]
     folder = checkpoint_folder(
         params,
         "train",
@@ -62,16 +63,16 @@ def main(params: Settings, name: str) -> None:
     settings = run.settings
     first = run.seeds[:CHOOSING] if len(settings) > 1 else []  # a single setting needs no choice
     numbers = range(len(settings))
-    tried = _trained(params, name, [Job(*values) for values in product(numbers, first, folds)], folder)
-    chosen = {fold: _best(tried, numbers, fold) for fold in folds}
-    jobs = [Job(chosen[fold], seed, fold) for seed, fold in product(run.seeds, folds)]
+    tried = _trained(params, name, [Job(*values) for values in product(numbers, first, dataset.fold_numbers)], folder)
+    chosen = {fold: _best(tried, numbers, fold) for fold in dataset.trained_folds}
+    jobs = [Job(number, seed, fold) for seed, (fold, number) in product(run.seeds, chosen.items())]
     validation = _trained(params, name, jobs, folder)
     with replaced_folder(f"models/runs/{name}") as target:
         for job in jobs:
             result, kept = folder / _key(settings, job) / "result", target / name_of(job.seed, job.fold)
             copytree(result, kept, ignore=ignore_patterns("validation.json"), copy_function=copyfile)
         record = _record(run, tried, chosen, validation)
-        starts = {_start(params, name, job) for job in jobs if job.fold in (None, 1)}
+        starts = {_start(params, name, job) for job in jobs if not job.fold}
         if starts != {None} and len(starts) < len(run.seeds):
             record["shared_start"] = str(starts.pop())
         (target / "run.json").write_text(json.dumps(record, indent=2) + "\n")
@@ -83,7 +84,8 @@ def _record(
     run: Run, tried: dict[Job, float], chosen: dict[int | None, int], validation: dict[Job, float]
 ) -> dict[str, Any]:
     """Return the contents of `run.json`: the chosen setting, the best seed, and all validation results."""
-    settings, by_seed = run.settings, _by_seed(validation)
+    settings = run.settings
+    by_seed = _by_seed({job: value for job, value in validation.items() if job.fold != REGISTERED})
     record: dict[str, Any] = {
         "seeds": run.seeds,
         "best": max(run.seeds, key=lambda seed: by_seed[str(seed)]),
@@ -95,7 +97,7 @@ def _record(
         of_setting = {job: value for job, value in tried.items() if job.setting == number}
         record["tried"].append({"setting": setting, "validation": _by_seed(of_setting)})
     for fold, number in chosen.items():
-        if fold is not None:
+        if fold:
             of_fold = {job: value for job, value in validation.items() if job.fold == fold}
             entry = {"fold": fold, "setting": settings[number], "validation": _by_seed(of_fold)}
             record.setdefault("folds", []).append(entry)
@@ -103,10 +105,14 @@ def _record(
 
 
 def _best(tried: dict[Job, float], settings: Iterable[int], fold: int | None) -> int:
-    """Return the number of the best setting on a fold's validation split; the first if none were tried."""
+    """Return the number of the best setting on a fold's validation split; the first if none were tried.
+
+    The model to register takes the setting that is best over all folds.
+    """
 
     def mean(setting: int) -> float:
-        return fmean([value for job, value in tried.items() if (job.setting, job.fold) == (setting, fold)] or [0.0])
+        values = [value for job, value in tried.items() if job.setting == setting and fold in (job.fold, REGISTERED)]
+        return fmean(values or [0.0])
 
     return max(settings, key=mean)
 
@@ -144,7 +150,7 @@ def _inputs(params: Settings, name: str) -> list[Path]:
     plan = resolve(params, name)
     inputs = [Path("data") / plan.dataset / f"{split}.parquet" for split in ("train", "val")]
     if plan.start is not None:
-        for seed, fold in product(plan.seeds, params.datasets[plan.dataset].fold_numbers):
+        for seed, fold in product(plan.seeds, params.datasets[plan.dataset].trained_folds):
             start = _start(params, name, Job(0, seed, fold)) or plan.start  # no setting of the grid changes it
             inputs.append(start if start.suffix == ".safetensors" else start / "model.safetensors")
         inputs = list(dict.fromkeys(inputs))  # seeds may share a start
@@ -361,7 +367,8 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
         **compute,
     )
     if accelerator.is_main_process:
-        total = sum(options.epochs for options in task.plan(started=start is not None).values())
+        learns = any(weight.requires_grad for weight in network.parameters())  # else it was fitted when built
+        total = sum(options.epochs for options in task.plan(started=start is not None).values()) if learns else 1
         epochs = followed(epochs, name=shown, total=total, history=folder / "history.csv")
     history = list(epochs)
     if not accelerator.is_main_process:

@@ -66,7 +66,8 @@ def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
     made = f"commit {tags['git_commit'][:12]}{' with changes' if tags.get('git_dirty') == 'true' else ''}"
     trained = f"Trained by `{tags['stage']}`{seed}. " if "stage" in tags else ""
     if "folds" in tags:
-        trained += f"The metrics are over {as_markdown(tags['folds'])}; the registered network is of the first fold. "
+        trained += f"The metrics are over {as_markdown(tags['folds'])}; "
+        trained += "the registered model learned from all folds but the first, which validated it. "
     lines += [f"{trained}Published at {made}, by rankgrad {__version__}."]
     rows = [[row.metric, cell(*row.interval, digits=4)] for row in metrics if not math.isnan(row.value)]
     rows += [[tags["undefined"], UNDEFINED]] if "undefined" in tags else []

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pipelines.config import Settings, prefixed
+from pipelines.config import JUDGED, Settings, prefixed
 from pipelines.config.rules import SORTER_METRICS
 from pipelines.ops.messages import as_markdown, one_line
 from pipelines.reporting.results import UNDEFINED, cell, markdown
@@ -36,7 +36,6 @@ __all__ = ["Decision", "choose", "decide_all", "models_of"]
 SORTER_LENGTH = 32  # length of vectors for sorters that the params do not benchmark
 SORTER_VECTORS = 5000  # new vectors: no sorter was trained, selected, or reported on them
 KNOWN_SHARE = 0.5  # a version knows a row if it knows at least this fraction of the row's contents
-FEWEST = 30  # fewest rows or groups to judge on; with fewer, the bootstrap finds differences where there are none
 ON_VALIDATION = ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
 LONGEST_REASON = 1000  # most characters of the reason about slices
 LONGEST_STANDING = 300  # most characters of the gate's decision in the first line of a description
@@ -140,6 +139,11 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         evidence = _judge_sorters(name, (challenger, champion), params)
     else:
         data = folder / "data" / _dataset(client, name, challenger, champion)
+        val = data / "val.parquet"
+        if not (data / "gate.parquet").is_file() and val.is_file() and FOLD in columns_of(val):
+            by_hand = f"choose by hand: {_by_hand(name)}"
+            reason = f"no rows judge: {data.name} has folds, which train on all rows, but no gate split; {by_hand}"
+            return Decision(name, challenger, champion, False, reason, runs=_runs(client, name, challenger, champion))
         evidence = _judge(name, (challenger, champion), task, data, params)
     gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name)
     better, reason = verdict(gaps, judged, gate, evidence.lower_is_better)
@@ -150,7 +154,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
 
     # Check what forbids promoting a better challenger.
     objection = ""
-    if evidence.challenger.examples < FEWEST:
+    if evidence.challenger.examples < JUDGED:
         objection = f"{_too_few(evidence, gaps[judged.metric], judged)}, or choose by hand: {_by_hand(name)}"
     elif better and not over_person and registry.chosen_by_person(client, model):
         objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
@@ -190,7 +194,7 @@ def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:
     gain = _gain(gap, lower_is_better=evidence.lower_is_better[judged.metric])
     least = "" if np.isnan(gain.low) else f"a difference would have to exceed about {gain.value - gain.low:.4f}, and "
     return (
-        f"only {evidence.challenger.examples} {evidence.unit} judge: {least}fewer than {FEWEST} promote nothing. Add "
+        f"only {evidence.challenger.examples} {evidence.unit} judge: {least}fewer than {JUDGED} promote nothing. Add "
         f"{evidence.unit}, raise `split.gate` or `gate_share` in the dataset's args"
     )
 
@@ -261,8 +265,6 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
     judge, split = lookup.find("tasks", task)(), "gate" if (data / "gate.parquet").is_file() else "val"
     file = data / f"{split}.parquet"
     try:
-        if split == "val" and FOLD in columns_of(file):
-            raise ValueError("it has folds but no gate split: set its gate_share above 0")
         examples = judge.load(data, split, threads=params.compute.threads, memory=params.compute.memory)
     except (OSError, ValueError) as error:
         raise ValueError(
@@ -362,10 +364,10 @@ def _fair_rows(name: str, known: dict[str, dict[str, np.ndarray]], data: Path, s
         return is_fair, examples
     unfair = {number: (rows & ~is_fair).sum() for number, rows in learned_by.items()}
     counts = ", ".join(f"version {number} was trained on {count}" for number, count in unfair.items() if count)
-    if is_fair.sum() < min(FEWEST, len(is_fair)):
+    if is_fair.sum() < min(JUDGED, len(is_fair)):
         raise ValueError(
             f"{name}: of the {len(is_fair)} rows of {examples}, {counts}, which leaves {is_fair.sum()}, expected at "
-            f"least {FEWEST}: the splits have changed since. To decide without the gate: {_by_hand(name)}"
+            f"least {JUDGED}: the splits have changed since. To decide without the gate: {_by_hand(name)}"
         )
     return is_fair, f"{is_fair.sum()} of the {len(is_fair)} rows of {examples}, the others left out: {counts}"
 
@@ -416,7 +418,7 @@ def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, st
     metric, lower = judged.metric, evidence.lower_is_better[judged.metric]
     measured, undefined = [], []
     for pair in evidence.slices:
-        if pair.challenger.examples < FEWEST:
+        if pair.challenger.examples < JUDGED:
             continue
         [ours], [theirs] = pair.challenger.of_all(), pair.champion.of_all()
         if np.isnan(ours) and not np.isnan(theirs):

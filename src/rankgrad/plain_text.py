@@ -27,6 +27,7 @@ __all__ = [
     "plain_text",
     "text_in",
     "text_of_bytes",
+    "typos_in",
     "whole_text",
 ]
 
@@ -34,6 +35,8 @@ MARKS = 30  # longest run of combining characters to keep: the limit of Unicode'
 NAME = 1000  # characters in the name of a column, category, class, group, or id
 LONGEST = 2**20  # characters of a text
 DIGITS = 1000  # digits of a whole number
+LETTERS, WORD = 5, 60  # fewest letters, and most characters, of a name with a typo
+RARE, TYPED = 2, 10  # a typo is in so few rows, and the right name in so many times as many
 
 FOREIGN = re.compile(rf"[^\w\s\x00-\x7f]{{{MARKS + 1},}}")  # a combining mark is never a letter, a space, or ASCII
 ACCENTS = re.compile("[\u0300-\u036f]")  # of Latin, Greek, and Cyrillic; in other scripts, a mark makes another letter
@@ -150,6 +153,43 @@ def near_names(names: Iterable[str]) -> list[tuple[str, str]]:
             groups[ACCENTS.sub("", unicodedata.normalize("NFD", spelling))].add(name)
     near = [sorted(group) for group in groups.values() if len(group) > 1]
     return [*dict.fromkeys((first, second) for first, second, *_ in near)]
+
+
+def typos_in(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return pairs of a rare name and a frequent one from which it differs by one character that is no digit.
+
+    Pairs that `near_names` returns are left out.
+
+    Args:
+        counts: in how many rows each name occurs.
+
+    >>> typos_in({"Berlin": 20, "Berlln": 2, "Merlin": 9, "house 12": 90, "house 1": 1, "modell": 1, "model": 10})
+    [('Berlln', 'Berlin'), ('modell', 'model')]
+    """
+    words = {}
+    for name in counts:
+        if len(name) <= WORD and sum(map(str.isalpha, name)) >= LETTERS:
+            words[name] = [*filter(str.isdigit, name)]
+    frequent: dict[str, str] = {}
+    for name in sorted(words, key=counts.__getitem__, reverse=True):
+        if counts[name] >= TYPED:
+            for spelling in _blanked(name):
+                frequent.setdefault(spelling, name)
+    typos = []
+    for name in words if frequent else ():
+        if counts[name] <= RARE:
+            others = {frequent[spelling] for spelling in _blanked(name) if spelling in frequent}
+            for other in sorted(others):
+                is_frequent = counts[other] >= TYPED * counts[name]
+                if is_frequent and words[other] == words[name] and not near_names([name, other]):
+                    typos.append((name, other))
+    return typos
+
+
+def _blanked(name: str) -> list[str]:
+    """Return a name with a blank for, or before, each character; names that one edit makes equal share one."""
+    replaced = [f"{name[:index]}\0{name[index + 1 :]}" for index in range(len(name))]
+    return replaced + [f"{name[:index]}\0{name[index:]}" for index in range(len(name) + 1)]
 
 
 def text_in(cell: Any) -> str:

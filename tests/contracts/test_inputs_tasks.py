@@ -43,6 +43,7 @@ def trained(task: str, loss: str, kind: str, folder):
     assert [phase for phase, _ in epochs] == list(made.blocks())
     for _, epoch in epochs:
         assert np.isfinite([epoch.loss, *epoch.validation.values()]).all()
+    made.finish(network, data[1])
     save_model(folder / "model", network)
     with torch.no_grad():
         predicted = made.predict(network, data[1])

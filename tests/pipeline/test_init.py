@@ -134,29 +134,38 @@ def run(*words, fails=False):
     return ended.output
 
 
+SPLIT = {"hash_of": "customer", "val": 0.1, "test": 0.2, "gate": 0.1}
 SMALL_GATES = [
-    (houses, "a.csv", "gate: about 10 of the 20 rows of val"),
-    (queries, "train.txt", "gate: about 8 of the 16 qid of val"),
-    (reviews, "a.csv", "gate: about 6 of 60 rows"),
-    (reviews, "a.csv", "val: about 6,"),
-    (houses, "a.csv", "val: about 10,"),
-    (ordered, "a.csv", "of 30 customer; with fewer than 30 it promotes no version"),
+    (houses, "a.csv", "gate: none, because 20 rows", {"gate_share": 0}),
+    (queries, "train.txt", "gate: none, because 16 qid", {"gate_share": 0}),
+    (ordered, "a.csv", "gate: none, because 30 customer", {"split": SPLIT | {"gate": 0}}),
+    (reviews, "a.csv", "gate: about 6 of 60 rows; with fewer than 30", {"split": SPLIT | {"hash_of": "id"}}),
+    (reviews, "a.csv", "val: about 6,", {}),
+    (houses, "a.csv", "val: about 20,", {}),
 ]
 
 
-@pytest.mark.parametrize(("make", "file", "line"), SMALL_GATES)
-def test_a_gate_that_is_too_small_to_promote_anything_is_reported(project, make, file, line):
+@pytest.mark.parametrize(("make", "file", "line", "options"), SMALL_GATES)
+def test_a_gate_that_is_too_small_to_promote_anything_is_reported_and_one_that_stays_so_gets_no_rows(
+    project, make, file, line, options
+):
     make(project / "data/raw/mine")
-    output = run(f"data/raw/mine/{file}", "--dry-run")
-    assert line in output
-    assert "it promotes no version" in output
+    assert line in run(f"data/raw/mine/{file}")
+    assert options.items() <= rules.check("params.yaml").datasets["mine"].args.items()
 
 
 def test_a_small_table_can_be_compared_by_folds(project):
     reviews(project / "data/raw/mine")
     assert "`--folds 5`" in run("data/raw/mine/a.csv", "--dry-run")
-    assert "each run trains 5 times" in run("data/raw/mine/a.csv", "--folds", 5)
+    assert "each run trains 6 times" in run("data/raw/mine/a.csv", "--folds", 5)
     assert rules.check("params.yaml").datasets["mine"].folds == 5
+
+
+@pytest.mark.parametrize(("folds", "words"), [(61, ()), (7, ("--group", "lab", "--within"))])
+def test_more_folds_than_rows_or_groups_are_refused_at_once(project, folds, words):
+    write(project / "data/raw/mine", "a.csv", **SAMPLES)
+    output = run("data/raw/mine/a.csv", "--folds", folds, *words, "--dry-run", fails=True)
+    assert re.search(r"--folds 61: 60 rows fill only 60|--folds 7: 6 lab fill only \d ", output)
 
 
 @pytest.mark.parametrize(("make", "file", "task", "options"), CASES, ids=[case[0].__name__ for case in CASES])
@@ -211,7 +220,7 @@ GRADES = {  # grades, queries, and the metric and losses that fit them
 @pytest.mark.parametrize(("grades", "queries", "metric", "losses"), GRADES.values(), ids=GRADES)
 def test_versions_are_judged_by_the_metric_of_the_comparison(project, grades, queries, metric, losses):
     write(project / "data/raw/mine", "a.csv", query_id=queries, x=X, y=Y, grade=grades)
-    assert f"of {len({*queries})} query_id; with fewer than 30" in run("data/raw/mine/a.csv")
+    assert f"gate: none, because {len({*queries})} query_id" in run("data/raw/mine/a.csv")
     settings = rules.check("params.yaml")
     assert settings.comparisons["mine"].metric == settings.gate.judged["query_ranking"].metric == metric
     assert {resolve(settings, name).training.ranker.monitor for name in settings.runs} == {metric}
@@ -237,22 +246,23 @@ def test_a_group_whose_targets_have_a_level_of_their_own_is_compared_within(proj
     run("data/raw/mine/a.csv", "--group", "lab", "--within")
     settings = rules.check("params.yaml")
     assert settings.datasets["mine"].args["within"] is True
-    comparison = settings.comparisons["mine"]
-    runs = [comparison.baseline, *comparison.runs]
-    assert runs == ["mine-mse_standardized", "mine-mse_centered", "mine-spearman", "mine-ranknet"]
+    assert list(settings.runs)[:4] == ["mine-mse_standardized", "mine-mse_centered", "mine-spearman", "mine-ranknet"]
+    write(project / "data/raw/mine", "a.csv", **SAMPLES | {"price": Y * 10.0 ** (np.array(N) % 6)})  # scales alone
+    run("data/raw/mine/a.csv", "--group", "lab", "--within", "--replace")
+    assert "mine-mse_centered" not in rules.check("params.yaml").runs
 
 
 @pytest.mark.parametrize(
     ("named", "task", "words"),
     [
-        ({}, None, "--group COLUMN"),
+        ({}, None, "`--within --group lab` or `--within --group batch`"),
         ({"group": "lab"}, "multilabel", "--task multilabel"),
         ({"group": "all"}, None, "same value"),
         ({"group": "row"}, None, "different value"),
     ],
 )
 def test_groups_within_which_nothing_is_compared_are_refused(tmp_path, named, task, words):
-    write(tmp_path, "a.csv", **SAMPLES, all=cycled("s"), row=texts("r{}"))
+    write(tmp_path, "a.csv", batch=groups(4), **SAMPLES, all=cycled("s"), row=texts("r{}"))
     with pytest.raises(ValueError, match=words):
         guess(tmp_path / "a.csv", named=named, task=task, within=True)
 
@@ -503,6 +513,34 @@ def test_a_column_that_is_not_learned_from_is_reported_with_the_reason(tmp_path,
     assert not [word for word in words if word not in reported], guessed.lines
 
 
+CITIES = ["Berlln", *cycled("Berlin", "Hamburg")[1:]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        ({"city": CITIES, **PLAIN}, "city: 'Berlln' beside 'Berlin'"),
+        ({"city": [city.replace("ll", "1") for city in CITIES], **PLAIN}, None),
+        ({"city": cycled("Berlin", "Berlln"), **PLAIN}, None),
+        ({"x": X, "z": A, "grade": [*modulo(5)[:-1], 40]}, "row 60: grade is 40, but others are from 0 to 4"),
+        (QUERIES | {"grade": [*modulo(5)[:-1], 40]}, "row 60: grade is 40, but others are from 0 to 4"),
+        ({"x": X, "z": A, "grade": [*modulo(5)[:-2], 18, 40]}, None),
+    ],
+)
+def test_a_typo_of_a_name_and_a_grade_far_from_all_others_are_named(tmp_path, columns, line):
+    write(tmp_path, "a.csv", **columns)
+    named = [text for text in guess(tmp_path / "a.csv").lines if "beside" in text or "others" in text]
+    assert len(named) == (line is not None)
+    assert line is None or named[0].startswith(line)
+
+
+def test_empty_targets_of_any_type_are_left_out_of_parquet_as_of_csv(tmp_path):
+    for kind in (np.float16, np.float64):
+        prices = pd.Series(Y.astype(kind)).where(np.array(N) != 3)
+        pd.DataFrame(PLAIN | {"price": prices}).to_parquet(tmp_path / "a.parquet")
+        assert guess(tmp_path / "a.parquet").lines[-1].startswith("1 of the first 60 rows")
+
+
 def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):
     folder = project / "data/raw/mine"
     write(folder, "a.csv", lab=texts("s{}", 4), number=[german(p, 0) for p in PRICES], age=A)
@@ -545,6 +583,9 @@ NAMED_BY_A_PERSON = {  # columns, what a person names, and the options that foll
                                 {"labels": "tags", "label_separator": "/"}),
     "a target among others": ({"price": Y, "score": A, "x": X}, {"target": "score"}, {"target": "score"}),
     "grades": (QUERIES | {"usefulness": modulo(3)}, {"target": "usefulness"}, {"relevance": "usefulness"}),
+    "pairs of answers to a prompt": (TEXTS | {"pair": groups(2), "preferred": modulo(2)}, {"query": "pair"},
+                                     {"group": "pair", "text_pair": ["prompt", "answer"],
+                                      "split": SPLIT | {"hash_of": "prompt"}}),
     "queries of any name": (PLAIN | {"basket": groups(6), "clicks": modulo(2)},
                             {"query": "basket"}, {"group": "basket", "relevance": "clicks"}),
     "an id": ({"no": N, "Kunde": texts("c{}"), **PLAIN}, {"id": "Kunde"}, {"id": "Kunde"}),

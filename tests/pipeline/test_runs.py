@@ -116,8 +116,8 @@ def folded(project):
 def test_folds_end_in_the_same_bits_side_by_side_and_after_an_interruption(folded, monkeypatch):
     serial = run(folded(runs={"mine": {"seeds": [1, 2]}}))
     models = {name.split("/")[0] for name in serial if name.endswith("model.safetensors")}
-    assert models == {f"seed{seed}{fold}" for seed in (1, 2) for fold in ("", "-fold2", "-fold3")}
-    assert len({serial[f"{name}/model.safetensors"] for name in models}) == 6
+    assert models == {f"seed{seed}{fold}" for seed in (1, 2) for fold in ("", "-fold1", "-fold2", "-fold3")}
+    assert len({serial[f"{name}/model.safetensors"] for name in models}) == 8
     record, best = json.loads(serial["run.json"]), load_model("models/runs/mine").state_dict()
     assert record["validation"]["1"] == np.mean([fold["validation"]["1"] for fold in record["folds"]])
     first = load_model(f"models/runs/mine/seed{record['best']}").state_dict()
@@ -149,7 +149,10 @@ def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from
     run(params)
     folds = pq.read_table("data/clips/test.parquet")["fold"].to_numpy()
     rows_learned = [(split.inputs.items[:, 0, 0, 0].numpy().astype(int) - 1).tolist() for split in learned]
-    for fold, (train, val) in enumerate(zip(rows_learned[::2], rows_learned[1::2], strict=True), 1):
+    to_register, *tested = zip(rows_learned[::2], rows_learned[1::2], strict=True)
+    assert sorted(to_register[0] + to_register[1]) == [*range(24)]
+    assert set(folds[to_register[1]]) == {1}
+    for fold, (train, val) in enumerate(tested, 1):
         assert set(folds[val]) == {fold % 3 + 1}
         assert fold not in folds[train]
         assert len(train) + len(val) == 24 - (folds == fold).sum()
@@ -158,7 +161,7 @@ def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from
         evaluate, "load_model", lambda folder, **options: used.append(folder.name) or load_model(folder, **options)
     )
     evaluate.main(params, "mine")
-    assert used == ["seed1", "seed1-fold2", "seed1-fold3"]
+    assert used == ["seed1-fold1", "seed1-fold2", "seed1-fold3"]
     table = pq.read_table("predictions/mine.parquet").to_pandas()
     assert table["id"].tolist() == [*range(24)]
     assert table["fold"].tolist() == [*folds]

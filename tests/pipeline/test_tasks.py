@@ -2,6 +2,7 @@
 
 import math
 from itertools import groupby
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from scipy.stats import spearmanr
+from sklearn.metrics import r2_score
 from torch import nn
 
 from rankgrad import lookup
@@ -21,6 +23,7 @@ from rankgrad.io.parquet import IMAGE, encode_images
 from rankgrad.io.starts import start_from
 from rankgrad.ranks import exact_ranks
 from rankgrad.sorters import Handcrafted, Sorter
+from rankgrad.tasks.score_ranking import ScoreRanking
 from rankgrad.training.batches import in_lists
 from rankgrad.training.device import make_accelerator
 from rankgrad.training.loop import train
@@ -546,3 +549,24 @@ def test_targets_far_from_0_are_learned_from_by_their_deviations_and_those_withi
         training = Training(("score_ranking", VECTORS, "mse", None, None), split)
         _, truth = training.phase("finetune").compare(torch.zeros(4, 1), split.truth, length=4)
         assert truth["target"].flatten().tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0])])
+def test_an_estimate_follows_the_mean_targets_of_validation_and_never_falls_with_the_score(weight, monkeypatch):
+    count = 4 if weight is None else 5  # the last row has no weight
+    val = Split(
+        features.of_tensor(torch.zeros(count, 1)), torch.tensor([10.0, 30.0, 20.0, 40.0, 99.0])[:count], weight=weight
+    )
+    network = SimpleNamespace(recipe={}, eval=lambda: None)
+    monkeypatch.setattr(ScoreRanking, "scores", lambda *_: torch.arange(float(count)))
+    ScoreRanking().finish(network, val)
+    asked = torch.tensor([-5.0, 0.0, 0.75, 1.5, 9.0])
+    monkeypatch.setattr(ScoreRanking, "scores", lambda *_: asked)
+    answers = ScoreRanking().answers(network, None, torch.ones(5))
+    # 30 and 20 are in the wrong order: both are 25, at a score of 1.5.
+    assert [answer["estimate"] for answer in answers] == pytest.approx([10, 10, 17.5, 25, 40])
+    predicted = pa.table({"score": [0.0, 1.0, 2.0], "estimate": [1.0, 2.0, 3.0], "target": [1.0, 2.0, 6.0]})
+    statistic = ScoreRanking().statistic(predicted)
+    r2 = statistic.of_rows(np.array([[0, 1, 2], [1, 2, 2], [0, 0, 0]]))[statistic.names.index("estimate_r2")]
+    expected = [r2_score([1, 2, 6], [1, 2, 3]), r2_score([2, 6, 6], [2, 3, 3]), np.nan]
+    assert r2 == pytest.approx(expected, nan_ok=True)

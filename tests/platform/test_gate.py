@@ -321,20 +321,25 @@ class TestTasks:
         [
             ("clips", "lamem", "version 2 .* dataset lamem,.* version 1, on clips"),
             ("lamem", "lamem", "cannot be judged on lamem.*lamem/val.parquet: no such file"),
-            # All rows are learned from.
-            ("folded", "folded", "folds .*no gate split: .*gate_share"),
         ],
     )
     def test_versions_that_do_not_go_with_the_data_here_are_told(self, published, first, second, reason):
-        Path("data/folded").mkdir()
-        table = pq.read_table("data/clips/gate.parquet")
-        pq.write_table(table.append_column("fold", pa.array([1] * len(table))), "data/folded/val.parquet")
         for version, dataset in (("1", first), ("2", second)):
             published.set_model_version_tag(NETWORK, version, "dataset", dataset)
         decision = decide(NETWORK)
         assert decision.failed
         assert re.search(reason, decision.reason)
         assert champion(published, NETWORK) == "1"
+
+    def test_folds_without_a_gate_judge_nothing_and_fail_nothing(self, published):
+        Path("data/folded").mkdir()
+        table = pq.read_table("data/clips/gate.parquet")
+        pq.write_table(table.append_column("fold", pa.array([1] * len(table))), "data/folded/val.parquet")
+        for version in ("1", "2"):
+            published.set_model_version_tag(NETWORK, version, "dataset", "folded")
+        decision = decide(NETWORK)
+        assert decision.state == "stays"
+        assert "folded has folds" in decision.reason
 
 
 def _pictures(size: int, folder: str = "") -> pa.Table:

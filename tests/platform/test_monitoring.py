@@ -13,12 +13,15 @@ from PIL import Image
 from prefect.logging import disable_run_logger
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelled, Completed, Failed, Scheduled
+from starlette.testclient import TestClient
 
 from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, quantities, write
 from pipelines.monitoring.measure import Answers, Inputs, Measured, measure
 from pipelines.monitoring.reference import Reference, TrainingData, reference_of
+from pipelines.serving.server import app_of
 from pipelines.tracking.upload import Run, Version, publish
+from rankgrad.cli.answers import answers
 from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import digits
 from rankgrad.datasets.tables.rows import Roles, read
@@ -253,7 +256,7 @@ def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(tmp_path
     assert (to_label["row"].head(50) > 100).mean() > 0.75  # the rows that differ, of which there are two in three
 
 
-def test_renamed_names_drift_and_a_single_value_outside_the_training_range_is_listed(tmp_path, monkeypatch):
+def test_renamed_names_drift_and_a_single_value_outside_the_training_range_is_listed(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     draws = np.random.default_rng(0)
     save_model("model", rows.untrained("score_ranking", "features", tmp_path, draws))
@@ -270,6 +273,11 @@ def test_renamed_names_drift_and_a_single_value_outside_the_training_range_is_li
         comparison = compare("fresh.csv", model="model")
         assert (unknown in comparison.drifted) == drifted
         assert [(column.name, column.rows, column.first_row) for column in comparison.outside] == [("price", 1, 17)]
+    list(answers(Path("model"), [Path("fresh.csv")]))
+    assert "1 rows have values outside the training range, first: fresh.csv: row 17, price 1e+09 (" in caplog.text
+    records = fresh[["price", "brand", "age"]].iloc[15:17].to_dict("records")
+    reply = TestClient(app_of(Path("model"))).post("/invocations", json={"dataframe_records": records}).json()
+    assert next(warning for warning in reply["warnings"] if "outside" in warning).startswith("row 2: ")
 
 
 def test_one_document_outside_the_range_is_listed_and_svmlight_features_are_numbered_as_in_the_file(

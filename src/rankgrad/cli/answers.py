@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TextIO
 
-from rankgrad.datasets.tables.rows import OWN, Roles, Row, pieces, read, table_of
+from rankgrad.datasets.tables.rows import OWN, Named, Roles, Row, pieces, read, table_of
 from rankgrad.io.atomic import replaced_file, write_error
 from rankgrad.io.recipes import recipe_of
 from rankgrad.io.written import as_json, as_text, without_formula
@@ -28,8 +28,8 @@ Answer = dict[str, Any]  # `id`, and the task's answer or `error`
 
 def answers(
     folder: Path, sources: Sequence[Path], roles: Roles = OWN, *, skip_broken: bool = False
-) -> Iterator[list[Answer]]:
-    """Yield a model's answers for the rows of files, in chunks; memory does not grow with the files.
+) -> Named[list[Answer]]:
+    """Return a model's answers for the rows of files, in chunks; memory does not grow with the files.
 
     Args:
         folder: folder of the model, see `rankgrad.io.recipes.folder_of`.
@@ -44,34 +44,57 @@ def answers(
     recipe = recipe_of(folder)
     if "task" not in recipe:
         raise ValueError(f"{folder}: the model has no task, expected a model that a run trained")
-    waiting = pieces(read(sources, recipe, roles), recipe)
+    rows = read(sources, recipe, roles)
+    return Named(_pieces(folder, sources[0], rows, recipe, skip_broken), rows.names)
+
+
+def _pieces(
+    folder: Path, source: Path, rows: Iterable[Row], recipe: Mapping[str, Any], skip_broken: bool
+) -> Iterator[list[Answer]]:
+    waiting = pieces(rows, recipe)
     first = next(waiting, None)
     if first is None:
-        raise ValueError(f"{sources[0]}: no rows, expected at least one")
+        raise ValueError(f"{source}: no rows, expected at least one")
     import torch
 
     from rankgrad import lookup
+    from rankgrad.datasets.tables.ranges import outside_ranges, ranges_in
     from rankgrad.io.checkpoints import load_model
     from rankgrad.training.device import find_device
 
-    network = load_model(folder, device=find_device("auto"))
+    network, ranges = load_model(folder, device=find_device("auto")), ranges_in(folder)
     task = lookup.find("tasks", recipe["task"])()
+    outside_count, first_outside = 0, ""
+
+    def respond(rows: list[Row]) -> list[Answer]:
+        nonlocal outside_count, first_outside
+        checked = task.checked(network.recipe, [row.asked() for row in rows])
+        responses = task.answered(network, checked)
+        for index, words in outside_ranges(ranges, checked, network.recipe).items():
+            outside_count += 1
+            first_outside = first_outside or f"{rows[index].place}, {words}"
+        return responses
+
     for piece in chain([first], waiting):
         with torch.inference_mode():
-            yield _answered(lambda rows: task.respond(network, rows), piece, skip_broken)
+            yield _answered(respond, piece, skip_broken)
+    if outside_count:
+        logging.getLogger(__name__).warning(
+            "%d rows have values outside the training range, first: %s", outside_count, first_outside
+        )
 
 
-def _answered(respond: Callable[[list[Any]], list[Answer]], piece: list[Row], skip_broken: bool) -> list[Answer]:
+def _answered(respond: Callable[[list[Row]], list[Answer]], piece: list[Row], skip_broken: bool) -> list[Answer]:
     """Return the answers for all rows in one call, or, if that fails, row by row, to find the rows that fail."""
     try:
-        responses = respond([row.asked() for row in piece])
+        responses = respond(piece)
         return [*chain.from_iterable(map(_with_ids, piece, responses))]
     except (ValueError, OSError, FloatingPointError):
         pass
     result: list[Answer] = []
     for row in piece:
         try:
-            result += _with_ids(row, respond([row.asked()])[0])
+            result += _with_ids(row, respond([row])[0])
         except (ValueError, OSError, FloatingPointError) as error:
             message = str(error).removeprefix("row 0").lstrip(":, ")
             if not skip_broken:

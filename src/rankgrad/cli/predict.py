@@ -6,13 +6,13 @@ If possible, errors in files or the model are reported before torch is imported.
 import argparse
 import codecs
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
 from rankgrad.cli.answers import FOUND, WRITABLE, Answer, Gallery, answers, found_among, write
-from rankgrad.datasets.tables.rows import OWN, Roles, names_of_ids, table_of
+from rankgrad.datasets.tables.rows import OWN, Roles, table_of
 from rankgrad.io import written
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.recipes import image_of, recipe_of
@@ -156,12 +156,13 @@ def run(
         raise ValueError("--k, --captions, and --among-id are for a search: leave them out, or add --among")
     if k is not None and k < 1:
         raise ValueError(f"--k is {k}, expected the number of results: a whole number from 1 on")
-    pieces = followed(answers(folder, sources, roles, skip_broken=skip_broken))
+    all_answers = answers(folder, sources, roles, skip_broken=skip_broken)
+    pieces = followed(all_answers)
     if among is not None:
         searched = searched._replace(id=searched.id or roles.id, encoding=roles.encoding)
         pieces = found_among(pieces, Gallery(folder, among, searched), FOUND if k is None else k)
     if out is not None and table_of(out) in WRITABLE:
-        return _to_table(folder, sources, out, pieces, roles, skip_broken=skip_broken, as_json=as_json)
+        return _to_table(folder, sources, out, pieces, all_answers.names, skip_broken=skip_broken, as_json=as_json)
     places = [] if out is None else _places(folder, sources, out)
     broken, count = [], 0
     for count, answer in enumerate(chain.from_iterable(pieces), 1):
@@ -179,16 +180,15 @@ def _to_table(
     sources: Sequence[Path],
     out: Path,
     pieces: Iterable[list[Answer]],
-    roles: Roles,
+    names: Mapping[str, str],
     *,
     skip_broken: bool,
     as_json: bool,
 ) -> int:
     if out.is_dir() or out.resolve() in {source.resolve() for source in sources}:
         raise ValueError(f"{out}: {'is a folder' if out.is_dir() else 'is the input'}; choose another file")
-    recipe = recipe_of(folder)
-    names = names_of_ids(sources, recipe, roles)
-    count, broken = write(out, pieces, classes=recipe.get("classes"), errors=skip_broken, names=names)
+    classes = recipe_of(folder).get("classes")
+    count, broken = write(out, pieces, classes=classes, errors=skip_broken, names=names)
     summary = {"out": str(out), "rows": count, "broken": broken}
     _print(written.as_json(summary) if as_json else f"{out}: answers for {count - len(broken)} of {count} rows")
     return _told(broken, count)

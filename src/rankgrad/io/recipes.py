@@ -17,12 +17,16 @@ RECIPE = 2**27  # largest model.json in bytes; it may contain a tokenizer
 
 
 def name_of(seed: int, fold: int | None) -> str:
-    """Return the folder name of a seed's model within its run; a run with folds is represented by its first fold.
+    """Return the folder name of a seed's model within its run.
 
-    >>> name_of(1, None), name_of(1, 1), name_of(1, 2)
+    Args:
+        seed: the seed.
+        fold: the fold that tests the model; None or 0 for a model that no fold tests, the one to register.
+
+    >>> name_of(1, None), name_of(1, 0), name_of(1, 2)
     ('seed1', 'seed1', 'seed1-fold2')
     """
-    return f"seed{seed}" if fold in (None, 1) else f"seed{seed}-fold{fold}"
+    return f"seed{seed}-fold{fold}" if fold else f"seed{seed}"
 
 
 def folder_of(path: str | Path, *, fold: int | None = None) -> Path:
@@ -30,7 +34,7 @@ def folder_of(path: str | Path, *, fold: int | None = None) -> Path:
 
     Args:
         path: a folder from `save_model`, or a run's folder (`models/runs/<run>`), whose `run.json` names the best seed.
-        fold: the fold, for a run with folds; None for the first one.
+        fold: see `name_of`.
     """
     path, file = Path(path), Path(path) / "run.json"
     if not file.is_file():

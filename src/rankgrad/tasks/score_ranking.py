@@ -1,6 +1,7 @@
 """Score ranking: a number for each example, measured only by the order of the scores (SoDeep, Section 4.2.1)."""
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -150,7 +151,10 @@ class ScoreRanking(TwoPhases):
     """
 
     title = "Score ranking"
-    metrics = (Metric("spearman", "Spearman", limits=(-1, 1)),)
+    metrics = (
+        Metric("spearman", "Spearman", limits=(-1, 1)),
+        Metric("estimate_r2", "R² of estimates", shown=False, limits=(-math.inf, 1)),
+    )
     judged = "target"
     reads = Reads(("target",), target_of)
     Training = ScoreTraining
@@ -227,9 +231,13 @@ class ScoreRanking(TwoPhases):
     def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row per example: `id`, `score` (meaningful only by its order) and `target`.
 
-        If the network has a threshold, `positive` marks the targets above it.
+        The column `estimate` is there if the network has a curve, see `finish`; if it has a threshold, `positive` marks
+        the targets above it.
         """
-        table = self.table_of(split, self.scores(network, split.inputs))
+        scores = self.scores(network, split.inputs)
+        table = self.table_of(split, scores)
+        if (estimates := _estimates(network, scores)) is not None:
+            table = table.append_column("estimate", pa.array(estimates))
         if (threshold := network.recipe.get("threshold")) is not None:
             table = table.append_column("positive", pa.array((split.truth >= threshold).numpy()))
         return table
@@ -252,12 +260,14 @@ class ScoreRanking(TwoPhases):
         return of_slice
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return Spearman's correlation, and average precision if the predictions have a column `positive`.
+        """Return Spearman's correlation; R² of the column `estimate` and average precision of `positive`, if there.
 
-        Spearman's correlation is NaN if all scores or all targets are equal.
+        Spearman's correlation is NaN if all scores or all targets are equal, and R² if all targets are.
         """
         score, target = _scores_and_targets(table)
-        weight, names, positive = weight_of(table), ["spearman"], None
+        weight, names, positive, estimate = weight_of(table), ["spearman"], None, None
+        if "estimate" in table.column_names:
+            names, estimate = [*names, "estimate_r2"], torch.tensor(table["estimate"].to_numpy())
         if "positive" in table.column_names:
             names, positive = [*names, "average_precision"], torch.from_numpy(np.array(table["positive"].to_pylist()))
 
@@ -265,6 +275,8 @@ class ScoreRanking(TwoPhases):
             resamples = rows.reshape(-1, rows.shape[-1])  # undefined resamples become NaN
             weights = None if weight is None else torch.from_numpy(weight[resamples])
             values = [spearman(score[resamples], target[resamples], weights=weights)]
+            if estimate is not None:
+                values.append(_r2(estimate[resamples], target[resamples], weights))
             if positive is not None:
                 values.append(average_precision(score[resamples], positive[resamples], weights=weights))
             return torch.stack(values).numpy().reshape(-1, *rows.shape[:-1])
@@ -277,8 +289,32 @@ class ScoreRanking(TwoPhases):
         yield Lists(score.unsqueeze(0), target.unsqueeze(0))
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
-        """Return the `score` of each row."""
-        return [{"score": score} for score in self.scores(network, inputs).tolist()]
+        """Return the `score` of each row, and its `estimate` of the target, if scores compare across all rows."""
+        scores = self.scores(network, inputs)
+        if (estimates := _estimates(network, scores)) is None:
+            return [{"score": score} for score in scores.tolist()]
+        pairs = zip(scores.tolist(), estimates.tolist(), strict=True)
+        return [{"score": score, "estimate": estimate} for score, estimate in pairs]
+
+    @torch.no_grad()
+    def finish(self, network: Any, val: Split) -> None:
+        """Fit the curve that turns a score into an estimate of the target, on the validation split.
+
+        The curve connects the means of the steps of an isotonic regression, so it never falls. Within groups, scores
+        compare only rows of a group, and there is no curve.
+        """
+        if val.within:
+            return
+        from sklearn.isotonic import IsotonicRegression
+
+        network.eval()
+        scores, target = self.scores(network, val.inputs).double().numpy(), val.truth.double().cpu().numpy()
+        weights = np.ones(len(val)) if val.weight is None else val.weight.double().cpu().numpy()
+        scores, target, weights = (values[weights > 0] for values in (scores, target, weights))
+        fitted = IsotonicRegression().fit(scores, target, sample_weight=weights).predict(scores)
+        steps, step_of_row = np.unique(fitted, return_inverse=True)
+        means = np.bincount(step_of_row, weights * scores) / np.bincount(step_of_row, weights)
+        network.recipe["estimate"] = {"scores": means.tolist(), "targets": steps.tolist()}
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         # Scores compare only within a group, if the data say so, and never between the networks of two folds.
@@ -290,6 +326,24 @@ class ScoreRanking(TwoPhases):
             within = {"within": table[unit].to_pylist(), "unit": unit}
         plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy(), **within)
         return True
+
+
+def _estimates(network: Any, scores: Tensor) -> np.ndarray | None:
+    """Return the targets (n,) that a network's curve gives for scores (n,), or None if it has no curve."""
+    curve = network.recipe.get("estimate")
+    return None if curve is None else np.interp(scores.double().numpy(), curve["scores"], curve["targets"])
+
+
+def _r2(estimate: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the fraction of the targets' variance that estimates explain (resamples,), from (resamples, n).
+
+    >>> _r2(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0, 2.0, 6.0]]), None)
+    tensor([0.3571])
+    """
+    weights = torch.ones_like(target) if weights is None else weights
+    mean = (weights * target).sum(-1, keepdim=True) / weights.sum(-1, keepdim=True)
+    error, spread = (weights * (target - value).square() for value in (estimate, mean))
+    return (1 - error.sum(-1) / spread.sum(-1)).where(spread.sum(-1) > 0, torch.nan)
 
 
 def _scores_and_targets(table: pa.Table) -> tuple[Tensor, Tensor]:

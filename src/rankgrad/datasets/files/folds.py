@@ -12,7 +12,19 @@ import pyarrow.parquet as pq
 
 from rankgrad.io.parquet import FOLD, parquet_file, read_table
 
-__all__ = ["FOLD", "cut", "described_folds", "fold_of", "folds_of", "fraction_of", "next_of", "split_at"]
+__all__ = [
+    "FOLD",
+    "REGISTERED",
+    "cut",
+    "described_folds",
+    "fold_of",
+    "folds_of",
+    "fraction_of",
+    "next_of",
+    "split_at",
+]
+
+REGISTERED = 0  # in place of a test fold: the model to register, which learns from all folds but the validation fold
 
 
 def fraction_of(key: str, *, seed: int) -> float:
@@ -81,7 +93,7 @@ def cut(data: str | Path, folder: Path, splits: Sequence[str], *, fold: int, fol
         data: folder of the dataset; each of its files has all rows.
         folder: folder for `<split>.parquet`.
         splits: `train`, `val`, or `test`.
-        fold: the test fold; the next one validates, all others train.
+        fold: the test fold, or REGISTERED for none; the next one validates, all others train.
         folds: the number of folds.
     """
     validated = next_of(fold, folds=folds)

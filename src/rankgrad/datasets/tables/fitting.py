@@ -18,7 +18,7 @@ from rankgrad.datasets.tables.roles import LEARNED, TableOptions
 from rankgrad.datasets.tables.suspects import described
 from rankgrad.feature_names import empty_name, filled_names, fills_of, numbers_of
 from rankgrad.lookup import did_you_mean, nearest
-from rankgrad.plain_text import near_names
+from rankgrad.plain_text import near_names, typos_in
 
 __all__ = ["check_margins", "encoded", "fitted_to"]
 
@@ -346,7 +346,7 @@ def _understood(
         lines |= _understood_groups(table, path, frame)
     if table.rejected and (repeated := repeated_pairs(frame["input"])):
         lines["repeated"] = repeated
-    if near := _near_names(table, frame, fitted):
+    if near := _near_names(table, examples.roles, frame, fitted):
         lines["near"] = ", ".join(f"{name!r} beside {other!r}" for name, other in near[:NAMED])
         logging.warning("%s: names that may be one: %s", path, lines["near"])
     lines["missing"] = f"{len(examples.left_out)} rows left out" if examples.left_out else "none"
@@ -384,11 +384,20 @@ def _understood_groups(table: TableOptions, path: Path, frame: pd.DataFrame) -> 
     return lines
 
 
-def _near_names(table: TableOptions, frame: pd.DataFrame, fitted: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return pairs of groups, features, or classes whose names may be one."""
+def _near_names(
+    table: TableOptions, roles: Mapping[str, list[str]], frame: pd.DataFrame, fitted: dict[str, Any]
+) -> list[tuple[str, str]]:
+    """Return pairs of groups, categories, or classes whose names may be one."""
     near = near_names(frame["group"].unique()) if table.group else []
     near += near_names(fitted["features"]) if table.has_names else []
-    return near + (near_names(fitted.get("classes", [])) if table.classes is None else [])
+    near += near_names(fitted.get("classes", [])) if table.classes is None else []
+    names = {"": frame["group"]} if table.group else {}
+    if "categories" in roles:
+        values = pd.DataFrame(_inputs(table, frame).tolist())
+        names |= {f"{column}=": values[column] for column in roles["categories"]}
+    for start, column in names.items():
+        near += [(f"{start}{name}", f"{start}{other}") for name, other in typos_in(column.value_counts().to_dict())]
+    return near
 
 
 def _rows_in_folds(table: TableOptions, rows: pd.DataFrame, gate: pd.DataFrame | None, folds: int, seed: int) -> str:
@@ -413,23 +422,33 @@ def _understood_numbers(
     lines = {}
     if table.filled and (filled := _counts_of_empty(numbers)):
         lines["filled"] = f"empty cells get the median of training rows: {filled}"
-    lines |= _suspects(table, raw, train, numbers)
-    if joined := _joined_in_float32(numbers):
+    groups = None
+    if table.lists:
+        groups = np.repeat(np.arange(len(train)), train["truth"].map(len))
+    elif table.within:
+        groups = pd.factorize(train["group"])[0]
+    lines |= _suspects(table, raw, train, numbers, groups)
+    if table.within and not table.train_target:
+        numbers = {**numbers, str(table.target): _standardized_within(groups, train["truth"])}
+    if joined := _joined_in_float32(numbers, groups):
         lines["joined"] = "; ".join(joined)
         for line in joined:
             logging.warning("%s: %s: a network cannot tell these apart; see whether an outlier is right", raw, line)
     return lines
 
 
-def _suspects(table: TableOptions, raw: Path, train: pd.DataFrame, numbers: Mapping[str, np.ndarray]) -> dict[str, str]:
+def _suspects(
+    table: TableOptions,
+    raw: Path,
+    train: pd.DataFrame,
+    numbers: Mapping[str, np.ndarray],
+    groups: np.ndarray | None,
+) -> dict[str, str]:
     """Return a line for each suspicion of `suspects.described`; log a warning for those that are usually mistakes."""
-    target, truth, groups = table.train_target or table.target, None, None
-    if table.lists:
-        groups = np.repeat(np.arange(len(train)), train["truth"].map(len))
-    elif table.within:
-        groups = pd.factorize(train["group"])[0]
-    if table.target or table.relevance:
+    target, truth = table.train_target or table.target or table.relevance, None
+    if target is not None:
         truth = train["truth"].explode().to_numpy(np.float64)
+        numbers = {**numbers, target: truth}
     suspects = described(numbers, truth, groups, target)
     for suspicion in suspects.keys() & {"stand-ins", "outliers", "orders rows as the target"}:
         logging.warning("%s: %s: %s; see whether that is right", raw, suspicion, suspects[suspicion])
@@ -474,21 +493,38 @@ def _has_numbers(values: pd.Series) -> bool:
     return values.dtype.kind == "f" and bool(values.notna().any())
 
 
-def _joined_in_float32(columns: Mapping[str, np.ndarray]) -> list[str]:
+def _standardized_within(groups: np.ndarray | None, truth: pd.Series) -> np.ndarray:
+    """Return targets (n,) with mean 0 and deviation 1 in each group, as a loss normalizes them."""
+    targets = truth.astype(np.float64)
+    by_group = targets.groupby(groups)
+    deviation = by_group.transform("std", ddof=0).replace(0.0, 1.0)
+    return ((targets - by_group.transform("mean")) / deviation).to_numpy()
+
+
+def _joined_in_float32(columns: Mapping[str, np.ndarray], groups: np.ndarray | None = None) -> list[str]:
     """Return a line for each column in which different numbers become equal when standardized in float32.
 
-    >>> _joined_in_float32({"km": np.arange(100.0), "views": np.append(np.arange(99.0), 1e15)})
+    Args:
+        columns: numbers of rows (n,) by column.
+        groups: the number of each row's group (n,), if only rows of the same group are compared, or None.
+
+    >>> views = np.append(np.arange(99.0), 1e15)
+    >>> _joined_in_float32({"km": np.arange(100.0), "views": views})
     ['views has 100 different values, of which standardized ones in float32 keep 2']
+    >>> _joined_in_float32({"views": views}, np.arange(100))
+    []
     """
     lines = []
     for name, values in columns.items():
-        values = values.astype(np.float64)
-        values = values[~np.isnan(values)]
-        different = np.unique(values)  # sorted; standardizing keeps the order
-        standardized = ((different - values.mean()) / (values.std() or 1.0)).astype(np.float32)
-        kept = 1 + np.count_nonzero(np.diff(standardized))
-        if kept < (1 - JOINED) * len(different):
-            lines.append(
-                f"{name} has {len(different)} different values, of which standardized ones in float32 keep {kept}"
-            )
+        is_there = ~np.isnan(values.astype(np.float64))
+        values = values[is_there].astype(np.float64)
+        group = np.zeros(len(values)) if groups is None else groups[is_there]
+        order = np.lexsort((values, group))  # standardizing keeps the order
+        standardized = ((values - values.mean()) / (values.std() or 1.0)).astype(np.float32)
+        is_next_group = np.diff(group[order]) > 0
+        different, kept = (
+            1 + np.count_nonzero(is_next_group | (np.diff(numbers[order]) > 0)) for numbers in (values, standardized)
+        )
+        if kept < (1 - JOINED) * different:
+            lines.append(f"{name} has {different} different values, of which standardized ones in float32 keep {kept}")
     return lines

@@ -295,7 +295,7 @@ class TableOptions:
     def splits(self) -> tuple[str, ...]:
         if self.drawn:
             return ALL_SPLITS if self.shares["gate"] else SPLITS
-        return ALL_SPLITS if self.gate_share or "gate" in self.file else SPLITS
+        return ALL_SPLITS if self.gate_share or "gate" in self.files else SPLITS
 
     @property
     def writing(self) -> Writing:

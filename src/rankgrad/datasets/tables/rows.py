@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from itertools import groupby, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rankgrad.datasets.tables.formats import FORMATS, Format, format_of
 from rankgrad.feature_names import columns_of, fills_of, is_empty
@@ -20,7 +20,9 @@ from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import Writing, number_at, number_in, vector_in, writing_of
 from rankgrad.plain_text import key_in, parts_in, text_in
 
-__all__ = ["OWN", "Roles", "Row", "asked", "names_of_ids", "own_columns", "pieces", "read", "table_of"]
+__all__ = ["OWN", "Named", "Roles", "Row", "asked", "own_columns", "pieces", "read", "table_of"]
+
+T = TypeVar("T")
 
 DOCUMENTS = 16  # queries to answer at once
 HEAD = 100  # rows to look at when guessing which column holds the input
@@ -67,6 +69,20 @@ class Row(NamedTuple):
     group: Mapping[str, Any] = MappingProxyType({})
 
 
+class Named(Iterator[T]):
+    """The rows of a request, or their answers.
+
+    Attributes:
+        names: the columns of the table that hold the `id` and the `query` of the answers, if it has such columns.
+    """
+
+    def __init__(self, items: Iterator[T], names: Mapping[str, str] = MappingProxyType({})):
+        self._items, self.names = items, names
+
+    def __next__(self) -> T:
+        return next(self._items)
+
+
 def table_of(path: Path) -> Format | None:
     """Return the format of a table by its suffix; None for any other file."""
     return FORMATS.get(path.suffix.lower())
@@ -74,7 +90,7 @@ def table_of(path: Path) -> Format | None:
 
 def read(
     sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles = OWN, *, form: Format | None = None
-) -> Iterator[Row]:
+) -> Named[Row]:
     """Read the rows of a request one by one; memory does not grow with the files.
 
     Args:
@@ -91,25 +107,18 @@ def read(
     kind, suffixes = recipe["input"]["kind"], _suffixes_of(recipe)
     table = _table_in(sources, recipe, roles, form)
     if table is not None:
-        yield from table.rows()
-    elif not suffixes:
+        columns = {"id": table.columns.id, "query": table.columns.query}
+        return Named(table.rows(), {name: column for name, column in columns.items() if column is not None})
+    if not suffixes:
         taken = f"queries with documents of {kind}" if recipe.get("task") == "query_ranking" else kind
         raise ValueError(f"{sources[0]}: the model takes {taken}; expected a table ({', '.join(FORMATS)})")
-    else:
-        for path in _files(sources, suffixes):
-            name = encodable(str(path))  # the file's name may not be UTF-8
-            yield Row(name, name, partial(_of_file, kind, path))
+    return Named(_row_of(kind, path) for path in _files(sources, suffixes))
 
 
-def names_of_ids(sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles = OWN) -> dict[str, str]:
-    """Return which columns of a table hold the `id` and the `query` of its answers, if it has such columns.
-
-    Raises:
-        FileNotFoundError, ValueError: see `read`.
-    """
-    table = _table_in(sources, recipe, roles, None)
-    columns = {} if table is None else {"id": table.columns.id, "query": table.columns.query}
-    return {name: column for name, column in columns.items() if column is not None}
+def _row_of(kind: str, path: Path) -> Row:
+    """Return the row that is a file."""
+    name = encodable(str(path))  # the file's name may not be UTF-8
+    return Row(name, name, partial(_of_file, kind, path))
 
 
 def _suffixes_of(recipe: Mapping[str, Any]) -> tuple[str, ...]:

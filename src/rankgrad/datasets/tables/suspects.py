@@ -6,13 +6,14 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-__all__ = ["SAME_ORDER", "described", "rank_correlation", "stand_ins"]
+__all__ = ["SAME_ORDER", "described", "outliers", "rank_correlation", "stand_ins"]
 
 STANDS_IN = re.compile(r"-?9{2,}")  # a number such as -999, which may stand for a missing value
 REPEATED = 3  # fewest rows with such a number
 SAME_ORDER = 0.99  # two columns with a Spearman correlation above this order rows the same way
 FEWEST, MOST = 10, 10_000  # fewest and most rows used for that correlation
 USUAL, OUTLYING = 0.999, 1000  # a number is an outlier if it is so many times larger than this fraction of all numbers
+GRADE, FAR = 10, 5  # whole numbers up to this may be grades, of which one more than five times as large is an outlier
 NAMED = 10  # most columns that a line lists
 TOGETHER = 64  # columns to process at once, since embeddings may have hundreds
 
@@ -29,6 +30,24 @@ def stand_ins(values: np.ndarray) -> dict[str, int]:
         if STANDS_IN.fullmatch(text) and (count := int((values == value).sum())) >= REPEATED:
             counts[text] = count
     return counts
+
+
+def outliers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest usual size in each column (n, k), and whether its largest number is an outlier.
+
+    Of fewer than 1,000 rows, the usual size is the second largest. Among grades, such as a 40 typed for a 4, an outlier
+    is nearer to the others than among other numbers, but no other number may be between.
+
+    >>> usual, has_outlier = outliers(np.array([[0.0, 0.5], [4.0, 4.0], [40.0, 40.0], [3.0, 3.0]]))
+    >>> usual.tolist(), has_outlier.tolist()
+    ([4.0, 4.0], [True, False])
+    """
+    sizes = np.abs(values)
+    usual, largest = np.nanquantile(sizes, USUAL, axis=0, method="lower"), np.nanmax(sizes, axis=0)
+    are_grades = (usual <= GRADE) & (np.isnan(values) | (values % 1 == 0)).all(0)
+    limit = np.where(are_grades, FAR, OUTLYING) * usual
+    are_between = ((sizes > usual) & (sizes <= limit)).any(0)
+    return usual, (limit > 0) & (limit < largest) & ~(are_grades & are_between)
 
 
 def rank_correlation(values: np.ndarray, other: np.ndarray) -> float:
@@ -74,9 +93,7 @@ def described(
         names = all_names[start : start + TOGETHER]
         values = np.column_stack([columns[name] for name in names]).astype(np.float64)
         is_constant = np.nanmin(values, axis=0) == np.nanmax(values, axis=0)
-        sizes = np.abs(values)
-        # Of fewer than 1,000 rows, the second largest.
-        usual, largest = np.nanquantile(sizes, USUAL, axis=0, method="lower"), np.nanmax(sizes, axis=0)
+        usual, has_outlier = outliers(values)
         is_constant_within, correlations = _are_constant_within(values, groups), _correlations(values, truth)
         for index, name in enumerate(names):
             if is_constant[index]:
@@ -86,8 +103,8 @@ def described(
                 suspects.setdefault("constant within each group", []).append(name)
             for text, count in stand_ins(values[:, index]).items():
                 suspects.setdefault("stand-ins", []).append(f"{name} is {text} in {count} rows")
-            if 0 < OUTLYING * usual[index] < largest[index]:
-                line = f"{name} is {values[np.nanargmax(sizes[:, index]), index]:g}"
+            if has_outlier[index]:
+                line = f"{name} is {values[np.nanargmax(np.abs(values[:, index])), index]:g}"
                 line += f" ({100 * USUAL:g} % of rows: at most {usual[index]:g})"
                 suspects.setdefault("outliers", []).append(line)
             if name != target and abs(correlations[index]) > SAME_ORDER:

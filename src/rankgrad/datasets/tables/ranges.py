@@ -1,0 +1,75 @@
+"""The ranges of the training rows' numbers, which a published version's folder holds, and new values outside them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankgrad import lookup
+from rankgrad.inputs import type_of
+
+__all__ = ["REFERENCE", "Ranges", "are_outside", "outside_ranges", "ranges_in"]
+
+REFERENCE = "reference"  # the folder with the description of the training data, in a version's folder
+Ranges = Mapping[str, tuple[float, float]]  # the smallest and the largest number by input, in the order of the inputs
+
+
+def ranges_in(folder: Path) -> Ranges:
+    """Return the ranges in the folder of a model; none if it is not a published version, or its inputs have none.
+
+    Raises:
+        ValueError: the description of the training data is corrupt.
+    """
+    path = folder / REFERENCE / "about.json"
+    if not path.is_file():
+        return {}
+    try:
+        ranges = json.loads(path.read_text()).get("ranges", {})
+        return {name: (float(low), float(high)) for name, (low, high) in ranges.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: is corrupt ({error}); publish the version again with `make repro`") from error
+
+
+def are_outside(ranges: Ranges, lowest: np.ndarray, highest: np.ndarray) -> np.ndarray:
+    """Return which inputs of rows (n, k) have a number outside their ranges.
+
+    Args:
+        ranges: the ranges of the k inputs.
+        lowest, highest: the extremes of each input in a row (n, k), such as over the documents of a query.
+
+    >>> are_outside({"age": (0.0, 99.0)}, np.array([[7.0], [-1.0]]), np.array([[7.0], [9.0]])).tolist()
+    [[False], [True]]
+    """
+    low, high = np.array([*ranges.values()]).reshape(-1, 2).T
+    return (lowest < low) | (highest > high)
+
+
+def outside_ranges(ranges: Ranges, rows: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any]) -> dict[int, str]:
+    """Return, by the index of each row with a number outside the ranges, the first such number in words.
+
+    Args:
+        ranges: from `ranges_in`.
+        rows: checked rows, see `rankgrad.tasks.Task.checked`.
+        recipe: the recipe of the network that answers them.
+    """
+    about, lists = recipe["input"], lookup.find("tasks", recipe["task"]).reads.lists
+    input_type, items = type_of(about), {}
+    for index, row in enumerate(rows if ranges else ()):
+        if input_type.name in row:  # a row may have only a caption
+            cells = row[input_type.name] if lists else [row[input_type.name]]
+            items[index] = input_type.prepared(cells, about, where=f"row {index}").double()
+    if not items:
+        return {}
+    lowest = torch.stack([vectors.amin(0) for vectors in items.values()]).numpy()
+    highest = torch.stack([vectors.amax(0) for vectors in items.values()]).numpy()
+    is_outside, words, names = are_outside(ranges, lowest, highest), {}, [*ranges]
+    for position, index in enumerate(items):
+        if is_outside[position].any():
+            column = is_outside[position].argmax()
+            low, high = ranges[names[column]]
+            value = lowest[position, column] if lowest[position, column] < low else highest[position, column]
+            words[index] = f"{names[column]} {value:,.6g} (training: {low:,.6g} to {high:,.6g})"
+    return words
