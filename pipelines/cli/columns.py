@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -19,7 +19,7 @@ from rankgrad.datasets.tables.cells import missing_in, separator_of
 from rankgrad.datasets.tables.files import Sheet, names_in, read_sheet, require_columns
 from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.suspects import SAME_ORDER, rank_correlation
-from rankgrad.numbers import PLAIN, Writing, number_in, vector_in, writings_of
+from rankgrad.numbers import PLAIN, Writing, number_in, orders_of, vector_in, writings_of
 from rankgrad.plain_text import parts_in
 
 __all__ = [
@@ -57,6 +57,7 @@ CALLED = {
     r"(_?(id|key|name|number|no|nr|code))?$",
     "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed: 0)\.?$",
     "key": r"(id|key|sku|nr|code|uuid|isbn|ean|zip|zip_?code|post_?code|plz|phone|telephone)\.?$",
+    "afterwards": r"(sold|closed|end(ed)?$|finish|complet|return|deliver|shipped|paid|cancel|churn|resol|updat|modif)",
     "date": r"(date|day$|time|ts$|epoch|added|created|month)",
     "split": r"(split|fold|subset|partition)",
     "weight": r"(sample|row|example|case)_?weights?$",
@@ -179,6 +180,11 @@ class Column:
     def separator(self) -> str | None:
         """The separator that splits the cells into fewer labels than there are different cells, even if few have it."""
         return separator_of(self.names) if self.has_names else None
+
+    @cached_property
+    def date_orders(self) -> list[str]:
+        """The orders of year, month, and day in which all cells are dates."""
+        return orders_of(self.cells)
 
     @property
     def has_labels(self) -> bool:
@@ -361,9 +367,9 @@ def is_called_like(name: str, role: str) -> bool:
     return re.search(rf"(^|[^a-z]){CALLED[role]}", plain(name)) is not None
 
 
-def listed(names: str | Sequence[str]) -> str:
+def listed(names: str | Collection[str]) -> str:
     """Return the first ten names, followed by their number if there are more."""
-    names = [names] if isinstance(names, str) else names
+    names = [names] if isinstance(names, str) else [*names]
     return ", ".join(names[:10]) + (f", ... ({len(names)} columns)" if len(names) > 10 else "")
 
 

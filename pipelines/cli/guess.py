@@ -177,7 +177,7 @@ def _reading(encoding: str, empty: Sequence[str], writing: Writing | None) -> di
 def _missing(columns: Columns, options: dict[str, Any], inputs: Sequence[Column]) -> tuple[dict[str, Any], list[str]]:
     """Return the option for rows with missing values, and lines on their number among the first rows."""
     table, frame = Table(**options), columns.sheet.frame
-    is_filled = "features" in options and inputs[0].content == "number"
+    is_filled = "features" in options and inputs[0].content in ("number", "time")
     no_feature, no_other = np.zeros(len(frame), bool), np.zeros(len(frame), bool)
     for role, _, is_empty in missing_cells(table, frame, table.roles(list(frame))):
         (no_feature if is_filled and role == "features" else no_other)[is_empty] = True

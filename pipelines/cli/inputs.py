@@ -51,7 +51,8 @@ def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict
     texts = [column for column in columns.free if column.is_text]
     if is_query_ranking:
         texts = [column for column in texts if _differs_within_groups(columns, column)] or texts
-    text = _text_before(columns, texts, numbers + names)
+    others = [column for column in numbers + names if column.content != "time"]  # a date says less than a text
+    text = _text_before(columns, texts, others)
     if text is not None:
         columns.use(text)
         return _with_query(columns, text, is_query_ranking=is_query_ranking), [text]
@@ -60,6 +61,7 @@ def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict
         columns.leave_out(column, f"a text; pass `--text {column.name}` to use it instead of numbers and names")
     options = {
         "features": _in_patterns(columns, [column.name for column in numbers]),
+        "dates": {column.name: column.date_orders[0] for column in numbers if column.content == "time"},
         "categories": [column.name for column in names if column.is_category],
         "letters": [column.name for column in names if column.is_aligned],
     }
@@ -67,10 +69,10 @@ def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict
 
 
 def _numbers_and_names(columns: Columns) -> tuple[list[Column], list[Column]]:
-    """Return numbers, and names that become features; with names, no number may be called like a name's feature."""
+    """Return numbers and dates, and names that become features, like which no number may be called then."""
     names = [column for column in columns.free if column.is_category or column.is_aligned]
     names = [column for column in names if not is_feature_name(column.name)]
-    numbers = columns.of_content("number")
+    numbers = [column for column in columns.free if column.content in ("number", "time")]
     if names:
         numbers = [column for column in numbers if not is_feature_name(column.name)]
     return numbers, names
@@ -150,12 +152,11 @@ def families(names: Sequence[str], *, least: int) -> dict[str, list[str]]:
 
 
 def leave_out_days_and_keys(columns: Columns) -> None:
-    """Leave out columns that are never inputs: dates, row numbers and numeric ids, and objects."""
+    """Leave out columns that are never inputs: some dates, row numbers and numeric ids, and objects."""
     for column in columns.free:
         if column.content == "time":
-            reason = "dates or times, which are no features; to learn from them, add a column of numbers, such as the "
-            reason += f"month; to use later months as deliveries, pass `--date {column.name}`"
-            columns.leave_out(column, reason)
+            if (reason := _reason_against_date(column)) is not None:
+                columns.leave_out(column, reason)
         elif is_row_number(column) and not column.is_called("target"):
             columns.leave_out(column, "row numbers")
         elif column.is_whole and (column.is_called("key") or (column.is_called("id") and column.is_unique)):
@@ -163,6 +164,22 @@ def leave_out_days_and_keys(columns: Columns) -> None:
             columns.leave_out(column, reason)
         elif column.content == "object":
             columns.leave_out(column, "contains objects; write each of their values into its own column")
+
+
+def _reason_against_date(column: Column) -> str | None:
+    """Return why a column of dates is not a feature, and what to write; None if it can be one."""
+    if not column.date_orders:
+        return (
+            "dates or times; to learn from them, write them as 2026-11-30, 30.11.2026, or 11/30/2026; to use later "
+            f"months as deliveries, pass `--date {column.name}`"
+        )
+    options = " or ".join(f"`dates: {{{column.name}: {order}}}`" for order in column.date_orders)
+    advice = f"add it to `features`, with {options}"
+    if len(column.date_orders) > 1:
+        return f"day or month may come first, as in {column.names.iloc[0]}; {advice}"
+    if column.is_called("afterwards"):
+        return f"may be known only afterwards; if it is known at prediction time, {advice}"
+    return None
 
 
 def leave_out_clues(columns: Columns, truth: Column | None) -> None:

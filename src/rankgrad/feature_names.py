@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rankgrad.numbers import PLAIN, Writing, number_in
+from rankgrad.numbers import PLAIN, Writing, number_at
 from rankgrad.plain_text import name_in, text_in
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def numbers_of(
         row: cells by column.
         names: names of the features.
         unknown: called with the column and the value if no feature has this value.
-        writing: how numbers are written in text.
+        writing: how numbers and dates are written in text.
 
     Raises:
         ValueError: a number is missing or invalid, or a text has the wrong number of letters.
@@ -81,14 +81,14 @@ def numbers_of(
             if "" in places:
                 numbers[places[""]] = 1.0
         elif None in places:
-            numbers[places[None]] = _number(row, column, writing)
+            numbers[places[None]] = number_at(row, column, writing)
         elif (place := places.get(value := _value(row, column, letter))) is not None:
             numbers[place] = 1.0
         elif value and unknown:
             unknown(column, value)
         for known, place in places.items():
             if known is not None and names[place] in row:  # a number whose column's own name has a `=`
-                numbers[place] = _number(row, names[place], writing)
+                numbers[place] = number_at(row, names[place], writing)
     return numbers
 
 
@@ -171,13 +171,6 @@ def is_empty(cell: Any) -> bool:
     (True, True, False)
     """
     return cell is None or cell != cell or (isinstance(cell, str) and cell.lower() in ("", "nan"))
-
-
-def _number(row: Mapping[str, Any], column: str, writing: Writing) -> float:
-    try:
-        return number_in(row.get(column), writing)
-    except ValueError as error:
-        raise ValueError(f"{column} is {error}") from None
 
 
 def _value(row: Mapping[str, Any], column: str, letter: Letter) -> str:

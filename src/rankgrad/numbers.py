@@ -1,27 +1,52 @@
-"""Read numbers in cells of tables, in inputs for a model, and in requests."""
+"""Read numbers and dates in cells of tables, in inputs for a model, and in requests."""
 
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rankgrad.plain_text import text_of_bytes
 
-__all__ = ["PLAIN", "Writing", "exact", "number_in", "vector_in", "writing_of", "writings_of"]
+__all__ = [
+    "ORDERS",
+    "PLAIN",
+    "Writing",
+    "days_in",
+    "exact",
+    "number_at",
+    "number_in",
+    "orders_of",
+    "vector_in",
+    "writing_of",
+    "writings_of",
+]
+
+EXAMPLES = {"YMD": "2026-11-30", "DMY": "30.11.2026", "MDY": "11/30/2026"}
+ORDERS = (*EXAMPLES,)  # of year, month, and day in a date
+DATE = re.compile(r"(\d{1,4})[-./](\d{1,2})[-./](\d{1,4})(?:[T ,]+(\d{1,2})(:.+))?", re.ASCII)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Writing(NamedTuple):
-    """How numbers are written in text.
+    """How numbers and dates are written in text.
 
     Attributes:
         decimal: the decimal point or comma.
         thousands: the separator of thousands, such as `.` in 1.306; "" for none.
+        dates: columns of dates, each with the order of year, month, and day.
     """
 
     decimal: str = "."
     thousands: str = ""
+    dates: tuple[tuple[str, str], ...] = ()
+
+    def order_of(self, column: Any) -> str | None:
+        """Return the order of year, month, and day in a column of dates; None for any other column."""
+        return dict(self.dates).get(column)
 
 
 PLAIN = Writing()
@@ -33,7 +58,7 @@ WRITINGS = (
 
 def writing_of(about: Mapping[str, Any]) -> Writing:
     """Return how numbers in text are written in a model's training table, from the `input` of its recipe."""
-    return Writing(about.get("decimal", "."), about.get("thousands", ""))
+    return Writing(about.get("decimal", "."), about.get("thousands", ""), (*about.get("dates", {}).items(),))
 
 
 @lru_cache
@@ -64,9 +89,9 @@ def _written(text: str, writing: Writing) -> str:
     return text.replace(writing.decimal, ".")
 
 
-def _no_number(cell: Any) -> ValueError:
+def _no_number(cell: Any, expected: str = "a number") -> ValueError:
     found = "empty" if cell is None or cell == "" else reprlib.repr(cell)
-    return ValueError(f"{found}, expected a number")
+    return ValueError(f"{found}, expected {expected}")
 
 
 def number_in(cell: Any, writing: Writing = PLAIN) -> float:
@@ -83,6 +108,49 @@ def number_in(cell: Any, writing: Writing = PLAIN) -> float:
         return float(_written(cell, writing) if isinstance(cell, str) else cell)
     except (TypeError, OverflowError):  # OverflowError: a whole number of 400 digits
         raise _no_number(cell) from None
+
+
+def days_in(cell: Any, order: str) -> float:
+    """Return the days from 1970-01-01 (UTC) to the date in a cell; a time of day is a fraction.
+
+    Text has year, month, and day in the given order, or begins with a year of four digits. A time may follow.
+
+    Raises:
+        ValueError: the cell has no such date; the message continues "x is".
+
+    >>> days_in("1970-01-02 18:00", "YMD"), days_in("31.12.1969", "DMY"), days_in("1970-01-02T00:00:00+01:00", "DMY")
+    (1.75, -1.0, 0.9583333333333334)
+    """
+    text = cell.isoformat() if hasattr(cell, "isoformat") else str(cell)
+    if (date := DATE.fullmatch(text.strip())) is not None:
+        letters = "YMD" if len(date[1]) == 4 else order
+        year, month, day = (date[1 + letters.index(letter)] for letter in "YMD")
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(f"{year}-{month:0>2}-{day:0>2}T{date[4] or '':0>2}{date[5] or ':00'}")
+            return (moment.replace(tzinfo=moment.tzinfo or UTC) - EPOCH) / timedelta(days=1)
+    raise _no_number(cell, f"a date such as {EXAMPLES[order]}")
+
+
+def orders_of(cells: Iterable[Any]) -> list[str]:
+    """Return the orders of year, month, and day in which all cells are dates; keep the first that reads the same dates.
+
+    >>> orders_of(["2026-11-30"]), orders_of(["30.11.2026", "1.2.2026"]), orders_of(["1.2.2026"])
+    (['YMD'], ['DMY'], ['DMY', 'MDY'])
+    """
+    return _fitting(days_in, cells, ORDERS)
+
+
+def number_at(row: Mapping[str, Any], column: str, writing: Writing) -> float:
+    """Return the number in a column of a row, or the days in a column of dates.
+
+    Raises:
+        ValueError: see `number_in` and `days_in`; the message names the column.
+    """
+    order, cell = writing.order_of(column), row.get(column)
+    try:
+        return days_in(cell, order) if order else number_in(cell, writing)
+    except ValueError as error:
+        raise ValueError(f"{column} is {error}") from None
 
 
 def exact(cell: Any, writing: Writing = PLAIN) -> Decimal:
@@ -126,10 +194,13 @@ def writings_of(texts: Iterable[str]) -> list[Writing]:
     >>> writings_of(["1.306", "353"]) == [PLAIN, Writing(",", ".")]
     True
     """
-    texts, numbers = list(texts), dict[tuple[float, ...], Writing]()
-    for writing in WRITINGS:
-        try:
-            numbers.setdefault(tuple(number_in(text, writing) for text in texts), writing)
-        except ValueError:
-            continue
-    return list(numbers.values())
+    return _fitting(number_in, texts, WRITINGS)
+
+
+def _fitting(read: Callable[[Any, Any], float], cells: Iterable[Any], notations: Iterable[Any]) -> list[Any]:
+    """Return the notations in which all cells can be read; keep the first of those that give the same numbers."""
+    cells, readings = list(cells), dict[tuple[float, ...], Any]()
+    for notation in notations:
+        with suppress(ValueError):
+            readings.setdefault(tuple(read(cell, notation) for cell in cells), notation)
+    return list(readings.values())

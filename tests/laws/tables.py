@@ -7,6 +7,7 @@ import csv
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,12 +20,14 @@ from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 
 SPLITS = ("train", "val", "test", "gate")
-INPUTS = ("numbers", "filled", "vectors", "categories", "letters", "mixed", "text")
+INPUTS = ("numbers", "dates", "filled", "vectors", "categories", "letters", "mixed", "text")
 TRUTHS = ("target", "labels", "ordered", "flags", "label_ranks", "relevance")
 # All can be written in cp1252 too; none begins or ends with white space.
 BRANDS = ("red", "blue", "größe", "a,b", 'say "so"', "a;b", "07", "x=y")
 WORDS = ("hat", "Größe", 'a "big" one', "a,b", "x;y", "two\twords", "two\nlines", "7")
 LABELS = ("cat", "dog", "größe", "a,b")
+MOMENTS = st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1))
+DATES = {"DMY": "%d.%m.%Y %H:%M:%S.%f", "MDY": "%m/%d/%Y %H:%M:%S.%f"}
 # Whatever float64 holds, from grades to nanoseconds.
 NUMBERS = st.integers(-9, 9) | st.integers(-(2**53), 2**53) | st.floats(-1e6, 1e6, width=32) | st.floats(-1e15, 1e15)
 
@@ -203,6 +206,8 @@ def _draw_input(draw: Callable, each: Callable, table: Drawn, kind: str) -> None
                 table.columns["age"][row] = 1.0  # a row without any input would be left out
         table.options |= {"features": ["size", "age"], "missing": "impute"}
         _give(table, ["size", "age"], lambda cell: [cell])
+    if kind == "dates":
+        _draw_dates(draw, each, table)
     if kind in ("numbers", "mixed"):
         for name in ("km", "price"):
             table.columns[name] = each(NUMBERS)
@@ -216,6 +221,22 @@ def _draw_input(draw: Callable, each: Callable, table: Drawn, kind: str) -> None
         table.columns["code"] = ["ACG", "CCG", *each(st.text("ACG", min_size=3, max_size=3))[2:]]
         table.options["letters"] = ["code"]
         _give(table, ["code"], tuple)
+
+
+def _draw_dates(draw: Callable, each: Callable, table: Drawn) -> None:
+    """Give each row a number and a date, which may be empty: text, or, by year first, in the format's own type."""
+    is_filled, order = draw(st.booleans()), draw(st.sampled_from(["YMD", *DATES]))
+    cells = moments = each(MOMENTS | st.none() if is_filled else MOMENTS)
+    moments[0] = datetime(2026, 1, 31)  # a column without any date is no feature
+    if order in DATES:
+        cells = [moment and moment.strftime(DATES[order]) for moment in moments]
+    days = [moment and (moment - datetime(1970, 1, 1)) / timedelta(days=1) for moment in moments]
+    table.columns |= {"km": each(NUMBERS), "day": days}
+    table.options |= {"features": ["day", "km"], "dates": {"day": order}}
+    if is_filled:
+        table.options["missing"] = "impute"
+    _give(table, ["day", "km"], lambda cell: [cell] if is_filled else cell)
+    table.columns["day"] = cells
 
 
 def _give(table: Drawn, columns: list[str], of_cell: Callable[[Any], Any]) -> None:
@@ -269,7 +290,8 @@ def write(columns: dict[str, list[Any]], form: Form, folder: Path) -> Path:
         text = ""
         for row in rows:
             cells = [_cell(cell, form) for cell in row]
-            text += json.dumps(dict(zip(names, cells, strict=True)), ensure_ascii=form.as_text) + form.newline
+            text += json.dumps(dict(zip(names, cells, strict=True)), ensure_ascii=form.as_text, default=str)
+            text += form.newline
         path.write_bytes(text.encode(form.encoding))
     else:
         pq.write_table(pa.table({name: _array(cells, form) for name, cells in columns.items()}), path, row_group_size=5)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import datetime, timedelta
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -116,7 +117,7 @@ OWN = {"image": ["file"], "frames": ["clip"], "features": ["vector"], "text": ["
 def trained_on_own_columns(task: str, kind: str) -> Path:
     """Return the folder of a network that knows the columns of a person's table."""
     network, folder = load_model(folder_of(f"{task} of {kind}")), Path(mkdtemp())
-    network.recipe["input"] |= {"columns": OWN[kind], "id": "sku", "decimal": ","}
+    network.recipe["input"] |= {"columns": OWN[kind], "id": "sku", "decimal": ",", "dates": {"age": "DMY"}}
     network.recipe["input"] |= {"caption": "words"} if task == "retrieval" else {}
     network.recipe["input"] |= {"rejected": "worse"} if (task, kind) == ("query_ranking", "text_pair") else {}
     save_model(folder, network)
@@ -136,8 +137,11 @@ def in_own_columns(task: str, kind: str, cell: Any, draws: np.random.Generator) 
     if kind == "text_pair":
         return dict(zip(OWN[kind], cell, strict=True)), cell
     if kind == "features" and task != "query_ranking":
-        row = by_name(cell, draws)
-        return row | {"price": f"{row['price']:.9g}".replace(".", ",")}, row | {"price": float(f"{row['price']:.9g}")}
+        row, price = by_name(cell, draws), f"{cell[0]:.9g}"
+        row["price"] = price.replace(".", ",")
+        if not cell[4]:
+            row["age"] = f"{datetime(1970, 1, 1) + timedelta(cell[3]):%d.%m.%Y %H:%M:%S.%f}"
+        return row, [float(price), *cell[1:]]
     return {OWN[kind][0]: of_lines(cell)}, cell
 
 

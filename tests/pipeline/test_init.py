@@ -390,6 +390,9 @@ NAMED = [
     ({"is_new": cycled(0, 1), "is_sold": cycled(1, 0), "price": Y}, {"features": ["is_new", "is_sold"]}),
     ({"cabin": ["A", "B", *[None] * 58], "x": A, "price": Y}, {"categories": None, "missing": "impute"}),
     ({"state": cycled("as good as new", "not so good"), "x": A, "price": Y}, {"categories": ["state"], "text": None}),
+    ({"listed_on": cycled("5.12.2024", "31.12.2024"), **PLAIN},
+     {"features": ["listed_on", "x"], "dates": {"listed_on": "DMY"}, "missing": "impute"}),
+    ({"made": "2026-01-31", "note": texts("sold to somebody {}"), "price": Y}, {"text": "note"}),
     ({"price_band": cycled("low", "high"), "x": A, "price": Y}, {"features": ["x"], "categories": None}),
     ({"price_range": cycled("low", "high"), "sales": Y}, {"categories": ["price_range"], "target": "sales"}),
     ({"tags[1/2]": cycled("a", "b"), "x": A, "price": Y}, {"features": ["x"], "categories": None}),
@@ -485,8 +488,16 @@ REPORTED = {
     "row numbers beside an id": ({"id": texts("k{}"), "no": N, **PLAIN}, ["no: row numbers"]),
     "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a numeric id", "--group zip"]),
     "days in digits": (
-        {"made": [20260101 + k % 28 for k in N], **PLAIN},
-        ["made: dates", "a column of numbers", "--date made"],
+        {"made": cycled(20260101, 20260131), **PLAIN},
+        ["made: dates", "write them as 2026-11-30", "--date made"],
+    ),
+    "days or months": (
+        {"made": cycled("01/05/2026", "05/02/2026"), **PLAIN},
+        ["made: day or month", "`dates: {made: DMY}` or `dates: {made: MDY}`"],
+    ),
+    "days of the sale": (
+        {"sold_on": "2026-01-31", **PLAIN},
+        ["sold_on: may be known", "`dates: {sold_on: YMD}`"],
     ),
     "a comment": ({**PLAIN, "note": texts("sold to somebody {}")}, ["note: a text", "--text note"]),
     "objects": ({**PLAIN, "more": cycled({"a": 1})}, ["more: contains objects"]),

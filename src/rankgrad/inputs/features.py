@@ -260,7 +260,7 @@ def _ordered(
         known = names or []
         filled = fills_of(tuple(known))
         if len(cell) == len(filled) and [*filled] == columns_of(known):  # only numbers, without flags for empty ones
-            return numbers_of(dict(zip(filled, cell, strict=True)), known, writing=writing_of(about))
+            return numbers_of(dict(zip(filled, cell, strict=True)), known)
         return [float(value) for value in cell]
     if names is None:
         raise ValueError(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rankgrad import lookup
+from rankgrad.numbers import ORDERS
 from rankgrad.plain_text import NAME, parsed_json
 
 __all__ = ["folder_of", "image_of", "name_of", "recipe_of"]
@@ -100,6 +101,9 @@ def _check_input(recipe: dict[str, Any]) -> None:
     for name in ("format", "encoding", "decimal", "thousands", "separator", "id", "query", "caption", "rejected"):
         if not isinstance(about.get(name, ""), str):
             raise ValueError(f"input.{name} is {reprlib.repr(about[name])}, expected text")
+    dates = about.get("dates", {})
+    if not isinstance(dates, dict) or not all(order in ORDERS for order in dates.values()):
+        raise ValueError(f"input.dates is {reprlib.repr(dates)}, expected {', '.join(ORDERS)} by column")
     if about.get("lowest", 0) not in (0, 1):
         raise ValueError(f"input.lowest is {reprlib.repr(about['lowest'])}, expected 0 or 1")
     input_type.check(about)

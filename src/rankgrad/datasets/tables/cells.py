@@ -12,7 +12,7 @@ import pandas as pd
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
-from rankgrad.numbers import PLAIN, Writing, exact, number_in, vector_in, writings_of
+from rankgrad.numbers import PLAIN, Writing, days_in, exact, number_in, vector_in, writings_of
 from rankgrad.plain_text import name_in
 
 __all__ = [
@@ -85,33 +85,35 @@ def converted(sheet: Sheet, cells: pd.Series, convert: Callable[[Any], Any], ver
 
 
 def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what: str = "a finite number") -> pd.Series:
-    """Return cells as numbers, float64.
+    """Return cells as numbers, float64; those of a column of dates in `sheet.writing` as days.
 
     Raises:
         ValueError: a cell is not a number, is infinite, too large for float32, or less than `least`; the message names
             its row. Or two different numbers are equal in float64; the message names both rows.
     """
-    if cells.dtype.kind in "mM":  # NumPy would convert these to nanoseconds
+    order = sheet.writing.order_of(cells.name)
+    if cells.dtype.kind in "mM" and not order:  # NumPy would convert these to nanoseconds
         raise ValueError(
             f"{sheet.place(cells.index[0])}: {cells.name} is {cells.iloc[0]}, expected {what}; convert its dates or "
-            "times to numbers"
+            "times to numbers, or, if it is a feature, name it in `dates`"
         )
-    is_number = cells.dtype.kind in "iufb"
-    numbers = (cells if is_number else converted(sheet, cells, partial(_number, sheet.writing))).astype(np.float64)
+    is_number = cells.dtype.kind in "iufb" and not order
+    read = partial(_number, sheet.writing, order)
+    numbers = (cells if is_number else converted(sheet, cells, read)).astype(np.float64)
     for row, cell in cells[~numbers.between(least, LARGEST)].items():
         raise ValueError(
             f"{sheet.place(row)}: {cells.name} is {_shown(cell)}, expected {what}; correct or remove the row"
         )
-    if cells.dtype.kind != "f":  # floats were rounded before they came here
+    if cells.dtype.kind != "f" and not order:  # floats were rounded before they came here
         _require_apart(sheet, cells, numbers.to_numpy())
     return numbers
 
 
-def _number(writing: Writing, cell: Any) -> float:
+def _number(writing: Writing, order: str | None, cell: Any) -> float:
     try:
-        return number_in(cell, writing)
+        return days_in(cell, order) if order else number_in(cell, writing)
     except ValueError as error:
-        readable = writings_of([cell]) if isinstance(cell, str) else []
+        readable = writings_of([cell]) if isinstance(cell, str) and not order else []
         advice = "correct or remove the row"
         if isinstance(cell, str):
             advice += f", or set `empty: [{as_json(cell[:30])}]` if it stands for a missing value"

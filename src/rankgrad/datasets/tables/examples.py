@@ -224,7 +224,7 @@ class _Reader(NamedTuple):
 
     def _first_vector(self, columns: list[str]) -> int | None:
         """Return the first row whose cell is not empty if the cell is a vector, else None."""
-        if len(columns) != 1:
+        if len(columns) != 1 or self.sheet.writing.order_of(columns[0]):
             return None
         cells = self.cells[columns[0]]
         cells = cells[~missing_in(cells, numeric=True)]

@@ -206,7 +206,7 @@ def _with_numbers(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, class
 def _feature_names(table: TableOptions, roles: dict[str, list[str]]) -> list[str] | None:
     """Return the names of feature columns; None for a vector."""
     columns = roles["features"]
-    return columns if len(columns) > 1 or isinstance(table.features, list) else None
+    return columns if len(columns) > 1 or isinstance(table.features, list) or table.dates else None
 
 
 def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame) -> list[str]:

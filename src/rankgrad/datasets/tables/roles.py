@@ -69,6 +69,9 @@ class TableOptions:
         image: column of paths below the raw folder, or of bytes in Parquet.
         frames: columns of such paths, or one column with several paths per cell.
         features: columns of numbers, `f_*` for all that start with `f_`, or one column of vectors.
+        dates: which columns of `features` are dates, each with the order of year, month, and day, such as
+            {listed_on: DMY} for 30.11.2026. YYYY-MM-DD, perhaps with a time, is read in any order. The feature is the
+            number of days since 1970-01-01.
         categories: columns of names such as brands. Each name in the training rows becomes a feature of 0 or 1, in
             addition to `features`; other names and empty cells are 0 in all of them.
         letters: columns of texts of equal length, such as aligned proteins. Each letter at each position becomes a
@@ -127,6 +130,7 @@ class TableOptions:
     image: str | None = None
     frames: Columns = None
     features: Columns = None
+    dates: dict[str, Literal["YMD", "DMY", "MDY"]] | None = None
     categories: Columns = None
     letters: Columns = None
     text: str | None = None
@@ -297,7 +301,7 @@ class TableOptions:
 
     @property
     def writing(self) -> Writing:
-        return Writing(self.decimal, self.thousands)
+        return Writing(self.decimal, self.thousands, (*(self.dates or {}).items(),))
 
     @property
     def split_group(self) -> str | None:
@@ -312,7 +316,7 @@ class TableOptions:
         named |= {"rejected": self.rejected, "pad": self.pad, "group": self.group if is_own_group else None}
         named |= {"caption": self.captions if isinstance(self.captions, str) else None}
         named |= {"separator": self.frame_separator if self.frames is not None else None}
-        usual = {"encoding": "utf-8", "empty": None, "decimal": ".", "thousands": ""}
+        usual = {"encoding": "utf-8", "empty": None, "decimal": ".", "thousands": "", "dates": None}
         unusual = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
         return {"columns": self.input_columns, **unusual} | {name: value for name, value in named.items() if value}
 
@@ -407,6 +411,9 @@ class TableOptions:
             ignored, labels = len(columns_of["ignore"]), len(columns_of["labels"])
             if ignored != labels:
                 raise ValueError(f"ignore: {ignored} columns, expected one for each of the {labels} columns of labels")
+        for column in self.dates or ():
+            if column not in columns_of.get("features", ()):
+                raise ValueError(f"dates: {column!r} is not a column of features; add it to `features`")
         for learned, role in product(LEARNED, (*TRUTHS, "train_target", "weight", "id", "split")):
             if shared := set(columns_of.get(role, ())) & set(columns_of.get(learned, ())):
                 raise ValueError(

@@ -17,7 +17,7 @@ from rankgrad.inputs.image import Image
 from rankgrad.inputs.text import Text
 from rankgrad.io.written import encodable
 from rankgrad.lookup import did_you_mean, listed
-from rankgrad.numbers import Writing, number_in, vector_in, writing_of
+from rankgrad.numbers import Writing, number_at, number_in, vector_in, writing_of
 from rankgrad.plain_text import key_in, parts_in, text_in
 
 __all__ = ["OWN", "Named", "Roles", "Row", "asked", "own_columns", "pieces", "read", "table_of"]
@@ -240,22 +240,19 @@ class _Cells:
             filled, unnamed = fills_of(tuple(self.features)), {*self.features}
             return {name: self._named(name, filled=name in filled, unnamed=name in unnamed) for name in columns}
         if columns == self.features or len(columns) > 1 or not isinstance(cell, list | str):
-            return [self._number(name) for name in columns]
+            return [number_at(self.row, name, self.writing) for name in columns]
         try:
             return [number_in(value, self.writing) for value in vector_in(cell, self.writing)]
         except ValueError as error:
             raise ValueError(f"{columns[0]} is {error}") from error
 
     def _named(self, column: str, *, filled: bool, unnamed: bool) -> Any:
-        """Return a number, or the cell itself if it is a name or is empty and the model fills it."""
-        is_number = unnamed or (filled and not is_empty(self.row[column]))
-        return self._number(column) if is_number else self.row[column]
-
-    def _number(self, column: str) -> float:
-        try:
-            return number_in(self.row[column], self.writing)
-        except ValueError as error:
-            raise ValueError(f"{column} is {error}") from error
+        """Return a number, or the cell itself if it is a name or a date, or is empty and the model fills it."""
+        cell = self.row[column]
+        if not unnamed and (not filled or is_empty(cell)):
+            return cell
+        number = number_at(self.row, column, self.writing)  # an error here names the row of a query's document
+        return cell if self.writing.order_of(column) else number
 
     def files(self, columns: list[str]) -> list[bytes]:
         """Return the files named in several columns, in a list in one cell, or in a cell with separators."""
