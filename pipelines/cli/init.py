@@ -2,9 +2,8 @@
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +13,6 @@ from rankgrad.numbers import WRITINGS, Writing
 __all__ = ["init"]
 
 RAW = Path("data/raw")
-SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide intervals
 
 
 def init(
@@ -72,7 +70,9 @@ def init(
     """
     from pipelines.cli.edited_params import as_yaml, write
     from pipelines.cli.guess import guess
+    from pipelines.cli.splits import lines_on_gate, seed_of, units_of, without_gate
     from pipelines.cli.starting_runs import blocks_of, check_name, starting_runs
+    from rankgrad.datasets.table import Table
 
     roles = {
         "target": target, "text": text, "rejected": rejected, "group": group, "query": query, "id": row_id,
@@ -92,14 +92,15 @@ def init(
         raw = _raw(home, file, key, link=link, dry_run=dry_run)
         blocks = blocks_of(key, raw, guessed.task, guessed.options, folder=file.parent, metric=metric)
         dataset = blocks["datasets"][key]
-        gate = _gate_of(file.parent, dataset)
-        if gate.is_out_of_reach:
-            dataset["args"] |= _without_gate(dataset["args"])
+        options = Table(**dataset["args"])
+        units = units_of(file.parent, options)
+        dataset["seed"] = seed_of(units, options, folds)
+        if units.are_too_few_for_gate:
+            dataset["args"] |= without_gate(dataset["args"])
         if folds is not None:
-            _check_folds(file.parent, dataset, folds)
             dataset["folds"] = folds
         typer.echo(f"{file}: {guessed.task}")
-        lines = [*guessed.lines, *_lines_on(blocks, key), *_lines_on_gate(gate, dataset)]
+        lines = [*guessed.lines, *_lines_on(blocks, key), *lines_on_gate(units, dataset)]
         table("understood", rows=[[line] for line in lines])
         if dry_run:
             typer.echo(as_yaml(blocks))
@@ -200,6 +201,8 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
         lines.append(
             f"splits: by a hash of each row's input: {shares}; a row changes splits only if its input is edited"
         )
+    if dataset["seed"] > 1:
+        lines.append(f"seed: {dataset['seed']}, the first whose hash leaves no split or fold empty")
     if "date" in options:
         column, first = options["date"]["column"], options["date"]["first"]
         lines.append(f"date: from {column}: rows after {first} are monthly deliveries for training (`every`)")
@@ -213,145 +216,3 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
             f"images: cropped to the central square, {SIZE} pixels per side (`size`); `pad: true` pads instead"
         )
     return lines
-
-
-@dataclass(frozen=True)
-class _Gate:
-    """How many rows are in the gate split, or how many groups, if the table has them.
-
-    Attributes:
-        unit: `rows`, or the column of groups.
-        total: their number; for given splits, in the split that is the gate, or of which the gate becomes a part.
-        count: their number in the gate.
-        split: the split that `total` counts: `gate`, `val`, or `all`.
-        examples: the number of rows, queries, or items in it.
-    """
-
-    unit: str
-    total: int
-    count: int
-    split: Literal["gate", "val", "all"]
-    examples: int
-
-    @property
-    def is_out_of_reach(self) -> bool:
-        """Whether the gate cannot get enough rows, even if it gets half of them, or all of those for validation."""
-        from pipelines.config import JUDGED
-
-        return self.total < {"gate": 0, "val": JUDGED, "all": 2 * JUDGED}[self.split]
-
-
-def _gate_of(folder: Path, block: dict[str, Any]) -> _Gate:
-    """Count the gate of a dataset; a share of their number estimates its rows, if it has no groups."""
-    from pipelines.cli.starting_runs import examples_column, read_column
-    from rankgrad.datasets.table import Table
-    from rankgrad.datasets.tables.cells import converted, missing_in
-    from rankgrad.datasets.tables.deliveries import drawn_splits
-    from rankgrad.plain_text import key_in
-
-    dataset = Table(**block["args"])
-    # Read what is counted, of the split whose rows become the gate.
-    example_column, is_example = examples_column(dataset)
-    group = dataset.split_group
-    column, is_shared = (group, True) if group else (example_column, is_example)
-    split = "gate" if "gate" in dataset.files else "val"
-    sheet, cells = read_column(dataset, folder, column, split=split)
-    is_there = ~missing_in(cells, numeric=False)
-    if isinstance(dataset.split, str):
-        _, splits = read_column(dataset, folder, dataset.split)
-        splits = splits.map(str).str.strip()
-        split = "gate" if (splits == "gate").any() else "val"
-        is_there &= (splits == split).to_numpy()
-    counted = cells[is_there]
-    if group:
-        counted = converted(sheet, counted, key_in)
-    elif is_shared:
-        counted = counted.map(str)
-    examples = len(counted)
-    if is_example:
-        _, names = read_column(dataset, folder, example_column, split=split)
-        examples = names[is_there].map(str).nunique()
-    if is_shared:
-        counted = counted.drop_duplicates()
-    total = len(counted)
-
-    # How many of them are the gate.
-    if not dataset.drawn:
-        count = total if split == "gate" else round(total * dataset.gate_share)
-    elif group:
-        count = drawn_splits(dataset, counted, block["seed"]).count("gate")
-    else:
-        count = round(total * dataset.shares["gate"])
-    return _Gate(group or "rows", total, count, "all" if dataset.drawn else split, examples)
-
-
-def _without_gate(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a table that gives no rows to the gate."""
-    if isinstance(options.get("split"), dict):
-        return {"split": options["split"] | {"gate": 0}}
-    return {} if "split" not in options and isinstance(options["file"], str) else {"gate_share": 0}
-
-
-def _lines_on_gate(gate: _Gate, block: dict[str, Any]) -> list[str]:
-    """Return a line on the size of the gate, on too few rows for validation, and on folds."""
-    from pipelines.config import JUDGED
-    from rankgrad.datasets.table import Table
-
-    dataset, unit = Table(**block["args"]), gate.unit
-    by_hand = "promote by hand with `rankgrad promote MODEL --version N`"
-    if "gate" not in dataset.splits:
-        line = f"gate: none, because {gate.total} {unit} are too few (it needs {JUDGED}): add {unit}, or {by_hand}"
-    else:
-        advice = "raise `split.gate`"
-        if gate.split == "all":
-            line = f"gate: {'' if dataset.group else 'about '}{gate.count} of {gate.total} {unit}"
-        elif gate.split == "gate":
-            line, advice = f"gate: {gate.count} {unit}", "give more rows the split `gate`"
-        else:
-            line, advice = f"gate: about {gate.count} of the {gate.total} {unit} of val", "raise `gate_share`"
-        if gate.count < JUDGED:
-            advice = f"{advice}, add more {unit}" if gate.total >= 2 * JUDGED else f"add more {unit}"
-            line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or {by_hand}"
-    if gate.split != "gate" and "folds" not in block:  # folds replace validation
-        line += _advice_on_validation(dataset, gate.examples)
-    if gate.total < SMALL and dataset.foldable and "folds" not in block:
-        folds = 5 if gate.total >= JUDGED else 3
-        line += f"; `--folds {folds}` compares the runs on all rows outside the gate, not only on the test split"
-    return [line]
-
-
-def _check_folds(folder: Path, block: dict[str, Any], folds: int) -> None:
-    """Raise ValueError if a table has so few rows or groups that a fold has none."""
-    from pipelines.cli.starting_runs import examples_column, read_column
-    from rankgrad.datasets.files.folds import fold_of
-    from rankgrad.datasets.table import Table
-    from rankgrad.datasets.tables.cells import converted, missing_in
-    from rankgrad.plain_text import key_in
-
-    dataset = Table(**block["args"])
-    column, unit = dataset.split_group or examples_column(dataset)[0], dataset.split_group or "rows"
-    count, groups = 0, set[str]()
-    for split in dataset.files.keys() - {"gate"}:
-        sheet, cells = read_column(dataset, folder, column, split=split)
-        cells = cells[~missing_in(cells, numeric=False)]
-        count += len(cells)
-        if dataset.split_group:
-            groups |= {*converted(sheet, cells, key_in)}
-            count = len(groups)
-    filled = len({fold_of(group, folds=folds, seed=block["seed"]) for group in groups}) if groups else count
-    if filled < folds:
-        raise ValueError(f"--folds {folds}: {count} {unit} fill only {filled} folds; pass fewer folds, or add {unit}")
-
-
-def _advice_on_validation(dataset: Any, examples: int) -> str:
-    """Return what to do about too few examples for validation, of the number of which it gets a share, or ""."""
-    from pipelines.config import MONITORED
-
-    share, way_out = 1 - dataset.gate_share, "give more rows the split `val`"
-    if dataset.drawn:
-        share, way_out = dataset.shares["val"], "raise `split.val`"
-    if (count := round(examples * share)) >= MONITORED:
-        return ""
-    return (
-        f"; val: about {count}, too few to choose the champion by, and `rankgrad monitor` needs {MONITORED}: {way_out}"
-    )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -15,6 +16,7 @@ from pipelines.cli.guess import guess
 from pipelines.cli.starting_runs import blocks_of, starting_runs
 from pipelines.config import rules
 from pipelines.config.plan import resolve
+from pipelines.stages import data
 from rankgrad import lookup
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.tables.rows import asked, read
@@ -165,7 +167,17 @@ def test_a_small_table_can_be_compared_by_folds(project):
 def test_more_folds_than_rows_or_groups_are_refused_at_once(project, folds, words):
     write(project / "data/raw/mine", "a.csv", **SAMPLES)
     output = run("data/raw/mine/a.csv", "--folds", folds, *words, "--dry-run", fails=True)
-    assert re.search(r"--folds 61: 60 rows fill only 60|--folds 7: 6 lab fill only \d ", output)
+    assert re.search(r"--folds 61: 60 rows are too few|--folds 7: 6 lab are too few", output)
+
+
+@pytest.mark.parametrize("words", [("--folds", 4), ()])
+def test_few_groups_get_a_seed_that_leaves_no_split_and_no_fold_empty(project, words):
+    write(project / "data/raw/mine", "a.csv", **SAMPLES)
+    assert "seed: " in run("data/raw/mine/a.csv", "--group", "lab", "--within", *words)
+    settings = rules.check("params.yaml")
+    data.main(settings, "mine")
+    folds = pq.read_table("data/mine/test.parquet").to_pydict().get("fold", [1, 2, 3, 4])
+    assert {*folds} == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(("make", "file", "task", "options"), CASES, ids=[case[0].__name__ for case in CASES])

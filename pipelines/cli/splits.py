@@ -1,0 +1,139 @@
+"""Choose the seed and the gate of a table's splits, and say what is too small in them."""
+
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pandas as pd
+
+from pipelines.cli.starting_runs import examples_column, read_column
+from pipelines.config import JUDGED, MONITORED
+from rankgrad.datasets.files.dataset import SPLITS
+from rankgrad.datasets.files.folds import fold_of
+from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables.cells import converted, missing_in
+from rankgrad.datasets.tables.deliveries import drawn_splits
+from rankgrad.plain_text import key_in
+
+__all__ = ["Units", "lines_on_gate", "seed_of", "units_of", "without_gate"]
+
+SEEDS = 1000  # seeds to try for small tables
+SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide intervals
+
+
+class Units(NamedTuple):
+    """What the splits of a table divide: groups, items, or rows.
+
+    Attributes:
+        name: `rows`, or the column of groups.
+        names: the name of each group or item, or the cell of each row.
+        split: `all` if these are drawn for splits; for given splits, the one that they are in: the gate, or else `val`.
+        examples: the number of rows, queries, or items.
+    """
+
+    name: str
+    names: pd.Series
+    split: Literal["all", "gate", "val"]
+    examples: int
+
+    @property
+    def are_too_few_for_gate(self) -> bool:
+        """Whether the gate judges nothing even if it gets half of them, or all of a given validation split."""
+        return len(self.names) < {"all": 2 * JUDGED, "gate": 0, "val": JUDGED}[self.split]
+
+
+def units_of(folder: Path, dataset: Table) -> Units:
+    """Read what the splits of a table divide."""
+    example_column, is_example = examples_column(dataset)
+    group, split = dataset.split_group, "gate" if "gate" in dataset.files else "val"
+    sheet, cells = read_column(dataset, folder, group or example_column, split=split)
+    is_there = ~missing_in(cells, numeric=False)
+    if isinstance(dataset.split, str):
+        _, splits = read_column(dataset, folder, dataset.split)
+        splits = splits.map(str).str.strip()
+        split = "gate" if (splits == "gate").any() else "val"
+        is_there &= (splits == split).to_numpy()
+    names = cells[is_there]
+    examples = len(names)
+    if is_example:
+        _, cells = read_column(dataset, folder, example_column, split=split)
+        examples = cells[is_there].map(str).nunique()
+    if group:
+        names = converted(sheet, names, key_in).drop_duplicates()
+    elif is_example:
+        names = names.map(str).drop_duplicates()
+    return Units(group or "rows", names, "all" if dataset.drawn else split, examples)
+
+
+def seed_of(units: Units, dataset: Table, folds: int | None) -> int:
+    """Return the first seed with which a hash puts a group into each fold, or else into each split.
+
+    Raises:
+        ValueError: there are fewer groups or rows than folds or splits, or hardly more.
+    """
+    count, wanted = len(units.names), folds or len(SPLITS)
+    if units.split != "all" or (dataset.split_group is None and count >= wanted):
+        return 1
+    for seed in range(1, SEEDS) if count >= wanted else ():
+        if folds is None:
+            used = {*drawn_splits(dataset, units.names, seed)} - {"gate"}
+        else:
+            used = {fold_of(name, folds=folds, seed=seed) for name in units.names}
+        if len(used) == wanted:
+            return seed
+    if folds is None:
+        raise ValueError(f"{count} {units.name} are too few for training, validation, and test: add {units.name}")
+    raise ValueError(f"--folds {folds}: {count} {units.name} are too few; pass fewer folds, or add {units.name}")
+
+
+def without_gate(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options by which a table gives no rows to the gate; none if splits are drawn row by row."""
+    if isinstance(options.get("split"), dict):
+        return {"split": options["split"] | {"gate": 0}}
+    return {} if "split" not in options and isinstance(options["file"], str) else {"gate_share": 0}
+
+
+def lines_on_gate(units: Units, block: dict[str, Any]) -> list[str]:
+    """Return a line on the size of the gate, on too few rows for validation, and on folds.
+
+    Args:
+        units: what the splits divide.
+        block: the block of the dataset.
+    """
+    dataset, unit, total = Table(**block["args"]), units.name, len(units.names)
+    count, advice = round(total * dataset.shares["gate"]), "raise `split.gate`"
+    if "gate" not in dataset.splits:
+        line, count = f"gate: none, because {total} {unit} are too few for it", 0
+    elif units.split == "gate":
+        line, count, advice = f"gate: {total} {unit}", total, "give more rows the split `gate`"
+    elif units.split == "val":
+        count, advice = round(total * dataset.gate_share), "raise `gate_share`"
+        line = f"gate: about {count} of the {total} {unit} of val"
+    elif dataset.split_group:
+        count = drawn_splits(dataset, units.names, block["seed"]).count("gate")
+        line = f"gate: {count} of {total} {unit}"
+    else:
+        line = f"gate: about {count} of {total} {unit}"
+    if count < JUDGED:
+        advice = f"{advice}, add more {unit}" if total >= 2 * JUDGED else f"add more {unit}"
+        by_hand = "`rankgrad promote MODEL --version N`"
+        line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or promote by hand with {by_hand}"
+    if "folds" in block:  # folds replace validation and test
+        return [line]
+    if units.split != "gate":  # val was counted
+        line += _advice_on_validation(dataset, units.examples)
+    if total < SMALL and dataset.foldable:
+        folds = 5 if total >= JUDGED else 3
+        line += f"; `--folds {folds}` compares the runs on all rows outside the gate, not only on the test split"
+    return [line]
+
+
+def _advice_on_validation(dataset: Table, examples: int) -> str:
+    """Return what to do about too few examples for validation, which gets a share of their number, or ""."""
+    share, way_out = 1 - dataset.gate_share, "give more rows the split `val`"
+    if dataset.drawn:
+        share, way_out = dataset.shares["val"], "raise `split.val`"
+    count = round(examples * share)
+    if count >= MONITORED:
+        return ""
+    needed = f"too few to choose the champion by, and `rankgrad monitor` needs {MONITORED}"
+    return f"; val: about {count}, {needed}: {way_out}"
