@@ -251,8 +251,9 @@ def _gate_of(folder: Path, block: dict[str, Any]) -> _Gate:
 
     dataset = Table(**block["args"])
     # Read what is counted, of the split whose rows become the gate.
-    column, is_example = examples_column(dataset)
-    column, is_shared = (dataset.group, True) if dataset.group else (column, is_example)
+    example_column, is_example = examples_column(dataset)
+    group = dataset.split_group
+    column, is_shared = (group, True) if group else (example_column, is_example)
     split = "gate" if "gate" in dataset.files else "val"
     sheet, cells = read_column(dataset, folder, column, split=split)
     is_there = ~missing_in(cells, numeric=False)
@@ -262,24 +263,26 @@ def _gate_of(folder: Path, block: dict[str, Any]) -> _Gate:
         split = "gate" if (splits == "gate").any() else "val"
         is_there &= (splits == split).to_numpy()
     counted = cells[is_there]
-    if dataset.group:
+    if group:
         counted = converted(sheet, counted, key_in)
     elif is_shared:
         counted = counted.map(str)
-    total = counted.nunique() if is_shared else len(counted)
+    examples = len(counted)
+    if is_example:
+        _, names = read_column(dataset, folder, example_column, split=split)
+        examples = names[is_there].map(str).nunique()
+    if is_shared:
+        counted = counted.drop_duplicates()
+    total = len(counted)
 
     # How many of them are the gate.
     if not dataset.drawn:
         count = total if split == "gate" else round(total * dataset.gate_share)
-    elif dataset.group:
-        key = dataset.split["hash_of"] if isinstance(dataset.split, dict) else dataset.group
-        keys = converted(sheet, read_column(dataset, folder, str(key))[1][is_there], key_in)
-        is_gate = [drawn == "gate" for drawn in drawn_splits(dataset, keys, block["seed"])]
-        count = counted[is_gate].nunique()
+    elif group:
+        count = drawn_splits(dataset, counted, block["seed"]).count("gate")
     else:
         count = round(total * dataset.shares["gate"])
-    examples = total if is_example else len(counted)
-    return _Gate(dataset.group or "rows", total, count, "all" if dataset.drawn else split, examples)
+    return _Gate(group or "rows", total, count, "all" if dataset.drawn else split, examples)
 
 
 def _without_gate(options: dict[str, Any]) -> dict[str, Any]:
@@ -326,13 +329,13 @@ def _check_folds(folder: Path, block: dict[str, Any], folds: int) -> None:
     from rankgrad.plain_text import key_in
 
     dataset = Table(**block["args"])
-    column, unit = dataset.group or examples_column(dataset)[0], dataset.group or "rows"
+    column, unit = dataset.split_group or examples_column(dataset)[0], dataset.split_group or "rows"
     count, groups = 0, set[str]()
     for split in dataset.files.keys() - {"gate"}:
         sheet, cells = read_column(dataset, folder, column, split=split)
         cells = cells[~missing_in(cells, numeric=False)]
         count += len(cells)
-        if dataset.group:
+        if dataset.split_group:
             groups |= {*converted(sheet, cells, key_in)}
             count = len(groups)
     filled = len({fold_of(group, folds=folds, seed=block["seed"]) for group in groups}) if groups else count

@@ -212,7 +212,8 @@ def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
     for name in columns.sheet.frame if called is None else ():
         if name and name not in columns.all and is_called_like(name, "target"):
             raise columns.refusal(
-                f"{name} is named like a target, but is empty in all rows; name another column with `--target`"
+                f"{name} is named like a target, but is empty in the first {len(columns.sheet.frame):,} rows; name "
+                "another column with `--target`"
             )
     candidates = [column for column in columns.all.values() if column.name not in columns.structure.values()]
     for column in candidates:

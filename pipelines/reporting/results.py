@@ -89,7 +89,7 @@ def folds_of(params: Settings, run: str) -> str:
         return ""
     rows = Counter(read_table(predictions, [FOLD])[FOLD].to_pylist())
     of_seed = [count // len(params.runs[run].seeds) for count in rows.values()]
-    return described_folds(of_seed, dataset.built().group)
+    return described_folds(of_seed, dataset.built().split_group)
 
 
 def cell(

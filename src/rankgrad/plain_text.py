@@ -210,14 +210,14 @@ def parts_in(cell: Any, separator: str) -> list[str]:
     Raises:
         ValueError: the cell is neither.
 
-    >>> parts_in("a | b", "|"), parts_in(["a"], "|")
+    >>> parts_in("a | b", "|"), parts_in(["a", None], "|")
     (['a', 'b'], ['a'])
     """
     if isinstance(cell, str):
         cell = cell.split(separator)
     elif not isinstance(cell, list) and getattr(cell, "ndim", 0) != 1:
         raise ValueError(f"{str(cell)[:60]!r}, expected text, or a list of texts")
-    return [str(part).strip() for part in cell]
+    return [str(part).strip() for part in cell if part is not None]
 
 
 def emptied(cell: Any, empty: Collection[str]) -> Any:

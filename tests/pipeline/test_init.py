@@ -534,11 +534,18 @@ def test_a_typo_of_a_name_and_a_grade_far_from_all_others_are_named(tmp_path, co
     assert line is None or named[0].startswith(line)
 
 
-def test_empty_targets_of_any_type_are_left_out_of_parquet_as_of_csv(tmp_path):
-    for kind in (np.float16, np.float64):
-        prices = pd.Series(Y.astype(kind)).where(np.array(N) != 3)
-        pd.DataFrame(PLAIN | {"price": prices}).to_parquet(tmp_path / "a.parquet")
-        assert guess(tmp_path / "a.parquet").lines[-1].startswith("1 of the first 60 rows")
+@pytest.mark.parametrize(
+    "columns",
+    [
+        PLAIN | {"price": pd.Series(Y.astype(np.float16)).where(np.array(N) != 3)},
+        {"text": texts("some words of {}"), "tags": [[None], *cycled(["cat", "dog"], ["dog", "cat"], ["car"])[1:]]},
+        {"photo": texts("{}.jpg"), "caption": [[None], *([f"a picture of {k}"] for k in N[1:])]},
+    ],
+    ids=["float16", "labels", "captions"],
+)
+def test_empty_targets_of_any_type_are_left_out_of_parquet_as_of_csv(tmp_path, columns):
+    pd.DataFrame(columns).to_parquet(tmp_path / "a.parquet")
+    assert guess(tmp_path / "a.parquet").lines[-1].startswith("1 of the first 60 rows")
 
 
 def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):

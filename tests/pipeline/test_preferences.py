@@ -63,9 +63,10 @@ def test_a_wide_row_and_a_row_for_each_answer_are_the_same_query(raw):
 
 
 def test_answers_to_one_prompt_stay_in_one_split_and_a_margin_is_the_grade(raw):
-    splits, _, _ = read(WIDE | {"margin": "margin"}, raw)
-    prompts = {name: {*split["group"].to_pylist()} for name, split in splits.items()}
-    assert sum(map(len, prompts.values())) == len(set().union(*prompts.values())) == 20
+    for options in (LONG | {"split": {"hash_of": "prompt", "val": 0.3, "test": 0.3}}, WIDE | {"margin": "margin"}):
+        splits, _, _ = read(options, raw)
+        prompts = {name: {*split["group"].to_pylist()} for name, split in splits.items()}
+        assert sum(map(len, prompts.values())) == len(set().union(*prompts.values())) == 20
     grades = {tuple(row["relevance"]) for split in splits.values() for row in split.to_pylist()}
     assert grades == {(0.0, 0.0), (1.0, 0.0), (2.0, 0.0)}
 

@@ -66,7 +66,7 @@ def _is_empty(cell: Any, *, numeric: bool) -> bool:
     if isinstance(cell, str):
         return not cell or (numeric and cell.lower() == "nan")
     if isinstance(cell, list | np.ndarray):
-        return len(cell) == 0
+        return all(item is None for item in cell)
     return cell is None or cell is pd.NaT or (isinstance(cell, float) and cell != cell)
 
 

@@ -477,6 +477,8 @@ def by_query(table: TableOptions, examples: Examples) -> Examples:
     require_same(sheet, frame, "group", ["split", "weight", "delivery"], "query")
     groups, firsts = frame.groupby("group", sort=False), frame.drop_duplicates("group")
     frame = firsts.assign(name=firsts["group"])
+    if table.split_group != table.group:
+        frame["group"] = frame["key"]
     for column in ("input", "truth"):
         frame[column] = series(groups[column].agg(list)[firsts["group"]], firsts.index)
     if sheet.head is not None and _are_apart(sheet.frame[examples.roles["group"][0]].dropna()):

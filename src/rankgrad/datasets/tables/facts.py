@@ -238,7 +238,7 @@ def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) 
     ]
     if table.captions is None:
         expected.append(unique("name"))
-    if table.group is not None and not table.relevance:
+    if "group" in table.schema.names:
         expected.append(in_set("same_group_as", ""))
     if table.weight is not None:
         expected.append({**between("weight", 0.0), "strict_min": True})

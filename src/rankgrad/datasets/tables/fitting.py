@@ -377,7 +377,8 @@ def _understood_groups(table: TableOptions, path: Path, frame: pd.DataFrame) -> 
     sizes = frame["truth"].map(len) if table.relevance else frame["group"].value_counts()
     lines = {"groups": f"{len(sizes)} of {table.group}, with {sizes.min()} to {sizes.max()} rows"}
     lines["groups"] += ", each compared within" if table.within else ""
-    if table.relevance and table.text_pair and (repeated := _queries_of_several_ids(frame)):
+    is_by_query = table.relevance and table.split_group == table.group
+    if is_by_query and table.text_pair and (repeated := _queries_of_several_ids(frame)):
         lines["queries"] = f"{len(repeated)} texts have several {table.group}, such as {repeated[0][:60]!r}"
         advice = f"if these are one query, write `group: {table.text_pair[0]}`"
         logging.warning("%s: %s; %s", path, lines["queries"], advice)
@@ -405,7 +406,7 @@ def _rows_in_folds(table: TableOptions, rows: pd.DataFrame, gate: pd.DataFrame |
     counts = dict.fromkeys(range(1, folds + 1), 0)
     for key in rows["group" if table.group else "name"]:
         counts[fold_of(key, folds=folds, seed=seed)] += 1
-    folds_in_words = described_folds(counts.values(), table.group)
+    folds_in_words = described_folds(counts.values(), table.split_group)
     return folds_in_words if gate is None else f"{folds_in_words}; {len(gate)} other rows are the gate"
 
 

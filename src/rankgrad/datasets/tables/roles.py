@@ -104,7 +104,9 @@ class TableOptions:
         date: {column, first, every}: rows up to the date `first` are the first delivery. Each later day, week, month,
             or year is another delivery, used only for training.
         split: column of train, val, test, and gate, or {hash_of: column, val: 0.1, test: 0.2, gate: 0.1}. By default, a
-            hash of the group or the id. If a column or files have no gate, it is `gate_share` of validation.
+            hash of the group or the id. With `relevance`, `hash_of` may be a column that several queries share, such as
+            a prompt: these queries then also stay in one fold, and the bootstrap draws them together. If a column or
+            files have no gate, it is `gate_share` of validation.
         classes: names of the labels, in the order of the scores; by default the training labels, sorted.
         unknown_labels: refuse a label outside the classes, or leave it out of its row.
         missing: refuse a row with a missing value, or leave it out; or fill an empty feature with the training median
@@ -302,6 +304,11 @@ class TableOptions:
         return Writing(self.decimal, self.thousands, (*(self.dates or {}).items(),))
 
     @property
+    def split_group(self) -> str | None:
+        """The column whose rows stay in one split and fold: the group, or the prompts that several queries share."""
+        return str(self.split["hash_of"]) if self.relevance and isinstance(self.split, dict) else self.group
+
+    @property
     def reading(self) -> dict[str, Any]:
         """Return what a model must know to read such a file: options that are not the default, and role columns."""
         named: dict[str, Any] = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
@@ -369,7 +376,7 @@ class TableOptions:
         fields = {"id": pa.int64(), "name": pa.string(), self.input: kind, self.truth: truths[self.truth]}
         if self.ignore is not None:
             fields["difficult"] = pa.list_(pa.bool_(), len(classes) or -1)
-        if self.group is not None and not self.relevance:
+        if self.group is not None and (not self.relevance or self.split_group != self.group):
             fields["group"] = pa.string()
         if self.within:
             fields["within"] = pa.string()  # the name of the group column, which predictions keep
