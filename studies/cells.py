@@ -148,12 +148,12 @@ def _of_folds(study: Study, run: str, metric: str) -> pd.Series:
     return pd.Series([row.value for row in rows], [row.fold for row in rows]).groupby(level=0).mean()
 
 
-def of_split(study: Study, loss: str, network: str, split: str) -> str:
-    """Show Spearman and its differences from MSE and from MSE of logs; the key of a row is a loss."""
+def of_split(study: Study, loss: str, network: str, split: str, metric: str = "spearman") -> str:
+    """Show a metric and its differences from MSE and from MSE of logs; the key of a row is a loss."""
     run = f"{network}-{loss}-{split}"
-    cells = [mean(study, run, "spearman")]
+    cells = [mean(study, run, metric)]
     for rival in ("mse", "mse_log"):
-        cells.append(gain(study, run, "spearman", f"{network}-{rival}-{split}"))
+        cells.append(gain(study, run, metric, f"{network}-{rival}-{split}"))
     return "; ".join(filter(None, cells))
 
 
