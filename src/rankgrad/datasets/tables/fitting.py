@@ -429,8 +429,8 @@ def _understood_numbers(
     elif table.within:
         groups = pd.factorize(train["group"])[0]
     lines |= _suspects(table, raw, train, numbers, groups)
-    if table.within and not table.train_target:
-        numbers = {**numbers, str(table.target): _standardized_within(groups, train["truth"])}
+    if table.within:
+        numbers = {**numbers, table.train_target or str(table.target): _standardized_within(groups, train["truth"])}
     if joined := _joined_in_float32(numbers, groups):
         lines["joined"] = "; ".join(joined)
         for line in joined:
