@@ -69,7 +69,18 @@ def outside_ranges(ranges: Ranges, rows: Sequence[Mapping[str, Any]], recipe: Ma
     for position, index in enumerate(items):
         if is_outside[position].any():
             column = is_outside[position].argmax()
-            low, high = ranges[names[column]]
+            name, (low, high) = names[column], ranges[names[column]]
             value = lowest[position, column] if lowest[position, column] < low else highest[position, column]
-            words[index] = f"{names[column]} {value:,.6g} (training: {low:,.6g} to {high:,.6g})"
+            is_date = name in (about.get("dates") or ())
+            shown, *bounds = (_shown(number, is_date=is_date) for number in (value, low, high))
+            words[index] = f"{name} {shown} (training: {' to '.join(bounds)})"
     return words
+
+
+def _shown(number: float, *, is_date: bool) -> str:
+    """Return a number in words; of a date, which is a number of days since 1970-01-01, the date.
+
+    >>> _shown(5000.0, is_date=False), _shown(20_000.5, is_date=True)
+    ('5,000', '2024-10-04')
+    """
+    return str(np.datetime64(int(number), "D")) if is_date else f"{number:,.6g}"
