@@ -103,8 +103,8 @@ def check_within(columns: Columns) -> None:
     if columns.task not in (None, "score_ranking"):
         raise columns.refusal(f"--within needs a number to rank by; remove --within, or `--task {columns.task}`")
     if "group" not in columns.structure:
-        others = [column for column in columns.all.values() if column not in columns.named.values()]
-        candidates = [column for column in others if may_be_group(column) and not column.is_called("target")]
+        unnamed = [column for column in columns.all.values() if column not in columns.named.values()]
+        candidates = [column for column in unnamed if may_be_group(column) and not column.is_called("target")]
         if candidates:
             candidates.sort(key=lambda column: column.content == "number")
             raise columns.question(candidates, "may be the groups of --within", "within --group")

@@ -175,8 +175,8 @@ def typos_in(counts: Mapping[str, int]) -> list[tuple[str, str]]:
                 frequent.setdefault(spelling, name)
     typos, rare = [], [name for name in words if counts[name] <= RARE]
     for name in rare:
-        others = {frequent[spelling] for spelling in _blanked(name) if spelling in frequent}
-        for other in sorted(others):
+        near = {frequent[spelling] for spelling in _blanked(name) if spelling in frequent}
+        for other in sorted(near):
             is_frequent = counts[other] >= TYPED * counts[name]
             if is_frequent and _digits(name) == _digits(other) and not near_names([name, other]):
                 typos.append((name, other))

@@ -503,7 +503,7 @@ def _standardized_within(groups: np.ndarray | None, truth: pd.Series) -> np.ndar
 
 
 def _joined_in_float32(columns: Mapping[str, np.ndarray], groups: np.ndarray | None = None) -> list[str]:
-    """Return a line for each column in which different numbers become equal when standardized in float32.
+    """Return a line for each column whose different numbers become equal when standardized in float32.
 
     Args:
         columns: numbers of rows (n,) by column.
