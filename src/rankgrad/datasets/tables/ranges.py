@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from rankgrad import lookup
 from rankgrad.inputs import type_of
@@ -56,24 +55,27 @@ def outside_ranges(ranges: Ranges, rows: Sequence[Mapping[str, Any]], recipe: Ma
         recipe: the recipe of the network that answers them.
     """
     about, lists = recipe["input"], lookup.find("tasks", recipe["task"]).reads.lists
-    input_type, items = type_of(about), {}
+    input_type = type_of(about)
+    # Prepare the cells of all rows at once, which is faster.
+    cells, starts = [], {}
     for index, row in enumerate(rows if ranges else ()):
         if input_type.name in row:  # a row may have only a caption
-            cells = row[input_type.name] if lists else [row[input_type.name]]
-            items[index] = input_type.prepared(cells, about, where=f"row {index}").double()
-    if not items:
+            starts[index] = len(cells)
+            cells += row[input_type.name] if lists else [row[input_type.name]]
+    if not cells:
         return {}
-    lowest = torch.stack([vectors.amin(0) for vectors in items.values()]).numpy()
-    highest = torch.stack([vectors.amax(0) for vectors in items.values()]).numpy()
-    is_outside, words, names = are_outside(ranges, lowest, highest), {}, [*ranges]
-    for position, index in enumerate(items):
-        if is_outside[position].any():
-            column = is_outside[position].argmax()
-            name, (low, high) = names[column], ranges[names[column]]
-            value = lowest[position, column] if lowest[position, column] < low else highest[position, column]
-            is_date = name in (about.get("dates") or ())
-            shown, *bounds = (_shown(number, is_date=is_date) for number in (value, low, high))
-            words[index] = f"{name} {shown} (training: {' to '.join(bounds)})"
+    items = input_type.prepared(cells, about, where=f"rows 0 to {len(rows) - 1}").double().numpy()
+    lowest, highest = (extreme.reduceat(items, [*starts.values()]) for extreme in (np.minimum, np.maximum))
+
+    is_outside, indices, words = are_outside(ranges, lowest, highest), [*starts], {}
+    for position in np.flatnonzero(is_outside.any(1)):
+        column = is_outside[position].argmax()
+        name = [*ranges][column]
+        low, high = ranges[name]
+        value = lowest[position, column] if lowest[position, column] < low else highest[position, column]
+        is_date = name in (about.get("dates") or ())
+        shown, *bounds = (_shown(number, is_date=is_date) for number in (value, low, high))
+        words[indices[position]] = f"{name} {shown} (training: {' to '.join(bounds)})"
     return words
 
 
