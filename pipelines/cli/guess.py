@@ -220,16 +220,16 @@ def _lines_on_outliers(truth: Column) -> list[str]:
     [usual], [has_outlier] = outliers(sizes.to_numpy()[:, None])
     if not has_outlier:
         return []
-    others = truth.numbers[sizes <= usual]
+    usual_numbers = truth.numbers[sizes <= usual]
     row: Any = sizes.idxmax()
     return [
-        f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}, but others are from {others.min():g} to "
-        f"{others.max():g}; correct it if it is a mistake"
+        f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}, but others are from "
+        f"{usual_numbers.min():g} to {usual_numbers.max():g}; correct it if it is a mistake"
     ]
 
 
 def _lines_on_names(inputs: Sequence[Column]) -> list[str]:
-    """Return a line for each column of names in which two may be one."""
+    """Return a line for each column of names where two names may be one."""
     lines = []
     for column in inputs:
         near = near_names(column.names.unique()) + typos_in(column.names.value_counts().to_dict())

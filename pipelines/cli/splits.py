@@ -70,15 +70,15 @@ def seed_of(units: Units, dataset: Table, folds: int | None) -> int:
     Raises:
         ValueError: there are fewer groups or rows than folds or splits, or hardly more.
     """
-    count, wanted = len(units.names), folds or len(SPLITS)
-    if units.split != "all" or (dataset.split_group is None and count >= wanted):
+    count, needed = len(units.names), folds or len(SPLITS)
+    if units.split != "all" or (dataset.split_group is None and count >= needed):
         return 1
-    for seed in range(1, SEEDS) if count >= wanted else ():
+    for seed in range(1, SEEDS) if count >= needed else ():
         if folds is None:
             used = {*drawn_splits(dataset, units.names, seed)} - {"gate"}
         else:
             used = {fold_of(name, folds=folds, seed=seed) for name in units.names}
-        if len(used) == wanted:
+        if len(used) == needed:
             return seed
     if folds is None:
         raise ValueError(f"{count} {units.name} are too few for training, validation, and test: add {units.name}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines.cli.columns import Column, Columns, is_within
+from pipelines.cli.columns import Column, Columns, is_within, plain
 from rankgrad.datasets.tables.cells import as_days
 from rankgrad.datasets.tables.roles import ALL_SPLITS, SHARES
 from rankgrad.inputs.image import StoredPicture
@@ -52,8 +52,14 @@ def _is_weight(column: Column) -> bool:
 
 
 def _group(columns: Columns) -> Column | None:
-    """Take the column of queries, else a column that several rows share, such as a customer."""
-    return columns.take_shared("query", exact=True) or columns.take_shared("group", exact=False)
+    """Take the column of pairs, else of queries, else a column that several rows share, such as a customer."""
+    pair = columns.take(_is_pair)
+    return pair or columns.take_shared("query", exact=True) or columns.take_shared("group", exact=False)
+
+
+def _is_pair(column: Column) -> bool:
+    """Recognize pairs of answers: no value is in more than two rows of a column that is called so."""
+    return plain(column.name) in ("pair", "pair_id") and bool(column.names.value_counts().max() == 2)
 
 
 def _is_id(column: Column) -> bool:
@@ -103,8 +109,8 @@ def check_within(columns: Columns) -> None:
     if columns.task not in (None, "score_ranking"):
         raise columns.refusal(f"--within needs a number to rank by; remove --within, or `--task {columns.task}`")
     if "group" not in columns.structure:
-        others = [column for column in columns.all.values() if column not in columns.named.values()]
-        candidates = [column for column in others if may_be_group(column) and not column.is_called("target")]
+        unnamed = [column for column in columns.all.values() if column not in columns.named.values()]
+        candidates = [column for column in unnamed if may_be_group(column) and not column.is_called("target")]
         if candidates:
             candidates.sort(key=lambda column: column.content == "number")
             raise columns.question(candidates, "may be the groups of --within", "within --group")

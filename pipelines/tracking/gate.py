@@ -283,7 +283,7 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
             rows, statistic = ours[name_of_slice]
             pairs.append(SlicePair(name_of_slice, rows, statistic, theirs[name_of_slice][1]))
     lower_is_better = {metric.name: metric.lower_is_better for metric in judge.all_metrics()}
-    unit = "queries" if judge.reads.lists else "groups" if judge.group_of(tables[0]) is not None else "rows"
+    unit = "groups" if judge.group_of(tables[0]) is not None else "queries" if judge.reads.lists else "rows"
     pairs.sort(key=lambda pair: pair.name)
     return Evidence(*map(judge.statistic, tables), lower_is_better, described, pairs, unit)
 

@@ -35,7 +35,7 @@ MARKS = 30  # longest run of combining characters to keep: the limit of Unicode'
 NAME = 1000  # characters in the name of a column, category, class, group, or id
 LONGEST = 2**20  # characters of a text
 DIGITS = 1000  # digits of a whole number
-LETTERS, WORD = 5, 60  # fewest letters, and most characters, of a name with a typo
+LETTERS, WORD, COMPARED = 5, 60, 10_000  # fewest letters and most characters of a name with a typo; most names
 RARE, TYPED = 2, 10  # a typo is in so few rows, and the right name in so many times as many
 
 FOREIGN = re.compile(rf"[^\w\s\x00-\x7f]{{{MARKS + 1},}}")  # a combining mark is never a letter, a space, or ASCII
@@ -158,7 +158,7 @@ def near_names(names: Iterable[str]) -> list[tuple[str, str]]:
 def typos_in(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     """Return pairs of a rare name and a frequent one from which it differs by one character that is no digit.
 
-    Pairs that `near_names` returns are left out.
+    Pairs that `near_names` returns are left out. Of more than 10,000 names, such as ids, none is compared.
 
     Args:
         counts: in how many rows each name occurs.
@@ -166,24 +166,25 @@ def typos_in(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     >>> typos_in({"Berlin": 20, "Berlln": 2, "Merlin": 9, "house 12": 90, "house 1": 1, "modell": 1, "model": 10})
     [('Berlln', 'Berlin'), ('modell', 'model')]
     """
-    words = {}
-    for name in counts:
-        if len(name) <= WORD and sum(map(str.isalpha, name)) >= LETTERS:
-            words[name] = [*filter(str.isdigit, name)]
+    words = [name for name in counts if len(name) <= WORD and sum(map(str.isalpha, name)) >= LETTERS]
+    words = sorted(words, key=counts.__getitem__, reverse=True) if len(counts) <= COMPARED else []
     frequent: dict[str, str] = {}
-    for name in sorted(words, key=counts.__getitem__, reverse=True):
+    for name in words:
         if counts[name] >= TYPED:
             for spelling in _blanked(name):
                 frequent.setdefault(spelling, name)
-    typos = []
-    for name in words if frequent else ():
-        if counts[name] <= RARE:
-            others = {frequent[spelling] for spelling in _blanked(name) if spelling in frequent}
-            for other in sorted(others):
-                is_frequent = counts[other] >= TYPED * counts[name]
-                if is_frequent and words[other] == words[name] and not near_names([name, other]):
-                    typos.append((name, other))
+    typos, rare = [], [name for name in words if counts[name] <= RARE]
+    for name in rare:
+        near = {frequent[spelling] for spelling in _blanked(name) if spelling in frequent}
+        for other in sorted(near):
+            is_frequent = counts[other] >= TYPED * counts[name]
+            if is_frequent and _digits(name) == _digits(other) and not near_names([name, other]):
+                typos.append((name, other))
     return typos
+
+
+def _digits(name: str) -> list[str]:
+    return [*filter(str.isdigit, name)]
 
 
 def _blanked(name: str) -> list[str]:

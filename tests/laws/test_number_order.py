@@ -212,6 +212,11 @@ def test_a_column_of_which_float32_joins_many_is_told_of_by_its_counts(tmp_path,
     message = Table(**options).opened(tmp_path, Reading()).fitted["understood"]["joined"]
     assert re.fullmatch(r"views has 8000 different values, of which standardized ones in float32 keep \d", message)
     assert sum(message in record.message for record in caplog.records if record.levelname == "WARNING") == 1
+    frame = frame.assign(lab=np.arange(20_000) % 5, y=frame["y"] * 1e4 ** (np.arange(20_000) % 5))
+    options = written(tmp_path, frame, "csv") | {"target": "y", "features": ["km"], "group": "lab"}
+    for within in (False, True):  # each lab has a scale of its own
+        fitted = Table(**options | {"within": within}).opened(tmp_path, Reading()).fitted
+        assert ("joined" in fitted["understood"]) == (not within)
 
 
 def model_of(hidden: list[int], **args) -> dict:

@@ -602,7 +602,7 @@ NAMED_BY_A_PERSON = {  # columns, what a person names, and the options that foll
                                 {"labels": "tags", "label_separator": "/"}),
     "a target among others": ({"price": Y, "score": A, "x": X}, {"target": "score"}, {"target": "score"}),
     "grades": (QUERIES | {"usefulness": modulo(3)}, {"target": "usefulness"}, {"relevance": "usefulness"}),
-    "pairs of answers to a prompt": (TEXTS | {"pair": groups(2), "preferred": modulo(2)}, {"query": "pair"},
+    "pairs of answers to a prompt": (TEXTS | {"pair": groups(2), "preferred": modulo(2)}, {},
                                      {"group": "pair", "text_pair": ["prompt", "answer"],
                                       "split": SPLIT | {"hash_of": "prompt"}}),
     "queries of any name": (PLAIN | {"basket": groups(6), "clicks": modulo(2)},

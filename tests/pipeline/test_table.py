@@ -181,6 +181,13 @@ SUSPICIOUS = {  # columns, options, what is reported, and what is refused
         {"tags": ["dgo" if k == 0 else ["cat", "dog"][k // 4 % 2] for k in range(ROWS)]},
         {"features": ["x"], "labels": "tags"}, "1 classes of at most 2 training rows: dgo (or dog?)", None,
     ),
+    "a misspelled category": (
+        {"c": ["Berlln" if k == 9 else ["Berlin", "Hamburg"][k // 4 % 2] for k in range(ROWS)]},
+        NUMBERS | {"categories": "c"}, "'c=Berlln' beside 'c=Berlin'", None,
+    ),
+    "a slip among grades": (
+        {"y": [90 if k == 0 else k % 10 for k in range(ROWS)]}, NUMBERS, "y is 90 (99.9 % of rows", None
+    ),
     "groups of two spellings": (
         {"q": ["Anna", "anna", *[f"q{k}" for k in range(2, ROWS)]]}, NUMBERS | {"group": "q", "split": None},
         "'Anna' beside 'anna'", None,

@@ -281,7 +281,7 @@ def test_renamed_names_drift_and_a_single_value_outside_the_training_range_is_li
 
 
 def test_one_document_outside_the_range_is_listed_and_svmlight_features_are_numbered_as_in_the_file(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, caplog
 ):
     monkeypatch.chdir(tmp_path)
     draws = np.random.default_rng(0)
@@ -298,6 +298,8 @@ def test_one_document_outside_the_range_is_listed_and_svmlight_features_are_numb
     Path("fresh.txt").write_text("\n".join(lines))
     [outside] = compare("fresh.txt", model="model").outside
     assert (outside.name, outside.fresh[1], outside.rows, outside.first_row) == ("feature 4", 1e9, 1, 5)
+    list(answers(Path("model"), [Path("fresh.txt")]))
+    assert "1 rows have values outside the training range, first: fresh.txt: qid 4, feature 4 1e+09 (" in caplog.text
 
 
 class TestFlow:

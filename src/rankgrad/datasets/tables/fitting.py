@@ -429,8 +429,8 @@ def _understood_numbers(
     elif table.within:
         groups = pd.factorize(train["group"])[0]
     lines |= _suspects(table, raw, train, numbers, groups)
-    if table.within and not table.train_target:
-        numbers = {**numbers, str(table.target): _standardized_within(groups, train["truth"])}
+    if table.within:
+        numbers = {**numbers, table.train_target or str(table.target): _standardized_within(groups, train["truth"])}
     if joined := _joined_in_float32(numbers, groups):
         lines["joined"] = "; ".join(joined)
         for line in joined:
@@ -503,7 +503,7 @@ def _standardized_within(groups: np.ndarray | None, truth: pd.Series) -> np.ndar
 
 
 def _joined_in_float32(columns: Mapping[str, np.ndarray], groups: np.ndarray | None = None) -> list[str]:
-    """Return a line for each column in which different numbers become equal when standardized in float32.
+    """Return a line for each column whose different numbers become equal when standardized in float32.
 
     Args:
         columns: numbers of rows (n,) by column.

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from rankgrad import lookup
 from rankgrad.inputs import type_of
@@ -56,20 +55,34 @@ def outside_ranges(ranges: Ranges, rows: Sequence[Mapping[str, Any]], recipe: Ma
         recipe: the recipe of the network that answers them.
     """
     about, lists = recipe["input"], lookup.find("tasks", recipe["task"]).reads.lists
-    input_type, items = type_of(about), {}
+    input_type = type_of(about)
+    # Prepare the cells of all rows at once, which is faster.
+    cells, starts = [], {}
     for index, row in enumerate(rows if ranges else ()):
         if input_type.name in row:  # a row may have only a caption
-            cells = row[input_type.name] if lists else [row[input_type.name]]
-            items[index] = input_type.prepared(cells, about, where=f"row {index}").double()
-    if not items:
+            starts[index] = len(cells)
+            cells += row[input_type.name] if lists else [row[input_type.name]]
+    if not cells:
         return {}
-    lowest = torch.stack([vectors.amin(0) for vectors in items.values()]).numpy()
-    highest = torch.stack([vectors.amax(0) for vectors in items.values()]).numpy()
-    is_outside, words, names = are_outside(ranges, lowest, highest), {}, [*ranges]
-    for position, index in enumerate(items):
-        if is_outside[position].any():
-            column = is_outside[position].argmax()
-            low, high = ranges[names[column]]
-            value = lowest[position, column] if lowest[position, column] < low else highest[position, column]
-            words[index] = f"{names[column]} {value:,.6g} (training: {low:,.6g} to {high:,.6g})"
+    items = input_type.prepared(cells, about, where=f"rows 0 to {len(rows) - 1}").double().numpy()
+    lowest, highest = (extreme.reduceat(items, [*starts.values()]) for extreme in (np.minimum, np.maximum))
+
+    is_outside, indices, words = are_outside(ranges, lowest, highest), [*starts], {}
+    for position in np.flatnonzero(is_outside.any(1)):
+        column = is_outside[position].argmax()
+        name = [*ranges][column]
+        low, high = ranges[name]
+        value = lowest[position, column] if lowest[position, column] < low else highest[position, column]
+        is_date = name in (about.get("dates") or ())
+        shown, *bounds = (_shown(number, is_date=is_date) for number in (value, low, high))
+        words[indices[position]] = f"{name} {shown} (training: {' to '.join(bounds)})"
     return words
+
+
+def _shown(number: float, *, is_date: bool) -> str:
+    """Return a number in words; of a date, which is a number of days since 1970-01-01, the date.
+
+    >>> _shown(5000.0, is_date=False), _shown(20_000.5, is_date=True)
+    ('5,000', '2024-10-04')
+    """
+    return str(np.datetime64(int(number), "D")) if is_date else f"{number:,.6g}"
