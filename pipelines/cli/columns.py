@@ -55,8 +55,8 @@ CALLED = {
     "query": r"(qid|query|question|pair|prompt|search|request)(_?id)?$",
     "group": r"(group|user|customer|session|product|owner|patient|subject|author|shop|store)s?"
     r"(_?(id|key|name|number|no|nr|code))?$",
-    "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed: 0)\.?$",
-    "key": r"(id|key|sku|nr|code|uuid|isbn|ean|zip|zip_?code|post_?code|plz|phone|telephone)\.?$",
+    "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed:_0)$",
+    "key": r"(id|key|sku|nr|code|uuid|isbn|ean|zip|zip_?code|post_?code|plz|phone|telephone)$",
     "afterwards": r"(sold|closed|end(ed)?$|finish|complet|return|deliver|shipped|paid|cancel|churn|resol|updat|modif)",
     "date": r"(date|day$|time|ts$|epoch|added|created|month)",
     "split": r"(split|fold|subset|partition)",
@@ -358,8 +358,8 @@ def _filled(sheet: Sheet, name: str) -> pd.Series:
 
 
 def plain(name: str) -> str:
-    """Return a column's name in snake case, such as passenger_id for PassengerId."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    """Return a column's name in snake case, such as passenger_id for PassengerId and for Passenger ID."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|[\s._-]+", "_", name).lower().strip("_")
 
 
 def is_called_like(name: str, role: str) -> bool:
@@ -424,11 +424,12 @@ def _content_of(column: Column) -> str:
         input_type = lookup.find("inputs", name)
         if (input_type.files or input_type.vectors) and input_type.fits([*cells]):
             return name
-    if _are_vectors(column):
+    is_number = column.numbers.notna().all()
+    if not is_number and _are_vectors(column):  # 12 500 000 is one number where spaces separate thousands
         return "features"
     if _are_days(column):
         return "time"
-    if column.numbers.notna().all() and not any(map(CODE.fullmatch, column.texts)):
+    if is_number and not any(map(CODE.fullmatch, column.texts)):
         return "number"
     return "text" if sentences.fits([*cells]) else "name"
 

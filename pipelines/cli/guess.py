@@ -26,6 +26,7 @@ from pipelines.cli.structure import (
 )
 from pipelines.cli.truth import DROPPED, find_truth
 from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables.cells import SPLIT_NAMES
 from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.datasets.tables.suspects import outliers, stand_ins
@@ -147,8 +148,8 @@ def _svmlight(columns: Columns, *, within: bool) -> Guess:
 def _files(path: Path) -> str | dict[str, str]:
     """Return a file's name, or the names of training, validation, and test files in the same folder."""
     files = {"train": path.name}
-    for split, names in (("val", ("val", "vali", "valid", "validation", "dev")), ("test", ("test",))):
-        present = [name for name in names if path.with_stem(name).is_file()]
+    for split in ("val", "test"):
+        present = [name for name in SPLIT_NAMES[split] if path.with_stem(name).is_file()]
         if path.stem != "train" or not present:
             return path.name
         files[split] = path.with_stem(present[0]).name

@@ -162,6 +162,8 @@ def leave_out_days_and_keys(columns: Columns) -> None:
         elif column.is_whole and (column.is_called("key") or (column.is_called("id") and column.is_unique)):
             reason = f"a numeric id; to keep rows with the same id in one split, pass `--group {column.name}`"
             columns.leave_out(column, reason)
+        elif column.is_exactly_called("split"):
+            columns.leave_out(column, "named like a split; to use it, name its values train, val, test, or gate")
         elif column.content == "object":
             columns.leave_out(column, "contains objects; write each of their values into its own column")
 

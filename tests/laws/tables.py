@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 
-SPLITS = ("train", "val", "test", "gate")
+SPLIT_NAMES = {"train": ("train", "Training"), "val": ("val", "VALID", "dev"), "test": ("test", "Testing"),
+               "gate": ("gate", " Gate")}  # fmt: skip
+SPLITS = (*SPLIT_NAMES,)
 INPUTS = ("numbers", "dates", "filled", "vectors", "categories", "letters", "mixed", "text")
 TRUTHS = ("target", "labels", "ordered", "flags", "label_ranks", "relevance")
 # All can be written in cp1252 too; none begins or ends with white space.
@@ -125,7 +127,8 @@ def tables(draw, inputs=INPUTS, truths=TRUTHS, *, most: int = 14) -> Drawn:
         splits = (splits + ["train"])[:count]
     table.splits = splits
     table.groups = queries if truth == "relevance" else [f"{split} {draw(st.integers(0, 2))}" for split in splits]
-    table.columns["part"], table.options["split"] = splits, "part"
+    table.columns["part"] = [draw(st.sampled_from(SPLIT_NAMES[split])) for split in splits]
+    table.options["split"] = "part"
     table.names = [str(row + 1) for row in range(count)]
     if draw(st.booleans()):
         table.columns["who"] = draw(st.permutations([10 * row for row in range(count)])) if draw(st.booleans()) else [

@@ -79,7 +79,7 @@ def captions(folder):
 
 def houses(folder):
     features = {f"f_{k}": DRAWS.normal(size=ROWS) for k in range(5)}
-    write(folder, "a.csv", **features, price=Y, split=cycled("train", "val", "test"))
+    write(folder, "a.csv", **features, price=Y, split=cycled("Training", "VALID", "test"))
 
 
 def reviews(folder):
@@ -479,7 +479,7 @@ REFUSED = {  # columns, and what the message names
     "negative margins": (CHOSEN | {"margin": Y}, ["margin", "row 1"]),
     "a text that may be the prompt": (CHOSEN | {"comment": texts("because it is number {}")},
                                       ["--query comment", "--text chosen"]),
-    "splits of other names": (PLAIN | {"split": cycled("train", "valid", "test")}, ["row 2: split is 'valid'"]),
+    "splits of other names": (PLAIN | {"split": cycled("train", "other", "test")}, ["row 2: split is 'other'"]),
 }  # fmt: skip
 
 
@@ -499,6 +499,7 @@ REPORTED = {
     "a value that stands in": ({"x": [-999.0] * 9 + [*X[9:]], "price": Y}, ["x:", "-999 in 9 rows"]),
     "row numbers beside an id": ({"id": texts("k{}"), "no": N, **PLAIN}, ["no: row numbers"]),
     "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a numeric id", "--group zip"]),
+    "numbers of folds": ({"fold": modulo(5), **PLAIN}, ["fold: named like a split", "train, val"]),
     "days in digits": (
         {"made": cycled(20260101, 20260131), **PLAIN},
         ["made: dates", "write them as 2026-11-30", "--date made"],
@@ -684,6 +685,16 @@ def test_a_group_that_holds_the_others_and_a_query_with_its_id_need_no_question(
     assert guess(tmp_path / "a.csv").options["group"] == "shop"
     write(tmp_path, "a.csv", **QUERIES, query=texts("red hat {}", 6), grade=modulo(3))
     assert guess(tmp_path / "a.csv").options["group"] == "query_id"
+
+
+@pytest.mark.parametrize("columns", [{}, {"customer": texts("c{}", 2)}], ids=["rows", "groups"])
+def test_a_column_of_splits_that_lacks_one_is_refused_with_what_to_write(project, columns):
+    table = pd.DataFrame(PLAIN | columns | {"part": cycled("Train", "Train", "Train", "Train", "test", "test")})
+    write(project / "data/raw/mine", "a.csv", **table)
+    code = run("data/raw/mine/a.csv", "--dry-run", fails=True).partition("pandas:\n")[2]
+    exec("\n".join(line.strip() for line in code.splitlines()))  # as it advises
+    write(project / "data/raw/mine", "a.csv", **table)
+    assert "splits: from the column part" in run("data/raw/mine/a.csv", "--dry-run")
 
 
 def test_chats_are_refused_with_what_to_write(tmp_path):
