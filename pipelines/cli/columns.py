@@ -134,6 +134,8 @@ class Column:
         found = f"numbers except for cells such as {shlex.quote(cell)}"
         if writings_of([cell]):
             return f"{found}, a number in another notation: write all numbers of the column alike"
+        if UNIT.fullmatch(cell):
+            return f"{found}: write plain numbers such as 1234.5 or -7, and move units to the header"
         return f"{found}: if it means a missing value, pass `--empty {shlex.quote(cell)}`"
 
     @property
@@ -231,8 +233,11 @@ class Columns:
         task: str | None,
     ) -> None:
         self.path, self.form, self.encoding, self.empty = path, format_of(path), encoding, empty
+        self.writing = writing or PLAIN
         names = names_in(path, self.form, encoding)
-        self.sheet = self._read(names, writing or PLAIN, HEAD)
+        if self.form == "svmlight":
+            names = [name for name in names if name != "qid"]  # not every file has queries
+        self.sheet = self.read(names, head=HEAD)
         self.all: dict[str, Column] = {}
         cells = {name: _filled(self.sheet, name) for name in names if name}
         filled = [name for name in cells if len(cells[name])]
@@ -258,15 +263,16 @@ class Columns:
         if "group" in named and "query" in named:
             raise self.refusal("--group and --query: rows of a query already stay in one split; pass only one of them")
 
-    def _read(self, names: list[str], writing: Writing, head: int | None) -> Sheet:
+    def read(self, names: list[str], *, head: int | None) -> Sheet:
+        """Return the first rows of the file, or all, with some of its columns."""
         return read_sheet(
-            [self.path], lambda _: names, kind=self.form, encoding=self.encoding, empty=self.empty, writing=writing,
-            head=head,
+            [self.path], lambda _: names, kind=self.form, encoding=self.encoding, empty=self.empty,
+            writing=self.writing, head=head,
         )  # fmt: skip
 
     def whole(self, column: Column) -> Column:
         """Return a column with all nonempty cells of the whole file."""
-        sheet = self._read([column.name], self.sheet.writing, None)
+        sheet = self.read([column.name], head=None)
         return Column(column.name, _filled(sheet, column.name), sheet)
 
     def refusal(self, text: str) -> ValueError:

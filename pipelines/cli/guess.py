@@ -8,6 +8,7 @@ error that shows what to type. A column that is named like a target is never rep
 """
 
 from collections.abc import Mapping, Sequence
+from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,7 +104,8 @@ def guess(
     if truth.task == "score_ranking" and truth.column is not None and not within:
         lines += _lines_on_offsets(columns, truth.column)
     if truth.column is not None and truth.column.content == "number":
-        lines += _lines_on_outliers(columns.whole(truth.column))
+        whole = columns.whole(truth.column)
+        lines += _lines_on_outliers(whole) + _lines_on_total(whole)
     lines += _lines_on_names([*input_columns, *filter(None, [columns.all.get(options.get("group", ""))])])
     lines += _lines_on_files(files) + _lines_on_features(input_columns) + _lines_on_unused(columns) + missing_lines
     return Guess(truth.task, options, lines)
@@ -130,7 +132,7 @@ def _svmlight(columns: Columns, *, within: bool) -> Guess:
         )
     if within:
         raise columns.refusal("--within: documents are already compared only within their qid; remove --within")
-    task, files = columns.task or "query_ranking", _files(columns.path)
+    task, files = columns.task or ("query_ranking" if _has_queries(columns) else "score_ranking"), _files(columns.path)
     options: dict[str, Any] = {"file": files, "features": "all"}
     if task == "score_ranking":
         options["target"], line = "label", "SVMlight: label and all features"
@@ -142,7 +144,16 @@ def _svmlight(columns: Columns, *, within: bool) -> Guess:
         raise columns.refusal(
             f"SVMlight has one number per row, which does not fit {task}; expected query_ranking or score_ranking"
         )
+    Table(**options).check_head(columns.path.parent)
     return Guess(task, options, [line, *_lines_on_files(files)])
+
+
+def _has_queries(columns: Columns) -> bool:
+    try:
+        columns.read(["qid"], head=1)
+    except ValueError:
+        return False
+    return True
 
 
 def _files(path: Path) -> str | dict[str, str]:
@@ -227,6 +238,17 @@ def _lines_on_outliers(truth: Column) -> list[str]:
         f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}, but others are from "
         f"{usual_numbers.min():g} to {usual_numbers.max():g}; correct it if it is a mistake"
     ]
+
+
+def _lines_on_total(truth: Column) -> list[str]:
+    """Return a line on the last row if its target or grade is the sum or the mean of all others."""
+    others, last = truth.numbers.iloc[:-1], truth.numbers.iloc[-1]
+    for name, total in (("sum", others.sum()), ("mean", others.mean())):
+        if last and isclose(last, total, rel_tol=1e-6):
+            row: Any = truth.cells.index[-1]
+            cell = f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}"
+            return [f"{cell}, the {name} of all others; remove this row if it is a total"]
+    return []
 
 
 def _lines_on_names(inputs: Sequence[Column]) -> list[str]:

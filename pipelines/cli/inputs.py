@@ -188,7 +188,7 @@ def leave_out_clues(columns: Columns, truth: Column | None) -> None:
     """Leave out numbers mixed with other cells, and columns that reveal the target."""
     for column in columns.free:
         if column.hindrance is not None:
-            columns.leave_out(column, f"{column.advice_on_hindrance}; if it has a unit, move the unit to the header")
+            columns.leave_out(column, column.advice_on_hindrance)
         elif truth is not None and column.content == truth.content == "number" and same_order(column, truth):
             columns.leave_out(
                 column,

@@ -86,7 +86,7 @@ def check_splits(folder: Path, dataset: Table) -> None:
     for split in SPLITS:
         if (splits != split).all():
             raise ValueError(
-                f"{dataset.split} is {split} in no row, expected train, val, and test; take rows of {largest} in pandas:"
+                f"no {dataset.split} is {split}, expected train, val, and test; take rows of {largest} in pandas:"
                 + code.format(column=dataset.split, group=dataset.group, other=largest, split=split)
             )
 

@@ -173,7 +173,9 @@ def _draw_truth(draw: Callable, each: Callable, table: Drawn, kind: str) -> None
     else:
         ranks = st.sampled_from([[1, 0, 2], [0, 1, 0], [2, 1, 1], [1, 2, 3], [3, 1, 2], [0, 0, 1]])
         table.truths = each(ranks if kind == "label_ranks" else st.lists(st.integers(0, 1), min_size=3, max_size=3))
-        table.columns |= zip(("is_a", "is_b", "is_c"), map(list, zip(*table.truths, strict=True)), strict=True)
+        as_drawn = bool if kind == "flags" and draw(st.booleans()) else int
+        for name, flags in zip(("is_a", "is_b", "is_c"), zip(*table.truths, strict=True), strict=True):
+            table.columns[name] = [as_drawn(flag) for flag in flags]
         role = "label_ranks" if kind == "label_ranks" else "labels"
         table.options[role] = draw(st.sampled_from(["is_*", ["is_a", "is_b", "is_c"]]))
 
@@ -259,6 +261,7 @@ class Form:
     newline: str = "\n"
     as_text: bool = False  # numbers, in formats that have some
     thousands: str = ""
+    comments: int = 0  # lines above the header
 
     @property
     def options(self) -> dict[str, Any]:
@@ -275,7 +278,7 @@ def forms(draw) -> Form:
     thousands = draw(st.sampled_from(["", {".": ",", ",": "."}[decimal], " ", "'"]))
     return Form(
         suffix, {"semicolon": ";", "tsv": "\t"}.get(kind, ","), draw(st.sampled_from(encodings)), decimal,
-        draw(st.sampled_from(["\n", "\r\n"])), draw(st.booleans()), thousands,
+        draw(st.sampled_from(["\n", "\r\n"])), draw(st.booleans()), thousands, draw(st.integers(0, 2)),
     )  # fmt: skip
 
 
@@ -285,6 +288,7 @@ def write(columns: dict[str, list[Any]], form: Form, folder: Path) -> Path:
     rows = [*zip(*columns.values(), strict=True)]
     if form.suffix in ("csv", "tsv"):
         with path.open("w", encoding=form.encoding, newline="") as file:
+            file.write(f"# made by hand{form.newline}" * form.comments)
             out = csv.writer(file, delimiter=form.separator, lineterminator=form.newline)
             out.writerow(names)
             for row in rows:

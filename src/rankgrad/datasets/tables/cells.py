@@ -188,11 +188,16 @@ def require_alike(sheet: Sheet, cells: pd.Series, what: str, advice: str = "") -
         )
 
 
+def _flag_in(cell: Any) -> Any:
+    """Return 1 for the text True and 0 for False, as pandas writes them into a CSV; any other cell is unchanged."""
+    return {"true": 1, "false": 0}.get(cell.lower(), cell) if isinstance(cell, str) else cell
+
+
 def as_flags(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
-    """Return columns of 0 and 1 as (n, K), int64; raise ValueError with row and column for anything else."""
+    """Return columns of 0 and 1, or True and False, as (n, K), int64; raise ValueError by row for anything else."""
     columns = []
     for name in cells:
-        flags = as_numbers(sheet, cells[name], what="0 or 1")
+        flags = as_numbers(sheet, cells[name].map(_flag_in), what="0 or 1")
         for row, flag in flags[~flags.isin([0, 1])].items():
             raise ValueError(f"{sheet.place(row)}: {name} is {flag:g}, expected 0 or 1")
         columns.append(flags)
