@@ -55,8 +55,8 @@ CALLED = {
     "query": r"(qid|query|question|pair|prompt|search|request)(_?id)?$",
     "group": r"(group|user|customer|session|product|owner|patient|subject|author|shop|store)s?"
     r"(_?(id|key|name|number|no|nr|code))?$",
-    "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed: 0)\.?$",
-    "key": r"(id|key|sku|nr|code|uuid|isbn|ean|zip|zip_?code|post_?code|plz|phone|telephone)\.?$",
+    "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed:_0)$",
+    "key": r"(id|key|sku|nr|code|uuid|isbn|ean|zip|zip_?code|post_?code|plz|phone|telephone)$",
     "afterwards": r"(sold|closed|end(ed)?$|finish|complet|return|deliver|shipped|paid|cancel|churn|resol|updat|modif)",
     "date": r"(date|day$|time|ts$|epoch|added|created|month)",
     "split": r"(split|fold|subset|partition)",
@@ -134,6 +134,8 @@ class Column:
         found = f"numbers except for cells such as {shlex.quote(cell)}"
         if writings_of([cell]):
             return f"{found}, a number in another notation: write all numbers of the column alike"
+        if UNIT.fullmatch(cell):
+            return f"{found}: write plain numbers such as 1234.5 or -7, and move units to the header"
         return f"{found}: if it means a missing value, pass `--empty {shlex.quote(cell)}`"
 
     @property
@@ -231,8 +233,11 @@ class Columns:
         task: str | None,
     ) -> None:
         self.path, self.form, self.encoding, self.empty = path, format_of(path), encoding, empty
+        self.writing = writing or PLAIN
         names = names_in(path, self.form, encoding)
-        self.sheet = self._read(names, writing or PLAIN, HEAD)
+        if self.form == "svmlight":
+            names = [name for name in names if name != "qid"]  # not every file has queries
+        self.sheet = self.read(names, head=HEAD)
         self.all: dict[str, Column] = {}
         cells = {name: _filled(self.sheet, name) for name in names if name}
         filled = [name for name in cells if len(cells[name])]
@@ -258,15 +263,16 @@ class Columns:
         if "group" in named and "query" in named:
             raise self.refusal("--group and --query: rows of a query already stay in one split; pass only one of them")
 
-    def _read(self, names: list[str], writing: Writing, head: int | None) -> Sheet:
+    def read(self, names: list[str], *, head: int | None) -> Sheet:
+        """Return the first rows of the file, or all, with some of its columns."""
         return read_sheet(
-            [self.path], lambda _: names, kind=self.form, encoding=self.encoding, empty=self.empty, writing=writing,
-            head=head,
+            [self.path], lambda _: names, kind=self.form, encoding=self.encoding, empty=self.empty,
+            writing=self.writing, head=head,
         )  # fmt: skip
 
     def whole(self, column: Column) -> Column:
         """Return a column with all nonempty cells of the whole file."""
-        sheet = self._read([column.name], self.sheet.writing, None)
+        sheet = self.read([column.name], head=None)
         return Column(column.name, _filled(sheet, column.name), sheet)
 
     def refusal(self, text: str) -> ValueError:
@@ -358,8 +364,8 @@ def _filled(sheet: Sheet, name: str) -> pd.Series:
 
 
 def plain(name: str) -> str:
-    """Return a column's name in snake case, such as passenger_id for PassengerId."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    """Return a column's name in snake case, such as passenger_id for PassengerId and for Passenger ID."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|[\s._-]+", "_", name).lower().strip("_")
 
 
 def is_called_like(name: str, role: str) -> bool:
@@ -424,11 +430,12 @@ def _content_of(column: Column) -> str:
         input_type = lookup.find("inputs", name)
         if (input_type.files or input_type.vectors) and input_type.fits([*cells]):
             return name
-    if _are_vectors(column):
+    is_number = column.numbers.notna().all()
+    if not is_number and _are_vectors(column):  # 12 500 000 is one number where spaces separate thousands
         return "features"
     if _are_days(column):
         return "time"
-    if column.numbers.notna().all() and not any(map(CODE.fullmatch, column.texts)):
+    if is_number and not any(map(CODE.fullmatch, column.texts)):
         return "number"
     return "text" if sentences.fits([*cells]) else "name"
 

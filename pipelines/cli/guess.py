@@ -8,6 +8,7 @@ error that shows what to type. A column that is named like a target is never rep
 """
 
 from collections.abc import Mapping, Sequence
+from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from pipelines.cli.structure import (
 )
 from pipelines.cli.truth import DROPPED, find_truth
 from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables.cells import SPLIT_NAMES
 from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.datasets.tables.suspects import outliers, stand_ins
@@ -102,7 +104,8 @@ def guess(
     if truth.task == "score_ranking" and truth.column is not None and not within:
         lines += _lines_on_offsets(columns, truth.column)
     if truth.column is not None and truth.column.content == "number":
-        lines += _lines_on_outliers(columns.whole(truth.column))
+        whole = columns.whole(truth.column)
+        lines += _lines_on_outliers(whole) + _lines_on_total(whole)
     lines += _lines_on_names([*input_columns, *filter(None, [columns.all.get(options.get("group", ""))])])
     lines += _lines_on_files(files) + _lines_on_features(input_columns) + _lines_on_unused(columns) + missing_lines
     return Guess(truth.task, options, lines)
@@ -129,7 +132,7 @@ def _svmlight(columns: Columns, *, within: bool) -> Guess:
         )
     if within:
         raise columns.refusal("--within: documents are already compared only within their qid; remove --within")
-    task, files = columns.task or "query_ranking", _files(columns.path)
+    task, files = columns.task or ("query_ranking" if _has_queries(columns) else "score_ranking"), _files(columns.path)
     options: dict[str, Any] = {"file": files, "features": "all"}
     if task == "score_ranking":
         options["target"], line = "label", "SVMlight: label and all features"
@@ -141,14 +144,23 @@ def _svmlight(columns: Columns, *, within: bool) -> Guess:
         raise columns.refusal(
             f"SVMlight has one number per row, which does not fit {task}; expected query_ranking or score_ranking"
         )
+    Table(**options).check_head(columns.path.parent)
     return Guess(task, options, [line, *_lines_on_files(files)])
+
+
+def _has_queries(columns: Columns) -> bool:
+    try:
+        columns.read(["qid"], head=1)
+    except ValueError:
+        return False
+    return True
 
 
 def _files(path: Path) -> str | dict[str, str]:
     """Return a file's name, or the names of training, validation, and test files in the same folder."""
     files = {"train": path.name}
-    for split, names in (("val", ("val", "vali", "valid", "validation", "dev")), ("test", ("test",))):
-        present = [name for name in names if path.with_stem(name).is_file()]
+    for split in ("val", "test"):
+        present = [name for name in SPLIT_NAMES[split] if path.with_stem(name).is_file()]
         if path.stem != "train" or not present:
             return path.name
         files[split] = path.with_stem(present[0]).name
@@ -227,6 +239,17 @@ def _lines_on_outliers(truth: Column) -> list[str]:
         f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}, but others are from "
         f"{usual_numbers.min():g} to {usual_numbers.max():g}; correct it if it is a mistake"
     ]
+
+
+def _lines_on_total(truth: Column) -> list[str]:
+    """Return a line on the last row if its target or grade is the sum or the mean of all others."""
+    others, last = truth.numbers.iloc[:-1], truth.numbers.iloc[-1]
+    for name, total in (("sum", others.sum()), ("mean", others.mean())):
+        if last and isclose(last, total, rel_tol=1e-6):
+            row: Any = truth.cells.index[-1]
+            cell = f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}"
+            return [f"{cell}, the {name} of all others; remove this row if it is a total"]
+    return []
 
 
 def _lines_on_names(inputs: Sequence[Column]) -> list[str]:

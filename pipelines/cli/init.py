@@ -70,7 +70,7 @@ def init(
     """
     from pipelines.cli.edited_params import as_yaml, write
     from pipelines.cli.guess import guess
-    from pipelines.cli.splits import lines_on_gate, seed_of, units_of, without_gate
+    from pipelines.cli.splits import check_splits, lines_on_gate, seed_of, units_of, without_gate
     from pipelines.cli.starting_runs import blocks_of, check_name, starting_runs
     from rankgrad.datasets.table import Table
 
@@ -93,6 +93,8 @@ def init(
         blocks = blocks_of(key, raw, guessed.task, guessed.options, folder=file.parent, metric=metric)
         dataset = blocks["datasets"][key]
         options = Table(**dataset["args"])
+        if folds is None:  # which need no validation split
+            check_splits(file.parent, options)
         units = units_of(file.parent, options)
         dataset["seed"] = seed_of(units, options, folds)
         if units.are_too_few_for_gate:

@@ -162,6 +162,8 @@ def leave_out_days_and_keys(columns: Columns) -> None:
         elif column.is_whole and (column.is_called("key") or (column.is_called("id") and column.is_unique)):
             reason = f"a numeric id; to keep rows with the same id in one split, pass `--group {column.name}`"
             columns.leave_out(column, reason)
+        elif column.is_exactly_called("split"):
+            columns.leave_out(column, "named like a split; to use it, name its values train, val, test, or gate")
         elif column.content == "object":
             columns.leave_out(column, "contains objects; write each of their values into its own column")
 
@@ -186,7 +188,7 @@ def leave_out_clues(columns: Columns, truth: Column | None) -> None:
     """Leave out numbers mixed with other cells, and columns that reveal the target."""
     for column in columns.free:
         if column.hindrance is not None:
-            columns.leave_out(column, f"{column.advice_on_hindrance}; if it has a unit, move the unit to the header")
+            columns.leave_out(column, column.advice_on_hindrance)
         elif truth is not None and column.content == truth.content == "number" and same_order(column, truth):
             columns.leave_out(
                 column,

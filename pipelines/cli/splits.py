@@ -10,13 +10,19 @@ from pipelines.config import JUDGED, MONITORED
 from rankgrad.datasets.files.dataset import SPLITS
 from rankgrad.datasets.files.folds import fold_of
 from rankgrad.datasets.table import Table
-from rankgrad.datasets.tables.cells import converted, missing_in
+from rankgrad.datasets.tables.cells import converted, missing_in, split_in
 from rankgrad.datasets.tables.deliveries import drawn_splits
 from rankgrad.plain_text import key_in
 
-__all__ = ["Units", "lines_on_gate", "seed_of", "units_of", "without_gate"]
+__all__ = ["Units", "check_splits", "lines_on_gate", "seed_of", "units_of", "without_gate"]
 
 SEEDS = 1000  # seeds to try for small tables
+TAKEN_ROWS = """
+  rows = table[table["{column}"] == {other!r}].sample(frac=0.1, random_state=0).index
+  table.loc[rows, "{column}"] = "{split}\""""
+TAKEN_GROUPS = """
+  groups = table.loc[table["{column}"] == {other!r}, "{group}"].drop_duplicates().sample(frac=0.1, random_state=0)
+  table.loc[table["{group}"].isin(groups), "{column}"] = "{split}\""""
 SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide intervals
 
 
@@ -48,10 +54,9 @@ def units_of(folder: Path, dataset: Table) -> Units:
     sheet, cells = read_column(dataset, folder, group or example_column, split=split)
     is_there = ~missing_in(cells, numeric=False)
     if isinstance(dataset.split, str):
-        _, splits = read_column(dataset, folder, dataset.split)
-        splits = splits.map(str).str.strip()
+        splits, _ = _given_splits(folder, dataset)
         split = "gate" if (splits == "gate").any() else "val"
-        is_there &= (splits == split).to_numpy()
+        is_there &= cells.index.isin(splits.index[splits == split])
     names = cells[is_there]
     examples = len(names)
     if is_example:
@@ -62,6 +67,28 @@ def units_of(folder: Path, dataset: Table) -> Units:
     elif is_example:
         names = names.map(str).drop_duplicates()
     return Units(group or "rows", names, "all" if dataset.drawn else split, examples)
+
+
+def _given_splits(folder: Path, dataset: Table) -> tuple[pd.Series, pd.Series]:
+    """Return the split of each row that has one in the table's own column, and the cells of these rows."""
+    sheet, cells = read_column(dataset, folder, str(dataset.split))
+    cells = cells[~missing_in(cells, numeric=False)]
+    return converted(sheet, cells, split_in), cells
+
+
+def check_splits(folder: Path, dataset: Table) -> None:
+    """Raise ValueError if the table's own column of splits lacks one of them, with code that takes rows for it."""
+    if not isinstance(dataset.split, str):
+        return
+    splits, cells = _given_splits(folder, dataset)
+    largest = cells[splits == splits.mode()[0]].iloc[0]
+    code = TAKEN_GROUPS if dataset.group else TAKEN_ROWS
+    for split in SPLITS:
+        if (splits != split).all():
+            raise ValueError(
+                f"no {dataset.split} is {split}, expected train, val, and test; take rows of {largest} in pandas:"
+                + code.format(column=dataset.split, group=dataset.group, other=largest, split=split)
+            )
 
 
 def seed_of(units: Units, dataset: Table, folds: int | None) -> int:

@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 
 from pipelines.cli.columns import Column, Columns, is_within, plain
-from rankgrad.datasets.tables.cells import as_days
-from rankgrad.datasets.tables.roles import ALL_SPLITS, SHARES
+from rankgrad.datasets.tables.cells import as_days, split_in
+from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.inputs.image import StoredPicture
 
 __all__ = [
@@ -41,9 +41,18 @@ def find_structure(columns: Columns) -> None:
 
 
 def _is_split(column: Column) -> bool:
-    """Recognize the names of splits, or at least train and test; the reader raises for other names."""
-    values = set(column.names) if column.is_called("split") and column.has_names else set()
-    return {"train", "test"} <= values or set() < values <= {*ALL_SPLITS}
+    """Recognize the names of splits; beside train and test in a column named so, the reader raises for other names."""
+    splits = {_split_or_none(name) for name in column.names.unique()} if column.has_names else set()
+    if {"train", "test"} <= splits:
+        return None not in splits or column.is_called("split")
+    return column.is_called("split") and bool(splits) and None not in splits
+
+
+def _split_or_none(name: str) -> str | None:
+    try:
+        return split_in(name)
+    except ValueError:
+        return None
 
 
 def _is_weight(column: Column) -> bool:

@@ -64,6 +64,7 @@ def _flags(columns: Columns) -> Truth | None:
     """Recognize columns of 0 and 1, or of small ranks, that begin with the same word, or are the only numbers."""
     numbers = columns.of_content("number")
     small = [column for column in numbers if column.is_whole and column.numbers.between(0, 99).all()]
+    small += [column for column in columns.free if column.names.str.lower().isin(["true", "false"]).all()]
     has_target = any(column.is_called("target") for column in numbers)
     begin = r"(label|tag|class|rank)_" if has_target else r"(label|tag|is|has|class|rank)_"
     for start, names in families([column.name for column in small], least=2).items():

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 
-SPLITS = ("train", "val", "test", "gate")
+SPLIT_NAMES = {"train": ("train", "Training"), "val": ("val", "VALID", "dev"), "test": ("test", "Testing"),
+               "gate": ("gate", " Gate")}  # fmt: skip
+SPLITS = (*SPLIT_NAMES,)
 INPUTS = ("numbers", "dates", "filled", "vectors", "categories", "letters", "mixed", "text")
 TRUTHS = ("target", "labels", "ordered", "flags", "label_ranks", "relevance")
 # All can be written in cp1252 too; none begins or ends with white space.
@@ -125,7 +127,8 @@ def tables(draw, inputs=INPUTS, truths=TRUTHS, *, most: int = 14) -> Drawn:
         splits = (splits + ["train"])[:count]
     table.splits = splits
     table.groups = queries if truth == "relevance" else [f"{split} {draw(st.integers(0, 2))}" for split in splits]
-    table.columns["part"], table.options["split"] = splits, "part"
+    table.columns["part"] = [draw(st.sampled_from(SPLIT_NAMES[split])) for split in splits]
+    table.options["split"] = "part"
     table.names = [str(row + 1) for row in range(count)]
     if draw(st.booleans()):
         table.columns["who"] = draw(st.permutations([10 * row for row in range(count)])) if draw(st.booleans()) else [
@@ -170,7 +173,9 @@ def _draw_truth(draw: Callable, each: Callable, table: Drawn, kind: str) -> None
     else:
         ranks = st.sampled_from([[1, 0, 2], [0, 1, 0], [2, 1, 1], [1, 2, 3], [3, 1, 2], [0, 0, 1]])
         table.truths = each(ranks if kind == "label_ranks" else st.lists(st.integers(0, 1), min_size=3, max_size=3))
-        table.columns |= zip(("is_a", "is_b", "is_c"), map(list, zip(*table.truths, strict=True)), strict=True)
+        as_drawn = bool if kind == "flags" and draw(st.booleans()) else int
+        for name, flags in zip(("is_a", "is_b", "is_c"), zip(*table.truths, strict=True), strict=True):
+            table.columns[name] = [as_drawn(flag) for flag in flags]
         role = "label_ranks" if kind == "label_ranks" else "labels"
         table.options[role] = draw(st.sampled_from(["is_*", ["is_a", "is_b", "is_c"]]))
 
@@ -256,6 +261,7 @@ class Form:
     newline: str = "\n"
     as_text: bool = False  # numbers, in formats that have some
     thousands: str = ""
+    comments: int = 0  # lines above the header
 
     @property
     def options(self) -> dict[str, Any]:
@@ -272,7 +278,7 @@ def forms(draw) -> Form:
     thousands = draw(st.sampled_from(["", {".": ",", ",": "."}[decimal], " ", "'"]))
     return Form(
         suffix, {"semicolon": ";", "tsv": "\t"}.get(kind, ","), draw(st.sampled_from(encodings)), decimal,
-        draw(st.sampled_from(["\n", "\r\n"])), draw(st.booleans()), thousands,
+        draw(st.sampled_from(["\n", "\r\n"])), draw(st.booleans()), thousands, draw(st.integers(0, 2)),
     )  # fmt: skip
 
 
@@ -282,6 +288,7 @@ def write(columns: dict[str, list[Any]], form: Form, folder: Path) -> Path:
     rows = [*zip(*columns.values(), strict=True)]
     if form.suffix in ("csv", "tsv"):
         with path.open("w", encoding=form.encoding, newline="") as file:
+            file.write(f"# made by hand{form.newline}" * form.comments)
             out = csv.writer(file, delimiter=form.separator, lineterminator=form.newline)
             out.writerow(names)
             for row in rows:

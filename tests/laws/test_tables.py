@@ -172,7 +172,7 @@ def test_later_days_are_for_training_but_for_groups_that_are_held_out(table, mon
 
 FAULTS = {
     "y": ["cheap", "", "inf", "nan", "1;5", "1e39"], "counts": ["0", "-1", "much", "", "inf"], "km": ["far", "", "inf"],
-    "price": ["", "-inf", "1 5"], "grade": ["-1", "good", ""], "code": ["AC", "", "ACGT"], "part": ["dev", ""],
+    "price": ["", "-inf", "1 5"], "grade": ["-1", "good", ""], "code": ["AC", "", "ACGT"], "part": ["held out", ""],
     "vector": ["1", "1 x", "1 2 3"], "day": ["2026-02-30", ""],
     "words": [""], "is_b": ["7", "-1", "0.5", "yes", ""], "tags": ["cat|cat", "zebra"],
 }  # fmt: skip

@@ -21,6 +21,7 @@ from rankgrad import lookup
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.tables.rows import asked, read
 from rankgrad.inputs.features import Features
+from rankgrad.numbers import Writing
 
 from conftest import ROOT, encoded  # isort: skip
 
@@ -79,7 +80,7 @@ def captions(folder):
 
 def houses(folder):
     features = {f"f_{k}": DRAWS.normal(size=ROWS) for k in range(5)}
-    write(folder, "a.csv", **features, price=Y, split=cycled("train", "val", "test"))
+    write(folder, "a.csv", **features, price=Y, split=cycled("Training", "VALID", "test"))
 
 
 def reviews(folder):
@@ -409,6 +410,8 @@ NAMED = [
     ({"price_range": cycled("low", "high"), "sales": Y}, {"categories": ["price_range"], "target": "sales"}),
     ({"tags[1/2]": cycled("a", "b"), "x": A, "price": Y}, {"features": ["x"], "categories": None}),
     ({"plz": [f"{k % 4:05d}" for k in N], **PLAIN}, {"categories": ["plz"], "features": ["x"]}),
+    ({"Customer No.": texts("c{}", 2), **PLAIN}, {"group": "Customer No."}),
+    ({"x": X, "label_a": cycled(True, False), "label_b": cycled(False, True, True)}, {"labels": "label_*"}),
     ({"Kunde": [1000 + 7 * k for k in N], **PLAIN}, {"id": "Kunde", "features": ["x"]}),
     ({"pair": groups(2), "preferred": cycled(0, 1), "x": A}, {"relevance": "preferred", "group": "pair"}),
     ({"emb": [f"0.1;0.2;{x}" for x in X], "price": Y}, {"features": "emb", "labels": None}),
@@ -453,7 +456,7 @@ CHOSEN = {"chosen": texts("the chosen one of number {}"), "rejected": texts("the
 REFUSED = {  # columns, and what the message names
     "thousands": ({"km": A, "preis": [german(p, 0) for p in PRICES]}, ["preis", "--thousands '.'", "--decimal '.'"]),
     "both": ({"x": X, "price": [german(p, 2) for p in PRICES]}, ["price", "--decimal ',' --thousands '.'"]),
-    "a unit": ({"x": X, "Umsatz": [f"{german(p, 2)} €" for p in PRICES]}, ["Umsatz", "€", "row 1", "--target"]),
+    "a unit": ({"x": X, "Umsatz": [f"{german(p, 2)} €" for p in PRICES]}, ["Umsatz", "€", "row 1", "plain numbers"]),
     "negative grades": (QUERIES | {"relevance": [k % 4 - 1 for k in N]}, ["relevance", "-1", "row 1"]),
     "grades in words": (QUERIES | {"relevance": cycled("bad", "fair", "good")}, ["relevance", "bad", "row 1"]),
     "printed vectors": ({"embedding": [str(np.array([x, x])) for x in X], "price": Y}, ["embedding", "Parquet"]),
@@ -479,7 +482,7 @@ REFUSED = {  # columns, and what the message names
     "negative margins": (CHOSEN | {"margin": Y}, ["margin", "row 1"]),
     "a text that may be the prompt": (CHOSEN | {"comment": texts("because it is number {}")},
                                       ["--query comment", "--text chosen"]),
-    "splits of other names": (PLAIN | {"split": cycled("train", "valid", "test")}, ["row 2: split is 'valid'"]),
+    "splits of other names": (PLAIN | {"split": cycled("train", "other", "test")}, ["row 2: split is 'other'"]),
 }  # fmt: skip
 
 
@@ -499,6 +502,7 @@ REPORTED = {
     "a value that stands in": ({"x": [-999.0] * 9 + [*X[9:]], "price": Y}, ["x:", "-999 in 9 rows"]),
     "row numbers beside an id": ({"id": texts("k{}"), "no": N, **PLAIN}, ["no: row numbers"]),
     "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a numeric id", "--group zip"]),
+    "numbers of folds": ({"fold": modulo(5), **PLAIN}, ["fold: named like a split", "train, val"]),
     "days in digits": (
         {"made": cycled(20260101, 20260131), **PLAIN},
         ["made: dates", "write them as 2026-11-30", "--date made"],
@@ -512,6 +516,7 @@ REPORTED = {
         ["sold_on: may be known", "`dates: {sold_on: YMD}`"],
     ),
     "a comment": ({**PLAIN, "note": texts("sold to somebody {}")}, ["note: a text", "--text note"]),
+    "a total": ({"x": X, "price": [*Y[1:], Y[1:].sum()]}, ["row 60", "the sum of all others"]),
     "objects": ({**PLAIN, "more": cycled({"a": 1})}, ["more: contains objects"]),
 }
 
@@ -684,6 +689,38 @@ def test_a_group_that_holds_the_others_and_a_query_with_its_id_need_no_question(
     assert guess(tmp_path / "a.csv").options["group"] == "shop"
     write(tmp_path, "a.csv", **QUERIES, query=texts("red hat {}", 6), grade=modulo(3))
     assert guess(tmp_path / "a.csv").options["group"] == "query_id"
+
+
+@pytest.mark.parametrize("columns", [{}, {"customer": texts("c{}", 2)}], ids=["rows", "groups"])
+def test_a_column_of_splits_that_lacks_one_is_refused_with_what_to_write(project, columns):
+    table = pd.DataFrame(PLAIN | columns | {"part": cycled("Train", "Train", "Train", "Train", "test", "test")})
+    write(project / "data/raw/mine", "a.csv", **table)
+    code = run("data/raw/mine/a.csv", "--dry-run", fails=True).partition("pandas:\n")[2]
+    exec("\n".join(line.strip() for line in code.splitlines()))  # as it advises
+    write(project / "data/raw/mine", "a.csv", **table)
+    assert "splits: from the column part" in run("data/raw/mine/a.csv", "--dry-run")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "city"), [("cp1252", "Köln"), ("cp1250", "Łódź"), ("cp932", "東京"), ("utf-16", "Köln"),
+                           ("utf-16-le", "Köln"), ("utf-16-be", "Köln")]
+)  # fmt: skip
+def test_of_another_encoding_init_shows_what_it_would_read(tmp_path, encoding, city):
+    path = tmp_path / "a.csv"
+    pd.DataFrame(PLAIN | {"city": cycled(city, "Bonn")}).to_csv(path, index=False, encoding=encoding)
+    with pytest.raises(ValueError, match=rf"`--encoding {encoding}` reads '{city}'"):
+        guess(path)
+    assert guess(path, encoding=encoding).options["categories"] == ["city"]
+
+
+def test_numbers_with_spaces_in_them_are_no_vectors(tmp_path):
+    write(tmp_path, "a.csv", x=[f"{100 + a % 800} 500 000" for a in A], price=Y)
+    assert guess(tmp_path / "a.csv", writing=Writing(".", " ")).options["features"] == ["x"]
+
+
+def test_svmlight_without_queries_is_ranked_by_its_label(tmp_path):
+    (tmp_path / "a.svm").write_text("".join(f"{k} 1:{k % 7} 2:{k % 3}\n" for k in N))
+    assert guess(tmp_path / "a.svm").options["target"] == "label"
 
 
 def test_chats_are_refused_with_what_to_write(tmp_path):

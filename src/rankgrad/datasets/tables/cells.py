@@ -16,6 +16,7 @@ from rankgrad.numbers import PLAIN, Writing, days_in, exact, number_in, vector_i
 from rankgrad.plain_text import name_in
 
 __all__ = [
+    "SPLIT_NAMES",
     "as_days",
     "as_flags",
     "as_numbers",
@@ -33,11 +34,18 @@ __all__ = [
     "require_same",
     "separator_of",
     "series",
+    "split_in",
 ]
 
 LARGEST = float(np.finfo(np.float32).max)  # float64 can hold its square, which the mean and deviation need
 EXACT = 2.0**53  # float64 holds every whole number up to here
 SEPARATORS = "|;,/+&"  # of labels in a cell
+SPLIT_NAMES = {  # in lower case
+    "train": ("train", "training"),
+    "val": ("val", "vali", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
+    "gate": ("gate",),
+}
 PERIODS = {"day": "D", "week": "W", "month": "M", "year": "Y"}
 
 
@@ -180,11 +188,16 @@ def require_alike(sheet: Sheet, cells: pd.Series, what: str, advice: str = "") -
         )
 
 
+def _flag_in(cell: Any) -> Any:
+    """Return 1 for the text True and 0 for False, as pandas writes them into a CSV; any other cell is unchanged."""
+    return {"true": 1, "false": 0}.get(cell.lower(), cell) if isinstance(cell, str) else cell
+
+
 def as_flags(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
-    """Return columns of 0 and 1 as (n, K), int64; raise ValueError with row and column for anything else."""
+    """Return columns of 0 and 1, or True and False, as (n, K), int64; raise ValueError by row for anything else."""
     columns = []
     for name in cells:
-        flags = as_numbers(sheet, cells[name], what="0 or 1")
+        flags = as_numbers(sheet, cells[name].map(_flag_in), what="0 or 1")
         for row, flag in flags[~flags.isin([0, 1])].items():
             raise ValueError(f"{sheet.place(row)}: {name} is {flag:g}, expected 0 or 1")
         columns.append(flags)
@@ -231,6 +244,19 @@ def path_in(cell: Any) -> Any:
             "and correct the cell"
         )
     return posixpath.normpath(cell)
+
+
+def split_in(cell: Any) -> str:
+    """Return the split that a cell names, such as val for Validation.
+
+    Raises:
+        ValueError: there is no such split; the message continues "x is".
+    """
+    name = name_in(cell)
+    for split, names in SPLIT_NAMES.items():
+        if name.lower() in names:
+            return split
+    raise ValueError(f"{name!r}, expected train, val, test or gate")
 
 
 def labels_in(cell: Any, separator: str) -> list[str]:

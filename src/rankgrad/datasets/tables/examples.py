@@ -25,9 +25,10 @@ from rankgrad.datasets.tables.cells import (
     require_alike,
     require_same,
     series,
+    split_in,
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
-from rankgrad.datasets.tables.roles import ALL_SPLITS, NAMED, NUMERIC, TableOptions
+from rankgrad.datasets.tables.roles import NAMED, NUMERIC, TableOptions
 from rankgrad.datasets.tables.text import log_once
 from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
@@ -96,7 +97,7 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
     if table.date:
         frame["delivery"] = as_periods(sheet, first["date"], table.date["first"], table.date["every"])
     if "split" in first:
-        frame["split"] = converted(sheet, first["split"], _split_in)
+        frame["split"] = converted(sheet, first["split"], split_in)
     frame["truth"] = _truths(table, sheet, cells[roles["margin" if table.margin else table.truth_role]])
     if "ignore" in roles:
         frame["difficult"] = series(as_flags(sheet, cells[roles["ignore"]]) != 0, cells.index)
@@ -325,15 +326,7 @@ def _plain(cell: Any) -> Any:
     return [*map(_plain, cell)] if isinstance(cell, list) else cell
 
 
-# The truth and the split.
-
-
-def _split_in(cell: Any) -> str:
-    """Return the split that a cell names."""
-    split = name_in(cell)
-    if split not in ALL_SPLITS:
-        raise ValueError(f"{split!r}, expected train, val, test or gate")
-    return split
+# The truth.
 
 
 def _truths(table: TableOptions, sheet: Sheet, cells: pd.DataFrame) -> pd.Series:

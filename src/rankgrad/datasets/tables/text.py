@@ -6,7 +6,7 @@ import logging
 import math
 import re
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from functools import lru_cache
 from io import StringIO
@@ -20,6 +20,9 @@ from rankgrad.plain_text import LONGEST, emptied, parsed_json, whole_text
 
 __all__ = ["cells_of", "delimited_rows", "json_rows", "log_once", "number_of_json", "text_header"]
 
+ENCODINGS = ("cp1252", "cp1250", "cp932", "gb18030")  # of Western and Central Europe, Japan, and China
+FOREIGN = re.compile(r"\w*[^\x00-\x7f][^\s,;|]*")  # a word with a character that is not ASCII
+SHOWN = 3  # such words in a message
 csv.field_size_limit(LONGEST)  # Python's default is an eighth of this
 
 
@@ -35,7 +38,7 @@ def _codec(encoding: str) -> str:
 
 
 def _not_encoded(path: Path, encoding: str) -> ValueError:
-    """Return the error for a file in another encoding, with the first byte that shows it."""
+    """Return the error for a file in another encoding, with the first byte that shows it, and how others read it."""
     contents = path.read_bytes()
     line = "row 1"
     try:
@@ -43,11 +46,25 @@ def _not_encoded(path: Path, encoding: str) -> ValueError:
     except UnicodeDecodeError as error:
         line = contents[: error.start].count(b"\n") + 1
         line = f"line {line}: byte 0x{contents[error.start : error.start + 1].hex()}"
-    other = "utf-16" if contents[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or 0 in contents else "cp1252"
+    readings: dict[str, str] = {}
+    for other in _encodings_of(contents):
+        with suppress(UnicodeError):
+            text = contents.decode(other)
+            words = [*dict.fromkeys(FOREIGN.findall(text[:LONGEST]))][:SHOWN] or [text]
+            readings.setdefault(text, f"`--encoding {other}` reads {' '.join(words)[:40]!r}")
     return ValueError(
-        f"{path}: {line}: not text in {encoding}; save the file as UTF-8, or name its encoding, perhaps {other}: "
-        f"`--encoding {other}` of a command, `encoding: {other}` of a dataset in the params"
+        f"{path}: {line}: not text in {encoding}; save the file as UTF-8, or name its encoding: "
+        f"{', '.join(readings.values()) or '`--encoding NAME`'}; of a dataset in the params, it is `encoding: NAME`"
     )
+
+
+def _encodings_of(contents: bytes) -> Sequence[str]:
+    """Return encodings that a file may have, the most frequent first."""
+    if 0 not in contents:
+        return ENCODINGS
+    if contents[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return ("utf-16",)
+    return ("utf-16-le",) if contents[1::2].count(0) > contents[::2].count(0) else ("utf-16-be",)
 
 
 def _check_mark(path: Path, encoding: str) -> None:
@@ -87,17 +104,25 @@ class Header(NamedTuple):
 def text_header(path: Path, encoding: str, *, tabs: bool) -> Header:
     """Return the header of a CSV; its delimiter is the one that splits it into the most cells.
 
-    A first line such as `sep=;`, which Excel writes, or a comment in a single cell is skipped.
+    A first line such as `sep=;`, which Excel writes, and comments are skipped: lines that begin with `#`, unless the
+    last of them has as many cells as the line below it.
     """
     with _opened(path, encoding) as file:
         start = file.read(LONGEST)
     if "\0" in start:
         raise _not_encoded(path, encoding)
     separators = "\t" if tabs else ",;\t|"
-    first, second = _cut(path, start, separators), _cut(path, start.partition("\n")[2], separators)
-    comment = start.startswith("#") and len(first.names) == 1 and len(second.names) > 1
-    if comment or re.match(r"sep=.\r?\n", start):
-        return second._replace(lines=1)
+    if re.match(r"sep=.\r?\n", start):
+        return _cut(path, start.partition("\n")[2], separators)._replace(lines=1)
+    comment, below, lines = "", start, 0
+    while below.startswith("#"):
+        comment, below, lines = below, below.partition("\n")[2], lines + 1
+    header = _cut(path, below, separators)
+    if lines and len(header.names) > 1:
+        last = _cut(path, comment, separators)
+        is_header = (last.separator, len(last.names)) == (header.separator, len(header.names))
+        return last._replace(lines=lines - 1) if is_header else header._replace(lines=lines)
+    first = _cut(path, start, separators)
     if not any(first.names):
         raise ValueError(f"{path}: the first line is empty, expected the names of the columns")
     return first
