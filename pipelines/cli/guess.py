@@ -220,7 +220,7 @@ def _lines_on_offsets(columns: Columns, truth: Column) -> list[str]:
         fraction = explained(column.names, truth.numbers)
         if fraction > EXPLAINED:
             lines.append(
-                f"{column.name} explains {100 * fraction:.0f} % of the order of {truth.name}; if only rows with the same "
+                f"{column.name} explains {100 * fraction:.0f} % of the order of {truth.name}; if only rows of one "
                 f"{column.name} are compared, which leaves no estimates of {truth.name}, pass `--group {column.name} "
                 "--within`"
             )
