@@ -410,6 +410,9 @@ NAMED = [
     ({"price_range": cycled("low", "high"), "sales": Y}, {"categories": ["price_range"], "target": "sales"}),
     ({"tags[1/2]": cycled("a", "b"), "x": A, "price": Y}, {"features": ["x"], "categories": None}),
     ({"plz": [f"{k % 4:05d}" for k in N], **PLAIN}, {"categories": ["plz"], "features": ["x"]}),
+    ({"wid*": A, "width": X, "price": Y}, {"features": ["wid*", "width"]}),
+    ({"__index_level_0__": A, **PLAIN}, {"id": "__index_level_0__", "features": ["x"]}),
+    ({"positions": [" ".join(["1", "2", "3", "4"][: 1 + k % 4]) for k in N], **PLAIN}, {"text": None, "features": ["x"]}),
     ({"Customer No.": texts("c{}", 2), **PLAIN}, {"group": "Customer No."}),
     ({"x": X, "label_a": cycled(True, False), "label_b": cycled(False, True, True)}, {"labels": "label_*"}),
     ({"Kunde": [1000 + 7 * k for k in N], **PLAIN}, {"id": "Kunde", "features": ["x"]}),
@@ -462,6 +465,7 @@ REFUSED = {  # columns, and what the message names
     "printed vectors": ({"embedding": [str(np.array([x, x])) for x in X], "price": Y}, ["embedding", "Parquet"]),
     "two targets": ({"x": X, "y": A, "price": Y}, ["y and price", "--target"]),
     "an empty target": ({"x": X, "a": A, "price": cycled(None)}, ["price", "empty"]),
+    "a title": ({"Report": texts("a{}"), "": A, " ": Y}, ["the first line has one name, 'Report'", "remove"]),
     "no header": ({"-1.56": X, "3": A, "112.58": Y}, ["first line", "-1.56"]),
     "a constant target": (PLAIN | {"price": 3}, ["price is 3", "--target"]),
     "a label of names beside a number": (PLAIN | {"label": cycled("yes", "no")},
@@ -716,6 +720,28 @@ def test_of_another_encoding_init_shows_what_it_would_read(tmp_path, encoding, c
 def test_numbers_with_spaces_in_them_are_no_vectors(tmp_path):
     write(tmp_path, "a.csv", x=[f"{100 + a % 800} 500 000" for a in A], price=Y)
     assert guess(tmp_path / "a.csv", writing=Writing(".", " ")).options["features"] == ["x"]
+
+
+@pytest.mark.parametrize("cell", [str, list, np.array], ids=["text", "lists", "arrays"])
+def test_vectors_in_cells_get_runs(tmp_path, cell):
+    vectors = [cell([x, 0.5, a, 1.0]) for x, a in zip(X.tolist(), A.tolist(), strict=True)]
+    frame = pd.DataFrame({"vector": [vector.strip("[]") if cell is str else vector for vector in vectors], "price": Y})
+    if cell is list:
+        frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    elif cell is str:
+        frame.to_csv(tmp_path / "a.csv", index=False)
+    else:
+        frame.to_parquet(tmp_path / "a.parquet")
+    [path] = tmp_path.glob("a.*")
+    guessed = guess(path)
+    assert guessed.options["features"] == "vector"
+    assert blocks_of("mine", tmp_path, guessed.task, guessed.options)["runs"]
+
+
+def test_files_of_two_splits_are_reported(tmp_path):
+    for name in ("train", "test"):
+        write(tmp_path, f"{name}.csv", **PLAIN)
+    assert any(line.startswith("not used: test.csv") for line in guess(tmp_path / "train.csv").lines)
 
 
 def test_svmlight_without_queries_is_ranked_by_its_label(tmp_path):

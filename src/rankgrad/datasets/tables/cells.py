@@ -25,6 +25,7 @@ __all__ = [
     "as_ranks",
     "as_vectors",
     "converted",
+    "first_vector",
     "has_word",
     "is_single",
     "labels_in",
@@ -176,6 +177,20 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
         name = f"{cells.name}[{index}]" if sheet.lowest is None else f"feature {index + sheet.lowest}"
         columns.append(as_numbers(sheet, pd.Series(numbers, cells.index, object, name)))
     return np.column_stack(columns)
+
+
+def first_vector(sheet: Sheet, cells: pd.Series) -> int | None:
+    """Return the row of the first cell that is not empty if it is a vector: a list, or text that is no number."""
+    if sheet.writing.order_of(cells.name):
+        return None
+    cells = cells[~missing_in(cells, numeric=True)]
+    if not len(cells) or not isinstance(cells.iloc[0], str | list | np.ndarray):
+        return None
+    try:
+        number_in(cells.iloc[0], sheet.writing)
+    except (ValueError, TypeError):  # TypeError: an array
+        return int(cells.index[0])
+    return None
 
 
 def require_alike(sheet: Sheet, cells: pd.Series, what: str, advice: str = "") -> None:
