@@ -6,7 +6,6 @@ from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 

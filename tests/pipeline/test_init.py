@@ -412,7 +412,7 @@ NAMED = [
     ({"plz": [f"{k % 4:05d}" for k in N], **PLAIN}, {"categories": ["plz"], "features": ["x"]}),
     ({"wid*": A, "width": X, "price": Y}, {"features": ["wid*", "width"]}),
     ({"__index_level_0__": A, **PLAIN}, {"id": "__index_level_0__", "features": ["x"]}),
-    ({"positions": [" ".join(["1", "2", "3", "4"][: 1 + k % 4]) for k in N], **PLAIN}, {"text": None, "features": ["x"]}),
+    ({"positions": [" ".join("1234"[: 1 + k % 4]) for k in N], **PLAIN}, {"text": None, "features": ["x"]}),
     ({"Customer No.": texts("c{}", 2), **PLAIN}, {"group": "Customer No."}),
     ({"x": X, "label_a": cycled(True, False), "label_b": cycled(False, True, True)}, {"labels": "label_*"}),
     ({"Kunde": [1000 + 7 * k for k in N], **PLAIN}, {"id": "Kunde", "features": ["x"]}),
