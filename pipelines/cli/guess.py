@@ -228,8 +228,9 @@ def _lines_on_offsets(columns: Columns, truth: Column) -> list[str]:
         fraction = explained(column.names, truth.numbers)
         if fraction > EXPLAINED:
             lines.append(
-                f"{column.name} explains {100 * fraction:.0f} % of the order of {truth.name}; to compare only rows of "
-                f"the same {column.name}, in training and evaluation, pass `--group {column.name} --within`"
+                f"{column.name} explains {100 * fraction:.0f} % of the order of {truth.name}; if only rows of one "
+                f"{column.name} are compared, which leaves no estimates of {truth.name}, pass `--group {column.name} "
+                "--within`"
             )
     return lines
 

@@ -344,7 +344,8 @@ def _warnings(rows: list[Any], recipe: Mapping[str, Any], ranges: Ranges) -> lis
             for cell in row[input_type.name] if lists else [row[input_type.name]]:
                 warnings |= {f"row {number}: {warning}": None for warning in input_type.warnings(cell, about)}
     for index, words in outside_ranges(ranges, rows, recipe).items():
-        warnings[f"row {index + 1}: a value outside the training range: {words}"] = None
+        for number in words.values():
+            warnings[f"row {index + 1}: a value outside the training range: {number}"] = None
     return [*warnings]
 
 

@@ -185,6 +185,8 @@ def _first_choice(tags: Mapping[str, str], task: str, folder: Path) -> str:
     if file.is_file():
         unit = "queries" if lookup.find("tasks", task)().reads.lists else "rows"
         with parquet_file(file) as opened:
+            if FOLD in opened.schema_arrow.names:
+                return ", as the best of the first versions on the validation folds"
             rows = f" ({opened.metadata.num_rows} {unit})"
     return f", as the best of the first versions on validation{rows}"
 

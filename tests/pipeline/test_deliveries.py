@@ -15,6 +15,7 @@ from pipelines.config import check_shapes
 from pipelines.config.rules import check_values
 from pipelines.stages import data
 from rankgrad.datasets.files import folds
+from rankgrad.inputs.features import Features
 
 from conftest import params_of, refusal  # isort: skip
 
@@ -29,6 +30,7 @@ ARGS = {
     "gate_share": 0,
 }
 DAYS = ("first", "2026-10-01", "2026-11-01")
+SIX = [*enumerate(["train"] * 4 + ["val", "val", "test", "test"])]
 
 
 def settings(*, snapshot: int = 1, number: int | None = None, **args):
@@ -41,6 +43,12 @@ def delivery(day: str, splits: list[str], *, group: str = "") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f"{day}-{row},{group or f'{day}-{row // 2}'},{split},{row},{row % 5}" for row, split in enumerate(splits)]
     (folder / "rows.csv").write_text("\n".join(["name,group,split,x,y", *lines]) + "\n")
+
+
+def read_split(folder: str, split: str):
+    """Return the features (n, k) of a split, and their names."""
+    inputs, _ = Features.read(Path(folder) / f"{split}.parquet", lists=False, threads=1, memory=0.0)
+    return inputs.items, inputs.about["names"]
 
 
 @pytest.fixture
@@ -68,6 +76,24 @@ def test_later_ones_add_training_rows_up_to_the_snapshot(deliveries, caplog):
     assert (manifest["deliveries"], manifest["rows"]["train"]) == ([*DAYS], 12)
     assert f"{RAW}/{DAYS[2]}: 3 training rows of a later delivery" in caplog.messages
     assert refusal(settings(snapshot=3), "shop") is None
+
+
+@pytest.mark.parametrize("dated", [False, True])
+def test_a_category_s_name_that_only_a_later_one_has_is_a_feature_from_then_on(tmp_path, monkeypatch, dated):
+    monkeypatch.chdir(tmp_path)
+    first = ["brand,split,x,y,day", *(f"{'ab'[row % 2]},{split},{row},{row},2026-09-01" for row, split in SIX)]
+    later = ["c,train,1,2,2026-10-01", "a,train,2,1,2026-10-01"]
+    files = {"first": first + later} if dated else {"first": first, "2026-10-01": [first[0], *later]}
+    for day, lines in files.items():
+        (RAW / day).mkdir(parents=True)
+        (RAW / day / "rows.csv").write_text("\n".join(lines) + "\n")
+    roles = {"file": "rows.csv", "features": ["x"], "categories": ["brand"], "id": None, "group": None}
+    roles |= {"date": {"column": "day", "first": "2026-09-30", "every": "month"}} if dated else {}
+    for snapshot, names in ((1, ["x", "brand=a", "brand=b"]), (2, ["x", "brand=a", "brand=b", "brand=c"])):
+        data.main(settings(snapshot=snapshot, **roles), "shop")
+        assert read_split("data/shop", "val")[1] == names
+    features, _ = read_split("data/shop", "train")
+    assert features[-2:].tolist() == [[1, 0, 0, 1], [2, 1, 0, 0]]
 
 
 def test_a_wrong_one_is_named_and_what_was_there_stays(deliveries):

@@ -16,6 +16,7 @@ from pipelines.stages import data
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.deliveries import delivery_of
+from rankgrad.datasets.tables.rows import read as rows_of
 from rankgrad.io.pictures import as_jpeg, open_photo
 
 from conftest import encoded, params_of, refusal, with_cell  # isort: skip
@@ -493,3 +494,7 @@ def test_a_row_of_totals_which_has_no_input_is_left_out(tmp_path, caplog):
     splits, _, _ = read(options, tmp_path)
     assert sum(map(len, splits.values())) == 120
     assert "row 121 has no input" in caplog.text
+    about = {"kind": "features", "count": 2, "names": ["size[empty=59.5]", "size[empty]"], "id": "id"}
+    predicted = rows_of([tmp_path / "a.csv"], {"task": "score_ranking", "input": about})
+    assert [row.id for row in predicted] == [f"a{number}" for number in range(120)]
+    assert "1 of 121 rows without input" in caplog.text

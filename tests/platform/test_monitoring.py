@@ -274,7 +274,7 @@ def test_renamed_names_drift_and_a_single_value_outside_the_training_range_is_li
         assert (unknown in comparison.drifted) == drifted
         assert [(column.name, column.rows, column.first_row) for column in comparison.outside] == [("price", 1, 17)]
     list(answers(Path("model"), [Path("fresh.csv")]))
-    assert "1 rows have values outside the training range, first: fresh.csv: row 17, price 1e+09 (" in caplog.text
+    assert "price: 1 rows are outside the training range, first: fresh.csv: row 17, price 1e+09 (" in caplog.text
     records = fresh[["price", "brand", "age"]].iloc[15:17].to_dict("records")
     reply = TestClient(app_of(Path("model"))).post("/invocations", json={"dataframe_records": records}).json()
     assert next(warning for warning in reply["warnings"] if "outside" in warning).startswith("row 2: ")
@@ -299,7 +299,7 @@ def test_one_document_outside_the_range_is_listed_and_svmlight_features_are_numb
     [outside] = compare("fresh.txt", model="model").outside
     assert (outside.name, outside.fresh[1], outside.rows, outside.first_row) == ("feature 4", 1e9, 1, 5)
     list(answers(Path("model"), [Path("fresh.txt")]))
-    assert "1 rows have values outside the training range, first: fresh.txt: qid 4, feature 4 1e+09 (" in caplog.text
+    assert "feature 4: 1 rows are outside the training range, first: fresh.txt: qid 4, feature 4 1e+09 (" in caplog.text
 
 
 class TestFlow:

@@ -2,6 +2,7 @@
 
 import csv
 import logging
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -64,23 +65,23 @@ def _pieces(
 
     network, ranges = load_model(folder, device=find_device("auto")), ranges_in(folder)
     task = lookup.find("tasks", recipe["task"])()
-    outside_count, first_outside = 0, ""
+    outside, first_outside = Counter[str](), dict[str, str]()  # by input: the number of rows, and the first of them
 
     def respond(rows: list[Row]) -> list[Answer]:
-        nonlocal outside_count, first_outside
         checked = task.checked(network.recipe, [row.asked() for row in rows])
         responses = task.answered(network, checked)
         for index, words in outside_ranges(ranges, checked, network.recipe).items():
-            outside_count += 1
-            first_outside = first_outside or f"{rows[index].place}, {words}"
+            for name, number in words.items():
+                outside[name] += 1
+                first_outside.setdefault(name, f"{rows[index].place}, {number}")
         return responses
 
     for piece in chain([first], waiting):
         with torch.inference_mode():
             yield _answered(respond, piece, skip_broken)
-    if outside_count:
+    for name, count in outside.items():
         logging.getLogger(__name__).warning(
-            "%d rows have values outside the training range, first: %s", outside_count, first_outside
+            "%s: %d rows are outside the training range, first: %s", name, count, first_outside[name]
         )
 
 

@@ -17,7 +17,7 @@ from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.files.folds import fraction_of, split_at
 from rankgrad.datasets.tables.examples import Examples, by_query, examples_of, gathered, with_truth
 from rankgrad.datasets.tables.files import read_sheet
-from rankgrad.datasets.tables.fitting import check_margins, encoded, fitted_to
+from rankgrad.datasets.tables.fitting import check_margins, encoded, fitted_to, with_later_names
 from rankgrad.datasets.tables.formats import FORMATS
 from rankgrad.datasets.tables.pictures import decoded, require_files
 from rankgrad.datasets.tables.roles import TableOptions
@@ -177,7 +177,8 @@ class Deliveries:
     """The rows of a table, see `rankgrad.datasets.files.dataset.Source`.
 
     Attributes:
-        fitted: what was computed from the first delivery's training rows, see `fitted_to`.
+        fitted: what was computed from the first delivery's training rows, see `fitted_to`; and names of categories
+            that only later deliveries have.
         skipped: names of the rows that were left out while writing, by split.
     """
 
@@ -195,6 +196,9 @@ class Deliveries:
             in_split = first[first["split"] == split]
             splits[split] = with_truth(table, self.first.examples, in_split, learned=split == "train")
         self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits, reading)
+        if table.has_names:
+            later_rows = [self.first.examples.frame[self._is_later], *(later.examples.frame for later in self.later)]
+            self.fitted |= with_later_names(table, self.first.examples, pd.concat(later_rows), self.fitted["features"])
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
 
     @property
@@ -202,6 +206,11 @@ class Deliveries:
         """The rows of the first delivery; if a column has the date of each row, without those of later dates."""
         frame = self.first.examples.frame
         return frame[frame["delivery"] == 0]
+
+    @property
+    def _is_later(self) -> pd.Series:
+        """Which rows of the first folder have a later date, up to the snapshot's."""
+        return self.first.examples.frame["delivery"].between(1, self.reading.snapshot - 1)
 
     def _require_others(self, later: Delivery) -> None:
         """Raise ValueError if rows of a later delivery belong to groups that the first delivery holds out."""
@@ -275,9 +284,7 @@ class Deliveries:
     def _later_rows(self, split: str) -> pd.DataFrame:
         """Return the rows of later dates, without those of groups that the first delivery holds out."""
         examples, first = self.first.examples, self._first_rows
-        delivery = examples.frame["delivery"]
-        is_later = (delivery > 0) & (delivery < self.reading.snapshot)
-        later = with_truth(self.table, examples, examples.frame[is_later], learned=True)
+        later = with_truth(self.table, examples, examples.frame[self._is_later], learned=True)
         self.skipped[split] += [name for name, number in examples.left_out.items() if number]
         held_out = first[first["split"] != "train"]
         is_held_out = pd.Series(False, later.index)

@@ -20,7 +20,7 @@ from rankgrad.feature_names import empty_name, filled_names, fills_of, numbers_o
 from rankgrad.lookup import did_you_mean, nearest
 from rankgrad.plain_text import near_names, typos_in
 
-__all__ = ["check_margins", "encoded", "fitted_to"]
+__all__ = ["check_margins", "encoded", "fitted_to", "with_later_names"]
 
 KINDS = 1000  # most names of a category
 NAMED = 20  # most classes that a line lists
@@ -234,6 +234,18 @@ def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame
     return names
 
 
+def with_later_names(
+    table: TableOptions, first: Examples, later: pd.DataFrame, features: list[str]
+) -> dict[str, int | list[str]]:
+    """Return the features, then those of names that only rows of later deliveries have, and their number."""
+    values = pd.DataFrame(_inputs(table, later).tolist())
+    names = list(features)
+    for column in first.roles.get("categories", []) if len(later) else []:
+        names += [f"{column}={name}" for name in sorted(filter(None, values[column].unique()))]
+    names = [*dict.fromkeys(names)]
+    return {"features": names, "width": len(names)}
+
+
 def _filled_features(table: TableOptions, examples: Examples, train: pd.DataFrame) -> list[str]:
     """Return the names of features whose empty cells are filled, see `rankgrad.feature_names.filled_names`.
 
@@ -298,7 +310,7 @@ def _with_vectors(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, names
             raise ValueError(f"{sheet.place(number)}: {error}") from error
     for column, names_of_column in unknown.items():
         logging.warning(
-            "%s: values that no training row has: %d in %d rows, such as %r",
+            "%s: values that no training row of the first delivery has: %d in %d rows, such as %r",
             column, len(names_of_column), len(values), names_of_column[0],
         )  # fmt: skip
     return _with_inputs(table, chosen, series(vectors, values.index))

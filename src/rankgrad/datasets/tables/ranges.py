@@ -46,8 +46,10 @@ def are_outside(ranges: Ranges, lowest: np.ndarray, highest: np.ndarray) -> np.n
     return (lowest < low) | (highest > high)
 
 
-def outside_ranges(ranges: Ranges, rows: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any]) -> dict[int, str]:
-    """Return, by the index of each row with a number outside the ranges, the first such number in words.
+def outside_ranges(
+    ranges: Ranges, rows: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any]
+) -> dict[int, dict[str, str]]:
+    """Return, by the index of each row with numbers outside the ranges, these numbers in words by input.
 
     Args:
         ranges: from `ranges_in`.
@@ -67,15 +69,15 @@ def outside_ranges(ranges: Ranges, rows: Sequence[Mapping[str, Any]], recipe: Ma
     items = input_type.prepared(cells, about, where=f"rows 0 to {len(rows) - 1}").double().numpy()
     lowest, highest = (extreme.reduceat(items, [*starts.values()]) for extreme in (np.minimum, np.maximum))
 
-    is_outside, indices, words = are_outside(ranges, lowest, highest), [*starts], {}
-    for position in np.flatnonzero(is_outside.any(1)):
-        column = is_outside[position].argmax()
-        name = [*ranges][column]
+    is_outside, indices, names = are_outside(ranges, lowest, highest), [*starts], [*ranges]
+    words: dict[int, dict[str, str]] = {}
+    for position, column in np.argwhere(is_outside):
+        name = names[column]
         low, high = ranges[name]
         value = lowest[position, column] if lowest[position, column] < low else highest[position, column]
         is_date = name in (about.get("dates") or ())
         shown, *bounds = (_shown(number, is_date=is_date) for number in (value, low, high))
-        words[indices[position]] = f"{name} {shown} (training: {' to '.join(bounds)})"
+        words.setdefault(indices[position], {})[name] = f"{name} {shown} (training: {' to '.join(bounds)})"
     return words
 
 

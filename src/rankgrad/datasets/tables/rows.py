@@ -559,7 +559,8 @@ class _Table:
 
     def _numbered(self) -> Iterator[tuple[int, _Cells]]:
         """Yield the number of each row from 1 on, and its cells."""
-        from rankgrad.datasets.tables.files import pieces_of
+        from rankgrad.datasets.tables.files import pieces_of  # these need pandas
+        from rankgrad.datasets.tables.text import log_once
 
         columns = self.columns
         files = [column for entered in columns.inputs if entered.type.files for column in entered.columns]
@@ -568,14 +569,20 @@ class _Table:
             self.path, columns.used, form=self.form, encoding=self.encoding, empty=columns.about.get("empty") or (),
             size=columns.type.piece, pictures=files,
         )  # fmt: skip
-        number = 0
+        number = left_out = 0
+        is_filled = bool(fills_of(tuple(columns.features)))
         for piece in pieces:
             for row in piece.astype(object).to_dict("records"):
                 number += 1
                 cells = columns.cells(row)
+                if is_filled and all(is_empty(cells.row[column]) for column in columns.of_input):  # as in training
+                    left_out += 1
+                    continue
                 if self.form == "svmlight" and "all" in row:
                     cells = columns.cells({**cells.row, "all": self._vector(number, cells.row["all"])})
                 yield number, cells
+        if left_out:
+            log_once(f"{self.path}: {left_out} of {number} rows without input, such as totals, are left out")
 
     def _vector(self, number: int, numbers: list[Any]) -> list[Any]:
         """Return an SVMlight vector as in training: starting at the lowest index, padded with zeros.
