@@ -310,9 +310,10 @@ def separator_of(names: Iterable[str]) -> str | None:
     for separator in SEPARATORS:
         labels, combined = set(), 0
         for name in names:
-            parts = [part.strip() for part in name.split(separator)]
+            joined = name.rstrip(separator) if separator in "|;" else name  # some programs write cat|dog|
+            parts = [part.strip() for part in joined.split(separator)]
             is_combined = len(parts) > 1 and all(parts)  # C++ is a name
-            labels |= {*parts} if is_combined else {name}
+            labels |= {*parts} if is_combined else {joined}
             combined += is_combined
         if len(labels) < len(names) + (combined > 1):
             return separator
