@@ -55,7 +55,7 @@ CALLED = {
     "query": r"(qid|query|question|pair|prompt|search|request)(_?id)?$",
     "group": r"(group|user|customer|session|product|owner|patient|subject|author|shop|store)s?"
     r"(_?(id|key|name|number|no|nr|code))?$",
-    "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed:_0)$",
+    "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed:_0|row_?names|(index_)?level_0)$",
     "key": r"(id|key|sku|nr|code|uuid|isbn|ean|zip|zip_?code|post_?code|plz|phone|telephone)$",
     "afterwards": r"(sold|closed|end(ed)?$|finish|complet|return|deliver|shipped|paid|cancel|churn|resol|updat|modif)",
     "date": r"(date|day$|time|ts$|epoch|added|created|month)",
@@ -437,7 +437,8 @@ def _content_of(column: Column) -> str:
         return "time"
     if is_number and not any(map(CODE.fullmatch, column.texts)):
         return "number"
-    return "text" if sentences.fits([*cells]) else "name"
+    has_letters = cells.map(lambda cell: any(map(str.isalpha, str(cell)))).any()
+    return "text" if has_letters and sentences.fits([*cells]) else "name"
 
 
 def _are_vectors(column: Column) -> bool:

@@ -107,7 +107,9 @@ def guess(
         whole = columns.whole(truth.column)
         lines += _lines_on_outliers(whole) + _lines_on_total(whole)
     lines += _lines_on_names([*input_columns, *filter(None, [columns.all.get(options.get("group", ""))])])
-    lines += _lines_on_files(files) + _lines_on_features(input_columns) + _lines_on_unused(columns) + missing_lines
+    lines += (
+        _lines_on_files(path, files) + _lines_on_features(input_columns) + _lines_on_unused(columns) + missing_lines
+    )
     return Guess(truth.task, options, lines)
 
 
@@ -145,7 +147,7 @@ def _svmlight(columns: Columns, *, within: bool) -> Guess:
             f"SVMlight has one number per row, which does not fit {task}; expected query_ranking or score_ranking"
         )
     Table(**options).check_head(columns.path.parent)
-    return Guess(task, options, [line, *_lines_on_files(files)])
+    return Guess(task, options, [line, *_lines_on_files(columns.path, files)])
 
 
 def _has_queries(columns: Columns) -> bool:
@@ -167,8 +169,14 @@ def _files(path: Path) -> str | dict[str, str]:
     return files
 
 
-def _lines_on_files(files: str | dict[str, str]) -> list[str]:
-    return [f"files: {', '.join(map(' '.join, files.items()))}"] if isinstance(files, dict) else []
+def _lines_on_files(path: Path, files: str | dict[str, str]) -> list[str]:
+    """Return a line on the files of the splits, or on those of other splits that are not used."""
+    if isinstance(files, dict):
+        return [f"files: {', '.join(map(' '.join, files.items()))}"]
+    names = [path.with_stem(name) for split in ("val", "test") for name in SPLIT_NAMES[split]]
+    others = [file.name for file in names if path.stem.lower() in SPLIT_NAMES["train"] and file.is_file()]
+    advice = f"only {path.name} is split; to use them as splits, name three files train, val, and test"
+    return [f"not used: {listed(others)}: {advice}"] if others else []
 
 
 def _reading(encoding: str, empty: Sequence[str], writing: Writing | None) -> dict[str, Any]:

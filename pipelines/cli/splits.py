@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from pipelines.cli.starting_runs import examples_column, read_column
@@ -10,7 +11,7 @@ from pipelines.config import JUDGED, MONITORED
 from rankgrad.datasets.files.dataset import SPLITS
 from rankgrad.datasets.files.folds import fold_of
 from rankgrad.datasets.table import Table
-from rankgrad.datasets.tables.cells import converted, missing_in, split_in
+from rankgrad.datasets.tables.cells import as_numbers, converted, missing_in, split_in
 from rankgrad.datasets.tables.deliveries import drawn_splits
 from rankgrad.plain_text import key_in
 
@@ -57,6 +58,8 @@ def units_of(folder: Path, dataset: Table) -> Units:
         splits, _ = _given_splits(folder, dataset)
         split = "gate" if (splits == "gate").any() else "val"
         is_there &= cells.index.isin(splits.index[splits == split])
+    if dataset.without_relevant == "drop":
+        is_there &= _are_in_useful_queries(folder, dataset, split=split)
     names = cells[is_there]
     examples = len(names)
     if is_example:
@@ -67,6 +70,16 @@ def units_of(folder: Path, dataset: Table) -> Units:
     elif is_example:
         names = names.map(str).drop_duplicates()
     return Units(group or "rows", names, "all" if dataset.drawn else split, examples)
+
+
+def _are_in_useful_queries(folder: Path, dataset: Table, *, split: str) -> np.ndarray:
+    """Return which rows (n,) belong to queries that are kept: with several documents and a grade above 0."""
+    _, queries = read_column(dataset, folder, str(dataset.group), split=split)
+    sheet, cells = read_column(dataset, folder, str(dataset.relevance), split=split)
+    is_there = ~missing_in(cells, numeric=True) & ~missing_in(queries, numeric=False)
+    grades = as_numbers(sheet, cells[is_there]).groupby(converted(sheet, queries[is_there], key_in))
+    is_useful = (grades.transform("size") > 1) & (grades.transform("max") > 0)
+    return is_useful.reindex(cells.index, fill_value=False).to_numpy()
 
 
 def _given_splits(folder: Path, dataset: Table) -> tuple[pd.Series, pd.Series]:
@@ -108,7 +121,10 @@ def seed_of(units: Units, dataset: Table, folds: int | None) -> int:
         if len(used) == needed:
             return seed
     if folds is None:
-        raise ValueError(f"{count} {units.name} are too few for training, validation, and test: add {units.name}")
+        advice = f"; if their rows need not stay together, remove the column {units.name}" if dataset.group else ""
+        raise ValueError(
+            f"{count} {units.name} are too few for training, validation, and test: add {units.name}{advice}"
+        )
     raise ValueError(f"--folds {folds}: {count} {units.name} are too few; pass fewer folds, or add {units.name}")
 
 

@@ -6,7 +6,6 @@ from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
@@ -15,7 +14,7 @@ from pipelines.config.plan import merged
 from pipelines.rivals import TAKES
 from rankgrad import lookup
 from rankgrad.datasets.table import HEAD, Table
-from rankgrad.datasets.tables.cells import as_numbers, missing_in
+from rankgrad.datasets.tables.cells import as_numbers, as_vectors, first_vector, missing_in
 from rankgrad.datasets.tables.files import Sheet, columns_like, read_sheet
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.lookup import did_you_mean
@@ -216,12 +215,11 @@ def _has_skewed_features(table: Table, folder: Path) -> bool:
 
     sheet = _sheet_of(table, folder, features, head=HEAD)
     for name in sheet.frame:
-        cells = sheet.frame[name].dropna()
-        if len(cells) and isinstance(cells.iloc[0], np.ndarray):
-            columns = [column for _, column in pd.DataFrame(cells.tolist()).items()]
-        else:
-            columns = [as_numbers(sheet, cells[~missing_in(cells, numeric=True)])]
-        if any(abs(_clipped(numbers.dropna().astype(float)).skew()) > SKEWED for numbers in columns):
+        cells = sheet.frame[name]
+        cells = cells[~missing_in(cells, numeric=True)]
+        is_vector = first_vector(sheet, cells) is not None
+        columns = as_vectors(sheet, cells).T if is_vector else [as_numbers(sheet, cells)]
+        if any(abs(_clipped(pd.Series(numbers, dtype=float)).skew()) > SKEWED for numbers in columns):
             return True
     return False
 

@@ -96,7 +96,11 @@ def _relevance(columns: Columns) -> Truth | None:
     if column is None:
         return None
     if column.content != "number":
-        raise _unreadable(column, "COLUMN")
+        first = column.numbers.isna().idxmax()
+        raise ValueError(
+            f"{column.shown(first)}, expected grades: write numbers of at least 0, the largest the best; to predict "
+            f"these names instead, pass `--task multilabel --target {column.name}`"
+        )
     _refuse_wrong_order(columns, column)
     options = {"relevance": column.name, "without_relevant": "drop"}
     return Truth(
@@ -121,7 +125,7 @@ def _search(columns: Columns) -> Truth | None:
     """Recognize queries and their passages, without a column of grades."""
     task, named = columns.task, columns.named
     query = named.get("target") or named.get("query") or query_text(columns)
-    if query is None or not query.has_sentences:
+    if query is None or not (query.has_sentences or query.content == "captions"):
         return None
     passages = [column for column in columns.free if column.is_text and column is not query]
     called = [column for column in passages if column.is_called("text")]

@@ -13,12 +13,14 @@ from typer.testing import CliRunner
 
 from pipelines.cli.app import app
 from pipelines.cli.guess import guess
+from pipelines.cli.splits import units_of
 from pipelines.cli.starting_runs import blocks_of, starting_runs
 from pipelines.config import rules
 from pipelines.config.plan import resolve
 from pipelines.stages import data
 from rankgrad import lookup
 from rankgrad.datasets.files.dataset import Reading
+from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.rows import asked, read
 from rankgrad.inputs.features import Features
 from rankgrad.numbers import Writing
@@ -140,7 +142,7 @@ def run(*words, fails=False):
 SPLIT = {"hash_of": "customer", "val": 0.1, "test": 0.2, "gate": 0.1}
 SMALL_GATES = [
     (houses, "a.csv", "gate: none, because 20 rows", {"gate_share": 0}),
-    (queries, "train.txt", "gate: none, because 16 qid", {"gate_share": 0}),
+    (queries, "train.txt", "gate: none, because 15 qid", {"gate_share": 0}),
     (ordered, "a.csv", "gate: none, because 30 customer", {"split": SPLIT | {"gate": 0}}),
     (reviews, "a.csv", "gate: about 6 of 60 rows; with fewer than 30", {"split": SPLIT | {"hash_of": "id"}}),
     (reviews, "a.csv", "val: about 6,", {}),
@@ -410,6 +412,10 @@ NAMED = [
     ({"price_range": cycled("low", "high"), "sales": Y}, {"categories": ["price_range"], "target": "sales"}),
     ({"tags[1/2]": cycled("a", "b"), "x": A, "price": Y}, {"features": ["x"], "categories": None}),
     ({"plz": [f"{k % 4:05d}" for k in N], **PLAIN}, {"categories": ["plz"], "features": ["x"]}),
+    ({"x": X, "a": A, "tags": cycled("cat|dog|", "dog|", "cat|")}, {"labels": "tags", "label_separator": "|"}),
+    ({"wid*": A, "width": X, "price": Y}, {"features": ["wid*", "width"]}),
+    ({"__index_level_0__": A, **PLAIN}, {"id": "__index_level_0__", "features": ["x"]}),
+    ({"positions": [" ".join("1234"[: 1 + k % 4]) for k in N], **PLAIN}, {"text": None, "features": ["x"]}),
     ({"Customer No.": texts("c{}", 2), **PLAIN}, {"group": "Customer No."}),
     ({"x": X, "label_a": cycled(True, False), "label_b": cycled(False, True, True)}, {"labels": "label_*"}),
     ({"Kunde": [1000 + 7 * k for k in N], **PLAIN}, {"id": "Kunde", "features": ["x"]}),
@@ -458,10 +464,11 @@ REFUSED = {  # columns, and what the message names
     "both": ({"x": X, "price": [german(p, 2) for p in PRICES]}, ["price", "--decimal ',' --thousands '.'"]),
     "a unit": ({"x": X, "Umsatz": [f"{german(p, 2)} €" for p in PRICES]}, ["Umsatz", "€", "row 1", "plain numbers"]),
     "negative grades": (QUERIES | {"relevance": [k % 4 - 1 for k in N]}, ["relevance", "-1", "row 1"]),
-    "grades in words": (QUERIES | {"relevance": cycled("bad", "fair", "good")}, ["relevance", "bad", "row 1"]),
+    "grades in words": (QUERIES | {"relevance": cycled("bad", "fair", "good")}, ["bad", "row 1", "write numbers"]),
     "printed vectors": ({"embedding": [str(np.array([x, x])) for x in X], "price": Y}, ["embedding", "Parquet"]),
     "two targets": ({"x": X, "y": A, "price": Y}, ["y and price", "--target"]),
     "an empty target": ({"x": X, "a": A, "price": cycled(None)}, ["price", "empty"]),
+    "a title": ({"Report": texts("a{}"), "": A, " ": Y}, ["the first line has one name, 'Report'", "remove"]),
     "no header": ({"-1.56": X, "3": A, "112.58": Y}, ["first line", "-1.56"]),
     "a constant target": (PLAIN | {"price": 3}, ["price is 3", "--target"]),
     "a label of names beside a number": (PLAIN | {"label": cycled("yes", "no")},
@@ -716,6 +723,43 @@ def test_of_another_encoding_init_shows_what_it_would_read(tmp_path, encoding, c
 def test_numbers_with_spaces_in_them_are_no_vectors(tmp_path):
     write(tmp_path, "a.csv", x=[f"{100 + a % 800} 500 000" for a in A], price=Y)
     assert guess(tmp_path / "a.csv", writing=Writing(".", " ")).options["features"] == ["x"]
+
+
+def test_dropped_queries_count_for_no_split(tmp_path):
+    sizes = [1 + query % 2 for query in range(40)]  # every other query has one document
+    write(tmp_path, "a.csv", qid=np.repeat(range(40), sizes), x=X, relevance=cycled(1, 2))
+    assert units_of(tmp_path, Table(**guess(tmp_path / "a.csv").options)).examples == 20
+
+
+def test_lists_of_queries_search_passages(tmp_path):
+    frame = pd.DataFrame(
+        {"question": [[text, f"{text} again"] for text in texts("what is {}")], "answer": texts("it is {}")}
+    )
+    frame.to_parquet(tmp_path / "a.parquet")
+    guessed = guess(tmp_path / "a.parquet", task="search", named={"text": "answer", "target": "question"})
+    assert (guessed.options["text"], guessed.options["captions"]) == ("answer", "question")
+
+
+@pytest.mark.parametrize("cell", [str, list, np.array], ids=["text", "lists", "arrays"])
+def test_vectors_in_cells_get_runs(tmp_path, cell):
+    vectors = [cell([x, 0.5, a, 1.0]) for x, a in zip(X.tolist(), A.tolist(), strict=True)]
+    frame = pd.DataFrame({"vector": [vector.strip("[]") if cell is str else vector for vector in vectors], "price": Y})
+    if cell is list:
+        frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    elif cell is str:
+        frame.to_csv(tmp_path / "a.csv", index=False)
+    else:
+        frame.to_parquet(tmp_path / "a.parquet")
+    [path] = tmp_path.glob("a.*")
+    guessed = guess(path)
+    assert guessed.options["features"] == "vector"
+    assert blocks_of("mine", tmp_path, guessed.task, guessed.options)["runs"]
+
+
+def test_files_of_two_splits_are_reported(tmp_path):
+    for name in ("train", "test"):
+        write(tmp_path, f"{name}.csv", **PLAIN)
+    assert any(line.startswith("not used: test.csv") for line in guess(tmp_path / "train.csv").lines)
 
 
 def test_svmlight_without_queries_is_ranked_by_its_label(tmp_path):

@@ -25,6 +25,7 @@ __all__ = [
     "as_ranks",
     "as_vectors",
     "converted",
+    "first_vector",
     "has_word",
     "is_single",
     "labels_in",
@@ -178,6 +179,20 @@ def as_vectors(sheet: Sheet, cells: pd.Series) -> np.ndarray:
     return np.column_stack(columns)
 
 
+def first_vector(sheet: Sheet, cells: pd.Series) -> int | None:
+    """Return the row of the first cell that is not empty if it is a vector: a list, or text that is no number."""
+    if sheet.writing.order_of(cells.name):
+        return None
+    cells = cells[~missing_in(cells, numeric=True)]
+    if not len(cells) or not isinstance(cells.iloc[0], str | list | np.ndarray):
+        return None
+    try:
+        number_in(cells.iloc[0], sheet.writing)
+    except (ValueError, TypeError):  # TypeError: an array
+        return int(cells.index[0])
+    return None
+
+
 def require_alike(sheet: Sheet, cells: pd.Series, what: str, advice: str = "") -> None:
     """Raise ValueError if a cell does not have as many letters, numbers, or frames as the first one."""
     lengths = cells.map(len)
@@ -295,9 +310,10 @@ def separator_of(names: Iterable[str]) -> str | None:
     for separator in SEPARATORS:
         labels, combined = set(), 0
         for name in names:
-            parts = [part.strip() for part in name.split(separator)]
+            joined = name.rstrip(separator) if separator in "|;" else name  # some programs write cat|dog|
+            parts = [part.strip() for part in joined.split(separator)]
             is_combined = len(parts) > 1 and all(parts)  # C++ is a name
-            labels |= {*parts} if is_combined else {name}
+            labels |= {*parts} if is_combined else {joined}
             combined += is_combined
         if len(labels) < len(names) + (combined > 1):
             return separator

@@ -17,6 +17,7 @@ from rankgrad.datasets.tables.cells import (
     as_ranks,
     as_vectors,
     converted,
+    first_vector,
     has_word,
     is_single,
     labels_in,
@@ -33,7 +34,6 @@ from rankgrad.datasets.tables.text import log_once
 from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
-from rankgrad.numbers import number_in
 from rankgrad.plain_text import key_in, name_in, parts_in, text_in
 
 __all__ = ["Examples", "by_query", "examples_of", "gathered", "missing_cells", "repeated_pairs", "with_truth"]
@@ -202,7 +202,7 @@ class _Reader(NamedTuple):
 
         Empty numbers that will be filled are NaN.
         """
-        vector = self._first_vector(columns)
+        vector = first_vector(self.sheet, self.cells[columns[0]]) if len(columns) == 1 else None
         if vector is not None and (self.table.has_names or self.table.filled):
             raise ValueError(
                 f"{self.sheet.place(vector)}: {columns[0]} is {str(self.cells.loc[vector, columns[0]])[:60]!r}, "
@@ -222,23 +222,6 @@ class _Reader(NamedTuple):
         if self.table.filled:
             return _numbers_where_given(self.sheet, self.cells[column])
         return as_numbers(self.sheet, self.cells[column])
-
-    def _first_vector(self, columns: list[str]) -> int | None:
-        """Return the first row whose cell is not empty if the cell is a vector, else None."""
-        if len(columns) != 1 or self.sheet.writing.order_of(columns[0]):
-            return None
-        cells = self.cells[columns[0]]
-        cells = cells[~missing_in(cells, numeric=True)]
-        return int(cells.index[0]) if len(cells) and self._is_vector(cells.iloc[0]) else None
-
-    def _is_vector(self, cell: Any) -> bool:
-        if not isinstance(cell, str):
-            return isinstance(cell, list | np.ndarray)
-        try:
-            number_in(cell, self.sheet.writing)
-        except ValueError:
-            return True
-        return False
 
     def _values(self, columns: list[str]) -> pd.Series:
         """Return the values of each row by column: numbers, names of categories, and texts of letters."""

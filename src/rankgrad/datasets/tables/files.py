@@ -82,7 +82,7 @@ def columns_like(pattern: str, names: Sequence[str]) -> list[str]:
     ['f_1', 'f_2']
     """
     start = pattern.removesuffix("*")
-    return [name for name in names if name.startswith(start)] if start != pattern else [pattern]
+    return [pattern] if start == pattern or pattern in names else [name for name in names if name.startswith(start)]
 
 
 def read_sheet(

@@ -155,6 +155,7 @@ def _classes_of(table: TableOptions, raw: Path, sheet: Sheet, train: pd.DataFram
         raise ValueError(
             f"{sheet.place(number)}: {table.labels} has the label {combined!r}, which combines labels with "
             f"{separator!r}, but label_separator is {table.label_separator!r}; set `label_separator: {separator!r}`, "
+            f"write {table.label_separator!r} in this cell, "
             "or, if these are names of classes, list all in `classes`"
         )
     if not 2 <= len(classes) <= min(len(train), CLASSES):

@@ -33,6 +33,7 @@ def format_of(path: str | Path, form: Format | None = None) -> Format:
     suffix = Path(path).suffix.lower()
     if form is None and suffix not in FORMATS:
         raise ValueError(
-            f"{path}: no format has the suffix {suffix!r}; expected {', '.join(FORMATS)}, or set `format:`"
+            f"{path}: no format has the suffix {suffix!r}; rename the file, expected {', '.join(FORMATS)}, or set "
+            "`format:` of the dataset"
         )
     return form or FORMATS[suffix]

@@ -56,7 +56,7 @@ def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
             except ValueError as error:
                 raise ValueError(
                     f"{path}: row {number} (line {line}) has {error}: {' '.join(cells)[:80]!r}; expected a row such as "
-                    "`2 qid:7 1:0.5 2:0.1`"
+                    "`2 qid:7 1:0.5 2:0.1`; rename the file if it is a CSV, to .csv or .tsv"
                 ) from error
             widest = max(widest, len(row["all"]))
             if number * widest > most:

@@ -123,8 +123,12 @@ def text_header(path: Path, encoding: str, *, tabs: bool) -> Header:
         is_header = (last.separator, len(last.names)) == (header.separator, len(header.names))
         return last._replace(lines=lines - 1) if is_header else header._replace(lines=lines)
     first = _cut(path, start, separators)
-    if not any(first.names):
-        raise ValueError(f"{path}: the first line is empty, expected the names of the columns")
+    named = [name for name in first.names if name]
+    if not named or (len(named) == 1 and len(first.names) > 2):  # the row numbers of pandas have no name
+        problem = f"has one name, {named[0][:30]!r}, and {len(first.names)} cells" if named else "is empty"
+        raise ValueError(
+            f"{path}: the first line {problem}, expected the names of the columns; remove the lines above these names"
+        )
     return first
 
 
@@ -159,6 +163,7 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
                         f"{path}: row {number} (line {reader.line_num + header.lines}) has {len(row)} cells, expected "
                         f"{len(header.names)} as in the header, separated by {header.separator!r}; correct the row, "
                         f"and put quotes around a cell that contains {header.separator!r}"
+                        + ("; if the first line is a title, remove it" if len(header.names) == 1 else "")
                     )
                 yield [row[position] for position in positions]
         except csv.Error as error:
@@ -215,7 +220,8 @@ def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]
                 row = parsed_json(line, object_pairs_hook=_unique_keys, **how)
             except (ValueError, RecursionError) as error:
                 raise ValueError(
-                    f"{path}: row {number}: not JSON ({str(error)[:100]}); expected one object per line"
+                    f"{path}: row {number}: not JSON ({str(error)[:100]}); expected one object per line, which pandas "
+                    'writes with `table.to_json(FILE, orient="records", lines=True)`'
                 ) from error
             if not isinstance(row, dict):
                 raise ValueError(f"{path}: row {number}: {str(row)[:80]}, expected an object with columns as keys")
