@@ -149,7 +149,7 @@ def _validation(run: str, metric: str, by_seed: Mapping[str, float]) -> list[Row
 def _compared(params: Settings, predictions: Mapping[str, Path]) -> list[Row]:
     """Return the comparisons of runs and rivals that have predictions, and the metrics of the rivals."""
     rows: list[Row] = []
-    measured: set[str] = set()  # rivals, which several comparisons may name
+    measured = {*params.runs}  # several comparisons may name a rival, which may be a run
     statistics: dict[str, dict[int, Statistic]] = {}
     for comparison in params.comparisons.values():
         runs = [run for run in comparison.runs if run in predictions]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rankgrad.io.results import Row
+from rankgrad.io.results import Row, minus
 from studies import cells, kept, pages, tables
 
 from conftest import ROOT  # isort: skip
@@ -39,6 +39,17 @@ def test_the_docs_show_the_default_run_that_is_kept():
         assert numbers == [f"{number:.3f}" for number in row]
     for metric, value in re.findall(r"\| (ranked|answer) 0-1 \| .* \| rlsep: ([\d.]+) \(", page):
         assert value == f"{study.leaf('label_ranking-rlsep', f'{metric}.exact_match')[0]:.3f}"
+
+
+def test_the_readme_shows_the_kept_comparison_of_gb1():
+    study = kept.read("gb1_table")
+    line = re.compile(r"^  (gb1-\w+) +([\d.]+) +(?:([-+]\S+) \((\S+) to (\S+)\))?", re.MULTILINE)
+    lines = line.findall((ROOT / "README.md").read_text())
+    assert [run for run, *_ in lines] == study.runs
+    for run, value, *difference in lines:
+        assert value == f"{study.leaf(run, 'spearman')[0]:.3f}"
+        if any(difference):
+            assert difference == [f"{number:+.3f}" for number in study.leaf(run, minus("spearman", "gb1-mse"))]
 
 
 class TestPages:
