@@ -138,7 +138,7 @@ def _of_run(folder: Path, run: str) -> list[Row]:
     for fold in trained.get("folds", [trained | {"fold": None}]):
         for option, value in fold["setting"].items():
             if isinstance(value, int | float):
-                rows.append(Row(run, f"setting.{option}", value, fold=fold["fold"]))
+                rows.append(Row(run, f"setting.{option}", float(value), fold=fold["fold"]))
     return rows
 
 
