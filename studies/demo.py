@@ -17,6 +17,7 @@ FILM = Path("docs/demo.gif")
 WIDE, SHOWN = 1100, (720, 325)  # pixels of the page and of the recording
 STEPS = (("8", "+", 12), ("7", "-", 14))
 STILL, MOVING = 1200, 120  # milliseconds
+FIRST = 18  # the frame to begin with, which a still shows: RLSEP is right, and regression is not
 
 
 def _frame(page: Page) -> Image.Image:
@@ -46,6 +47,7 @@ def film(address: str, path: Path) -> None:
                 frames.append(_frame(page))
                 times.append(MOVING)
             times[-1] = STILL
+    frames, times = frames[FIRST:] + frames[:FIRST], [STILL, *times[FIRST + 1 :], *times[:FIRST]]
     colors = frames[0].quantize(48)
     first, *later = (frame.quantize(48, palette=colors, dither=Image.Dither.NONE) for frame in frames)
     first.save(path, save_all=True, append_images=later, duration=times, loop=0, optimize=True)

@@ -21,6 +21,15 @@ class FittedBackbone(Backbone):
     maps, small = False, True
     tasks = ("multilabel", "query_ranking", "score_ranking")
 
+    def fit(self, split: Any) -> None:
+        """Fit the weights to a training split, see `rankgrad.datasets.files.splits.Split`; no training changes them."""
+        self._fit(split)
+        self.requires_grad_(False)
+
+    def _fit(self, split: Any) -> None:
+        """Set the weights."""
+        raise NotImplementedError
+
     def freeze(self, which: Freeze) -> None:
         self.requires_grad_(False)
 

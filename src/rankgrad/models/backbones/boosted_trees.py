@@ -63,8 +63,7 @@ class BoostedTrees(FittedBackbone):
         self.values = nn.Parameter(torch.zeros(shape, dtype=torch.float64))
         self.means = nn.Parameter(torch.zeros(outputs))
 
-    def fit(self, split: Any) -> None:
-        """Fit the trees to a training split, see `rankgrad.datasets.files.splits.Split`."""
+    def _fit(self, split: Any) -> None:
         from sklearn.ensemble import HistGradientBoostingRegressor
 
         features, target, weight = split.inputs.items.double().numpy(), target_of(split), weight_of(split)

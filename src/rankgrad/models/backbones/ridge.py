@@ -47,8 +47,7 @@ class Ridge(FittedBackbone):
         self.standardized = Perceptron(features=features, hidden=[], quantiles=quantiles)
         self.scores = ScoreLayer(self.standardized.size, outputs)
 
-    def fit(self, split: Any) -> None:
-        """Fit the weights to a training split, see `rankgrad.datasets.files.splits.Split`."""
+    def _fit(self, split: Any) -> None:
         self.standardized.fit(split)
         values = self.standardized(split.inputs.items).double().numpy()
         weights, biases = linear_weights(values, split, self.penalty)

@@ -54,8 +54,7 @@ class WordCounts(FittedBackbone, WordBackbone):
         self.weights = nn.Parameter(torch.zeros(len(words), outputs))
         self.biases = nn.Parameter(torch.zeros(outputs))
 
-    def fit(self, split: Any) -> None:
-        """Fit the weights to a training split, see `rankgrad.datasets.files.splits.Split`."""
+    def _fit(self, split: Any) -> None:
         tokens = self.tokenize(split.inputs.items)
         if self.tf_idf:
             counts = self._matrix(tokens)
