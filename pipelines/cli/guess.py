@@ -7,6 +7,8 @@ A column that the user names gets its role, or raises an error. Cells that can b
 error that shows what to type. A column that is named like a target is never replaced by another column.
 """
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import isclose
@@ -39,6 +41,7 @@ from rankgrad.plain_text import near_names, typos_in
 __all__ = ["Guess", "guess"]
 
 NAMED = 10  # most pairs of names in a line
+EMPTY = re.compile(r"#?n/?a|null|none|nan|nil|[-?.]+|unknown|missing|k\.a\.|<na>")
 NO_DATES = ("0001-01-01", "1900-01-01", "1970-01-01", "9999-12-31")  # written for a missing one
 FEWEST_GROUPS = 5  # smallest number of groups to report different offsets
 
@@ -109,7 +112,11 @@ def guess(
     if truth.column is not None and truth.column.content == "number":
         whole = columns.whole(truth.column)
         lines += _lines_on_outliers(whole) + _lines_on_total(whole)
-    lines += _lines_on_names([*input_columns, *filter(None, [columns.all.get(options.get("group", ""))])])
+    labels = truth.column if truth.task in ("label_ranking", "multilabel") else None
+    named_rows = [*filter(None, [columns.all.get(options.get("group", "")), labels])]
+    lines += _lines_on_names([*input_columns, *named_rows])
+    for column in named_rows:
+        lines += _lines_on_empty_words(column)
     lines += (
         _lines_on_files(path, files) + _lines_on_features(input_columns) + _lines_on_unused(columns) + missing_lines
     )
@@ -276,6 +283,16 @@ def _lines_on_names(inputs: Sequence[Column]) -> list[str]:
         if column.is_category and near:
             pairs = ", ".join(f"{name!r} beside {other!r}" for name, other in near[:NAMED])
             lines.append(f"{column.name}: {pairs}; if two are one name, correct one of them")
+    return lines
+
+
+def _lines_on_empty_words(column: Column) -> list[str]:
+    """Return a line for each name of a group or label that may stand for a missing one, such as NA."""
+    lines = []
+    for word, count in column.names.value_counts().items():
+        if EMPTY.fullmatch(str(word).lower()):
+            advice = f"if it means a missing value, pass `--empty {shlex.quote(str(word))}`"
+            lines.append(f"{column.name}: {word} in {count} rows; {advice}")
     return lines
 
 

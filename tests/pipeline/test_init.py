@@ -511,6 +511,10 @@ REPORTED = {
     "a number that gives it away": ({"x": X, "a": A, "price": Y, "total": 2 * Y + 1}, ["total"]),
     "a possible group": ({"lab": texts("s{}", 4), **PLAIN}, ["lab: 15 values in 60 rows", "--group lab"]),
     "a value that stands in": ({"x": [-999.0] * 9 + [*X[9:]], "price": Y}, ["x:", "-999 in 9 rows"]),
+    "a group that stands in": (
+        {"customer": ["NA", "NA", *texts("c{}", 2)[2:]], **PLAIN},
+        ["customer: NA", "--empty NA"],
+    ),
     "the only negative number": ({"x": [-1.0] * 9 + [*abs(X[9:])], "price": Y}, ["x:", "-1 in 9 rows"]),
     "a column without a name": ({"": A, **PLAIN}, ["without a name", "name it in the header"]),
     "a date that stands in": (
