@@ -249,6 +249,8 @@ class Columns:
         self.free = [column for column in self.all.values() if column not in self.named.values()]
         self.structure: dict[str, Any] = {}
         self.reasons: dict[str, str] = {}
+        if "" in names and len(_filled(self.sheet, "")):
+            self.reasons["a column without a name"] = "name it in the header to use it"
 
     def _check(self, named: Mapping[str, str]) -> None:
         """Raise if a named column does not exist, or is named twice."""

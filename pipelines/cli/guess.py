@@ -7,14 +7,18 @@ A column that the user names gets its role, or raises an error. Cells that can b
 error that shows what to type. A column that is named like a target is never replaced by another column.
 """
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from pipelines.cli.columns import Column, Columns, check_cells, listed, plain
+from pipelines.cli.columns import MOSTLY, Column, Columns, check_cells, listed, plain
 from pipelines.cli.inputs import find_input, leave_out_clues, leave_out_days_and_keys
 from pipelines.cli.structure import (
     EXPLAINED,
@@ -30,13 +34,15 @@ from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import SPLIT_NAMES
 from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.roles import SHARES
-from rankgrad.datasets.tables.suspects import outliers, stand_ins
-from rankgrad.numbers import PLAIN, Writing, number_in
+from rankgrad.datasets.tables.suspects import REPEATED, outliers, stand_ins
+from rankgrad.numbers import PLAIN, Writing, days_in, writings_of
 from rankgrad.plain_text import near_names, typos_in
 
 __all__ = ["Guess", "guess"]
 
 NAMED = 10  # most pairs of names in a line
+EMPTY = re.compile(r"#?n/?a|null|none|nan|nil|[-?.]+|unknown|missing|k\.a\.|<na>")
+NO_DATES = ("0001-01-01", "1900-01-01", "1970-01-01", "9999-12-31")  # written for a missing one
 FEWEST_GROUPS = 5  # smallest number of groups to report different offsets
 
 
@@ -106,7 +112,11 @@ def guess(
     if truth.column is not None and truth.column.content == "number":
         whole = columns.whole(truth.column)
         lines += _lines_on_outliers(whole) + _lines_on_total(whole)
-    lines += _lines_on_names([*input_columns, *filter(None, [columns.all.get(options.get("group", ""))])])
+    labels = truth.column if truth.task in ("label_ranking", "multilabel") else None
+    named_rows = [*filter(None, [columns.all.get(options.get("group", "")), labels])]
+    lines += _lines_on_names([*input_columns, *named_rows])
+    for column in named_rows:
+        lines += _lines_on_empty_words(column)
     lines += (
         _lines_on_files(path, files) + _lines_on_features(input_columns) + _lines_on_unused(columns) + missing_lines
     )
@@ -114,13 +124,18 @@ def guess(
 
 
 def _check_header(columns: Columns) -> None:
-    """Refuse a file whose first line is a row of numbers."""
-    names = list(columns.sheet.frame)
-    try:
-        [number_in(name) for name in names]
-    except ValueError:
-        return
-    raise columns.refusal(f"the first line is {', '.join(names[:5])}, expected the names of the columns")
+    """Refuse a file whose first line is a row rather than names, and one in which a row repeats the names."""
+    names, words, repeats = [*columns.all], [], []
+    for name, column in columns.all.items():
+        repeats.append({*column.texts.index[column.texts == name]})
+        if not writings_of([name]):  # not a number, such as a year or a wavelength
+            words.append(bool(repeats[-1]))
+    for row in sorted(set[Any]().union(*repeats).intersection(*repeats)):
+        raise columns.refusal(f"row {columns.sheet.row[row]} repeats the names of the columns; remove it")
+    if sum(words) > MOSTLY * len(words) or not words:
+        raise columns.refusal(
+            f"the first line is {', '.join(names[:5])}, as in a row, expected the names of the columns; add them"
+        )
 
 
 # Files.
@@ -271,21 +286,40 @@ def _lines_on_names(inputs: Sequence[Column]) -> list[str]:
     return lines
 
 
+def _lines_on_empty_words(column: Column) -> list[str]:
+    """Return a line for each name of a group or label that may stand for a missing one, such as NA."""
+    lines = []
+    for word, count in column.names.value_counts().items():
+        if EMPTY.fullmatch(str(word).lower()):
+            advice = f"if it means a missing value, pass `--empty {shlex.quote(str(word))}`"
+            lines.append(f"{column.name}: {word} in {count} rows; {advice}")
+    return lines
+
+
 def _lines_on_features(inputs: Sequence[Column]) -> list[str]:
     """Return lines on extreme numbers that may be placeholders for missing values, and on possible weights."""
     lines = []
     for column in inputs:
-        if column.content != "number":
-            continue
-        for text, count in stand_ins(column.numbers.to_numpy()).items():
-            cell = column.cells[column.numbers == float(text)].iloc[0]
+        for text, cells in _cells_of_stand_ins(column).items():
+            cell = cells.iloc[0]
             advice = f"pass `--empty {cell}`" if isinstance(cell, str) else "empty these cells"
-            lines.append(f"{column.name}: {text} in {count} rows; if it means a missing value, {advice}")
-        if plain(column.name) in ("weight", "weights"):
+            lines.append(f"{column.name}: {text} in {len(cells)} rows; if it means a missing value, {advice}")
+        if column.content == "number" and plain(column.name) in ("weight", "weights"):
             lines.append(
                 f"{column.name}: used as a feature; if it is the weight of a row, pass `--weight {column.name}`"
             )
     return lines
+
+
+def _cells_of_stand_ins(column: Column) -> dict[str, pd.Series]:
+    """Return the cells of a column, by number or date, that may stand for missing ones, such as -999 or 9999-12-31."""
+    if column.content == "number":
+        return {text: column.cells[column.numbers == float(text)] for text in stand_ins(column.numbers.to_numpy())}
+    cells = {}
+    if column.content == "time":
+        days = column.cells.map(partial(days_in, order=column.date_orders[0])) // 1
+        cells = {date: column.cells[days == days_in(date, "YMD")] for date in NO_DATES}
+    return {date: of_date for date, of_date in cells.items() if len(of_date) >= REPEATED}
 
 
 def _lines_on_unused(columns: Columns) -> list[str]:

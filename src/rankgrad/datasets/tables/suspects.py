@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-__all__ = ["SAME_ORDER", "described", "outliers", "rank_correlation", "stand_ins"]
+__all__ = ["REPEATED", "SAME_ORDER", "described", "outliers", "rank_correlation", "stand_ins"]
 
 STANDS_IN = re.compile(r"-?9{2,}")  # a number such as -999, which may stand for a missing value
 REPEATED = 3  # fewest rows with such a number
@@ -21,13 +21,16 @@ TOGETHER = 64  # columns to process at once, since embeddings may have hundreds
 def stand_ins(values: np.ndarray) -> dict[str, int]:
     """Return the smallest and the largest number, if they may stand for missing values, and how many rows have them.
 
+    These are numbers such as -999, and the only negative number of a column with many others, such as an age of -1.
+
     >>> stand_ins(np.array([0.5, -999.0, -999.0, 0.1, -999.0, 99.5]))
     {'-999': 3}
     """
     counts = {}
     for value in (np.nanmin(values), np.nanmax(values)):
         text = f"{value:.17g}"  # all digits: :g has six
-        if STANDS_IN.fullmatch(text) and (count := int((values == value).sum())) >= REPEATED:
+        is_alone = value < 0 and (values < 0).sum() == (values == value).sum() and len(np.unique(values)) > GRADE
+        if (STANDS_IN.fullmatch(text) or is_alone) and (count := int((values == value).sum())) >= REPEATED:
             counts[text] = count
     return counts
 
