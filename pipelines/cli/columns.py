@@ -190,10 +190,12 @@ class Column:
 
     @property
     def has_labels(self) -> bool:
-        """Whether cells are lists of labels, or many have a separator that is rare in other names."""
+        """Whether cells are lists of labels, or many have a separator that is rare in other names and labels repeat."""
         if self.separator not in ("|", ";", ","):
             return self.content == "labels"
-        return self.names.str.contains(self.separator, regex=False).mean() > COMBINED
+        labels = split_labels(self.cells, self.separator)
+        are_repeated = len(set().union(*labels)) <= max(2, sum(map(len, labels)) // 3)  # not phrases of a caption
+        return are_repeated and self.names.str.contains(self.separator, regex=False).mean() > COMBINED
 
     def all_match(self, pattern: re.Pattern[str]) -> bool:
         return all(pattern.fullmatch(str(cell)) for cell in self.cells)
