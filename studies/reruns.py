@@ -8,6 +8,7 @@ difference is beyond chance in one of them and not in the other, or has the othe
 import math
 import sys
 
+from pipelines.reporting.results import cell
 from rankgrad.io.results import Row
 from studies import kept
 
@@ -34,7 +35,8 @@ def compare(study: kept.Study, rerun: kept.Study) -> list[str]:
         is_difference = " minus " in row.metric
         counts = contained["differences" if is_difference else "metrics"]
         counts[0] += 1
-        line = f"{row.run}, {row.metric}: {_cell(row)}; rerun {_cell(again)}"
+        kept_cell, new_cell = (cell(*numbers.interval, digits=3, sign=is_difference) for numbers in (row, again))
+        line = f"{row.run}, {row.metric}: {kept_cell}; rerun {new_cell}"
         if row.low <= again.value <= row.high:
             counts[1] += 1
         else:
@@ -48,10 +50,6 @@ def compare(study: kept.Study, rerun: kept.Study) -> list[str]:
         for line in lines:
             print(f"  {title}: {line}")
     return changed
-
-
-def _cell(row: Row) -> str:
-    return f"{row.value:+.3f} ({row.low:+.3f} to {row.high:+.3f})"
 
 
 if __name__ == "__main__":
