@@ -56,10 +56,12 @@ CALLED = {
     "group": r"(group|user|customer|session|product|owner|patient|subject|author|shop|store)s?"
     r"(_?(id|key|name|number|no|nr|code))?$",
     "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed:_0|row_?names|(index_)?level_0)$",
-    "key": r"(id|key|sku|nr|code|uuid|isbn|ean|zip|zip_?code|post_?code|plz|phone|telephone)$",
+    "index": r"(unnamed:_\d+(_\d+)?|(index_)?level_0|row_?(names?|num|number|index|idx))$",  # as programs call it
+    "key": r"(id|key|sku|nr|[a-z]*nummer|code|uuid|isbn|ean|zip|zip_?code|postal|post_?code|plz|phone|telephone)$",
     "afterwards": r"(sold|closed|end(ed)?$|finish|complet|return|deliver|shipped|paid|cancel|churn|resol|updat|modif)",
     "date": r"(date|day$|time|ts$|epoch|added|created|month)",
-    "split": r"(split|fold|subset|partition)",
+    "split": r"(k_?)?(split|fold|subset|partition)(_?(id|nr|no|number))?",
+    "side of a split": r"(is|in)_(train(ing)?|test(ing)?|val|validation|hold_?out)(_?set)?$",
     "weight": r"(sample|row|example|case)_?weights?$",
     "rank": r"(rank|ranking|position|place)$",
 }  # fmt: skip
@@ -86,12 +88,13 @@ class Column:
         name: name of the column.
         cells: cells by row number.
         sheet: the rows.
-        is_last: whether it is the last column with cells.
+        is_first, is_last: whether it is the first or the last column with cells.
     """
 
     name: str
     cells: pd.Series
     sheet: Sheet
+    is_first: bool = False
     is_last: bool = False
 
     @cached_property
@@ -137,6 +140,13 @@ class Column:
         if UNIT.fullmatch(cell):
             return f"{found}: write plain numbers such as 1234.5 or -7, and move units to the header"
         return f"{found}: if it means a missing value, pass `--empty {shlex.quote(cell)}`"
+
+    @cached_property
+    def no_date(self) -> str | None:
+        """The first cell that is not a date, in a column of dates with a few other cells."""
+        others = [cell for cell in self.names if not DAY.fullmatch(cell)]
+        is_mixed = self.content == "name" and 0 < len(others) < MOSTLY * len(self.cells)
+        return others[0] if is_mixed else None
 
     @property
     def has_names(self) -> bool:
@@ -244,7 +254,8 @@ class Columns:
         cells = {name: _filled(self.sheet, name) for name in names if name}
         filled = [name for name in cells if len(cells[name])]
         for name in filled:
-            self.all[name] = Column(name, cells[name], self.sheet, is_last=name == filled[-1])
+            is_first, is_last = name == filled[0], name == filled[-1]
+            self.all[name] = Column(name, cells[name], self.sheet, is_first=is_first, is_last=is_last)
         self._check(named)
         self.named = {role: self.all[name] for role, name in named.items()}
         self.task = "query_ranking" if task is None and "query" in named else task
@@ -253,6 +264,8 @@ class Columns:
         self.reasons: dict[str, str] = {}
         if "" in names and len(_filled(self.sheet, "")):
             self.reasons["a column without a name"] = "name it in the header to use it"
+        if empty := [name for name in cells if name not in self.all]:
+            self.reasons[listed(empty)] = f"empty in the first {len(self.sheet.frame):,} rows"
 
     def _check(self, named: Mapping[str, str]) -> None:
         """Raise if a named column does not exist, or is named twice."""

@@ -42,6 +42,7 @@ __all__ = ["Guess", "guess"]
 
 NAMED = 10  # most pairs of names in a line
 EMPTY = re.compile(r"#?n/?a|null|none|nan|nil|[-?.]+|unknown|missing|k\.a\.|<na>")
+TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?( \d+)?|(zwischen|gesamt)?summe|gesamt|total g.n.ral", re.IGNORECASE)
 NO_DATES = ("0001-01-01", "1900-01-01", "1970-01-01", "9999-12-31")  # written for a missing one
 FEWEST_GROUPS = 5  # smallest number of groups to report different offsets
 
@@ -111,7 +112,9 @@ def guess(
         lines += _lines_on_offsets(columns, truth.column)
     if truth.column is not None and truth.column.content == "number":
         whole = columns.whole(truth.column)
-        lines += _lines_on_outliers(whole) + _lines_on_total(whole)
+        lines += _lines_on_outliers(whole) + _lines_on_total(whole) + _lines_on_stand_ins(whole)
+    for column in columns.all.values():
+        lines += _lines_on_words_for_totals(column)
     labels = truth.column if truth.task in ("label_ranking", "multilabel") else None
     named_rows = [*filter(None, [columns.all.get(options.get("group", "")), labels])]
     lines += _lines_on_names([*input_columns, *named_rows])
@@ -275,6 +278,15 @@ def _lines_on_total(truth: Column) -> list[str]:
     return []
 
 
+def _lines_on_words_for_totals(column: Column) -> list[str]:
+    """Return a line if cells of a column are words such as Total and Subtotal."""
+    rows = [row for row, text in column.texts.items() if TOTAL.fullmatch(text)]
+    if not rows:
+        return []
+    cells = f"{column.name} is {column.cells[rows[0]]} in {len(rows)} rows, first in row {column.sheet.row[rows[0]]}"
+    return [f"{cells}; remove these rows if they are totals"]
+
+
 def _lines_on_names(inputs: Sequence[Column]) -> list[str]:
     """Return a line for each column of names where two names may be one."""
     lines = []
@@ -300,14 +312,20 @@ def _lines_on_features(inputs: Sequence[Column]) -> list[str]:
     """Return lines on extreme numbers that may be placeholders for missing values, and on possible weights."""
     lines = []
     for column in inputs:
-        for text, cells in _cells_of_stand_ins(column).items():
-            cell = cells.iloc[0]
-            advice = f"pass `--empty {cell}`" if isinstance(cell, str) else "empty these cells"
-            lines.append(f"{column.name}: {text} in {len(cells)} rows; if it means a missing value, {advice}")
+        lines += _lines_on_stand_ins(column)
         if column.content == "number" and plain(column.name) in ("weight", "weights"):
             lines.append(
                 f"{column.name}: used as a feature; if it is the weight of a row, pass `--weight {column.name}`"
             )
+    return lines
+
+
+def _lines_on_stand_ins(column: Column) -> list[str]:
+    lines = []
+    for text, cells in _cells_of_stand_ins(column).items():
+        cell = cells.iloc[0]
+        advice = f"pass `--empty {cell}`" if isinstance(cell, str) else "empty these cells"
+        lines.append(f"{column.name}: {text} in {len(cells)} rows; if it means a missing value, {advice}")
     return lines
 
 

@@ -1,6 +1,7 @@
 """Choose the input columns of a table, and explain why others are not used."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pipelines.cli.columns import MOSTLY, Column, Columns, Truth, listed, plain, same_order
-from pipelines.cli.structure import is_row_number
+from pipelines.cli.structure import is_index, is_like_split, is_row_number
 from rankgrad.datasets.tables.files import columns_like
 from rankgrad.feature_names import is_feature_name
 
@@ -157,13 +158,15 @@ def leave_out_days_and_keys(columns: Columns) -> None:
         if column.content == "time":
             if (reason := _reason_against_date(column)) is not None:
                 columns.leave_out(column, reason)
-        elif is_row_number(column) and not column.is_called("target"):
+        elif is_index(column) or (is_row_number(column) and not column.is_called("target")):
             columns.leave_out(column, "row numbers")
         elif column.is_whole and (column.is_called("key") or (column.is_called("id") and column.is_unique)):
             reason = f"a numeric id; to keep rows with the same id in one split, pass `--group {column.name}`"
             columns.leave_out(column, reason)
-        elif column.is_exactly_called("split"):
+        elif is_like_split(column):
             columns.leave_out(column, "named like a split; to use it, name its values train, val, test, or gate")
+        elif column.no_date is not None:
+            columns.leave_out(column, _advice_on_no_date(column.no_date))
         elif column.content == "object":
             columns.leave_out(column, "contains objects; write each of their values into its own column")
 
@@ -182,6 +185,11 @@ def _reason_against_date(column: Column) -> str | None:
     if column.is_called("afterwards"):
         return f"may be known only afterwards; if it is known at prediction time, {advice}"
     return None
+
+
+def _advice_on_no_date(cell: str) -> str:
+    shown = shlex.quote(cell[:60])
+    return f"dates except for cells such as {shown}: if it means a missing value, pass `--empty {shown}`"
 
 
 def leave_out_clues(columns: Columns, truth: Column | None) -> None:

@@ -1,6 +1,8 @@
 """Recognize the columns of a table with the split, weight, group, id, and date of its rows."""
 
+import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -16,11 +18,14 @@ __all__ = [
     "explained",
     "find_id_of_items",
     "find_structure",
+    "is_index",
+    "is_like_split",
     "is_row_number",
     "may_be_group",
     "split_by_key",
 ]
 
+SPLIT = r"train|learn|test|valid|eval|hold.?out"  # a part of a split's name
 EXPLAINED = 0.3  # groups that explain a larger fraction of the targets' order have different offsets
 
 
@@ -28,7 +33,7 @@ def find_structure(columns: Columns) -> None:
     """Take the columns of structure: named by the user, or recognized by their names and contents."""
     named = columns.named
     roles = {
-        "split": columns.take(_is_split),
+        "split": columns.take(partial(_is_split, columns)),
         "weight": named.get("weight") or columns.take(_is_weight),
         "group": named.get("query") or named.get("group") or _group(columns),
         "id": named.get("id") or columns.take(_is_id) or columns.take(_is_code),
@@ -40,19 +45,36 @@ def find_structure(columns: Columns) -> None:
         columns.structure["date"] = {"column": column.name, "first": last, "every": "month"}
 
 
-def _is_split(column: Column) -> bool:
+def _is_split(columns: Columns, column: Column) -> bool:
     """Recognize the names of splits; beside train and test in a column named so, the reader raises for other names."""
-    splits = {_split_or_none(name) for name in column.names.unique()} if column.has_names else set()
-    if {"train", "test"} <= splits:
-        return None not in splits or column.is_called("split")
-    return column.is_called("split") and bool(splits) and None not in splits
+    splits = _splits_in(column)
+    if splits == {"train"} and columns.sheet.head is not None:  # other splits may begin below the first rows
+        splits = _splits_in(columns.whole(column))
+    if None in splits:
+        return {"train", "test"} <= splits and column.is_called("split")
+    return {"train"} < splits or (column.is_called("split") and bool(splits))
 
 
-def _split_or_none(name: str) -> str | None:
-    try:
-        return split_in(name)
-    except ValueError:
-        return None
+def _splits_in(column: Column) -> set[str | None]:
+    """Return the splits that the cells of a column name, and None if a cell names no split."""
+    splits = set[str | None]()
+    for name in column.names.unique() if column.has_names else ():
+        try:
+            splits.add(split_in(name))
+        except ValueError:
+            splits.add(None)
+    return splits
+
+
+def is_like_split(column: Column) -> bool:
+    """Recognize splits that are written in another way: by the name of a column, or by cells such as train and eval."""
+    if column.is_exactly_called("split"):
+        return True
+    if column.is_exactly_called("side of a split"):
+        return column.names.nunique() == 2
+    names = [name.lower() for name in column.names.unique()] if column.has_names else []
+    begin_so = any(name.startswith(("train", "learn")) for name in names)
+    return begin_so and len(names) > 1 and all(re.search(SPLIT, name) for name in names)
 
 
 def _is_weight(column: Column) -> bool:
@@ -73,7 +95,8 @@ def _is_pair(column: Column) -> bool:
 
 def _is_id(column: Column) -> bool:
     """Recognize ids: distinct names or whole numbers in a column named like an id."""
-    return column.is_called("id") and column.is_unique and (column.content == "name" or column.is_whole)
+    is_id = column.content == "name" or (column.is_whole and not _is_called_index(column))
+    return column.is_called("id") and column.is_unique and is_id
 
 
 def find_id_of_items(columns: Columns, items: Sequence[Column]) -> None:
@@ -90,11 +113,30 @@ def find_id_of_items(columns: Columns, items: Sequence[Column]) -> None:
 def _is_code(column: Column) -> bool:
     """Recognize ids with any column name: distinct words, or row numbers."""
     if column.content == "number":
-        return is_row_number(column) and not column.is_called("target")
+        return is_row_number(column) and not is_index(column) and not column.is_called("target")
     if column.is_called("chosen") or column.is_called("rejected"):
         return False
     has_words = column.content == "name" and column.hindrance is None and not column.is_aligned
     return has_words and column.is_unique and len(column.cells) > 2 and not column.names.str.contains(r"\s").any()
+
+
+def is_index(column: Column) -> bool:
+    """Recognize numbers of rows that a program counted: they change when it writes the rows again."""
+    if not column.is_whole:
+        return False
+    is_counted = is_row_number(column) and column.numbers.min() in (0, 1) and column.numbers.max() <= len(column.cells)
+    return _is_called_index(column) or (is_counted and not column.is_called("target"))
+
+
+def _is_called_index(column: Column) -> bool:
+    """Return whether a program gave this name to the numbers of rows: pandas `Unnamed: 0`, R `...1` or `X1`."""
+    if column.is_exactly_called("index") or re.fullmatch(r"\.\.\.\d+", column.name):
+        return True
+    if not column.is_first:
+        return False
+    is_one_of_many = column.name.replace("1", "2") in column.sheet.names  # X1, X2, ... are features
+    is_only_one = plain(column.name) in ("x1", "v1") and column.is_unique and not is_one_of_many
+    return is_only_one or plain(column.name) in ("index", "idx", "rn")
 
 
 def is_row_number(column: Column) -> bool:

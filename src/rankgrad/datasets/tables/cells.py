@@ -42,9 +42,9 @@ LARGEST = float(np.finfo(np.float32).max)  # float64 can hold its square, which 
 EXACT = 2.0**53  # float64 holds every whole number up to here
 SEPARATORS = "|;,/+&"  # of labels in a cell
 SPLIT_NAMES = {  # in lower case
-    "train": ("train", "training"),
-    "val": ("val", "vali", "valid", "validation", "dev"),
-    "test": ("test", "testing"),
+    "train": ("train", "training", "trn", "tr"),
+    "val": ("val", "vali", "valid", "validation", "dev", "va"),
+    "test": ("test", "testing", "tst", "te"),
     "gate": ("gate",),
 }
 PERIODS = {"day": "D", "week": "W", "month": "M", "year": "Y"}
