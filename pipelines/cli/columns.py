@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from rankgrad import lookup
-from rankgrad.datasets.tables.cells import missing_in, separator_of
+from rankgrad.datasets.tables.cells import FLAGS, missing_in, separator_of
 from rankgrad.datasets.tables.files import Sheet, names_in, read_sheet, require_columns
 from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.suspects import SAME_ORDER, rank_correlation
@@ -174,6 +174,11 @@ class Column:
     @property
     def is_whole(self) -> bool:
         return self.content == "number" and bool((self.numbers % 1 == 0).all())
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether all cells are words such as true and no."""
+        return self.has_names and bool(self.names.str.lower().isin(FLAGS).all())
 
     @property
     def is_category(self) -> bool:

@@ -192,12 +192,12 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
             f"splits: {folds} folds{' and a gate' if 'gate' in read.splits else ''}; each row of a fold is tested "
             f"once; each run trains {folds + 1} times: the model to register learns from all folds but one"
         )
-    elif isinstance(split, dict):
-        lines.append(f"splits: by a hash of {split['hash_of']}: {shares}; rows never change splits")
+    elif read.hashed is not None:
+        lines.append(f"splits: by a hash of {read.hashed}: {shares}; rows never change splits")
     elif isinstance(options["file"], dict):
         of_gate = "; a hash puts half of val into the gate split" if read.gate_share else ""
         lines.append(f"splits: one file each{of_gate}")
-    elif split:
+    elif isinstance(split, str):
         lines.append(f"splits: from the column {split}")
     else:
         lines.append(

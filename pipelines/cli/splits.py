@@ -129,10 +129,10 @@ def seed_of(units: Units, dataset: Table, folds: int | None) -> int:
 
 
 def without_gate(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options by which a table gives no rows to the gate; none if splits are drawn row by row."""
-    if isinstance(options.get("split"), dict):
-        return {"split": options["split"] | {"gate": 0}}
-    return {} if "split" not in options and isinstance(options["file"], str) else {"gate_share": 0}
+    """Return the options by which a table gives no rows to the gate."""
+    if isinstance(options["file"], dict) or isinstance(options.get("split"), str):
+        return {"gate_share": 0}
+    return {"split": options.get("split", {}) | {"gate": 0}}
 
 
 def lines_on_gate(units: Units, block: dict[str, Any]) -> list[str]:

@@ -61,18 +61,22 @@ def _may_be_labels(column: Column, *, is_task_known: bool) -> bool:
 
 
 def _flags(columns: Columns) -> Truth | None:
-    """Recognize columns of 0 and 1, or of small ranks, that begin with the same word, or are the only numbers."""
+    """Recognize flags, or columns of small ranks, that begin with the same word; or flags beside nothing but the input.
+
+    Flags are columns of 0 and 1, or of words such as true and no.
+    """
     numbers = columns.of_content("number")
-    small = [column for column in numbers if column.is_whole and column.numbers.between(0, 99).all()]
-    small += [column for column in columns.free if column.names.str.lower().isin(["true", "false"]).all()]
-    has_target = any(column.is_called("target") for column in numbers)
+    flags = [column for column in columns.free if column.numbers.isin([0, 1]).all() or column.is_flag]
+    ranks = [column for column in numbers if column.is_whole and column.numbers.between(0, 99).all()]
+    small = [column for column in columns.free if column in flags or column in ranks]
+    has_target = any(column.is_called("target") or (column.is_last and column not in small) for column in numbers)
     begin = r"(label|tag|class|rank)_" if has_target else r"(label|tag|is|has|class|rank)_"
     for start, names in families([column.name for column in small], least=2).items():
         if re.match(begin, start):
             return _in_columns(columns, [column for column in small if column.name in names], f"{start}*")
     has_input = any(column.is_whole_input or column.is_text for column in columns.free)
-    if has_input and len(numbers) > 1 and all(column.numbers.isin([0, 1]).all() for column in numbers):
-        return _in_columns(columns, numbers, [column.name for column in numbers])
+    if has_input and len(flags) > 1 and all(column in flags for column in numbers):
+        return _in_columns(columns, flags, [column.name for column in flags])
     return None
 
 

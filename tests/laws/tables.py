@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
 
-SPLIT_NAMES = {"train": ("train", "Training"), "val": ("val", "VALID", "dev"), "test": ("test", "Testing"),
+SPLIT_NAMES = {"train": ("train", "Training", "tr"), "val": ("val", "VALID", "dev"), "test": ("test", "Testing", "tst"),
                "gate": ("gate", " Gate")}  # fmt: skip
 SPLITS = (*SPLIT_NAMES,)
 INPUTS = ("numbers", "dates", "filled", "vectors", "categories", "letters", "mixed", "text")

@@ -90,6 +90,10 @@ def reviews(folder):
     write(folder, "a.csv", id=N, review=words, rating=np.linspace(0, 1, ROWS))
 
 
+def few(folder):
+    write(folder, "a.csv", x=X[:40], z=Y[:40], price=A[:40])
+
+
 def queries(folder):
     folder.mkdir(parents=True, exist_ok=True)
     for first, split in enumerate(("train", "vali", "test")):
@@ -146,6 +150,7 @@ SMALL_GATES = [
     (ordered, "a.csv", "gate: none, because 30 customer", {"split": SPLIT | {"gate": 0}}),
     (reviews, "a.csv", "gate: about 6 of 60 rows; with fewer than 30", {"split": SPLIT | {"hash_of": "id"}}),
     (reviews, "a.csv", "val: about 6,", {}),
+    (few, "a.csv", "gate: none, because 40 rows", {"split": {"gate": 0}}),
     (houses, "a.csv", "val: about 20,", {}),
 ]
 
@@ -425,6 +430,9 @@ NAMED = [
     ({"positions": [" ".join("1234"[: 1 + k % 4]) for k in N], **PLAIN}, {"text": None, "features": ["x"]}),
     ({"Customer No.": texts("c{}", 2), **PLAIN}, {"group": "Customer No."}),
     ({"x": X, "label_a": cycled(True, False), "label_b": cycled(False, True, True)}, {"labels": "label_*"}),
+    ({"x": X, "label_a": cycled("yes", "no"), "label_b": cycled("no", "yes", "yes")}, {"labels": "label_*"}),
+    ({"is_new": cycled("yes", "no"), "is_old": cycled("no", "yes", "yes"), "amount": Y},
+     {"categories": ["is_new", "is_old"], "target": "amount"}),
     ({"Kunde": [1000 + 7 * k for k in N], **PLAIN}, {"id": "Kunde", "features": ["x"]}),
     ({"pair": groups(2), "preferred": cycled(0, 1), "x": A}, {"relevance": "preferred", "group": "pair"}),
     ({"emb": [f"0.1;0.2;{x}" for x in X], "price": Y}, {"features": "emb", "labels": None}),
@@ -816,3 +824,14 @@ def test_rows_with_missing_cells_are_filled_or_left_out_and_it_says_how_many(tmp
     assert guess(tmp_path / "b.csv").options["missing"] == "impute"  # of rows to come
     write(tmp_path, "c.csv", text=texts("some words {}"), price=[*Y[1:], None])
     assert guess(tmp_path / "c.csv").options["missing"] == "leave_out"
+
+
+def test_a_flag_in_parquet_is_a_feature(tmp_path):
+    pd.DataFrame({"is_new": cycled(True, False), "x": X, "amount": Y}).to_parquet(tmp_path / "a.parquet")
+    assert guess(tmp_path / "a.parquet").options["target"] == "amount"
+
+
+def test_splits_that_begin_below_the_first_rows_are_recognized(tmp_path):
+    splits = np.repeat(["train", "val", "test"], [1100, 100, 100])
+    write(tmp_path, "a.csv", part=splits, x=DRAWS.normal(size=1300), price=DRAWS.normal(size=1300))
+    assert guess(tmp_path / "a.csv").options["split"] == "part"

@@ -16,6 +16,7 @@ from rankgrad.numbers import PLAIN, Writing, days_in, exact, number_in, vector_i
 from rankgrad.plain_text import name_in
 
 __all__ = [
+    "FLAGS",
     "SPLIT_NAMES",
     "as_days",
     "as_flags",
@@ -47,6 +48,10 @@ SPLIT_NAMES = {  # in lower case
     "test": ("test", "testing", "tst", "te"),
     "gate": ("gate",),
 }
+FLAGS = {  # in lower case
+    "true": 1, "yes": 1, "y": 1, "ja": 1, "oui": 1, "si": 1, "sí": 1,
+    "false": 0, "no": 0, "n": 0, "nein": 0, "non": 0,
+}  # fmt: skip
 PERIODS = {"day": "D", "week": "W", "month": "M", "year": "Y"}
 
 
@@ -204,12 +209,12 @@ def require_alike(sheet: Sheet, cells: pd.Series, what: str, advice: str = "") -
 
 
 def _flag_in(cell: Any) -> Any:
-    """Return 1 for the text True and 0 for False, as pandas writes them into a CSV; any other cell is unchanged."""
-    return {"true": 1, "false": 0}.get(cell.lower(), cell) if isinstance(cell, str) else cell
+    """Return 1 for texts such as True and yes, and 0 for False and no; any other cell is unchanged."""
+    return FLAGS.get(cell.lower(), cell) if isinstance(cell, str) else cell
 
 
 def as_flags(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
-    """Return columns of 0 and 1, or True and False, as (n, K), int64; raise ValueError by row for anything else."""
+    """Return columns of 0 and 1, or words in `FLAGS`, as (n, K), int64; raise ValueError by row for anything else."""
     columns = []
     for name in cells:
         flags = as_numbers(sheet, cells[name].map(_flag_in), what="0 or 1")

@@ -219,7 +219,7 @@ class Deliveries:
         is_in_table = {
             "group": self.table.group is not None,
             "name": bool(self.table.id or self.table.image),
-            "key": isinstance(self.table.split, dict),
+            "key": self.table.hashed is not None,
         }
         held_out = first[first["split"] != "train"]
         for column in [column for column, is_given in is_in_table.items() if is_given]:

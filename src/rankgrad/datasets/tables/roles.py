@@ -103,10 +103,10 @@ class TableOptions:
         id: column that predictions return; None for the image's path, or else the row's number.
         date: {column, first, every}: rows up to the date `first` are the first delivery. Each later day, week, month,
             or year is another delivery, used only for training.
-        split: column of train, val, test, and gate, or {hash_of: column, val: 0.1, test: 0.2, gate: 0.1}. By default, a
-            hash of the group or the id. With `relevance`, `hash_of` may be a column that several queries share, such as
-            a prompt: these queries then also stay in one fold, and the bootstrap draws them together. If a column or
-            files have no gate, it is `gate_share` of validation.
+        split: column of train, val, test, and gate, or {hash_of: column, val: 0.1, test: 0.2, gate: 0.1}, of which any
+            key may be left out. By default, a hash of the group, the id, or else the input. With `relevance`, `hash_of`
+            may be a column that several queries share, such as a prompt: these queries then also stay in one fold, and
+            the bootstrap draws them together. If a column or files have no gate, it is `gate_share` of validation.
         classes: names of the labels, in the order of the scores; by default the training labels, sorted.
         unknown_labels: refuse a label outside the classes, or leave it out of its row.
         missing: refuse a row with a missing value, or leave it out; or fill an empty feature with the training median
@@ -179,9 +179,9 @@ class TableOptions:
         self._check_input()
         self._check_truth()
         self._check_split()
-        if self.group is None and isinstance(self.split, dict) and self.split["hash_of"] not in (self.id, self.image):
+        if self.group is None and self.hashed not in (None, self.id, self.image):
             # Rows that share a split also stay together in folds, in later deliveries, and in the bootstrap.
-            object.__setattr__(self, "group", self.split["hash_of"])
+            object.__setattr__(self, "group", self.hashed)
         if self.rejected is not None and self.group is None and self.text_pair is not None:
             object.__setattr__(self, "group", self.input_columns[0])  # answers to one prompt belong together
         if self.within and self.group is None:
@@ -246,8 +246,8 @@ class TableOptions:
             if self.split is not None:
                 raise ValueError("split: there is already one file per split; leave `split` out")
         if isinstance(self.split, dict):
-            _check_keys("split", self.split, required=("hash_of",), optional=tuple(SHARES))
-            if not isinstance(self.split["hash_of"], str):
+            _check_keys("split", self.split, required=(), optional=("hash_of", *SHARES))
+            if not isinstance(self.split.get("hash_of", ""), str):
                 raise ValueError(f"split.hash_of is {self.split['hash_of']!r}, expected the name of a column")
             if wrong := [key for key in SHARES if isinstance(self.split.get(key), str)]:
                 raise ValueError(f"split.{wrong[0]} is {self.split[wrong[0]]!r}, expected a fraction such as 0.1")
@@ -289,6 +289,11 @@ class TableOptions:
         return not isinstance(self.split, str) and not isinstance(self.file, dict)
 
     @property
+    def hashed(self) -> str | None:
+        """The column in `hash_of`, whose hash draws the split; None for the group, the id, or the input."""
+        return str(self.split["hash_of"]) if isinstance(self.split, dict) and "hash_of" in self.split else None
+
+    @property
     def shares(self) -> dict[str, float]:
         split = self.split if isinstance(self.split, dict) else {}
         return {name: float(split.get(name, share)) for name, share in SHARES.items()}
@@ -306,7 +311,7 @@ class TableOptions:
     @property
     def split_group(self) -> str | None:
         """The column whose rows stay in one split and fold: the group, or the prompts that several queries share."""
-        return str(self.split["hash_of"]) if self.relevance and isinstance(self.split, dict) else self.group
+        return (self.hashed if self.relevance else None) or self.group
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -429,7 +434,7 @@ class TableOptions:
         if role == "date":
             return self.date["column"] if self.date else None
         if role == "key":
-            return self.split["hash_of"] if isinstance(self.split, dict) else None
+            return self.hashed
         if role == "split":
             return self.split if isinstance(self.split, str) else None
         return getattr(self, role)
