@@ -280,11 +280,12 @@ def _lines_on_total(truth: Column) -> list[str]:
 
 def _lines_on_words_for_totals(column: Column) -> list[str]:
     """Return a line if cells of a column are words such as Total and Subtotal."""
-    rows = [row for row, text in column.texts.items() if TOTAL.fullmatch(text)]
-    if not rows:
+    cells = column.texts[column.texts.map(lambda text: TOTAL.fullmatch(text) is not None).astype(bool)]
+    if not len(cells):
         return []
-    cells = f"{column.name} is {column.cells[rows[0]]} in {len(rows)} rows, first in row {column.sheet.row[rows[0]]}"
-    return [f"{cells}; remove these rows if they are totals"]
+    first: Any = cells.index[0]
+    words = f"{column.name} is {cells.iloc[0]} in {len(cells)} rows, first in row {column.sheet.row[first]}"
+    return [f"{words}; remove these rows if they are totals"]
 
 
 def _lines_on_names(inputs: Sequence[Column]) -> list[str]:
