@@ -25,6 +25,7 @@ __all__ = [
     "parts_in",
     "plain_name",
     "plain_text",
+    "spelled_alike",
     "text_in",
     "text_of_bytes",
     "typos_in",
@@ -136,6 +137,15 @@ def key_in(cell: Any) -> str:
         if len(text) > NAME:
             return f"{text[:100]} {sha256(text.encode()).hexdigest()[:16]}"
     return name_in(cell)
+
+
+def spelled_alike(text: str) -> str:
+    """Return a text in lower case without repeated spaces.
+
+    >>> spelled_alike("A  Lamp")
+    'a lamp'
+    """
+    return " ".join(text.casefold().split())
 
 
 def near_names(names: Iterable[str]) -> list[tuple[str, str]]:
