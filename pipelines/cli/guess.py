@@ -33,10 +33,10 @@ from pipelines.cli.truth import DROPPED, find_truth
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import SPLIT_NAMES
 from rankgrad.datasets.tables.examples import missing_cells
+from rankgrad.datasets.tables.names import near_names, typos_in
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.datasets.tables.suspects import REPEATED, outliers, stand_ins
 from rankgrad.numbers import PLAIN, Writing, days_in, writings_of
-from rankgrad.plain_text import near_names, typos_in
 
 __all__ = ["Guess", "guess"]
 

@@ -7,8 +7,7 @@ classes and features.
 import json
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -20,7 +19,6 @@ __all__ = [
     "emptied",
     "key_in",
     "name_in",
-    "near_names",
     "parsed_json",
     "parts_in",
     "plain_name",
@@ -28,7 +26,6 @@ __all__ = [
     "spelled_alike",
     "text_in",
     "text_of_bytes",
-    "typos_in",
     "whole_text",
 ]
 
@@ -36,12 +33,8 @@ MARKS = 30  # longest run of combining characters to keep: the limit of Unicode'
 NAME = 1000  # characters in the name of a column, category, class, group, or id
 LONGEST = 2**20  # characters of a text
 DIGITS = 1000  # digits of a whole number
-LETTERS, WORD, COMPARED = 5, 60, 10_000  # fewest letters and most characters of a name with a typo; most names
-RARE, TYPED = 2, 10  # a typo is in so few rows, and the right name in so many times as many
 
 FOREIGN = re.compile(rf"[^\w\s\x00-\x7f]{{{MARKS + 1},}}")  # a combining mark is never a letter, a space, or ASCII
-ACCENTS = re.compile("[\u0300-\u036f]")  # of Latin, Greek, and Cyrillic; in other scripts, a mark makes another letter
-UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 INVISIBLE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))  # invisible characters
 WHOLE = re.compile(r"(-?\d+)\.0*", re.ASCII)
 MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00(:00(\.0+)?)?", re.ASCII)
@@ -146,61 +139,6 @@ def spelled_alike(text: str) -> str:
     'a lamp'
     """
     return " ".join(text.casefold().split())
-
-
-def near_names(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return pairs of names that differ only in case, characters between words, accents, or ä and ae.
-
-    >>> near_names(["cat", "Cat", "T-shirt", "t shirt", "poet", "pot"])
-    [('Cat', 'cat'), ('T-shirt', 't shirt')]
-    >>> near_names(["Müller", "Mueller", "cafe", "café", "Straße", "Strasse"])
-    [('Mueller', 'Müller'), ('cafe', 'café'), ('Strasse', 'Straße')]
-    """
-    groups = defaultdict[str, set[str]](set)
-    for name in names:
-        plain = re.sub(r"[\s_-]+", " ", name.casefold())  # which makes ss of ß
-        for spelling in (plain, plain.translate(UMLAUTS)):
-            groups[ACCENTS.sub("", unicodedata.normalize("NFD", spelling))].add(name)
-    near = [sorted(group) for group in groups.values() if len(group) > 1]
-    return [*dict.fromkeys((first, second) for first, second, *_ in near)]
-
-
-def typos_in(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return pairs of a rare name and a frequent one from which it differs by one character that is no digit.
-
-    Pairs that `near_names` returns are left out. Of more than 10,000 names, such as ids, none is compared.
-
-    Args:
-        counts: in how many rows each name occurs.
-
-    >>> typos_in({"Berlin": 20, "Berlln": 2, "Merlin": 9, "house 12": 90, "house 1": 1, "modell": 1, "model": 10})
-    [('Berlln', 'Berlin'), ('modell', 'model')]
-    """
-    words = [name for name in counts if len(name) <= WORD and sum(map(str.isalpha, name)) >= LETTERS]
-    words = sorted(words, key=counts.__getitem__, reverse=True) if len(counts) <= COMPARED else []
-    frequent: dict[str, str] = {}
-    for name in words:
-        if counts[name] >= TYPED:
-            for spelling in _blanked(name):
-                frequent.setdefault(spelling, name)
-    typos, rare = [], [name for name in words if counts[name] <= RARE]
-    for name in rare:
-        near = {frequent[spelling] for spelling in _blanked(name) if spelling in frequent}
-        for other in sorted(near):
-            is_frequent = counts[other] >= TYPED * counts[name]
-            if is_frequent and _digits(name) == _digits(other) and not near_names([name, other]):
-                typos.append((name, other))
-    return typos
-
-
-def _digits(name: str) -> list[str]:
-    return [*filter(str.isdigit, name)]
-
-
-def _blanked(name: str) -> list[str]:
-    """Return a name with a blank for, or before, each character; names that one edit makes equal share one."""
-    replaced = [f"{name[:index]}\0{name[index + 1 :]}" for index in range(len(name))]
-    return replaced + [f"{name[:index]}\0{name[index:]}" for index in range(len(name) + 1)]
 
 
 def text_in(cell: Any) -> str:

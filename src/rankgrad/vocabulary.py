@@ -44,9 +44,9 @@ class Vocabulary:
 
     @staticmethod
     def split(caption: str) -> list[str]:
-        """Split into lowercase words without punctuation."""
+        """Split into lowercase words without punctuation; an apostrophe, straight or curly, separates words, too."""
         plain = plain_text(caption.lower())  # a separate accent would split a word
-        return re.findall(r"[^\W_]+(?:'[^\W_]+)?|\x1e", plain)
+        return re.findall(r"[^\W_]+|\x1e", plain)
 
     def __len__(self) -> int:
         return len(self.words)

@@ -227,7 +227,7 @@ def test_each_answer_to_an_unknown_name_has_a_warning(task):
     row = [row, row | {"brand": "red"}] if task == "query_ranking" else row
     for _ in range(2):
         answer = served(task, "features")[0].post("/invocations", json={"inputs": [{"features": row}]}).json()
-        assert answer["warnings"] == ["row 1: brand: no training row has 'lada'"]
+        assert answer["warnings"] == ["row 1: brand: the model does not know 'lada'"]
 
 
 @pytest.mark.parametrize("kind", [kind for task, kind in PAIRS if task == "retrieval"])

@@ -246,7 +246,7 @@ class TestText:
             vocabulary.encode(["the", ".."])
         with pytest.raises(ValueError, match="<padding> and <unknown> first"):
             Vocabulary(["the"])
-        assert Vocabulary.split("It's the DOG's, isn't_it?") == ["it's", "the", "dog's", "isn't", "it"]
+        assert Vocabulary.split("The DOG's, isn\u2019t_it?") == ["the", "dog", "s", "isn", "t", "it"]
 
     def test_order_counts_and_a_text_without_words_is_refused(self):
         network = made("models.backbones", {"name": "words"}, words=Vocabulary.of(["b c d"]).words)

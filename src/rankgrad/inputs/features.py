@@ -174,11 +174,11 @@ class Features(InputType):
 
     @staticmethod
     def warnings(cell: Any, about: dict[str, Any]) -> list[str]:
-        """Return a warning for each name that occurs in no training row."""
+        """Return a warning for each name that has no feature."""
         warnings = []
 
         def warn(column: str, name: str) -> None:
-            warnings.append(f"{column}: no training row has {name!r:.100}")
+            warnings.append(f"{column}: the model does not know {name!r:.100}")
 
         _ordered(cell, about, "", unknown=warn)
         return warnings
@@ -195,17 +195,21 @@ class Features(InputType):
 
     @staticmethod
     def described(about: dict[str, Any]) -> str:
-        """Describe a vector, with the names of its features.
+        """Describe a vector, with the names of its features; `(date)` follows those of dates.
 
         >>> Features.described({"count": 2, "names": ["age", "price"]})
         'a vector of 2 numbers, raw: age, price'
         >>> Features.described({"count": 2, "names": ["age", "brand=vw"]})
         '2 values by their names, raw: age, brand'
+        >>> Features.described({"count": 2, "names": ["age", "sold"], "dates": {"sold": "DMY"}})
+        'a vector of 2 numbers, raw: age, sold (date)'
         """
         names = about.get("names") or []
         columns = columns_of(names)
         what = f"a vector of {about['count']} numbers" if columns == names else f"{len(columns)} values by their names"
-        listed_names = shorten(f": {', '.join(columns)}", LONGEST, placeholder=", ...") if names else ""
+        dates = about.get("dates") or ()
+        listed_columns = ", ".join(f"{column} (date)" if column in dates else column for column in columns)
+        listed_names = shorten(f": {listed_columns}", LONGEST, placeholder=", ...") if names else ""
         return f"{what}, raw{listed_names}"
 
     @staticmethod
@@ -247,8 +251,8 @@ def _finite(vectors: Tensor) -> Tensor:
 
 @lru_cache(maxsize=100)
 def _log_unknown(column: str, value: str) -> None:
-    """Log once that a value occurs in no training row."""
-    logging.warning("%s: no training row has %r; the model takes it for none of the names that it knows", column, value)
+    """Log once that a value has no feature."""
+    logging.warning("%s: the model does not know %r and takes it for none of the names that it knows", column, value)
 
 
 def _ordered(

@@ -14,11 +14,11 @@ from rankgrad.datasets.files.folds import described_folds, fold_of
 from rankgrad.datasets.tables.cells import separator_of, series
 from rankgrad.datasets.tables.examples import Examples, repeated_pairs
 from rankgrad.datasets.tables.files import Sheet
+from rankgrad.datasets.tables.names import near_names, typos_in
 from rankgrad.datasets.tables.roles import LEARNED, TableOptions
 from rankgrad.datasets.tables.suspects import described
 from rankgrad.feature_names import empty_name, filled_names, fills_of, numbers_of
 from rankgrad.lookup import did_you_mean, nearest
-from rankgrad.plain_text import near_names, typos_in
 
 __all__ = ["check_margins", "encoded", "fitted_to", "with_later_names"]
 
