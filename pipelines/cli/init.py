@@ -89,10 +89,11 @@ def init(
     with errors_in_a_line():
         check_name("--task", task, starting_runs())
         writing = _writing(decimal, thousands)
+        if collection is not None and task is None:
+            task = "search"
         guessed = guess(
-            file, task=task or (collection and "search"), encoding=encoding, empty=empty or (), writing=writing,
-            named=named, within=within,
-        )  # fmt: skip
+            file, task=task, encoding=encoding, empty=empty or (), writing=writing, named=named, within=within
+        )
         if collection is not None:
             guessed.options["collection"] = _name_below(file.parent, collection)
             Table(**guessed.options).check_head(file.parent)
