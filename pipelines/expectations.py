@@ -164,6 +164,8 @@ def _understood(folder: Path) -> dict[str, str]:
     understood = dict(manifest.get("fitted", {}).get("understood", {}))
     if "deliveries" in manifest:
         understood["deliveries"] = ", ".join(manifest["deliveries"])
+    if "searched" in manifest:
+        understood["searched"] = f"{manifest['searched']:,} passages: those of all splits, and of `collection`"
     for split, left_out in manifest.get("skipped", {}).items():
         if left_out["files"]:
             understood[f"left out of {split}"] = f"{left_out['files']}: {', '.join(left_out['names'][:20])}"

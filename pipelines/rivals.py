@@ -14,11 +14,12 @@ __all__ = ["TAKES", "bm25"]
 
 TAKES = {"retrieval": "text", "query_ranking": "text_pair"}  # the input type that it supports, by task
 LARGEST = 2**28  # largest dense table, in numbers
+AT_ONCE = 1000  # further documents to search at once
 SETTINGS = ((0.9, 0.4), (1.2, 0.75), (2.0, 0.9))  # k1 and b: saturation of counts, and normalization by length
 
 
 def bm25(split: Split, task: str, settings: Sequence[tuple[float, float]] = SETTINGS) -> Iterator[Any]:
-    """Yield the scores of BM25 (Robertson and Zaragoza, 2009), with statistics of the split's documents, by setting.
+    """Yield the scores of BM25 (Robertson and Zaragoza, 2009), with statistics of all documents searched, by setting.
 
     Args:
         split: a split of the task.
@@ -26,7 +27,7 @@ def bm25(split: Split, task: str, settings: Sequence[tuple[float, float]] = SETT
         settings: pairs of k1 and b.
     """
     if task == "retrieval":
-        documents, queries = split.inputs.items, split.truth.texts
+        documents, queries = [*split.inputs.items, *(split.truth.others or ())], split.truth.texts
     else:
         queries, documents = zip(*(text.split(PAIR) for text in split.inputs.items), strict=True)
     for saturation, by_length in settings:
@@ -34,12 +35,18 @@ def bm25(split: Split, task: str, settings: Sequence[tuple[float, float]] = SETT
         if task != "retrieval":
             yield _scores(np.asarray(asked.multiply(worth).sum(1)).ravel())
             continue
-        if worth.shape[0] * worth.shape[1] > LARGEST:
+        if len(split) * worth.shape[1] > LARGEST:
             raise ValueError(
-                f"bm25: {len(documents):,} passages and {worth.shape[1]:,} words of queries are too many to search at "
+                f"bm25: {len(split):,} passages and {worth.shape[1]:,} words of queries are too many to search at "
                 "once: remove this rival from params.yaml"
             )
-        yield _untied(worth.toarray()), _untied(asked.toarray())
+        yield _untied(worth[: len(split)].toarray()), _untied(asked.toarray()), _further(worth[len(split) :])
+
+
+def _further(worth: Any) -> Iterator[Tensor]:
+    """Yield the weights of words in further documents in pieces, so that memory does not grow with them."""
+    for first in range(0, worth.shape[0], AT_ONCE):
+        yield _untied(worth[first : first + AT_ONCE].toarray(), seed=1 + first)
 
 
 def _words_of(queries: Any, documents: Any, saturation: float, by_length: float) -> tuple[Any, Any]:
@@ -57,9 +64,9 @@ def _words_of(queries: Any, documents: Any, saturation: float, by_length: float)
     return asked, worth.tocsr()
 
 
-def _untied(values: np.ndarray) -> Tensor:
+def _untied(values: np.ndarray, *, seed: int = 0) -> Tensor:
     """Return scores whose ties are broken at random: texts of few words often tie, and a tie counts as lost."""
-    noise = np.random.default_rng(0).random(values.shape)
+    noise = np.random.default_rng(seed).random(values.shape)
     return _scores(values + 1e-4 * values.std() * noise)
 
 

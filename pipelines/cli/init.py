@@ -36,6 +36,13 @@ def init(
     within: Annotated[
         bool, typer.Option("--within", help="Compare only rows of the same group, such as one laboratory.")
     ] = False,
+    collection: Annotated[
+        Path | None,
+        typer.Option(
+            callback=typed_here,
+            help="File of further passages to search, such as those that answer no query, for search.",
+        ),
+    ] = None,
     query: Annotated[str | None, typer.Option(help="Column of queries; the rows of a query are its documents.")] = None,
     row_id: Annotated[str | None, typer.Option("--id", help="Column with a name for each row.")] = None,
     date: Annotated[
@@ -82,9 +89,14 @@ def init(
     with errors_in_a_line():
         check_name("--task", task, starting_runs())
         writing = _writing(decimal, thousands)
+        if collection is not None and task is None:
+            task = "search"
         guessed = guess(
             file, task=task, encoding=encoding, empty=empty or (), writing=writing, named=named, within=within
         )
+        if collection is not None:
+            guessed.options["collection"] = _name_below(file.parent, collection)
+            Table(**guessed.options).check_head(file.parent)
         home = (
             file.parent.parent if file.parent.name == "first" else file.parent
         )  # the first delivery has its own folder
@@ -172,6 +184,14 @@ def _raw(home: Path, file: Path, key: str, *, link: bool, dry_run: bool) -> Path
     return folder
 
 
+def _name_below(folder: Path, file: Path) -> str:
+    """Return a file's name relative to the folder of the table."""
+    path, folder = Path(os.path.abspath(file)), Path(os.path.abspath(folder))
+    if folder not in path.parents:
+        raise ValueError(f"{file}: is outside {folder}, the folder of the table: move it there")
+    return path.relative_to(folder).as_posix()
+
+
 def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     """Return lines on structure, splits, and runs of the blocks, for the user to review."""
     from pipelines.cli.starting_runs import SEEDS, SIZE
@@ -185,6 +205,9 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
         lines.append(f"structure: {', '.join(structure)}; to change: --group, --id")
     split = options.get("split")
     read = Table(**options)
+    if read.is_one_collection:
+        further = f", and those of {read.collection}" if read.collection else "; to add passages: --collection FILE"
+        lines.append(f"searched: the passages of all splits{further}")
     shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in read.shares.items() if share)
     if "folds" in dataset:
         folds = dataset["folds"]

@@ -17,6 +17,7 @@ from pipelines.config import Settings
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.files.folds import FOLD, fold_of, folds_of
 from rankgrad.io.atomic import replaced_folder
+from rankgrad.io.parquet import COLLECTION
 
 __all__ = ["main"]
 
@@ -35,11 +36,15 @@ def main(params: Settings, key: str) -> None:
             counts = dict.fromkeys(parts, 0)
             for split in reversed(parts):  # missing files in small splits show before hours are spent on the large one
                 counts[split] = _write(folder / f"{split}.parquet", parts[split], bar)
+        collection = source.collection([folder / f"{split}.parquet" for split in parts])
+        if collection is not None:
+            pq.write_table(collection, folder / COLLECTION, compression="zstd")
         if block.folds is not None:
             del counts["train"]
             counts = _share(folder, block.folds) | counts
         options = block.model_dump(include={"name", "args", "size", "folds", "seed"})
-        manifest = {"rows": counts, **source.manifest(), "options": options}
+        searched = {} if collection is None else {"searched": len(collection)}
+        manifest = {"rows": counts, **source.manifest(), **searched, "options": options}
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "parts_in",
     "plain_name",
     "plain_text",
+    "spelled_alike",
     "text_in",
     "text_of_bytes",
     "whole_text",
@@ -129,6 +130,15 @@ def key_in(cell: Any) -> str:
         if len(text) > NAME:
             return f"{text[:100]} {sha256(text.encode()).hexdigest()[:16]}"
     return name_in(cell)
+
+
+def spelled_alike(text: str) -> str:
+    """Return a text in lower case without repeated spaces.
+
+    >>> spelled_alike("A  Lamp")
+    'a lamp'
+    """
+    return " ".join(text.casefold().split())
 
 
 def text_in(cell: Any) -> str:

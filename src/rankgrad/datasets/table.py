@@ -9,7 +9,7 @@ import pandas as pd
 
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.files.expected import joined
-from rankgrad.datasets.tables.deliveries import Deliveries, delivery_of, folders_of
+from rankgrad.datasets.tables.deliveries import Deliveries, delivery_of, folders_of, further_passages
 from rankgrad.datasets.tables.facts import compared, expected_of, facts_of
 from rankgrad.datasets.tables.roles import TableOptions
 
@@ -23,7 +23,9 @@ class Table(TableOptions):
     """Your own table, see `TableOptions` for its options; every requirement of a role is checked."""
 
     def check_head(self, raw: str | Path) -> None:
-        delivery_of(self, folders_of(Path(raw), snapshot=1)[0], seed=0, head=HEAD)
+        folder = folders_of(Path(raw), snapshot=1)[0]
+        delivery_of(self, folder, seed=0, head=HEAD)
+        further_passages(self, folder, head=HEAD)
 
     def opened(self, raw: str | Path, reading: Reading) -> Deliveries:
         return Deliveries(self, Path(raw), reading)

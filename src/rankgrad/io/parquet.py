@@ -21,6 +21,7 @@ from rankgrad.io.pictures import as_png, opened
 from rankgrad.lookup import listed
 
 __all__ = [
+    "COLLECTION",
     "FOLD",
     "IMAGE",
     "as_fixed_lists",
@@ -46,6 +47,7 @@ __all__ = [
 
 
 HANDED = 256  # images per task of a thread: passing on a single one costs as much as encoding it
+COLLECTION = "collection.parquet"  # the passages that queries search, next to the splits
 FOLD = "fold"  # column of data and predictions; folds are numbered from 1
 # How datasets libraries store an image in Parquet, so that any of them shows it.
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from rankgrad.datasets.files.splits import Split
+from rankgrad.inputs import Inputs
 from rankgrad.io.atomic import replaced_file
 from rankgrad.tasks._base import Task
 from rankgrad.training.batches import in_lists
@@ -176,9 +177,13 @@ class GroupPhase(SplitPhase):
         counts = {} if weight is None else self.weigh(weight, scores)
         return self.objective(scores, compared, **counts, generator=generator)
 
+    def outputs_of(self, module: Any, inputs: Inputs) -> Tensor:
+        """Return a module's outputs for all rows of inputs; of frozen networks, the items are features."""
+        features = inputs.items if self.frozen else embedded(module, inputs.parts())
+        return inputs.of_rows(module.head(features).float())
+
     def validate(self, module: Any) -> dict[str, float]:
-        features = self.val_inputs.items if self.frozen else embedded(module, self.val_inputs.parts())
-        return self.measure(module, self.val_inputs.of_rows(module.head(features).float()))
+        return self.measure(module, self.outputs_of(module, self.val_inputs))
 
 
 def _in_lists(name: str, length: int, groups: Tensor) -> int:

@@ -1,8 +1,10 @@
 """Cross-modal retrieval: find an item's captions and a caption's item; metric recall@K (SoDeep, Section 4.2.3)."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,15 +15,16 @@ from torch import Tensor
 
 from rankgrad import lookup
 from rankgrad.checks import check_finite
-from rankgrad.datasets.files.splits import Split, captions_of, padded
+from rankgrad.datasets.files.splits import MEMORY, Split, captions_of, padded
 from rankgrad.evaluation import Statistic
 from rankgrad.inputs import Inputs, one_of, type_of
-from rankgrad.inputs.text import Text
-from rankgrad.io.parquet import as_lists, list_lengths, ragged_lists
+from rankgrad.inputs.text import Text, of_strings
+from rankgrad.io.parquet import COLLECTION, as_lists, flat, ragged_lists, read_table
 from rankgrad.layers import similarities
 from rankgrad.metrics.median_rank import first_positive_ranks
+from rankgrad.plain_text import spelled_alike
 from rankgrad.tasks._base import SHOWN, Examples, Metric, Reads, mean_of, network_of, weight_of
-from rankgrad.tasks._phases import GroupPhase, TwoPhases
+from rankgrad.tasks._phases import GroupPhase, TwoPhases, embedded
 from rankgrad.tasks._predict import Column, Id, of_row
 from rankgrad.training.objective import grouped
 from rankgrad.training.options import Component, Training, check_least, check_lists
@@ -39,22 +42,46 @@ AT_ONCE = 1000  # rows of similarities that are ranked together
 DIRECTIONS = {"item_to_text": "caption", "text_to_item": "item"}
 
 
-def first_ranks(items: Tensor, captions: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+def first_ranks(
+    items: Tensor,
+    captions: Tensor,
+    counts: Tensor,
+    *,
+    others: Iterable[Tensor] = (),
+    ignored: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """Return the rank of the first correct result in both directions; 1 is the best.
 
     Args:
         items: embeddings (n, size).
         captions: embeddings (m, size), grouped by item.
         counts: the number of captions of each item (n,).
+        others: embeddings (o, size) of further items that captions search, in pieces.
+        ignored: pairs (k, 2) of a caption and an item that do not count as wrong; `others` are numbered from n.
 
     Returns:
         For each item, the rank of its best caption among all captions (n,); for each caption, the rank of its item
-        among all items (m,).
+        among all items and `others` (m,).
     """
     similarity = items @ captions.T  # (n, m)
     numbers = torch.arange(len(items), device=similarity.device)
     of_captions = numbers.repeat_interleave(counts.to(similarity.device))
-    return _ranks(similarity, numbers, of_captions), _ranks(similarity.T, of_captions, numbers)
+    caption, item = torch.zeros(2, 0, dtype=torch.int64) if ignored is None else ignored.T
+    caption, item = caption.to(similarity.device), item.to(similarity.device)
+    is_inside, lowest = item < len(items), torch.finfo(similarity.dtype).min
+    similarity[item[is_inside], caption[is_inside]] = lowest
+    to_text, to_item = _ranks(similarity, numbers, of_captions), _ranks(similarity.T, of_captions, numbers)
+
+    # Count the other items that match a caption at least as well as its own item.
+    own, first = similarity.T.gather(1, of_captions.unsqueeze(1)), len(items)
+    for piece in others:
+        check_finite(piece, "passage's embedding")
+        scores = captions @ piece.T
+        is_inside = (item >= first) & (item < first + len(piece))
+        scores[caption[is_inside], item[is_inside] - first] = lowest
+        to_item += (scores >= own).sum(1)
+        first += len(piece)
+    return to_text, to_item
 
 
 def _ranks(similarity: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -69,6 +96,38 @@ def _encoded(network: Any, words: Tensor, batch_size: int = 1024) -> Tensor:
     """Return the embeddings of captions, computed in chunks, on the network's device."""
     device = next(network.parameters()).device
     return torch.cat([network.encode_text(chunk.to(device)).float() for chunk in words.split(batch_size)])
+
+
+def searching(split: Split, texts: list[str], captions: Sequence[Iterable[str]]) -> Split:
+    """Return a split of passages and queries (captions) whose queries also search other passages.
+
+    A passage that answers a query, in this split or in another, does not count as wrong for it, and neither does a
+    passage with the same text as the one that is searched for.
+
+    Args:
+        split: the split.
+        texts: the other passages.
+        captions: the queries that each of them answers.
+    """
+    # Number the split's own passages, then the others, by the queries that they answer and by their texts.
+    own_passages, queries = split.inputs.items, [spelled_alike(query) for query in split.truth.texts]
+    passage_of_query = torch.arange(len(split)).repeat_interleave(split.truth.counts).tolist()
+    answering, alike, known = defaultdict(set), defaultdict(set), set(queries)
+    for passage, query in zip(passage_of_query, queries, strict=True):
+        answering[query].add(passage)
+    for passage, answered in enumerate(captions, len(split)):
+        for query in known.intersection(map(spelled_alike, answered)):
+            answering[query].add(passage)
+    keys = [spelled_alike(text) for text in (*own_passages, *texts)]
+    for passage, key in enumerate(keys):
+        alike[key].add(passage)
+
+    ignored = []
+    for number, (own, query) in enumerate(zip(passage_of_query, queries, strict=True)):
+        right = (answering[query] | alike[keys[own]]) - {own}
+        ignored += [(number, passage) for passage in sorted(right)]
+    pairs = torch.tensor(ignored, dtype=torch.int64).view(-1, 2)
+    return replace(split, truth=split.truth._replace(others=texts, ignored=pairs))
 
 
 def _tokenized(network: Any, split: Split) -> Split:
@@ -130,8 +189,12 @@ class PairPhase(GroupPhase):
         return {"weights": weight.view(*scores.shape[:2], 1).expand_as(scores)}
 
     def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
-        truth = self.val.truth
-        to_text, to_image = first_ranks(outputs, _encoded(network, truth.texts), truth.counts)
+        truth, others = self.val.truth, ()
+        if truth.others is not None:  # which are the training passages, see `splits_for`
+            others = self.outputs_of(network, self.inputs).split(AT_ONCE)
+        to_text, to_image = first_ranks(
+            outputs, _encoded(network, truth.texts), truth.counts, others=others, ignored=truth.ignored
+        )
         weight = self.val.weight
         of_captions = None if weight is None else weight.repeat_interleave(truth.counts)
         text, image = mean_of(to_text <= 1, weight), mean_of(to_image <= 1, of_captions)
@@ -159,7 +222,9 @@ class Retrieval(TwoPhases):
     fixed. The vocabulary comes from the training captions; the text encoder is trained in both phases.
 
     Recall is computed over the whole gallery: all items of a split and all their captions, unless the dataset divides
-    the split into several galleries. The metric `gallery` is the number of items searched.
+    the split into several galleries. If the dataset has a collection, captions search all of it: passages of any split,
+    and those that answer no query; validation in training searches the passages of validation and training. The metric
+    `gallery` is the number of items searched.
 
     A truth is `rankgrad.datasets.files.splits.Captions`.
     """
@@ -196,7 +261,28 @@ class Retrieval(TwoPhases):
         args = {"text": text, "size": self.training.size, "words": words}
         return network_of("dual_encoder", model, split, seed=seed, task=self.name, **args)
 
+    def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
+        """Read a split; if the dataset has a collection, all of it is searched by captions that are not for training.
+
+        See `rankgrad.datasets.files.splits.read_split`.
+        """
+        rows, collection = super().load(folder, split, threads=threads, memory=memory), Path(folder) / COLLECTION
+        if split == "train" or not collection.is_file():
+            return rows
+        table = read_table(collection, ["text", "captions"])
+        own, texts, captions = set(map(spelled_alike, rows.inputs.items)), [], []
+        for text, queries in zip(table["text"].to_pylist(), table["captions"].to_pylist(), strict=True):
+            if spelled_alike(text) not in own:
+                texts.append(text)
+                captions.append(queries)
+        return searching(rows, texts, captions)
+
     def splits_for(self, network: Any, train: Split, val: Split) -> tuple[Split, Split]:
+        if val.truth.others is not None:
+            queries, captions = iter(train.truth.texts), []
+            for count in train.truth.counts.tolist():
+                captions.append([*islice(queries, count)])
+            val = searching(val, train.inputs.items, captions)
         return _tokenized(network, train), _tokenized(network, val)
 
     @torch.no_grad()
@@ -208,23 +294,48 @@ class Retrieval(TwoPhases):
         """
         return _encoded(network, network.tokenize(captions)).cpu()
 
-    def predict(self, network: Any, split: Split) -> pa.Table:
-        """Return one row per item: `id`, `image_embedding`, `captions`, `text_embeddings`, `family` and `gallery`."""
-        return self.table_of(
-            split, (self.outputs(network, split.inputs), self.embed_captions(network, split.truth.texts))
-        )
+    @torch.no_grad()
+    def embed_passages(self, network: Any, passages: list[str]) -> Iterator[Tensor]:
+        """Yield embeddings (n, size) of passages in pieces, on the CPU, so that memory does not grow with them."""
+        for first in range(0, len(passages), AT_ONCE):
+            inputs = of_strings(passages[first : first + AT_ONCE]).ready(network)
+            yield network.head(embedded(network, inputs.parts())).float().cpu()
 
-    def table_of(self, split: Split, scores: tuple[Tensor, Tensor]) -> pa.Table:
-        texts, counts, family, gallery = split.truth
-        placed, embedded = scores
+    def predict(self, network: Any, split: Split) -> pa.Table:
+        """Return one row per item, with its embeddings, captions, and ranks, see `table_of`."""
+        items, captions = self.outputs(network, split.inputs), self.embed_captions(network, split.truth.texts)
+        return self.table_of(split, (items, captions, self.embed_passages(network, split.truth.others or [])))
+
+    def table_of(self, split: Split, scores: tuple[Tensor, Tensor, Iterable[Tensor]]) -> pa.Table:
+        """Return one row per item, see `Task.table_of`.
+
+        The columns are `image_embedding`, `captions`, `text_embeddings`, `family`, `caption_rank` (of the item's best
+        caption), `item_ranks` (of the item, for each of its captions), and `searched` (the number of items searched).
+
+        Args:
+            split: the split.
+            scores: embeddings of its items, of its captions, and, in pieces, of the other passages searched.
+        """
+        truth, (placed, captions, others) = split.truth, scores
         check_finite(placed, "item's embedding")
-        check_finite(embedded, "captions' embeddings")
+        check_finite(captions, "captions' embeddings")
+        caption_rank, searched = torch.zeros(2, len(split), dtype=torch.int64)
+        item_ranks = torch.zeros(len(captions), dtype=torch.int64)
+        for number in truth.gallery.unique():
+            rows = truth.gallery == number
+            of_rows = rows.repeat_interleave(truth.counts)
+            caption_rank[rows], item_ranks[of_rows] = first_ranks(
+                placed[rows], captions[of_rows], truth.counts[rows], others=others, ignored=truth.ignored
+            )
+            searched[rows] = rows.sum() + len(truth.others or ())
         columns = {
             "image_embedding": as_lists(placed),
-            "captions": ragged_lists(pa.array(texts, pa.string()), counts),
-            "text_embeddings": ragged_lists(as_lists(embedded), counts),
-            "family": pa.array(family.numpy()),
-            "gallery": pa.array(gallery.numpy()),
+            "captions": ragged_lists(pa.array(truth.texts, pa.string()), truth.counts),
+            "text_embeddings": ragged_lists(as_lists(captions), truth.counts),
+            "family": pa.array(truth.family.numpy()),
+            "caption_rank": pa.array(caption_rank.numpy()),
+            "item_ranks": ragged_lists(pa.array(item_ranks.numpy()), truth.counts),
+            "searched": pa.array(searched.numpy()),
         }
         return split.table(columns)
 
@@ -234,35 +345,17 @@ class Retrieval(TwoPhases):
         Metrics cover the rows of all galleries; `gallery` is the mean gallery size over items. Recall uses the weights
         of rows, if there are any. The bootstrap resamples families of items, because their errors are not independent,
         or groups; the galleries themselves do not change.
-
-        Raises:
-            ValueError: a number is missing.
         """
-        for name in ("family", "gallery"):
-            if missing := table[name].null_count:
-                raise ValueError(
-                    f"column {name}: {missing} missing, expected a number in each row; run `dvc repro` again"
-                )
-        items = torch.from_numpy(np.stack(table["image_embedding"].to_numpy()))
-        counts = torch.from_numpy(list_lengths(table["text_embeddings"]).astype(np.int64))
-        flat = np.concatenate([chunk.flatten().flatten() for chunk in table["text_embeddings"].chunks])
-        texts = torch.from_numpy(flat).view(-1, items.shape[1]).split(counts.tolist())
-        gallery = torch.from_numpy(table["gallery"].to_numpy().copy())
-        searched, to_text = gallery.new_zeros(len(items)), gallery.new_zeros(len(items))
-        to_image, is_caption = padded(gallery.new_zeros(int(counts.sum())), counts)
-        for number in gallery.unique():
-            rows = (gallery == number).nonzero().squeeze(1)
-            captions = torch.cat([texts[row] for row in rows.tolist()])
-            to_text[rows], of_captions = first_ranks(items[rows], captions, counts[rows])
-            to_image[rows] = to_image[rows].masked_scatter(is_caption[rows], of_captions)
-            searched[rows] = len(rows)
+        ranks, counts = flat(table["item_ranks"])
+        item_ranks, is_caption = padded(torch.tensor(ranks.to_numpy()), counts)
+        items = len(table)
         weight = weight_of(table)
-        weight = np.ones(len(items)) if weight is None else weight
+        weight = np.ones(items) if weight is None else weight
         searches = [
-            (to_text.unsqueeze(1).double().numpy(), np.ones((len(items), 1), bool)),
-            (to_image.double().numpy(), is_caption.numpy()),
+            (table["caption_rank"].to_numpy().astype(np.float64)[:, None], np.ones((items, 1), bool)),
+            (item_ranks.double().numpy(), is_caption.numpy()),
         ]
-        sizes = searched.double().numpy()
+        sizes = table["searched"].to_numpy().astype(np.float64)
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
             metrics = []
@@ -277,7 +370,7 @@ class Retrieval(TwoPhases):
                 metrics.append((found * share).sum(-1) / share.sum(-1))
             return np.stack([*metrics, sizes[rows].mean(-1)])
 
-        return Statistic([metric.name for metric in self.metrics], len(items), of_rows)
+        return Statistic([metric.name for metric in self.metrics], items, of_rows)
 
     def group_of(self, table: pa.Table) -> np.ndarray | None:
         group = super().group_of(table)

@@ -54,6 +54,10 @@ class Source(Protocol):
         """Return how the rows were made; call it after all are written."""
         ...
 
+    def collection(self, splits: Sequence[Path]) -> pa.Table | None:
+        """Return all passages that queries of any split search, from the stored splits; None if splits are apart."""
+        ...
+
 
 class Dataset(Protocol):
     """The class in a file of `rankgrad/datasets`: a dataclass whose fields are its options.

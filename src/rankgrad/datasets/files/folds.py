@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rankgrad.io.parquet import FOLD, parquet_file, read_table
+from rankgrad.io.parquet import COLLECTION, FOLD, parquet_file, read_table
 
 __all__ = [
     "FOLD",
@@ -89,6 +89,8 @@ def described_folds(rows: Collection[int], group: str | None) -> str:
 def cut(data: str | Path, folder: Path, splits: Sequence[str], *, fold: int, folds: int) -> None:
     """Write splits of one fold to separate files, from a table of all rows, keeping their order.
 
+    All folds search the same collection, if there is one.
+
     Args:
         data: folder of the dataset; each of its files has all rows.
         folder: folder for `<split>.parquet`.
@@ -103,6 +105,9 @@ def cut(data: str | Path, folder: Path, splits: Sequence[str], *, fold: int, fol
         "train": ~pc.field(FOLD).isin([fold, validated]),
     }
     folder.mkdir(parents=True, exist_ok=True)
+    if (collection := Path(data) / COLLECTION).is_file():
+        (folder / COLLECTION).unlink(missing_ok=True)
+        (folder / COLLECTION).symlink_to(collection.resolve())
     for split in splits:
         name = f"{split}.parquet"
         with (

@@ -88,12 +88,20 @@ class Labels(NamedTuple):
 
 
 class Captions(NamedTuple):
-    """The captions of all items, how many each item has (n,), and the numbers of its family and gallery (n,)."""
+    """The captions of all items, how many each item has (n,), and the numbers of its family and gallery (n,).
+
+    Attributes:
+        others: further texts that captions search, see `rankgrad.tasks.retrieval.searching`; None if only the items are
+            searched.
+        ignored: pairs (k, 2) of a caption and an item that do not count as wrong; `others` are numbered from n.
+    """
 
     texts: list[str]
     counts: Tensor
     family: Tensor
     gallery: Tensor
+    others: list[str] | None = None
+    ignored: Tensor | None = None
 
 
 Truth = Callable[[pa.Table, Path], Any]

@@ -303,6 +303,9 @@ class SceneRows:
     def manifest(self) -> dict[str, Any]:
         return {}
 
+    def collection(self, splits: Sequence[Path]) -> pa.Table | None:
+        return None
+
 
 def _indexed(columns: dict[str, Any], **index: Any) -> "pd.DataFrame":
     import pandas as pd  # takes half a second to import; only validation needs it

@@ -3,7 +3,7 @@
 import logging
 import posixpath
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.files.folds import fraction_of, split_at
+from rankgrad.datasets.tables.collection import collection_of, passages_of
 from rankgrad.datasets.tables.examples import Examples, by_query, examples_of, gathered, with_truth
 from rankgrad.datasets.tables.files import read_sheet
 from rankgrad.datasets.tables.fitting import check_margins, encoded, fitted_to, with_later_names
@@ -23,7 +24,7 @@ from rankgrad.datasets.tables.pictures import decoded, require_files
 from rankgrad.datasets.tables.roles import TableOptions
 from rankgrad.lookup import did_you_mean
 
-__all__ = ["Deliveries", "Delivery", "delivery_of", "drawn_splits", "folders_of"]
+__all__ = ["Deliveries", "Delivery", "delivery_of", "drawn_splits", "folders_of", "further_passages"]
 
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 PICTURES_AT_ONCE = 512  # decoded, written, and released together
@@ -113,6 +114,11 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
     return Delivery(raw, examples)
 
 
+def further_passages(table: TableOptions, raw: Path, *, head: int | None = None) -> list[str]:
+    """Return the passages in the files of a delivery that `collection` names, see `passages_of`."""
+    return [] if table.collection is None else passages_of(table, _matching(raw, table.collection), head=head)
+
+
 def _require_rows(paths: dict[str, list[Path]], splits: Collection[str]) -> None:
     """Raise ValueError if the files of a split have no rows."""
     for split, files in paths.items():
@@ -180,6 +186,7 @@ class Deliveries:
         fitted: what was computed from the first delivery's training rows, see `fitted_to`; and names of categories
             that only later deliveries have.
         skipped: names of the rows that were left out while writing, by split.
+        further_passages: see the function of this name.
     """
 
     total = None
@@ -200,6 +207,7 @@ class Deliveries:
             later_rows = [self.first.examples.frame[self._is_later], *(later.examples.frame for later in self.later)]
             self.fitted |= with_later_names(table, self.first.examples, pd.concat(later_rows), self.fitted["features"])
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
+        self.further_passages = further_passages(table, self.first.raw)
 
     @property
     def _first_rows(self) -> pd.DataFrame:
@@ -238,6 +246,9 @@ class Deliveries:
         skipped = {split: {"files": len(names), "names": names} for split, names in self.skipped.items()}
         deliveries = {} if folders[0] == self.raw else {"deliveries": [folder.name for folder in folders]}
         return deliveries | {"skipped": skipped, "dropped": self._dropped(), "fitted": self.fitted}
+
+    def collection(self, splits: Sequence[Path]) -> pa.Table | None:
+        return collection_of(splits, self.further_passages) if self.table.is_one_collection else None
 
     def _dropped(self) -> dict[str, int]:
         """Return how many queries with nothing to order were dropped, by split."""

@@ -19,6 +19,7 @@ from rankgrad.datasets.files.folds import FOLD
 from rankgrad.datasets.tables.cells import has_word
 from rankgrad.datasets.tables.roles import TableOptions
 from rankgrad.io.parquet import columns_of, documents_of, read_table, said
+from rankgrad.plain_text import spelled_alike
 
 __all__ = ["compared", "expected_of", "facts_of"]
 
@@ -105,11 +106,6 @@ TRUTH_FACTS: dict[str, Callable[[Any], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def _spelled_alike(text: str) -> str:
-    """Return a text in lower case without repeated spaces."""
-    return " ".join(text.casefold().split())
-
-
 def _digest(cell: Any) -> bytes:
     """Return a digest of an input or of a list of inputs; it ignores case and spaces of texts.
 
@@ -121,7 +117,7 @@ def _digest(cell: Any) -> bytes:
     elif isinstance(cell, np.ndarray):
         contents = b"".join(map(_digest, cell))
     else:
-        contents = (_spelled_alike(cell) if isinstance(cell, str) else repr(cell)).encode(errors="surrogatepass")
+        contents = (spelled_alike(cell) if isinstance(cell, str) else repr(cell)).encode(errors="surrogatepass")
     return blake2b(contents, digest_size=16).digest()
 
 
@@ -133,7 +129,7 @@ def _repeated_captions(rows: list[list[str | None] | None]) -> list[int]:
     """
     captions_of_rows = []
     for row in rows:
-        captions_of_rows.append({_spelled_alike(caption or "") for caption in row or []})
+        captions_of_rows.append({spelled_alike(caption or "") for caption in row or []})
     counts, repeated = Counter(chain.from_iterable(captions_of_rows)), []
     for captions in captions_of_rows:
         repeated.append(sum(counts[caption] > 1 for caption in captions))

@@ -94,7 +94,10 @@ class TableOptions:
         margin: column of numbers of at least 0, the size of the preference; 0 is a tie, which metrics leave out.
         captions: columns of text by which an item is searched, such as queries that a passage (`text`) answers; rows
             with the same image, text, or `id` are merged.
-        gallery: column; retrieval searches each item within its gallery, by default within the whole split.
+        gallery: column; retrieval searches each item within its gallery. By default, captions of texts search the texts
+            of all splits, and other captions the items of their own split.
+        collection: a name or a pattern of files below the raw folder with further texts that captions search, such as
+            passages that answer no query. Their column is called as `text`, or is their only column of texts.
         label_separator, frame_separator: the separator of names or paths in a cell.
         group: column; rows of one group stay in one split, and the bootstrap draws them together.
         within: compare only rows of the same group, by their `target`: losses get a list for each group, and metrics
@@ -146,6 +149,7 @@ class TableOptions:
     margin: str | None = None
     captions: Columns = None
     gallery: str | None = None
+    collection: str | None = None
     label_separator: str = "|"
     frame_separator: str = "|"
     group: str | None = None
@@ -190,7 +194,7 @@ class TableOptions:
             self._check_date(self.date)
         if self.decimal == self.thousands:
             raise ValueError(f"decimal and thousands are both {self.decimal!r}, expected different characters")
-        for name in self.files.values():
+        for name in [*self.files.values(), *([] if self.collection is None else [self.collection])]:
             if name.startswith("/") or ".." in name.split("/") or not name:
                 raise ValueError(f"file is {name!r}, expected a name below the dataset's raw folder, without `..`")
 
@@ -237,6 +241,11 @@ class TableOptions:
         for option, truth in BESIDE.items():
             if getattr(self, option) and getattr(self, truth) is None:
                 raise ValueError(f"{option}: expected with `{truth}`, not with {self.truth_role}; leave it out")
+        if self.collection is not None and not self.is_one_collection:
+            raise ValueError(
+                f"collection: expected with `text` and `captions` and without `gallery`, not with {self.input} and "
+                f"{self.truth_role}; leave it out"
+            )
         if self.relevance is not None and self.group is None:
             raise ValueError("relevance needs `group`: the column that says to which query a row belongs")
 
@@ -358,6 +367,11 @@ class TableOptions:
     def lists(self) -> bool:
         """Whether an example is a query with a list of inputs, its documents."""
         return self.truth == "relevance"
+
+    @property
+    def is_one_collection(self) -> bool:
+        """Whether queries search the passages of all splits."""
+        return self.text is not None and self.captions is not None and self.gallery is None
 
     @property
     def schema(self) -> pa.Schema:

@@ -1,0 +1,120 @@
+"""Search in tables of queries and passages: which passages are searched, by networks and by BM25, and in folds."""
+
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from pipelines.cli.app import app
+from pipelines.config import rules
+from pipelines.rivals import SETTINGS, bm25
+from pipelines.stages import data
+from pipelines.stages._splits import splits_of
+from rankgrad import lookup
+from rankgrad.datasets.files.splits import Captions, Split
+from rankgrad.datasets.table import Table
+from rankgrad.inputs.text import of_strings
+from rankgrad.io.checkpoints import load_model
+from rankgrad.tasks.retrieval import searching
+from rankgrad.training.loop import train
+
+from conftest import ROOT, objective_of, task_of  # isort: skip
+from rows import PHASE, folder_of  # isort: skip
+
+ROWS, FURTHER = 60, 25
+BAG = {"name": "linear", "args": {}, "backbone": {"name": "bag_of_words", "args": {"size": 6}}}
+RETRIEVAL = lookup.find("tasks", "retrieval")()
+
+
+def test_a_rank_counts_every_passage_searched_but_those_that_answer_the_query(generator):
+    passages = ["red hat", "blue hat", "red shoe", "RED  hat"]
+    queries = [["a", "b"], ["a"], ["c"], ["d"]]  # a is answered by the first two
+    others, answered = ["blue shoe", "green hat", "red hat", "old hat"], [["C "], [], ["e"], ["a", "d"]]
+    counts = torch.tensor([len(of_passage) for of_passage in queries])
+    truth = Captions([*chain(*queries)], counts, *[torch.arange(4)] * 2)
+    truth = truth._replace(gallery=torch.zeros(4, dtype=torch.int64))
+    split = searching(Split(of_strings(passages), truth), others, answered)
+    right = {"a": {"red hat", "blue hat", "old hat"}, "b": set(), "c": {"blue shoe"}, "d": {"old hat"}}
+
+    placed, further = torch.randn(2, 4, 3, generator=generator)
+    asked = torch.randn(5, 3, generator=generator)
+    asked[0] = asked[2]
+    table = RETRIEVAL.table_of(split, (placed, asked, further.split(3)))
+    scores, expected = asked @ torch.cat([placed, further]).T, []
+    texts = [*passages, *others]
+    for row, (query, own) in enumerate(zip("abacd", [0, 0, 1, 2, 3], strict=True)):
+        alike = {text for text in texts if text.lower().split() == passages[own].lower().split()}
+        wrong = [number for number, text in enumerate(texts) if text not in right[query] | alike]
+        expected.append(1 + sum(bool(scores[row, number] >= scores[row, own]) for number in wrong))
+    assert [*chain(*table["item_ranks"].to_pylist())] == expected
+    assert set(table["searched"].to_pylist()) == {8}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Pairs of queries and passages, of which one query has several, and a file of further passages."""
+    monkeypatch.chdir(tmp_path)
+    raw = Path("data/raw/pairs")
+    raw.mkdir(parents=True)
+    passages = [f"the answer number {number} is long" for number in range(ROWS)]
+    queries = [f"what is number {number}" if number % 6 else "which numbers are there" for number in range(ROWS)]
+    pd.DataFrame({"query": queries, "passage": passages}).to_csv(raw / "pairs.csv", index=False)
+    further = [f"nobody asked for {number} at all" for number in range(FURTHER)]
+    pd.DataFrame({"key": range(FURTHER + ROWS), "words": further + passages}).to_csv(raw / "all.csv", index=False)
+    Path("params.yaml").write_text((ROOT / "params.yaml").read_text())
+    return raw
+
+
+def initialized(*words: object, fails: bool = False) -> str:
+    done = CliRunner().invoke(app, ["init", "data/raw/pairs/pairs.csv", *map(str, words)])
+    assert (done.exit_code != 0) == fails, done.output
+    return " ".join(done.output.split())
+
+
+@pytest.mark.parametrize("words", [(), ("--folds", 3)])
+def test_networks_and_bm25_search_the_passages_of_all_splits_and_of_the_collection(project, words):
+    assert "searched: the passages of all splits, and those of all.csv" in initialized(
+        "--collection", project / "all.csv", *words
+    )
+    params = rules.check()
+    data.main(params, "pairs")
+    network = load_model(folder_of("retrieval of text")).eval()
+    with splits_of(params, "pairs", RETRIEVAL, ["test"]) as by_fold:
+        for splits in by_fold.values():
+            split = splits["test"]
+            assert len({*split.inputs.items, *split.truth.others}) == ROWS + FURTHER
+            [scores] = bm25(split, "retrieval", SETTINGS[:1])
+            for table in (RETRIEVAL.predict(network, split), RETRIEVAL.table_of(split, scores)):
+                assert set(table["searched"].to_pylist()) == {ROWS + FURTHER}
+            asked = np.array(split.truth.texts)[split.truth.ignored[:, 0].numpy()]
+            assert set(asked) == {"which numbers are there"}
+            assert len(asked) == (ROWS // 6 - 1) * split.truth.texts.count("which numbers are there")
+
+
+def test_validation_searches_the_training_passages_too(project):
+    initialized()
+    data.main(rules.check(), "pairs")
+    task = task_of("retrieval", {"batch_size": 8, "shared": True, "probe": PHASE, "finetune": PHASE})
+    train_split, val = (task.load("data/pairs", split, threads=1) for split in ("train", "val"))
+    network = task.build(BAG, train_split, seed=0)
+    epochs = [*train(task, network, train_split, val, objective=objective_of("info_nce"), seed=0, device="cpu")]
+    queries = [[query] for query in train_split.truth.texts]
+    statistic = task.statistic(task.predict(network, searching(val, train_split.inputs.items, queries)))
+    values = dict(zip(statistic.names, statistic.of_all(), strict=True))
+    recalls = [values["item_to_text.recall_at_1"], values["text_to_item.recall_at_1"]]
+    assert max(epoch.value for _, epoch in epochs) == pytest.approx(np.mean(recalls))
+    assert values["gallery"] == len(train_split) + len(val)
+
+
+def test_a_collection_that_cannot_be_searched_is_refused(project):
+    (project / "keys.csv").write_text("key,place\n1,Rome\n2,Oslo\n")
+    assert "expected one column of passages" in initialized("--collection", project / "keys.csv", fails=True)
+    Path("elsewhere.csv").write_text((project / "all.csv").read_text())
+    assert "move it there" in initialized("--collection", "elsewhere.csv", fails=True)
+    for options in ({"image": "picture"}, {"text": "passage", "gallery": "part"}):
+        with pytest.raises(ValueError, match="collection: expected with `text` and `captions`"):
+            Table(file="a.csv", captions="query", collection="all.csv", **options)
