@@ -313,6 +313,7 @@ def test_bad_input_is_refused_by_its_place(raw, fault):
         ({"split": {"hash_of": "customer", "val": 0.5, "test": 0.5}}, "below 1"),
         ({"date": {"column": "day", "first": "soon", "every": "month"}}, "2026-10-31"),
         ({"date": {"column": "day", "first": "2026-10-31", "every": "moon"}}, "day, week, month or year"),
+        ({"date": {"column": "day", "first": "2026-10-31", "every": "day", "order": "YDM"}}, "YMD, DMY, MDY"),
     ],
 )
 def test_options_that_do_not_agree_are_refused(options, expected_words):
