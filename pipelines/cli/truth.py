@@ -15,8 +15,9 @@ from pipelines.cli.columns import (
     same_order,
     split_labels,
 )
-from pipelines.cli.inputs import families, query_text, reasons_in
+from pipelines.cli.inputs import families, reasons_in
 from pipelines.cli.preferences import preferences
+from pipelines.cli.search import refuse_ids, search
 
 __all__ = ["DROPPED", "find_truth"]
 
@@ -25,6 +26,7 @@ DROPPED = "queries with one document, or without relevant documents, are dropped
 
 def find_truth(columns: Columns) -> Truth:
     """Return the target of the task if it is known, else of the first task for which a target is recognized."""
+    refuse_ids(columns)
     task = columns.task
     for name in [task] if task else TRUTHS:
         if (truth := TRUTHS[name](columns)) is not None:
@@ -115,7 +117,7 @@ def _relevance(columns: Columns) -> Truth | None:
 def _captions(columns: Columns) -> Truth | None:
     """Recognize captions of images or vectors, or queries that search passages."""
     if not any(column.is_whole_input for column in columns.free):
-        return _search(columns)
+        return search(columns)
     if "text" in columns.named:
         return None
     column = columns.take_truth(lambda column: column.content in ("text", "captions"), "captions")
@@ -123,30 +125,6 @@ def _captions(columns: Columns) -> Truth | None:
         return None
     options, line = {"captions": column.name}, f"truth: captions from {column.name}, one or more sentences"
     return Truth("retrieval", options, line, column)
-
-
-def _search(columns: Columns) -> Truth | None:
-    """Recognize queries and their passages, without a column of grades."""
-    task, named = columns.task, columns.named
-    query = named.get("target") or named.get("query") or query_text(columns)
-    if query is None or not (query.has_sentences or query.content == "captions"):
-        return None
-    passages = [column for column in columns.free if column.is_text and column is not query]
-    called = [column for column in passages if column.is_called("text")]
-    if task is None or called:
-        passages = called
-    if "text" in named:
-        passages = [named["text"]]
-    if len(passages) != 1 or (task is None and "target" in named and "text" not in named):
-        return None
-    is_rated = any(column.is_called("target") for column in columns.of_content("number"))
-    if is_rated and task is None and "target" not in named:  # the rating of each answer is the target
-        return None
-    columns.use(query, passages[0])
-    if "group" not in named:
-        columns.structure.pop("group", None)  # several queries may share a passage, so passages are split
-    line = f"truth: captions from {query.name}, which search {passages[0].name}"
-    return Truth("retrieval", {"captions": query.name}, line, None, {"text": passages[0].name}, passages)
 
 
 def _target(columns: Columns) -> Truth | None:
@@ -189,7 +167,7 @@ TRUTHS = {
     "score_ranking": _target,
     # Special forms of targets that the functions above also recognize.
     "preferences": preferences,
-    "search": _search,
+    "search": search,
 }
 
 

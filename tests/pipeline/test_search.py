@@ -10,6 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from pipelines.cli.app import app
+from pipelines.cli.guess import guess
 from pipelines.config import rules
 from pipelines.rivals import SETTINGS, bm25
 from pipelines.stages import data
@@ -118,3 +119,62 @@ def test_a_collection_that_cannot_be_searched_is_refused(project):
     for options in ({"image": "picture"}, {"text": "passage", "gallery": "part"}):
         with pytest.raises(ValueError, match="collection: expected with `text` and `captions`"):
             Table(file="a.csv", captions="query", collection="all.csv", **options)
+
+
+PAIRS = {
+    "query": [f"what is number {row % 20}" for row in range(ROWS)],
+    "passage_id": [f"d{row}" for row in range(ROWS)],
+}
+NUMBERS = {"passage_id": range(ROWS)}
+IDS = {"query_id": [f"q{row % 20}" for row in range(ROWS)], "doc_id": range(ROWS)}
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (PAIRS, {}),
+        (PAIRS, {"task": "search"}),
+        (PAIRS | NUMBERS | {"more": ["a"] * ROWS}, {"named": {"text": "passage_id", "target": "query"}}),
+        (PAIRS | {"grade": [row % 3 for row in range(ROWS)]}, {}),
+        (IDS, {}),
+    ],
+)
+def test_ids_of_passages_are_refused_with_the_code_that_joins_their_texts(tmp_path, columns, words):
+    pd.DataFrame(columns).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(ValueError, match=r"join the texts with pandas(?s:.*)--collection passages.csv") as refused:
+        guess(tmp_path / "a.csv", **words)
+    table, passages = pd.DataFrame(columns), pd.DataFrame({"ID": range(ROWS), "TEXT": ["a long text"] * ROWS})
+    passages["ID"] = pd.DataFrame(columns)[[name for name in columns if name in ("passage_id", "doc_id")]]
+    queries = pd.DataFrame({"ID": [f"q{row}" for row in range(20)], "TEXT": ["a query"] * 20})
+    joined = {"table": table, "passages": passages, "queries": queries}
+    exec("\n".join(line.strip() for line in str(refused.value).splitlines()[1:-3]), joined)  # as it advises
+    assert len(joined["table"]) == ROWS
+    assert set(joined["table"]["passage"]) == {"a long text"}
+
+
+def test_features_of_documents_with_ids_are_no_passages(tmp_path):
+    numbers = {name: [row * factor % 17 for row in range(ROWS)] for name, factor in (("f_1", 3), ("f_2", 5))}
+    pd.DataFrame(IDS | numbers | {"grade": [row % 3 for row in range(ROWS)]}).to_csv(tmp_path / "a.csv", index=False)
+    assert guess(tmp_path / "a.csv").task == "query_ranking"
+
+
+def test_beirs_files_are_joined_as_advised(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = [f"the text number {row} is long" for row in range(ROWS)]
+    corpus = pd.DataFrame({"_id": range(ROWS), "title": "A title", "text": texts}).astype(str)
+    corpus.to_json("corpus.jsonl", orient="records", lines=True)
+    queries = pd.DataFrame({"_id": [f"q{row}" for row in range(ROWS)], "text": texts})
+    queries.to_json("queries.jsonl", orient="records", lines=True)
+    Path("qrels").mkdir()
+    judged = pd.DataFrame(
+        {"query-id": queries["_id"], "corpus-id": range(ROWS), "score": [row % 2 for row in range(ROWS)]}
+    )
+    judged.to_csv("qrels/train.tsv", sep="\t", index=False)
+    for file in ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv"):
+        with pytest.raises(ValueError, match="BEIR") as refused:
+            guess(Path(file))
+    exec("\n".join(line.strip() for line in str(refused.value).splitlines()[1:-1]), {"pd": pd})
+    guessed = guess(Path("pairs.csv"))
+    assert (guessed.options["text"], guessed.options["captions"]) == ("passage", "query")
+    assert len(pd.read_csv("pairs.csv")) == ROWS // 2
+    assert len(pd.read_csv("passages.csv")) == ROWS

@@ -1,0 +1,92 @@
+"""Recognize queries and the passages that answer them, and refuse ids in place of their texts."""
+
+import re
+
+from pipelines.cli.columns import Column, Columns, Truth, listed, plain
+from pipelines.cli.inputs import query_text
+from pipelines.cli.preferences import CODE
+
+__all__ = ["refuse_ids", "search"]
+
+NUMBERED = r"(_?(id|no|key|nr|number))?"
+PASSAGE = re.compile(rf"(passage|document|doc|corpus){NUMBERED}|[pd]id")
+QUERY = re.compile(rf"(query|question|search){NUMBERED}|qid")
+BEIR = {"corpus", "queries"}  # names of the files with texts
+
+# Code to fix a table in pandas.
+IDS = """{columns}: ids such as {cell}, expected texts; join the texts with pandas:
+{joins}
+  table.to_csv("pairs.csv", index=False)
+  passages[["passage"]].to_csv("passages.csv", index=False)
+then `rankgrad init pairs.csv --collection passages.csv`"""
+JOIN = """  {frame} = {frame}.rename(columns={{"ID": "{column}", "TEXT": "{text}"}})  # ID and TEXT: columns of its file
+  table = table.merge({frame}[["{column}", "{text}"]], on="{column}")"""
+JUDGED = """ids of queries and passages (BEIR), expected their texts; join both files with pandas:
+  corpus = pd.read_json("corpus.jsonl", lines=True, dtype=str)
+  queries = pd.read_json("queries.jsonl", lines=True, dtype=str)
+  table = pd.read_csv("qrels/train.tsv", sep="\\t", dtype=str)
+  corpus["passage"] = (corpus["title"] + " " + corpus["text"]).str.strip()
+  queries = queries.rename(columns={"_id": "query-id", "text": "query"})
+  corpus = corpus.rename(columns={"_id": "corpus-id"})[["corpus-id", "passage"]]
+  table = table.merge(queries, on="query-id").merge(corpus, on="corpus-id")
+  table[table["score"].astype(float) > 0][["query", "passage"]].to_csv("pairs.csv", index=False)
+  corpus[["passage"]].to_csv("passages.csv", index=False)
+then `rankgrad init pairs.csv --collection passages.csv`"""
+
+
+def search(columns: Columns) -> Truth | None:
+    """Recognize queries and their passages, without a column of grades."""
+    task, named = columns.task, columns.named
+    query = named.get("target") or named.get("query") or query_text(columns)
+    if query is None or not (query.has_sentences or query.content == "captions"):
+        return None
+    passages = [column for column in columns.free if column.is_text and column is not query]
+    called = [column for column in passages if column.is_called("text")]
+    if task is None or called:
+        passages = called
+    if "text" in named:
+        passages = [named["text"]]
+        if _has_ids(passages[0]):
+            raise _of_ids(columns, passages)
+    if len(passages) != 1 or (task is None and "target" in named and "text" not in named):
+        return None
+    is_rated = any(column.is_called("target") for column in columns.of_content("number"))
+    if is_rated and task is None and "target" not in named:  # the rating of each answer is the target
+        return None
+    columns.use(query, passages[0])
+    if "group" not in named:
+        columns.structure.pop("group", None)  # several queries may share a passage, so passages are split
+    line = f"truth: captions from {query.name}, which search {passages[0].name}"
+    return Truth("retrieval", {"captions": query.name}, line, None, {"text": passages[0].name}, passages)
+
+
+def refuse_ids(columns: Columns) -> None:
+    """Raise if a table has the ids of passages, which are in another file, and nothing else to learn from."""
+    names = columns.all.keys()
+    if {"query-id", "corpus-id"} <= names or (columns.path.stem in BEIR and {"_id", "text"} <= names):
+        raise columns.refusal(JUDGED)
+    passages, others = [], []
+    for column in columns.all.values():
+        is_query = QUERY.fullmatch(plain(column.name)) is not None
+        if PASSAGE.fullmatch(plain(column.name)) and _has_ids(column):
+            passages.append(column)
+        elif not (is_query and (column.is_text or column.has_sentences or _has_ids(column))):
+            others.append(column)
+    has_queries = len(passages) + len(others) < len(columns.all)
+    if has_queries and len(passages) == 1 and len(others) <= 1 and all(column.content == "number" for column in others):
+        raise _of_ids(columns, passages)
+
+
+def _has_ids(column: Column) -> bool:
+    """Return whether cells are whole numbers or words with a digit, such as d175."""
+    return column.is_whole or (column.content == "name" and column.all_match(CODE))
+
+
+def _of_ids(columns: Columns, passages: list[Column]) -> ValueError:
+    """Return the error for ids of passages, and perhaps of queries, with the code that joins their texts."""
+    queries = [column for column in columns.all.values() if QUERY.fullmatch(plain(column.name)) and _has_ids(column)]
+    joins = []
+    for frame, text, ids in (("queries", "query", queries), ("passages", "passage", passages)):
+        joins += [JOIN.format(frame=frame, text=text, column=column.name) for column in ids]
+    names, cell = listed([column.name for column in [*queries, *passages]]), passages[0].cells.iloc[0]
+    return columns.refusal(IDS.format(columns=names, cell=cell, joins="\n".join(joins)))
