@@ -499,3 +499,10 @@ def test_a_row_of_totals_which_has_no_input_is_left_out(tmp_path, caplog):
     predicted = rows_of([tmp_path / "a.csv"], {"task": "score_ranking", "input": about})
     assert [row.id for row in predicted] == [f"a{number}" for number in range(120)]
     assert "1 of 121 rows without input" in caplog.text
+
+
+def test_empty_names_are_counted(tmp_path):
+    brands = ["vw", "bmw", ""] * 30
+    pd.DataFrame({"x": range(90), "brand": brands, "y": range(90)}).to_csv(tmp_path / "a.csv", index=False)
+    table = Table(file="a.csv", features="x", categories="brand", target="y")
+    assert "brand in 30 rows" in table.opened(tmp_path, Reading(1)).fitted["understood"]["empty"]
