@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +17,7 @@ import pandas as pd
 from rankgrad import lookup
 from rankgrad.datasets.tables.cells import FLAGS, missing_in, separator_of
 from rankgrad.datasets.tables.files import Sheet, names_in, read_sheet, require_columns
-from rankgrad.datasets.tables.formats import format_of
+from rankgrad.datasets.tables.formats import Format, format_of
 from rankgrad.datasets.tables.suspects import SAME_ORDER, rank_correlation
 from rankgrad.numbers import PLAIN, Writing, number_in, orders_of, vector_in, writings_of
 from rankgrad.plain_text import parts_in
@@ -35,6 +35,7 @@ __all__ = [
     "plain",
     "same_order",
     "split_labels",
+    "whole_sheet",
 ]
 
 HEAD = 1000  # number of first rows to inspect
@@ -294,7 +295,8 @@ class Columns:
 
     def whole(self, column: Column) -> Column:
         """Return a column with all nonempty cells of the whole file."""
-        sheet = self.read([column.name], head=None)
+        sheet = whole_sheet(self.path, (column.name,), self.form, self.encoding, (*self.empty,))
+        sheet = sheet._replace(writing=self.writing)
         return Column(column.name, _filled(sheet, column.name), sheet)
 
     def refusal(self, text: str) -> ValueError:
@@ -378,6 +380,19 @@ class Truth(NamedTuple):
     column: Column | None = None
     inputs: Mapping[str, Any] = MappingProxyType({})
     input_columns: Sequence[Column] = ()
+
+
+def whole_sheet(path: Path, columns: tuple[str, ...], form: Format, encoding: str, empty: tuple[str, ...]) -> Sheet:
+    """Return all rows of a file, with some of its columns; a large file takes seconds, so the last ones are kept."""
+    changed = path.stat().st_mtime_ns if path.is_file() else None
+    return _whole_sheet(path.absolute(), columns, form, encoding, empty, changed)._replace(paths=[path])
+
+
+@lru_cache(maxsize=4)
+def _whole_sheet(
+    path: Path, columns: tuple[str, ...], form: Format, encoding: str, empty: tuple[str, ...], changed: int | None
+) -> Sheet:
+    return read_sheet([path], lambda _: [*columns], kind=form, encoding=encoding, empty=empty)
 
 
 def _filled(sheet: Sheet, name: str) -> pd.Series:

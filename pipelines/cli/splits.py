@@ -17,7 +17,7 @@ from rankgrad.plain_text import key_in
 
 __all__ = ["Units", "check_splits", "lines_on_gate", "seed_of", "units_of", "without_gate"]
 
-SEEDS = 1000  # seeds to try for small tables
+SEEDS, MANY = 1000, 1000  # seeds to try for small tables; groups after which none is left empty
 TAKEN_ROWS = """
   rows = table[table["{column}"] == {other!r}].sample(frac=0.1, random_state=0).index
   table.loc[rows, "{column}"] = "{split}\""""
@@ -66,7 +66,7 @@ def units_of(folder: Path, dataset: Table) -> Units:
         _, cells = read_column(dataset, folder, example_column, split=split)
         examples = cells[is_there].map(str).nunique()
     if group:
-        names = converted(sheet, names, key_in).drop_duplicates()
+        names = converted(sheet, names[~names.map(str).duplicated()], key_in).drop_duplicates()
     elif is_example:
         names = names.map(str).drop_duplicates()
     return Units(group or "rows", names, "all" if dataset.drawn else split, examples)
@@ -114,10 +114,11 @@ def seed_of(units: Units, dataset: Table, folds: int | None) -> int:
     if units.split != "all" or (dataset.split_group is None and count >= needed):
         return 1
     for seed in range(1, SEEDS) if count >= needed else ():
+        names = units.names.iloc[:MANY]
         if folds is None:
-            used = {*drawn_splits(dataset, units.names, seed)} - {"gate"}
+            used = {*drawn_splits(dataset, names, seed)} - {"gate"}
         else:
-            used = {fold_of(name, folds=folds, seed=seed) for name in units.names}
+            used = {fold_of(name, folds=folds, seed=seed) for name in names}
         if len(used) == needed:
             return seed
     if folds is None:

@@ -9,13 +9,15 @@ from typing import Any, get_args, get_type_hints
 import pandas as pd
 from ruamel.yaml import YAML
 
+from pipelines.cli.columns import whole_sheet
 from pipelines.cli.structure import EXPLAINED, explained
 from pipelines.config.plan import merged
 from pipelines.rivals import TAKES
 from rankgrad import lookup
 from rankgrad.datasets.table import HEAD, Table
 from rankgrad.datasets.tables.cells import as_numbers, as_vectors, first_vector, missing_in
-from rankgrad.datasets.tables.files import Sheet, columns_like, read_sheet
+from rankgrad.datasets.tables.files import Sheet, columns_like, names_in, read_sheet
+from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.lookup import did_you_mean
 
@@ -166,15 +168,23 @@ def read_column(
     table: Table, folder: Path, column: str, *, head: int | None = None, split: str = "train"
 ) -> tuple[Sheet, pd.Series]:
     """Return the rows of a table's file, or of the file of a split, with one column, and the cells of it."""
-    sheet = _sheet_of(table, folder, lambda names: columns_like(column, names)[:1], head=head, split=split)
+    path = _path_of(table, folder, split)
+    if head is None:
+        form = format_of(path, table.format)
+        chosen = (*columns_like(column, names_in(path, form, table.encoding))[:1],)
+        sheet = whole_sheet(path, chosen, form, table.encoding, (*(table.empty or ()),))._replace(writing=table.writing)
+    else:
+        sheet = _head_of(table, path, lambda names: columns_like(column, names)[:1], head)
     return sheet, sheet.frame.iloc[:, 0]
 
 
-def _sheet_of(
-    table: Table, folder: Path, choose: Callable[[list[str]], list[str]], *, head: int | None, split: str = "train"
-) -> Sheet:
-    """Return the rows of a table's file, or of the file of a split, with the columns that `choose` picks by name."""
-    path = folder / Path(table.files.get(split) or table.files[""]).name
+def _path_of(table: Table, folder: Path, split: str = "train") -> Path:
+    """Return the path of a table's file, or of the file of a split."""
+    return folder / Path(table.files.get(split) or table.files[""]).name
+
+
+def _head_of(table: Table, path: Path, choose: Callable[[list[str]], list[str]], head: int) -> Sheet:
+    """Return the first rows of a file, with the columns that `choose` picks by name."""
     return read_sheet(
         [path], choose, kind=table.format, encoding=table.encoding, empty=table.empty or (), writing=table.writing,
         head=head,
@@ -213,7 +223,7 @@ def _has_skewed_features(table: Table, folder: Path) -> bool:
     def features(names: list[str]) -> list[str]:
         return [name for pattern in patterns for name in columns_like(pattern, names)]
 
-    sheet = _sheet_of(table, folder, features, head=HEAD)
+    sheet = _head_of(table, _path_of(table, folder), features, HEAD)
     for name in sheet.frame:
         cells = sheet.frame[name]
         cells = cells[~missing_in(cells, numeric=True)]
