@@ -175,8 +175,8 @@ def _reason_against_date(column: Column) -> str | None:
     """Return why a column of dates is not a feature, and what to write; None if it can be one."""
     if not column.date_orders:
         return (
-            "dates or times; to learn from them, write them as 2026-11-30, 30.11.2026, or 11/30/2026; to use later "
-            f"months as deliveries, pass `--date {column.name}`"
+            "dates or times; to learn from them, write them as 2026-11-30, 30.11.2026, or 11/30/2026; "
+            f"`--date {column.name}` then uses later months as deliveries"
         )
     options = " or ".join(f"`dates: {{{column.name}: {order}}}`" for order in column.date_orders)
     advice = f"add it to `features`, with {options}"

@@ -151,20 +151,15 @@ def serve(
 
 
 def monitor(
-    fresh: Annotated[
-        Path,
+    model_and_rows: Annotated[
+        list[str],
         typer.Argument(
             callback=typed_here,
-            help="New raw rows, as for `rankgrad predict`: a table or a folder; labels are not needed.",
+            metavar="[MODEL] FRESH",
+            help="A registered version, or its folder; by default the champion, if params.yaml trains only one model. "
+            "Then new raw rows, as for `rankgrad predict`: a table or a folder; labels are not needed.",
         ),
     ],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            callback=typed_here,
-            help="A registered version, or its folder; by default the champion, if params.yaml trains only one model.",
-        ),
-    ] = None,
     alpha: Annotated[float, typer.Option(help="False-positive rate.")] = 0.01,
     least_distance: Annotated[float, typer.Option(help="Smallest KS distance that counts as drift.")] = 0.1,
     rows: Annotated[int, typer.Option(help="Largest number of rows to compare from each file.")] = 2000,
@@ -194,8 +189,11 @@ def monitor(
     from pipelines.serving.named_model import the_model
     from rankgrad.datasets.tables.rows import Roles
 
+    if len(model_and_rows) > 2:
+        fail(f"{', '.join(model_and_rows)}: expected a model and one table or folder of new rows")
+    fresh = Path(model_and_rows[-1])
     with errors_in_a_line():
-        model = the_model(model, f"rankgrad monitor {fresh} --model MODEL")
+        model = the_model(next(iter(model_and_rows[:-1]), None), f"rankgrad monitor MODEL {fresh}")
         report = report or drift.report_of(fresh, model)
         comparison = drift.compare(
             fresh, model=model, alpha=alpha, least_distance=least_distance, rows=rows,
@@ -221,17 +219,14 @@ def monitor(
 
 def _show(comparison: Any) -> None:
     rows = [
-        (row.name, f"{row.reference:.3f}", f"{row.fresh:.3f}", f"{row.distance:.3f}", f"{row.adjusted_p:.2g}",
-         "yes" if row.drifted else "no")
+        (row.name, comparison.shown(row.name, row.reference, ".3f"), comparison.shown(row.name, row.fresh, ".3f"),
+         f"{row.distance:.3f}", f"{row.adjusted_p:.2g}", "yes" if row.drifted else "no")
         for row in comparison.quantities
     ]  # fmt: skip
     table("quantity", "training", "fresh", "KS distance", "adjusted p", "drifted", rows=rows)
     typer.echo(f"training data: {comparison.dataset}")
     if comparison.outside:
-        rows = []
-        for column in comparison.outside:
-            training, fresh = (f"{low:.6g} to {high:.6g}" for low, high in (column.training, column.fresh))
-            rows.append((column.name, training, fresh, column.rows, column.first_row))
+        rows = [column.values() for column in comparison.outside_in_words]
         table("outside the training range", "training", "fresh", "rows", "first row", rows=rows)
     if (shadow := comparison.shadow) and not shadow.failed:
         rows = [

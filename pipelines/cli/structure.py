@@ -11,6 +11,7 @@ from pipelines.cli.columns import Column, Columns, is_within, plain
 from rankgrad.datasets.tables.cells import as_days, split_in
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.inputs.image import StoredPicture
+from rankgrad.numbers import ORDERS
 
 __all__ = [
     "EXPLAINED",
@@ -41,8 +42,21 @@ def find_structure(columns: Columns) -> None:
     columns.structure |= {role: column.name for role, column in roles.items() if column is not None}
     if "date" in named:
         column = columns.whole(named["date"])
-        last = as_days(column.sheet, column.cells).max().date().isoformat()
+        order = _order_of(columns, column)
+        last = as_days(column.sheet, column.cells, order).max().date().isoformat()
         columns.structure["date"] = {"column": column.name, "first": last, "every": "month"}
+        columns.structure["date"] |= {} if order == ORDERS[0] else {"order": order}
+
+
+def _order_of(columns: Columns, column: Column) -> str:
+    """Return the order of year, month, and day in a column of dates; raise if day or month may come first."""
+    orders = column.date_orders or [ORDERS[0]]
+    if len(orders) > 1:
+        raise columns.refusal(
+            f"--date: {column.shown(column.cells.index[0])}; day or month may come first in all its cells: write them "
+            "as 2026-11-30"
+        )
+    return orders[0]
 
 
 def _is_split(columns: Columns, column: Column) -> bool:

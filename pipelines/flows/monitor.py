@@ -145,7 +145,7 @@ def monitor(
             key="to-label", table=rows, description=f"Rows worth labeling, also in {drift.list_of(report)}"
         )
     if comparison.outside:
-        rows = [asdict(column) for column in comparison.outside]
+        rows = comparison.outside_in_words
         create_table_artifact(key="outside", table=rows, description="Values outside the range of the training rows")
     if shadow := comparison.shadow:
         rows = [*map(_row, shadow.agreement)]

@@ -1,26 +1,27 @@
 """Test whether new rows, and a model's predictions for them, still look like its training data.
 
 Each quantity of a row gets a two-sample test, corrected for the number of quantities. Its distance must also be large
-enough: with enough rows, any difference is significant, but not every difference is worth a training. See
-`pipelines.monitoring.reference` for the reference data.
+enough: with enough rows, any difference is significant, but not every difference is worth a training. Rows of one group
+are alike, so the test counts them as fewer rows. See `pipelines.monitoring.reference` for the reference data.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import false_discovery_control, fisher_exact, ks_2samp
+import pandas as pd
+from scipy.stats import false_discovery_control, fisher_exact, ks_2samp, kstwo
 
 from pipelines.config import MONITORED
 from pipelines.monitoring.measure import Answers, Measured, measure, measure_answers
-from pipelines.monitoring.reference import ROWS, Reference, chosen, read_reference
+from pipelines.monitoring.reference import GROUP, ROWS, Reference, chosen, read_reference
 from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
 from pipelines.serving.named_model import is_registered, model_folder
 from rankgrad.cli import answers as tables
-from rankgrad.datasets.tables.ranges import are_outside
+from rankgrad.datasets.tables.ranges import REFERENCE, are_outside, in_words
 from rankgrad.datasets.tables.rows import OWN, Roles, Row, read
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.checkpoints import load_model
@@ -40,7 +41,7 @@ class Quantity:
 
     The distance is Kolmogorov-Smirnov's: the largest difference between the two fractions of rows below any value. The
     Kolmogorov-Smirnov test is also valid for counts, for which it is conservative. A quantity of 0 and 1 gets Fisher's
-    exact test.
+    exact test. Of groups, such as laboratories, the p-value is that of the effective number of independent rows.
     """
 
     name: str  # such as `brightness`, `age`, `score cat`
@@ -78,6 +79,23 @@ class Comparison:
     shadow: Shadow | None = None  # None if no challenger was asked for, or there is none
     to_label: list[dict[str, Any]] = field(default_factory=list)  # see `rows_to_label`
     outside: list[Outside] = field(default_factory=list)
+    dates: list[str] = field(default_factory=list)  # quantities that are days since 1970-01-01
+
+    def shown(self, name: str, value: float, digits: str) -> str:
+        """Return a value of a quantity in words: a date, or a number with these digits."""
+        return in_words(value, is_date=True) if name in self.dates else f"{value:{digits}}"
+
+    @property
+    def outside_in_words(self) -> list[dict[str, Any]]:
+        """The inputs outside the training range, with their ranges in words."""
+        rows = []
+        for column in self.outside:
+            training, fresh = (
+                " to ".join(self.shown(column.name, bound, ".6g") for bound in bounds)
+                for bounds in (column.training, column.fresh)
+            )
+            rows.append(asdict(column) | {"training": training, "fresh": fresh})
+        return rows
 
     @property
     def drifted(self) -> list[str]:
@@ -151,7 +169,10 @@ def compare(
     def fresh_rows() -> Iterator[Row]:
         return read([Path(fresh)], recipe, roles)
 
-    ids = [row.id for row in fresh_rows()]
+    ids, groups = [], []
+    for row in fresh_rows():
+        ids.append(row.id)
+        groups += row.group.values()
     counts = {
         "train": _enough(f"{model}: training", len(reference.inputs)),
         "val": _enough(f"{model}: validation", len(reference.network)),
@@ -168,12 +189,15 @@ def compare(
         challenger = _registry().beside(version, challenger.removeprefix("@")) if version else None
     if challenger is not None:
         shadow = _shadow(challenger, answers, ours.answers)
+    if groups:
+        ours = _by_group(ours, [groups[number] for number in sorted(numbers)])
     tested = quantities(reference, ours, alpha=alpha, least_distance=least_distance)
+    dates = [*(recipe["input"].get("dates") or ())]
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), reference.dataset, alpha, least_distance,
         rows=counts | {"fresh": len(numbers)}, shadow=shadow, quantities=tested,
-        to_label=rows_to_label(reference, ours, tested, [(number, ids[number]) for number in sorted(numbers)]),
-        outside=outside(reference, ours, sorted(numbers)),
+        to_label=rows_to_label(reference, ours, tested, [(number, ids[number]) for number in sorted(numbers)], dates),
+        outside=outside(reference, ours, sorted(numbers)), dates=dates,
     )  # fmt: skip
 
 
@@ -205,17 +229,26 @@ def _registry() -> Any:
     return registry
 
 
-def _both(reference: Reference, fresh: Measured) -> list[tuple[str, np.ndarray, np.ndarray]]:
+def _both(reference: Reference, fresh: Measured) -> list[tuple[str, pd.Series, pd.Series]]:
     """Return each quantity's name, with its values in the reference and in the new rows.
 
     The result is a list because a user's column may have the name of a network's quantity, such as `score`.
+
+    Raises:
+        ValueError: an earlier version of the project described the training data by other quantities.
     """
     theirs, ours = reference.network, reference.of_network(fresh.answers)
+    inputs = fresh.inputs.quantities
+    if unknown := [*reference.inputs.columns.difference(inputs.columns), *theirs.columns.difference(ours.columns)]:
+        raise ValueError(
+            f"{REFERENCE}: has {unknown[0]!r}, which this version of RankGrad does not measure; publish the model "
+            "again with `make repro`"
+        )
     both = []
     for name in reference.inputs:
         title = f"input {name}" if name in theirs else name
-        both.append((title, reference.inputs[name].to_numpy(), fresh.inputs.quantities[name].to_numpy()))
-    both += [(name, theirs[name].to_numpy(), ours[name].to_numpy()) for name in theirs]
+        both.append((title, reference.inputs[name], inputs[name]))
+    both += [(name, theirs[name], ours[name]) for name in theirs]
     return both
 
 
@@ -250,7 +283,11 @@ def outside(reference: Reference, fresh: Measured, numbers: Sequence[int]) -> li
 
 
 def rows_to_label(
-    reference: Reference, fresh: Measured, tested: Sequence[Quantity], rows: Sequence[tuple[int, Any]]
+    reference: Reference,
+    fresh: Measured,
+    tested: Sequence[Quantity],
+    rows: Sequence[tuple[int, Any]],
+    dates: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Return the new rows that contribute most to the drift, in descending order, for a person to label.
 
@@ -262,11 +299,13 @@ def rows_to_label(
         reference, fresh: the reference and the new rows.
         tested: the comparison of each quantity.
         rows: number and id of each new row.
+        dates: quantities that are days since 1970-01-01.
     """
     drift, values = np.zeros(len(rows)), dict[str, np.ndarray]()
     for quantity, (name, before, now) in zip(tested, _both(reference, fresh), strict=True):
         if quantity.drifted:
             result = ks_2samp(before, now)
+            now = now.to_numpy()
             above = now > result.statistic_location
             drift += quantity.distance * (above if result.statistic_sign > 0 else ~above)
             values[name] = now
@@ -274,7 +313,10 @@ def rows_to_label(
     for index in np.argsort(-drift, kind="stable")[:LISTED]:
         if drift[index] > 0:
             number, row_id = rows[index]
-            of_row = {f"value {name}": float(column[index]) for name, column in values.items()}
+            of_row = dict[str, Any]()
+            for name, column in values.items():
+                value = float(column[index])
+                of_row[f"value {name}"] = in_words(value, is_date=True) if name in dates else value
             listed.append({"id": row_id, "row": number + 1, "drift": round(float(drift[index]), 4), **of_row})
     return listed
 
@@ -311,13 +353,51 @@ def write(comparison: Comparison, path: str | Path) -> None:
         partial.write_text(as_json(report, indent=2) + "\n")
 
 
-def _tested(reference: np.ndarray, fresh: np.ndarray) -> tuple[tuple[float, float], float, float]:
+def _by_group(measured: Measured, groups: Sequence[Any]) -> Measured:
+    """Return measurements whose quantities are indexed by the group of each row."""
+    index, (inputs, answers) = pd.Index(map(str, groups), name=GROUP), measured
+    return Measured(
+        inputs._replace(quantities=inputs.quantities.set_index(index)),
+        answers._replace(quantities=answers.quantities.set_index(index)),
+    )
+
+
+def _tested(reference: pd.Series, fresh: pd.Series) -> tuple[tuple[float, float], float, float]:
     """Return both means, the distance, and the p-value of one quantity."""
-    means = float(reference.mean(dtype=np.float64)), float(fresh.mean(dtype=np.float64))
-    both = np.concatenate([reference, fresh])
-    if not np.isin(both, (0, 1)).all():
+    means = float(reference.mean()), float(fresh.mean())
+    samples = [values if values.index.name == GROUP else values.reset_index(drop=True) for values in (reference, fresh)]
+    both = pd.concat(samples, keys=["reference", "fresh"])
+    sizes = independent_rows(both)
+    if not both.isin((0, 1)).all():
         result = ks_2samp(reference, fresh)
-        return means, float(result.statistic), float(result.pvalue)
+        p, independent = result.pvalue, sizes.prod() / sizes.sum()
+        if sizes.sum() < len(both):
+            p = kstwo.sf(result.statistic, max(1, round(independent)))
+        return means, float(result.statistic), float(p)
     # Yes or no, such as an unknown name: Kolmogorov-Smirnov's p would be far too large.
-    counts = [[int(values.sum()), int(len(values) - values.sum())] for values in (reference, fresh)]
+    counts = [[round(size * mean), round(size) - round(size * mean)] for size, mean in zip(sizes, means, strict=True)]
     return means, abs(means[0] - means[1]), float(fisher_exact(counts).pvalue)
+
+
+def independent_rows(values: pd.Series) -> pd.Series:
+    """Return the effective number of independent rows in each sample.
+
+    It is n / (1 + (m - 1) r) for n rows in groups of m rows, weighted by their size, where r is the fraction of the
+    variance of ranks between groups: n if groups do not differ, and the number of groups if their rows are equal.
+
+    Args:
+        values: numbers, indexed by the sample and the group.
+
+    >>> groups = [("new", "a"), ("new", "a"), ("new", "b"), ("new", "b"), ("old", "c"), ("old", "d")]
+    >>> independent_rows(pd.Series([1.0, 1.0, 5.0, 5.0, 2.0, 3.0], pd.MultiIndex.from_tuples(groups))).to_dict()
+    {'new': 2.0, 'old': 2.0}
+    """
+    ranks = values.rank()
+    by_group = ranks.groupby(level=[0, 1], sort=False)
+    sizes = by_group.size()
+    freedom, variance = len(values) - len(sizes), ranks.var()
+    within = ((ranks - by_group.transform("mean")) ** 2).sum() / freedom if freedom else variance
+    between = 1 - within / variance if variance > 0 else 0.0
+    rows = sizes.groupby(level=0, sort=False).sum()
+    group_size = (sizes**2).groupby(level=0, sort=False).sum() / rows
+    return rows / (1 + (group_size - 1) * max(0.0, between))

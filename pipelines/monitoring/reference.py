@@ -28,13 +28,14 @@ from rankgrad.datasets.tables.ranges import REFERENCE, ranges_in
 from rankgrad.datasets.tables.rows import Row, read
 from rankgrad.inputs import type_of
 from rankgrad.io.checkpoints import load_model
-from rankgrad.io.parquet import parquet_file
+from rankgrad.io.parquet import columns_of, parquet_file, read_table
 from rankgrad.seeding import generator
 from rankgrad.training.device import find_device
 
-__all__ = ["ROWS", "Reference", "TrainingData", "chosen", "read_reference", "reference_of"]
+__all__ = ["GROUP", "ROWS", "Reference", "TrainingData", "chosen", "read_reference", "reference_of"]
 
 ROWS = 1000  # most rows of each split, since every version is measured when it is published
+GROUP = "group"  # name of an index that has the group of each row
 DIRECTIONS = 5  # directions for comparing embeddings
 
 
@@ -67,8 +68,9 @@ class Reference:
 
     Attributes:
         dataset: the name of the dataset.
-        inputs: quantities of training rows (n, ...).
-        network: quantities of the network's predictions for validation rows, and coordinates of embeddings (n, ...).
+        inputs: quantities of training rows (n, ...), indexed by their groups, if they have any.
+        network: quantities of the network's predictions for validation rows, and coordinates of embeddings (n, ...);
+            indexed likewise.
         directions: directions of the training rows' embeddings.
         words: the words of all training texts; None if there are no texts.
         ranges: the smallest and the largest value of each numeric input in all training rows.
@@ -87,7 +89,8 @@ class Reference:
 
 
 def _of_network(answers: Answers, directions: Directions) -> pd.DataFrame:
-    return pd.concat([pd.DataFrame(directions.along(answers.embedding)), answers.quantities], axis=1)
+    coordinates = pd.DataFrame(directions.along(answers.embedding), answers.quantities.index)
+    return pd.concat([coordinates, answers.quantities], axis=1)
 
 
 def directions_of(embedding: np.ndarray) -> Directions:
@@ -154,7 +157,8 @@ class TrainingData:
         reference = reference_of(self.folder.name, inputs, training.embedding, answers)
         lists = lookup.find("tasks", recipe["task"])().reads.lists
         ranges = type_of(recipe["input"]).ranges(self.folder / "train.parquet", recipe["input"], lists=lists)
-        _write(replace(reference, ranges=ranges), version / REFERENCE)
+        of_train, of_val = self._by_group("train", reference.inputs), self._by_group("val", reference.network)
+        _write(replace(reference, inputs=of_train, network=of_val, ranges=ranges), version / REFERENCE)
 
     def _chosen(self, split: str) -> list[int]:
         """Return the numbers of the rows of a split to measure; with folds, its file has the rows of all splits."""
@@ -167,14 +171,22 @@ class TrainingData:
             rows = rows[is_val if split == "val" else ~is_val]
         return rows[chosen(split, len(rows))].tolist()
 
+    def _by_group(self, split: str, quantities: pd.DataFrame) -> pd.DataFrame:
+        """Return quantities of the chosen rows of a split indexed by the group of each row, if it has one."""
+        path = self.folder / f"{split}.parquet"
+        if GROUP not in columns_of(path):
+            return quantities
+        groups = read_table(path, [GROUP])[GROUP].to_numpy()
+        return quantities.set_index(pd.Index(groups[sorted(self._chosen(split))], name=GROUP))
+
     def _rows(self, split: str, recipe: Mapping[str, Any]) -> Iterator[Row]:
         return read([self.folder / f"{split}.parquet"], recipe, form="parquet")
 
 
 def _write(reference: Reference, folder: Path) -> None:
     folder.mkdir()
-    reference.inputs.to_parquet(folder / "inputs.parquet", index=False)
-    reference.network.to_parquet(folder / "network.parquet", index=False)
+    reference.inputs.to_parquet(folder / "inputs.parquet")
+    reference.network.to_parquet(folder / "network.parquet")
     np.savez(folder / "directions.npz", mean=reference.directions.mean, components=reference.directions.components)
     words = None if reference.words is None else sorted(reference.words)
     about = {"dataset": reference.dataset, "words": words, "ranges": reference.ranges}

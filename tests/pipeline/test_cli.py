@@ -277,10 +277,9 @@ class TestModels:
         assert "a.png" in rankgrad("predict", "shipped", "../a.png", typed_in=project / "studies")
 
     def test_monitor_ends_with_0_or_3(self, project):
-        model = ("--model", "model")
-        same = json.loads(rankgrad("monitor", "fresh.parquet", *model, "--json"))
+        same = json.loads(rankgrad("monitor", "model", "fresh.parquet", "--json"))
         assert same["drifted"] == []
-        rankgrad("monitor", "dark.parquet", *model, "--report", "elsewhere.json", code=3)
+        rankgrad("monitor", "model", "dark.parquet", "--report", "elsewhere.json", code=3)
         assert "brightness" in json.loads((project / "elsewhere.json").read_text())["drifted"]
 
     @pytest.mark.parametrize(
@@ -290,8 +289,8 @@ class TestModels:
             (["predict", "absent.png"], 2, "inputs"),
             (["predict", "model", "absent.png"], 1, "absent.png"),
             (["predict", "model", "scales"], 1, "scales: no input"),
-            (["monitor", "fresh.parquet", "--model", "scales"], 1, "scales"),
-            (["monitor", "fresh.parquet"], 1, "fresh.parquet --model models:/label_ranking-ranked_mnist@"),
+            (["monitor", "scales", "fresh.parquet"], 1, "scales"),
+            (["monitor", "fresh.parquet"], 1, "monitor models:/label_ranking-ranked_mnist@champion fresh.parquet"),
             (["serve"], 1, "rankgrad serve models:/label_ranking-ranked_mnist@champion"),
             (["serve", "scales"], 1, "scales"),
             (["serve", "model", "--captions"], 1, "--among"),

@@ -669,6 +669,8 @@ NAMED_BY_A_PERSON = {  # columns, what a person names, and the options that foll
                              {"text": "response_a", "captions": "response_b"}),
     "days": ({**PLAIN, "sold": pd.date_range("2026-01-01", periods=ROWS).astype(str)}, {"date": "sold"},
              {"date": {"column": "sold", "first": "2026-03-01", "every": "month"}}),
+    "days first": ({**PLAIN, "sold": [f"{1 + k % 28}.{1 + k % 2}.2026" for k in N]}, {"date": "sold"},
+                   {"date": {"column": "sold", "first": "2026-02-28", "every": "month", "order": "DMY"}}),
     "days in digits": ({**PLAIN, "sold": [20260101 + k % 28 for k in N]}, {"date": "sold"},
                        {"date": {"column": "sold", "first": "2026-01-28", "every": "month"}}),
     "a document of several queries": (QUERIES | {"doc": modulo(6), "grade": modulo(3)}, {"id": "doc"}, {"id": "doc"}),
@@ -685,7 +687,7 @@ NAMED_IN_VAIN = {  # columns, what a person names, and what the refusal says
                                         ["--text", "prompt"]),
     "ranks": (QUERIES | {"rank": modulo(6)}, {"target": "rank"}, ["rank", "largest"]),
     "codes": (PLAIN | {"plz": texts("0{}")}, {"target": "plz"}, ["row 1", "'00'"]),
-    "no days": (PLAIN | {"sold": cycled("1.2.2026", "2.2.2026")}, {"date": "sold"}, ["row 1", "2026-11-30"]),
+    "days or months": (PLAIN | {"sold": cycled("1.2.2026", "2.2.2026")}, {"date": "sold"}, ["row 1", "2026-11-30"]),
 }  # fmt: skip
 
 

@@ -313,6 +313,7 @@ def test_bad_input_is_refused_by_its_place(raw, fault):
         ({"split": {"hash_of": "customer", "val": 0.5, "test": 0.5}}, "below 1"),
         ({"date": {"column": "day", "first": "soon", "every": "month"}}, "2026-10-31"),
         ({"date": {"column": "day", "first": "2026-10-31", "every": "moon"}}, "day, week, month or year"),
+        ({"date": {"column": "day", "first": "2026-10-31", "every": "day", "order": "YDM"}}, "YMD, DMY, MDY"),
     ],
 )
 def test_options_that_do_not_agree_are_refused(options, expected_words):
@@ -498,3 +499,10 @@ def test_a_row_of_totals_which_has_no_input_is_left_out(tmp_path, caplog):
     predicted = rows_of([tmp_path / "a.csv"], {"task": "score_ranking", "input": about})
     assert [row.id for row in predicted] == [f"a{number}" for number in range(120)]
     assert "1 of 121 rows without input" in caplog.text
+
+
+def test_empty_names_are_counted(tmp_path):
+    brands = ["vw", "bmw", ""] * 30
+    pd.DataFrame({"x": range(90), "brand": brands, "y": range(90)}).to_csv(tmp_path / "a.csv", index=False)
+    table = Table(file="a.csv", features="x", categories="brand", target="y")
+    assert "brand in 30 rows" in table.opened(tmp_path, Reading(1)).fitted["understood"]["empty"]

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, quantities, write
 from pipelines.monitoring.measure import Answers, Inputs, Measured, measure
-from pipelines.monitoring.reference import Reference, TrainingData, reference_of
+from pipelines.monitoring.reference import GROUP, Reference, TrainingData, reference_of
 from pipelines.serving.server import app_of
 from pipelines.tracking.upload import Run, Version, publish
 from rankgrad.cli.answers import answers
@@ -221,6 +221,28 @@ def test_counts_drift_however_rare_each_number_is(learned, fresh, drifted):
     before = reference(of(learned), of(learned))
     result = {quantity.name: quantity for quantity in quantities(before, of(fresh), alpha=0.01, least_distance=0.1)}
     assert result["documents"].drifted == drifted
+
+
+@pytest.mark.parametrize(("labs", "shift", "drifted"), [(5, 1.0, False), (60, 0.0, False), (60, 1.0, True)])
+def test_rows_of_few_groups_drift_only_as_far_as_these_groups_show(labs, shift, drifted):
+    """Each lab has its own level, so 500 rows of five labs say no more of other labs than five numbers do."""
+    draws = np.random.default_rng(0)
+
+    def of(count: int, shift: float = 0.0) -> pd.DataFrame:
+        labs = pd.Index(np.repeat(np.arange(count).astype(str), 600 // count), name=GROUP)
+        level = np.repeat(draws.normal(shift, size=count), 600 // count)
+        return pd.DataFrame({"age": level + draws.normal(0, 0.1, size=len(labs))}, labs)
+
+    def measured(quantities: pd.DataFrame) -> Measured:
+        return Measured(Inputs(quantities, set(), quantities, quantities), Answers(quantities[[]], np.eye(600, 3)))
+
+    before = measured(of(60))
+    [age] = [
+        quantity
+        for quantity in quantities(reference(before, before), measured(of(labs, shift)), alpha=0.01, least_distance=0.1)
+        if quantity.name == "age"
+    ]
+    assert age.drifted == drifted
 
 
 @pytest.mark.parametrize("kind", ["features", "text"])

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.feature_names import columns_of, fills_of, numbers_of, places_of_values, title_of
+from rankgrad.feature_names import columns_of, fills_of, is_empty, numbers_of, places_of_values, title_of
 from rankgrad.inputs._base import Inputs, InputType, as_list, check_numbers, check_range, in_json
 from rankgrad.lookup import listed
 from rankgrad.numbers import writing_of
@@ -174,7 +174,14 @@ class Features(InputType):
 
     @staticmethod
     def warnings(cell: Any, about: dict[str, Any]) -> list[str]:
-        """Return a warning for each name that has no feature."""
+        """Return a warning for each name that has no feature, or that all features are empty.
+
+        >>> Features.warnings({"age": None}, {"count": 2, "names": ["age[empty=50.0]", "age[empty]"]})
+        ['all features are empty, so the answer says nothing about this row']
+        """
+        values = cell.values() if isinstance(cell, Mapping) else cell
+        if all(is_empty(emptied(value, about.get("empty") or ())) for value in values):
+            return ["all features are empty, so the answer says nothing about this row"]
         warnings = []
 
         def warn(column: str, name: str) -> None:

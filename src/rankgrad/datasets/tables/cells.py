@@ -12,7 +12,7 @@ import pandas as pd
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
-from rankgrad.numbers import PLAIN, Writing, days_in, exact, number_in, vector_in, writings_of
+from rankgrad.numbers import PLAIN, Writing, days_in, exact, number_in, orders_of, vector_in, writings_of
 from rankgrad.plain_text import name_in
 
 __all__ = [
@@ -328,8 +328,13 @@ def separator_of(names: Iterable[str]) -> str | None:
 # Dates, and rows that belong together.
 
 
-def as_days(sheet: Sheet, cells: pd.Series) -> pd.Series:
+def as_days(sheet: Sheet, cells: pd.Series, order: str = "YMD") -> pd.Series:
     """Return cells as UTC times without a time zone.
+
+    Args:
+        sheet: the sheet of the cells, for the numbers of rows.
+        cells: dates in ISO 8601, such as 2026-11-30, 2026-11, and 20261130, or in another order.
+        order: the order of year, month, and day in cells that are not in ISO 8601.
 
     Raises:
         ValueError: a cell is not a date; the message names its row.
@@ -337,18 +342,26 @@ def as_days(sheet: Sheet, cells: pd.Series) -> pd.Series:
     text = cells.map(lambda cell: cell.isoformat() if hasattr(cell, "isoformat") else str(cell)).astype(object)
     days = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
     # pandas also accepts `now` and `today`, which would change from day to day.
-    for row, cell in cells[days.isna() | ~text.str.match(r"\d")].items():
-        raise ValueError(f"{sheet.place(row)}: {cells.name} is {_shown(cell)}, expected a date such as 2026-11-30")
-    return days
+    is_iso = days.notna() & text.str.match(r"\d")
+    others = converted(sheet, cells[~is_iso], partial(_day, order)).astype(np.float64)
+    return days.where(is_iso, pd.to_datetime(others, unit="D").reindex(days.index))
 
 
-def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str) -> np.ndarray:
+def _day(order: str, cell: Any) -> float:
+    try:
+        return days_in(cell, order)
+    except ValueError as error:
+        orders = " or ".join(f"`order: {order}`" for order in orders_of([cell]))
+        raise ValueError(f"{error}{f'; or add {orders} to `date`' if orders else ''}") from error
+
+
+def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str, order: str) -> np.ndarray:
     """Return the delivery (n,) of each row: 0 up to the date `first`, then 1, 2, ... for each period that has rows.
 
     Raises:
         ValueError: a cell is not a date; the message names its row.
     """
-    days = as_days(sheet, cells)
+    days = as_days(sheet, cells, order)
     periods = days.dt.to_period(PERIODS[every]).where(days.dt.normalize() > pd.Timestamp(first))
     return pd.factorize(periods, sort=True)[0] + 1  # rows of the first delivery have no period, factorized to -1
 

@@ -34,6 +34,7 @@ from rankgrad.datasets.tables.text import log_once
 from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
+from rankgrad.numbers import ORDERS
 from rankgrad.plain_text import key_in, name_in, parts_in, spelled_alike, text_in
 
 __all__ = ["Examples", "by_query", "examples_of", "gathered", "missing_cells", "repeated_pairs", "with_truth"]
@@ -95,7 +96,8 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
     if "gallery" in first:
         frame["gallery"] = pd.factorize(converted(sheet, first["gallery"], name_in))[0]
     if table.date:
-        frame["delivery"] = as_periods(sheet, first["date"], table.date["first"], table.date["every"])
+        starts, every, order = table.date["first"], table.date["every"], table.date.get("order", ORDERS[0])
+        frame["delivery"] = as_periods(sheet, first["date"], starts, every, order)
     if "split" in first:
         frame["split"] = converted(sheet, first["split"], split_in)
     frame["truth"] = _truths(table, sheet, cells[roles["margin" if table.margin else table.truth_role]])

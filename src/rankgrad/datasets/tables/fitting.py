@@ -359,11 +359,23 @@ def _understood(
         lines |= _understood_groups(table, path, frame)
     if table.rejected and (repeated := repeated_pairs(frame["input"])):
         lines["repeated"] = repeated
-    if near := _near_names(table, examples.roles, frame, fitted):
+    categories = _categories(table, examples.roles, frame)
+    if near := _near_names(table, categories, frame, fitted):
         lines["near"] = ", ".join(f"{name!r} beside {other!r}" for name, other in near[:NAMED])
         logging.warning("%s: names that may be one: %s", path, lines["near"])
-    lines["missing"] = f"{len(examples.left_out)} rows left out" if examples.left_out else "none"
+    lines["missing"] = f"{len(examples.left_out) or 'no'} rows left out"
+    empty = {column: int((names == "").sum()) for column, names in categories.items()}
+    if counted := _listed_counts(empty):
+        lines["empty"] = f"names are 0 in all of their features: {counted}"
     return lines
+
+
+def _categories(table: TableOptions, roles: Mapping[str, list[str]], rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Return the names of rows, or of the documents of queries, in each column of categories."""
+    if "categories" not in roles:
+        return {}
+    values = pd.DataFrame(_inputs(table, rows).tolist())
+    return {column: values[column] for column in roles["categories"]}
 
 
 def _understood_classes(path: Path, counts: dict[str, int]) -> dict[str, str]:
@@ -399,16 +411,14 @@ def _understood_groups(table: TableOptions, path: Path, frame: pd.DataFrame) -> 
 
 
 def _near_names(
-    table: TableOptions, roles: Mapping[str, list[str]], frame: pd.DataFrame, fitted: dict[str, Any]
+    table: TableOptions, categories: Mapping[str, pd.Series], frame: pd.DataFrame, fitted: dict[str, Any]
 ) -> list[tuple[str, str]]:
     """Return pairs of groups, categories, or classes whose names may be one."""
     near = near_names(frame["group"].unique()) if table.group else []
     near += near_names(fitted["features"]) if table.has_names else []
     near += near_names(fitted.get("classes", [])) if table.classes is None else []
     names = {"": frame["group"]} if table.group else {}
-    if "categories" in roles:
-        values = pd.DataFrame(_inputs(table, frame).tolist())
-        names |= {f"{column}=": values[column] for column in roles["categories"]}
+    names |= {f"{column}=": cells for column, cells in categories.items()}
     for start, column in names.items():
         near += [(f"{start}{name}", f"{start}{other}") for name, other in typos_in(column.value_counts().to_dict())]
     return near
@@ -498,7 +508,10 @@ def _counts_of_empty(columns: Mapping[str, np.ndarray]) -> str:
     >>> _counts_of_empty({"age": np.array([np.nan, 3.0]), "km": np.array([1.0, 2.0])})
     'age in 1 rows'
     """
-    counts = {name: int(np.isnan(values).sum()) for name, values in columns.items()}
+    return _listed_counts({name: int(np.isnan(values).sum()) for name, values in columns.items()})
+
+
+def _listed_counts(counts: Mapping[str, int]) -> str:
     counted = [f"{name} in {count} rows" for name, count in counts.items() if count]
     return ", ".join(counted[:NAMED]) + (", ..." if len(counted) > NAMED else "")
 

@@ -10,7 +10,7 @@ import numpy as np
 from rankgrad import lookup
 from rankgrad.inputs import type_of
 
-__all__ = ["REFERENCE", "Ranges", "are_outside", "outside_ranges", "ranges_in"]
+__all__ = ["REFERENCE", "Ranges", "are_outside", "in_words", "outside_ranges", "ranges_in"]
 
 REFERENCE = "reference"  # the folder with the description of the training data, in a version's folder
 Ranges = Mapping[str, tuple[float, float]]  # the smallest and the largest number by input, in the order of the inputs
@@ -76,15 +76,15 @@ def outside_ranges(
         low, high = ranges[name]
         value = lowest[position, column] if lowest[position, column] < low else highest[position, column]
         is_date = name in (about.get("dates") or ())
-        shown, *bounds = (_shown(number, is_date=is_date) for number in (value, low, high))
+        shown, *bounds = (in_words(number, is_date=is_date) for number in (value, low, high))
         words.setdefault(indices[position], {})[name] = f"{name} {shown} (training: {' to '.join(bounds)})"
     return words
 
 
-def _shown(number: float, *, is_date: bool) -> str:
+def in_words(number: float, *, is_date: bool) -> str:
     """Return a number in words; of a date, which is a number of days since 1970-01-01, the date.
 
-    >>> _shown(5000.0, is_date=False), _shown(20_000.5, is_date=True)
+    >>> in_words(5000.0, is_date=False), in_words(20_000.5, is_date=True)
     ('5,000', '2024-10-04')
     """
     return str(np.datetime64(int(number), "D")) if is_date else f"{number:,.6g}"

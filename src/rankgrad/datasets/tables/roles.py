@@ -16,7 +16,7 @@ from rankgrad.datasets.tables.formats import Format
 from rankgrad.inputs import InputType
 from rankgrad.inputs.features import Features
 from rankgrad.lookup import did_you_mean
-from rankgrad.numbers import Writing
+from rankgrad.numbers import ORDERS, Writing
 
 __all__ = ["ALL_SPLITS", "INPUTS", "LEARNED", "NAMED", "NUMERIC", "TRUTHS", "TableOptions", "input_type_of"]
 
@@ -125,7 +125,8 @@ class TableOptions:
         weight: column of numbers above 0.
         id: column that predictions return; None for the image's path, or else the row's number.
         date: {column, first, every}: rows up to the date `first` are the first delivery. Each later day, week, month,
-            or year is another delivery, used only for training.
+            or year is another delivery, used only for training. Dates are read as 2026-11-30, or, with `order: DMY` or
+            MDY, as 30.11.2026 or 11/30/2026, too.
         split: column of train, val, test, and gate, or {hash_of: column, val: 0.1, test: 0.2, gate: 0.1}, of which any
             key may be left out. By default, a hash of the group, the id, or else the input. With `relevance`, `hash_of`
             may be a column that several queries share, such as a prompt: these queries then also stay in one fold, and
@@ -220,7 +221,9 @@ class TableOptions:
                 raise ValueError(f"file is {name!r}, expected a name below the dataset's raw folder, without `..`")
 
     def _check_date(self, date: dict[str, str]) -> None:
-        _check_keys("date", date, required=("column", "first", "every"))
+        _check_keys("date", date, required=("column", "first", "every"), optional=("order",))
+        if date.get("order", ORDERS[0]) not in ORDERS:
+            raise ValueError(f"date.order is {date['order']!r}, expected {', '.join(ORDERS)}")
         if date["every"] not in ("day", "week", "month", "year"):
             raise ValueError(f"date.every is {date['every']!r}, expected day, week, month or year")
         try:
