@@ -36,6 +36,9 @@ def init(
     within: Annotated[
         bool, typer.Option("--within", help="Compare only rows of the same group, such as one laboratory.")
     ] = False,
+    negatives: Annotated[
+        str | None, typer.Option(help="Column of passages that do not answer the query of their row, for search.")
+    ] = None,
     collection: Annotated[
         Path | None,
         typer.Option(
@@ -82,14 +85,14 @@ def init(
     from rankgrad.datasets.table import Table
 
     roles = {
-        "target": target, "text": text, "rejected": rejected, "group": group, "query": query, "id": row_id,
-        "date": date, "weight": weight,
+        "target": target, "text": text, "rejected": rejected, "negatives": negatives, "group": group, "query": query,
+        "id": row_id, "date": date, "weight": weight,
     }  # fmt: skip
     named = {role: name for role, name in roles.items() if name is not None}
     with errors_in_a_line():
         check_name("--task", task, starting_runs())
         writing = _writing(decimal, thousands)
-        if collection is not None and task is None:
+        if task is None and (collection is not None or negatives is not None):
             task = "search"
         guessed = guess(
             file, task=task, encoding=encoding, empty=empty or (), writing=writing, named=named, within=within

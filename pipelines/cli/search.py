@@ -1,6 +1,7 @@
 """Recognize queries and the passages that answer them, and refuse ids in place of their texts."""
 
 import re
+from typing import Any
 
 from pipelines.cli.columns import Column, Columns, Truth, listed, plain
 from pipelines.cli.inputs import query_text
@@ -11,6 +12,8 @@ __all__ = ["refuse_ids", "search"]
 NUMBERED = r"(_?(id|no|key|nr|number))?"
 PASSAGE = re.compile(rf"(passage|document|doc|corpus){NUMBERED}|[pd]id")
 QUERY = re.compile(rf"(query|question|search){NUMBERED}|qid")
+POSITIVE = re.compile(r"pos(itive)?(_(passage|document|doc|text))?")
+NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_(passage|document|doc|text))?s?(_?\d+)?")
 BEIR = {"corpus", "queries"}  # names of the files with texts
 
 # Code to fix a table in pandas.
@@ -40,8 +43,9 @@ def search(columns: Columns) -> Truth | None:
     query = named.get("target") or named.get("query") or query_text(columns)
     if query is None or not (query.has_sentences or query.content == "captions"):
         return None
-    passages = [column for column in columns.free if column.is_text and column is not query]
-    called = [column for column in passages if column.is_called("text")]
+    negatives = [named["negatives"]] if "negatives" in named else _negatives(columns)
+    passages = [column for column in columns.free if column.is_text and column not in (query, *negatives)]
+    called = [column for column in passages if column.is_called("text") or POSITIVE.fullmatch(plain(column.name))]
     if task is None or called:
         passages = called
     if "text" in named:
@@ -53,11 +57,21 @@ def search(columns: Columns) -> Truth | None:
     is_rated = any(column.is_called("target") for column in columns.of_content("number"))
     if is_rated and task is None and "target" not in named:  # the rating of each answer is the target
         return None
-    columns.use(query, passages[0])
+    columns.use(query, passages[0], *negatives)
     if "group" not in named:
         columns.structure.pop("group", None)  # several queries may share a passage, so passages are split
     line = f"truth: captions from {query.name}, which search {passages[0].name}"
-    return Truth("retrieval", {"captions": query.name}, line, None, {"text": passages[0].name}, passages)
+    options: dict[str, Any] = {"captions": query.name}
+    if negatives:
+        options["negatives"] = names = [column.name for column in negatives]
+        line += f", but not {listed(names)}"
+    return Truth("retrieval", options, line, None, {"text": passages[0].name}, passages)
+
+
+def _negatives(columns: Columns) -> list[Column]:
+    """Return the columns of passages that do not answer the query, recognized by their names."""
+    texts = [column for column in columns.free if column.is_text or column.content == "captions"]
+    return [column for column in texts if NEGATIVE.fullmatch(plain(column.name))]
 
 
 def refuse_ids(columns: Columns) -> None:

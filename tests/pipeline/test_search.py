@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
+from laws.tables import made
 from typer.testing import CliRunner
 
 from pipelines.cli.app import app
@@ -19,8 +21,9 @@ from rankgrad import lookup
 from rankgrad.datasets.files.splits import Captions, Split
 from rankgrad.datasets.table import Table
 from rankgrad.inputs.text import of_strings
-from rankgrad.io.checkpoints import load_model
+from rankgrad.io.checkpoints import build, load_model
 from rankgrad.tasks.retrieval import searching
+from rankgrad.training.device import make_accelerator
 from rankgrad.training.loop import train
 
 from conftest import ROOT, objective_of, task_of  # isort: skip
@@ -178,3 +181,54 @@ def test_beirs_files_are_joined_as_advised(tmp_path, monkeypatch):
     assert (guessed.options["text"], guessed.options["captions"]) == ("passage", "query")
     assert len(pd.read_csv("pairs.csv")) == ROWS // 2
     assert len(pd.read_csv("passages.csv")) == ROWS
+
+
+def test_negatives_belong_to_a_query_and_are_none_of_its_answers(tmp_path):
+    rows = [
+        {"query": "a", "passage": "red hat", "wrong": ["blue shoe", "Blue  hat"]},
+        {"query": "a", "passage": "red hat", "wrong": ["old coat", "blue shoe"]},
+        {"query": "b", "passage": "red hat", "wrong": None},
+        {"query": "a", "passage": "blue hat", "wrong": "old coat"},
+        *({"query": f"what is {row}", "passage": f"number {row}", "wrong": "red hat"} for row in range(ROWS)),
+    ]
+    pd.DataFrame(rows).to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    options = {"file": "a.jsonl", "text": "passage", "captions": "query", "negatives": "wrong"}
+    splits, _, _ = made(options, tmp_path)
+    items = {row["text"]: row for row in pa.concat_tables(splits.values()).to_pylist()}
+    assert items["red hat"]["captions"] == ["a", "b"]
+    assert items["red hat"]["negatives"] == [["blue shoe", "old coat"], []]
+    assert items["blue hat"]["negatives"] == [["old coat"]]
+
+
+@pytest.mark.parametrize("phase", ["probe", "finetune"])
+def test_a_query_is_compared_with_its_own_negative(phase):
+    passages, queries = [f"number {row} red" for row in range(6)], [f"what is {row}" for row in range(6)]
+    truth = Captions(queries, torch.ones(6, dtype=torch.int64), torch.arange(6), torch.zeros(6, dtype=torch.int64))
+    split = Split(of_strings(passages), truth._replace(negatives=[["a blue hat", "no"], [], *[["old"]] * 3, []]))
+    task = task_of("retrieval", {"batch_size": 6, "shared": True, "size": 4, "probe": PHASE, "finetune": PHASE})
+    network = task.build(BAG, split, seed=0).eval()
+    objective, options = objective_of("info_nce", args={"temperature": 0.5}), getattr(task.training, phase)
+    tokenized = task.splits_for(network, split, split)
+    accelerator = make_accelerator(device="cpu", precision="no")
+    trained = task.phase_of(phase, options, network, *tokenized, objective, accelerator)
+    drawn = torch.Generator().manual_seed(0)
+    order, negatives = [3, 0, 5, 1], set()
+    for _ in range(20):
+        inputs, compared = trained.batch(torch.tensor(order), drawn)
+        with torch.no_grad():
+            placed, asked, wrong = trained.outputs(network, *inputs)
+            loss = trained.loss((placed, asked, wrong), compared, drawn)
+            scores = (asked @ placed.T) / 0.5
+            of_negatives = (asked * wrong).sum(1) / 0.5
+        lost = []
+        for row, number in enumerate(order):
+            wrong_scores = [*scores[row], *([of_negatives[row]] if number in (3, 0) else [torch.tensor(-2.0)])]
+            lost.append(torch.stack(wrong_scores).logsumexp(0) - scores[row, row])
+        lost = torch.stack([*lost, *(scores.T.logsumexp(1) - scores.diagonal())])
+        torch.testing.assert_close(loss, lost.mean())
+        negatives.add(round(of_negatives[1].item(), 4))
+    assert len(negatives) == 2  # each of the two negatives of the first query
+    lstm = build("sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=4)
+    objective = objective_of("sodeep_recall", sorter=lstm)
+    with pytest.raises(ValueError, match="`negatives`"):
+        task.phase_of(phase, options, network, *tokenized, objective, accelerator)

@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from rankgrad import lookup
 from rankgrad.checks import check_finite
@@ -162,6 +163,21 @@ class PairPhase(GroupPhase):
 
     monitor = "recall_at_1"  # mean of both directions, with the validation split as one gallery
 
+    def __init__(self, task: "Retrieval", name: str, module: Any, train: Split, *arguments: Any, **options: Any):
+        super().__init__(task, name, module, train, *arguments, **options)
+        self.negatives: Inputs | None = None
+        if (negatives := train.truth.negatives) is None or not any(negatives):
+            return
+        if self.length is not None:
+            raise ValueError(
+                f"the sorter ranks {self.length} scores, but with the table's `negatives` there is one more: choose a "
+                "sorter of any length, such as laplace"
+            )
+        self.negatives = of_strings([*chain(*negatives)]).ready(module).to(self.inputs.device)
+        self.negative_counts = torch.tensor([len(texts) for texts in negatives])
+        if self.frozen:
+            self.negatives = self.negatives.replaced(task.features(module, self.negatives))
+
     def together(self, training: RetrievalTraining) -> tuple[str, int, Tensor] | None:
         if (length := training.together) is None:
             return None
@@ -169,21 +185,37 @@ class PairPhase(GroupPhase):
 
     def choose(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         counts = self.train.truth.counts
-        words = self.train.truth.texts[(counts.cumsum(0) - counts)[rows] + one_of(counts[rows], generator)]
-        return words[:, : int((words != 0).sum(1).max())]  # cut to the longest caption of the batch
+        return (counts.cumsum(0) - counts)[rows] + one_of(counts[rows], generator)
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
-        (inputs,), (words, weight) = super().batch(rows, generator)
-        return Batch((inputs, words), (weight,))
+        (inputs,), (chosen, weight) = super().batch(rows, generator)
+        chosen = chosen.cpu()
+        words = self.train.truth.texts[chosen]
+        words = words[:, : int((words != 0).sum(1).max())].to(inputs.device)  # cut to the longest caption of the batch
+        if self.negatives is None:
+            return Batch((inputs, words), (weight,))
+        # A caption without negatives gets any text, which `compare` does not count.
+        counts, first = self.negative_counts[chosen], (self.negative_counts.cumsum(0) - self.negative_counts)[chosen]
+        drawn = first.clamp(max=len(self.negatives) - 1) + one_of(counts.clamp(min=1), generator)
+        return Batch((inputs, words, self.negatives.take(drawn)), ((counts > 0).to(inputs.device), weight))
 
-    def outputs(self, module: Any, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        items, words = inputs
-        return super().outputs(module, items), module.encode_text(words)
+    def outputs(self, module: Any, *inputs: Tensor) -> tuple[Tensor, ...]:
+        items, words, *negatives = inputs
+        embedded = [super(PairPhase, self).outputs(module, texts) for texts in negatives]
+        return super().outputs(module, items), module.encode_text(words), *embedded
 
     def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        items, captions = values
-        similarity = similarities(grouped(items, length), grouped(captions, length))  # (groups, length, length)
-        return similarity, torch.eye(length, dtype=torch.bool, device=similarity.device).expand_as(similarity)
+        """Return similarities and which are right, (groups, length, length), or with the column of negatives."""
+        items, captions, *negatives = values
+        similarity = similarities(grouped(items, length), grouped(captions, length))
+        right = torch.eye(length, dtype=torch.bool, device=similarity.device).expand_as(similarity)
+        if not negatives:
+            return similarity, right
+        # Each row is a caption here. Its last column is its own negative, or the lowest cosine if it has none.
+        texts, exist = negatives
+        own = similarities(captions.unsqueeze(1), texts.unsqueeze(1)).flatten().where(exist, -1.0)
+        similarity = torch.cat([similarity.mT, grouped(own, length).unsqueeze(-1)], -1)
+        return similarity, functional.pad(right, (0, 1))
 
     def weigh(self, weight: Tensor, scores: Tensor) -> dict[str, Tensor]:
         return {"weights": weight.view(*scores.shape[:2], 1).expand_as(scores)}
@@ -236,7 +268,7 @@ class Retrieval(TwoPhases):
         Metric("gallery", "items searched", shown=False, limits=COUNTED),
     )
     Training = RetrievalTraining
-    reads = Reads(("captions",), captions_of, optional=("family", "gallery"), sampled=False)
+    reads = Reads(("captions",), captions_of, optional=("family", "gallery", "negatives"), sampled=False)
     phase = PairPhase
     text = WORDS
 
@@ -255,7 +287,7 @@ class Retrieval(TwoPhases):
             raise ValueError(
                 f"training.shared: items are {split.inputs.type.name}, expected text, because captions are"
             )
-        texts = split.truth.texts + items
+        texts = [*split.truth.texts, *items, *chain(*(split.truth.negatives or ()))]
         words = Vocabulary.of(texts, least=self.training.least_count).words
         text = None if self.training.shared else model.get("text") or asdict(WORDS)
         args = {"text": text, "size": self.training.size, "words": words}

@@ -94,6 +94,7 @@ class Captions(NamedTuple):
         others: further texts that captions search, see `rankgrad.tasks.retrieval.searching`; None if only the items are
             searched.
         ignored: pairs (k, 2) of a caption and an item that do not count as wrong; `others` are numbered from n.
+        negatives: the texts that do not answer each caption, for training; None if there are none.
     """
 
     texts: list[str]
@@ -102,6 +103,7 @@ class Captions(NamedTuple):
     gallery: Tensor
     others: list[str] | None = None
     ignored: Tensor | None = None
+    negatives: list[list[str]] | None = None
 
 
 Truth = Callable[[pa.Table, Path], Any]
@@ -273,7 +275,8 @@ def captions_of(table: pa.Table, path: Path) -> Captions:
             raise ValueError(
                 f"{path}: row {row}: a caption is {caption!r}, expected at least one word; recreate it with `dvc repro`"
             )
-    return Captions(captions, counts, families, galleries)
+    negatives = flat(table["negatives"])[0].to_pylist() if "negatives" in table.column_names else None
+    return Captions(captions, counts, families, galleries, negatives=negatives)
 
 
 def _numbers(path: Path, table: pa.Table, name: str, usual: Tensor) -> Tensor:

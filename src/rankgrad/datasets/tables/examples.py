@@ -1,8 +1,8 @@
 """Convert rows of a user's own table to examples: read each role, and merge rows that belong together."""
 
 import os
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
 from rankgrad.numbers import ORDERS
-from rankgrad.plain_text import key_in, name_in, parts_in, text_in
+from rankgrad.plain_text import key_in, name_in, parts_in, spelled_alike, text_in
 
 __all__ = ["Examples", "by_query", "examples_of", "gathered", "missing_cells", "repeated_pairs", "with_truth"]
 
@@ -51,8 +51,8 @@ class Examples(NamedTuple):
         roles: columns by their roles.
         frame: one row per example, indexed by the number of its (first) row in the sheet: `name`, `split`, `delivery`,
             `group`, `weight`, `key` (which decides on the split), `input`, `truth`, and, if the table has them,
-            `train_target`, `difficult`, and `gallery`. Labels in cells are lists of names. Features are vectors or, if
-            some are names, values by column.
+            `train_target`, `difficult`, `negatives` (of each caption), and `gallery`. Labels in cells are lists of
+            names. Features are vectors or, if some are names, values by column.
         left_out: names of rows left out for missing values, with their delivery if it is known, else 0.
         dropped: rows of `frame` that are queries with nothing to order.
     """
@@ -101,6 +101,8 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
     if "split" in first:
         frame["split"] = converted(sheet, first["split"], split_in)
     frame["truth"] = _truths(table, sheet, cells[roles["margin" if table.margin else table.truth_role]])
+    if "negatives" in roles:
+        frame["negatives"] = _negatives(sheet, cells[roles["negatives"]], frame)
     if "ignore" in roles:
         frame["difficult"] = series(as_flags(sheet, cells[roles["ignore"]]) != 0, cells.index)
     if "train_target" in first:
@@ -121,7 +123,7 @@ def missing_cells(
     table: TableOptions, frame: pd.DataFrame, roles: dict[str, list[str]]
 ) -> Iterator[tuple[str, str, np.ndarray]]:
     """Yield the role and the name of each column whose cells must have a value, and which cells (n,) are empty."""
-    may_be_empty = {"categories"}  # an empty cell becomes all zeros
+    may_be_empty = {"categories", "negatives"}  # an empty name becomes all zeros
     if table.has_label_cells and not table.ordered:
         may_be_empty.add("labels")  # a row without labels belongs to no class
     if table.filled:
@@ -360,6 +362,31 @@ def _captions(sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
     return captions
 
 
+def _negatives(sheet: Sheet, cells: pd.DataFrame, frame: pd.DataFrame) -> pd.Series:
+    """Return for each row, by caption, the texts that do not answer it, without those that answer it in another row."""
+    answers = defaultdict(set)
+    for text, captions in zip(frame["input"], frame["truth"], strict=True):
+        for caption in captions:
+            answers[spelled_alike(caption)].add(spelled_alike(text))
+    negatives = series([[] for _ in cells.index], cells.index)
+    for name in cells:
+        filled = cells[name][~missing_in(cells[name], numeric=False)]
+        texts = converted(sheet, filled, partial(parts_in, separator="\0")).reindex(cells.index)
+        negatives += texts.map(lambda cell: [*map(text_in, cell)] if isinstance(cell, list) else [])
+
+    by_caption, answering = [], 0
+    for captions, texts in zip(frame["truth"], negatives, strict=True):
+        of_captions = {}
+        for caption in captions:
+            right = answers[spelled_alike(caption)]
+            of_captions[caption] = [text for text in texts if has_word(text) and spelled_alike(text) not in right]
+            answering += sum(spelled_alike(text) in right for text in texts)
+        by_caption.append(of_captions)
+    if answering:
+        log_once(f"{sheet.title}: {answering} negatives left out, because they answer their query in some row")
+    return series(by_caption, cells.index)
+
+
 def _numbers_where_given(sheet: Sheet, cells: pd.Series) -> pd.Series:
     """Return numbers, NaN where a cell is empty."""
     return as_numbers(sheet, cells[~missing_in(cells, numeric=True)]).reindex(cells.index)
@@ -405,8 +432,12 @@ def gathered(table: TableOptions, examples: Examples) -> Examples:
     if table.captions is not None:
         columns = ["split", "group", "weight", "delivery", *(["gallery"] if table.gallery else [])]
         require_same(sheet, frame, "name", columns, "item")
-        captions = frame.groupby("name", sort=False)["truth"].sum()
-        firsts = frame.drop_duplicates("name")
+        of_items, firsts = frame.groupby("name", sort=False), frame.drop_duplicates("name")
+        captions = of_items["truth"].sum()
+        if table.negatives is not None:
+            merged = of_items["negatives"].agg(_merged)[firsts["name"]]
+            captions = merged.map(list)
+            firsts = firsts.assign(negatives=series(merged.map(lambda texts: [*texts.values()]), firsts.index))
         frame = firsts.assign(truth=series(captions[firsts["name"]], firsts.index))
     for row, name in frame["name"][frame["name"].duplicated()].items():
         raise ValueError(
@@ -423,6 +454,19 @@ def gathered(table: TableOptions, examples: Examples) -> Examples:
     if table.group is not None:
         require_same(sheet, frame[frame["delivery"] == 0], "group", ["split"], "group")
     return examples._replace(frame=frame)
+
+
+def _merged(rows: Iterable[dict[str, list[str]]]) -> dict[str, list[str]]:
+    """Return the negatives of an item's captions, which may be in several rows.
+
+    >>> _merged([{"a": ["x"]}, {"a": ["y", "x"], "b": []}])
+    {'a': ['x', 'y'], 'b': []}
+    """
+    merged: dict[str, list[str]] = {}
+    for by_caption in rows:
+        for caption, texts in by_caption.items():
+            merged[caption] = [*dict.fromkeys([*merged.get(caption, ()), *texts])]
+    return merged
 
 
 def _advice_for_repeated(table: TableOptions) -> str:

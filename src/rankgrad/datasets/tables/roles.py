@@ -26,9 +26,27 @@ INPUTS = tuple(lookup.names("inputs"))
 NAMED = Features.roles  # which become features too
 LEARNED = (Features.name, *NAMED)
 TRUTHS = ("labels", "label_ranks", "target", "relevance", "rejected", "captions")
-STRUCTURE = ("train_target", "margin", "ignore", "gallery", "group", "weight", "id", "date", "split", "key")
+STRUCTURE = (
+    "train_target",
+    "margin",
+    "ignore",
+    "negatives",
+    "gallery",
+    "group",
+    "weight",
+    "id",
+    "date",
+    "split",
+    "key",
+)
 # Options that need a truth, and which.
-BESIDE = {"train_target": "target", "within": "target", "margin": "rejected", "gallery": "captions"}
+BESIDE = {
+    "train_target": "target",
+    "within": "target",
+    "margin": "rejected",
+    "gallery": "captions",
+    "negatives": "captions",
+}
 NUMERIC = (Features.name, "label_ranks", "target", "train_target", "relevance", "margin", "weight")
 
 Columns = str | list[str] | None
@@ -94,6 +112,8 @@ class TableOptions:
         margin: column of numbers of at least 0, the size of the preference; 0 is a tie, which metrics leave out.
         captions: columns of text by which an item is searched, such as queries that a passage (`text`) answers; rows
             with the same image, text, or `id` are merged.
+        negatives: columns of texts, or of lists of texts, that do not answer the row's captions (hard negatives, with
+            `text`); training compares each caption with one of its negatives per epoch. Cells may be empty.
         gallery: column; retrieval searches each item within its gallery. By default, captions of texts search the texts
             of all splits, and other captions the items of their own split.
         collection: a name or a pattern of files below the raw folder with further texts that captions search, such as
@@ -149,6 +169,7 @@ class TableOptions:
     rejected: str | None = None
     margin: str | None = None
     captions: Columns = None
+    negatives: Columns = None
     gallery: str | None = None
     collection: str | None = None
     label_separator: str = "|"
@@ -244,6 +265,8 @@ class TableOptions:
         for option, truth in BESIDE.items():
             if getattr(self, option) and getattr(self, truth) is None:
                 raise ValueError(f"{option}: expected with `{truth}`, not with {self.truth_role}; leave it out")
+        if self.negatives is not None and self.text is None:
+            raise ValueError(f"negatives: expected with `text`, not with {self.input}; leave it out")
         if self.collection is not None and not self.is_one_collection:
             raise ValueError(
                 f"collection: expected with `text` and `captions` and without `gallery`, not with {self.input} and "
@@ -404,6 +427,8 @@ class TableOptions:
             fields["within"] = pa.string()  # the name of the group column, which predictions keep
         if self.weight is not None:
             fields["weight"] = pa.float64()
+        if self.negatives is not None:
+            fields["negatives"] = pa.list_(pa.list_(pa.string()))  # of each caption
         if self.gallery is not None:
             fields["gallery"] = pa.int64()
         facts = {"classes": classes, "features": fitted.get("features"), "input": self.reading | of_file}
