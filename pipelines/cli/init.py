@@ -111,9 +111,9 @@ def init(
         if folds is None:  # which need no validation split
             check_splits(file.parent, options)
         units = units_of(file.parent, options)
-        dataset["seed"] = seed_of(units, options, folds)
         if units.are_too_few_for_gate:
             dataset["args"] |= without_gate(dataset["args"])
+        dataset["seed"] = seed_of(units, Table(**dataset["args"]), folds)
         if folds is not None:
             dataset["folds"] = folds
         typer.echo(f"{file}: {guessed.task}")
@@ -230,7 +230,9 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
             f"splits: by a hash of each row's input: {shares}; a row changes splits only if its input is edited"
         )
     if dataset["seed"] > 1:
-        lines.append(f"seed: {dataset['seed']}, the first whose hash leaves no split or fold empty")
+        lines.append(
+            f"seed: {dataset['seed']}, whose hash leaves no split or fold empty, and draws them nearest to their size"
+        )
     if "date" in options:
         column, first = options["date"]["column"], options["date"]["first"]
         lines.append(f"date: from {column}: rows after {first} are monthly deliveries for training (`every`)")

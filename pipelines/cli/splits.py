@@ -1,5 +1,6 @@
 """Choose the seed and the gate of a table's splits, and say what is too small in them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,7 +18,8 @@ from rankgrad.plain_text import key_in
 
 __all__ = ["Units", "check_splits", "lines_on_gate", "seed_of", "units_of", "without_gate"]
 
-SEEDS, MANY = 1000, 1000  # seeds to try for small tables; groups after which none is left empty
+SEEDS, TRIED = 1000, 100  # seeds to try until no split is empty; seeds to choose from
+MANY = 1000  # groups after which no split is empty
 TAKEN_ROWS = """
   rows = table[table["{column}"] == {other!r}].sample(frac=0.1, random_state=0).index
   table.loc[rows, "{column}"] = "{split}\""""
@@ -35,12 +37,14 @@ class Units(NamedTuple):
         names: the name of each group or item, or the cell of each row.
         split: `all` if these are drawn for splits; for given splits, the one that they are in: the gate, or else `val`.
         examples: the number of rows, queries, or items.
+        rows: the number of rows of each group; one for each item or row.
     """
 
     name: str
     names: pd.Series
     split: Literal["all", "gate", "val"]
     examples: int
+    rows: Sequence[int]
 
     @property
     def are_too_few_for_gate(self) -> bool:
@@ -61,15 +65,17 @@ def units_of(folder: Path, dataset: Table) -> Units:
     if dataset.without_relevant == "drop":
         is_there &= _are_in_useful_queries(folder, dataset, split=split)
     names = cells[is_there]
-    examples = len(names)
+    examples, rows = len(names), [1] * len(names)
     if is_example:
         _, cells = read_column(dataset, folder, example_column, split=split)
         examples = cells[is_there].map(str).nunique()
     if group:
-        names = converted(sheet, names[~names.map(str).duplicated()], key_in).drop_duplicates()
+        sizes = names.map(str).value_counts(sort=False)
+        firsts = converted(sheet, names[~names.map(str).duplicated()], key_in)
+        names, rows = firsts.drop_duplicates(), pd.Series(sizes.to_numpy()).groupby(firsts.to_numpy(), sort=False).sum()
     elif is_example:
         names = names.map(str).drop_duplicates()
-    return Units(group or "rows", names, "all" if dataset.drawn else split, examples)
+    return Units(group or "rows", names, "all" if dataset.drawn else split, examples, [*rows])
 
 
 def _are_in_useful_queries(folder: Path, dataset: Table, *, split: str) -> np.ndarray:
@@ -105,7 +111,10 @@ def check_splits(folder: Path, dataset: Table) -> None:
 
 
 def seed_of(units: Units, dataset: Table, folds: int | None) -> int:
-    """Return the first seed with which a hash puts a group into each fold, or else into each split.
+    """Return the seed of the hash that draws splits, or folds, of groups.
+
+    None of them may be empty. Of few groups, some have many rows, so the best of the first seeds is chosen: with it,
+    fractions of rows are the nearest to those that are asked for. The hash moves no group when rows are added.
 
     Raises:
         ValueError: there are fewer groups or rows than folds or splits, or hardly more.
@@ -113,20 +122,40 @@ def seed_of(units: Units, dataset: Table, folds: int | None) -> int:
     count, needed = len(units.names), folds or len(SPLITS)
     if units.split != "all" or (dataset.split_group is None and count >= needed):
         return 1
+    wanted = _shares_of(dataset, folds)
+    distances: dict[int, float] = {}
     for seed in range(1, SEEDS) if count >= needed else ():
-        names = units.names.iloc[:MANY]
-        if folds is None:
-            used = {*drawn_splits(dataset, names, seed)} - {"gate"}
-        else:
-            used = {fold_of(name, folds=folds, seed=seed) for name in names}
-        if len(used) == needed:
-            return seed
+        parts = _parts_of(units.names.iloc[:MANY], dataset, seed, folds)
+        rows = pd.Series(units.rows[:MANY]).groupby(parts).sum()
+        if len(rows.index.difference(["gate"])) == needed:
+            shares = rows / rows.sum()
+            distances[seed] = sum(abs(shares.get(part, 0.0) - share) for part, share in wanted.items())
+        if distances and (seed >= TRIED or count > SMALL):
+            return min(distances, key=distances.__getitem__)
     if folds is None:
         advice = f"; if their rows need not stay together, remove the column {units.name}" if dataset.group else ""
         raise ValueError(
             f"{count} {units.name} are too few for training, validation, and test: add {units.name}{advice}"
         )
     raise ValueError(f"--folds {folds}: {count} {units.name} are too few; pass fewer folds, or add {units.name}")
+
+
+def _parts_of(names: pd.Series, dataset: Table, seed: int, folds: int | None) -> list[str]:
+    """Return the split, or the fold, of each group."""
+    parts = drawn_splits(dataset, names, seed)
+    if folds is not None:  # which replace the splits except the gate
+        for index, name in enumerate(names):
+            if parts[index] != "gate":
+                parts[index] = str(fold_of(name, folds=folds, seed=seed))
+    return parts
+
+
+def _shares_of(dataset: Table, folds: int | None) -> dict[str, float]:
+    """Return the fraction of rows that each split, or each fold and the gate, should have."""
+    if folds is None:
+        return {**dataset.shares, "train": 1 - sum(dataset.shares.values())}
+    gate = dataset.shares["gate"]
+    return {str(fold): (1 - gate) / folds for fold in range(1, folds + 1)} | {"gate": gate}
 
 
 def without_gate(options: dict[str, Any]) -> dict[str, Any]:

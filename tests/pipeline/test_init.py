@@ -188,6 +188,16 @@ def test_few_groups_get_a_seed_that_leaves_no_split_and_no_fold_empty(project, w
     assert {*folds} == {1, 2, 3, 4}
 
 
+def test_folds_of_groups_with_many_and_few_rows_are_about_equal(project):
+    labs = np.repeat([f"lab {k}" for k in range(12)], [60, 50, 40, 30, 20, 20, 10, 10, 10, 10, 10, 10])
+    draws = np.random.default_rng(1).normal(size=(2, len(labs)))
+    write(project / "data/raw/mine", "a.csv", lab=labs, x=draws[0], price=draws[1])
+    run("data/raw/mine/a.csv", "--group", "lab", "--folds", 4)
+    data.main(rules.check("params.yaml"), "mine")
+    sizes = pq.read_table("data/mine/test.parquet")["fold"].to_pandas().value_counts()
+    assert sizes.max() <= 1.5 * sizes.min()
+
+
 @pytest.mark.parametrize(("make", "file", "task", "options"), CASES, ids=[case[0].__name__ for case in CASES])
 def test_a_file_becomes_a_dataset_runs_and_a_comparison_that_pass_the_check(project, make, file, task, options):
     folder = project / "data/raw/mine"
@@ -835,5 +845,6 @@ def test_a_flag_in_parquet_is_a_feature(tmp_path):
 
 def test_splits_that_begin_below_the_first_rows_are_recognized(tmp_path):
     splits = np.repeat(["train", "val", "test"], [1100, 100, 100])
-    write(tmp_path, "a.csv", part=splits, x=DRAWS.normal(size=1300), price=DRAWS.normal(size=1300))
+    draws = np.random.default_rng(1).normal(size=(2, 1300))
+    write(tmp_path, "a.csv", part=splits, x=draws[0], price=draws[1])
     assert guess(tmp_path / "a.csv").options["split"] == "part"
