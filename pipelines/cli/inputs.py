@@ -188,8 +188,8 @@ def _reason_against_date(column: Column) -> str | None:
 
 
 def _advice_on_no_date(cell: str) -> str:
-    shown = shlex.quote(cell[:60])
-    return f"dates except for cells such as {shown}: if it means a missing value, pass `--empty {shown}`"
+    word = shlex.quote(cell[:60])
+    return f"dates except for cells such as {word}: if it means a missing value, pass `--empty {word}`"
 
 
 def leave_out_clues(columns: Columns, truth: Column | None) -> None:
