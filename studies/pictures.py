@@ -1,7 +1,7 @@
 """Draw the pictures listed in `PICTURES` into docs/, for light and dark pages: `python -m studies.pictures`."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -16,12 +16,12 @@ from studies.intervals import half_width, of_seeds
 from studies.kept import Study, read
 from studies.tables import BATCHES, best_of_batches, by_softness
 
-__all__ = ["COLUMNS", "PICTURES"]
+__all__ = ["CASES", "PICTURES"]
 
 STYLE = """
 rect { fill: #ffffff } text { font: 16px system-ui, sans-serif; fill: #24292f }
 .title { font-weight: 600 } .small { font-size: 14px }
-.line { fill: none; stroke: #8b949e } .band { stroke: #8b949e; stroke-opacity: 0.25; stroke-width: 28 }
+.line { fill: none; stroke: #8b949e }
 .usual, .exact { stroke: #8b949e; fill: #8b949e }
 .ranking, .soft1 { stroke: #2f81f7; fill: #2f81f7 }
 .other, .soft0 { stroke: #d1730f; fill: #d1730f }
@@ -58,39 +58,15 @@ class Case:
         return {loss: self.run.format(run) for loss, run in getattr(self, kind).items()}
 
 
-@dataclass(frozen=True)
-class Panel:
-    """Cases on one scale, from the lowest to the highest gain to draw."""
-
-    title: str
-    low: float
-    high: float
-    ticks: Sequence[float]
-    cases: Sequence[Case]
-
-    def across(self, left: int, gain: float) -> float:
-        """Return the x coordinate of a gain, in a column that starts at `left`."""
-        return left + 170 + 180 * (gain - self.low) / (self.high - self.low)
-
-
-def columns() -> list[list[Panel]]:
-    """Return the panels of each column in pictures.yaml."""
-    every = []
-    for blocks in YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))["columns"]:
-        panels = []
-        for block in blocks:
-            cases = [Case(**case) for case in block["cases"]]
-            panels.append(Panel(**block | {"cases": cases}))
-        every.append(panels)
-    return every
+def cases() -> list[Case]:
+    """Return the cases in pictures.yaml."""
+    blocks = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))["cases"]
+    return [Case(**block) for block in blocks]
 
 
 NOTES = (
-    "Right of the line is better. Panels differ in scale.",
-    "Baseline: the standard loss; in the first four cases,",
-    "the strongest simple loss.",
-    "GB1 is one protein whose variants are split four ways;",
-    "each log is the one that validation chose.",
+    "0% is the baseline: the standard loss or, in the first four cases, the strongest simple loss.",
+    "GB1 is one protein whose variants are split four ways; each log is the one that validation chose.",
 )
 
 
@@ -153,63 +129,48 @@ def _of_sets(study: Study, method: str, metric: str) -> pd.Series:
     return pd.Series({run.removesuffix(f", {method}"): of_seeds(study, run, metric).mean() for run in runs})
 
 
-def _rows(case: Case, panel: Panel, left: int, y: int) -> tuple[list[str], int]:
-    """Return the drawing of a case, one row per kind of loss, and where the next case starts."""
-    losses = [drawn for kind in KINDS if (drawn := _best(case, kind))]
-    end = y + 26 + 18 * len(losses)
+def _across(share: float) -> float:
+    """Return the x coordinate of a share of the way from the baseline (0) to a perfect score (1)."""
+    return 350 + 620 * share
+
+
+def _row(case: Case, y: int) -> list[str]:
+    """Return the drawing of a case: its title, and a line for the ranking loss and for the simple alternative."""
+    baseline, *losses = [drawn for kind in KINDS if (drawn := _best(case, kind))]
     shapes = [
-        f'<text x="{left + 8}" y="{y + 18}">{case.title}</text>',
-        f'<text class="small" x="{left + 404}" y="{y + 18}" text-anchor="end">{case.shown}</text>',
-        f'<path class="line" d="M{panel.across(left, 0):.1f} {y + 24}V{end}"/>',
+        f'<text x="8" y="{y}">{case.title}</text>',
+        f'<text class="small" x="8" y="{y + 18}">{case.shown}; {baseline.loss} {baseline.value:.3f}</text>',
     ]
-    for row, drawn in enumerate(losses):
-        middle = y + 35 + 18 * row
-        low, gain, high = (panel.across(left, value) for value in (drawn.low, drawn.gain, drawn.high))
-        place = f'x="{left + 404}" y="{middle + 5}" text-anchor="end"'
-        shown = f"{drawn.value:.3f}" if drawn.kind == "usual" else f"{drawn.gain:+.3f}".replace("-", "\N{MINUS SIGN}")
+    for number, drawn in enumerate(losses):
+        middle = y + 4 if len(losses) == 1 else y - 5 + 18 * number
+        gains = (drawn.low, drawn.gain, drawn.high)
+        low, gain, high = (_across(value / (1 - baseline.value)) for value in gains)
+        shown = f"{drawn.gain:+.3f}".replace("-", "\N{MINUS SIGN}")
         shapes += [
-            f'<text class="small" x="{left + 20}" y="{middle + 5}">{drawn.loss}</text>',
             f'<path class="{drawn.kind}" stroke-width="3" d="M{low:.1f} {middle}H{high:.1f}"/>',
             f'<circle class="{drawn.kind}" cx="{gain:.1f}" cy="{middle}" r="5"/>',
-            f'<text class="small" {place}>{shown}</text>',
+            f'<text class="{drawn.kind} small" x="700" y="{middle + 5}">{shown} {drawn.loss}</text>',
         ]
-    return shapes, end + 6
-
-
-def _panel(panel: Panel, left: int, y: int) -> tuple[list[str], int]:
-    """Return the drawing of a panel, and where the next panel starts."""
-    shapes = [
-        f'<path class="band" d="M{left} {y + 14}H{left + 408}"/>',
-        f'<text class="title" x="{left + 8}" y="{y + 20}">{panel.title}</text>',
-    ]
-    for tick in panel.ticks:
-        shown = f"{tick:+g}".replace("-", "\N{MINUS SIGN}") if tick else "0"
-        x = panel.across(left, tick)
-        shapes.append(f'<text class="small" x="{x:.0f}" y="{y + 19}" text-anchor="middle">{shown}</text>')
-    y += 32
-    for case in panel.cases:
-        rows, y = _rows(case, panel, left, y)
-        shapes += rows
-    return shapes, y + 4
+    return shapes
 
 
 def pays() -> str:
-    """Draw by how much a ranking loss and a simple alternative differ from the baseline, with 95% intervals."""
-    shapes, bottom = [], 0
-    for number, (kind, name) in enumerate(KINDS.items()):
-        left = 420 + 130 * number
+    """Draw which part of the way from the baseline to a perfect score other losses take, with 95% intervals."""
+    bottom = 84 + 46 * len(CASES)
+    shapes = []
+    for tick in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
+        x = _across(tick)
+        shapes.append(f'<path class="line" stroke-opacity="{0.25 if tick else 1}" d="M{x:.1f} 62V{bottom - 24}"/>')
+        shapes.append(f'<text class="small" x="{x:.1f}" y="54" text-anchor="middle">{tick:.0%}</text>')
+    for number, kind in enumerate(("ranking", "other")):
+        left = 620 + 120 * number
         shapes.append(f'<circle class="{kind}" cx="{left}" cy="19" r="6"/>')
-        shapes.append(f'<text class="small" x="{left + 12}" y="24">{name}</text>')
-    for column, panels in enumerate(COLUMNS):
-        left, y = 8 + 436 * column, 40
-        for panel in panels:
-            drawn, y = _panel(panel, left, y)
-            shapes += drawn
-        for line in NOTES if column else ():
-            y += 18
-            shapes.append(f'<text class="small" x="{left + 8}" y="{y + 4}">{line}</text>')
-        bottom = max(bottom, y)
-    return _svg("Gain over the baseline", bottom + 14, shapes, width=860)
+        shapes.append(f'<text class="small" x="{left + 12}" y="24">{KINDS[kind]}</text>')
+    for number, case in enumerate(CASES):
+        shapes += _row(case, 84 + 46 * number)
+    for number, line in enumerate(NOTES):
+        shapes.append(f'<text class="small" x="8" y="{bottom + 18 * number}">{line}</text>')
+    return _svg("Share of the gap to a perfect score that is closed", bottom + 32, shapes, width=900)
 
 
 def soft_ranks() -> str:
@@ -307,7 +268,7 @@ def sorter_curves() -> str:
     return _svg("Fidelity of the gradient (noise 0.1); a dot is a softness", 334, shapes, width=860)
 
 
-COLUMNS = columns()
+CASES = cases()
 PICTURES = {
     Path("docs/pays.svg"): pays,
     Path("docs/soft_ranks.svg"): soft_ranks,

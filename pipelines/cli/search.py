@@ -59,7 +59,9 @@ def search(columns: Columns) -> Truth | None:
         return None
     columns.use(query, passages[0], *negatives)
     if "group" not in named:
-        columns.structure.pop("group", None)  # several queries may share a passage, so passages are split
+        columns.structure.pop("group", None)
+        if query.content != "captions" and not columns.whole(query).names.is_unique:
+            columns.structure["group"] = query.name  # else queries of the test would be known from training
     line = f"truth: captions from {query.name}, which search {passages[0].name}"
     options: dict[str, Any] = {"captions": query.name}
     if negatives:

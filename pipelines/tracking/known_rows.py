@@ -22,10 +22,14 @@ def _digests(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
     A row holds a vector, a text, or a picture, or several: a query its documents, a clip its frames. Pictures also have
     the name of their source file, which stays the same after resizing or encoding; it counts as much as all the row's
-    pictures.
+    pictures. Of passages that are searched, only the queries count, since new queries may search known passages.
     """
     column = input_of(path)
-    is_named = lookup.find("inputs", column).pictures and "name" in columns_of(path)
+    if column == "text" and "captions" in columns_of(path):
+        column = "captions"
+    is_named = (
+        column in lookup.names("inputs") and lookup.find("inputs", column).pictures and "name" in columns_of(path)
+    )
     digests: list[int] = []
     counts: list[int] = []
     with parquet_file(path) as file:

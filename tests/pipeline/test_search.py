@@ -17,6 +17,7 @@ from pipelines.config import rules
 from pipelines.rivals import SETTINGS, bm25
 from pipelines.stages import data
 from pipelines.stages._splits import splits_of
+from pipelines.tracking.known_rows import _digests, learned
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Captions, Split
 from rankgrad.datasets.table import Table
@@ -26,36 +27,39 @@ from rankgrad.tasks.retrieval import searching
 from rankgrad.training.device import make_accelerator
 from rankgrad.training.loop import train
 
-from conftest import ROOT, objective_of, task_of  # isort: skip
+from conftest import ROOT, objective_of, refusal, task_of  # isort: skip
 from rows import PHASE, folder_of  # isort: skip
 
 ROWS, FURTHER = 60, 25
+SHARED = "which numbers are there"  # a query of several rows
 BAG = {"name": "linear", "args": {}, "backbone": {"name": "bag_of_words", "args": {"size": 6}}}
 RETRIEVAL = lookup.find("tasks", "retrieval")()
 
 
-def test_a_rank_counts_every_passage_searched_but_those_that_answer_the_query(generator):
-    passages = ["red hat", "blue hat", "red shoe", "RED  hat"]
+def test_a_rank_counts_every_passage_once_but_those_that_answer_the_query(generator):
+    passages = ["red hat", "blue hat", "red shoe", "RED  hat"]  # the last one is the first
     queries = [["a", "b"], ["a"], ["c"], ["d"]]  # a is answered by the first two
-    others, answered = ["blue shoe", "green hat", "red hat", "old hat"], [["C "], [], ["e"], ["a", "d"]]
+    others, answered = ["blue shoe", "green hat", "new hat", "old hat"], [["C "], [], ["e"], ["a", "d"]]
     counts = torch.tensor([len(of_passage) for of_passage in queries])
-    truth = Captions([*chain(*queries)], counts, *[torch.arange(4)] * 2)
-    truth = truth._replace(gallery=torch.zeros(4, dtype=torch.int64))
+    truth = Captions([*chain(*queries)], counts, torch.arange(4), torch.zeros(4, dtype=torch.int64))
     split = searching(Split(of_strings(passages), truth), others, answered)
     right = {"a": {"red hat", "blue hat", "old hat"}, "b": set(), "c": {"blue shoe"}, "d": {"old hat"}}
 
     placed, further = torch.randn(2, 4, 3, generator=generator)
+    placed[3] = placed[0]
     asked = torch.randn(5, 3, generator=generator)
     asked[0] = asked[2]
     table = RETRIEVAL.table_of(split, (placed, asked, further.split(3)))
-    scores, expected = asked @ torch.cat([placed, further]).T, []
-    texts = [*passages, *others]
-    for row, (query, own) in enumerate(zip("abacd", [0, 0, 1, 2, 3], strict=True)):
-        alike = {text for text in texts if text.lower().split() == passages[own].lower().split()}
-        wrong = [number for number, text in enumerate(texts) if text not in right[query] | alike]
+    texts, scores, expected = (
+        ["red hat", "blue hat", "red shoe", *others],
+        asked @ torch.cat([placed[:3], further]).T,
+        [],
+    )
+    for row, (query, own) in enumerate(zip("abacd", [0, 0, 1, 2, 0], strict=True)):
+        wrong = [number for number, text in enumerate(texts) if text not in right[query] | {texts[own]}]
         expected.append(1 + sum(bool(scores[row, number] >= scores[row, own]) for number in wrong))
     assert [*chain(*table["item_ranks"].to_pylist())] == expected
-    assert set(table["searched"].to_pylist()) == {8}
+    assert set(table["searched"].to_pylist()) == {7}
 
 
 @pytest.fixture
@@ -65,7 +69,7 @@ def project(tmp_path, monkeypatch):
     raw = Path("data/raw/pairs")
     raw.mkdir(parents=True)
     passages = [f"the answer number {number} is long" for number in range(ROWS)]
-    queries = [f"what is number {number}" if number % 6 else "which numbers are there" for number in range(ROWS)]
+    queries = [f"what is number {number}" if number % 6 else SHARED for number in range(ROWS)]
     pd.DataFrame({"query": queries, "passage": passages}).to_csv(raw / "pairs.csv", index=False)
     further = [f"nobody asked for {number} at all" for number in range(FURTHER)]
     pd.DataFrame({"key": range(FURTHER + ROWS), "words": further + passages}).to_csv(raw / "all.csv", index=False)
@@ -94,9 +98,9 @@ def test_networks_and_bm25_search_the_passages_of_all_splits_and_of_the_collecti
             [scores] = bm25(split, "retrieval", SETTINGS[:1])
             for table in (RETRIEVAL.predict(network, split), RETRIEVAL.table_of(split, scores)):
                 assert set(table["searched"].to_pylist()) == {ROWS + FURTHER}
-            asked = np.array(split.truth.texts)[split.truth.ignored[:, 0].numpy()]
-            assert set(asked) == {"which numbers are there"}
-            assert len(asked) == (ROWS // 6 - 1) * split.truth.texts.count("which numbers are there")
+            shared = split.truth.texts.count(SHARED)
+            assert shared in (0, ROWS // 6)  # a query is in one split, and in one fold
+            assert len(split.truth.ignored) == shared * (shared - 1)
 
 
 def test_validation_searches_the_training_passages_too(project):
@@ -106,6 +110,7 @@ def test_validation_searches_the_training_passages_too(project):
     train_split, val = (task.load("data/pairs", split, threads=1) for split in ("train", "val"))
     network = task.build(BAG, train_split, seed=0)
     epochs = [*train(task, network, train_split, val, objective=objective_of("info_nce"), seed=0, device="cpu")]
+    assert train_split.truth.counts.eq(1).all()
     queries = [[query] for query in train_split.truth.texts]
     statistic = task.statistic(task.predict(network, searching(val, train_split.inputs.items, queries)))
     values = dict(zip(statistic.names, statistic.of_all(), strict=True))
@@ -232,3 +237,34 @@ def test_a_query_is_compared_with_its_own_negative(phase):
     objective = objective_of("sodeep_recall", sorter=lstm)
     with pytest.raises(ValueError, match="`negatives`"):
         task.phase_of(phase, options, network, *tokenized, objective, accelerator)
+
+
+def test_passages_of_several_queries_are_in_several_splits_and_queries_in_one(project):
+    rows = [{"query": f"what is number {row % 30}", "passage": f"the answer {row // 5} is long"} for row in range(120)]
+    pd.DataFrame(rows).to_csv(project / "pairs.csv", index=False)
+    assert "group from query" in initialized()
+    params = rules.check()
+    data.main(params, "pairs")
+    assert refusal(params, "pairs") is None
+    splits = {split: RETRIEVAL.load("data/pairs", split, threads=1) for split in ("train", "val", "test")}
+    queries = [query for split in splits.values() for query in set(split.truth.texts)]
+    assert len(queries) == len(set(queries)) == 30
+    assert sum(map(len, splits.values())) == len({*map(str, rows)})
+    assert {*splits["test"].inputs.items} & {*splits["train"].inputs.items}
+    table = RETRIEVAL.predict(load_model(folder_of("retrieval of text")).eval(), splits["test"])
+    assert set(table["searched"].to_pylist()) == {24}
+    known = _digests(Path("data/pairs/train.parquet"))[0]
+    assert not learned(Path("data/pairs/test.parquet"), [known], share=0.5).any()
+
+
+def test_other_rows_of_a_batch_with_the_same_query_or_passage_are_right(generator):
+    task = task_of("retrieval", {"batch_size": 4, "shared": True, "size": 4, "probe": PHASE, "finetune": PHASE})
+    truth = Captions(["a b", "a b", "c", "d"], torch.ones(4, dtype=torch.int64), torch.arange(4), torch.zeros(4).long())
+    split = Split(of_strings(["red", "blue", "Red", "old"]), truth)
+    network = task.build(BAG, split, seed=0)
+    accelerator = make_accelerator(device="cpu", precision="no")
+    objective, tokenized = objective_of("info_nce"), task.splits_for(network, split, split)
+    phase = task.phase_of("finetune", task.training.finetune, network, *tokenized, objective, accelerator)
+    inputs, (alike, exist, _) = phase.batch(torch.tensor([0, 1, 2, 3]), generator)
+    _, right = phase.compare(*phase.outputs(network, *inputs), alike, exist, length=4)
+    assert right[0].int().tolist() == [[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]]

@@ -50,6 +50,7 @@ def first_ranks(
     *,
     others: Iterable[Tensor] = (),
     ignored: Tensor | None = None,
+    repeated: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the rank of the first correct result in both directions; 1 is the best.
 
@@ -59,6 +60,7 @@ def first_ranks(
         counts: the number of captions of each item (n,).
         others: embeddings (o, size) of further items that captions search, in pieces.
         ignored: pairs (k, 2) of a caption and an item that do not count as wrong; `others` are numbered from n.
+        repeated: items that do not count as wrong, because an earlier one is the same (n,).
 
     Returns:
         For each item, the rank of its best caption among all captions (n,); for each caption, the rank of its item
@@ -71,10 +73,13 @@ def first_ranks(
     caption, item = caption.to(similarity.device), item.to(similarity.device)
     is_inside, lowest = item < len(items), torch.finfo(similarity.dtype).min
     similarity[item[is_inside], caption[is_inside]] = lowest
-    to_text, to_item = _ranks(similarity, numbers, of_captions), _ranks(similarity.T, of_captions, numbers)
+    to_text, own = _ranks(similarity, numbers, of_captions), similarity.T.gather(1, of_captions.unsqueeze(1))
+    if repeated is not None:
+        similarity[repeated.to(similarity.device)] = lowest
+        similarity.T.scatter_(1, of_captions.unsqueeze(1), own)
+    to_item, first = _ranks(similarity.T, of_captions, numbers), len(items)
 
     # Count the other items that match a caption at least as well as its own item.
-    own, first = similarity.T.gather(1, of_captions.unsqueeze(1)), len(items)
     for piece in others:
         check_finite(piece, "passage's embedding")
         scores = captions @ piece.T
@@ -128,7 +133,8 @@ def searching(split: Split, texts: list[str], captions: Sequence[Iterable[str]])
         right = (answering[query] | alike[keys[own]]) - {own}
         ignored += [(number, passage) for passage in sorted(right)]
     pairs = torch.tensor(ignored, dtype=torch.int64).view(-1, 2)
-    return replace(split, truth=split.truth._replace(others=texts, ignored=pairs))
+    repeated = torch.tensor([min(alike[key]) < number for number, key in enumerate(keys[: len(split)])])
+    return replace(split, truth=split.truth._replace(others=texts, ignored=pairs, repeated=repeated))
 
 
 def _tokenized(network: Any, split: Split) -> Split:
@@ -166,6 +172,11 @@ class PairPhase(GroupPhase):
     def __init__(self, task: "Retrieval", name: str, module: Any, train: Split, *arguments: Any, **options: Any):
         super().__init__(task, name, module, train, *arguments, **options)
         self.negatives: Inputs | None = None
+        self.passages, self.queries = None, None  # numbers that are equal for equal texts
+        if train.inputs.type is Text:
+            texts = [spelled_alike(text) for text in train.inputs.items]
+            self.passages = torch.from_numpy(np.unique(texts, return_inverse=True)[1])
+            self.queries = train.truth.texts.unique(dim=0, return_inverse=True)[1]
         if (negatives := train.truth.negatives) is None or not any(negatives):
             return
         if self.length is not None:
@@ -192,28 +203,37 @@ class PairPhase(GroupPhase):
         chosen = chosen.cpu()
         words = self.train.truth.texts[chosen]
         words = words[:, : int((words != 0).sum(1).max())].to(inputs.device)  # cut to the longest caption of the batch
+        alike = None
+        if self.passages is not None and self.queries is not None:
+            alike = torch.stack([self.passages[rows], self.queries[chosen]], 1).to(inputs.device)
         if self.negatives is None:
-            return Batch((inputs, words), (weight,))
+            return Batch((inputs, words), (alike, None, weight))
         # A caption without negatives gets any text, which `compare` does not count.
         counts, first = self.negative_counts[chosen], (self.negative_counts.cumsum(0) - self.negative_counts)[chosen]
         drawn = first.clamp(max=len(self.negatives) - 1) + one_of(counts.clamp(min=1), generator)
-        return Batch((inputs, words, self.negatives.take(drawn)), ((counts > 0).to(inputs.device), weight))
+        exist = (counts > 0).to(inputs.device)
+        return Batch((inputs, words, self.negatives.take(drawn)), (alike, exist, weight))
 
     def outputs(self, module: Any, *inputs: Tensor) -> tuple[Tensor, ...]:
         items, words, *negatives = inputs
         embedded = [super(PairPhase, self).outputs(module, texts) for texts in negatives]
         return super().outputs(module, items), module.encode_text(words), *embedded
 
-    def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        """Return similarities and which are right, (groups, length, length), or with the column of negatives."""
-        items, captions, *negatives = values
+    def compare(self, *values: Any, length: int) -> tuple[Tensor, Tensor]:
+        """Return similarities and which are right, (groups, length, length), or with the column of negatives.
+
+        A passage is right for a query if a row has both, also with other rows of the batch that have an equal text.
+        """
+        (items, captions, *negatives), (alike, exist) = values[:-2], values[-2:]
         similarity = similarities(grouped(items, length), grouped(captions, length))
         right = torch.eye(length, dtype=torch.bool, device=similarity.device).expand_as(similarity)
+        if alike is not None:
+            numbers = grouped(alike, length)  # (groups, length, 2), of passages and queries
+            right = (numbers.unsqueeze(1) == numbers.unsqueeze(2)).any(-1)
         if not negatives:
             return similarity, right
         # Each row is a caption here. Its last column is its own negative, or the lowest cosine if it has none.
-        texts, exist = negatives
-        own = similarities(captions.unsqueeze(1), texts.unsqueeze(1)).flatten().where(exist, -1.0)
+        own = similarities(captions.unsqueeze(1), negatives[0].unsqueeze(1)).flatten().where(exist, -1.0)
         similarity = torch.cat([similarity.mT, grouped(own, length).unsqueeze(-1)], -1)
         return similarity, functional.pad(right, (0, 1))
 
@@ -225,8 +245,9 @@ class PairPhase(GroupPhase):
         if truth.others is not None:  # which are the training passages, see `splits_for`
             others = self.outputs_of(network, self.inputs).split(AT_ONCE)
         to_text, to_image = first_ranks(
-            outputs, _encoded(network, truth.texts), truth.counts, others=others, ignored=truth.ignored
-        )
+            outputs, _encoded(network, truth.texts), truth.counts,
+            others=others, ignored=truth.ignored, repeated=truth.repeated,
+        )  # fmt: skip
         weight = self.val.weight
         of_captions = None if weight is None else weight.repeat_interleave(truth.counts)
         text, image = mean_of(to_text <= 1, weight), mean_of(to_image <= 1, of_captions)
@@ -357,9 +378,12 @@ class Retrieval(TwoPhases):
             rows = truth.gallery == number
             of_rows = rows.repeat_interleave(truth.counts)
             caption_rank[rows], item_ranks[of_rows] = first_ranks(
-                placed[rows], captions[of_rows], truth.counts[rows], others=others, ignored=truth.ignored
-            )
-            searched[rows] = rows.sum() + len(truth.others or ())
+                placed[rows], captions[of_rows], truth.counts[rows],
+                others=others, ignored=truth.ignored, repeated=truth.repeated,
+            )  # fmt: skip
+            searched[rows] = rows.sum()
+        if truth.others is not None:
+            searched += len(truth.others) - truth.repeated.sum()
         columns = {
             "image_embedding": as_lists(placed),
             "captions": ragged_lists(pa.array(truth.texts, pa.string()), truth.counts),

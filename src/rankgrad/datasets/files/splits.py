@@ -94,6 +94,7 @@ class Captions(NamedTuple):
         others: further texts that captions search, see `rankgrad.tasks.retrieval.searching`; None if only the items are
             searched.
         ignored: pairs (k, 2) of a caption and an item that do not count as wrong; `others` are numbered from n.
+        repeated: whether an item's text is that of an earlier item, so that it is searched once (n,); None if none is.
         negatives: the texts that do not answer each caption, for training; None if there are none.
     """
 
@@ -103,6 +104,7 @@ class Captions(NamedTuple):
     gallery: Tensor
     others: list[str] | None = None
     ignored: Tensor | None = None
+    repeated: Tensor | None = None
     negatives: list[list[str]] | None = None
 
 

@@ -226,7 +226,7 @@ class Deliveries:
         # Compare only columns that the user's table has, not the row numbers that replace missing ones.
         is_in_table = {
             "group": self.table.group is not None,
-            "name": bool(self.table.id or self.table.image),
+            "name": bool(self.table.id or self.table.image) and not self.table.passages_repeat,
             "key": self.table.hashed is not None,
         }
         held_out = first[first["split"] != "train"]
@@ -299,7 +299,7 @@ class Deliveries:
         self.skipped[split] += [name for name, number in examples.left_out.items() if number]
         held_out = first[first["split"] != "train"]
         is_held_out = pd.Series(False, later.index)
-        for column in ("group", "name", "key"):
+        for column in ("group", "key") if self.table.passages_repeat else ("group", "name", "key"):
             is_held_out |= later[column].isin(held_out[column])
         if is_held_out.any():
             logging.warning(

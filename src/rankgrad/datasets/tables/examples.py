@@ -425,21 +425,25 @@ def with_truth(table: TableOptions, examples: Examples, frame: pd.DataFrame, *, 
 def gathered(table: TableOptions, examples: Examples) -> Examples:
     """Return one example for each name; with captions, merge rows of the same item.
 
+    If rows are grouped by their query, a passage is an item for each group, since other groups may be in other splits.
+
     Raises:
         ValueError: a name occurs twice, or rows that belong together differ; the message names two rows.
     """
-    sheet, frame = examples.sheet, examples.frame
+    sheet, frame, item = examples.sheet, examples.frame, "name"
+    if table.passages_repeat:
+        frame, item = frame.assign(item=frame["group"] + "\0" + frame["name"]), "item"
     if table.captions is not None:
         columns = ["split", "group", "weight", "delivery", *(["gallery"] if table.gallery else [])]
-        require_same(sheet, frame, "name", columns, "item")
-        of_items, firsts = frame.groupby("name", sort=False), frame.drop_duplicates("name")
+        require_same(sheet, frame, item, columns, "item")
+        of_items, firsts = frame.groupby(item, sort=False), frame.drop_duplicates(item)
         captions = of_items["truth"].sum()
         if table.negatives is not None:
-            merged = of_items["negatives"].agg(_merged)[firsts["name"]]
+            merged = of_items["negatives"].agg(_merged)[firsts[item]]
             captions = merged.map(list)
             firsts = firsts.assign(negatives=series(merged.map(lambda texts: [*texts.values()]), firsts.index))
-        frame = firsts.assign(truth=series(captions[firsts["name"]], firsts.index))
-    for row, name in frame["name"][frame["name"].duplicated()].items():
+        frame = firsts.assign(truth=series(captions[firsts[item]], firsts.index))
+    for row, name in frame["name"][frame[item].duplicated()].items():
         raise ValueError(
             f"{sheet.place(row)}: {table.id or table.input} {name} is also in row "
             f"{_first_row(sheet, frame['name'], name)}; expected each once, since predictions are returned by it: "

@@ -229,7 +229,7 @@ def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) 
     expected = [
         *rows_of(rows),
         in_set("split_rows", *(f"{split}: {count}" for split, count in rows.items())),
-        in_set("same_name_as", ""),
+        *([] if table.passages_repeat else [in_set("same_name_as", "")]),
         {"type": "expect_column_value_lengths_to_be_between", "column": "name", "min_value": 1},
     ]
     if table.captions is None:
@@ -258,7 +258,8 @@ def _expected_truth(table: TableOptions) -> list[dict[str, Any]]:
         "captions": [
             between("captions", 1),
             in_set("captions_have_words", True),
-            {**between("repeated_captions", 0, 0), "severity": "warning"},
+            # Other passages of a query do not count as wrong.
+            *([] if table.is_one_collection else [{**between("repeated_captions", 0, 0), "severity": "warning"}]),
         ],
         "relevance": [
             between("documents", 2),
@@ -275,7 +276,7 @@ def _expected_input(table: TableOptions, size: int | None) -> list[dict[str, Any
     input_type = table.input_type
     may_repeat = table.allow_repeated or table.lists
     expected = [in_set("same_picture_as", "")] if input_type.pictures and not may_repeat else []
-    if not input_type.pictures:
+    if not input_type.pictures and not table.passages_repeat:
         expected.append({**in_set("same_input_as", ""), "severity": "warning"})
     implied = input_type.expected(size=size) | ({"mode": "L"} if table.gray else {})
     for fact, value in implied.items():

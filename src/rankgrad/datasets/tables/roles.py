@@ -352,7 +352,8 @@ class TableOptions:
     def reading(self) -> dict[str, Any]:
         """Return what a model must know to read such a file: options that are not the default, and role columns."""
         named: dict[str, Any] = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
-        is_own_group = not (self.relevance or self.rejected)  # otherwise the group is a query or a prompt
+        # The group may also be the query or the prompt.
+        is_own_group = not (self.relevance or self.rejected) and self.group != self.captions
         named |= {"rejected": self.rejected, "pad": self.pad, "group": self.group if is_own_group else None}
         named |= {"caption": self.captions if isinstance(self.captions, str) else None}
         named |= {"separator": self.frame_separator if self.frames is not None else None}
@@ -398,6 +399,11 @@ class TableOptions:
     def is_one_collection(self) -> bool:
         """Whether queries search the passages of all splits."""
         return self.text is not None and self.captions is not None and self.gallery is None
+
+    @property
+    def passages_repeat(self) -> bool:
+        """Whether a passage may be in several rows, in any splits: each group of queries has its own."""
+        return self.is_one_collection and self.group is not None
 
     @property
     def schema(self) -> pa.Schema:
