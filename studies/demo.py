@@ -16,6 +16,11 @@ from examples.demo.server import HOST, load_rankers, server
 FILM = Path("docs/demo.gif")
 WIDE, SHOWN = 1100, (720, 325)  # pixels of the page and of the recording
 STEPS = (("8", "+", 12), ("7", "-", 14))
+# Absent digits and numbers, which only the page has room for, are left out, and orders are larger.
+STYLE = """
+.bar:not(.right, .wrong), .bar span { visibility: hidden } .bars { --row: 44px } .bar { font-size: 20px }
+.bar i { height: 30px } .chip { font-size: 24px; min-width: 36px; padding: 4px 7px }
+"""
 STILL, MOVING = 1200, 120  # milliseconds
 FIRST = 18  # the frame to begin with, which a still shows: RLSEP is right, and regression is not
 
@@ -39,6 +44,7 @@ def film(address: str, path: Path) -> None:
         page.goto(address)
         page.wait_for_selector("#models .chip")
         page.evaluate("document.querySelector('h1 + p').remove()")  # the help on moving digits
+        page.add_style_tag(content=STYLE)
         frames, times = [_frame(page)], [STILL]
         for digit, key, count in STEPS:
             page.focus(f"#box{digit}")

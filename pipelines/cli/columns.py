@@ -46,7 +46,7 @@ SECONDS = 1e8  # larger numbers in a column named like a time are seconds since 
 # Typical column names of each role.
 CALLED = {
     "labels": r"(tags?|labels?|categor|class|genres?|topics?)",
-    "target": r"(target|score|price|value|rating|grade|y$|ctr|rate|label$|views?|likes?)",
+    "target": r"(target|score|price|value|rating|grade|y$|y_?true$|actual$|ctr|rate|label$|views?|likes?)",
     "relevance": r"(relevance|grade|rel$|label$|click|judg|prefer|better)",
     "captions": r"(captions?|description|sentence|text|title)",
     "text": r"(text|document|doc$|passage|answer|response|body|content|review)",
@@ -60,6 +60,7 @@ CALLED = {
     "index": r"(unnamed:_\d+(_\d+)?|(index_)?level_0|row_?(names?|num|number|index|idx))$",  # as programs call it
     "key": r"(id|key|sku|nr|[a-z]*nummer|code|uuid|isbn|ean|zip|zip_?code|postal|post_?code|plz|phone|telephone)$",
     "afterwards": r"(sold|closed|end(ed)?$|finish|complet|return|deliver|shipped|paid|cancel|churn|resol|updat|modif)",
+    "prediction": r"(y_?hat|pred(s|icted|ictions?)?)([^a-z]|$)",
     "date": r"(date|day$|time|ts$|epoch|added|created|month)",
     "split": r"(k_?)?(split|fold|subset|partition)(_?(id|nr|no|number))?",
     "side of a split": r"(is|in)_(train(ing)?|test(ing)?|val|validation|hold_?out)(_?set)?$",

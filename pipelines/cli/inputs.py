@@ -158,7 +158,7 @@ def leave_out_days_and_keys(columns: Columns) -> None:
         if column.content == "time":
             if (reason := _reason_against_date(column)) is not None:
                 columns.leave_out(column, reason)
-        elif is_index(column) or (is_row_number(column) and not column.is_called("target")):
+        elif is_index(columns, column) or (is_row_number(column) and not column.is_called("target")):
             columns.leave_out(column, "row numbers")
         elif column.is_whole and (column.is_called("key") or (column.is_called("id") and column.is_unique)):
             reason = f"a numeric id; to keep rows with the same id in one split, pass `--group {column.name}`"
@@ -188,8 +188,8 @@ def _reason_against_date(column: Column) -> str | None:
 
 
 def _advice_on_no_date(cell: str) -> str:
-    shown = shlex.quote(cell[:60])
-    return f"dates except for cells such as {shown}: if it means a missing value, pass `--empty {shown}`"
+    word = shlex.quote(cell[:60])
+    return f"dates except for cells such as {word}: if it means a missing value, pass `--empty {word}`"
 
 
 def leave_out_clues(columns: Columns, truth: Column | None) -> None:
@@ -207,6 +207,8 @@ def leave_out_clues(columns: Columns, truth: Column | None) -> None:
             columns.leave_out(
                 column, f"named like {truth.name}; add it to `categories` if it is known at prediction time"
             )
+        elif column.is_called("prediction"):
+            columns.leave_out(column, "named like a prediction; add it to `features` if it is known at prediction time")
         elif column.is_category and is_feature_name(column.name):
             columns.leave_out(column, "rename it to use it")
 

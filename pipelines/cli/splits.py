@@ -114,7 +114,7 @@ def seed_of(units: Units, dataset: Table, folds: int | None) -> int:
     """Return the seed of the hash that draws splits, or folds, of groups.
 
     None of them may be empty. Of few groups, some have many rows, so the best of the first seeds is chosen: with it,
-    fractions of rows are the nearest to those that are asked for. The hash moves no group when rows are added.
+    fractions of rows are closest to the requested ones. The hash moves no group when rows are added.
 
     Raises:
         ValueError: there are fewer groups or rows than folds or splits, or hardly more.
@@ -122,14 +122,14 @@ def seed_of(units: Units, dataset: Table, folds: int | None) -> int:
     count, needed = len(units.names), folds or len(SPLITS)
     if units.split != "all" or (dataset.split_group is None and count >= needed):
         return 1
-    wanted = _shares_of(dataset, folds)
+    requested = _shares_of(dataset, folds)
     distances: dict[int, float] = {}
     for seed in range(1, SEEDS) if count >= needed else ():
-        parts = _parts_of(units.names.iloc[:MANY], dataset, seed, folds)
-        rows = pd.Series(units.rows[:MANY]).groupby(parts).sum()
+        splits = _splits_of(units.names.iloc[:MANY], dataset, seed, folds)
+        rows = pd.Series(units.rows[:MANY]).groupby(splits).sum()
         if len(rows.index.difference(["gate"])) == needed:
             shares = rows / rows.sum()
-            distances[seed] = sum(abs(shares.get(part, 0.0) - share) for part, share in wanted.items())
+            distances[seed] = sum(abs(shares.get(split, 0.0) - share) for split, share in requested.items())
         if distances and (seed >= TRIED or count > SMALL):
             return min(distances, key=distances.__getitem__)
     if folds is None:
@@ -140,14 +140,14 @@ def seed_of(units: Units, dataset: Table, folds: int | None) -> int:
     raise ValueError(f"--folds {folds}: {count} {units.name} are too few; pass fewer folds, or add {units.name}")
 
 
-def _parts_of(names: pd.Series, dataset: Table, seed: int, folds: int | None) -> list[str]:
+def _splits_of(names: pd.Series, dataset: Table, seed: int, folds: int | None) -> list[str]:
     """Return the split, or the fold, of each group."""
-    parts = drawn_splits(dataset, names, seed)
+    splits = drawn_splits(dataset, names, seed)
     if folds is not None:  # which replace the splits except the gate
         for index, name in enumerate(names):
-            if parts[index] != "gate":
-                parts[index] = str(fold_of(name, folds=folds, seed=seed))
-    return parts
+            if splits[index] != "gate":
+                splits[index] = str(fold_of(name, folds=folds, seed=seed))
+    return splits
 
 
 def _shares_of(dataset: Table, folds: int | None) -> dict[str, float]:

@@ -26,7 +26,7 @@ __all__ = [
     "split_by_key",
 ]
 
-SPLIT = r"train|learn|test|valid|eval|hold.?out"  # a part of a split's name
+SPLIT = r"train|learn|test|val|dev|hold.?out"  # a part of a split's name
 EXPLAINED = 0.3  # groups that explain a larger fraction of the targets' order have different offsets
 
 
@@ -37,7 +37,7 @@ def find_structure(columns: Columns) -> None:
         "split": columns.take(partial(_is_split, columns)),
         "weight": named.get("weight") or columns.take(_is_weight),
         "group": named.get("query") or named.get("group") or _group(columns),
-        "id": named.get("id") or columns.take(_is_id) or columns.take(_is_code),
+        "id": named.get("id") or columns.take(_is_id) or columns.take(partial(_is_code, columns)),
     }
     columns.structure |= {role: column.name for role, column in roles.items() if column is not None}
     if "date" in named:
@@ -124,22 +124,26 @@ def find_id_of_items(columns: Columns, items: Sequence[Column]) -> None:
         columns.structure["id"] = column.name
 
 
-def _is_code(column: Column) -> bool:
+def _is_code(columns: Columns, column: Column) -> bool:
     """Recognize ids with any column name: distinct words, or row numbers."""
     if column.content == "number":
-        return is_row_number(column) and not is_index(column) and not column.is_called("target")
+        return is_row_number(column) and not is_index(columns, column) and not column.is_called("target")
     if column.is_called("chosen") or column.is_called("rejected"):
         return False
     has_words = column.content == "name" and column.hindrance is None and not column.is_aligned
     return has_words and column.is_unique and len(column.cells) > 2 and not column.names.str.contains(r"\s").any()
 
 
-def is_index(column: Column) -> bool:
+def is_index(columns: Columns, column: Column) -> bool:
     """Recognize numbers of rows that a program counted: they change when it writes the rows again."""
     if not column.is_whole:
         return False
+    if _is_called_index(column):
+        return True
+    if column.is_first and column.is_unique and columns.sheet.head is not None:  # perhaps the rows were shuffled
+        column = columns.whole(column)
     is_counted = is_row_number(column) and column.numbers.min() in (0, 1) and column.numbers.max() <= len(column.cells)
-    return _is_called_index(column) or (is_counted and not column.is_called("target"))
+    return is_counted and not column.is_called("target")
 
 
 def _is_called_index(column: Column) -> bool:

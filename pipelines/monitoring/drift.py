@@ -41,7 +41,7 @@ class Quantity:
 
     The distance is Kolmogorov-Smirnov's: the largest difference between the two fractions of rows below any value. The
     Kolmogorov-Smirnov test is also valid for counts, for which it is conservative. A quantity of 0 and 1 gets Fisher's
-    exact test. Of groups, such as laboratories, the p-value is that of the effective number of independent rows.
+    exact test. If rows have groups, such as laboratories, the p-value uses the effective number of independent rows.
     """
 
     name: str  # such as `brightness`, `age`, `score cat`
@@ -90,11 +90,10 @@ class Comparison:
         """The inputs outside the training range, with their ranges in words."""
         rows = []
         for column in self.outside:
-            training, fresh = (
-                " to ".join(self.shown(column.name, bound, ".6g") for bound in bounds)
-                for bounds in (column.training, column.fresh)
-            )
-            rows.append(asdict(column) | {"training": training, "fresh": fresh})
+            row = asdict(column)
+            for name, (low, high) in (("training", column.training), ("fresh", column.fresh)):
+                row[name] = f"{self.shown(column.name, low, '.6g')} to {self.shown(column.name, high, '.6g')}"
+            rows.append(row)
         return rows
 
     @property
@@ -364,14 +363,14 @@ def _by_group(measured: Measured, groups: Sequence[Any]) -> Measured:
 
 def _tested(reference: pd.Series, fresh: pd.Series) -> tuple[tuple[float, float], float, float]:
     """Return both means, the distance, and the p-value of one quantity."""
-    means = float(reference.mean()), float(fresh.mean())
+    means = float(reference.astype(np.float64).mean()), float(fresh.astype(np.float64).mean())
     samples = [values if values.index.name == GROUP else values.reset_index(drop=True) for values in (reference, fresh)]
-    both = pd.concat(samples, keys=["reference", "fresh"])
-    sizes = independent_rows(both)
-    if not both.isin((0, 1)).all():
+    pooled = pd.concat(samples, keys=["reference", "fresh"])
+    sizes = independent_rows(pooled)
+    if not pooled.isin((0, 1)).all():
         result = ks_2samp(reference, fresh)
         p, independent = result.pvalue, sizes.prod() / sizes.sum()
-        if sizes.sum() < len(both):
+        if sizes.sum() < len(pooled):
             p = kstwo.sf(result.statistic, max(1, round(independent)))
         return means, float(result.statistic), float(p)
     # Yes or no, such as an unknown name: Kolmogorov-Smirnov's p would be far too large.

@@ -548,6 +548,7 @@ REPORTED = {
     "row numbers beside an id": ({"id": texts("k{}"), "no": N, **PLAIN}, ["no: row numbers"]),
     "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a numeric id", "--group zip"]),
     "other words for splits": ({"part": cycled("learn", "test"), **PLAIN}, ["part: named like a split"]),
+    "a model's prediction": ({"x": X, "y_true": A, "y_pred": B}, ["y_pred: named like a prediction"]),
     "a side of a split": ({"is_train": cycled(0, 1, 1), **PLAIN}, ["is_train: named like a split"]),
     "an empty column": ({"old": cycled(None), **PLAIN}, ["old: empty in the first 60 rows"]),
     "a date in words": (
@@ -843,8 +844,9 @@ def test_a_flag_in_parquet_is_a_feature(tmp_path):
     assert guess(tmp_path / "a.parquet").options["target"] == "amount"
 
 
-def test_splits_that_begin_below_the_first_rows_are_recognized(tmp_path):
+def test_splits_and_row_numbers_that_only_the_whole_file_shows_are_recognized(tmp_path):
     splits = np.repeat(["train", "val", "test"], [1100, 100, 100])
-    draws = np.random.default_rng(1).normal(size=(2, 1300))
-    write(tmp_path, "a.csv", part=splits, x=draws[0], price=draws[1])
-    assert guess(tmp_path / "a.csv").options["split"] == "part"
+    draws = np.random.default_rng(1)
+    write(tmp_path, "a.csv", X=1 + draws.permutation(1300), part=splits, x=draws.normal(size=1300), price=range(1300))
+    options = guess(tmp_path / "a.csv").options
+    assert (options["split"], options["features"], options.get("id")) == ("part", ["x"], None)
