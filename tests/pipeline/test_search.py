@@ -18,7 +18,7 @@ from pipelines.config import rules
 from pipelines.rivals import SETTINGS, bm25
 from pipelines.stages import data
 from pipelines.stages._splits import splits_of
-from pipelines.tracking.known_rows import _digests, learned
+from pipelines.tracking.known_rows import known_rows, learned
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Captions, Split
 from rankgrad.datasets.table import Table
@@ -255,7 +255,7 @@ def test_passages_of_several_queries_are_in_several_splits_and_queries_in_one(pr
     assert {*splits["test"].inputs.items} & {*splits["train"].inputs.items}
     table = RETRIEVAL.predict(load_model(folder_of("retrieval of text")).eval(), splits["test"])
     assert set(table["searched"].to_pylist()) == {24}
-    known = _digests(Path("data/pairs/train.parquet"))[0]
+    known = known_rows(Path("data/pairs"))["train"]
     assert not learned(Path("data/pairs/test.parquet"), [known], share=0.5).any()
 
 

@@ -32,7 +32,7 @@ from rankgrad.training.options import Component, Training, check_least, check_li
 from rankgrad.training.phase import Batch
 from rankgrad.vocabulary import Vocabulary
 
-__all__ = ["Retrieval", "first_ranks"]
+__all__ = ["Retrieval", "first_ranks", "searching"]
 
 WORDS = Component("words")  # default backbone for captions
 DEPTHS = (1, 5, 10)
