@@ -28,6 +28,7 @@ MEANINGS = {
     "rows.same_group_as": "a row of another split with the same group",
     "rows.same_input_as": "a row of another split with the same input",
     "rows.same_name_as": "a row of another split with the same name",
+    "rows.same_query_as": "a row of another split with the same query, which `group` keeps in one split",
     "rows.same_picture_as": "a row of another split with the same image",
     "splits.left_out_share": "fraction of rows left out",
     "splits.shift_in_deviations": "change of the mean target after the first delivery, in standard deviations",
@@ -156,7 +157,7 @@ def _shown(name: str, frame: pd.DataFrame) -> dict[str, Any]:
         return {"title": name, "header": list(plain), "rows": plain.map(_cell).to_numpy().tolist()}
     splits = dict(list(plain.groupby("split", sort=False))) if "split" in plain else {"all": plain}
     rows = [["rows", *(f"{len(rows_of_split):,}" for rows_of_split in splits.values())]]
-    for column in plain.columns.difference(["split", "id", "split_rows", "pixels", "contents"], sort=False):
+    for column in plain.columns.difference(["split", "id", "split_rows", "pixels", "contents", "query"], sort=False):
         rows.append([column, *(_summary(rows_of_split[column]) for rows_of_split in splits.values())])
     return {"title": name, "header": ["", *splits], "rows": rows}
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 import torch
 from laws.tables import made
+from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from pipelines.cli.app import app
@@ -239,13 +240,14 @@ def test_a_query_is_compared_with_its_own_negative(phase):
         task.phase_of(phase, options, network, *tokenized, objective, accelerator)
 
 
-def test_passages_of_several_queries_are_in_several_splits_and_queries_in_one(project):
+def test_passages_of_several_queries_are_in_several_splits_and_queries_in_one(project, caplog):
     rows = [{"query": f"what is number {row % 30}", "passage": f"the answer {row // 5} is long"} for row in range(120)]
     pd.DataFrame(rows).to_csv(project / "pairs.csv", index=False)
     assert "group from query" in initialized()
     params = rules.check()
     data.main(params, "pairs")
     assert refusal(params, "pairs") is None
+    assert "same_query_as" not in caplog.text
     splits = {split: RETRIEVAL.load("data/pairs", split, threads=1) for split in ("train", "val", "test")}
     queries = [query for split in splits.values() for query in set(split.truth.texts)]
     assert len(queries) == len(set(queries)) == 30
@@ -268,3 +270,15 @@ def test_other_rows_of_a_batch_with_the_same_query_or_passage_are_right(generato
     inputs, (alike, exist, _) = phase.batch(torch.tensor([0, 1, 2, 3]), generator)
     _, right = phase.compare(*phase.outputs(network, *inputs), alike, exist, length=4)
     assert right[0].int().tolist() == [[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]]
+
+
+def test_queries_in_several_splits_are_reported(project, caplog):
+    initialized()
+    values = YAML(typ="safe").load(Path("params.yaml"))
+    args = values["datasets"]["pairs"]["args"]
+    assert (args.pop("group"), args.pop("split")["hash_of"]) == ("query", "query")
+    YAML().dump(values, Path("params.yaml"))
+    params = rules.check()
+    data.main(params, "pairs")
+    assert refusal(params, "pairs") is None
+    assert "same_query_as" in caplog.text

@@ -55,6 +55,8 @@ def facts_of(table: TableOptions, folder: Path, split: str, *, threads: int) -> 
             facts["different_documents"] = [len({*map(_digest, cell)}) for cell in cells]
     if table.truth == "captions":
         facts["repeated_captions"] = _repeated_captions(read["captions"].to_pylist())
+        if table.is_one_collection:
+            facts["query"] = [spelled_alike(captions[0] or "") for captions in read["captions"].to_pylist()]
     if lists:
         facts["documents"] = documents_of(path, table.input)
         facts["a_grade_each"] = [*map(operator.eq, facts["documents"], facts["grades"])]
@@ -194,6 +196,8 @@ def compared(facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         same["same_picture_as"] = _same_elsewhere(rows["pixels"])
     if "contents" in rows:
         same["same_input_as"] = _same_elsewhere(rows["contents"])
+    if "query" in rows:
+        same["same_query_as"] = _same_elsewhere(rows["query"])
     if "group" in rows:
         elsewhere = _same_elsewhere(rows["group"])
         same["same_group_as"] = elsewhere.where(elsewhere == "", rows["group"] + " in " + elsewhere)
@@ -258,8 +262,11 @@ def _expected_truth(table: TableOptions) -> list[dict[str, Any]]:
         "captions": [
             between("captions", 1),
             in_set("captions_have_words", True),
-            # Other passages of a query do not count as wrong.
-            *([] if table.is_one_collection else [{**between("repeated_captions", 0, 0), "severity": "warning"}]),
+            # Queries may repeat in a split, since their other passages do not count as wrong.
+            {
+                **(in_set("same_query_as", "") if table.is_one_collection else between("repeated_captions", 0, 0)),
+                "severity": "warning",
+            },
         ],
         "relevance": [
             between("documents", 2),
