@@ -171,7 +171,8 @@ def read_column(
     path = _path_of(table, folder, split)
     if head is None:
         form = format_of(path, table.format)
-        chosen = (*columns_like(column, names_in(path, form, table.encoding))[:1],)
+        names = names_in(path, form, table.encoding) if column.endswith("*") else [column]
+        chosen = (*columns_like(column, names)[:1],)
         sheet = whole_sheet(path, chosen, form, table.encoding, (*(table.empty or ()),))._replace(writing=table.writing)
     else:
         sheet = _head_of(table, path, lambda names: columns_like(column, names)[:1], head)
