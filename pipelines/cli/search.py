@@ -6,6 +6,7 @@ from typing import Any
 from pipelines.cli.columns import Column, Columns, Truth, listed, plain
 from pipelines.cli.inputs import query_text
 from pipelines.cli.preferences import CODE
+from rankgrad.plain_text import spelled_alike
 
 __all__ = ["refuse_ids", "search"]
 
@@ -60,7 +61,7 @@ def search(columns: Columns) -> Truth | None:
     columns.use(query, passages[0], *negatives)
     if "group" not in named:
         columns.structure.pop("group", None)
-        if query.content != "captions" and not columns.whole(query).names.is_unique:
+        if query.content != "captions" and not columns.whole(query).names.map(spelled_alike).is_unique:
             columns.structure["group"] = query.name  # else queries of the test would be known from training
     line = f"truth: captions from {query.name}, which search {passages[0].name}"
     options: dict[str, Any] = {"captions": query.name}

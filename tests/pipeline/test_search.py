@@ -241,7 +241,9 @@ def test_a_query_is_compared_with_its_own_negative(phase):
 
 
 def test_passages_of_several_queries_are_in_several_splits_and_queries_in_one(project, caplog):
-    rows = [{"query": f"what is number {row % 30}", "passage": f"the answer {row // 5} is long"} for row in range(120)]
+    queries = [f"{('what', 'What')[row % 3 == 0]} is number {row % 30}" for row in range(120)]
+    queries[40] = queries[40].upper()
+    rows = [{"query": query, "passage": f"the answer {row // 5} is long"} for row, query in enumerate(queries)]
     pd.DataFrame(rows).to_csv(project / "pairs.csv", index=False)
     assert "group from query" in initialized()
     params = rules.check()
@@ -249,7 +251,7 @@ def test_passages_of_several_queries_are_in_several_splits_and_queries_in_one(pr
     assert refusal(params, "pairs") is None
     assert "same_query_as" not in caplog.text
     splits = {split: RETRIEVAL.load("data/pairs", split, threads=1) for split in ("train", "val", "test")}
-    queries = [query for split in splits.values() for query in set(split.truth.texts)]
+    queries = [query for split in splits.values() for query in set(map(str.lower, split.truth.texts))]
     assert len(queries) == len(set(queries)) == 30
     assert sum(map(len, splits.values())) == len({*map(str, rows)})
     assert {*splits["test"].inputs.items} & {*splits["train"].inputs.items}

@@ -88,6 +88,8 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
     if "id" in first:
         frame["name"] = converted(sheet, first["id"], name_in)
     frame["group"] = converted(sheet, first["group"], key_in) if "group" in first else frame["name"]
+    if table.passages_repeat and table.group == table.captions:
+        frame["group"] = frame["group"].map(spelled_alike)  # a query in another case is the same one
     if table.within:
         frame["within"] = table.group
     frame["key"] = _keys(table, sheet, first, frame)
@@ -289,7 +291,10 @@ def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame:
     if "key" in first:
         if isinstance(first["key"].iloc[0], StoredPicture):
             raise ValueError(f"split.hash_of: {first['key'].name} holds pictures, expected a column of text or numbers")
-        return frame["input"] if first["key"].name == table.image else converted(sheet, first["key"], key_in)
+        if first["key"].name == table.image:
+            return frame["input"]
+        if first["key"].name != table.group:
+            return converted(sheet, first["key"], key_in)
     if "group" in first:
         return frame["group"]
     entered = frame["input"].iloc[0]
