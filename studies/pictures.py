@@ -58,10 +58,10 @@ class Case:
         return {loss: self.run.format(run) for loss, run in getattr(self, kind).items()}
 
 
-def cases() -> list[Case]:
-    """Return the cases in pictures.yaml."""
-    blocks = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))["cases"]
-    return [Case(**block) for block in blocks]
+def cases() -> dict[str, list[Case]]:
+    """Return the cases in pictures.yaml, by what is ranked."""
+    groups = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))["groups"]
+    return {title: [Case(**block) for block in blocks] for title, blocks in groups.items()}
 
 
 NOTES = (
@@ -156,8 +156,14 @@ def _row(case: Case, y: int) -> list[str]:
 
 def pays() -> str:
     """Draw which part of the way from the baseline to a perfect score other losses take, with 95% intervals."""
-    bottom = 84 + 46 * len(CASES)
-    shapes = []
+    y, shapes = 80, []
+    for title, cases_of_group in CASES.items():
+        shapes.append(f'<text class="title" x="8" y="{y}">{title}</text>')
+        for case in cases_of_group:
+            y += 30 if case is cases_of_group[0] else 44
+            shapes += _row(case, y)
+        y += 56
+    bottom = y - 16
     for tick in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
         x = _across(tick)
         shapes.append(f'<path class="line" stroke-opacity="{0.25 if tick else 1}" d="M{x:.1f} 62V{bottom - 24}"/>')
@@ -166,8 +172,6 @@ def pays() -> str:
         left = 620 + 120 * number
         shapes.append(f'<circle class="{kind}" cx="{left}" cy="19" r="6"/>')
         shapes.append(f'<text class="small" x="{left + 12}" y="24">{KINDS[kind]}</text>')
-    for number, case in enumerate(CASES):
-        shapes += _row(case, 84 + 46 * number)
     for number, line in enumerate(NOTES):
         shapes.append(f'<text class="small" x="8" y="{bottom + 18 * number}">{line}</text>')
     return _svg("Share of the gap to a perfect score that is closed", bottom + 32, shapes, width=900)
