@@ -1,6 +1,7 @@
 """Choose the seed and the gate of a table's splits, and say what is too small in them."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +15,7 @@ from rankgrad.datasets.files.folds import fold_of
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import as_numbers, converted, missing_in, split_in
 from rankgrad.datasets.tables.deliveries import drawn_splits
+from rankgrad.datasets.tables.examples import group_in
 from rankgrad.plain_text import key_in
 
 __all__ = ["Units", "check_splits", "lines_on_gate", "seed_of", "units_of", "without_gate"]
@@ -71,7 +73,7 @@ def units_of(folder: Path, dataset: Table) -> Units:
         examples = cells[is_there].map(str).nunique()
     if group:
         sizes = names.map(str).value_counts(sort=False)
-        firsts = converted(sheet, names[~names.map(str).duplicated()], key_in)
+        firsts = converted(sheet, names[~names.map(str).duplicated()], partial(group_in, dataset))
         names, rows = firsts.drop_duplicates(), pd.Series(sizes.to_numpy()).groupby(firsts.to_numpy(), sort=False).sum()
     elif is_example:
         names = names.map(str).drop_duplicates()

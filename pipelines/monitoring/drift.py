@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import binom
 from scipy.stats import false_discovery_control, fisher_exact, ks_2samp, kstwo
 
 from pipelines.config import MONITORED
@@ -353,8 +354,9 @@ def write(comparison: Comparison, path: str | Path) -> None:
 
 
 def _by_group(measured: Measured, groups: Sequence[Any]) -> Measured:
-    """Return measurements whose quantities are indexed by the group of each row."""
-    index, (inputs, answers) = pd.Index(map(str, groups), name=GROUP), measured
+    """Return measurements whose quantities are indexed by the group of each row; a row without one is its own."""
+    names = [f"row {row}" if group is None else f"group {group}" for row, group in enumerate(groups)]
+    index, (inputs, answers) = pd.Index(names, name=GROUP), measured
     return Measured(
         inputs._replace(quantities=inputs.quantities.set_index(index)),
         answers._replace(quantities=answers.quantities.set_index(index)),
@@ -371,7 +373,8 @@ def _tested(reference: pd.Series, fresh: pd.Series) -> tuple[tuple[float, float]
         result = ks_2samp(reference, fresh)
         p, independent = result.pvalue, sizes.prod() / sizes.sum()
         if sizes.sum() < len(pooled):
-            p = kstwo.sf(result.statistic, max(1, round(independent)))
+            least = 2 / binom(sizes.sum(), sizes.iloc[0])  # of the exact test, if all new rows are above the others
+            p = max(least, kstwo.sf(result.statistic, max(1, round(independent))))
         return means, float(result.statistic), float(p)
     # Yes or no, such as an unknown name: Kolmogorov-Smirnov's p would be far too large.
     counts = [[round(size * mean), round(size) - round(size * mean)] for size, mean in zip(sizes, means, strict=True)]

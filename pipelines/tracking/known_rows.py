@@ -11,6 +11,7 @@ import pyarrow as pa
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import input_of
 from rankgrad.io.parquet import columns_of, is_list, is_number, parquet_file
+from rankgrad.plain_text import spelled_alike
 
 __all__ = ["FILE", "known_rows", "learned", "read_known", "write_known"]
 
@@ -22,7 +23,8 @@ def _digests(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
     A row holds a vector, a text, or a picture, or several: a query its documents, a clip its frames. Pictures also have
     the name of their source file, which stays the same after resizing or encoding; it counts as much as all the row's
-    pictures. Of passages that are searched, only the queries count, since new queries may search known passages.
+    pictures. Of passages that are searched, only the queries count, since new queries may search known passages;
+    a query in another case is the same one.
     """
     column = input_of(path)
     if column == "text" and "captions" in columns_of(path):
@@ -35,7 +37,10 @@ def _digests(path: Path) -> tuple[np.ndarray, np.ndarray]:
     with parquet_file(path) as file:
         for batch in file.iter_batches(batch_size=256, columns=[column, "name"] if is_named else [column]):
             for number, cell in enumerate(batch.column(0)):
-                row = [_digest(piece) for piece in _pieces(cell)]
+                pieces = _pieces(cell)
+                if column == "captions":
+                    pieces = (spelled_alike(piece.decode()).encode() for piece in pieces)
+                row = [_digest(piece) for piece in pieces]
                 name = batch.column(1)[number].as_py() if is_named else "0"
                 if not re.fullmatch(r"(.*:)?\d+", name):  # ignore row numbers, which are not names
                     row += [_digest(name.encode())] * len(row)

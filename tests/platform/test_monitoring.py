@@ -223,7 +223,9 @@ def test_counts_drift_however_rare_each_number_is(learned, fresh, drifted):
     assert result["documents"].drifted == drifted
 
 
-@pytest.mark.parametrize(("labs", "shift", "drifted"), [(5, 1.0, False), (60, 0.0, False), (60, 1.0, True)])
+@pytest.mark.parametrize(
+    ("labs", "shift", "drifted"), [(1, 9.0, False), (5, 1.0, False), (60, 0.0, False), (60, 1.0, True)]
+)
 def test_rows_of_few_groups_drift_only_as_far_as_these_groups_show(labs, shift, drifted):
     """Each lab has its own level, so 500 rows of five labs say no more of other labs than five numbers do."""
     draws = np.random.default_rng(0)
@@ -243,6 +245,22 @@ def test_rows_of_few_groups_drift_only_as_far_as_these_groups_show(labs, shift, 
         if quantity.name == "age"
     ]
     assert age.drifted == drifted
+
+
+def test_rows_without_a_group_do_not_form_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    network, draws = small_network("score_ranking", "features"), np.random.default_rng(0)
+    network.recipe["input"]["group"] = "lab"
+    save_model("model", network)
+    levels = np.repeat(draws.normal(size=(60, 2)), 5, axis=0)  # rows of one lab are equal
+    for split in ("train", "val"):
+        columns = {"features": levels.tolist(), "group": np.repeat(np.arange(60), 5).astype(str)}
+        pq.write_table(pa.table(columns), f"{split}.parquet")
+    TrainingData(tmp_path).write(Path("model"))
+    fresh = pd.DataFrame(draws.normal(size=(200, 2)) + [1, 0], columns=["age", "price"])
+    for labs, drifted in (([None] * 200, True), (["new"] * 200, False)):
+        fresh.assign(lab=labs).to_csv("fresh.csv", index=False)
+        assert ("age" in compare("fresh.csv", model="model").drifted) == drifted
 
 
 @pytest.mark.parametrize("kind", ["features", "text"])

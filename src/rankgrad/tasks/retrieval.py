@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -50,7 +50,7 @@ def first_ranks(
     *,
     others: Iterable[Tensor] = (),
     ignored: Tensor | None = None,
-    repeated: Tensor | None = None,
+    firsts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the rank of the first correct result in both directions; 1 is the best.
 
@@ -59,8 +59,9 @@ def first_ranks(
         captions: embeddings (m, size), grouped by item.
         counts: the number of captions of each item (n,).
         others: embeddings (o, size) of further items that captions search, in pieces.
-        ignored: pairs (k, 2) of a caption and an item that do not count as wrong; `others` are numbered from n.
-        repeated: items that do not count as wrong, because an earlier one is the same (n,).
+        ignored: pairs (k, 2) of a caption and an item that do not count as wrong, and neither do equal items; `others`
+            are numbered from n.
+        firsts: the number of the first item that equals each item (n,); captions search equal items once.
 
     Returns:
         For each item, the rank of its best caption among all captions (n,); for each caption, the rank of its item
@@ -72,10 +73,15 @@ def first_ranks(
     caption, item = torch.zeros(2, 0, dtype=torch.int64) if ignored is None else ignored.T
     caption, item = caption.to(similarity.device), item.to(similarity.device)
     is_inside, lowest = item < len(items), torch.finfo(similarity.dtype).min
-    similarity[item[is_inside], caption[is_inside]] = lowest
+    is_ignored = torch.zeros_like(similarity, dtype=torch.bool)
+    is_ignored[item[is_inside], caption[is_inside]] = True
+    if firsts is not None:
+        is_ignored = is_ignored[firsts.to(similarity.device)]
+    is_ignored.T.scatter_(1, of_captions.unsqueeze(1), False)
+    similarity[is_ignored] = lowest
     to_text, own = _ranks(similarity, numbers, of_captions), similarity.T.gather(1, of_captions.unsqueeze(1))
-    if repeated is not None:
-        similarity[repeated.to(similarity.device)] = lowest
+    if firsts is not None:
+        similarity[firsts.to(similarity.device) != numbers] = lowest
         similarity.T.scatter_(1, of_captions.unsqueeze(1), own)
     to_item, first = _ranks(similarity.T, of_captions, numbers), len(items)
 
@@ -104,37 +110,41 @@ def _encoded(network: Any, words: Tensor, batch_size: int = 1024) -> Tensor:
     return torch.cat([network.encode_text(chunk.to(device)).float() for chunk in words.split(batch_size)])
 
 
-def searching(split: Split, texts: list[str], captions: Sequence[Iterable[str]]) -> Split:
+def searching(split: Split, texts: list[str], answered: Iterable[tuple[str, Iterable[str]]]) -> Split:
     """Return a split of passages and queries (captions) whose queries also search other passages.
 
     A passage that answers a query, in this split or in another, does not count as wrong for it, and neither does a
-    passage with the same text as the one that is searched for.
+    passage with the same text as one that answers it.
 
     Args:
         split: the split.
         texts: the other passages.
-        captions: the queries that each of them answers.
+        answered: passages of any split, each with the queries that it answers.
     """
-    # Number the split's own passages, then the others, by the queries that they answer and by their texts.
+    # Number the split's own passages, then the others; of equal ones of the split, only the first.
     own_passages, queries = split.inputs.items, [spelled_alike(query) for query in split.truth.texts]
-    passage_of_query = torch.arange(len(split)).repeat_interleave(split.truth.counts).tolist()
-    answering, alike, known = defaultdict(set), defaultdict(set), set(queries)
-    for passage, query in zip(passage_of_query, queries, strict=True):
-        answering[query].add(passage)
-    for passage, answered in enumerate(captions, len(split)):
-        for query in known.intersection(map(spelled_alike, answered)):
-            answering[query].add(passage)
-    keys = [spelled_alike(text) for text in (*own_passages, *texts)]
+    keys, numbers = [spelled_alike(text) for text in (*own_passages, *texts)], defaultdict[str, list[int]](list)
     for passage, key in enumerate(keys):
-        alike[key].add(passage)
+        if passage >= len(split) or key not in numbers:
+            numbers[key].append(passage)
 
-    ignored = []
-    for number, (own, query) in enumerate(zip(passage_of_query, queries, strict=True)):
-        right = (answering[query] | alike[keys[own]]) - {own}
-        ignored += [(number, passage) for passage in sorted(right)]
-    pairs = torch.tensor(ignored, dtype=torch.int64).view(-1, 2)
-    repeated = torch.tensor([min(alike[key]) < number for number, key in enumerate(keys[: len(split)])])
-    return replace(split, truth=split.truth._replace(others=texts, ignored=pairs, repeated=repeated))
+    answers = defaultdict[str, set[str]](set)
+    passage_of_query = torch.arange(len(split)).repeat_interleave(split.truth.counts).tolist()
+    for passage, query in zip(passage_of_query, queries, strict=True):
+        answers[query].add(keys[passage])
+    for text, of_text in answered:
+        for query in answers.keys() & map(spelled_alike, of_text):
+            answers[query].add(spelled_alike(text))
+
+    right, counts = [], []
+    for query in queries:
+        count = len(right)
+        for key in sorted(answers[query]):
+            right += numbers.get(key, ())
+        counts.append(len(right) - count)
+    ignored = torch.stack([torch.arange(len(queries)).repeat_interleave(torch.tensor(counts)), torch.tensor(right)], 1)
+    firsts = torch.tensor([numbers[key][0] for key in keys[: len(split)]])
+    return replace(split, truth=split.truth._replace(others=texts, ignored=ignored, firsts=firsts))
 
 
 def _tokenized(network: Any, split: Split) -> Split:
@@ -246,7 +256,7 @@ class PairPhase(GroupPhase):
             others = self.outputs_of(network, self.inputs).split(AT_ONCE)
         to_text, to_image = first_ranks(
             outputs, _encoded(network, truth.texts), truth.counts,
-            others=others, ignored=truth.ignored, repeated=truth.repeated,
+            others=others, ignored=truth.ignored, firsts=truth.firsts,
         )  # fmt: skip
         weight = self.val.weight
         of_captions = None if weight is None else weight.repeat_interleave(truth.counts)
@@ -323,19 +333,17 @@ class Retrieval(TwoPhases):
         if split == "train" or not collection.is_file():
             return rows
         table = read_table(collection, ["text", "captions"])
-        own, texts, captions = set(map(spelled_alike, rows.inputs.items)), [], []
-        for text, queries in zip(table["text"].to_pylist(), table["captions"].to_pylist(), strict=True):
-            if spelled_alike(text) not in own:
-                texts.append(text)
-                captions.append(queries)
-        return searching(rows, texts, captions)
+        own, passages = set(map(spelled_alike, rows.inputs.items)), table["text"].to_pylist()
+        others = [text for text in passages if spelled_alike(text) not in own]
+        return searching(rows, others, zip(passages, table["captions"].to_pylist(), strict=True))
 
     def splits_for(self, network: Any, train: Split, val: Split) -> tuple[Split, Split]:
         if val.truth.others is not None:
             queries, captions = iter(train.truth.texts), []
             for count in train.truth.counts.tolist():
                 captions.append([*islice(queries, count)])
-            val = searching(val, train.inputs.items, captions)
+            passages = train.inputs.items
+            val = searching(val, passages, zip(passages, captions, strict=True))
         return _tokenized(network, train), _tokenized(network, val)
 
     @torch.no_grad()
@@ -379,11 +387,11 @@ class Retrieval(TwoPhases):
             of_rows = rows.repeat_interleave(truth.counts)
             caption_rank[rows], item_ranks[of_rows] = first_ranks(
                 placed[rows], captions[of_rows], truth.counts[rows],
-                others=others, ignored=truth.ignored, repeated=truth.repeated,
+                others=others, ignored=truth.ignored, firsts=truth.firsts,
             )  # fmt: skip
             searched[rows] = rows.sum()
         if truth.others is not None:
-            searched += len(truth.others) - truth.repeated.sum()
+            searched += len(truth.others) + len(truth.firsts.unique()) - len(split)
         columns = {
             "image_embedding": as_lists(placed),
             "captions": ragged_lists(pa.array(truth.texts, pa.string()), truth.counts),

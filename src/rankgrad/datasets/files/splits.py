@@ -93,8 +93,10 @@ class Captions(NamedTuple):
     Attributes:
         others: further texts that captions search, see `rankgrad.tasks.retrieval.searching`; None if only the items are
             searched.
-        ignored: pairs (k, 2) of a caption and an item that do not count as wrong; `others` are numbered from n.
-        repeated: whether an item's text is that of an earlier item, so that it is searched once (n,); None if none is.
+        ignored: pairs (k, 2) of a caption and an item that do not count as wrong, and neither do equal items; `others`
+            are numbered from n.
+        firsts: the number of the first item with the same text as each item (n,), since equal ones are searched once;
+            None without `others`.
         negatives: the texts that do not answer each caption, for training; None if there are none.
     """
 
@@ -104,7 +106,7 @@ class Captions(NamedTuple):
     gallery: Tensor
     others: list[str] | None = None
     ignored: Tensor | None = None
-    repeated: Tensor | None = None
+    firsts: Tensor | None = None
     negatives: list[list[str]] | None = None
 
 

@@ -37,7 +37,16 @@ from rankgrad.io.written import as_json
 from rankgrad.numbers import ORDERS
 from rankgrad.plain_text import key_in, name_in, parts_in, spelled_alike, text_in
 
-__all__ = ["Examples", "by_query", "examples_of", "gathered", "missing_cells", "repeated_pairs", "with_truth"]
+__all__ = [
+    "Examples",
+    "by_query",
+    "examples_of",
+    "gathered",
+    "group_in",
+    "missing_cells",
+    "repeated_pairs",
+    "with_truth",
+]
 
 HIGHEST = 60  # highest grade; its gain in NDCG is 2^60
 SMALLEST = float(np.finfo(np.float32).tiny)  # smallest weight that is not 0 in float32
@@ -87,9 +96,7 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
     first = {role: cells[columns[0]] for role, columns in roles.items()}
     if "id" in first:
         frame["name"] = converted(sheet, first["id"], name_in)
-    frame["group"] = converted(sheet, first["group"], key_in) if "group" in first else frame["name"]
-    if table.passages_repeat and table.group == table.captions:
-        frame["group"] = frame["group"].map(spelled_alike)  # a query in another case is the same one
+    frame["group"] = converted(sheet, first["group"], partial(group_in, table)) if "group" in first else frame["name"]
     if table.within:
         frame["within"] = table.group
     frame["key"] = _keys(table, sheet, first, frame)
@@ -119,6 +126,12 @@ def _default_names(sheet: Sheet) -> np.ndarray:
     folder = os.path.commonpath([path.parent for path in sheet.paths])
     files = [path.relative_to(folder).as_posix() for path in sheet.paths]
     return np.array([f"{files[file]}:{row}" for file, row in zip(sheet.file, sheet.row, strict=True)], object)
+
+
+def group_in(table: TableOptions, cell: Any) -> str:
+    """Return the group in a cell, see `key_in`; a query in another case, or with other spaces, is the same one."""
+    is_query = table.passages_repeat and table.group == table.captions
+    return key_in(spelled_alike(cell) if is_query and isinstance(cell, str) else cell)
 
 
 def missing_cells(
