@@ -19,7 +19,7 @@ from rankgrad.datasets.tables.cells import FLAGS, missing_in, separator_of
 from rankgrad.datasets.tables.files import Sheet, names_in, read_sheet, require_columns
 from rankgrad.datasets.tables.formats import Format, format_of
 from rankgrad.datasets.tables.suspects import SAME_ORDER, rank_correlation
-from rankgrad.numbers import PLAIN, Writing, number_in, orders_of, vector_in, writings_of
+from rankgrad.numbers import ORDERS, PLAIN, Writing, days_in, number_in, orders_of, vector_in, writings_of
 from rankgrad.plain_text import parts_in
 
 __all__ = [
@@ -47,13 +47,13 @@ SECONDS = 1e8  # larger numbers in a column named like a time are seconds since 
 CALLED = {
     "labels": r"(tags?|labels?|categor|class|genres?|topics?)",
     "target": r"(target|score|price|value|rating|grade|y$|y_?true$|actual$|ctr|rate|label$|views?|likes?)",
-    "relevance": r"(relevance|grade|rel$|label$|click|judg|prefer|better)",
+    "relevance": r"(relevance|grade|rel$|label$|click|judg(ed|e?ments?)$|prefer|better|stars?$|rating)",
     "captions": r"(captions?|description|sentence|text|title)",
-    "text": r"(text|document|doc$|passage|answer|response|body|content|review)",
+    "text": r"(text|document|doc$|passage|article$|answer|response|body|content|review)",
     "chosen": r"(chosen|preferred|accepted|winner|win)$",
     "rejected": r"(rejected|dispreferred|loser|lose)$",
     "margin": r"margin$",
-    "query": r"(qid|query|question|pair|prompt|search|request)(_?id)?$",
+    "query": r"(qid|query|question|pair|prompt|search|request)(_?(id|text|string|terms?|phrase))?$",
     "group": r"(group|user|customer|session|product|owner|patient|subject|author|shop|store)s?"
     r"(_?(id|key|name|number|no|nr|code))?$",
     "id": r"(id|key|name|sku|index|idx|no|nr|row|number|code|uuid|isbn|ean|unnamed:_0|row_?names|(index_)?level_0)$",
@@ -145,9 +145,13 @@ class Column:
 
     @cached_property
     def no_date(self) -> str | None:
-        """The first cell that is not a date, in a column of dates with a few other cells."""
-        others = [cell for cell in self.names if not DAY.fullmatch(cell)]
-        is_mixed = self.content == "name" and 0 < len(others) < MOSTLY * len(self.cells)
+        """The first cell that is not a date, such as 31.02.2026, in a column of dates with a few other cells."""
+        if self.content == "time":
+            by_order = [[cell for cell in self.names if not _is_date(cell, order)] for order in ORDERS]
+            others = min(by_order, key=len)
+        else:
+            others = [cell for cell in self.names if not DAY.fullmatch(cell)]
+        is_mixed = self.content in ("name", "time") and 0 < len(others) < MOSTLY * len(self.cells)
         return others[0] if is_mixed else None
 
     @property
@@ -226,6 +230,14 @@ class Column:
     def shown(self, row: Any) -> str:
         """Return the location and content of a cell, for messages."""
         return f"{self.sheet.place(row)}: {self.name} is {str(self.cells[row])!r:.60}"
+
+
+def _is_date(cell: str, order: str) -> bool:
+    try:
+        days_in(cell, order)
+    except ValueError:
+        return False
+    return True
 
 
 class Columns:

@@ -155,11 +155,12 @@ def _svmlight(columns: Columns, *, within: bool) -> Guess:
     task, files = columns.task or ("query_ranking" if _has_queries(columns) else "score_ranking"), _files(columns.path)
     options: dict[str, Any] = {"file": files, "features": "all"}
     if task == "score_ranking":
-        options["target"], line = "label", "SVMlight: label and all features"
+        options["target"] = "label"
+        line = "SVMlight: label and all features; a feature that a row does not list is 0"
     elif task == "query_ranking":
         options |= {"relevance": "label", "group": "qid", "without_relevant": "drop"}
         options |= {} if isinstance(files, dict) else {"split": {"hash_of": "qid", **SHARES}}
-        line = f"SVMlight: label, qid and all features; {DROPPED}"
+        line = f"SVMlight: label, qid and all features; a feature that a row does not list is 0; {DROPPED}"
     else:
         raise columns.refusal(
             f"SVMlight has one number per row, which does not fit {task}; expected query_ranking or score_ranking"

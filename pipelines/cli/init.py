@@ -188,7 +188,8 @@ def _raw(home: Path, file: Path, key: str, *, link: bool, dry_run: bool) -> Path
 
 
 def _name_below(folder: Path, file: Path) -> str:
-    """Return a file's name relative to the folder of the table."""
+    """Return a file's name relative to the folder of the table, from which it may be named, too."""
+    file = folder / file if not file.exists() and (folder / file).is_file() else file
     path, folder = Path(os.path.abspath(file)), Path(os.path.abspath(folder))
     if folder not in path.parents:
         raise ValueError(f"{file}: is outside {folder}, the folder of the table: move it there")

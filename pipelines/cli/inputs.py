@@ -53,6 +53,8 @@ def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict
     if is_query_ranking:
         texts = [column for column in texts if _differs_within_groups(columns, column)] or texts
     others = [column for column in numbers + names if column.content != "time"]  # a date says less than a text
+    if is_query_ranking and query_text(columns) is not None:
+        others = [column for column in others if column not in names]  # so does a name, such as that of the judge
     text = _text_before(columns, texts, others)
     if text is not None:
         columns.use(text)
@@ -174,6 +176,8 @@ def leave_out_days_and_keys(columns: Columns) -> None:
 def _reason_against_date(column: Column) -> str | None:
     """Return why a column of dates is not a feature, and what to write; None if it can be one."""
     if not column.date_orders:
+        if column.no_date is not None:
+            return _advice_on_no_date(column.no_date)
         return (
             "dates or times; to learn from them, write them as 2026-11-30, 30.11.2026, or 11/30/2026; "
             f"`--date {column.name}` then uses later months as deliveries"
@@ -189,7 +193,7 @@ def _reason_against_date(column: Column) -> str | None:
 
 def _advice_on_no_date(cell: str) -> str:
     word = shlex.quote(cell[:60])
-    return f"dates except for cells such as {word}: if it means a missing value, pass `--empty {word}`"
+    return f"dates except for cells such as {word}: correct it, or if it means a missing value, pass `--empty {word}`"
 
 
 def leave_out_clues(columns: Columns, truth: Column | None) -> None:

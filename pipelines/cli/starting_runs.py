@@ -62,8 +62,7 @@ def blocks_of(
     table = Table(**options)
     form = _special_form(task, table, folder or raw)
     starting = _starting_of(form)
-    metric = metric and metric.replace("@", "_at_")
-    check_name("--metric", metric, [named.name for named in lookup.find("tasks", task).all_metrics()])
+    metric = metric and _metric_called(metric, task)
     input_type = table.input_type
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
     if input_type.pictures:
@@ -264,6 +263,15 @@ def _runs_for(runs: dict[str, Any], conditions: set[str], table: Table, truth: A
 
 
 # Metric.
+
+
+def _metric_called(name: str, task: str) -> str:
+    """Return a task's metric, also as others write it, such as ndcg@10, or mrr@10 of captions that search items."""
+    names = [metric.name for metric in lookup.find("tasks", task).all_metrics()]
+    written = name.lower().replace("@", "_at_").replace("mrr", "reciprocal_rank")
+    metric = next((metric for metric in (written, f"text_to_item.{written}") if metric in names), name)
+    check_name("--metric", metric, names)
+    return metric
 
 
 def _monitor_of(task: str, metric: str) -> dict[str, Any]:

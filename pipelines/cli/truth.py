@@ -96,9 +96,8 @@ def _relevance(columns: Columns) -> Truth | None:
     group = columns.structure.get("group")
     if group is None or not ("query" in columns.named or columns.all[group].is_called("query")):
         return None
-    column = columns.named.get("target") or columns.take_truth(
-        lambda column: column.is_called("relevance"), "relevance"
-    )
+    column = columns.named.get("target") or columns.take_truth(_is_grade, "relevance")
+    column = column or columns.take_truth(lambda column: column.is_called("relevance"), "relevance")
     if column is None:
         return None
     if column.content != "number":
@@ -112,6 +111,10 @@ def _relevance(columns: Columns) -> Truth | None:
     return Truth(
         "query_ranking", options, f"truth: relevance from {column.name}, within each {group}; {DROPPED}", column
     )
+
+
+def _is_grade(column: Column) -> bool:
+    return column.content == "number" and column.is_called("relevance")
 
 
 def _captions(columns: Columns) -> Truth | None:

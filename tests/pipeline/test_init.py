@@ -467,6 +467,11 @@ NAMED = [
          "text": texts("an answer with the words {}"), "relevance": cycled(0, 1, 2)},
         {"text_pair": ["prompt", "text"], "group": "query_id", "text": None},
     ),
+    (
+        {"judged_by": cycled("bob", "ann"), "search_text": texts("tell me about number {}", 4),
+         "article": texts("a page with the words {}"), "stars": cycled(0, 1, 3)},
+        {"text_pair": ["search_text", "article"], "group": "search_text", "relevance": "stars"},
+    ),
 ]  # fmt: skip
 
 
