@@ -384,8 +384,9 @@ def _tested(reference: pd.Series, fresh: pd.Series) -> tuple[tuple[float, float]
 def independent_rows(values: pd.Series) -> pd.Series:
     """Return the effective number of independent rows in each sample.
 
-    It is n / (1 + (m - 1) r) for n rows in groups of m rows, weighted by their size, where r is the fraction of the
-    variance of ranks between groups: n if groups do not differ, and the number of groups if their rows are equal.
+    It is n / (1 + (m - 1) r) for n rows in groups of m rows, weighted by their size, where r is the correlation of the
+    ranks of two rows of a group within their sample: n if groups do not differ, and the number of groups if their rows
+    are equal, or if nothing shows r because each sample is one group or all values are equal.
 
     Args:
         values: numbers, indexed by the sample and the group.
@@ -397,9 +398,15 @@ def independent_rows(values: pd.Series) -> pd.Series:
     ranks = values.rank()
     by_group = ranks.groupby(level=[0, 1], sort=False)
     sizes = by_group.size()
-    freedom, variance = len(values) - len(sizes), ranks.var()
-    within = ((ranks - by_group.transform("mean")) ** 2).sum() / freedom if freedom else variance
-    between = 1 - within / variance if variance > 0 else 0.0
     rows = sizes.groupby(level=0, sort=False).sum()
     group_size = (sizes**2).groupby(level=0, sort=False).sum() / rows
-    return rows / (1 + (group_size - 1) * max(0.0, between))
+
+    # Estimate r from the mean squares within and between groups of a sample: a shift of the sample is drift.
+    correlation, freedom = 1.0, len(sizes) - len(rows)
+    if freedom > 0 and len(sizes) < len(values):
+        means = by_group.transform("mean")
+        within = ((ranks - means) ** 2).sum() / (len(values) - len(sizes))
+        between = ((means - ranks.groupby(level=0).transform("mean")) ** 2).sum() / freedom
+        total = between + ((len(values) - group_size.sum()) / freedom - 1) * within
+        correlation = max(0.0, (between - within) / total) if total > 0 else 1.0
+    return rows / (1 + (group_size - 1) * correlation)

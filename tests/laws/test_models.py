@@ -246,6 +246,8 @@ class TestText:
             vocabulary.encode(["the", ".."])
         with pytest.raises(ValueError, match="<padding> and <unknown> first"):
             Vocabulary(["the"])
+        with pytest.raises(ValueError, match="an older version wrote the model"):
+            Vocabulary([*vocabulary.words, "dog's"])
         assert Vocabulary.split("The DOG's, isn\u2019t_it?") == ["the", "dog", "s", "isn", "t", "it"]
 
     def test_order_counts_and_a_text_without_words_is_refused(self):

@@ -224,15 +224,16 @@ def test_counts_drift_however_rare_each_number_is(learned, fresh, drifted):
 
 
 @pytest.mark.parametrize(
-    ("labs", "shift", "drifted"), [(1, 9.0, False), (5, 1.0, False), (60, 0.0, False), (60, 1.0, True)]
+    ("labs", "spread", "shift", "drifted"),
+    [(1, 1.0, 9.0, False), (5, 1.0, 1.0, False), (60, 1.0, 0.0, False), (60, 1.0, 1.0, True), (3, 0.0, 0.05, True)],
 )
-def test_rows_of_few_groups_drift_only_as_far_as_these_groups_show(labs, shift, drifted):
-    """Each lab has its own level, so 500 rows of five labs say no more of other labs than five numbers do."""
+def test_rows_of_few_groups_drift_only_as_far_as_these_groups_show(labs, spread, shift, drifted):
+    """If each lab has its own level, 500 rows of five labs say no more of other labs than five numbers do."""
     draws = np.random.default_rng(0)
 
     def of(count: int, shift: float = 0.0) -> pd.DataFrame:
         labs = pd.Index(np.repeat(np.arange(count).astype(str), 600 // count), name=GROUP)
-        level = np.repeat(draws.normal(shift, size=count), 600 // count)
+        level = np.repeat(draws.normal(shift, spread, size=count), 600 // count)
         return pd.DataFrame({"age": level + draws.normal(0, 0.1, size=len(labs))}, labs)
 
     def measured(quantities: pd.DataFrame) -> Measured:
