@@ -560,6 +560,10 @@ REPORTED = {
         {"made": ["unknown", *["2026-01-31"] * 59], **PLAIN},
         ["made: dates except for cells such as unknown", "--empty unknown"],
     ),
+    "an impossible date": (
+        {"made": ["31.02.2026", *["31.12.2025"] * 59], **PLAIN},
+        ["made: dates except for cells such as 31.02.2026"],
+    ),
     "a target that stands in": ({"x": X, "price": [-999.0] * 9 + [*Y[9:]]}, ["price: -999 in 9 rows"]),
     "subtotals": ({"lab": [*texts("s{}", 4)[:59], "Subtotal"], **PLAIN}, ["lab is Subtotal in 1 rows", "row 60"]),
     "numbers of folds": ({"fold": modulo(5), **PLAIN}, ["fold: named like a split", "train, val"]),
