@@ -40,13 +40,18 @@ def bm25(split: Split, task: str, settings: Sequence[tuple[float, float]] = SETT
                 f"bm25: {len(split):,} passages and {worth.shape[1]:,} words of queries are too many to search at "
                 "once: remove this rival from params.yaml"
             )
-        yield _untied(worth[: len(split)].toarray()), _untied(asked.toarray()), _further(worth[len(split) :])
+        own, queries_words = worth[: len(split)].toarray(), asked.toarray()
+        further = _further(worth[len(split) :], own.std())
+        yield _untied(own, own.std()), _untied(queries_words, queries_words.std()), further
 
 
-def _further(worth: Any) -> Iterator[Tensor]:
-    """Yield the weights of words in further documents in pieces, so that memory does not grow with them."""
+def _further(worth: Any, spread: float) -> Iterator[Tensor]:
+    """Yield the weights of words in further documents in pieces, so that memory does not grow with them.
+
+    Their ties are broken at the same scale as the split's own, so that neither wins more of them.
+    """
     for first in range(0, worth.shape[0], AT_ONCE):
-        yield _untied(worth[first : first + AT_ONCE].toarray(), seed=1 + first)
+        yield _untied(worth[first : first + AT_ONCE].toarray(), spread, seed=1 + first)
 
 
 def _words_of(queries: Any, documents: Any, saturation: float, by_length: float) -> tuple[Any, Any]:
@@ -64,10 +69,10 @@ def _words_of(queries: Any, documents: Any, saturation: float, by_length: float)
     return asked, worth.tocsr()
 
 
-def _untied(values: np.ndarray, *, seed: int = 0) -> Tensor:
+def _untied(values: np.ndarray, spread: float, *, seed: int = 0) -> Tensor:
     """Return scores whose ties are broken at random: texts of few words often tie, and a tie counts as lost."""
     noise = np.random.default_rng(seed).random(values.shape)
-    return _scores(values + 1e-4 * values.std() * noise)
+    return _scores(values + 1e-4 * spread * noise)
 
 
 def _scores(values: np.ndarray) -> Tensor:

@@ -114,6 +114,20 @@ def test_networks_and_bm25_search_the_passages_of_all_splits_and_of_the_collecti
             assert len(split.truth.ignored) == len(split) - shared + shared**2
 
 
+def test_bm25_prefers_no_passage_of_the_split_to_those_of_the_collection():
+    """A query without a word in common finds its passage anywhere among all, also if others have no query's words."""
+    passages, queries = (
+        [f"own{row}" for row in range(40)],
+        [f"lost{row}" if row % 2 else f"own{row}" for row in range(40)],
+    )
+    truth = Captions(queries, torch.ones(40, dtype=torch.int64), torch.arange(40), torch.zeros(40, dtype=torch.int64))
+    split = searching(Split(of_strings(passages), truth), [f"other{row}" for row in range(40)], [])
+    [scores] = bm25(split, "retrieval", SETTINGS[:1])
+    ranks = np.array([*chain(*RETRIEVAL.table_of(split, scores)["item_ranks"].to_pylist())])
+    assert set(ranks[::2]) == {1}
+    assert 30 < ranks[1::2].mean() < 50
+
+
 def test_validation_searches_the_training_passages_too(project):
     initialized()
     data.main(rules.check(), "pairs")
