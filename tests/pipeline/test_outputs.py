@@ -312,7 +312,7 @@ def test_a_worker_is_asked_for_by_name_if_workers_poll_several_pools(monkeypatch
 def test_a_day_is_none_of_the_clock():
     sheet = Sheet(pd.DataFrame({"day": ["2026-11-01", "now"]}), [Path("t.csv")], np.zeros(2, int), np.array([1, 2]))
     with pytest.raises(ValueError, match="t.csv: row 2: day is 'now'"):
-        as_periods(sheet, sheet.frame["day"], "2026-10-31", "month")
+        as_periods(sheet, sheet.frame["day"], "2026-10-31", "month", "YMD")
 
 
 def test_a_class_of_a_challenger_changes_no_terminal():
