@@ -40,11 +40,30 @@ then `rankgrad init pairs.csv --collection passages.csv`"""
 
 def search(columns: Columns) -> Truth | None:
     """Recognize queries and their passages, without a column of grades."""
-    task, named = columns.task, columns.named
+    named = columns.named
     query = named.get("target") or named.get("query") or query_text(columns)
     if query is None or not (query.has_sentences or query.content == "captions"):
         return None
     negatives = [named["negatives"]] if "negatives" in named else _negatives(columns)
+    passage = _passage_of(columns, query, negatives)
+    if passage is None:
+        return None
+    columns.use(query, passage, *negatives)
+    if "group" not in named:
+        columns.structure.pop("group", None)
+        if query.content != "captions" and not columns.whole(query).names.map(spelled_alike).is_unique:
+            columns.structure["group"] = query.name  # else queries of the test would be known from training
+    line = f"truth: captions from {query.name}, which search {passage.name}"
+    options: dict[str, Any] = {"captions": query.name}
+    if negatives:
+        options["negatives"] = names = [column.name for column in negatives]
+        line += f", but not {listed(names)}"
+    return Truth("retrieval", options, line, None, {"text": passage.name}, [passage])
+
+
+def _passage_of(columns: Columns, query: Column, negatives: list[Column]) -> Column | None:
+    """Return the column of passages; None if there are several, or if each answer has a rating, which is the target."""
+    task, named = columns.task, columns.named
     passages = [column for column in columns.free if column.is_text and column not in (query, *negatives)]
     called = [column for column in passages if column.is_called("text") or POSITIVE.fullmatch(plain(column.name))]
     if task is None or called:
@@ -56,19 +75,7 @@ def search(columns: Columns) -> Truth | None:
     if len(passages) != 1 or (task is None and "target" in named and "text" not in named):
         return None
     is_rated = any(column.is_called("target") for column in columns.of_content("number"))
-    if is_rated and task is None and "target" not in named:  # the rating of each answer is the target
-        return None
-    columns.use(query, passages[0], *negatives)
-    if "group" not in named:
-        columns.structure.pop("group", None)
-        if query.content != "captions" and not columns.whole(query).names.map(spelled_alike).is_unique:
-            columns.structure["group"] = query.name  # else queries of the test would be known from training
-    line = f"truth: captions from {query.name}, which search {passages[0].name}"
-    options: dict[str, Any] = {"captions": query.name}
-    if negatives:
-        options["negatives"] = names = [column.name for column in negatives]
-        line += f", but not {listed(names)}"
-    return Truth("retrieval", options, line, None, {"text": passages[0].name}, passages)
+    return None if is_rated and task is None and "target" not in named else passages[0]
 
 
 def _negatives(columns: Columns) -> list[Column]:
