@@ -30,8 +30,9 @@ def bm25(split: Split, task: str, settings: Sequence[tuple[float, float]] = SETT
         documents, queries = [*split.inputs.items, *(split.truth.others or ())], split.truth.texts
     else:
         queries, documents = zip(*(text.split(PAIR) for text in split.inputs.items), strict=True)
+    asked, counts, lengths = _words_of(queries, documents)
     for saturation, by_length in settings:
-        asked, worth = _words_of(queries, documents, saturation, by_length)
+        worth = _worth(counts, lengths, saturation, by_length)
         if task != "retrieval":
             yield _scores(np.asarray(asked.multiply(worth).sum(1)).ravel())
             continue
@@ -54,19 +55,24 @@ def _further(worth: Any, spread: float) -> Iterator[Tensor]:
         yield _untied(worth[first : first + AT_ONCE].toarray(), spread, seed=1 + first)
 
 
-def _words_of(queries: Any, documents: Any, saturation: float, by_length: float) -> tuple[Any, Any]:
-    """Return the count of each word in each query (q, V), and the weight of each word in each document."""
+def _words_of(queries: Any, documents: Any) -> tuple[Any, Any, np.ndarray]:
+    """Return the count of each word of the queries in each query (q, V) and document (n, V), and documents' lengths."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     vectorizer = CountVectorizer(analyzer=Vocabulary.split)
     asked = vectorizer.fit_transform(queries)
-    worth = vectorizer.transform(documents).astype(float).tocoo()
     lengths = np.array([len(Vocabulary.split(text)) for text in documents])
+    return asked, vectorizer.transform(documents), lengths
+
+
+def _worth(counts: Any, lengths: np.ndarray, saturation: float, by_length: float) -> Any:
+    """Return the weight of each word in each document (n, V)."""
+    worth = counts.astype(float).tocoo()
     documents_with = np.bincount(worth.col, minlength=worth.shape[1])
     rarity = np.log1p((len(lengths) - documents_with + 0.5) / (documents_with + 0.5))
     normal_length = 1 - by_length + by_length * lengths / lengths.mean()
     worth.data *= (saturation + 1) * rarity[worth.col] / (worth.data + saturation * normal_length[worth.row])
-    return asked, worth.tocsr()
+    return worth.tocsr()
 
 
 def _untied(values: np.ndarray, spread: float, *, seed: int = 0) -> Tensor:
