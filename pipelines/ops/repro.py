@@ -45,23 +45,23 @@ def main(*words: str) -> None:
         ValueError: see `pipelines.ops.dvc_repair.repair`.
     """
     LOCK.parent.mkdir(exist_ok=True)
-    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(lock, 32, 0).decode().strip()
-        sys.stderr.write(f"waiting for another `dvc repro` in {Path.cwd()}: process {holder}\n")
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
-    for line in [*repair(), *_set_aside()]:
-        sys.stderr.write(f"{line}\n")
-    status.clear()
-    for command in [[*REPRO, *words]] if words else [[*REPRO, *_others()], command_of(PUBLISH)]:
-        if code := _run(command, lock):
-            for failure in status.read_all(Path()):
-                sys.stderr.write(f"{failure}\n")
-            sys.exit(code if code > 0 else 128 - code)  # like a shell for a process ended by a signal
+    LOCK.touch()
+    with LOCK.open("r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write(f"waiting for another `dvc repro` in {Path.cwd()}: process {lock.read()}\n")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.truncate(0)
+        os.pwrite(lock.fileno(), str(os.getpid()).encode(), 0)
+        for line in [*repair(), *_set_aside()]:
+            sys.stderr.write(f"{line}\n")
+        status.clear()
+        for command in [[*REPRO, *words]] if words else [[*REPRO, *_others()], command_of(PUBLISH)]:
+            if code := _run(command, lock.fileno()):
+                for failure in status.read_all(Path()):
+                    sys.stderr.write(f"{failure}\n")
+                sys.exit(code if code > 0 else 128 - code)  # like a shell for a process ended by a signal
 
 
 def _set_aside() -> list[str]:
