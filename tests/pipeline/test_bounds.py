@@ -73,19 +73,15 @@ TEXTS = {
 
 
 class TestText:
-    @pytest.mark.parametrize("kind", TEXTS)
-    def test_is_made_plain_in_work_that_grows_with_its_length(self, kind):
-        assert growth(lambda size: lambda: Vocabulary.split(plain_text(TEXTS[kind](size))), 20_000) < MOST
-
     @pytest.mark.parametrize("backbone", ["words", "sru", "transformer"])
-    def test_is_tokenized_in_such_work(self, backbone):
+    def test_is_tokenized_in_work_that_grows_with_its_length(self, backbone):
         if backbone == "transformer":
             pytest.importorskip("transformers")
             component = {"name": backbone, "args": {}, "files": FILES}
         else:
             component = {"name": backbone, "args": {}}
         network = made("models.backbones", component, words=Vocabulary.of(["a red dress"]).words)
-        for kind in ("marks", "a word", "words"):
+        for kind in TEXTS:
             assert growth(lambda size, kind=kind: lambda: network.tokenize([TEXTS[kind](size)]), 20_000) < MOST, kind
 
     def test_is_cut_where_no_language_goes_and_nowhere_else(self):
@@ -159,28 +155,22 @@ FOLDERS = {
 }
 
 
-class TestFolders:
-    @pytest.fixture
-    def folder(self, tmp_path):
-        shutil.copytree(folder_of("query_ranking of features"), tmp_path / "model")
-        return tmp_path / "model"
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_a_folder_is_read_in_work_that_grows_with_its_names(tmp_path, kind):
+    shutil.copytree(folder_of("query_ranking of features"), tmp_path / "model")
+    file = tmp_path / "model/model.json"
+    shipped = json.loads(file.read_text())
 
-    def changed(self, folder, **keys):
-        recipe = json.loads((folder_of("query_ranking of features") / "model.json").read_text()) | keys
-        (folder / "model.json").write_text(json.dumps(recipe))
-        return recipe
+    def work(size: int) -> Callable[[], object]:
+        recipe = shipped | FOLDERS[kind](size)
+        file.write_text(json.dumps(recipe))
+        if kind == "brackets":
+            return refused(lambda: recipe_of(file.parent))
+        names = recipe["input"]["names"]
+        cells = dict.fromkeys(columns_of(names), 1)
+        return lambda: (recipe_of(file.parent), numbers_of(cells, names))
 
-    @pytest.mark.parametrize("kind", FOLDERS)
-    def test_are_read_in_work_that_grows_with_their_names(self, folder, kind):
-        def work(size: int) -> Callable[[], object]:
-            recipe = self.changed(folder, **FOLDERS[kind](size))
-            if kind == "brackets":
-                return refused(lambda: recipe_of(folder))
-            names = recipe["input"]["names"]
-            cells = dict.fromkeys(columns_of(names), 1)
-            return lambda: (recipe_of(folder), numbers_of(cells, names))
-
-        assert growth(work, 10_000) < MOST
+    assert growth(work, 10_000) < MOST
 
 
 ROWS = 30

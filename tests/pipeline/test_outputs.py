@@ -3,12 +3,12 @@
 import csv
 import datetime
 import decimal
+import io
 import json
 import math
 import os
 import re
 import runpy
-import subprocess
 import sys
 import uuid
 from pathlib import Path
@@ -29,6 +29,7 @@ from pipelines.monitoring.measure import Answers, Inputs, Measured
 from pipelines.monitoring.reference import reference_of
 from pipelines.monitoring.shadow import Agreement, Shadow
 from pipelines.tracking.card import card
+from rankgrad.cli import predict
 from rankgrad.cli.answers import write
 from rankgrad.cli.predict import lines_of, run
 from rankgrad.datasets.files.dataset import Reading
@@ -162,30 +163,25 @@ def test_a_terminal_gets_no_control_characters():
     assert "né 👩‍🔬" in text
 
 
-def test_file_names_that_are_no_utf_8_are_answered_everywhere(tmp_path):
-    """By another process: of its output a terminal may have no letters but ASCII's."""
-    save_model(tmp_path / "model", small_ranker())
-    names = [b"caf\xe9.png", "é😀.png".encode()]
-    (tmp_path / "in").mkdir()
-    for name in names:
-        Path(os.fsdecode(os.fsencode(tmp_path / "in") + b"/" + name)).write_bytes(
-            encoded(Image.new("L", (8, 8)), "PNG")
-        )
-    forms = [[], ["-o", "o.csv"], ["-o", "o.parquet"], ["--json"]]
-    code = (
-        "import sys\nfrom rankgrad.cli.predict import main\n"
-        f"for form in {forms}:\n"
-        "    print('form')\n"
-        "    try:\n        main(['model', 'in', *form])\n"
-        "    except SystemExit as ended:\n        assert not ended.code, ended.code\n"
-    )
-    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    printed = [json.loads(line)["id"] for line in done.stdout.decode("ascii").split("form\n")[-1].splitlines()]
+def test_file_names_that_are_no_utf_8_are_answered_everywhere(tmp_path, monkeypatch):
+    """Also by a terminal that has no letters but ASCII's."""
+    monkeypatch.chdir(tmp_path)
+    save_model("model", small_ranker())
+    Path("in").mkdir()
+    for name in (b"in/caf\xe9.png", "in/é😀.png".encode()):
+        Path(os.fsdecode(name)).write_bytes(encoded(Image.new("L", (8, 8))))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "ascii"))
+    for form in ([], ["-o", "o.csv"], ["-o", "o.parquet"], ["--json"]):
+        sys.stdout.seek(0)
+        sys.stdout.truncate()
+        with pytest.raises(SystemExit) as ended:
+            predict.main(["model", "in", *form])
+        assert not ended.value.code
+    sys.stdout.seek(0)
+    printed = [json.loads(line)["id"] for line in sys.stdout.read().splitlines()]
     assert printed == ["in/caf\\udce9.png", "in/é😀.png"]
-    assert pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == printed
-    assert [row["id"] for row in csv.DictReader((tmp_path / "o.csv").open(encoding="utf-8"))] == printed
+    assert pq.read_table("o.parquet")["id"].to_pylist() == printed
+    assert [row["id"] for row in csv.DictReader(Path("o.csv").read_text(encoding="utf-8").splitlines())] == printed
 
 
 def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:
