@@ -33,8 +33,8 @@ def apply(name: str, folder: Path = Path()) -> str:
 
     The original file is kept as scales/laptop.yaml. Every scale is applied to this original, so that no values of an
     earlier scale remain, and the scale `laptop` restores it. A block with a `name` replaces the whole block in
-    params.yaml. A block of options, such as `args: {lr: 0.03}`, changes only these options. A shared block (`*name`) is
-    written out wherever it is used.
+    params.yaml. A block of options, such as `args: {lr: 0.03}`, changes only these options. A shared block (`*name`,
+    `<<: *name`) changes wherever it is used.
 
     Raises:
         ParamsError: the scale does not exist, a key is unknown, params.yaml was edited since a scale was written, or
@@ -73,8 +73,13 @@ def _refuse_edited(params: Path, own: Path) -> None:
 
 def _scaled(base: Path, scale: Path) -> tuple[str, list[str]]:
     """Return the text of params.yaml with a scale's values, and the scale's keys that params.yaml does not have."""
-    values, changes = _written_out(read(base, round_trip())), read(scale, round_trip())
+    values, changes = read(base, round_trip()), read(scale, round_trip())
     absent = list(_put(values, changes, scale))
+    without_sharing = _plain(values)
+    list(_put(without_sharing, changes, scale))
+    if without_sharing != _plain(values):  # blocks share an anchor but must now differ
+        values = _written_out(read(base, round_trip()))
+        list(_put(values, changes, scale))
     return _text(values, round_trip()), absent
 
 
@@ -136,3 +141,10 @@ def _text(values: Any, yaml: YAML) -> str:
     text = StringIO()
     yaml.dump(values, text)
     return text.getvalue()
+
+
+def _plain(values: Any) -> Any:
+    """Return a copy without comments or shared blocks."""
+    if isinstance(values, dict):
+        return {key: _plain(value) for key, value in values.items()}
+    return [_plain(value) for value in values] if isinstance(values, list) else values

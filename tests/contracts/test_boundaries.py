@@ -13,6 +13,7 @@ from networkx import descendants
 from contracts.test_inputs_tasks import trained, written
 from pipelines.code import EXEMPT, FOLDERS, lines_of, lines_of_script
 from pipelines.config import load
+from pipelines.stages import code
 from rankgrad import lookup
 
 from conftest import ROOT, done  # isort: skip
@@ -163,21 +164,6 @@ def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(copy):
     assert stale(copy, before) == set()
 
 
-@pytest.mark.parametrize("place", ["params.yaml", "studies/params.yaml"])
-def test_the_whole_network_is_behind_what_trains_and_evaluates_it(place):
-    networks = {"label_ranking": "label_ranker", "retrieval": "dual_encoder"}
-    params = load(ROOT / place)
-    for key, run in {run.task: (key, run) for key, run in params.runs.items()}.values():
-        modules = [f"heads/{run.model.name}", f"backbones/{run.model.backbone.name}", "network"]
-        modules += [
-            networks.get(run.task, "network"),
-            *([f"backbones/{run.model.text.name}"] if run.model.text else []),
-        ]
-        for stage in ("train", "evaluate"):
-            behind = {line.split()[1] for line in lines_of(params, stage, key)}
-            assert {f"src/rankgrad/models/{module}.py" for module in modules} <= behind, (stage, key)
-
-
 def test_what_a_script_finds_by_name_is_behind_it_and_so_is_what_loads_sorters():
     params = load(ROOT / "studies/params.yaml")
     rules = lines_of_script(params, ROOT / "studies/rivals/rules.py")
@@ -190,33 +176,26 @@ def test_what_a_script_finds_by_name_is_behind_it_and_so_is_what_loads_sorters()
         assert loads <= {line.split()[1] for line in lines}
 
 
-def test_each_module_that_no_list_exempts_is_behind_some_stage_or_is_a_component():
+def test_each_module_that_no_list_exempts_is_behind_some_stage_or_is_a_component(tmp_path, monkeypatch):
     behind = {f"src/rankgrad/{folder.replace('.', '/')}/{name}.py"
              for folder in (*FOLDERS, "metrics") for name in lookup.names(folder)}  # fmt: skip
-    for params in (PARAMS, load(ROOT / "studies/params.yaml")):
-        runs, datasets = {run.task: key for key, run in params.runs.items()}, {}
-        for key, dataset in params.datasets.items():
-            datasets[dataset.name] = key
-        keys = {
-            "data": datasets,
-            "validate": datasets,
-            "pretrain": {0: "laplace"},
-            "benchmark_sorters": {0: "laplace"},
-            "train": runs,
-            "evaluate": runs,
-        }
-        for stage in (path.stem for path in (ROOT / "pipelines/stages").glob("[!_]*.py") if path.stem != "code"):
-            for key in keys.get(stage, {0: ""}).values():
-                behind |= {line.split()[1] for line in lines_of(params, stage, key)}
+    monkeypatch.chdir(tmp_path)
+    for project in (ROOT, ROOT / "studies"):
+        for file in ("dvc.yaml", "params.yaml"):
+            shutil.copy(project / file, file)
+        code.main(load())
+        for file in Path("checks/code").iterdir():
+            behind |= {line.split()[1] for line in file.read_text().splitlines()}
     library = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src/rankgrad").rglob("[!_]*.py")]
     assert [path for path in library if path not in behind and not path.startswith((*EXEMPT, *NO_STAGE))] == []
 
 
 def test_what_a_training_calls_is_behind_it(tmp_path):
-    """Every function of the library that runs in a training of label ranking, from its files to its predictions."""
+    """Every function of the library that runs in a training of retrieval, from its files to its predictions."""
     called = set()
-    written("label_ranking", "image", tmp_path)
-    trained("label_ranking", "rlsep", "image", tmp_path)  # unheard: what runs at an import is no call of a training
+    written("retrieval", "image", tmp_path)
+    loss, run = "hard_negative_triplet", "retrieval-hard_negative_triplet"
+    trained("retrieval", loss, "image", tmp_path)  # unheard: what runs at an import is no call of a training
 
     def heard(frame, event, _):
         if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a function: no module or class, which run when imported
@@ -224,15 +203,15 @@ def test_what_a_training_calls_is_behind_it(tmp_path):
 
     sys.setprofile(heard)
     try:
-        trained("label_ranking", "rlsep", "image", tmp_path)
+        trained("retrieval", loss, "image", tmp_path)
     finally:
         sys.setprofile(None)
     used = {Path(file).relative_to(ROOT).as_posix() for file in called if file.startswith(f"{ROOT}/src/")}
-    behind = {
-        line.split()[1] for stage in ("train", "evaluate") for line in lines_of(PARAMS, stage, "label_ranking-rlsep")
-    }
-    assert {file for file in used - behind if not file.startswith(EXEMPT)} <= {"src/rankgrad/models/heads/linear.py"}
-    assert {"src/rankgrad/losses/rlsep.py", "src/rankgrad/training/loop.py", "src/rankgrad/inputs/image.py"} <= used
+    behind = {line.split()[1] for stage in ("train", "evaluate") for line in lines_of(PARAMS, stage, run)}
+    assert {file for file in used - behind if not file.startswith(EXEMPT)} == set()
+    behind_loss = {f"src/rankgrad/{file}.py" for file in (f"losses/{loss}", "training/loop", "inputs/image",
+                   "models/backbones/words", "models/backbones/convnet", "models/heads/linear")}  # fmt: skip
+    assert behind_loss <= used
 
 
 @pytest.mark.parametrize("folder", ["losses", "metrics", "sorters"])

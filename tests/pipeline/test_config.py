@@ -1,13 +1,14 @@
 """Params: the project's own and every scale are fine, and every mistake is named with its place."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from ruamel.yaml import YAML
 
-from pipelines.config import ParamsError, load, rules
+from pipelines.config import ParamsError, load, rules, scales
 from pipelines.config.plan import differences, merged, resolve
 from pipelines.config.schema import check_shapes, prefixed
 
@@ -20,6 +21,12 @@ def test_the_projects_own_params_are_fine_and_numbers_are_read_as_yaml_1_2(tmp_p
     assert resolve(rules.check(ROOT / "params.yaml"), "memorability-mse").training.probe.epochs == 15
     (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("lr: 5.0e-3", "lr: 5e-3"))
     assert load(tmp_path / "params.yaml").sorters["lstm"].training.optimizer.args["lr"] == 0.005
+
+
+def test_a_scale_of_the_studies_whose_runs_share_blocks_is_fine(tmp_path):
+    shutil.copytree(ROOT / "studies/scales", tmp_path / "scales")
+    shutil.copy(ROOT / "studies/params.yaml", tmp_path)
+    scales.apply("tiny", tmp_path)
 
 
 FEW = ("label_ranking-rlsep", "memorability-mse", "multilabel-multilabel_soft_margin")  # as a start, and of each form

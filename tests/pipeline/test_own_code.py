@@ -20,7 +20,6 @@ from rankgrad.io import results
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.io.parquet import ragged_lists
 from rankgrad.sorters import load_sorter
-from studies.times.sorters import added, costs
 
 from conftest import PHASE, ROOT, done, params_of  # isort: skip
 
@@ -186,16 +185,6 @@ def test_a_metric_is_the_mean_over_lists_as_each_task_has_them(own, generator):
 
 STAGES = [("pretrain", "tanh"), ("train", "mine"), ("train", "usual"), ("evaluate", "mine"), ("evaluate", "usual"),
           ("compare", ""), ("summarize", "")]  # fmt: skip
-
-
-def test_a_sorter_of_a_file_is_timed_beside_the_others(tmp_path):
-    name, ranking = added(f"{EXAMPLE}/sorters/tanh_ranks.py:TanhRanks")
-    assert name == "TanhRanks"
-    assert costs(name, ranking, (10,), careful=True)["ms_at_10"] > 0
-    (tmp_path / "mine.py").write_text("def up(scores):\n    return 2.5 + scores / 10\n")
-    for address in ("mine.py", f"{tmp_path}/mine.py:Down", f"{tmp_path}/mine.py:up"):
-        with pytest.raises(ValueError, match=address):
-            added(address)
 
 
 USED_BY = {
