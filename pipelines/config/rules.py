@@ -244,12 +244,10 @@ def _check_drawn(block: Dataset, kind: type[Scenes], location: str) -> None:
         raise _wrong(f"{location}.raw", f"is {block.raw!r}, but {name} generates scenes of digits", " or ".join(DIGITS))
     if block.rows is None:
         raise _wrong(f"{location}.rows", "missing", "how many to generate: {train: .., val: .., test: .., gate: ..}")
-    if block.size:
-        reason = f"is {block.size}, but args.canvas sets the size of the images that {name} generates"
-        raise _wrong(f"{location}.size", reason, advice="remove it")
-    if block.folds:
-        reason = f"{name} generates any number of rows, so it needs no folds"
-        raise _wrong(f"{location}.folds", reason, advice="remove folds; increase rows if you need more")
+    for option in ("size", "folds"):
+        if (value := getattr(block, option)) is not None:
+            reason = f"is {value}, but {name} generates its images, in any number, by the options in args"
+            raise _wrong(f"{location}.{option}", reason, advice="remove it")
     for option in {"rows", "seed"} & block.args.keys():
         raise _wrong(f"{location}.args.{option}", "is not an option of args", f"datasets.<key>.{option}, next to args")
     typed(kind, block.args | block.model_dump(include={"rows", "seed"}), f"{location}.args")
@@ -546,10 +544,6 @@ def _check_start_run(
             f"in {start_name}"
         )
         raise _wrong(location, reason, "a start with the same seeds, or one start for all seeds", advice)
-    drawn = [key for key, dataset in settings.datasets.items() if dataset.is_drawn]
-    if start.dataset in drawn and run.dataset not in drawn:
-        reason = f"{start_name} was trained on the gray digits of {start.dataset}, which does not help on {run.dataset}"
-        raise _wrong(location, reason, advice="start from a safetensors file with weights (docs/real_data.md)")
     ours, theirs = (_backbones(settings, resolve(settings, run), components)[0] for run in (name, start_name))
     if _shapes(ours) != _shapes(theirs):
         reason = f"is {_said(run.model)}, but it starts from {start_name}, which is {_said(start.model)}"

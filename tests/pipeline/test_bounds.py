@@ -4,7 +4,6 @@ Each door is given two sizes of each kind of input that grows. Work that is quad
 """
 
 import json
-import shutil
 import time
 import unicodedata
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from pipelines.cli.guess import guess
 from pipelines.serving.server import app_of
 from rankgrad.datasets.tables.files import read_sheet
 from rankgrad.datasets.tables.rows import read
-from rankgrad.feature_names import columns_of, numbers_of
 from rankgrad.io.checkpoints import build, save_model
 from rankgrad.io.recipes import recipe_of
 from rankgrad.models.network import made
@@ -146,31 +144,6 @@ class TestRequests:
         assert "row 1: brand" in answer.json()["message"]
         answer = served["features"].post("/invocations", json=row(features={"km": 1, "brand": " vw\u00a0"}))
         assert answer.status_code == 200
-
-
-FOLDERS = {
-    "names": lambda size: {"input": {"kind": "features", "count": size, "names": [f"f{k}=a" for k in range(size)]}},
-    "values": lambda size: {"input": {"kind": "features", "count": size, "names": [f"f={k}" for k in range(size)]}},
-    "brackets": lambda size: {"classes": ["[" * size]},
-}
-
-
-@pytest.mark.parametrize("kind", FOLDERS)
-def test_a_folder_is_read_in_work_that_grows_with_its_names(tmp_path, kind):
-    shutil.copytree(folder_of("query_ranking of features"), tmp_path / "model")
-    file = tmp_path / "model/model.json"
-    shipped = json.loads(file.read_text())
-
-    def work(size: int) -> Callable[[], object]:
-        recipe = shipped | FOLDERS[kind](size)
-        file.write_text(json.dumps(recipe))
-        if kind == "brackets":
-            return refused(lambda: recipe_of(file.parent))
-        names = recipe["input"]["names"]
-        cells = dict.fromkeys(columns_of(names), 1)
-        return lambda: (recipe_of(file.parent), numbers_of(cells, names))
-
-    assert growth(work, 10_000) < MOST
 
 
 ROWS = 30

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from pipelines.config import ParamsError, load, rules, scales
 from pipelines.config.plan import differences, merged, resolve
-from pipelines.config.schema import check_shapes, prefixed
+from pipelines.config.schema import prefixed
 
 from conftest import ROOT, params_of  # isort: skip
 
@@ -78,17 +78,6 @@ def test_a_file_that_holds_no_params_is_named(tmp_path, text):
         load(tmp_path / "params.yaml")
     with pytest.raises(ParamsError, match="no such file"):
         load(tmp_path / "elsewhere.yaml")
-
-
-def test_a_setting_of_a_grid_is_put_into_the_run():
-    grid = {"training.probe.optimizer.args.lr": [0.1, 0.2], "loss.args.sigmoid": [True, False]}
-    params = check_shapes(params_of({"runs": {"memorability-mse": {"grid": grid}}}, runs=True))
-    settings = params.runs["memorability-mse"].settings
-    assert len(settings) == 4
-    plan = resolve(params, "memorability-mse", settings[3])
-    assert plan.training.probe.optimizer.args["lr"] == 0.2
-    assert plan.loss.args == {"sigmoid": False}
-    assert resolve(params, "memorability-mse").training.probe.optimizer.args["lr"] == 3e-3
 
 
 def test_what_differs_beside_the_loss_is_told_but_not_what_a_grid_chooses():
