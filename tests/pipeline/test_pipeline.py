@@ -107,6 +107,7 @@ def test_make_repro_runs_every_stage_once_publishes_once_and_leaves_git_nothing_
     assert sorted(ran(project.first)) == sorted(stages)
     assert project.first.count("publish: uploaded ") == 1
     assert project.left == "?? dvc.lock\n"
+    assert "datasets.photos.size 32\n" in project.read("checks/code/data@photos.txt")  # DVC's run cache ignores sizes
     again = project.run("dvc repro")
     assert ran(again) == []
     assert "Data and pipelines are up to date." in again
