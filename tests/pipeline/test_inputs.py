@@ -131,15 +131,3 @@ class TestWeightsAndGroups:
         assert statistic.examples == len(set(table["group"].to_pylist()))
         weighted = statistic.of_rows(np.arange(statistic.examples))[0]
         assert weighted > made.statistic(table.drop_columns(["weight", "group"])).of_rows(np.arange(ROWS))[0]
-
-    def test_a_share_of_the_largest_targets_is_learned_as_labels(self, tmp_path, generator):
-        _, target, _ = self.split(tmp_path, generator)
-        training = TWO | {"positives": 0.1, "monitor": "average_precision"}
-        made = task_of("score_ranking", training)
-        splits = [made.load(tmp_path, "train", threads=1)] * 2
-        objective = objective_of("average_precision", sorter=Laplace())
-        made, network, history = trained("score_ranking", training, splits, model=VECTORS, objective=objective)
-        assert "average_precision" in history[0].validation
-        table = made.predict(network, splits[0])
-        assert torch.tensor(table["positive"].to_pylist()).equal(target >= target.double().quantile(0.9))
-        assert made.statistic(table).names == ["spearman", "average_precision"]
