@@ -183,7 +183,9 @@ def test_each_module_that_no_list_exempts_is_behind_some_stage_or_is_a_component
     for project in (ROOT, ROOT / "studies"):
         for file in ("dvc.yaml", "params.yaml"):
             shutil.copy(project / file, file)
-        code.main(load())
+        params = load()
+        one_of_each_task = {run.task: (name, run) for name, run in params.runs.items()}.values()
+        code.main(params.model_copy(update={"runs": dict(one_of_each_task)}))
         for file in Path("checks/code").iterdir():
             behind |= {line.split()[1] for line in file.read_text().splitlines()}
     library = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src/rankgrad").rglob("[!_]*.py")]
