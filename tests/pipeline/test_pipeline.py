@@ -98,10 +98,6 @@ def edit(project, *files: str, code: str = "# a comment") -> None:
             source.write(f"{code}\n")
 
 
-def restore(project) -> None:
-    project.run("git checkout --quiet . && git clean --quiet --force -d && dvc checkout --quiet --force")
-
-
 def test_make_repro_runs_every_stage_once_publishes_once_and_leaves_git_nothing_but_the_lock(project):
     stages = YAML(typ="safe").load(project.folder / "dvc.lock")["stages"]
     assert sorted(ran(project.first)) == sorted(stages)
@@ -131,7 +127,7 @@ def test_code_makes_stale_what_it_changes_and_a_new_component_and_comments_nothi
     assert changed(project) == set()
     edit(project, "io/atomic.py", "sorters/laplace.py", code="assert True")  # the first one is plumbing
     assert changed(project) == {"check", "pretrain@laplace", "benchmark_sorters@laplace", "train@chosen"}
-    restore(project)
+    project.run("git checkout --quiet . && git clean --quiet --force -d")
 
 
 def test_an_option_reruns_what_it_changes_and_a_run_that_is_gone_is_set_aside(project):
@@ -140,7 +136,6 @@ def test_an_option_reruns_what_it_changes_and_a_run_that_is_gone_is_set_aside(pr
     assert {*ran(output)} == {"code", "check", "train@voc", "evaluate@voc", "compare", "report"}
     gone, aside = project.folder / "models/runs" / RETRIEVAL, project.folder / ".leftovers"
     assert (gone.exists(), len(list(aside.rglob(RETRIEVAL)))) == (False, 1)  # the report would show it
-    restore(project)
 
 
 def test_a_failed_expectation_stops_the_graph(project):
