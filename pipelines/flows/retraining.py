@@ -16,8 +16,8 @@ from pipelines.config import Settings, load
 from pipelines.flows.branches import commits_in_use, is_new, remove_old, share
 from pipelines.flows.changes import planned
 from pipelines.flows.checkout import commit, fresh_checkout
-from pipelines.flows.processes import CommandFailed, Commands
 from pipelines.ops.git import file_at, git
+from pipelines.ops.processes import CommandFailed, Commands
 from pipelines.tracking.gate import Decision, decide_all, models_of
 from pipelines.tracking.registry import newest_snapshot
 from pipelines.tracking.store import address_of_store

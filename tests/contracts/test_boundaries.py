@@ -14,7 +14,7 @@ from pipelines.cli.edited_params import write
 from pipelines.cli.starting_runs import blocks_of
 from pipelines.code import EXEMPT, FOLDERS, lines_of, lines_of_script
 from pipelines.config import load
-from pipelines.flows.graph import stages
+from pipelines.ops.graph import stages
 from rankgrad import lookup
 
 from conftest import ROOT, done, git  # isort: skip

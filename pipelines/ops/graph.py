@@ -1,4 +1,4 @@
-"""DVC's graph of the stages, which the flows follow."""
+"""DVC's graph of the stages, by which flows and `make repro` run stages side by side."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,7 +8,9 @@ import networkx
 from dvc.repo import Repo
 from dvc.stage import PipelineStage
 
-__all__ = ["Stage", "stages"]
+from pipelines.ops.processes import PUBLISH
+
+__all__ = ["Stage", "stages", "stale"]
 
 COMPUTING = ("pretrain@", "train@", "evaluate@")  # stages that run a network on compute.device
 
@@ -43,3 +45,15 @@ def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage
             needs = sorted(need.name for need in graph.successors(stage))
             result[stage.name] = Stage(needs, stage.name.startswith(COMPUTING))
         return result
+
+
+def stale(folder: str | Path) -> dict[str, Stage]:
+    """Return the stages that changed and those that depend on them, except `publish`, in topological order."""
+    with Repo(str(folder)) as repo:
+        changed = {*repo.status()}
+    result = dict[str, Stage]()
+    for name, stage in stages(folder).items():
+        needs = [need for need in stage.needs if need in result]
+        if name != PUBLISH and (needs or name in changed):
+            result[name] = Stage(needs, stage.computes)
+    return result
