@@ -118,7 +118,7 @@ def publish(folder: Path, commands: Commands, only: Sequence[str]) -> None:
 
 
 def retrain_here(project: Path, request: Request) -> tuple[list[Decision], str]:
-    """Retrain without a server, one stage after another, with `dvc repro`; see `retrain_in_clone`."""
+    """Retrain without a server, with `make repro`; see `retrain_in_clone`."""
     commands = Commands()
 
     def train(folder: Path, params: Settings) -> None:

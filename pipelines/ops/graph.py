@@ -29,7 +29,10 @@ class Stage:
 
 
 def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage]:
-    """Return the targets and the stages they depend on, in topological order; without targets, all stages."""
+    """Return the targets and the stages they depend on, in topological order; without targets, all stages.
+
+    Of stages that could run now, those on which most others depend come first.
+    """
     with Repo(str(folder)) as repo:
         graph = repo.index.graph  # from a stage to its dependencies
         # Skip tracked data, such as data/raw/mnist.dvc, which have no command.
@@ -39,7 +42,9 @@ def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage
             for stage in [*behind]:
                 behind |= networkx.descendants(graph, stage)
             graph = graph.subgraph(behind)
-        ordered = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: stage.name)
+        following = graph.reverse()  # from a stage to its dependents
+        rank = {stage: (-len(networkx.descendants(following, stage)), stage.name) for stage in following}
+        ordered = networkx.lexicographical_topological_sort(following, key=rank.__getitem__)
         result = {}
         for stage in ordered:
             needs = sorted(need.name for need in graph.successors(stage))

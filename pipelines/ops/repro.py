@@ -54,12 +54,15 @@ def main(*words: str) -> None:
     for line in [*repair(), *moved]:
         sys.stderr.write(f"{line}\n")
     status.clear()
+    others = [stage for stage in read("dvc.yaml")["stages"] if stage != PUBLISH]
+    following = [[*REPRO, *words]] if words else [[*REPRO, *others], command_of(PUBLISH)]
     if params is not None and not words and sum(map(len, slots_of(params).values())) > 1:
         try:
             run_stale(Path(), params, Commands(_print))
         except CommandFailed:
             _fail(1)
-    for command in [[*REPRO, *words]] if words else [[*REPRO, *_others()], command_of(PUBLISH)]:
+        following = [[*REPRO, "--quiet", *others], command_of(PUBLISH)]  # only what DVC could not lock is left to run
+    for command in following:
         if code := _run(command, lock):
             _fail(code)
 
@@ -74,10 +77,6 @@ def _fail(code: int) -> NoReturn:
     for failure in status.read_all(Path()):
         sys.stderr.write(f"{failure}\n")
     sys.exit(code if code > 0 else 128 - code)  # like a shell for a process ended by a signal
-
-
-def _others() -> list[str]:
-    return [stage for stage in read("dvc.yaml")["stages"] if stage != PUBLISH]
 
 
 def _run(command: list[str], lock: int) -> int:
