@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pytest
 import torch
 from contracts.test_inputs_tasks import LOSSES
@@ -19,7 +18,7 @@ from rankgrad.training.distributed import gathered
 from rankgrad.training.loop import train
 
 from conftest import objective_of, task_of  # isort: skip
-from rows import write  # isort: skip
+from rows import written  # isort: skip
 
 MODEL = {"name": "linear", "args": {"standardize": False}, "backbone": {"name": "perceptron", "args": {"hidden": [6]}}}
 PHASE = {
@@ -51,7 +50,7 @@ def trained(task: str, loss: str, sorter, sorter_optimizer, *, model: dict = MOD
     """All weights after a training, what a sorter has learned, and losses and metrics."""
     made = task_of(task, options_of(task, **more))
     with TemporaryDirectory() as folder:
-        write(task, "features", Path(folder), np.random.default_rng(0), "train", "val", rows=16)
+        written(task, "features", Path(folder), rows=16)
         splits = [made.load(folder, split, threads=1) for split in ("train", "val")]
     network = made.build(model, splits[0], seed=0)
     if task == "retrieval":  # batch normalization is that of a chunk, or of a process's share

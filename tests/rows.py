@@ -139,15 +139,16 @@ def table(task: str, kind: str, rows: list[Any], draws: Draws) -> pa.Table:
     )
 
 
-def write(task: str, kind: str, folder: Path, draws: Draws, *splits: str, rows: int = 12) -> None:
-    """Write a table of rows for each split into a folder."""
-    for split in splits:
+def written(task: str, kind: str, folder: Path, rows: int = 12) -> None:
+    """Write a table for training and one for validation into a folder."""
+    draws = np.random.default_rng(0)
+    for split in ("train", "val"):
         pq.write_table(table(task, kind, cells(task, kind, rows, draws), draws), folder / f"{split}.parquet")
 
 
 def untrained(task: str, kind: str, folder: Path, draws: Draws) -> Any:
     """Return a network for a table that is written into a folder."""
-    write(task, kind, folder, draws, "train")
+    pq.write_table(table(task, kind, cells(task, kind, 12, draws), draws), folder / "train.parquet")
     made = task_of(task, TRAINING.get(task, TWO))
     model = {"name": "linear", "args": {}, "backbone": TYPES[kind][0]}
     return made.build(model, made.load(folder, "train", threads=1), seed=0)

@@ -11,7 +11,7 @@ from rankgrad.sorters.laplace import Laplace
 from rankgrad.training.loop import train
 
 from conftest import objective_of, task_of  # isort: skip
-from rows import CONVNET, TRAINING, TWO, TYPES, write  # isort: skip
+from rows import CONVNET, TRAINING, TWO, TYPES, written  # isort: skip
 
 ROWS = 12
 # A loss of each task that compares all scores of a list, and its sorter.
@@ -46,7 +46,7 @@ def trained(task: str, kind: str, folder):
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("task", lookup.names("tasks"))
 def test_an_input_and_a_task_are_trained_and_judged_or_say_why_not(task, kind, tmp_path):
-    write(task, kind, tmp_path, np.random.default_rng(0), "train", "val", rows=ROWS)
+    written(task, kind, tmp_path)
     if kind not in lookup.find("tasks", task).reads.inputs:
         with pytest.raises(ValueError, match="frames cannot be the input"):
             lookup.find("tasks", task)().load(tmp_path, "train", threads=1)
@@ -62,7 +62,7 @@ def test_an_input_and_a_task_are_trained_and_judged_or_say_why_not(task, kind, t
 
 
 def test_a_backbone_of_another_type_is_refused(tmp_path):
-    write("score_ranking", "features", tmp_path, np.random.default_rng(0), "train")
+    written("score_ranking", "features", tmp_path)
     task = task_of("score_ranking", TWO)
     split, model = task.load(tmp_path, "train", threads=1), {"name": "linear", "args": {}, "backbone": CONVNET}
     with pytest.raises(ValueError, match="convnet takes image, but the dataset has features"):

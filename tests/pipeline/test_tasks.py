@@ -28,7 +28,7 @@ from rankgrad.training.device import make_accelerator
 from rankgrad.training.loop import train
 
 from conftest import objective_of, task_of  # isort: skip
-from rows import write  # isort: skip
+from rows import written  # isort: skip
 
 CHANNELS = {"channels": [4, 6]}
 CONVNET = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": CHANNELS}}
@@ -60,7 +60,7 @@ def options_of(task: str) -> dict:
 
 def split_of(task: str, folder, rows: int = 20) -> Split:
     """Rows of pictures, or of clips, written and read."""
-    write(task, "frames" if task == "score_ranking" else "image", folder, np.random.default_rng(0), "train", rows=rows)
+    written(task, "frames" if task == "score_ranking" else "image", folder, rows)
     return replace(lookup.find("tasks", task)().load(folder, "train", threads=1), weight=None, about=None)
 
 
