@@ -176,11 +176,6 @@ def test_the_variances_of_gaussian_mlr_have_a_gradient(generator):
     assert torch.autograd.gradcheck(loss, (scores, log_variances))
 
 
-def test_losses_have_a_shape_without_values():
-    scores = torch.empty(3, 5, device="meta")
-    assert losses.spearman(scores, torch.empty(3, 5, device="meta"), reduction="none").shape == (3,)
-
-
 # Options and values that are refused.
 
 LEFT_OUT = OWN.clone()

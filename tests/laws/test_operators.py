@@ -203,9 +203,8 @@ def test_takes_half_precision_and_any_dimension(name, generator):
     assert torch.allclose(along_first, expected)
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "sort" else pytest.param(name, marks=pytest.mark.slow) for name in OPERATORS]
-)
+@pytest.mark.slow
+@every
 def test_compiles_whole(name, generator):
     torch.compiler.reset()
     scores = normal(generator, 2, 6).requires_grad_()

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import laplace
@@ -32,6 +32,7 @@ def summed(values, kernel) -> np.ndarray:
     return 0.5 + kernel(values - values[:, None]).sum(1)
 
 
+@settings(max_examples=20)
 @given(
     hnp.arrays("float64", st.integers(2, 12), elements=st.floats(-3, 3)).filter(lambda values: np.ptp(values) > 1e-3)
 )
