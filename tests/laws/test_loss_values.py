@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from contracts.values import gradient
 from scipy.stats import norm
 
 from laws.formulas import LOSSES, Row
@@ -15,10 +16,6 @@ from rankgrad.sorters import LSTM, Laplace, StraightThrough
 
 OWN = torch.eye(4, dtype=torch.bool)
 EXACT = StraightThrough()
-
-
-def gradient(value: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    return torch.autograd.grad(value.sum(), scores, retain_graph=True)[0]
 
 
 # Pairs.

@@ -241,13 +241,10 @@ def test_a_sorter_that_is_learned_jointly_goes_down_the_gradient_of_the_loss_its
     assert all(learned.equal(other) for learned, other in zip(sorter, again.objective.learned, strict=True))
 
 
-def statistic_of(task, *values):
-    """Of predictions, column by column."""
-    names = {
-        "score_ranking": ("score", "target"), "multilabel": ("scores", "labels", "difficult")
-    }[task]  # fmt: skip
-    columns = {name: list(column) for name, column in zip(names, values, strict=True)}
-    return lookup.find("tasks", task)().statistic(pa.table({"id": range(len(values[0]))} | columns))
+def statistic_of(scores, labels, difficult):
+    """Of predictions of labels."""
+    table = pa.table({"id": range(len(scores)), "scores": scores, "labels": labels, "difficult": difficult})
+    return lookup.find("tasks", "multilabel")().statistic(table)
 
 
 def recalls_of(items, texts, family, gallery):
@@ -281,12 +278,12 @@ class TestMetrics:
 
     def test_a_class_whose_positives_a_resample_lost_is_left_out_and_difficult_labels_count_nowhere(self):
         scores, labels = [[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 3.0]], [[1, 0], [1, 0], [0, 0], [0, 1]]
-        rows = evaluate("", {1: statistic_of("multilabel", scores, labels, [[0, 0]] * 4)}, resamples=100, seed=0)
+        rows = evaluate("", {1: statistic_of(scores, labels, [[0, 0]] * 4)}, resamples=100, seed=0)
         measured = {row.metric: row.interval for row in rows if row.seed is None}
         assert measured["mean_average_precision"] == (1.0, 1.0, 1.0)
         assert measured.keys() > {"average_precision.0", "average_precision.1"}
         scores = [[0.1, 0.9], [0.9, 0.1], [0.5, 0.5]]
-        statistic = statistic_of("multilabel", scores, [[1, 0], [1, 1], [0, 0]], [[1, 0], [0, 1], [0, 0]])
+        statistic = statistic_of(scores, [[1, 0], [1, 1], [0, 0]], [[1, 0], [0, 1], [0, 0]])
         assert statistic.names == ["mean_average_precision", "average_precision.0"]
         assert statistic.of_rows(np.arange(3)).tolist() == [1.0, 1.0]
 
