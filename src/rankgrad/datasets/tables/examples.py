@@ -27,6 +27,7 @@ from rankgrad.datasets.tables.cells import (
     require_same,
     series,
     split_in,
+    words_in,
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
 from rankgrad.datasets.tables.roles import NAMED, NUMERIC, TableOptions
@@ -199,7 +200,7 @@ class _Reader(NamedTuple):
         return converted(self.sheet, self.cells[column], path_in)
 
     def text(self, column: str) -> pd.Series:
-        return converted(self.sheet, self.cells[column], text_in)
+        return converted(self.sheet, self.cells[column], words_in)
 
     def texts(self, columns: list[str]) -> pd.Series:
         """Return for each row the list of its texts in several columns."""
