@@ -44,15 +44,12 @@ def _no_flow_run():
 
 
 def test_the_graph_is_dvcs_with_each_stage_after_what_it_needs():
-    graph, declared = stages(ROOT), YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
-    assert {name.partition("@")[0] for name in graph} == set(declared) - {"rivals"}  # which the showcase has none of
+    graph = stages(ROOT)
     order = list(graph)
     for name, stage in graph.items():
         assert all(order.index(need) < order.index(name) for need in stage.needs)
+        assert stage.computes == name.startswith(("pretrain", "train", "evaluate"))
     assert "validate@ranked_mnist" in graph["train@label_ranking-rlsep"].needs
-    assert {name.partition("@")[0] for name, stage in graph.items() if stage.computes} == {
-        "pretrain", "train", "evaluate"
-    }  # fmt: skip
     alone = {*stages(ROOT, ["evaluate@memorability-spearman-lstm"])}  # with the sorter, and the model of its start
     assert {"pretrain@lstm", "train@label_ranking-rlsep"} < alone < {*graph}
 
@@ -73,29 +70,18 @@ class TestCommands:
 
     def test_output_comes_back_without_progress_bars_passwords_and_control_characters(self, tmp_path):
         bar, secret = r"print(' 50%|#####', end='\r')", r"print('to http://u:s3cret@host/a \x1b]0;owned\x07')"
-        code = f"import os, sys; {bar}; {secret}; print(os.environ['WHAT'], flush=True); sys.exit("
-        expected = f"to http://host/a {printable(chr(27))}"
-        output = self.run(f"{code})", tmp_path, WHAT="this")
-        assert output.startswith(expected)
+        code = f"import os, sys; {bar}; {secret}; print(os.environ['WHAT'], flush=True)"
+        output = self.run(code, tmp_path, WHAT="this")
+        assert output.startswith(f"to http://host/a {printable(chr(27))}")
         assert output.endswith("\nthis")
-        with pytest.raises(CommandFailed) as failure:
-            self.run(f"{code}1)", tmp_path, WHAT="this")
-        assert str(failure.value).partition(" ended with 1:\n")[2] == output
         with pytest.raises(CommandFailed, match="19\nno rows$") as failure:
             self.run("import sys; print(*range(20), sep='\\n', flush=True); sys.exit('no rows')", tmp_path)
         assert "\n7\n" not in str(failure.value)
 
-    @pytest.mark.parametrize(
-        ("ending", "kind"),
-        [
-            ("\"'/data' is busy, it is being blocked by\"", TransientFailure),  # DVC's own
-            ("os.kill(os.getpid(), 9)", TransientFailure),
-        ],
-    )
-    def test_only_what_a_retry_may_mend_is_tried_again(self, tmp_path, ending, kind):
-        with pytest.raises(CommandFailed) as failure:
+    @pytest.mark.parametrize("ending", ["'is busy, it is being blocked by'", "os.kill(os.getpid(), 9)"])
+    def test_what_a_retry_may_mend_is_tried_again(self, tmp_path, ending):
+        with pytest.raises(TransientFailure):
             self.run(f"import os, sys; sys.exit({ending})", tmp_path)
-        assert failure.type is kind
 
     @pytest.mark.parametrize(
         ("error", "exit_status", "kind"),
@@ -184,14 +170,11 @@ class TestCheckout:
         before = sh(project, "git rev-parse HEAD && git status --porcelain && cat params.yaml dvc.lock")
         with fresh_checkout(project, advance=True) as (folder, number):
             assert number == snapshot(folder) == 2  # committed at once: runs in MLflow name that commit
-            assert "# of rows" in (folder / "params.yaml").read_text()
             repro(folder)
             commit(folder, "Retrain: done")
             assert is_new(project, folder)
             branch = share(project, folder)
         assert not (project / FOLDER).exists()
-        assert branch.startswith("retrain/")
-        assert snapshot(project, branch) == 2
         assert sh(project, f"git diff --name-only main {branch}").split() == ["dvc.lock", "params.yaml"]
         assert sh(project, "git rev-parse HEAD && git status --porcelain && cat params.yaml dvc.lock") == before
         with fresh_checkout(project, advance=False) as (folder, number):
@@ -199,7 +182,6 @@ class TestCheckout:
             repro(folder)
             commit(folder, "Retrain: changes")
             assert not is_new(project, folder)
-            assert (folder / "made").exists()  # from the project's cache: nothing is trained twice
         with fresh_checkout(project, advance=True) as (folder, number):
             assert number == 3
 
@@ -285,31 +267,31 @@ class TestCheckout:
             pass
 
     def test_a_team_gets_the_branch_and_its_snapshot_is_taken_on_other_machines(self, project, tmp_path):
-        with pytest.raises(ValueError, match="dvc remote add"), fresh_checkout(project, advance=True, remote="team"):
-            pass
-        dvc_remote(project, "shared", str(tmp_path / "shared"))
-        for remote in ("team", f"--upload-pack=touch {tmp_path}/ran;"):
-            refused = pytest.raises(ValueError, match=re.escape(repr(remote)))
-            with refused, fresh_checkout(project, advance=True, remote=remote):
+        team, ran = tmp_path / "team.git", tmp_path / "ran"
+
+        def refused(remote: str, match: str) -> None:
+            with pytest.raises(ValueError, match=match), fresh_checkout(project, advance=True, remote=remote):
                 pass
-        assert not (tmp_path / "ran").exists()
-        sh(project, f"git init -q -b main --bare {tmp_path}/team.git && git remote add team {tmp_path}/team.git")
-        sh(project, "git push -q team main")
+
+        refused("team", "dvc remote add")
+        dvc_remote(project, "shared", str(tmp_path / "shared"))
+        refused("team", "no git remote 'team'")
+        refused(f"--upload-pack=touch {ran};", "no git remote")
+        assert not ran.exists()
+        sh(project, f"git init -q -b main --bare {team} && git remote add team {team} && git push -q team main")
         with fresh_checkout(project, advance=True, remote="team") as (folder, _):
             branch = share(project, folder, remote="team")
-        assert branch in sh(tmp_path / "team.git", "git branch --list 'retrain/*'")
+        assert branch in sh(team, "git branch --list 'retrain/*'")
         other = tmp_path / "other"  # as a container has it
-        sh(tmp_path, f"git clone -q --origin team {tmp_path}/team.git other")
+        sh(tmp_path, f"git clone -q --origin team {team} other")
         dvc_remote(other, "shared", str(tmp_path / "shared"))
         with fresh_checkout(other, advance=False, remote="team") as (folder, number):
             assert number == 2
             assert not is_new(other, folder)
 
     def test_changed_params_are_the_branchs_alone_and_comments_stay(self, project):
-        text = (project / "params.yaml").read_text()
-        (project / "params.yaml").write_text(
-            f"{text}runs:\n  a: {{loss: &loss {{args: {{pairs: 1}}}}}}  # first\n  b: {{loss: *loss}}\n"
-        )
+        with (project / "params.yaml").open("a") as file:
+            file.write("runs:\n  a: {loss: &loss {args: {pairs: 1}}}  # first\n  b: {loss: *loss}\n")
         sh(project, "git commit -qam runs")
         with fresh_checkout(project, advance=False, changes=["runs.a.loss.args.pairs=2"]) as (folder, _):
             made = (folder / "params.yaml").read_text()
@@ -408,48 +390,46 @@ def test_a_flow_takes_no_parameter_that_would_fail_after_hours(name, good, bad):
 def test_a_worker_that_is_told_no_checkout_says_on_the_runs_page_what_to_type(tmp_path):
     check, change = YAML(typ="safe").load(ROOT / "prefect.yaml")["pull"]
     script = check["prefect.deployments.steps.run_shell_script"]["script"]
-    key = {"PREFECT_API_AUTH_STRING": "a:b"}
     with listening(lambda _: (201, None)) as (address, heard):
         ours = {"PREFECT_API_URL": f"{address}/api", "PREFECT__FLOW_RUN_ID": "7"}
-        for wrong in ({}, key | {"RANKGRAD_PROJECT": str(tmp_path)}):
-            assert "make up PARTS=worker" in done("sh", "-c", script, fails=True, **ours, **wrong)
+        wrong = {"PREFECT_API_AUTH_STRING": "a:b", "RANKGRAD_PROJECT": str(tmp_path)}
+        for variables, credentials in ((ours, None), (ours | wrong, "Basic YTpi")):
+            assert "make up PARTS=worker" in done("sh", "-c", script, fails=True, **variables)
             path, headers, _ = heard.pop()
-            assert path == "/api/flow_runs/7/set_state"
-            assert (headers["authorization"] == "Basic YTpi") == (key.items() <= wrong.items())
+            assert (path, headers["authorization"]) == ("/api/flow_runs/7/set_state", credentials)
     assert done("sh", "-c", script, RANKGRAD_PROJECT=str(ROOT)) == ""
     assert "\n" not in script  # of which Prefect would run each line
     assert change["prefect.deployments.steps.set_working_directory"] == {"directory": "{{ $RANKGRAD_PROJECT }}"}
 
 
-@pytest.mark.parametrize(
-    ("visible", "device", "threads", "gpus", "beside"),
-    [("2,GPU-5c2e", "auto", 2, ["2", "GPU-5c2e"], 3), ("2,3", "cpu", 8, [], 1), ("", "auto", 6, [], 1)],
-)
-def test_each_gpu_is_a_slot_and_processors_are_slots_of_so_many_threads(
-    monkeypatch, visible, device, threads, gpus, beside
-):
+@pytest.mark.parametrize(("visible", "device", "gpus"), [("2,GPU-5c2e", "auto", 2), ("2,3", "cpu", 0), ("", "auto", 0)])
+def test_each_gpu_is_a_slot_and_processors_are_slots_of_so_many_threads(monkeypatch, visible, device, gpus):
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     params = load(ROOT / "params.yaml")
-    compute = params.compute.model_copy(update={"device": device, "threads": threads})
+    compute = params.compute.model_copy(update={"device": device, "threads": 2})
     slots = slots_of(params.model_copy(update={"compute": compute}))
-    assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots["gpu"]] == gpus
-    assert slots["cpu"] == [{"CUDA_VISIBLE_DEVICES": ""} if gpus else {}] * beside
+    assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots["gpu"]] == visible.split(",")[:gpus]
+    assert slots["cpu"] == [{"CUDA_VISIBLE_DEVICES": ""} if gpus else {}] * 3
 
 
 def test_one_stage_at_a_time_computes_on_each_gpu_and_others_run_beside_it():
     graph = {name: Stage([], computes=True) for name in ("a", "b", "c")}
     graph |= {"beside": Stage([], computes=False), "last": Stage(["a", "c"], computes=False)}
     plan = Plan(graph, {"gpu": [{"GPU": "0"}, {"GPU": "1"}], "cpu": [{}]})
-    assert {name: slot for name, _, slot in plan.begin()} == {"a": {"GPU": "1"}, "b": {"GPU": "0"}, "beside": {}}
+
+    def begun() -> dict[str, dict[str, str]]:
+        return {name: slot for name, _, slot in plan.begin()}
+
+    assert begun() == {"a": {"GPU": "1"}, "b": {"GPU": "0"}, "beside": {}}
     plan.end("beside", done=True)
-    assert not plan.begin()  # a GPU is no place for two
+    assert not begun()  # a GPU is no place for two
     plan.end("b", done=False)
-    assert [(name, slot) for name, _, slot in plan.begin()] == [("c", {"GPU": "0"})]
-    for name in ("a", "c"):
-        assert not plan.begin()
-        plan.end(name, done=True)
-    assert [name for name, _, _ in plan.begin()] == ["last"]
+    assert begun() == {"c": {"GPU": "0"}}
+    plan.end("a", done=True)
+    assert not begun()
+    plan.end("c", done=True)
+    assert [*begun()] == ["last"]
     assert [name for name, _, _ in Plan(graph, {"gpu": [], "cpu": [{}]}).begin()] == ["a"]
 
 

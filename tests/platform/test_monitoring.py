@@ -91,7 +91,7 @@ def rows_of(measured: Measured, rows) -> Measured:
 
 
 def reference(train: Measured, val: Measured) -> Reference:
-    return reference_of("x", train.inputs, train.answers.embedding, val.answers)
+    return reference_of("x", train, val.answers)
 
 
 def plain(*size: int, mode: str = "L", color=0) -> bytes:
