@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pipelines.config import Run, Settings, load
+from pipelines.config import load
 
-__all__ = ["at_version", "is_registered", "model_folder", "run_of", "the_model"]
+__all__ = ["at_version", "is_registered", "model_folder", "the_model"]
 
 
 def the_model(named: str | None, command: str) -> str:
@@ -33,15 +33,6 @@ def the_model(named: str | None, command: str) -> str:
             + "".join(f"\n  {address}" for address in every)
         )
     return every[0]
-
-
-def run_of(model: str, settings: Settings) -> Run | None:
-    """Return the run of the params that trains a registered model, or whose folder or address this is."""
-    match = re.fullmatch(r"(?:models:/|(?:.*/)?models/runs/)([\w-]+).*", model)
-    for name, run in settings.runs.items():
-        if match and match[1] in (name, settings.model_of(run)):
-            return run
-    return None
 
 
 @contextmanager
