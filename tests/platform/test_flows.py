@@ -393,7 +393,7 @@ def test_a_worker_that_is_told_no_checkout_says_on_the_runs_page_what_to_type(tm
     with listening(lambda _: (201, None)) as (address, heard):
         ours = {"PREFECT_API_URL": f"{address}/api", "PREFECT__FLOW_RUN_ID": "7"}
         wrong = {"PREFECT_API_AUTH_STRING": "a:b", "RANKGRAD_PROJECT": str(tmp_path)}
-        for variables, credentials in ((ours, None), (ours | wrong, "Basic YTpi")):
+        for variables, credentials in ((ours, "Basic "), (ours | wrong, "Basic YTpi")):
             assert "make up PARTS=worker" in done("sh", "-c", script, fails=True, **variables)
             path, headers, _ = heard.pop()
             assert (path, headers["authorization"]) == ("/api/flow_runs/7/set_state", credentials)

@@ -28,7 +28,7 @@ from rankgrad.io.parquet import encode_images
 from rankgrad.io.results import Row
 from rankgrad.tasks.score_ranking import ScoreRanking
 
-from conftest import store_in  # isort: skip
+from conftest import small_network, store_in  # isort: skip
 
 SORTER, NETWORK = "sorter-x", "score_ranking"
 KNOWN = 25  # rows of the gate split that version 1 of the network has learned
@@ -55,16 +55,8 @@ def sorter(name: str, steepness: float = 1.0, *, kind: str = "handcrafted", **op
     publish([Run(name, "tests", name, version=Version(SORTER, Path("made") / name))])
 
 
-def network(seed: int) -> torch.nn.Module:
-    args = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
-    made = build("models", "network", args, seed=seed, outputs=1, colors=1).eval()
-    frames = {"kind": "frames", "colors": 1, "height": 16, "width": 16}
-    made.recipe |= {"task": "score_ranking", "input": frames}
-    return made
-
-
 def regressor(name: str, seed: int, write=None) -> None:
-    save_model(Path("made") / name, network(seed))
+    save_model(Path("made") / name, small_network("score_ranking", "features", seed=seed))
     version = Version(NETWORK, Path("made") / name, write=write)
     publish([Run(name, "tests", name, tags={"dataset": "clips"}, version=version)])
 
@@ -74,11 +66,10 @@ def template(tmp_path_factory, _empty_store) -> Path:
     """A folder with a gate split and two versions of a sorter and of a network, the second of which is better."""
     folder = tmp_path_factory.mktemp("published")
     with store_in(folder, _empty_store):
-        images = torch.randint(0, 256, (60, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-        with torch.no_grad():
-            scores = network(1)(images.unsqueeze(1)).squeeze(1)  # so the network of seed 1 is the best there can be
-        frames = pa.FixedSizeListArray.from_arrays(encode_images(images.numpy(), threads=1), 1)
-        table = pa.table({"frames": frames, "target": scores.numpy()})
+        features = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():  # the network of seed 1 is the best there can be
+            scores = small_network("score_ranking", "features", seed=1)(features).squeeze(1)
+        table = pa.table({"features": features.tolist(), "target": scores.numpy()})
         Path("data/clips").mkdir(parents=True)
         for split, rows in {"train": table[: KNOWN - 5], "val": table[KNOWN - 5 : KNOWN], "gate": table}.items():
             pq.write_table(rows, f"data/clips/{split}.parquet")

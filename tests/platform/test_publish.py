@@ -23,14 +23,12 @@ from pipelines.tracking.slices import slices
 from pipelines.tracking.upload import PARENT, Run, Version, publish
 from rankgrad.io import results
 from rankgrad.io.checkpoints import build, load_model, save_model
-from rankgrad.io.parquet import encode_images
 from rankgrad.io.results import Row
 from rankgrad.sorters import load_sorter
 
 from conftest import ROOT, done, small_network, store_in  # isort: skip
 
 MODEL = "sorter-x"
-NETWORK = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
 
 
 def training(name: str, steepness: float | None = None, *, seeds: int = 2, quality: float = 0.0) -> Run:
@@ -227,9 +225,7 @@ def made_pipeline(params) -> None:
         "models/sorters/lstm/history.csv": history,
     }  # fmt: skip
     for seed in (1, 2):
-        network = build("models", "network", NETWORK, seed=seed, outputs=1, colors=1)
-        about = {"kind": "frames", "colors": 1, "height": 16, "width": 16}
-        network.recipe |= {"task": "score_ranking", "input": about, "classes": ["dull"]}
+        network = small_network("score_ranking", "features", seed=seed)
         save_model(f"models/runs/memorability-mse/seed{seed}", network)
         files[f"models/runs/memorability-mse/seed{seed}/history.csv"] = history
     tables = {"runs/memorability-mse": spearman}
@@ -237,10 +233,9 @@ def made_pipeline(params) -> None:
         save_model(f"models/sorters/{key}", build("sorters", key, args, seed=0, length=8))
         tables[f"sorters/{key}"] = [Row(key, "l1", 0.01, 0.0, 0.02), Row(key, "parameters", 3)]
     Path("data/clips").mkdir(parents=True)
-    images = np.random.default_rng(0).integers(0, 256, (12, 16, 16), dtype=np.uint8)
-    frames = pa.FixedSizeListArray.from_arrays(encode_images(images, threads=1), 1)
     for split in ("train", "val"):  # which a version says that it knows
-        pq.write_table(pa.table({"frames": frames}), f"data/clips/{split}.parquet")
+        features = np.random.default_rng(0).normal(size=(12, 2)).tolist()
+        pq.write_table(pa.table({"features": features}), f"data/clips/{split}.parquet")
     for name, contents in files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(contents if isinstance(contents, str) else json.dumps(contents))
@@ -286,11 +281,12 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     text = (weights / "card.md").read_text()
     assert text.startswith("spearman 0.5000 (0.4000 to 0.6000) on clips, snapshot 1")
     assert text.strip().replace("VERSION", "1").partition("\n")[2] == champion.description.strip().partition("\n")[2]
-    registered = load_model(weights)
+    registered, best_seed = load_model(weights), load_model("models/runs/memorability-mse/seed2")
     made_by = registered.recipe["made"]
     assert (made_by["commit"], made_by["inputs"]) == (parent.data.tags["git_commit"], inputs)
     assert made_by["metrics"]["spearman"] == {"value": 0.5, "low": 0.4, "high": 0.6}
-    assert registered.head.score[1].weight.equal(load_model("models/runs/memorability-mse/seed2").head.score[1].weight)
+    for weights, expected in zip(registered.parameters(), best_seed.parameters(), strict=True):
+        assert weights.equal(expected)
     assert [model.name for model in store.search_registered_models()] == ["score_ranking-clips", "sorter-lstm"]
 
 
