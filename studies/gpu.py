@@ -2,8 +2,8 @@
 
 It needs rankgrad with its extra `tasks`, and MNIST. Estimates for one H100, from studies/made/subset_224 and full_224:
 table_1 has 90 trainings of 13 seconds each, own_protocol 9 of up to two minutes, and table_2 9 of a minute; sodeep uses
-all of its share. 15 minutes are therefore enough for a part: carry the kept results to the next machine, or choose
-`--pieces`. Each piece has a share of the time; an unfinished training continues in the next
+all of its share, and timings take a minute. 15 minutes are therefore enough for a part: carry the kept results to the
+next machine, or choose `--pieces`. Each piece has a share of the time; an unfinished training continues in the next
 call on the same machine.
 
 Here, in the root of the repository that the tool `device` sends, with the code in a commit:
@@ -21,6 +21,11 @@ pieces, add, for example, `--pieces own_protocol`:
 
 One table per piece comes back, with made_by.json: copy them from `files_at` to .gpu/kept before the next call. The
 scratch folder, with scenes, predictions, and unfinished trainings, stays on the machine while it is held.
+
+torchsort and LapSum (github.com/gmum/LapSum, its folder lapsum) are timed if they can be imported. Both must be built:
+carry their unpacked sources as .gpu/src/torchsort and .gpu/src/lapsum, and prepend
+`python3 -m pip install -q --no-index --no-deps --no-build-isolation --target .gpu/site .gpu/src/*;` to the command,
+with PYTHONPATH=.gpu/site:src. That takes minutes, so use a separate call with `--pieces timings`.
 
 A table is the results.csv of a study, and made_by.json has the other arguments of `studies.kept.write`, one block per
 piece. Here, `python -m studies.gpu --keep .gpu/kept` writes them to studies/made/; `PIECES` has the names.
@@ -65,7 +70,9 @@ from rankgrad.inputs.image import of_tensor
 from rankgrad.io import results
 from rankgrad.io.atomic import remove_folder, replaced_file
 from rankgrad.io.checkpoints import build
+from rankgrad.io.parquet import matrix
 from rankgrad.io.results import Row
+from rankgrad.metrics.spearman import spearman
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import derived_seed, generator
 from rankgrad.sorters import _quality as measures
@@ -74,11 +81,13 @@ from rankgrad.training.device import find_device
 from rankgrad.training.loop import fit, train
 from rankgrad.training.objective import Objective
 from rankgrad.training.options import Component, Imitation
-from studies import kept
+from studies import calibration, kept
+from studies.figures.rlsep_scenes import calibration_recipes
+from studies.times.cuda import LONGEST, OPERATORS, cost, operator
 
 FILE = Path(__file__).with_suffix(".yaml")
-SPLITS = ("train", "val", "test")
-RESAMPLES = 1000
+SPLITS = ("train", "val", "test", "calibration")  # calibration has digits of exactly four scales
+RESAMPLES, CURVE = 1000, 25  # resamples for intervals; epochs between validation values in a curve
 LENGTH, PAPERS_VECTORS = 100, 40_000_000  # SoDeep's
 CODE = ("src", "studies/*.py", "studies/gpu.yaml", "studies/times")
 SUMMARY = 40.0  # seconds reserved for intervals at the end
@@ -136,6 +145,8 @@ def pieces_of(*, toy: bool) -> dict[str, Piece]:
     pieces = {}
     for name, block in content["pieces"].items():
         seeds = tuple(range(1, block.pop("seeds", 0) + 1))
+        if name == "timings":
+            block["runs"] = dict.fromkeys(OPERATORS, content["timings"])
         if "run" in block:
             run, title = block.pop("run") | {"seeds": list(seeds)}, block.pop("losses")
             losses = {loss: {"name": loss, "args": args} for loss, args in content["losses"].items()}
@@ -204,22 +215,29 @@ def draw_scenes(settings: Settings, piece: str) -> None:
     (block,) = settings.piece(piece).datasets.values()
     dataset = RankedMnist(rows=block["rows"], seed=block["seed"], **block["args"])
     for split in missing:
-        digits = every_digit(settings)[DIGITS_OF[split]]
-        scenes = drawn_scenes(dataset, digits, split, find_device(settings.device))
+        digits = every_digit(settings)["test" if split == "calibration" else DIGITS_OF[split]]
+        rows = (16 if settings.toy else 2000) if split == "calibration" else block["rows"][split]
+        scenes = drawn_scenes(dataset, digits, split, rows, find_device(settings.device))
         with replaced_file(scene_file(settings, piece, split)) as partial_file:
             torch.save(scenes, partial_file)
 
 
-def drawn_scenes(dataset: RankedMnist, digits: Digits, split: str, device: torch.device) -> dict[str, Tensor]:
-    """Return `images` and `label_ranks` of a split; images are drawn on the device."""
+def drawn_scenes(
+    dataset: RankedMnist, digits: Digits, split: str, rows: int, device: torch.device
+) -> dict[str, Tensor]:
+    """Return `images`, `label_ranks` and `size` of a split; images are drawn on the device."""
     on_device = Digits(digits.glyph.to(device), digits.images.to(device), digits.labels.to(device))
     draws = generator(dataset.seed, dataset.name, split)
-    columns: dict[str, list[Tensor]] = {"images": [], "label_ranks": []}
-    for start, count in layout.pieces(dataset.rows[split], pixels=dataset.canvas**2, most=dataset.piece):
-        recipe = dataset.draw(digits, range(start, start + count), draws)
+    columns: dict[str, list[Tensor]] = {"images": [], "label_ranks": [], "size": []}
+    for start, count in layout.pieces(rows, pixels=dataset.canvas**2, most=dataset.piece):
+        if split == "calibration":
+            recipe = calibration_recipes(digits, count, canvas=dataset.canvas, generator=draws)
+        else:
+            recipe = dataset.draw(digits, range(start, start + count), draws)
         moved = {name: values.to(device) for name, values in recipe.items()}
         columns["images"].append(dataset.pictures(moved, on_device).cpu())
         columns["label_ranks"].append(recipe["label_ranks"])
+        columns["size"].append(recipe["size"])
     return {name: torch.cat(values) for name, values in columns.items()}
 
 
@@ -234,23 +252,24 @@ def every_digit(settings: Settings) -> dict[str, Digits]:
 
 
 @cache
-def scenes(settings: Settings, piece: str, split: str) -> Split:
-    """Return a split on the device."""
+def scenes(settings: Settings, piece: str, split: str) -> tuple[Split, Tensor]:
+    """Return a split on the device, and the sizes of its digits."""
     stored = torch.load(scene_file(settings, piece, split), weights_only=True)
-    return Split(of_tensor(stored["images"].to(find_device(settings.device))), stored["label_ranks"])
+    images = of_tensor(stored["images"].to(find_device(settings.device)))
+    return Split(images, stored["label_ranks"]), stored["size"]
 
 
 # --- Jobs: each returns its rows, or raises when its time is over. ---
 
 
 def rank(job: Job, settings: Settings, until: float) -> list[Row]:
-    """Train and test a label ranker."""
+    """Train a label ranker, test it, and measure how its scores depend on the sizes of digits."""
     if job.seed is None:
         return summary(job, settings)
     run = settings.run(job)
     task_of = lookup.find("tasks", run["task"])
     task = task_of(typed(task_of.Training, run["training"]))
-    training, val, test = (scenes(settings, job.piece, split) for split in SPLITS)
+    (training, _), (val, _), (test, size), (steps, scales) = (scenes(settings, job.piece, split) for split in SPLITS)
     network = task.build(run["model"], training, seed=job.seed)
     epochs = train(
         task,
@@ -278,8 +297,30 @@ def rank(job: Job, settings: Settings, until: float) -> list[Row]:
     statistic = task.statistic(table)
     values = dict(zip(statistic.names, statistic.of_all(), strict=True))
     values |= {f"epochs.{phase}": count for phase, count in counts.items()} | {"validation": max(validation)}
+    for number in range(CURVE, len(validation) + 1, CURVE):
+        values[f"validation after {number} epochs"] = validation[number - 1]
+    values |= correlations(matrix(table, "scores", path="predictions"), size)
+    values |= calibrated(task.scores(network, steps.inputs)[0], scales)
     remove_folder(settings.folder("epochs", job))
     return [Row(job.run, metric, float(value), seed=job.seed) for metric, value in values.items()]
+
+
+def correlations(scores: Tensor, size: Tensor) -> dict[str, float]:
+    """Return the correlations of scores of present digits with their sizes (n, K), over all images."""
+    pair = torch.stack([scores[size > 0].double(), size[size > 0].double()])
+    return {"size.spearman": spearman(*pair).item(), "size.pearson": torch.corrcoef(pair)[0, 1].item()}
+
+
+def calibrated(scores: Tensor, size: Tensor) -> dict[str, float]:
+    """Return scores by true scale and the overlap of neighboring scales, see `studies.calibration.groups_of`."""
+    groups = calibration.groups_of(scores, size)
+    measured = {}
+    for name, values in calibration.moments(groups).items():
+        title = name if name == "absent" else f"scale_{name}"
+        measured |= {f"calibration.{title}.{moment}": values[moment] for moment in ("mean", "deviation")}
+    for (lower, upper), overlap in calibration.overlaps(groups).items():
+        measured[f"calibration.overlap of {lower} and {upper}"] = overlap
+    return measured | {"calibration.exactly_ordered": float(calibration.exactly_ordered(groups).mean())}
 
 
 def summary(job: Job, settings: Settings) -> list[Row]:
@@ -326,15 +367,17 @@ def imitate(job: Job, settings: Settings, until: float) -> list[Row]:
         with replaced_file(plan) as partial_file:
             partial_file.write_text(json.dumps(2 if settings.toy else max(2, min(PAPERS_VECTORS // size, possible))))
     count = json.loads(plan.read_text())
-    learned = phase(count)
-    for _ in fitted(learned, checkpoint=folder):
+    learned, curve = phase(count), {}
+    for epoch in fitted(learned, checkpoint=folder):
+        if epoch.number % max(1, count // 20) == 0:
+            curve[f"validation l1 after {epoch.number * size:,} vectors"] = epoch.value
         check_time(until)
     remove_folder(folder)
 
     sorter, of_vector = learned.module, errors(learned.module, test).cpu().numpy()
     l1 = interval(of_vector, resamples=settings.resamples, seed=derived_seed(0, "benchmark_sorters"))
     health = measures.gradient_health(sorter, test[: 2 if settings.toy else 40])
-    values = {
+    values = curve | {
         "exact_ranks": measures.accuracy(sorter, test[:2048])["exact_ranks"],
         "gradient.vanishing": health["vanishing"],
         "gradient.wrong_signs_of_others": health["wrong_signs_of_others"],
@@ -350,10 +393,34 @@ def drawn_vectors(split: str, rows: int, device: torch.device) -> tuple[Tensor, 
     return scores, exact_ranks(scores)
 
 
+def measure(job: Job, settings: Settings, until: float) -> list[Row]:
+    """Time an operator; skip it if it is not installed, and skip lists that need too much time or memory."""
+    device, row, rows = find_device(settings.device), partial(Row, job.run), []
+    for batch in settings.run(job)["batches"]:
+        for length in settings.run(job)["lengths"]:
+            check_time(until)
+            shown = f"n = {length:,}, batch {batch}"
+            scores = torch.randn(batch, length, generator=torch.Generator().manual_seed(length)).to(device)
+            try:
+                measured = cost(operator(job.run, (batch, length), device), scores)
+            except ImportError as error:
+                print(f"{job.run} left out: {error}", flush=True)
+                return [row("installed", 0.0)]
+            except RuntimeError as error:  # such as out of memory
+                print(f"{job.run}, {shown} left out: {error}", flush=True)
+                rows.append(row(f"left out, {shown}", 1.0))
+                torch.cuda.empty_cache()
+                break
+            rows += [row(f"{column}, {shown}", value) for column, value in measured.items()]
+            if measured["ms"] > LONGEST:
+                break
+    return rows
+
+
 # --- Run jobs side by side within the time, and keep each result as soon as it is there. ---
 
 WORK: dict[str, Callable[[Job, Settings, float], list[Row]]] = {
-    "table_1": rank, "own_protocol": rank, "table_2": rank, "sodeep": imitate,
+    "table_1": rank, "own_protocol": rank, "table_2": rank, "sodeep": imitate, "timings": measure,
 }  # fmt: skip
 
 
@@ -456,7 +523,7 @@ def started(settings: Settings, names: list[str], commit: str) -> dict[str, Any]
     return made_by
 
 
-def work(settings: Settings, names: list[str], deadline: float, commit: str) -> int:
+def work(settings: Settings, names: list[str], deadline: float, commit: str, processes: int | None = None) -> int:
     """Do the missing jobs of pieces until the deadline, and return how many remain."""
     made_by, gpu = started(settings, names, commit), kept.machine()["gpu"]
     start = time.time()
@@ -467,7 +534,7 @@ def work(settings: Settings, names: list[str], deadline: float, commit: str) -> 
         print(f"{time.time() - start:6.1f} s  {line}", flush=True)
 
     def run_all(jobs: list[Job], until: float, side_by_side: int) -> None:
-        count = 1 if settings.device == "cpu" else side_by_side
+        count = processes or (1 if settings.device == "cpu" else side_by_side)
         for job, result in all_done(jobs, settings, until, count):
             report(f"{job.piece}: {job.name} {result.reason or f'took {result.seconds:.1f} s'}")
             if result.rows:
@@ -530,8 +597,11 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--scratch", type=Path, help="of scenes and unfinished trainings; by default in OUT")
     parser.add_argument("--mnist", type=Path, default=os.environ.get("RANKGRAD_MNIST_ROOT", "data/raw/mnist"))
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--processes", type=int, help="trainings side by side")
     parser.add_argument("--commit", help="of the code, where git does not know it")
     parser.add_argument("--toy", action="store_true", help="tiny sizes, a trial")
+    parser.add_argument("--list", action="store_true", help="say what there is to do, and what is done")
     parser.add_argument("--keep", type=Path, metavar="OUT", help="write studies/made/ from such a folder")
     return parser.parse_args(arguments)
 
@@ -542,11 +612,18 @@ def main(arguments: list[str] | None = None) -> None:
         keep(options.keep)
         return
     names = [name for name in PIECES if name in options.pieces]
+    if options.list:
+        made_by = read_made_by(options.out)
+        for name in names:
+            jobs = pieces_of(toy=options.toy)[name].jobs(name)
+            finished = made_by.get(name, {}).get("jobs", {})
+            print(f"{name}: {len(finished)} of {len(jobs)} jobs done; {PIECES[name].about}")
+        return
     scratch = options.scratch or options.out / "scratch"
-    device = find_device("auto").type
+    device = find_device(options.device).type
     settings = Settings(options.out.absolute(), scratch.absolute(), Path(options.mnist), device, options.toy)
     commit = options.commit or commit_of(toy=options.toy)
-    left = work(settings, names, begun + 60 * options.minutes, commit)
+    left = work(settings, names, begun + 60 * options.minutes, commit, options.processes)
     print(f"{time.time() - begun:6.1f} s  {left} jobs are left" if left else "all is done", flush=True)
 
 

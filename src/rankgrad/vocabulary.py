@@ -33,6 +33,11 @@ class Vocabulary:
             raise ValueError(
                 f"words is {list(words[:3])}..., expected {PADDING} and {UNKNOWN} first, and each word once"
             )
+        if joined := [word for word in words if "'" in word]:
+            raise ValueError(
+                f"words has {joined[0]!r:.60}, expected words without apostrophes, which now separate words: an older "
+                "version wrote the model, train it again"
+            )
         self.words = list(words)
         self._numbers = {word: number for number, word in enumerate(self.words)}
 

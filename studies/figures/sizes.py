@@ -23,11 +23,11 @@ from rankgrad.metrics.spearman import spearman
 from rankgrad.seeding import derived_seed, generator
 from rankgrad.tasks.label_ranking import LabelRanking
 from rankgrad.training.device import find_device
-from studies.figures.rlsep_scenes import SCALES, calibration_recipes, frame_recipes
+from studies import calibration
+from studies.figures.rlsep_scenes import calibration_recipes, frame_recipes
 
 FOLDER, RUN = Path("metrics/measured"), "label_ranking-rlsep-label_attention"
 FRAMES, ROWS, SEED = 30, 2000, 1
-BINS = 60  # bins of histograms
 TASK = LabelRanking()
 
 
@@ -50,39 +50,23 @@ def frames(folder: Path, ranker: nn.Module, scenes: RankedMnist, digits: Digits)
     return rows
 
 
-def scores_by_scale(scores: Tensor, size: Tensor) -> dict[str, np.ndarray]:
-    """Return the scores of each scale, the smallest first, and of `absent` labels.
-
-    Args:
-        scores: scores (n, K).
-        size: sizes (n, K) in pixels, in scenes with one digit of each scale; 0 means absent.
-    """
-    smallest_first = scores.gather(1, size.argsort(1)).double().numpy()
-    absent = size.shape[1] - len(SCALES)
-    names = [f"{scale:g}" for scale in sorted(SCALES)]
-    by_scale = dict(zip(names, smallest_first[:, absent:].T, strict=True))
-    return by_scale | {"absent": smallest_first[:, :absent].ravel()}
-
-
 def steps(folder: Path, scores: Tensor, size: Tensor, *, resamples: int, seed: int) -> list[Row]:
     """Write Fig. 3 as histograms.json, with `bin_edges` and the counts of each scale; return scores by true scale.
 
     Args:
         folder: the folder for the file.
-        scores, size: see `scores_by_scale`.
+        scores, size: see `studies.calibration.groups_of`.
         resamples, seed: for the interval of `exactly_ordered`, the fraction of images whose scores are ordered by size.
     """
-    groups = scores_by_scale(scores, size)
-    edges = np.linspace(scores.double().min(), scores.double().max(), BINS + 1)
-    histograms, rows = {"bin_edges": edges.tolist()}, []
-    for name, of_scale in groups.items():
-        histograms[name] = np.histogram(of_scale, edges)[0].tolist()
-        moments = {"count": len(of_scale), "mean": float(of_scale.mean()), "deviation": float(of_scale.std())}
-        rows += [Row(RUN, f"scale_{name}.{moment}", value) for moment, value in moments.items()]
+    groups = calibration.groups_of(scores, size)
+    edges, counts = calibration.histograms(groups)
+    histograms = {"bin_edges": edges.tolist()} | {name: count.tolist() for name, count in counts.items()}
     (folder / "histograms.json").write_text(json.dumps(histograms) + "\n")
+    rows = []
+    for name, moments in calibration.moments(groups).items():
+        rows += [Row(RUN, f"scale_{name}.{moment}", value) for moment, value in moments.items()]
     rows.append(Row(RUN, "spearman", spearman(scores[size > 0], size[size > 0]).item()))
-    of_scales = np.stack([groups[name] for name in groups if name != "absent"])
-    ordered = (np.diff(of_scales, axis=0) > 0).all(0).astype(float)
+    ordered = calibration.exactly_ordered(groups).astype(float)
     return [*rows, Row(RUN, "exactly_ordered", *interval(ordered, resamples=resamples, seed=seed))]
 
 

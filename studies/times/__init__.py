@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m studies.times.sorters`, or another. Ratios within one run, because machines drift."""
+"""Benchmarks: `python -m studies.times NAME`. Ratios within one run, because machines drift."""

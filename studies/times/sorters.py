@@ -3,7 +3,7 @@
 Scores are of the ten kinds on which sorters are trained, with d = 100 unless stated otherwise; trained sorters of fixed
 length are measured at their length.
 
-    python -m studies.times.sorters --add my.py:MySorter
+    python -m studies.times sorters --add my.py:MySorter
 
 adds your own sorter to the table: a class, or a function from scores (..., d) to ranks (..., d), 1 for the largest. The
 table is then written to studies/times/results, and docs/sorters.md does not change.

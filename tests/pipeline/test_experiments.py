@@ -58,7 +58,7 @@ class TestGpu:
     """What a lent GPU does, at tiny sizes, on the CPU."""
 
     def test_what_is_done_is_not_done_again_and_is_kept_as_a_study(self, tmp_path, monkeypatch):
-        given = ["--toy", "--pieces", "sodeep", "--out", str(tmp_path / "out"), "--commit"]
+        given = ["--toy", "--device", "cpu", "--pieces", "sodeep", "--out", str(tmp_path / "out"), "--commit"]
         gpu.main([*given, "a"])
         monkeypatch.setitem(gpu.WORK, "sodeep", lambda *_: pytest.fail("done again"))
         gpu.main([*given, "a"])

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 from functools import partial
 from pathlib import Path
 
@@ -237,21 +236,6 @@ def test_rows_without_a_cell_are_left_out_and_logged(workspace, capsys, caplog, 
         Path(file).write_text(contents)
     assert [answer["id"] for answer in answered(model, file, capsys=capsys)] == [1, 2]
     assert [record.getMessage() for record in caplog.records] == [f"{file}: 2 blank rows left out"]
-
-
-@pytest.mark.parametrize(
-    ("contents", "hint"),
-    [
-        ("id,x_0,x_1\n7,1,2\n", "--input 'x_*'"),
-        ('id,embedding\nab,"[1, 2]"\n', "--input embedding"),
-        ("id,other\n7,8\n", "--input COLUMN"),
-    ],
-)
-def test_a_column_that_could_hold_the_vectors_is_suggested(workspace, contents, hint):
-    model = trained(workspace / "model", "score_ranking", "features", names=None, columns=["mol"])
-    Path("rows.csv").write_text(contents)
-    with pytest.raises(SystemExit, match=re.escape(hint)):
-        main([str(model), "rows.csv"])
 
 
 def test_cells_of_numbers_in_csv_have_no_mark_of_text(workspace):
