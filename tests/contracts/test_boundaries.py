@@ -10,13 +10,14 @@ import pytest
 from dvc.repo import Repo
 from networkx import descendants
 
-from contracts.test_inputs_tasks import trained, written
+from contracts.test_inputs_tasks import trained
 from pipelines.code import EXEMPT, FOLDERS, lines_of, lines_of_script
 from pipelines.config import load
 from pipelines.stages import code
 from rankgrad import lookup
 
 from conftest import ROOT, done  # isort: skip
+from rows import written  # isort: skip
 
 PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
@@ -196,7 +197,7 @@ def test_what_a_training_calls_is_behind_it(tmp_path):
     called = set()
     written("retrieval", "image", tmp_path)
     loss, run = "hard_negative_triplet", "retrieval-hard_negative_triplet"
-    trained("retrieval", loss, "image", tmp_path)  # unheard: what runs at an import is no call of a training
+    trained("retrieval", "image", tmp_path)  # unheard: what runs at an import is no call of a training
 
     def heard(frame, event, _):
         if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a function: no module or class, which run when imported
@@ -204,7 +205,7 @@ def test_what_a_training_calls_is_behind_it(tmp_path):
 
     sys.setprofile(heard)
     try:
-        trained("retrieval", loss, "image", tmp_path)
+        trained("retrieval", "image", tmp_path)
     finally:
         sys.setprofile(None)
     used = {Path(file).relative_to(ROOT).as_posix() for file in called if file.startswith(f"{ROOT}/src/")}
