@@ -1,7 +1,6 @@
 """Params: the project's own and every scale are fine, and every mistake is named with its place."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -23,10 +22,17 @@ def test_the_projects_own_params_are_fine_and_numbers_are_read_as_yaml_1_2(tmp_p
     assert load(tmp_path / "params.yaml").sorters["lstm"].training.optimizer.args["lr"] == 0.005
 
 
-def test_a_scale_of_the_studies_whose_runs_share_blocks_is_fine(tmp_path):
-    shutil.copytree(ROOT / "studies/scales", tmp_path / "scales")
-    shutil.copy(ROOT / "studies/params.yaml", tmp_path)
-    scales.apply("tiny", tmp_path)
+def test_a_scale_changes_a_shared_block_wherever_it_is_used(tmp_path):
+    params = params_of({})
+    tasks = params["training"]
+    tasks["multilabel"]["probe"]["optimizer"] = tasks["score_ranking"]["probe"]["optimizer"]  # written as an anchor
+    YAML().dump(params, tmp_path / "params.yaml")
+    (tmp_path / "scales").mkdir()
+    (tmp_path / "scales/mine.yaml").write_text("training: {score_ranking: {probe: {optimizer: {args: {lr: 0.5}}}}}")
+    scales.apply("mine", tmp_path)
+    written = load(tmp_path / "params.yaml").training
+    for task in ("score_ranking", "multilabel"):
+        assert written[task]["probe"]["optimizer"]["args"]["lr"] == 0.5
 
 
 FEW = ("label_ranking-rlsep", "memorability-mse", "multilabel-multilabel_soft_margin")  # as a start, and of each form
