@@ -61,7 +61,7 @@ def blocks_of(
     """
     table = Table(**options)
     form = _special_form(task, table, folder or raw)
-    starting = _starting_of(form)
+    starting = starting_runs()[form]
     metric = metric and _metric_called(metric, task)
     input_type = table.input_type
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
@@ -137,21 +137,6 @@ def _are_pairs(table: Table, folder: Path) -> bool:
     grades = as_numbers(sheet, cells[~missing_in(cells, numeric=True)])
     in_query = grades.groupby(queries.map(str))
     return bool((in_query.size() == 2).all() and (in_query.min() == 0).all() and (in_query.max() == 1).all())
-
-
-def _starting_of(task: str) -> dict[str, Any]:
-    """Return what `init` writes for a task, or for a special form of its target.
-
-    Raises:
-        ValueError: there are no runs for it.
-    """
-    starting = starting_runs()
-    if task not in starting:
-        raise ValueError(
-            f"init has no runs for the task {task}, only for {', '.join(starting)}: write the blocks by hand, or add "
-            f"{task} to {STARTING_RUNS.name}"
-        )
-    return starting[task]
 
 
 def _fitted_models(task: str, input_type: str) -> dict[str, Any]:
