@@ -18,7 +18,7 @@ from rankgrad.datasets.tables.deliveries import drawn_splits
 from rankgrad.datasets.tables.examples import group_in
 from rankgrad.plain_text import key_in
 
-__all__ = ["Units", "check_splits", "lines_on_gate", "seed_of", "units_of", "without_gate"]
+__all__ = ["Units", "check_splits", "line_on_gate", "seed_of", "units_of", "without_gate"]
 
 SEEDS, TRIED = 1000, 100  # seeds to try until no split is empty; seeds to choose from
 MANY = 1000  # groups after which no split is empty
@@ -157,7 +157,7 @@ def without_gate(options: dict[str, Any]) -> dict[str, Any]:
     return {"split": options.get("split", {}) | {"gate": 0}}
 
 
-def lines_on_gate(units: Units, block: dict[str, Any]) -> list[str]:
+def line_on_gate(units: Units, block: dict[str, Any]) -> str:
     """Return a line on the size of the gate, on too few rows for validation, and on folds.
 
     Args:
@@ -183,13 +183,13 @@ def lines_on_gate(units: Units, block: dict[str, Any]) -> list[str]:
         by_hand = "`rankgrad promote MODEL --version N`"
         line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or promote by hand with {by_hand}"
     if "folds" in block:  # folds replace validation and test
-        return [line]
+        return line
     if units.split != "gate":  # val was counted
         line += _advice_on_validation(dataset, units.examples)
     if total < SMALL and dataset.foldable:
         folds = 5 if total >= JUDGED else 3
         line += f"; `--folds {folds}` compares the runs on all rows outside the gate, not only on the test split"
-    return [line]
+    return line
 
 
 def _advice_on_validation(dataset: Table, examples: int) -> str:

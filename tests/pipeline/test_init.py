@@ -64,7 +64,7 @@ def write(folder, **columns):
 def blocks(folder, columns, **words):
     """The blocks of the params for a table."""
     guessed = guess(write(folder, **columns), **words)
-    return blocks_of("mine", folder, guessed.task, guessed.options)
+    return blocks_of("mine", Path("data/raw/mine"), guessed.task, guessed.options, folder=folder)
 
 
 def run(*words, code=0):
@@ -244,7 +244,6 @@ REFUSED = {  # columns, and what the message names
     "ids of answers": ({"winner": texts("a{}"), "loser": texts("b{}")}, ["row 1", "a0", "merge"]),
     "numbers of players": ({"winner": modulo(9), "loser": [9 + k % 9 for k in N]}, ["players", "astype(str)"]),
     "two answers": (ANSWERS | {"winner": cycled("model_a", "model_b", "tie")}, ["response_b", "model_a", "where"]),
-    "ties": (CHOSEN | {"margin": 0}, ["margin", "ties", "--target"]),
     "negative margins": (CHOSEN | {"margin": Y}, ["margin", "row 1"]),
     "a text that may be the prompt": (CHOSEN | {"comment": texts("because it is number {}")},
                                       ["--query comment", "--text chosen"]),
@@ -421,12 +420,10 @@ SAMPLES = {"lab": [f"lab {k % 6}" for k in N], "x": X, "price": Y + 100 * (np.ar
     [
         ({}, {}, "`--within --group lab` or `--within --group batch`"),
         ({"task": "multilabel"}, {"group": "lab"}, "--task multilabel"),
-        ({}, {"group": "all"}, "same value"),
-        ({}, {"group": "row"}, "different value"),
     ],
 )
 def test_groups_within_which_nothing_is_compared_are_refused(tmp_path, words, named, refusal):
-    path = write(tmp_path, batch=groups(4), **SAMPLES, all=cycled("s"), row=texts("r{}"))
+    path = write(tmp_path, batch=groups(4), **SAMPLES)
     with pytest.raises(ValueError, match=refusal):
         guess(path, named=named, within=True, **words)
 
