@@ -10,7 +10,6 @@ runs are tied for last place, since their true times are unknown. Times below 0.
 all runs are tied have no order and are left out. The time to compute features is not counted.
 """
 
-from collections.abc import Iterator
 from functools import cache, partial
 
 import numpy as np
@@ -18,15 +17,13 @@ import pandas as pd
 import torch
 from sklearn.ensemble import RandomForestRegressor
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from rankgrad.ranks import dense_ranks, exact_ranks
-from rankgrad.seeding import generator
 from studies.compared import compared
 from studies.converters.aslib import SCENARIOS, TABLES
-from studies.vectorized import Jobs, Lists, Loss, command, first_weights, scored, squared_errors
+from studies.vectorized import Fold, Jobs, Loss, Search, command, settings_by_fold, squared_errors
 
 FOLDS, CHOOSE_WITH = 10, 3  # folds, and how many of them choose settings
 SEEDS, CHOOSE_BY = 3, 2
@@ -99,7 +96,7 @@ def read(name: str) -> tuple[Tensor, Tensor, Tensor, float]:
     return features[ordered], times[ordered], torch.tensor(table["fold"].to_numpy() - 1)[ordered], cutoff
 
 
-def parts(folds: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+def parts(folds: Tensor) -> list[Fold]:
     """Return for each fold the rows to train on while choosing settings, to choose by, and to test on."""
     result = []
     for test in range(FOLDS):
@@ -119,31 +116,6 @@ def inputs(features: Tensor, learn: Tensor) -> Tensor:
     return ((values - mean) / spread.where(spread > 1e-9, torch.inf)).nan_to_num(0.0).clamp(-FAR, FAR).float()
 
 
-def lists(name: str, learned: list[Tensor], tested: list[Tensor], networks: int) -> tuple[Lists, Lists]:
-    """Return training and test instances of each fold, for several networks."""
-    features, times, _, _ = read(name)
-    of_fold = torch.stack([inputs(features, rows) for rows in learned])
-    result = []
-    for rows in (learned, tested):
-        padded = pad_sequence(rows, batch_first=True, padding_value=-1)
-        fold = torch.arange(len(rows)).unsqueeze(1)
-        counts = (padded >= 0).float()
-        split = (of_fold[fold, padded], times[padded].float(), counts)
-        result.append(Lists(*(values.repeat_interleave(networks, 0) for values in split)))
-    return result[0], result[1]
-
-
-def batches(split: Lists, copies: int) -> Iterator[Lists]:
-    """Yield random instances for each network endlessly, the same for each copy and for all methods."""
-    draws = generator(0, "aslib", "batches")
-    sizes, counts = split.counts.sum(-1, keepdim=True), torch.ones(copies * len(split.counts), BATCH)
-    network = torch.arange(len(sizes)).unsqueeze(1)
-    while True:
-        rows = (torch.rand(len(sizes), BATCH, generator=draws) * sizes).long()
-        batch = split.inputs[network, rows], split.truth[network, rows]
-        yield Lists(*(values.repeat(copies, 1, 1) for values in batch), counts)
-
-
 def time_of_first(scores: Tensor, times: Tensor) -> Tensor:
     """Return the time of the algorithm with the highest score."""
     return times.gather(-1, scores.argmax(-1, keepdim=True)).squeeze(-1)
@@ -152,36 +124,20 @@ def time_of_first(scores: Tensor, times: Tensor) -> Tensor:
 def network_scores(name: str, method: str) -> tuple[Tensor, list[Row]]:
     """Choose a setting for each fold, and return scores (seeds, n, K) of test instances and the settings."""
     features, times, folds, _ = read(name)
-    learn, choose, test = map(list, zip(*parts(folds), strict=True))
-    train, run = partial(scored, METHODS[method], activation=torch.relu, steps=STEPS), f"{name}, {method}"
-
-    # Try all settings side by side with the first networks of each fold.
-    learned, tested = lists(name, learn, choose, CHOOSE_BY)
-    sizes = (features.shape[1], HIDDEN, times.shape[1])
-    initial = first_weights("aslib", sizes, networks=CHOOSE_BY, copies=FOLDS)
-    start = [layer.repeat(len(RATES), 1, 1) for layer in initial]
-    repeated = Lists(*(values.repeat(len(RATES), 1, 1) for values in (tested.inputs, tested.truth)), tested.counts)
-    repeated = Lists(repeated.inputs, repeated.truth, tested.counts.repeat(len(RATES), 1))
-    rates = torch.tensor(RATES).repeat_interleave(FOLDS * CHOOSE_BY)
-    tried = []
-    for scores in train(batches(learned, len(RATES)), repeated, start, rates=rates):
-        tried.append(repeated.mean(time_of_first(scores, repeated.truth)))
-    means = torch.stack(tried, -1).view(len(RATES), FOLDS, CHOOSE_BY, len(STEPS)).mean(2)
-    best = means.transpose(0, 1).flatten(1).argmin(-1)  # for each fold
-    rate, step = best // len(STEPS), best % len(STEPS)
-
-    # Train all networks of each fold with its setting, and store the scores of its test instances.
-    both = [torch.cat([*pair]) for pair in zip(learn, choose, strict=True)]
-    learned, tested = lists(name, both, test, SEEDS)
-    start = first_weights("aslib", sizes, networks=SEEDS, copies=FOLDS)
-    rates = torch.tensor(RATES)[rate].repeat_interleave(SEEDS)
-    by_step = torch.stack([*train(batches(learned, 1), tested, start, rates=rates)])
+    search = Search("aslib", RATES, STEPS, HIDDEN, BATCH, CHOOSE_BY, SEEDS)
+    every_part = parts(folds)
+    of_folds, rates, steps = search.scores(
+        METHODS[method],
+        lambda scores, times: -time_of_first(scores, times),
+        lambda learned: torch.stack([inputs(features, rows) for rows in learned]).unsqueeze(2),
+        times.float(),
+        every_part,
+        outputs=times.shape[1],
+    )
     result = torch.empty(SEEDS, *times.shape)
-    for fold, rows in enumerate(test):
-        result[:, rows] = by_step[step[fold], fold * SEEDS : (fold + 1) * SEEDS, : len(rows)]
-    settings = [Row(run, "setting.rate", RATES[index], fold=fold) for fold, index in enumerate(rate, 1)]
-    settings += [Row(run, "setting.steps", STEPS[index], fold=fold) for fold, index in enumerate(step, 1)]
-    return result, settings
+    for (_, _, rows), scores in zip(every_part, of_folds, strict=True):
+        result[:, rows] = scores
+    return result, settings_by_fold(f"{name}, {method}", rates, steps)
 
 
 def forest_scores(name: str) -> Tensor:

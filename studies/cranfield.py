@@ -9,7 +9,7 @@ without a relevant abstract among their 100 are left out. Features are standardi
 again within each question.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -19,13 +19,12 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from rankgrad.seeding import generator
 from studies.compared import compared
-from studies.vectorized import Jobs, Lists, Loss, command, first_weights, scored, squared_errors
+from studies.vectorized import Fold, Jobs, Loss, Search, best_settings, command, settings_by_fold, squared_errors
 
 TABLE = Path("data/raw/cranfield/cranfield.parquet")
 FOLDS, SEEDS = 5, 3
@@ -68,7 +67,7 @@ def read() -> tuple[pd.DataFrame, Tensor, Tensor]:
     return table, features.view(questions, -1, features.shape[1]), relevance.view(questions, -1)
 
 
-def parts(questions: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+def parts(questions: int) -> list[Fold]:
     """Return for each fold the questions to train on while choosing settings, to choose by, and to test on."""
     order = torch.randperm(questions, generator=generator(1, "cranfield", "folds"))
     folds = [*order.tensor_split(FOLDS)]
@@ -89,73 +88,23 @@ def inputs(features: Tensor, learn: Tensor) -> Tensor:
     return torch.cat(values, -1).float()
 
 
-def lists(learned: list[Tensor], tested: list[Tensor], networks: int) -> tuple[Lists, Lists]:
-    """Return training and test questions of each fold, for several networks."""
-    _, features, relevance = read()
-    of_fold = torch.stack([inputs(features, questions) for questions in learned])
-    result = []
-    for questions in (learned, tested):
-        padded = pad_sequence(questions, batch_first=True, padding_value=-1)
-        fold = torch.arange(FOLDS).unsqueeze(1)
-        split = of_fold[fold, padded].flatten(1, 2), relevance[padded], (padded >= 0).float()
-        result.append(Lists(*(values.repeat_interleave(networks, 0) for values in split)))
-    return result[0], result[1]
-
-
-def batches(split: Lists, copies: int) -> Iterator[Lists]:
-    """Yield random questions for each network endlessly, the same for each copy and for all methods."""
-    draws = generator(0, "cranfield", "batches")
-    depth = split.truth.shape[-1]
-    every = split.inputs.unflatten(1, (-1, depth))
-    sizes, counts = split.counts.sum(-1, keepdim=True), torch.ones(copies * len(split.counts), BATCH)
-    network = torch.arange(len(sizes)).unsqueeze(1)
-    while True:
-        questions = (torch.rand(len(sizes), BATCH, generator=draws) * sizes).long()
-        batch = every[network, questions].flatten(1, 2), split.truth[network, questions]
-        yield Lists(*(values.repeat(copies, 1, 1) for values in batch), counts)
-
-
-def network_scores(method: str) -> tuple[Tensor, list[Row]]:
+def network_scores(run: str) -> tuple[Tensor, list[Row]]:
     """Choose a setting for each fold, and return scores (seeds, q, d) of test questions and the settings."""
     _, features, relevance = read()
-    learn, choose, test = map(list, zip(*parts(len(features)), strict=True))
-    train, copies = partial(scored, METHODS[method], activation=torch.relu, steps=STEPS), len(RATES)
-
-    # Try all settings side by side with one network of each fold.
-    learned, tested = lists(learn, choose, 1)
-    sizes = (2 * features.shape[-1], HIDDEN, 1)
-    initial = first_weights("cranfield", sizes, networks=1, copies=FOLDS)
-    start = [layer.repeat(copies, 1, 1) for layer in initial]
-    repeated = Lists(
-        tested.inputs.repeat(copies, 1, 1), tested.truth.repeat(copies, 1, 1), tested.counts.repeat(copies, 1)
+    folds = parts(len(features))
+    search = Search("cranfield", RATES, STEPS, HIDDEN, BATCH, 1, SEEDS)
+    of_folds, rates, steps = search.scores(
+        METHODS[run],
+        metrics.average_precision,
+        lambda learned: torch.stack([inputs(features, questions) for questions in learned]),
+        relevance,
+        folds,
+        outputs=1,
     )
-    rates = torch.tensor(RATES).repeat_interleave(FOLDS)
-    tried = []
-    for scores in train(batches(learned, copies), repeated, start, rates=rates):
-        tried.append(repeated.mean(metrics.average_precision(scores, repeated.truth)))
-    rate, step = chosen(torch.stack(tried, -1).view(copies, FOLDS, len(STEPS)))
-
-    # Train all networks of each fold with its setting, and store the scores of its test questions.
-    both = [torch.cat([*pair]) for pair in zip(learn, choose, strict=True)]
-    learned, tested = lists(both, test, SEEDS)
-    start = first_weights("cranfield", sizes, networks=SEEDS, copies=FOLDS)
-    rates = torch.tensor(RATES)[rate].repeat_interleave(SEEDS)
-    by_step = torch.stack([*train(batches(learned, 1), tested, start, rates=rates)])
     result = torch.empty(SEEDS, *relevance.shape)
-    for fold, questions in enumerate(test):
-        result[:, questions] = by_step[step[fold], fold * SEEDS : (fold + 1) * SEEDS, : len(questions)]
-    return result, settings(method, [RATES[index] for index in rate], [STEPS[index] for index in step])
-
-
-def chosen(means: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the indices of the best rate and the best step of each fold, from mean AP (rates, folds, steps)."""
-    best = means.transpose(0, 1).flatten(1).argmax(-1)
-    return best // means.shape[-1], best % means.shape[-1]
-
-
-def settings(run: str, rates: list[float], steps: list[int]) -> list[Row]:
-    rows = [Row(run, "setting.rate", value, fold=fold) for fold, value in enumerate(rates, 1)]
-    return rows + [Row(run, "setting.steps", value, fold=fold) for fold, value in enumerate(steps, 1)]
+    for (_, _, questions), scores in zip(folds, of_folds, strict=True):
+        result[:, questions] = scores
+    return result, settings_by_fold(run, rates, steps)
 
 
 def tree_scores(run: str) -> tuple[Tensor, list[Row]]:
@@ -182,14 +131,14 @@ def tree_scores(run: str) -> tuple[Tensor, list[Row]]:
             for column, trees in enumerate(TREES):
                 scores = predicted(booster, values, choose, trees)
                 tried[row, fold, column] = metrics.mean_average_precision(scores, relevance[choose])
-    rate, step = chosen(tried)
+    rate, step = best_settings(tried)
     for fold, (learn, choose, test) in enumerate(parts(len(features))):
         both = torch.cat([learn, choose])
         values = inputs(features, both)
         for seed in range(SEEDS):
             booster = boosted(values, both, TREE_RATES[rate[fold]], seed=seed + 1)
             result[seed, test] = predicted(booster, values, test, TREES[step[fold]])
-    return result, settings(run, [TREE_RATES[index] for index in rate], [TREES[index] for index in step])
+    return result, settings_by_fold(run, [TREE_RATES[index] for index in rate], [TREES[index] for index in step])
 
 
 def rule_scores(run: str) -> tuple[Tensor, list[Row]]:

@@ -23,8 +23,8 @@ from rankgrad.seeding import derived_seed, generator
 from rankgrad.vocabulary import PAIR, Vocabulary
 from studies import cranfield
 from studies.compared import compared
-from studies.cranfield import METHODS, NAMES, UPSTREAM, parts, read, settings
-from studies.vectorized import Jobs, command
+from studies.cranfield import METHODS, NAMES, UPSTREAM, parts, read
+from studies.vectorized import Jobs, command, settings_by_fold
 
 SEEDS = 2
 BATCH, DEPTH, LONGEST = 8, 10, 160  # questions per step, abstracts per question, words per pair
@@ -184,7 +184,7 @@ def text_scores(run: str) -> tuple[Tensor, list[Row]]:
         for seed in range(SEEDS):
             scores = train(run, torch.cat([learn, choose]), test, rates[-1], seed + 1)
             result[seed, test] = scores[step]
-    return result, settings(run, rates, steps)
+    return result, settings_by_fold(run, rates, steps)
 
 
 def rows(run: str) -> list[Row]:

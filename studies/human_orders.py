@@ -9,7 +9,6 @@ learning rate and the number of steps, by the mean ranked accuracy of the first 
 trained on all training rows.
 """
 
-from collections.abc import Iterator
 from functools import cache, partial
 
 import pandas as pd
@@ -22,7 +21,18 @@ from rankgrad.metrics.label_ranking import label_ranking_scores
 from rankgrad.ranks import dense_ranks, exact_ranks
 from rankgrad.seeding import generator
 from studies.converters.votes import SETS, TABLES
-from studies.vectorized import Jobs, Lists, Loss, by_seed, command, first_weights, squared_errors, trained
+from studies.vectorized import (
+    Fold,
+    Jobs,
+    Lists,
+    Loss,
+    Search,
+    by_fold,
+    by_seed,
+    command,
+    settings_by_fold,
+    squared_errors,
+)
 
 SPLITS, SEEDS, CHOOSE_BY = 10, 5, 3
 HIDDEN = 32
@@ -83,10 +93,6 @@ def tau_b(outputs: Tensor, label_ranks: Tensor) -> Tensor:
     return metrics.kendall(outputs[..., : label_ranks.shape[-1]], label_ranks)
 
 
-def every_metric(outputs: Tensor, label_ranks: Tensor) -> Tensor:
-    return torch.stack([metric(outputs, label_ranks) for metric in METRICS.values()])
-
-
 METRICS: dict[str, Loss] = {"accuracy": ranked("accuracy"), "kendall": tau_b, "exact_match": ranked("exact_match")}
 
 
@@ -105,7 +111,7 @@ def ranks_of(votes: Tensor) -> Tensor:
     return dense_ranks((votes * 1e5).round().long())
 
 
-def parts(count: int, name: str) -> list[tuple[Tensor, Tensor, Tensor]]:
+def parts(count: int, name: str) -> list[Fold]:
     """Return for each split the rows to train on, to choose by, and to test on: 60, 20, and 20 percent."""
     result = []
     for seed in range(1, SPLITS + 1):
@@ -135,73 +141,37 @@ def standardized(features: Tensor, learn: Tensor) -> Tensor:
     return (features - mean) / spread.where(spread > 0, 1.0)
 
 
-def lists(name: str, truth: Tensor, rows: Tensor, networks: int) -> Lists:
-    """Return rows (splits, m) of each split, for several networks."""
-    split = torch.arange(SPLITS).unsqueeze(1)
-    features, targets = inputs(name)[split, rows], truth[rows]
-    counts = torch.ones(SPLITS * networks, rows.shape[1])
-    return Lists(features.repeat_interleave(networks, 0), targets.repeat_interleave(networks, 0), counts)
-
-
-def batches(split: Lists) -> Iterator[Lists]:
-    """Yield random rows for each network endlessly, the same for every method."""
-    draws = generator(0, "human_orders", "batches")
-    count, length = split.counts.shape
-    network, counts = torch.arange(count).unsqueeze(1), torch.ones(count, BATCH)
-    while True:
-        rows = torch.randint(length, (count, BATCH), generator=draws)
-        yield Lists(split.inputs[network, rows], split.truth[network, rows], counts)
-
-
-def for_each_rate(split: Lists) -> Lists:
-    """Return the lists of all networks once for each learning rate."""
-    count = len(RATES)
-    return Lists(split.inputs.repeat(count, 1, 1), split.truth.repeat(count, 1, 1), split.counts.repeat(count, 1))
-
-
 def rows(name: str, method: str) -> list[Row]:
     """Choose a setting for each split, and return the metrics of each split and each seed with it."""
     _, votes = read(name)
     ranks, run = ranks_of(votes), f"{name}, {method}"
-    truth = votes.float() if method == KL else ranks
-    learn, choose, test = map(torch.stack, zip(*parts(len(votes), name), strict=True))
-    outputs = votes.shape[1] * (2 if method == "gaussian_mlr" else 1)
-
-    # Try all settings side by side with the first networks of each split.
-    learned, tested = lists(name, truth, learn, CHOOSE_BY), lists(name, ranks, choose, CHOOSE_BY)
-    sizes = (learned.inputs.shape[-1], HIDDEN, outputs)
-    start = first_weights("human_orders", sizes, networks=CHOOSE_BY, copies=SPLITS)
-    train = partial(trained, METHODS[method], activation=torch.relu, steps=STEPS)
-    tried = train(
+    splits = parts(len(votes), name)
+    search = Search("human_orders", RATES, STEPS, HIDDEN, BATCH, CHOOSE_BY, SEEDS, drawn_rows)
+    of_splits, rates, steps = search.scores(
+        METHODS[method],
         METRICS["accuracy"],
-        map(for_each_rate, batches(learned)),
-        for_each_rate(tested),
-        [layer.repeat(len(RATES), 1, 1) for layer in start],
-        rates=torch.tensor(RATES).repeat_interleave(len(start[0])),
+        lambda _: inputs(name).unsqueeze(2),
+        votes.float() if method == KL else ranks,
+        splits,
+        outputs=votes.shape[1] * (2 if method == "gaussian_mlr" else 1),
+        judged=ranks,
     )
-    means = tried.view(len(RATES), SPLITS, CHOOSE_BY, len(STEPS)).mean(2)
-    best = means.transpose(0, 1).flatten(1).argmax(-1)  # for each split
-    rate, step = best // len(STEPS), best % len(STEPS)
-
-    # Train all networks of each split with its setting.
-    training = torch.cat([learn, choose], 1)
-    learned, tested = lists(name, truth, training, SEEDS), lists(name, ranks, test, SEEDS)
-    start = first_weights("human_orders", sizes, networks=SEEDS, copies=SPLITS)
-    rates = torch.tensor(RATES)[rate].repeat_interleave(SEEDS)
-    values = train(every_metric, batches(learned), tested, start, rates=rates)
-    index = step.repeat_interleave(SEEDS).view(1, -1, 1).expand(len(METRICS), -1, 1)
-    values = values.gather(-1, index).view(len(METRICS), SPLITS, SEEDS)
-
+    values: dict[str, list[Tensor]] = {metric: [] for metric in METRICS}  # of each split: (seeds,)
+    for (_, _, test), scores in zip(splits, of_splits, strict=True):
+        tested = Lists(scores, ranks[test].expand(SEEDS, -1, -1), torch.ones(SEEDS, len(test)))
+        for metric, measure in METRICS.items():
+            values[metric].append(tested.mean(measure(scores, tested.truth).nan_to_num(0.0)))
     result = []
-    for metric, of_metric in zip(METRICS, values, strict=True):
-        result += by_fold(run, metric, of_metric.mean(1).tolist())
-        result += by_seed(run, metric, of_metric.mean(0).tolist(), range(1, SEEDS + 1))
-    result += by_fold(run, "setting.rate", [RATES[index] for index in rate])
-    return result + by_fold(run, "setting.steps", [STEPS[index] for index in step])
+    for metric, of_splits in values.items():
+        table = torch.stack(of_splits)
+        result += by_fold(run, metric, table.mean(1).tolist())
+        result += by_seed(run, metric, table.mean(0).tolist(), range(1, SEEDS + 1))
+    return result + settings_by_fold(run, rates, steps)
 
 
-def by_fold(run: str, metric: str, values: list[float]) -> list[Row]:
-    return [Row(run, metric, value, fold=fold) for fold, value in enumerate(values, 1)]
+def drawn_rows(sizes: Tensor, count: int, draws: torch.Generator) -> Tensor:
+    """Draw rows for each network; all splits have the same number."""
+    return torch.randint(int(sizes[0]), (len(sizes), count), generator=draws)
 
 
 def shape(name: str) -> list[Row]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from pipelines.ops.git import git
 from rankgrad.io.results import Row
@@ -17,11 +18,12 @@ from rankgrad.seeding import generator
 from studies import kept
 
 __all__ = [
-    "Jobs", "Lists", "Loss", "adam", "by_seed", "command", "first_weights", "measured", "scored", "squared_errors",
-    "trained", "uniform",
+    "Fold", "Jobs", "Lists", "Loss", "Search", "adam", "best_settings", "by_fold", "by_seed", "command", "measured",
+    "settings_by_fold", "squared_errors", "uniform",
 ]  # fmt: skip
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
+Fold = tuple[Tensor, Tensor, Tensor]  # the numbers of lists to train on, to choose by, and to test on
 Jobs = Iterator[tuple[str, Callable[[], list[Row]]]]  # runs, and the functions that make them
 CODE = ("src", "studies/*.py", "studies/times/peers.py")  # files that affect results
 
@@ -39,6 +41,11 @@ class Lists:
 
     def mean(self, values: Tensor) -> Tensor:
         return (values * (self.counts / self.counts.sum(-1, keepdim=True))).sum(-1)
+
+    def repeated(self, copies: int) -> "Lists":
+        """Return the lists of all networks several times, one time after the other."""
+        inputs, truth = (values.repeat(copies, 1, 1) for values in (self.inputs, self.truth))
+        return Lists(inputs, truth, self.counts.repeat(copies, 1))
 
 
 def by_seed(run: str, metric: str, values: Sequence[float], seeds: Sequence[int]) -> list[Row]:
@@ -125,23 +132,109 @@ def scored(
             yield scores(tested)
 
 
-def trained(
-    loss: Loss, metric: Loss, learned: Iterator[Lists], tested: Lists, start: list[Tensor],
-    activation: Callable[[Tensor], Tensor], *, rates: Tensor, steps: Sequence[int],
-) -> Tensor:  # fmt: skip
-    """Train networks, see `scored`, and return the mean metric over other lists after each of these step counts.
+def _drawn_rows(sizes: Tensor, count: int, draws: torch.Generator) -> Tensor:
+    return (torch.rand(len(sizes), count, generator=draws) * sizes).long()
 
-    Args:
-        metric: see `Loss`; the metric of a list without an order is 0. A metric may return several values for each
-            list, with a leading dimension.
 
-    Returns:
-        (B, steps), after the dimensions of the metric.
+@dataclass(frozen=True)
+class Search:
+    """Two-layer networks for each fold: some choose the rate and the steps on validation, others are tested with them.
+
+    Attributes:
+        study: its name, from which first weights and batches are drawn.
+        rates, steps: the settings.
+        hidden: the width of the networks.
+        batch: the lists of a step.
+        choose_by, seeds: the numbers of networks of each fold that choose the setting, and that are tested.
+        draw: draws rows of a batch for each network, from the numbers of its lists (B, 1).
     """
-    values = []
-    for scores in scored(loss, learned, tested, start, activation, rates=rates, steps=steps):
-        values.append(tested.mean(metric(scores, tested.truth).nan_to_num(0.0)))
-    return torch.stack(values, -1)
+
+    study: str
+    rates: Sequence[float]
+    steps: Sequence[int]
+    hidden: int
+    batch: int
+    choose_by: int
+    seeds: int
+    draw: Callable[[Tensor, int, torch.Generator], Tensor] = _drawn_rows
+
+    def scores(
+        self, loss: Loss, metric: Loss, inputs: Callable[[list[Tensor]], Tensor], truth: Tensor, folds: list[Fold], *,
+        outputs: int, judged: Tensor | None = None,
+    ) -> tuple[list[Tensor], list[float], list[int]]:  # fmt: skip
+        """Return the scores (seeds, n, outputs) of each fold's test lists, and its chosen rate and steps.
+
+        Args:
+            loss, metric: see `Loss`; the setting with the highest mean of the metric is chosen.
+            inputs: returns features (folds, n, rows, f) of all lists, given the lists of each fold that it may use.
+            truth: the truth of all lists (n, length).
+            folds: the numbers of the lists to train on while trying settings, to choose by, and to test on.
+            outputs: the number of scores for each row of features.
+            judged: the truth for the metric, if another.
+        """
+        judged = truth if judged is None else judged
+        learn, choose, test = map(list, zip(*folds, strict=True))
+        train = partial(scored, loss, activation=torch.relu, steps=self.steps)
+
+        # Try all settings side by side with the first networks of each fold.
+        copies, features = len(self.rates), inputs(learn)
+        sizes = (features.shape[-1], self.hidden, outputs)
+        start = first_weights(self.study, sizes, networks=self.choose_by, copies=len(folds))
+        start = [layer.repeat(copies, 1, 1) for layer in start]
+        rates = torch.tensor(self.rates).repeat_interleave(len(folds) * self.choose_by)
+        batches = self._batches(_lists(features, learn, truth, self.choose_by), copies)
+        tested = _lists(features, choose, judged, self.choose_by).repeated(copies)
+        tried = []
+        for scores in train(batches, tested, start, rates=rates):
+            tried.append(tested.mean(metric(scores, tested.truth).nan_to_num(0.0)))
+        means = torch.stack(tried, -1).view(copies, len(folds), self.choose_by, len(self.steps)).mean(2)
+        rate, step = best_settings(means)
+
+        # Train all networks of each fold with its setting.
+        both = [torch.cat([*pair]) for pair in zip(learn, choose, strict=True)]
+        features = inputs(both)
+        start = first_weights(self.study, sizes, networks=self.seeds, copies=len(folds))
+        rates = torch.tensor(self.rates)[rate].repeat_interleave(self.seeds)
+        batches = self._batches(_lists(features, both, truth, self.seeds), 1)
+        tested = _lists(features, test, judged, self.seeds)
+        by_step = torch.stack([*train(batches, tested, start, rates=rates)])
+        result = []
+        for fold, rows in enumerate(test):
+            result.append(by_step[step[fold], fold * self.seeds : (fold + 1) * self.seeds, : len(rows)])
+        return result, [self.rates[index] for index in rate], [self.steps[index] for index in step]
+
+    def _batches(self, split: Lists, copies: int) -> Iterator[Lists]:
+        """Yield random lists for each network endlessly, the same for each copy and for all methods."""
+        draws = generator(0, self.study, "batches")
+        every = split.inputs.unflatten(1, (split.truth.shape[1], -1))
+        sizes, counts = split.counts.sum(-1, keepdim=True), torch.ones(len(split.counts), self.batch)
+        network = torch.arange(len(sizes)).unsqueeze(1)
+        while True:
+            rows = self.draw(sizes, self.batch, draws)
+            yield Lists(every[network, rows].flatten(1, 2), split.truth[network, rows], counts).repeated(copies)
+
+
+def _lists(features: Tensor, rows: list[Tensor], truth: Tensor, networks: int) -> Lists:
+    """Return lists of each fold, for several networks."""
+    padded = pad_sequence(rows, batch_first=True, padding_value=-1)
+    fold = torch.arange(len(rows)).unsqueeze(1)
+    split = features[fold, padded].flatten(1, 2), truth[padded], (padded >= 0).float()
+    return Lists(*(values.repeat_interleave(networks, 0) for values in split))
+
+
+def best_settings(means: Tensor) -> tuple[list[int], list[int]]:
+    """Return the indices of the best rate and the best step of each fold, from a metric (rates, folds, steps)."""
+    best = means.transpose(0, 1).flatten(1).argmax(-1)
+    return (best // means.shape[-1]).tolist(), (best % means.shape[-1]).tolist()
+
+
+def by_fold(run: str, metric: str, values: Sequence[float]) -> list[Row]:
+    """Return a row for each fold."""
+    return [Row(run, metric, value, fold=fold) for fold, value in enumerate(values, 1)]
+
+
+def settings_by_fold(run: str, rates: Sequence[float], steps: Sequence[int]) -> list[Row]:
+    return by_fold(run, "setting.rate", rates) + by_fold(run, "setting.steps", steps)
 
 
 def measured(
@@ -151,7 +244,8 @@ def measured(
     """Choose the learning rate and the number of steps on validation, train again, and measure.
 
     Args:
-        loss, metric, start, activation: see `trained`.
+        loss, start, activation: see `scored`.
+        metric: see `Loss`; the metric of a list without an order is 0.
         splits: lists to train on while trying settings, to choose by, to train on in the end, and to test on.
         rates, steps: the settings.
         together: whether all networks use the setting with the best mean; otherwise each uses its own best setting.
@@ -160,17 +254,21 @@ def measured(
         For each network: `value`, the mean metric over test lists, `rate`, and `steps`.
     """
     learn, choose, relearn, test = splits
-    train = partial(trained, loss, metric, steps=steps)
-    by_rate = []
-    for rate in rates:
-        by_rate.append(train(repeat(learn), choose, start, activation, rates=torch.full((len(start[0]),), rate)))
-    tried = torch.stack(by_rate, 1)
+
+    def train(learned: Lists, tested: Lists, rates: Tensor) -> Tensor:
+        """Return the mean metric over other lists after each of the step counts (B, steps)."""
+        values = []
+        for scores in scored(loss, repeat(learned), tested, start, activation, rates=rates, steps=steps):
+            values.append(tested.mean(metric(scores, tested.truth).nan_to_num(0.0)))
+        return torch.stack(values, -1)
+
+    tried = torch.stack([train(learn, choose, torch.full((len(start[0]),), rate)) for rate in rates], 1)
     if together:
         tried = tried.mean(0, keepdim=True).expand_as(tried)
     middle = (torch.arange(len(rates)) - len(rates) // 2).abs().unsqueeze(-1)  # among ties, take the middle rate
     best = (tried - 1e-6 * middle).flatten(1).argmax(-1)
     rate, step = best // len(steps), best % len(steps)
-    values = train(repeat(relearn), test, start, activation, rates=torch.tensor(rates)[rate])
+    values = train(relearn, test, torch.tensor(rates)[rate])
     return {
         "value": values.gather(1, step.unsqueeze(1)).squeeze(1).tolist(),
         "rate": [rates[index] for index in rate],

@@ -61,7 +61,7 @@ def cases() -> dict[str, tuple]:
     tasks, results = [lookup.find("tasks", name)() for name in lookup.names("tasks")], {}
     for name in lookup.names("losses"):
         parameters = list(inspect.signature(lookup.find("losses", name)).parameters)
-        fitting = [task.name for task in tasks if name != "none" and parameters[1] in task.learns()]
+        fitting = [task.name for task in tasks if name != "none" and parameters[1] in task.learns]
         for task in fitting[-1:]:
             results[name] = (task, name, Laplace if "sorter" in parameters else None, None)
     lstm = partial(build, "sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=4)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from pipelines.cli.columns import Column, Columns, is_within, plain
 from rankgrad.datasets.tables.cells import as_days, split_in
+from rankgrad.datasets.tables.ranges import in_words
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.numbers import ORDERS
@@ -43,7 +44,7 @@ def find_structure(columns: Columns) -> None:
     if "date" in named:
         column = columns.whole(named["date"])
         order = _order_of(columns, column)
-        last = as_days(column.sheet, column.cells, order).max().date().isoformat()
+        last = in_words(as_days(column.sheet, column.cells, order).max(), is_date=True)
         columns.structure["date"] = {"column": column.name, "first": last, "every": "month"}
         columns.structure["date"] |= {} if order == ORDERS[0] else {"order": order}
 

@@ -333,16 +333,6 @@ def _check_data_of(settings: Settings, plan: RunPlan, components: _Components) -
                 fitting += [] if components.lacks(other, plan.task) else [other]
         reason = f"{key} has no column {' or '.join(missing)}, which {plan.task} needs"
         raise _wrong(f"{location}.dataset", reason, f"one of {', '.join(fitting)}" if fitting else "")
-    share = getattr(plan.training, "positives", None)
-    if share is not None and settings.datasets[key].args.get("train_target"):
-        reason = (
-            f"is {share}, a fraction of the values of train_target in {key}; the resulting threshold does not apply to "
-            "target"
-        )
-        raise _wrong(f"{location}.training.positives", reason, advice="remove positives or train_target")
-    if share is not None and settings.datasets[key].args.get("within"):
-        reason = f"is {share}, a fraction of all targets, but {key} compares only rows of the same group (`within`)"
-        raise _wrong(f"{location}.training.positives", reason, advice="remove positives or within")
 
 
 def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> None:
@@ -466,7 +456,7 @@ def _check_loss(
 ) -> None:
     """Check that a loss fits the task, and call it once with its options; `table` has the dataset's options."""
     logs = getattr(plan.training, "log_plus", None) is not None
-    learns = lookup.find("tasks", plan.task)(plan.training).learns()
+    learns = lookup.find("tasks", plan.task).learns
     function = _checked("losses", loss, location)
     is_own = loss.name in lookup.own_files("losses")
     if is_own:

@@ -21,13 +21,6 @@ TRUTHS = {
     "labels": torch.tensor([[1, 0, 1, 0, 0], [0, 0, 1, 0, 1], [1, 1, 0, 1, 1]]),
     "positives": torch.tensor([[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 1]]).bool(),
 }
-# Other types of the same values.
-TYPES = {
-    "label_ranks": (torch.float32, torch.float64, torch.uint8, torch.uint16, torch.uint32, torch.uint64),
-    "target": (torch.int32, torch.float32, torch.bfloat16, torch.uint16, torch.uint32, torch.uint64),
-    "labels": (torch.bool, torch.float32, torch.float64, torch.uint16),
-    "positives": (torch.int64, torch.float32, torch.uint8, torch.uint16),
-}
 # Truths that are refused, and the field that the error names.
 IMPOSSIBLE = {
     "label_ranks": ((torch.tensor([[1, 0, -1]]), r"label_ranks\[0, 2\] is -1"),

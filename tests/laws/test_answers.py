@@ -103,7 +103,7 @@ def check_doors(
 
 
 @pytest.mark.parametrize(("task", "kind"), PAIRS)
-@law(4)
+@law(3)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 5), size=st.sampled_from([1, 2, 32]), named=st.booleans(),
        form=st.sampled_from(FORMS))  # fmt: skip
 def test_a_row_has_one_answer_by_every_door_alone_or_among_others(task, kind, seed, count, size, named, form):
@@ -146,7 +146,7 @@ def in_own_columns(task: str, kind: str, cell: Any, draws: np.random.Generator) 
 
 
 @pytest.mark.parametrize(("task", "kind"), PAIRS)
-@law(3)
+@law(2)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 4))
 def test_a_row_in_the_columns_of_the_training_is_answered_as_by_the_name_of_its_type(task, kind, seed, count):
     draws, model_folder = np.random.default_rng(seed), trained_on_own_columns(task, kind)
@@ -251,7 +251,7 @@ def test_a_caption_without_a_known_word_is_refused():
     assert re.match("row 2: .*'purple elephants'", answer.json()["message"])
 
 
-@law(20)
+@law(5)
 @given(rows=st.lists(st.lists(st.floats(-8, 8, width=32), min_size=3, max_size=3), min_size=1, max_size=5))
 def test_scores_have_the_ranks_of_the_sorter_by_every_door(rows):
     for name in SORTERS:

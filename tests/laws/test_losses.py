@@ -1,5 +1,9 @@
-"""Every loss and metric is its formula, a plain loop: weights, masks, ties, groups that have nothing to compare."""
+"""Every loss and metric is its formula, a plain loop, whatever its arguments are.
 
+Weights of any size, masks, ties, types of the truth, dimensions, and groups that have nothing to compare are drawn.
+"""
+
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -13,16 +17,25 @@ from laws.formulas import LOSSES, METRICS, Counted, Row, Rows
 from laws.law import law
 from rankgrad import lookup, losses, metrics
 
+TYPES = (torch.int64, torch.int32, torch.float32, torch.float64, torch.bfloat16)
+TYPES += (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+
 
 @dataclass
 class Batch:
-    """Groups along the last dimension, or one matrix of `positives`, whose rows and columns are groups."""
+    """Groups along the last dimension, or one matrix of `positives`, whose rows and columns are groups.
+
+    A function gets the truth in a type, weights times a factor, and all tensors along a dimension.
+    """
 
     scores: Tensor
     truth: Tensor
     weights: Tensor
     mask: Tensor
     is_matrix: bool
+    dtype: torch.dtype = torch.int64
+    factor: float = 1.0
+    dim: int = -1
 
     def groups(self) -> list[Rows]:
         """Return the rows of each group that the mask leaves."""
@@ -52,24 +65,30 @@ def batches(draw, kind: str) -> Batch:
 
     scores = cells(-2.0, -0.5, 0.0, 0.25, 0.75, 1.5).double() * draw(st.sampled_from([0.05, 1.0]))
     weights = cells(0.0, 0.25, 1.0, 3.0).double()
-    truth = cells(0, 1) if kind in ("labels", "positives") else cells(0, 1, 2, 3)
-    return Batch(scores, truth, weights, cells(True, True, False), is_matrix=kind == "positives")
+    is_binary, is_matrix = kind in ("labels", "positives"), kind == "positives"
+    truth = cells(0, 1) if is_binary else cells(0, 1, 2, 3)
+    dtype = draw(st.sampled_from([*TYPES, torch.bool] if is_binary else TYPES))
+    factor, dim = draw(st.sampled_from([1.0, 7.0, 1e-15, 1e15])), draw(st.sampled_from([0, -1]))
+    return Batch(scores, truth, weights, cells(True, True, False), is_matrix, dtype, factor, -1 if is_matrix else dim)
 
 
 def call(function, batch: Batch, **options) -> Tensor:
     """Return what a loss or metric makes of a batch, of the arguments that it takes; masked cells are NaN."""
-    arguments = parameters(function)
-    scores = batch.scores
-    if "mask" in arguments:
-        scores = scores.where(batch.mask, torch.nan)
-        options["mask"] = batch.mask
-    if "weights" in arguments:
-        options["weights"] = batch.weights
-    if "sorter" in arguments:
+    taken = parameters(function)
+    tensors = {"scores": batch.scores, taken[1]: batch.truth.to(batch.dtype)}
+    if "mask" in taken:
+        for name, values in tensors.items():
+            tensors[name] = values.where(batch.mask, torch.nan) if values.is_floating_point() else values
+        tensors["mask"] = batch.mask
+    if "weights" in taken:
+        tensors["weights"] = batch.weights * batch.factor
+    if options.pop("log_variances", None):
+        tensors["log_variances"] = tensors["scores"] / 2
+    if "sorter" in taken:
         options["sorter"] = "straight_through"
-    if "log_variances" in options:
-        options["log_variances"] = scores / 2
-    result = function(scores, batch.truth, **options)
+    if batch.dim == 0 and "dim" in taken:
+        tensors, options["dim"] = {name: values.T for name, values in tensors.items()}, 0
+    result = function(**tensors, **options)
     return torch.stack(list(result.values()), -1) if isinstance(result, dict) else result
 
 
@@ -82,28 +101,36 @@ def drawn(data, function) -> Batch:
     return batch
 
 
+def value_of(formula, rows: Rows, options: dict) -> Counted:
+    """Return the value of a group, NaN where there is nothing to compare, and how much the group counts."""
+    value = formula(rows, **options) if rows else None
+    if value is None:
+        return Counted(math.nan, 0.0)
+    return value if isinstance(value, Counted) else Counted(value, 1.0)
+
+
 @pytest.mark.parametrize(("name", "formula", "options"), LOSSES)
-@law(16)
+@law(24)
 @given(data=st.data())
 def test_a_loss_is_its_formula(name, formula, options, data):
     function = getattr(losses, name)
     batch = drawn(data, function)
-    values, counts = [], []
-    for rows in batch.groups():
-        value = formula(rows, **options) if rows else None
-        value, count = value if isinstance(value, Counted) else (value, float(value is not None))
-        values.append(0.0 if value is None else value)
-        counts.append(count)
-
+    groups = [value_of(formula, rows, options) for rows in batch.groups()]
+    values = [group.value if group.count else 0.0 for group in groups]
+    counts = [group.count for group in groups]
     of_batch = call(function, batch, reduction="none", **options)
     assert of_batch.flatten().tolist() == pytest.approx(values, rel=1e-6, abs=1e-6)
 
-    of_groups = torch.tensor(data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values))))
-    of_groups = of_groups.view(of_batch.shape).double()
+    of_groups = data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values)))
+    size = data.draw(st.sampled_from([1.0, 1e-300, 1e300]))
+    weighted = [count * weight for count, weight in zip(counts, of_groups, strict=True)]
     for reduction, expected in (
         ({"reduction": "sum"}, sum(values)),
         ({}, weighted_mean(values, counts)),
-        ({"group_weights": of_groups}, weighted_mean(values, (torch.tensor(counts) * of_groups.flatten()).tolist())),
+        (
+            {"group_weights": torch.tensor(of_groups).double().view(of_batch.shape) * size},
+            weighted_mean(values, weighted),
+        ),
     ):
         result = call(function, batch, **reduction, **options)
         assert result.item() == pytest.approx(expected, rel=1e-6, abs=1e-6)
@@ -115,15 +142,14 @@ def weighted_mean(values: list[float], counts: list[float]) -> float:
 
 
 @pytest.mark.parametrize(("name", "formula", "options"), METRICS)
-@law(16)
+@law(24)
 @given(data=st.data())
 def test_a_metric_is_its_formula(name, formula, options, data):
     function = getattr(metrics, name)
     batch = drawn(data, function)
     for value, rows in zip(call(function, batch, **options).tolist(), batch.groups(), strict=True):
         expected = formula(rows, **options) if rows else None
-        expected = torch.nan if expected is None else expected
-        assert value == pytest.approx(expected, rel=1e-9, abs=1e-9, nan_ok=True)
+        assert value == pytest.approx(math.nan if expected is None else expected, rel=1e-9, abs=1e-9, nan_ok=True)
 
 
 def test_every_loss_has_a_formula():

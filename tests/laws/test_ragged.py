@@ -4,72 +4,61 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
+from laws.law import law
 from rankgrad.ragged import pad_groups
 
 VALUES = torch.arange(5.0)
 TABLE = pd.DataFrame({"query": [7, 7, 3, 3, 3]})
 
-SIZES = {
-    "list": [2, 3],
-    "tensor": torch.tensor([2, 3], dtype=torch.uint8),
-    "groupby": TABLE.groupby("query", sort=False).size(),
-    "nullable": pd.Series([2, 3], dtype="Int64"),
-    "map": lambda: map(int, ["2", "3"]),
-    "reversed": np.array([3, 2])[::-1],
-    "big-endian": np.array([2, 3], dtype=">i4"),
-    "objects": np.array([2, 3], dtype=object),
-}
+
+@law(30)
+@given(sizes=st.lists(st.integers(0, 5), min_size=1, max_size=6), shape=arrays.array_shapes(max_dims=2, max_side=3))
+def test_lists_by_their_sizes_are_padded_as_by_torch_with_their_gradient(sizes, shape):
+    values = torch.randn(sum(sizes), *shape, requires_grad=True)
+    padded, mask = pad_groups(values, sizes=sizes)
+    assert mask.sum(-1).tolist() == sizes
+    if any(sizes):
+        assert padded.equal(torch.nn.utils.rnn.pad_sequence(list(values.split(sizes)), batch_first=True))
+    weights = torch.randn(padded.shape)
+    (padded * weights).sum().backward()
+    assert values.grad.equal(weights[mask])
 
 
-@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-def test_sizes_are_read_in_their_order(sizes):
-    padded, mask = pad_groups(VALUES, sizes=sizes() if callable(sizes) else sizes)
-    assert padded.tolist() == [[0.0, 1.0, 0.0], [2.0, 3.0, 4.0]]
-    assert mask.sum(-1).tolist() == [2, 3]
-
-
-QUERIES = {
-    "index": pd.Series([7, 7, 3, 3, 3], index=[9, 8, 7, 6, 5]),
-    "arrow": pd.Series([7, 7, 3, 3, 3], dtype="int64[pyarrow]"),
-    "uint64": np.array([2**63 + 1] * 2 + [3] * 3, dtype=np.uint64),
-}
-
-
-@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
-def test_queries_are_read_row_by_row(query):
-    lists = {tuple(row[kept].tolist()) for row, kept in zip(*pad_groups(VALUES, query=query), strict=True)}
-    assert lists == {(0.0, 1.0), (2.0, 3.0, 4.0)}
-
-
-def test_rows_of_a_query_keep_their_order_wherever_they_stand(generator):
-    query = torch.tensor([3, 1, 3, 1, 2**40, 3])
-    features = torch.randn(6, 2, generator=generator)
-    padded, mask = pad_groups(features, query=query)
-    for rows, kept, number in zip(padded, mask, query.unique(), strict=True):
-        assert rows[kept].equal(features[query == number])
+@law(30)
+@given(
+    query=st.lists(st.integers(0, 3) | st.just(2**40), min_size=1, max_size=9),
+    dtype=st.sampled_from([torch.uint16, torch.uint64, torch.bool, torch.float16, torch.float64]),
+)
+def test_rows_of_a_query_keep_their_order_and_type_wherever_they_stand(query, dtype):
+    values = torch.randint(0, 2, (len(query), 2)).to(dtype)
+    padded, mask = pad_groups(values, query=torch.tensor(query))
+    assert (padded.dtype, len(padded)) == (dtype, len(set(query)))
+    for rows, kept, number in zip(padded.double(), mask, sorted(set(query)), strict=True):
+        assert rows[kept].equal(values.double()[torch.tensor(query) == number])
         assert not rows[~kept].any()
 
 
-def test_values_of_any_shape_are_padded_as_by_torch(generator):
-    features, sizes = torch.randn(10, 2, 7, generator=generator), [3, 0, 5, 2]
-    padded, mask = pad_groups(features, sizes=sizes)
-    assert padded.equal(torch.nn.utils.rnn.pad_sequence(list(features.split(sizes)), batch_first=True))
-    assert mask.sum(-1).tolist() == sizes
-    assert pad_groups(torch.zeros(0, 3), sizes=[0, 0])[0].shape == (2, 1, 3)
+LISTS = {
+    "a tensor": {"sizes": torch.tensor([2, 3], dtype=torch.uint8)},
+    "groupby": {"sizes": TABLE.groupby("query", sort=False).size()},
+    "nullable": {"sizes": pd.Series([2, 3], dtype="Int64")},
+    "reversed": {"sizes": np.array([3, 2])[::-1]},
+    "big-endian": {"sizes": np.array([2, 3], dtype=">i4")},
+    "objects": {"sizes": np.array([2, 3], dtype=object)},
+    "an index": {"query": pd.Series([3, 3, 7, 7, 7], index=[9, 8, 7, 6, 5])},
+    "arrow": {"query": pd.Series([3, 3, 7, 7, 7], dtype="int64[pyarrow]")},
+    "uint64": {"query": np.array([2**63 + 1] * 2 + [3] * 3, dtype=np.uint64)},
+}
 
 
-@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64, torch.bool, torch.float16])
-def test_values_of_any_type_are_padded(dtype):
-    padded, _ = pad_groups(torch.tensor([1, 0, 1]).to(dtype), query=[1, 0, 1])
-    assert padded.dtype == dtype
-    assert padded.double().tolist() == [[0.0, 0.0], [1.0, 1.0]]
-
-
-def test_the_gradient_reaches_the_values():
-    values = VALUES.clone().requires_grad_()
-    (pad_groups(values, sizes=[2, 3])[0] * torch.tensor([[1.0], [2.0]])).sum().backward()
-    assert values.grad.tolist() == [1.0, 1.0, 2.0, 2.0, 2.0]
+@pytest.mark.parametrize("lists", LISTS.values(), ids=LISTS)
+def test_lists_of_other_libraries_are_read_in_their_order(lists):
+    padded, _ = pad_groups(VALUES, **lists)
+    assert padded.tolist() == [[0.0, 1.0, 0.0], [2.0, 3.0, 4.0]]
 
 
 REFUSED = [
@@ -86,12 +75,11 @@ REFUSED = [
     ({"query": [1.0] * 5}, "query is torch.float64"),
     ({"query": list("aabbb")}, "query .*numpy.unique"),
     ({}, "none of sizes"),
+    ({"values": [0.0], "sizes": [1]}, "values is a list"),
 ]
 
 
 @pytest.mark.parametrize(("lists", "message"), REFUSED)
 def test_what_names_no_lists_is_refused(lists, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        pad_groups(VALUES, **lists)
-    with pytest.raises(TypeError, match="values is a list"):
-        pad_groups([0.0], sizes=[1])
+        pad_groups(**{"values": VALUES} | lists)

@@ -28,7 +28,6 @@ from pipelines.serving.named_model import model_folder
 from rankgrad import lookup
 from rankgrad.datasets.tables.files import names_in, read_sheet
 from rankgrad.io.checkpoints import build, load_model
-from rankgrad.io.pictures import opened
 from rankgrad.io.starts import start_from, with_files
 from rankgrad.models.backbones.transformer import ALSO_READ, ENCODERS, IGNORED
 from rankgrad.models.network import made
@@ -129,24 +128,10 @@ TIMM = {"model_type": "timm_wrapper", "architecture": "test_resnet"}
 DETR = {"model_type": "detr", "use_timm_backbone": False, "use_pretrained_backbone": False}
 CONFIGS = {
     "a pickle by timm_wrapper": TIMM | {"model_args": {"checkpoint_path": "PICKLE"}},
-    "timm_wrapper asks the Hub": TIMM | {"architecture": "hf-hub:evil/model"},
     "code by detr": DETR | {"backbone": "CODE", "backbone_kwargs": {"trust_remote_code": True}},
-    "detr asks the Hub": DETR | {"backbone": "evil/backbone"},
-    "a pickle by a nested timm_wrapper": {
-        "model_type": "vision-encoder-decoder",
-        "encoder": TIMM | {"model_args": {"checkpoint_path": "PICKLE"}},
-        "decoder": BERT,
-    },
-    "two encoders by name": {"model_type": "dual_encoder", "question_encoder": BERT, "generator": BERT},
-    "retrieval with an index": {"model_type": "rag", "index_path": "PICKLE", "passages_path": "CODE"},
-    "code that is compiled": {"model_type": "yoso"},
-    "no model type": {},
-    "a type that is a path": {"model_type": "CODE"},
     "a type that is a list": {"model_type": ["bert"]},
     "auto_map": BERT | {"auto_map": {"AutoModel": "modeling_evil.Evil"}, "_name_or_path": "CODE"},
-    "a kernel of the Hub": BERT | {"attn_implementation": "evil/kernel"},
     "a kernel, inside": BERT | {"_attn_implementation_internal": "evil/kernel"},
-    "a kernel of experts": BERT | {"experts_implementation": "evil/kernel"},
     "a kernel in an unknown block": BERT | {"rest": [{"deeper": {"attn_implementation": "evil/kernel"}}]},
     "quantization": BERT | {"quantization_config": {"quant_method": "awq"}},
     "an adapter": BERT | {"base_model_name_or_path": "evil/model"},
@@ -276,7 +261,6 @@ def same(theirs: Any, stranger: Stranger, config: dict | None = None) -> None:
 
 TOKENIZERS = {
     "a file of words": {"model": {"type": "WordLevel", "vocab": "/etc/passwd", "unk_token": "a"}},
-    "files of pairs": {"model": {"type": "BPE", "vocab": "/etc/passwd", "merges": "/etc/group"}},
     "a panic": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
     "a pattern that ends nowhere": {
         "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}
@@ -289,8 +273,6 @@ TOKENIZERS = {
         {"type": "ByteLevel"}] * 20}},
     "a text many times": {"post_processor": {"type": "TemplateProcessing", "pair": [], "special_tokens": {},
                                              "single": [{"Sequence": {"id": "A", "type_id": 0}}] * 1000}},
-    "no model": {"model": None},
-    "code": {"pre_tokenizer": {"type": "Custom", "module": "os"}},
 }  # fmt: skip
 ONES = {
     "a pattern without end": {
@@ -340,21 +322,14 @@ class TestTokenizers:
 
 BACKBONES: dict[str, Any] = {
     "timm asks the Hub": {"name": "timm", "args": {"network": "hf-hub:evil/model"}},
-    "timm reads a folder": {"name": "timm", "args": {"network": "local-dir:CODE"}},
-    "timm reads another network": {"name": "timm", "args": {"network": "resnet18.x/test_vit"}},
     "timm takes a list": {"name": "timm", "args": {"network": ["resnet18"]}},
     "timm unpickles": {"name": "timm", "args": {"network": "test_resnet", "checkpoint_path": "PICKLE"}},
     "timm unpickles by files": {
         "name": "timm", "args": {"network": "test_resnet"}, "files": {"checkpoint_path": "PICKLE"}
     },
-    "timm fetches": {"name": "timm", "args": {"network": "test_resnet", "pretrained": True}},
-    "timm fetches by its configuration": {
-        "name": "timm", "args": {"network": "test_resnet", "pretrained_cfg": {"url": "https://evil.example/x.pth"}}
-    },
     "torchvision fetches": {"name": "torchvision", "args": {"network": "resnet18", "weights": "DEFAULT"}},
     "a module of Python": {"name": "os", "args": {}},
     "a path to a module": {"name": "../../../code/modeling_evil", "args": {}},
-    "a dotted module": {"name": "code.modeling_evil", "args": {}},
     "files that are no object": {"name": "transformer", "files": "CODE"},
     "an encoder from the Hub": {"name": "transformer", "files": {"config": "evil/model", "tokenizer": "evil/model"}},
 }  # fmt: skip
@@ -371,10 +346,7 @@ class TestModels:
         "recipe",
         [
             {"name": "../../../code/modeling_evil"},
-            {"name": "code.modeling_evil"},
-            {"folder": "CODE"},
             {"folder": ".."},
-            {"folder": "models.backbones", "name": "timm"},
             {"task": "../code/modeling_evil"},
             {"args": {"path": "PICKLE"}},
         ],
@@ -411,14 +383,9 @@ def test_published_weights_in_a_cache_are_not_unpickled(stranger, monkeypatch):
 
 
 class TestTables:
-    @pytest.mark.parametrize(
-        "address",
-        ["s3://evil/x.parquet", "https://evil.example/x.csv", "hf://datasets/evil/x.parquet", "gs://evil/x.tsv",
-         "file:///etc/passwd.csv", "memory://x.parquet", "zip://x.zip::https://evil.example/x.csv"],
-    )  # fmt: skip
-    def test_an_address_is_a_file_that_is_not_there(self, address, stranger):
+    def test_an_address_is_a_file_that_is_not_there(self, stranger):
         with pytest.raises(FileNotFoundError, match="no such file"):
-            read_whole(Path(address))
+            read_whole(Path("s3://evil/x.parquet"))
 
     def test_types_of_arrow_are_not_unpickled(self, stranger):
         kind = {b"ARROW:extension:name": b"arrow.py_extension_type",
@@ -434,27 +401,7 @@ class TestTables:
         assert read_whole(path)["a"].tolist() == [1, 2]
 
 
-PICTURES: dict[str, Any] = {
-    "a program in PostScript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(/etc/passwd) (r) file\n%%EOF\n",
-    "a drawing with another file": b"<svg xmlns='http://www.w3.org/2000/svg'><image href='file:///etc/passwd'/></svg>",
-    "a metafile": b"\xd7\xcd\xc6\x9a" + bytes(60),
-    "text that is no picture": Path("/etc/passwd"),
-}
-
-
-class TestMedia:
-    @pytest.mark.parametrize("encoded", PICTURES.values(), ids=PICTURES)
-    def test_a_picture_is_no_program_and_names_no_file(self, encoded):
-        with pytest.raises(ValueError, match="here: unusable image") as error, opened(encoded, where="here"):
-            pass
-        assert "root:" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["s3://evil/x", "https://evil.example/x", "file:///etc", "runs:/1/x", "dbfs:/x", "mlflow-artifacts:/x",
-     "models://evil.example/m/1"],
-)  # fmt: skip
+@pytest.mark.parametrize("address", ["https://evil.example/x", "models://evil.example/m/1"])
 def test_a_model_is_a_folder_or_a_registered_version(address, stranger, monkeypatch):
     monkeypatch.chdir(stranger.folder)
     with pytest.raises(FileNotFoundError, match="no such folder"), model_folder(address):
@@ -465,9 +412,6 @@ def test_a_model_is_a_folder_or_a_registered_version(address, stranger, monkeypa
     "tag",
     [
         "!!python/object/apply:pathlib.Path.touch [RAN]",
-        "!!python/object/new:os.system ['touch RAN']",
-        "!!python/name:os.system",
-        "!!python/module:os",
         "!pathlib.Path RAN",
     ],
 )

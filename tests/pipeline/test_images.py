@@ -11,7 +11,6 @@ from PIL import Image, ImageFile
 from torchvision.transforms.v2 import functional
 
 from rankgrad.inputs.image import picture
-from rankgrad.io.parquet import decode_image
 from rankgrad.io.pictures import as_jpeg, check_plain, open_photo
 
 from conftest import encoded, smooth  # isort: skip
@@ -77,19 +76,11 @@ def test_a_photo_of_any_opaque_mode_becomes_rgb(mode, kind, color, expected):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_others_are_refused_as_a_photo_of_a_dataset_and_as_a_picture_of_a_request(contents, found, monkeypatch):
+def test_others_are_refused_by_their_place(contents, found, monkeypatch):
     if "pixels" in found:
         monkeypatch.setattr(ImageFile.ImageFile, "load", lambda image: pytest.fail("it was unpacked"))
-    with pytest.raises(ValueError, match=found):
-        open_photo(contents, SIZE)
     with pytest.raises(ValueError, match=f"row 3: .*({found})"):
         picture(contents, colors=3, where="row 3")
-
-
-@pytest.mark.parametrize("contents", [deep(0, 1), several("PNG"), WHOLE[:-12]])
-def test_others_are_refused_in_a_table(contents):
-    with pytest.raises(ValueError, match="here: "):
-        decode_image(contents, where="here")
 
 
 def test_tags_of_a_tiff_decide_as_pillow_takes_planes_of_16_bits_for_ones_of_8():

@@ -48,10 +48,7 @@ IDS = {
     "bytes": [b"ab", b"\xff\x00"],
     "nan": [0.5, math.nan],
     "large": [123456789.0, 123456790.0],
-    "nanoseconds of a zone": [pd.Timestamp(1, tz="Europe/Berlin"), pd.Timestamp(2, tz="Europe/Berlin")],
-    "unsigned": [2**64 - 1, 2**64 - 2],
 }
-KINDS = {"nanoseconds of a zone": pa.timestamp("ns", "Europe/Berlin"), "unsigned": pa.uint64()}
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +65,7 @@ def count_of(model: Path) -> int:
 @pytest.mark.parametrize("kind", IDS)
 def test_ids_of_any_type_come_back_in_every_format(model, tmp_path, capsys, kind):
     features = [[0.5] * count_of(model)] * 2
-    pq.write_table(
-        pa.table({"id": pa.array(IDS[kind], KINDS.get(kind)), "features": features}), tmp_path / "rows.parquet"
-    )
+    pq.write_table(pa.table({"id": IDS[kind], "features": features}), tmp_path / "rows.parquet")
     run(model, [tmp_path / "rows.parquet"], as_json=True)
     printed = [json.loads(line, parse_constant=pytest.fail)["id"] for line in capsys.readouterr().out.splitlines()]
     files = [tmp_path / f"out.{suffix}" for suffix in ("csv", "jsonl", "parquet")]
@@ -78,7 +73,7 @@ def test_ids_of_any_type_come_back_in_every_format(model, tmp_path, capsys, kind
         run(model, [tmp_path / "rows.parquet"], out=out)
     assert [json.loads(line)["id"] for line in files[1].read_text().splitlines()] == printed
     assert len(set(printed)) == 2
-    expected = {"decimal": "7.00", "bytes": "ab", "nan": 0.5, "large": 123456789.0, "unsigned": 2**64 - 1}
+    expected = {"decimal": "7.00", "bytes": "ab", "nan": 0.5, "large": 123456789.0}
     assert printed[0] == expected.get(kind, str(IDS[kind][0]))
     assert [row["id"] for row in csv.DictReader(files[0].open())] == [
         str(int(own)) if kind == "large" else str(own) for own in printed

@@ -1,7 +1,6 @@
-"""Many small networks side by side: each is as if trained alone, settings are validation's, and studies resume."""
+"""Many small networks side by side: each is as if trained alone, on the lists that were meant."""
 
 import math
-import sys
 from statistics import pvariance
 
 import pytest
@@ -10,11 +9,9 @@ from scipy.stats import kendalltau, rankdata
 from torch import nn
 
 from rankgrad import metrics
-from rankgrad.io.results import Row
 from studies import four_digit_mnist as digits
-from studies import kept
 from studies import label_ranking_sets as sets
-from studies.vectorized import command, measured
+from studies.vectorized import measured
 
 
 def made(generator) -> tuple[torch.Tensor, torch.Tensor]:
@@ -71,27 +68,3 @@ def test_an_item_is_four_digits_from_left_to_right_and_its_value_is_theirs(gener
     for image, value in zip(items[:, 0, :, 0] // 20, values, strict=True):
         assert int("".join(str(int(digit)) for digit in image)) == value
     assert values.unique().numel() > 450  # and with replacement, 40 draws in a row of 30 digits
-
-
-def test_validation_chooses_the_setting_and_a_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    made = []
-
-    def rows(run, loss, n, seeds, tested):
-        made.append(run)
-        setting = next(value for value, other in digits.METHODS["SoftSort, likelihood"].items() if other is loss)
-        values = {"val": -abs(setting - 0.3), "test": setting}  # the test split would choose another
-        return [Row(run, f"{split}.EM", values[split], seed=seed) for split in tested for seed in seeds]
-
-    monkeypatch.setattr(digits, "rows", rows)
-    monkeypatch.setattr(kept, "FOLDER", tmp_path)
-
-    def run(name):
-        monkeypatch.setattr(sys, "argv", ["study", name, "--commit", "a"])
-        command("digits", {name: lambda done: digits.jobs(name, done)}, params={}, hashes={})
-        return kept.read("digits")
-
-    study = run("SoftSort, likelihood")
-    assert [study.leaf(f"SoftSort, likelihood, n = {n}", "setting")[0] for n in digits.LENGTHS] == [0.3] * 4
-    assert not any(row.metric == "test.EM" for row in study.rows if "setting =" in row.run)
-    assert len(run("SoftSort, likelihood").rows) == len(study.rows)
-    assert len(made) == 10  # and none again

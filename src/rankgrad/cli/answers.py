@@ -391,20 +391,9 @@ def _kind(values: list[Any]) -> Any:
     """Return the Arrow type of values; text if types are mixed, as in ids of JSON lines."""
     import pyarrow as pa
 
-    first = next((value for value in values if value is not None), None)
     try:
-        kind = pa.array(values).type
-        if hasattr(first, "nanosecond"):  # a pandas time; Arrow would convert it like Python's, without nanoseconds
-            return pa.timestamp("ns", kind.tz)
-        if hasattr(first, "nanoseconds"):
-            return pa.duration("ns")
-        return (
-            pa.decimal128(38, kind.scale) if pa.types.is_decimal128(kind) else kind
-        )  # later numbers may have more digits
-    except OverflowError:  # whole numbers of 2^63 or more
-        unsigned = all(value is None or (type(value) is int and 0 <= value < 2**64) for value in values)
-        return pa.uint64() if unsigned else pa.string()
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array(values).type
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # the last: a whole number of 2^63 or more
         return pa.string()
 
 

@@ -1,6 +1,6 @@
 """Clips: a Ranked MNIST scene that drifts and zooms, and the fraction of simulated viewers who remember it.
 
-Training scores may be relative to the session of a clip, or to the time since it was shown.
+Training scores may be relative to the session of a clip.
 """
 
 import math
@@ -53,7 +53,7 @@ SCHEMA = schema_of(
     },
     frames=FRAMES,
 )
-# For clips in groups: the group that a score is relative to, and the score before that.
+# For clips in sessions: the session that a score is relative to, and the score before that.
 GROUPED = pa.schema([*SCHEMA, ("group", pa.int64()), ("share", pa.float32())])
 
 RANGES = {  # for each option, a test of its value, and what to print if it fails
@@ -62,7 +62,6 @@ RANGES = {  # for each option, a test of its value, and what to print if it fail
     "sessions": (lambda clips: clips >= 2, "at least 2 clips in one"),
     "likeness": (lambda value: 0 <= value <= 1, "a correlation from 0 to 1"),
     "scale_use": (lambda factor: 1 <= factor < math.inf, "a factor from 1"),
-    "later": (lambda share: 0 < share < 1, "a fraction between 0 and 1"),
     "drift": (lambda pixels: 0 <= pixels < math.inf, "pixels per frame from 0"),
     "zoom": (lambda factor: 1 <= factor < math.inf, "a magnification per frame from 1"),
 }
@@ -84,8 +83,6 @@ class Clips(RankedMnist):
         likeness: correlation between how memorable clips are and the order by which they are assigned to sessions.
         scale_use: largest factor of a session, which models how widely its viewers use the scale; the factor's
             logarithm is drawn uniformly, up or down.
-        later: the fraction of training clips from another source, whose viewers were asked later.
-        lag: how much that lowers the logit of remembering.
     """
 
     viewers: int
@@ -95,8 +92,6 @@ class Clips(RankedMnist):
     sessions: int | None = None
     likeness: float = 0.9
     scale_use: float = 1.0
-    later: float | None = None
-    lag: float = 2.0
 
     input_type: ClassVar[type[InputType]] = Frames
     frames: ClassVar[int] = FRAMES
@@ -104,18 +99,13 @@ class Clips(RankedMnist):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sessions is not None and self.later is not None:
-            raise ValueError(
-                f"later is {self.later} and sessions {self.sessions}, expected at most one of them; set the other to "
-                "null"
-            )
         for name, (holds, expected) in RANGES.items():
             if (value := getattr(self, name)) is not None and not holds(value):
                 raise ValueError(f"{name} is {value}, expected {expected}")
 
     @property
     def schema(self) -> pa.Schema:  # ty: ignore[incompatible-property-override] - it depends on the options
-        return SCHEMA if self.sessions is None and self.later is None else GROUPED
+        return SCHEMA if self.sessions is None else GROUPED
 
     def _pieces(self, rows: int) -> Iterator[tuple[int, int]]:
         pixels = self.frames * self.canvas**2
@@ -156,10 +146,7 @@ class Clips(RankedMnist):
         for table in tables:
             chances = torch.from_numpy(table["probability"].to_numpy().astype(np.float64))
             changed = {}
-            if self.later is not None:
-                changed["group"] = (torch.rand(len(chances), generator=draws) < self.later).long()
-                chances = (chances.logit() - self.lag * changed["group"]).sigmoid()
-            if self.train_viewers is not None or self.later is not None:
+            if self.train_viewers is not None:
                 remembered = torch.binomial(torch.full_like(chances, viewers), chances, generator=draws)
                 changed["target"] = changed["share"] = (remembered / viewers).float()
             if self.sessions is not None:
@@ -209,13 +196,9 @@ class Clips(RankedMnist):
         from scipy.stats import binom  # takes a second to import; only validation needs it
 
         viewers = self.viewers if split != "train" or self.train_viewers is None else self.train_viewers
-        hidden = probabilities(recipe["size"], self.effects, canvas=self.canvas).double()
+        hidden = probabilities(recipe["size"], self.effects, canvas=self.canvas).double().numpy()
         target, probability = (recipe[name].double().numpy() for name in ("target", "probability"))
         score, relative = recipe.get("share", recipe["target"]).double().numpy(), {}
-        follows = np.abs(probability - hidden.numpy()) < 1e-5
-        if split == "train" and self.later is not None:
-            hidden = (hidden.logit() - self.lag * recipe["group"]).sigmoid()
-        hidden = hidden.numpy()
         if "share" in recipe:
             relative["target_follows_share"] = self._follows(target, score, recipe["group"], split)
         remembered = np.round(score * viewers)
@@ -223,7 +206,7 @@ class Clips(RankedMnist):
         return super().recipe_facts(recipe, split) | {
             "drift": recipe["drift"].abs().amax(1).numpy(),
             "zoom": recipe["zoom"].numpy(),
-            "probability_follows_content": follows,
+            "probability_follows_content": np.abs(probability - hidden) < 1e-5,
             "target": target,
             **relative,
             "score_is_a_share_of_viewers": (np.abs(score * viewers - remembered) < 1e-4) & (score >= 0) & (score <= 1),

@@ -78,11 +78,11 @@ def as_json(value: Any, *, ascii: bool = True, **options: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
+    value = value.tolist() if hasattr(value, "tolist") else value  # NumPy's; the core does not import NumPy
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    value = value.item() if hasattr(value, "item") else value  # a NumPy value; the core does not import NumPy
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, str | int) else as_text(value)

@@ -169,6 +169,7 @@ class Task:
     Attributes:
         title: the title of the task.
         metrics: the task's metrics; the first is its main metric.
+        learns: the second arguments of the losses that can train the task.
         judged: the second argument of a project's own metrics that apply to the task; None if none can.
         reads: the columns that it reads.
         Training: a dataclass with its training options; fields of type `PhaseOptions` are its phases, in order.
@@ -181,16 +182,13 @@ class Task:
 
     title: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]]
+    learns: ClassVar[tuple[str, ...]]
     judged: ClassVar[str | None] = None
     reads: ClassVar[Reads]
     Training: ClassVar[type]
     text: ClassVar[Component | None] = None
 
     # Each task implements these.
-
-    def learns(self) -> tuple[str, ...]:
-        """Return the second arguments of the losses that can train this task."""
-        raise NotImplementedError
 
     @classmethod
     def accepts(cls, model: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rankgrad import lookup
 
-__all__ = ["Lists", "judging", "of_lists", "over_rows", "takes", "within_rows"]
+__all__ = ["RESAMPLES", "Lists", "judging", "of_lists", "over_rows", "takes", "within_rows"]
 
 RESAMPLES = 64  # computed in one call
 

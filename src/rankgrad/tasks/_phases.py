@@ -122,10 +122,6 @@ class GroupPhase(SplitPhase):
 
     def __init__(self, task: "TwoPhases", name: str, module: Any, train: Split, *arguments: Any, **options: Any):
         super().__init__(name, module, train, *arguments, **options)
-        if train.weight is not None and not self.objective.takes_weights:
-            raise ValueError(
-                "the training table has a column weight, which this loss does not use: choose another loss"
-            )
         if self.frozen:
             self.inputs = self.inputs.replaced(task.features(module, self.inputs))
             self.val_inputs = self.val_inputs.replaced(task.features(module, self.val_inputs))

@@ -194,12 +194,10 @@ class LabelRanking(Task):
         Metric("answer.exact_match", "answer 0-1", shown=True),
         Metric("answer.kendall", "answer tau", limits=(-1, 1)),
     )
+    learns = ("label_ranks", "target")  # target: regression on label ranks
     judged = "label_ranks"
     Training = Training
     reads = Reads(("label_ranks",), splits.label_ranks_of)
-
-    def learns(self) -> tuple[str, ...]:
-        return ("label_ranks", "target")  # target: regression on label ranks
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         args: dict[str, Any] = {"hidden": self.training.thresholds.hidden, "outputs": split.truth.shape[1]}

@@ -16,13 +16,13 @@ from rankgrad.inputs import Inputs
 from rankgrad.io.parquet import as_lists, matrix
 from rankgrad.metrics.mean_average_precision import mean_average_precision
 from rankgrad.tasks._base import Examples, Lists, Metric, Reads, network_of, weight_of
+from rankgrad.tasks._own import RESAMPLES
 from rankgrad.tasks._phases import GroupPhase, TwoPhases
 from rankgrad.tasks._predict import named
 from rankgrad.training.objective import grouped
 
 __all__ = ["MultiLabel"]
 
-RESAMPLES = 64  # scored in one call
 OF_CLASS = "average_precision."  # the prefix of its metric's name
 
 
@@ -59,23 +59,17 @@ class MultiLabel(TwoPhases):
 
     title = "Multi-label classification"
     metrics = (Metric("mean_average_precision", "mAP"),)
+    learns = ("labels",)
     judged = "labels"
     reads = Reads(("labels",), labels_of, optional=("difficult",))
     phase = LabelPhase
 
-    def learns(self) -> tuple[str, ...]:
-        return ("labels",)
-
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         return network_of("network", model, split, seed=seed, task=self.name, outputs=split.truth.labels.shape[1])
 
-    def scores(self, network: Any, inputs: Inputs) -> Tensor:
-        """Return scores (n, C) of inputs, on the CPU."""
-        return self.outputs(network, inputs)
-
     def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row per example: `id`, `scores`, `labels` (0/1) and `difficult`."""
-        return self.table_of(split, self.scores(network, split.inputs))
+        return self.table_of(split, self.outputs(network, split.inputs))
 
     def table_of(self, split: Split, scores: Tensor) -> pa.Table:
         check_finite(scores, "scores")
@@ -121,7 +115,7 @@ class MultiLabel(TwoPhases):
 
         Training makes the scores of one label comparable between rows.
         """
-        scores = self.scores(network, inputs)
+        scores = self.outputs(network, inputs)
         orders = scores.argsort(dim=1, descending=True, stable=True).tolist()
         return [
             {"labels": named(order, network.recipe), "scores": row}

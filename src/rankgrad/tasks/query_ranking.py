@@ -160,6 +160,7 @@ class QueryRanking(Task):
 
     title = "Query ranking"
     metrics = METRICS
+    learns = ("labels", "label_ranks", "target")
     judged = "target"
     Training = Training
     reads = Reads(("relevance",), relevance_of, lists=True, sampled=False)
@@ -172,9 +173,6 @@ class QueryRanking(Task):
                 folder, split, without, len(queries),
             )  # fmt: skip
         return queries
-
-    def learns(self) -> tuple[str, ...]:
-        return ("labels", "label_ranks", "target")
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         network = network_of("network", model, split, seed=seed, task=self.name, outputs=1)

@@ -298,13 +298,11 @@ class Retrieval(TwoPhases):
         *_metrics_of("text_to_item"),
         Metric("gallery", "items searched", shown=False, limits=COUNTED),
     )
+    learns = ("positives",)
     Training = RetrievalTraining
     reads = Reads(("captions",), captions_of, optional=("family", "gallery", "negatives"), sampled=False)
     phase = PairPhase
     text = WORDS
-
-    def learns(self) -> tuple[str, ...]:
-        return ("positives",)
 
     @classmethod
     def accepts(cls, model: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,6 @@ from rankgrad.datasets.files.splits import MEMORY, Split, padded, target_of
 from rankgrad.evaluation import Statistic
 from rankgrad.inputs import Inputs
 from rankgrad.io.parquet import FOLD
-from rankgrad.metrics.mean_average_precision import average_precision
 from rankgrad.metrics.spearman import spearman
 from rankgrad.ragged import pad_groups
 from rankgrad.tasks._base import Examples, Lists, Metric, Reads, mean_over, network_of, weight_of
@@ -36,28 +35,21 @@ __all__ = ["ScoreRanking"]
 class ScoreTraining(Training):
     """The targets of losses, and the lists that they compare.
 
-    `positives`: the fraction of the largest training targets that counts as positive, for losses on labels; or None.
     `list_length`: batches have lists of this number of rows of one group (the column `group`), and a loss compares only
     the rows of a list; None to compare all rows of a batch.
     `log_plus`: losses learn the log of the target plus this number, for prices and counts; None for the target itself.
     """
 
-    positives: float | None = None
     list_length: int | None = None
     log_plus: float | None = None
-    monitor: Literal["spearman", "average_precision"] = "spearman"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.positives is not None and not 0 < self.positives < 1:
-            raise ValueError(f"positives is {self.positives}, expected a fraction between 0 and 1, or null")
-        if self.positives is None and self.monitor == "average_precision":
-            raise ValueError("monitor is average_precision, which needs positives, such as 0.1 for the top 10 %")
         check_lists("list_length", self.list_length, self.batch_size)
 
 
 class ScorePhase(GroupPhase):
-    """Compare scores with targets, and with the labels of targets above the network's threshold, if it has one.
+    """Compare scores with targets.
 
     If only rows of the same group are compared, a batch has whole groups one after another, cut where the batch ends,
     and the loss gets one list per group.
@@ -101,24 +93,21 @@ class ScorePhase(GroupPhase):
             return super().loss(outputs, truth, generator)
         lists, target, weight = truth
         sizes = lists.unique_consecutive(return_counts=True)[1]
-        scores, compared = self.compare(*outputs, target, length=len(target))
-        scores, mask = padded(scores.squeeze(0), sizes)
-        compared = {name: padded(values.squeeze(0), sizes)[0] for name, values in compared.items()}
+        scores, learned = self.compare(*outputs, target, length=len(target))
+        (scores, mask), (learned, _) = padded(scores.squeeze(0), sizes), padded(learned.squeeze(0), sizes)
         counts = {}
         if weight is not None:  # see `weigh`
             weights, _ = padded(weight, sizes)
             means = weights.sum(-1) / mask.sum(-1)
             counts = {"weights": weights / means.unsqueeze(-1), "of_groups": means}
-        return self.objective(scores, compared, mask=mask, **counts, generator=generator)
+        return self.objective(scores, learned, mask=mask, **counts, generator=generator)
 
-    def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Any]:
-        recipe = self.module.recipe
+    def compare(self, *values: Tensor, length: int) -> tuple[Tensor, Tensor]:
         outputs, truth = values
         scores, target = grouped(outputs.squeeze(1), length), grouped(truth, length)
-        # float64, so that small differences remain.
-        learned = target if (scale := recipe.get("target")) is None else _standardized(target, **scale)
-        labels = {} if (threshold := recipe.get("threshold")) is None else {"labels": target >= threshold}
-        return scores, {"target": learned} | labels
+        if (scale := self.module.recipe.get("target")) is not None:
+            target = _standardized(target, **scale)  # float64, so that small differences remain
+        return scores, target
 
     def measure(self, network: Any, outputs: Tensor) -> dict[str, float]:
         scores, target, weights = outputs.cpu().squeeze(1), self.val.truth, self.val.weight
@@ -127,18 +116,11 @@ class ScorePhase(GroupPhase):
             return {"spearman": _within(scores, target, _group_numbers(self.val), weights).of_all().item()}
         # Equal scores have no order, so the correlation is 0.
         is_constant = bool((scores == scores[0]).all())
-        metrics = {"spearman": 0.0 if is_constant else _correlation(scores, target, weights).item()}
-        if (threshold := self.module.recipe.get("threshold")) is not None:
-            precision = average_precision(scores, target >= threshold, weights=weights)
-            metrics["average_precision"] = precision.nan_to_num().item()
-        return metrics
+        return {"spearman": 0.0 if is_constant else _correlation(scores, target, weights).item()}
 
 
 class ScoreRanking(TwoPhases):
     """Score examples. A clip is one random frame per epoch in training, and the mean of all frames in prediction.
-
-    With `positives`, a loss on labels learns which examples are above a threshold of the training targets. The
-    network's recipe keeps the threshold, and average precision is measured too.
 
     Losses get standardized targets (by mean and deviation of the training split) if targets are not between 0 and 1, if
     float32 would make many of them equal, or if they are logs: outputs of a new network are near 0, and a loss on
@@ -155,13 +137,11 @@ class ScoreRanking(TwoPhases):
         Metric("spearman", "Spearman", limits=(-1, 1)),
         Metric("estimate_r2", "R² of estimates", shown=False, limits=(-math.inf, 1)),
     )
+    learns = ("target",)
     judged = "target"
     reads = Reads(("target",), target_of)
     Training = ScoreTraining
     phase = ScorePhase
-
-    def learns(self) -> tuple[str, ...]:
-        return ("target",) if self.training is None or self.training.positives is None else ("target", "labels")
 
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         rows = super().load(folder, split, threads=threads, memory=memory)
@@ -177,14 +157,6 @@ class ScoreRanking(TwoPhases):
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:
         network = network_of("network", model, split, seed=seed, task=self.name, outputs=1)
-        if (fraction := self.training.positives) is not None:
-            threshold = split.truth.double().quantile(1 - fraction).item()
-            network.recipe["threshold"] = threshold
-            if bool((split.truth >= threshold).all()):
-                raise ValueError(
-                    f"positives is {fraction}, which makes all {len(split)} training targets positive: choose a "
-                    "smaller one"
-                )
         if split.about is not None and split.within:
             network.recipe["within"] = split.about["within"][0].as_py()
         target, scale = split.truth.double(), {}
@@ -231,15 +203,12 @@ class ScoreRanking(TwoPhases):
     def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row per example: `id`, `score` (meaningful only by its order) and `target`.
 
-        The column `estimate` is there if the network has a curve, see `finish`; if it has a threshold, `positive` marks
-        the targets above it.
+        The column `estimate` is there if the network has a curve, see `finish`.
         """
         scores = self.scores(network, split.inputs)
         table = self.table_of(split, scores)
         if (estimates := _estimates(network, scores)) is not None:
             table = table.append_column("estimate", pa.array(estimates))
-        if (threshold := network.recipe.get("threshold")) is not None:
-            table = table.append_column("positive", pa.array((split.truth >= threshold).numpy()))
         return table
 
     def table_of(self, split: Split, scores: Tensor) -> pa.Table:
@@ -260,16 +229,14 @@ class ScoreRanking(TwoPhases):
         return of_slice
 
     def scored(self, table: pa.Table) -> Statistic:
-        """Return Spearman's correlation; R² of the column `estimate` and average precision of `positive`, if there.
+        """Return Spearman's correlation, and R² of the column `estimate`, if there.
 
         Spearman's correlation is NaN if all scores or all targets are equal, and R² if all targets are.
         """
         score, target = _scores_and_targets(table)
-        weight, names, positive, estimate = weight_of(table), ["spearman"], None, None
+        weight, names, estimate = weight_of(table), ["spearman"], None
         if "estimate" in table.column_names:
             names, estimate = [*names, "estimate_r2"], torch.tensor(table["estimate"].to_numpy())
-        if "positive" in table.column_names:
-            names, positive = [*names, "average_precision"], torch.from_numpy(np.array(table["positive"].to_pylist()))
 
         def of_rows(rows: np.ndarray) -> np.ndarray:
             resamples = rows.reshape(-1, rows.shape[-1])  # undefined resamples become NaN
@@ -277,8 +244,6 @@ class ScoreRanking(TwoPhases):
             values = [spearman(score[resamples], target[resamples], weights=weights)]
             if estimate is not None:
                 values.append(_r2(estimate[resamples], target[resamples], weights))
-            if positive is not None:
-                values.append(average_precision(score[resamples], positive[resamples], weights=weights))
             return torch.stack(values).numpy().reshape(-1, *rows.shape[:-1])
 
         return Statistic(names, len(score), of_rows)

@@ -108,12 +108,6 @@ class Objective:
         return partial(function, **loss.args, sorter=self._sorter), True
 
     @property
-    def takes_weights(self) -> bool:
-        """Whether all losses take weights of scores within a group."""
-        losses = [self._loss, *([] if self._auxiliary is None else [self._auxiliary])]
-        return all("weights" in inspect.signature(loss.func).parameters for loss in losses)
-
-    @property
     def length(self) -> int | None:
         """The number of scores that the sorter takes, or None for any."""
         return getattr(self._sorter, "length", None)
@@ -128,7 +122,7 @@ class Objective:
     def __call__(
         self,
         scores: Tensor,
-        truth: Tensor | dict[str, Tensor],
+        truth: Tensor,
         *,
         mask: Tensor | None = None,
         weights: Tensor | None = None,
@@ -138,14 +132,14 @@ class Objective:
         """Return the loss of a batch, a scalar.
 
         Args:
-            scores, truth: the loss's arguments; or a dictionary of truths by the name of a loss's second argument.
+            scores, truth: the loss's arguments.
             mask: see `rankgrad.losses`, False where there is no score; None if there are no gaps.
             weights: see `rankgrad.losses`, how much each score counts within its group; None if all count the same.
             of_groups: (groups,), how much each group counts in the mean; None if all count the same.
             generator: for losses that draw random numbers.
 
         Raises:
-            ValueError: `sorter_optimizer` is set, and lists have a mask.
+            ValueError: `sorter_optimizer` is set, and lists have a mask; or the loss does not take weights.
         """
         options: dict[str, Any] = {} if mask is None else {"mask": mask}
         options |= {} if weights is None else {"weights": weights}
@@ -155,10 +149,12 @@ class Objective:
 
         def value_of(loss: partial) -> Tensor:
             parameters = inspect.signature(loss.func).parameters
-            if of_groups is not None and "group_weights" not in parameters:
-                raise ValueError("the training table has a column weight, which this loss does not use: choose another")
+            if not parameters.keys() >= options.keys() - {"mask"}:
+                raise ValueError(
+                    "the training table has a column weight, which this loss does not use: choose another loss"
+                )
             taken = {name: value for name, value in offered.items() if name in parameters}
-            return loss(scores, _truth_of(loss, truth), **options, **taken)
+            return loss(scores, truth, **options, **taken)
 
         if self._optimizer is not None and torch.is_grad_enabled():
             if mask is not None:  # sorters are trained on whole vectors
@@ -170,11 +166,11 @@ class Objective:
             value = value + added.weight * value_of(self._auxiliary)
         return value
 
-    def _fine_tune_sorter(self, scores: Tensor, truth: Tensor | dict[str, Tensor]) -> None:
+    def _fine_tune_sorter(self, scores: Tensor, truth: Tensor) -> None:
         """Take one training step of the sorter on the vectors that the loss will pass to it."""
         recorder = _Recorder(self._sorter)
         with torch.no_grad():
-            self._loss(scores.detach(), _truth_of(self._loss, truth), sorter=recorder)
+            self._loss(scores.detach(), truth, sorter=recorder)
         vectors = torch.cat([scores.reshape(-1, scores.shape[-1]) for scores in recorder.seen])
         self._sorter.requires_grad_(True)
         with torch.enable_grad():
@@ -201,8 +197,3 @@ class _Recorder(Sorter):
             self.seen.append(scores.detach())
             return self.sorter(scores)
         return self.sorter(scores, mask=mask)
-
-
-def _truth_of(loss: partial, truth: Tensor | dict[str, Tensor]) -> Tensor:
-    """Return the truth for a loss, by the name of its second argument."""
-    return truth[list(inspect.signature(loss.func).parameters)[1]] if isinstance(truth, dict) else truth

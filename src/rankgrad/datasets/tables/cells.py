@@ -1,6 +1,7 @@
 """Convert cells of a table by their role: numbers, names, paths, labels, days. Errors name the row."""
 
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -53,6 +54,7 @@ FLAGS = {  # in lower case
     "false": 0, "no": 0, "n": 0, "nein": 0, "non": 0,
 }  # fmt: skip
 PERIODS = {"day": "D", "week": "W", "month": "M", "year": "Y"}
+DAY, MONTH = re.compile(r"\d{8}", re.ASCII), re.compile(r"\d{4}(-\d\d)?", re.ASCII)  # 20261130; 2026-11, and 2026
 
 
 def _shown(cell: Any) -> str:
@@ -329,25 +331,25 @@ def separator_of(names: Iterable[str]) -> str | None:
 
 
 def as_days(sheet: Sheet, cells: pd.Series, order: str = "YMD") -> pd.Series:
-    """Return cells as UTC times without a time zone.
+    """Return the days from 1970-01-01 to the date in each cell.
 
     Args:
         sheet: the sheet of the cells, for the numbers of rows.
-        cells: dates in ISO 8601, such as 2026-11-30, 2026-11, and 20261130, or in another order.
-        order: the order of year, month, and day in cells that are not in ISO 8601.
+        cells: dates such as 2026-11-30, 2026-11, 2026, and 20261130, or in another order.
+        order: the order of year, month, and day in other cells.
 
     Raises:
         ValueError: a cell is not a date; the message names its row.
     """
-    text = cells.map(lambda cell: cell.isoformat() if hasattr(cell, "isoformat") else str(cell)).astype(object)
-    days = pd.to_datetime(text, errors="coerce", format="ISO8601", utc=True).dt.tz_localize(None)
-    # pandas also accepts `now` and `today`, which would change from day to day.
-    is_iso = days.notna() & text.str.match(r"\d")
-    others = converted(sheet, cells[~is_iso], partial(_day, order)).astype(np.float64)
-    return days.where(is_iso, pd.to_datetime(others, unit="D").reindex(days.index))
+    return converted(sheet, cells, partial(_day, order)).astype(np.float64)
 
 
 def _day(order: str, cell: Any) -> float:
+    text = str(cell)
+    if DAY.fullmatch(text):
+        cell = f"{text[:4]}-{text[4:6]}-{text[6:]}"
+    elif MONTH.fullmatch(text):
+        cell = f"{text}-01-01"[: len("2026-11-30")]
     try:
         return days_in(cell, order)
     except ValueError as error:
@@ -361,9 +363,14 @@ def as_periods(sheet: Sheet, cells: pd.Series, first: str, every: str, order: st
     Raises:
         ValueError: a cell is not a date; the message names its row.
     """
-    days = as_days(sheet, cells, order)
-    periods = days.dt.to_period(PERIODS[every]).where(days.dt.normalize() > pd.Timestamp(first))
-    return pd.factorize(periods, sort=True)[0] + 1  # rows of the first delivery have no period, factorized to -1
+    days = np.floor(as_days(sheet, cells, order).to_numpy()).astype(np.int64)
+    dates = days.astype("datetime64[D]")
+    periods = dates.astype(f"datetime64[{PERIODS[every]}]").astype(np.int64)
+    if every == "week":
+        periods = (days + 3) // 7  # 1970-01-01 was a Thursday, and a week begins on Monday
+    deliveries, is_later = np.zeros(len(days), np.int64), dates > np.datetime64(first)
+    deliveries[is_later] = np.unique(periods[is_later], return_inverse=True)[1] + 1
+    return deliveries
 
 
 def require_same(sheet: Sheet, frame: pd.DataFrame, by: str, columns: Sequence[str], what: str) -> None:

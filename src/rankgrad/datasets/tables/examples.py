@@ -269,7 +269,7 @@ def _with_rejected(table: TableOptions, sheet: Sheet, preferred: pd.Series, read
             raise ValueError(
                 f"{sheet.place(row)}: {table.rejected} has {len(second)} numbers, expected {len(first)} as in {column}"
             )
-        if _plain(first) == _plain(second):
+        if as_json(first) == as_json(second):
             cell = str(reader.cells.loc[row, column])[:60]
             raise ValueError(
                 f"{sheet.place(row)}: {column} and {table.rejected} are equal: {cell!r}; remove the row, since it "
@@ -290,7 +290,7 @@ def repeated_pairs(pairs: pd.Series) -> str:
     for preferred, rejected in pairs:
         if isinstance(preferred, StoredPicture | dict):  # not read yet; or players, who may meet several times
             return ""
-        counts[as_json(_plain(preferred)), as_json(_plain(rejected))] += 1
+        counts[as_json(preferred), as_json(rejected)] += 1
     again = counts.total() - len(counts)
     contradicted = sum(first < second and (second, first) in counts for first, second in counts)
     lines = [f"{again} preferences are repeated"] if again else []
@@ -319,16 +319,9 @@ def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame:
     if "id" in first or (table.input_type.suffixes and not table.lists):
         return frame["name"]
     if table.rejected:  # a pair and its reverse are the same comparison
-        return frame["input"].map(lambda pair: as_json(sorted(as_json(_plain(side)) for side in pair)))
+        return frame["input"].map(lambda pair: as_json(sorted(map(as_json, pair))))
     # Not the row's number: if a row is removed, the rows below it must keep their splits.
-    return frame["input"].map(lambda cell: as_json(_plain(cell)))
-
-
-def _plain(cell: Any) -> Any:
-    """Return an input with lists in place of arrays."""
-    if isinstance(cell, np.ndarray):
-        return cell.tolist()
-    return [*map(_plain, cell)] if isinstance(cell, list) else cell
+    return frame["input"].map(as_json)
 
 
 # The truth.

@@ -413,10 +413,9 @@ def _understood_groups(table: TableOptions, path: Path, frame: pd.DataFrame) -> 
 def _near_names(
     table: TableOptions, categories: Mapping[str, pd.Series], frame: pd.DataFrame, fitted: dict[str, Any]
 ) -> list[tuple[str, str]]:
-    """Return pairs of groups, categories, or classes whose names may be one."""
+    """Return pairs of groups or categories whose names may be one."""
     near = near_names(frame["group"].unique()) if table.group else []
     near += near_names(fitted["features"]) if table.has_names else []
-    near += near_names(fitted.get("classes", [])) if table.classes is None else []
     names = {"": frame["group"]} if table.group else {}
     names |= {f"{column}=": cells for column, cells in categories.items()}
     for start, column in names.items():

@@ -1,7 +1,6 @@
 """Read the rows of a request: pictures, folders of pictures, and tables, which are read as in training."""
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -25,7 +24,6 @@ __all__ = ["OWN", "Named", "Roles", "Row", "asked", "own_columns", "pieces", "re
 T = TypeVar("T")
 
 DOCUMENTS = 16  # queries to answer at once
-HEAD = 100  # rows to look at when guessing which column holds the input
 
 
 class Roles(NamedTuple):
@@ -479,7 +477,7 @@ class _Table:
         columns = self.columns.about.get("columns")
         trained = f" or {listed(columns)}, as in training" if columns else ""
         return ValueError(
-            f"{self.path}: no column {self.columns.type.name}{trained}; {self._hint()}; it has {listed(self.names)}"
+            f"{self.path}: no column {self.columns.type.name}{trained}; {self._advice()}; it has {listed(self.names)}"
         )
 
     def _without_searched(self, *, captions: bool) -> ValueError:
@@ -492,41 +490,13 @@ class _Table:
             f"{listed(self.names)}"
         )
 
-    def _hint(self) -> str:
-        """Return how to name the columns of the input: those whose first cells look like it, if any do.
-
-        Raises:
-            ValueError: the table has no rows.
-        """
-        from rankgrad.datasets.tables.files import pieces_of
-
-        pieces = pieces_of(
-            self.path, self.names, form=self.form, encoding=self.encoding, size=HEAD, head=HEAD, decode_later=True
-        )
-        head = next(pieces, None)
-        if head is None or not len(head):
-            raise ValueError(f"{self.path}: no rows, expected at least one")
-        if self.columns.type.columns == 2:
-            rejected = self.columns.about.get("rejected")
-            renamed = f", and call the rejected column `{rejected}`" if rejected else ""
-            return f"name both, as in `--input FIRST --input SECOND`{renamed}"
-        for name in self.names:
-            cells = [_as_lists(cell) for cell in head[name].dropna()]
-            if cells and self._looks_like_input(cells):
-                return f"name the one that holds it, as in `--input {name}`"
-        if self.columns.type.vectors:
-            for start, count in Counter(name.rstrip("0123456789") for name in self.names).items():
-                if count == self.columns.about.get("count"):
-                    return f"name those that hold it, as in `--input '{start}*'`"
-        return "name the one that holds it, as in `--input COLUMN`"
-
-    def _looks_like_input(self, cells: list[Any]) -> bool:
-        if not self.columns.type.vectors:
-            return self.columns.type.fits(cells)
-        try:
-            return len(vector_in(cells[0], self.columns.writing)) == self.columns.about.get("count")
-        except ValueError:
-            return False
+    def _advice(self) -> str:
+        """Return how to name the columns of the input."""
+        if self.columns.type.columns != 2:
+            return "name the one that holds it, as in `--input COLUMN`, or several, as in `--input 'f_*'`"
+        rejected = self.columns.about.get("rejected")
+        renamed = f", and call the rejected column `{rejected}`" if rejected else ""
+        return f"name both, as in `--input FIRST --input SECOND`{renamed}"
 
     # Rows.
 
@@ -541,21 +511,11 @@ class _Table:
 
     def _warn_without_id(self) -> None:
         """Warn if only some rows of an SVMlight file have the id of a document, so that none is used."""
-        from rankgrad.datasets.tables.svmlight import DOCID  # needs pandas
+        from rankgrad.datasets.tables.svmlight import row_without_id  # needs pandas
 
-        first_without, has_ids, number = 0, False, 0
-        with self.path.open(encoding="utf-8-sig", errors="replace") as file:
-            for line in file:
-                content, _, comment = line.partition("#")
-                if not content.strip():
-                    continue
-                number += 1
-                if DOCID.search(comment):
-                    has_ids = True
-                elif not first_without:
-                    first_without = number
-        if has_ids:
-            _log_without_id(self._place(first_without))
+        number = row_without_id(self.path)
+        if number is not None:
+            _log_without_id(self._place(number))
 
     def _numbered(self) -> Iterator[tuple[int, _Cells]]:
         """Yield the number of each row from 1 on, and its cells."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["lengthen", "svmlight_columns", "svmlight_rows"]
+__all__ = ["lengthen", "row_without_id", "svmlight_columns", "svmlight_rows"]
 
 COLUMNS = ["label", "qid", "all"]  # the names of the columns
 DOCID = re.compile(r"\bdocid\s*[=:]\s*(\S+)")  # the document's id in the comment of a row, as in LETOR
@@ -30,11 +30,21 @@ def _lines(file: Iterable[str]) -> Iterator[tuple[int, list[str], str | None]]:
             yield number, cells, docid[1] if docid else None
 
 
+def _has_id(path: Path) -> list[bool]:
+    """Return of each row whether its comment has the id of a document."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        return [docid is not None for _, _, docid in _lines(file)]
+
+
 def svmlight_columns(path: Path) -> list[str]:
     """Return the columns of a file, with `docid` if the comment of every row has one."""
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        has_ids = all(docid is not None for _, _, docid in _lines(file))
-    return [*COLUMNS, "docid"] if has_ids else COLUMNS
+    return [*COLUMNS, "docid"] if all(_has_id(path)) else COLUMNS
+
+
+def row_without_id(path: Path) -> int | None:
+    """Return the first row without the id of a document, from 1, if another row has one."""
+    has_id = _has_id(path)
+    return has_id.index(False) + 1 if any(has_id) and not all(has_id) else None
 
 
 def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:

@@ -26,8 +26,6 @@ class Torchvision(PhotoNetwork):
 
     Args:
         network: the name in torchvision, such as `resnet152`, `mobilenet_v3_small`, `swin_t`, or `vit_b_16`.
-        batch_norm_momentum: None for the network's own; MobileNetV3's is 0.01, which leaves statistics stale in short
-            trainings.
 
     Shapes:
         images (n, 1 or 3, height, width) uint8 or float in 0..255 to maps (n, size, height', width').
@@ -41,7 +39,7 @@ class Torchvision(PhotoNetwork):
 
     left_out = tuple(f"{name}." for name in AFTER)
 
-    def __init__(self, *, network: str, batch_norm_momentum: float | None = None):
+    def __init__(self, *, network: str):
         super().__init__()
         _check_known(network)
         # Otherwise they draw weights with SciPy, and print a deprecation warning.
@@ -49,10 +47,6 @@ class Torchvision(PhotoNetwork):
         with NumbersOnCpu():
             whole = get_model(network, weights=None, **options)
         self.layers = _without_classifier(whole)
-        if batch_norm_momentum is not None:
-            for module in self.layers.modules():
-                if isinstance(module, nn.BatchNorm2d):
-                    module.momentum = batch_norm_momentum
         self.to(torch.get_default_device())  # what NumbersOnCpu kept on the CPU
         expected = get_model_weights(network)["DEFAULT"].transforms()
         mean, deviation = expected.mean, expected.std
