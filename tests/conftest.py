@@ -184,7 +184,7 @@ def small_ranker(*, size: int = 32, colors: int = 1):
     return network
 
 
-def small_network(task: str, kind: str):
+def small_network(task: str, kind: str, *, seed: int = 1):
     """An untrained network of pictures of 16 pixels, of the features age and price, or of words."""
     from rankgrad.datasets.files.splits import Captions, Split
     from rankgrad.inputs import features, image, text
@@ -207,7 +207,7 @@ def small_network(task: str, kind: str):
                   classes=["dress", "hat", "shoe"] if task == "label_ranking" else None)  # fmt: skip
     model = {"name": "linear", "args": {}, "backbone": backbone}
     training = {"label_ranking": {"thresholds": {"hidden": 4}}, "retrieval": {"size": 8}}
-    return task_of(task, training.get(task, {})).build(model, split, seed=1).eval()
+    return task_of(task, training.get(task, {})).build(model, split, seed=seed).eval()
 
 
 PHASE = {"epochs": 2, "patience": 2, "optimizer": {"name": "AdamW", "args": {"lr": 1e-3}},

@@ -5,7 +5,7 @@ enough: with enough rows, any difference is significant, but not every differenc
 are alike, so the test counts them as fewer rows. See `pipelines.monitoring.reference` for the reference data.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ from scipy.special import binom
 from scipy.stats import false_discovery_control, fisher_exact, ks_2samp, kstwo
 
 from pipelines.config import MONITORED
-from pipelines.monitoring.measure import Answers, Measured, measure, measure_answers
+from pipelines.monitoring.measure import Measured, measure
 from pipelines.monitoring.reference import GROUP, ROWS, Reference, chosen, read_reference
 from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
-from pipelines.serving.named_model import is_registered, model_folder
+from pipelines.serving.named_model import at_version, model_folder
 from rankgrad.cli import answers as tables
 from rankgrad.datasets.tables.ranges import REFERENCE, are_outside, in_words
 from rankgrad.datasets.tables.rows import OWN, Roles, Row, read
@@ -121,14 +121,6 @@ def _check_options(alpha: float, least_distance: float, rows: int) -> None:
         raise ValueError(f"rows is {rows}, expected at least {MONITORED} for a meaningful test")
 
 
-def _shadow(challenger: str, answers: Callable[[str], Answers], ours: Answers) -> Shadow:
-    """Return how much a challenger's answers agree with the model's, or why it has no answers."""
-    try:
-        return Shadow(challenger, agreements(ours, answers(challenger)))
-    except (ValueError, OSError, FloatingPointError) as error:
-        return Shadow(challenger, failed=first_line(error))
-
-
 def compare(
     fresh: str | Path,
     *,
@@ -160,9 +152,8 @@ def compare(
             of range.
     """
     _check_options(alpha, least_distance, rows)
-    version = _version(model)
-    # Load the version by its number, since the alias may move meanwhile.
-    with model_folder(model if version is None else f"models:/{version.name}/{version.version}") as folder:
+    address, version = at_version(model)
+    with model_folder(address) as folder:
         recipe, reference = recipe_of(folder), read_reference(folder, model=model)
         network = load_model(folder, device=find_device("auto"))
 
@@ -180,15 +171,18 @@ def compare(
     }
     numbers = chosen("fresh", counts["fresh"], rows, seed=seed)
 
-    def answers(name: str) -> Answers:
-        network = _network(name, recipe["task"])
-        return measure_answers(fresh_rows(), network, chosen=numbers, known=reference.words)
+    def measured(network: Any) -> Measured:
+        return measure(fresh_rows(), network, chosen=numbers, known=reference.words)
 
-    ours, shadow = measure(fresh_rows(), network, chosen=numbers, known=reference.words), None
+    ours, shadow = measured(network), None
     if challenger and challenger.startswith("@"):
-        challenger = _registry().beside(version, challenger.removeprefix("@")) if version else None
+        challenger = None if version is None else _beside(version, challenger.removeprefix("@"))
     if challenger is not None:
-        shadow = _shadow(challenger, answers, ours.answers)
+        try:
+            theirs = measured(_network(challenger, recipe["task"]))
+            shadow = Shadow(challenger, agreements(ours.answers, theirs.answers))
+        except (ValueError, OSError, FloatingPointError) as error:
+            shadow = Shadow(challenger, failed=first_line(error))
     if groups:
         ours = _by_group(ours, [groups[number] for number in sorted(numbers)])
     tested = quantities(reference, ours, alpha=alpha, least_distance=least_distance)
@@ -218,15 +212,10 @@ def _enough(rows_of: str, count: int) -> int:
     return count
 
 
-def _version(model: str) -> Any:
-    """Return the registered version that an address names; None for a folder."""
-    return _registry().version_of(model) if is_registered(model) else None
+def _beside(version: Any, alias: str) -> str | None:
+    from pipelines.tracking.registry import beside  # MLflow takes seconds to import
 
-
-def _registry() -> Any:
-    from pipelines.tracking import registry  # MLflow takes seconds to import
-
-    return registry
+    return beside(version, alias)
 
 
 def _both(reference: Reference, fresh: Measured) -> list[tuple[str, pd.Series, pd.Series]]:

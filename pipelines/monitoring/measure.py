@@ -18,7 +18,7 @@ from rankgrad.models.label_ranker import pooled
 from rankgrad.tasks import check_answer
 from rankgrad.vocabulary import Vocabulary
 
-__all__ = ["Answers", "Inputs", "Measured", "measure", "measure_answers"]
+__all__ = ["Answers", "Inputs", "Measured", "measure"]
 
 
 class Inputs(NamedTuple):
@@ -88,19 +88,11 @@ def measure(
         answers.append(_answers(piece, network, known))
     quantities, words, lowest, highest = zip(*inputs, strict=True)
     quantities, lowest, highest = (pd.concat(frames, ignore_index=True) for frames in (quantities, lowest, highest))
-    return Measured(Inputs(quantities, set().union(*words), lowest, highest), _all_answers(answers))
-
-
-def measure_answers(
-    rows: Iterable[Row], network: Any, *, chosen: Collection[int], known: Collection[str] | None = None
-) -> Answers:
-    """Measure a network's predictions for rows, see `measure`."""
-    return _all_answers([_answers(piece, network, known) for piece in _prepared(rows, network.recipe, chosen)])
-
-
-def _all_answers(measured: list[Answers]) -> Answers:
-    quantities, embeddings = zip(*measured, strict=True)
-    return Answers(pd.concat(quantities, ignore_index=True), np.concatenate(embeddings))
+    of_answers, embeddings = zip(*answers, strict=True)
+    return Measured(
+        Inputs(quantities, set().union(*words), lowest, highest),
+        Answers(pd.concat(of_answers, ignore_index=True), np.concatenate(embeddings)),
+    )
 
 
 def _prepared(rows: Iterable[Row], recipe: Mapping[str, Any], chosen: Collection[int]) -> Iterator[Piece]:

@@ -20,7 +20,7 @@ import pandas as pd
 import torch
 from sklearn.decomposition import PCA
 
-from pipelines.monitoring.measure import Answers, Inputs, measure, measure_answers
+from pipelines.monitoring.measure import Answers, Measured, measure
 from pipelines.tracking.known_rows import known_rows, write_known
 from rankgrad import lookup
 from rankgrad.datasets.files.folds import FOLD, REGISTERED, folds_of, next_of
@@ -104,24 +104,20 @@ def chosen(name: str, count: int, rows: int = ROWS, *, seed: int = 0) -> list[in
     return torch.randperm(count, generator=generator(seed, "monitor", name))[:rows].tolist()
 
 
-def reference_of(dataset: str, inputs: Inputs, embedding: np.ndarray, answers: Answers) -> Reference:
+def reference_of(dataset: str, training: Measured, validation: Answers) -> Reference:
     """Return a reference.
 
     Args:
         dataset: the name of the dataset.
-        inputs: measurements of training rows.
-        embedding: embeddings of training rows (n, size).
-        answers: measured predictions for validation rows.
+        training: measured training rows.
+        validation: measured predictions for validation rows.
     """
-    directions = directions_of(embedding)
-    words = frozenset(inputs.words) or None
-    return Reference(dataset, inputs.quantities, _of_network(answers, directions), directions, words)
+    directions, words = directions_of(training.answers.embedding), frozenset(training.inputs.words) or None
+    return Reference(dataset, training.inputs.quantities, _of_network(validation, directions), directions, words)
 
 
 class TrainingData:
     """The splits on which versions were trained and selected.
-
-    Inputs are measured once for all versions with the same input, and each network predicts them once.
 
     Args:
         folder: the folder of the dataset.
@@ -129,7 +125,6 @@ class TrainingData:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._inputs: dict[str, Inputs] = {}  # measurements of training rows, by task and network input
 
     @cached_property
     def _known(self) -> dict[str, np.ndarray]:
@@ -144,17 +139,10 @@ class TrainingData:
         write_known(self._known, version)
         network = load_model(version, device=find_device("auto"))
         recipe = network.recipe
-        taken = json.dumps([recipe["task"], recipe["input"]], sort_keys=True)
-        rows, chosen_rows = self._rows("train", recipe), self._chosen("train")
-        if taken in self._inputs:
-            training = measure_answers(rows, network, chosen=chosen_rows)
-        else:
-            self._inputs[taken], training = measure(rows, network, chosen=chosen_rows)
-        inputs = self._inputs[taken]
-        answers = measure_answers(
-            self._rows("val", recipe), network, chosen=self._chosen("val"), known=inputs.words or None
-        )
-        reference = reference_of(self.folder.name, inputs, training.embedding, answers)
+        training = measure(self._rows("train", recipe), network, chosen=self._chosen("train"))
+        known = training.inputs.words or None
+        validation = measure(self._rows("val", recipe), network, chosen=self._chosen("val"), known=known)
+        reference = reference_of(self.folder.name, training, validation.answers)
         lists = lookup.find("tasks", recipe["task"])().reads.lists
         ranges = type_of(recipe["input"]).ranges(self.folder / "train.parquet", recipe["input"], lists=lists)
         of_train, of_val = self._by_group("train", reference.inputs), self._by_group("val", reference.network)

@@ -6,8 +6,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
-from pipelines.serving.named_model import is_registered, model_folder
-from pipelines.tracking.registry import version_of
+from pipelines.serving.named_model import at_version, model_folder
 from rankgrad.cli.answers import answers, write
 from rankgrad.io.atomic import replaced_folder
 from rankgrad.io.recipes import recipe_of
@@ -50,14 +49,12 @@ def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = Fals
         FileNotFoundError, ValueError: see `rankgrad.cli.answers.answers`.
         OSError: the answers cannot be written.
     """
-    run, address = "", model
-    if is_registered(model):
-        version = version_of(model)  # use its number, since the alias may move meanwhile
-        model = address = f"models:/{version.name}/{version.version}"
-        run = version.tags.get("run", "")
+    address, version = at_version(model)
+    if version is None:
+        batch = Batch(f"{address} {_digest(Path(address))}", "", str(fresh), _digest(fresh))
     else:
-        model = f"{address} {_digest(Path(address))}"
-    batch, target = Batch(model, run, str(fresh), _digest(fresh)), out / fresh.name
+        batch = Batch(address, version.tags.get("run", ""), str(fresh), _digest(fresh))
+    target = out / fresh.name
     if target.exists():
         before = _record(target)
         if before.get("file") != str(fresh):

@@ -5,10 +5,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from pipelines.config import Run, Settings, load
+from pipelines.config import load
 
-__all__ = ["is_registered", "model_folder", "run_of", "the_model"]
+__all__ = ["at_version", "is_registered", "model_folder", "the_model"]
 
 
 def the_model(named: str | None, command: str) -> str:
@@ -32,15 +33,6 @@ def the_model(named: str | None, command: str) -> str:
             + "".join(f"\n  {address}" for address in every)
         )
     return every[0]
-
-
-def run_of(model: str, settings: Settings) -> Run | None:
-    """Return the run of the params that trains a registered model, or whose folder or address this is."""
-    match = re.fullmatch(r"(?:models:/|(?:.*/)?models/runs/)([\w-]+).*", model)
-    for name, run in settings.runs.items():
-        if match and match[1] in (name, settings.model_of(run)):
-            return run
-    return None
 
 
 @contextmanager
@@ -67,6 +59,22 @@ def model_folder(model: str) -> Generator[Path]:
 
     with TemporaryDirectory() as scratch:
         yield weights_of(model, Path(scratch))
+
+
+def at_version(model: str) -> tuple[str, Any]:
+    """Return a model's address by its version's number, since an alias may move, and the registered version.
+
+    A folder is its own address, and no version.
+
+    Raises:
+        FileNotFoundError, ValueError: see `pipelines.tracking.registry.version_of`.
+    """
+    if not is_registered(model):
+        return model, None
+    from pipelines.tracking.registry import version_of  # MLflow takes seconds to import
+
+    version = version_of(model)
+    return f"models:/{version.name}/{version.version}", version
 
 
 def is_registered(model: str) -> bool:

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import uvicorn  # comes with MLflow
@@ -28,10 +27,9 @@ from starlette.routing import Route
 
 from pipelines.ops.messages import first_line
 from pipelines.serving.counters import CONTENT_TYPE_LATEST, Counters
-from pipelines.serving.named_model import is_registered, model_folder
+from pipelines.serving.named_model import at_version, model_folder
 from pipelines.serving.request_log import RequestLog, row_of
 from pipelines.serving.served_model import BODY, Model
-from pipelines.tracking.registry import version_of, weights_of
 from rankgrad import lookup
 from rankgrad.cli.answers import FOUND, Gallery
 from rankgrad.datasets.tables.ranges import Ranges, outside_ranges, ranges_in
@@ -78,46 +76,41 @@ class Served:
     ) -> None:
         self._model, self._requests, self._token = model, requests, token
         self._among, self._roles, self._counters = among, searched, Counters()
-        self._load(version_of(model) if is_registered(model) else None)
+        self._load(*at_version(model))
 
-    def _load(self, version: ModelVersion | None) -> None:
+    def _load(self, address: str, version: ModelVersion | None) -> None:
         """Load a version, or the run's folder if it is None, and the rows to search."""
         searched = _state_of(self._among)
-        if version is None:
-            name = f"{Path(self._model).name}/unpublished"
-            with model_folder(self._model) as folder:
-                app = self._made(folder, name, folder.name)
-        else:
-            name = f"{version.name}/{version.version}"
-            with TemporaryDirectory() as scratch:
-                app = self._made(weights_of(f"models:/{name}", Path(scratch)), name, version.tags.get("run", ""))
-        self._app, self.version, self._searched = app, name, searched
-
-    def _made(self, weights: Path, version: str, run: str) -> Starlette:
-        return app_of(
-            weights, version=version, run=run, requests=self._requests, among=self._among, searched=self._roles,
-            token=self._token, counters=self._counters,
-        )  # fmt: skip
+        with model_folder(address) as folder:
+            if version is None:
+                name, run = f"{Path(address).name}/unpublished", folder.name
+            else:
+                name, run = f"{version.name}/{version.version}", version.tags.get("run", "")
+            self._app = app_of(
+                folder, version=name, run=run, requests=self._requests, among=self._among, searched=self._roles,
+                token=self._token, counters=self._counters,
+            )  # fmt: skip
+        self._address, self._version, self._searched = address, version, searched
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
 
     def look(self) -> None:
         """Load the version that the alias names and the rows to search, if either has changed."""
+        address, version = self._address, self._version
         try:
-            now = version_of(self._model) if is_registered(self._model) else None
-            is_new = now is not None and "@" in self._model and f"{now.name}/{now.version}" != self.version
-            if is_new or _state_of(self._among) != self._searched:
-                self._load(now)
-                logging.getLogger("uvicorn.error").info("now serving %s", self.version)
+            if "@" in self._model:
+                address, version = at_version(self._model)
+            if address != self._address or _state_of(self._among) != self._searched:
+                self._load(address, version)
+                logging.getLogger("uvicorn.error").info("now serving %s", address)
         except (ValueError, OSError) as error:
-            logging.getLogger("uvicorn.error").warning("still serving %s: %s", self.version, first_line(error))
+            logging.getLogger("uvicorn.error").warning("still serving %s: %s", self._address, first_line(error))
 
     def follow(self, ended: threading.Event, *, every: float = 30.0) -> None:
         """Call `look` every `every` seconds until `ended` is set, and close the request files of past days."""
         while not ended.wait(every):
-            if self._among is not None or (is_registered(self._model) and "@" in self._model):
-                self.look()
+            self.look()
             if self._requests is not None:
                 self._requests.close_days()
 

@@ -26,7 +26,7 @@ from rankgrad.datasets.vectors import score_vectors
 from rankgrad.evaluation import Statistic, differences
 from rankgrad.feature_names import empty_name, fills_of, title_of
 from rankgrad.io.checkpoints import load_model
-from rankgrad.io.parquet import FOLD, columns_of, parquet_file
+from rankgrad.io.parquet import FOLD, columns_of
 from rankgrad.io.results import Row
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import derived_seed, generator
@@ -126,24 +126,25 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if champion is None:
         numbers = ", ".join(registry.versions(client, name)) or "none"
         raise ValueError(f"{name} has no champion: it was deleted. Choose one: {_by_hand(name)} (versions: {numbers})")
+    tags = {champion: client.get_model_version(name, champion).tags}
+    if challenger is not None:
+        tags[challenger] = client.get_model_version(name, challenger).tags
+    runs = {number: of_version["run"] for number, of_version in tags.items() if "run" in of_version}
     if challenger is None or challenger == champion:
-        reason = "there is no challenger"
-        if challenger is not None:
-            of_first = _first_choice(client.get_model_version(name, champion).tags, task, folder)
-            reason = f"the challenger is the champion already{of_first}"
-        return Decision(name, challenger, champion, False, reason, runs=_runs(client, name, challenger, champion))
+        reason = "there is no challenger" if challenger is None else "the challenger is the champion already"
+        return Decision(name, challenger, champion, False, reason, runs=runs)
 
     # Compare their metrics.
     judged = gate.judged[task]
     if task == "sorter":
         evidence = _judge_sorters(name, (challenger, champion), params)
     else:
-        data = folder / "data" / _dataset(client, name, challenger, champion)
+        data = folder / "data" / _dataset(name, tags, challenger, champion)
         val = data / "val.parquet"
         if not (data / "gate.parquet").is_file() and val.is_file() and FOLD in columns_of(val):
             by_hand = f"choose by hand: {_by_hand(name)}"
             reason = f"no rows judge: {data.name} has folds, which train on all rows, but no gate split; {by_hand}"
-            return Decision(name, challenger, champion, False, reason, runs=_runs(client, name, challenger, champion))
+            return Decision(name, challenger, champion, False, reason, runs=runs)
         evidence = _judge(name, (challenger, champion), task, data, params)
     gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name)
     better, reason = verdict(gaps, judged, gate, evidence.lower_is_better)
@@ -162,33 +163,11 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         better, reason = False, f"{reason}; but {objection}"
     if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion changed while it was judged; nothing was promoted: try again")
-    decision = Decision(
-        name, challenger, champion, better, reason, gaps, runs=_runs(client, name, challenger, champion)
-    )
+    decision = Decision(name, challenger, champion, better, reason, gaps, runs=runs)
     _write_down(client, decision, judged, evidence)
     if better:
         registry.set_champion(client, name, challenger, by="gate")
     return decision
-
-
-def _runs(client: mlflow.MlflowClient, name: str, *numbers: str | None) -> dict[str, str]:
-    """Return the name of the run that made each version, by its number."""
-    tags = {number: client.get_model_version(name, number).tags for number in numbers if number is not None}
-    return {number: of_version["run"] for number, of_version in tags.items() if "run" in of_version}
-
-
-def _first_choice(tags: Mapping[str, str], task: str, folder: Path) -> str:
-    """Return on what a champion of the first publication was chosen; empty for a later champion."""
-    if task == "sorter" or tags.get(registry.MADE_BY) != "first":
-        return ""
-    file, rows = folder / "data" / tags.get("dataset", "") / "val.parquet", ""
-    if file.is_file():
-        unit = "queries" if lookup.find("tasks", task)().reads.lists else "rows"
-        with parquet_file(file) as opened:
-            if FOLD in opened.schema_arrow.names:
-                return ", as the best of the first versions on the validation folds"
-            rows = f" ({opened.metadata.num_rows} {unit})"
-    return f", as the best of the first versions on validation{rows}"
 
 
 def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:
@@ -225,9 +204,9 @@ def _by_hand(name: str) -> str:
     return f"`rankgrad promote {name} --version N`"
 
 
-def _dataset(client: mlflow.MlflowClient, name: str, challenger: str, champion: str) -> str:
-    """Return the dataset that both versions were trained on."""
-    ours, theirs = (client.get_model_version(name, number).tags.get("dataset") for number in (challenger, champion))
+def _dataset(name: str, tags: Mapping[str, Mapping[str, str]], challenger: str, champion: str) -> str:
+    """Return the dataset that both versions were trained on, by the tags of each."""
+    ours, theirs = tags[challenger].get("dataset"), tags[champion].get("dataset")
     if ours is None or theirs not in (None, ours):
         raise ValueError(
             f"{name}: by their tags, version {challenger} was trained on dataset {ours}, but the champion, version "

@@ -158,8 +158,6 @@ def answering(doing: str = "") -> Generator[None]:
 def _reason(error: Exception) -> str:
     if any(FULL in str(cause) for cause in _causes(error)):  # MLflow's own message does not give this reason
         return f"{FULL}, for TMPDIR or for the store's files"
-    if re.search("/logged-models.* code 404", str(error)):
-        return "its server's MLflow is older than 3, which knows no models of runs: upgrade the server"
     return first_line(error)
 
 

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
-from contracts.test_inputs_tasks import trained, written
+from contracts.test_inputs_tasks import trained
 from pipelines.cli.edited_params import write
 from pipelines.cli.starting_runs import blocks_of
 from pipelines.code import EXEMPT, FOLDERS, lines_of, lines_of_script
 from pipelines.config import load
-from pipelines.flows.graph import stages
+from pipelines.ops.graph import stages
 from rankgrad import lookup
 
 from conftest import ROOT, done, git  # isort: skip
+from rows import written  # isort: skip
 
 PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
@@ -234,7 +235,7 @@ def test_what_a_training_calls_is_behind_it(tmp_path):
     """Every function of the library that runs in a training of label ranking, from its files to its predictions."""
     called = set()
     written("label_ranking", "image", tmp_path)
-    trained("label_ranking", "rlsep", "image", tmp_path)  # unheard: what runs at an import is no call of a training
+    trained("label_ranking", "image", tmp_path)  # unheard: what runs at an import is no call of a training
 
     def heard(frame, event, _):
         if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # a function: no module or class, which run when imported
@@ -242,7 +243,7 @@ def test_what_a_training_calls_is_behind_it(tmp_path):
 
     sys.setprofile(heard)
     try:
-        trained("label_ranking", "rlsep", "image", tmp_path)
+        trained("label_ranking", "image", tmp_path)
     finally:
         sys.setprofile(None)
     used = {Path(file).relative_to(ROOT).as_posix() for file in called if file.startswith(f"{ROOT}/src/")}

@@ -146,7 +146,7 @@ def test_params_are_checked_and_paths_are_relative_to_where_they_were_typed(proj
     (project / "models/runs/none").mkdir(parents=True)
     assert "models/sorters/old" in rankgrad("check")
     assert "models/runs/none" not in rankgrad("check")
-    edit(project / "params.yaml", "threads: 2", "thread: 2")
+    edit(project / "params.yaml", "threads: 1", "thread: 1")
     assert re.search(r"params.yaml: compute.thread\b", rankgrad("check", "params.yaml", code=1))
     report = json.loads(rankgrad("check", "--json", code=1))["params.yaml"]
     assert (report["valid"], "compute.thread" in report["problems"][0]) == (False, True)
@@ -325,7 +325,7 @@ class TestDoctor:
     def test_a_fresh_checkout_is_fine_and_what_is_broken_is_found_at_once(self, project, store, monkeypatch):
         monkeypatch.delenv("MLFLOW_TRACKING_URI")
         assert self.broken() == set()
-        edit(project / "params.yaml", "threads: 2", "threads: 0")
+        edit(project / "params.yaml", "threads: 1", "threads: 0")
         (project / "dvc.lock").write_text("stages: [")
         edit(project / "pyproject.toml", '"typer>=', '"typer>=99.')
         shutil.rmtree(project / ".git")

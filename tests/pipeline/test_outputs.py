@@ -195,7 +195,7 @@ def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:
         )
 
     before = side(0)
-    reference = reference_of("x", before.inputs, before.answers.embedding, side(0).answers)
+    reference = reference_of("x", before, side(0).answers)
     return quantities(reference, side(9), alpha=0.01, least_distance=0.1)
 
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from contracts.test_inputs_tasks import written
 from scipy.special import ndtri
 from scipy.stats import rankdata, spearmanr
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -34,7 +33,7 @@ from rankgrad.training.progress import copied
 from rankgrad.vocabulary import PAIR, Vocabulary
 
 from conftest import ROOT, objective_of, task_of  # isort: skip
-from rows import TRAINING, TWO  # isort: skip
+from rows import TRAINING, TWO, written  # isort: skip
 
 PARAMS = load(ROOT / "params.yaml")
 PERCEPTRON = {"name": "perceptron", "args": {}}

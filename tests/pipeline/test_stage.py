@@ -81,7 +81,7 @@ def test_a_stage_that_does_not_exist_and_missing_names_are_refused(ended):
 def test_params_decide_on_threads_and_compilation(ended, monkeypatch):
     monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "")
     path = Path("params.yaml")
-    path.write_text(path.read_text().replace("threads: 2", "threads: 3").replace("compile: false", "compile: true"))
+    path.write_text(path.read_text().replace("threads: 1", "threads: 3").replace("compile: false", "compile: true"))
     code, message = ended(
         "print(torch.get_num_threads(), os.environ['ACCELERATE_DYNAMO_BACKEND'], file=open('said', 'w'))"
     )

@@ -2,7 +2,6 @@
 
 import re
 import sys
-import tomllib
 import zipfile
 
 import pytest
@@ -35,14 +34,11 @@ def test_a_wheel_built_from_the_source_distribution_has_the_package_as_git_has_i
     assert printed == f"{answer}{tmp_path}/installed/rankgrad/__init__.py {__version__}"
 
 
-@pytest.mark.parametrize("path", ["CITATION.cff", "compose.yaml", *(f"deploy/{file}" for file in DEPLOYED)])
+@pytest.mark.parametrize(
+    "path", ["README.md", "CITATION.cff", "compose.yaml", *(f"deploy/{file}" for file in DEPLOYED)]
+)
 def test_one_version_stands_everywhere(path):
-    versions = re.findall(r"(?:^version: |rankgrad:|newTag: )(\d[\w.]*)", (ROOT / path).read_text(), re.MULTILINE)
+    versions = re.findall(
+        r"(?:^version: |rankgrad:|newTag: |^`rankgrad` )(\d[\w.]*)", (ROOT / path).read_text(), re.MULTILINE
+    )
     assert set(versions) == {__version__}
-
-
-def test_the_readme_says_what_is_installed_and_what_it_needs():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    torch = next(need for need in project["dependencies"] if need.startswith("torch"))
-    needs = f"Python {project['requires-python'].strip('>=')}+ and PyTorch {torch.strip('torch>=')}+"
-    assert f"`{project['name']}` {__version__} (beta) needs {needs}" in " ".join(README.read_text().split())

@@ -28,7 +28,7 @@ from rankgrad.io.parquet import encode_images
 from rankgrad.io.results import Row
 from rankgrad.tasks.score_ranking import ScoreRanking
 
-from conftest import store_in  # isort: skip
+from conftest import small_network, store_in  # isort: skip
 
 SORTER, NETWORK = "sorter-x", "score_ranking"
 KNOWN = 25  # rows of the gate split that version 1 of the network has learned
@@ -55,16 +55,8 @@ def sorter(name: str, steepness: float = 1.0, *, kind: str = "handcrafted", **op
     publish([Run(name, "tests", name, version=Version(SORTER, Path("made") / name))])
 
 
-def network(seed: int) -> torch.nn.Module:
-    args = {"backbone": {"name": "convnet", "args": {"channels": [4, 6]}}, "head": {"name": "linear", "args": {}}}
-    made = build("models", "network", args, seed=seed, outputs=1, colors=1).eval()
-    frames = {"kind": "frames", "colors": 1, "height": 16, "width": 16}
-    made.recipe |= {"task": "score_ranking", "input": frames}
-    return made
-
-
 def regressor(name: str, seed: int, write=None) -> None:
-    save_model(Path("made") / name, network(seed))
+    save_model(Path("made") / name, small_network("score_ranking", "features", seed=seed))
     version = Version(NETWORK, Path("made") / name, write=write)
     publish([Run(name, "tests", name, tags={"dataset": "clips"}, version=version)])
 
@@ -74,11 +66,10 @@ def template(tmp_path_factory, _empty_store) -> Path:
     """A folder with a gate split and two versions of a sorter and of a network, the second of which is better."""
     folder = tmp_path_factory.mktemp("published")
     with store_in(folder, _empty_store):
-        images = torch.randint(0, 256, (60, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-        with torch.no_grad():
-            scores = network(1)(images.unsqueeze(1)).squeeze(1)  # so the network of seed 1 is the best there can be
-        frames = pa.FixedSizeListArray.from_arrays(encode_images(images.numpy(), threads=1), 1)
-        table = pa.table({"frames": frames, "target": scores.numpy()})
+        features = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():  # the network of seed 1 is the best there can be
+            scores = small_network("score_ranking", "features", seed=1)(features).squeeze(1)
+        table = pa.table({"features": features.tolist(), "target": scores.numpy()})
         Path("data/clips").mkdir(parents=True)
         for split, rows in {"train": table[: KNOWN - 5], "val": table[KNOWN - 5 : KNOWN], "gate": table}.items():
             pq.write_table(rows, f"data/clips/{split}.parquet")
@@ -148,12 +139,11 @@ class TestVerdict:
         options = SimpleNamespace(**vars(PARAMS.gate) | {"resamples": 100})
         for repeat in range(repeats):
             rows = draws.normal(size=400)
-            ours, theirs = (rows + draws.normal(more, 0.5, 400) for more in (gain, 0))
-            statistics = [Statistic(["m"], 400, lambda rows_, values=values: values[rows_].mean(-1)[None])
-                    for values in (ours, theirs)]  # fmt: skip
+            statistics = []
+            for more in (gain, 0):
+                values = rows + draws.normal(more, 0.5, 400)
+                statistics.append(Statistic(["m"], 400, lambda rows, values=values: values[rows].mean(-1)[None]))
             gaps = gate._differences(*statistics, options, str(repeat))
-            error = np.std(ours - theirs) / 20  # the paired error, by hand
-            assert gaps["m"].high - gaps["m"].low == pytest.approx(2 * 1.96 * error, rel=0.5)
             won += gate.verdict(gaps, judged, options, {"m": False})[0]
         assert promoted[0] <= won / repeats <= promoted[1]
 
@@ -244,26 +234,15 @@ class TestWhatCannotBeJudged:
         assert [decision.model for decision in decisions] == gate.models_of(PARAMS) == [SORTER, NETWORK]
         assert "one of sorter, score_ranking" in decide("their_model").reason
 
-    def test_a_version_that_this_code_cannot_load_or_ask_is_named_and_stops_no_other_model(
-        self, published, monkeypatch
-    ):
-        load = gate.load_model
-
-        def loaded(folder: Path) -> torch.nn.Module:
-            model = load(folder)
-            if model.recipe["folder"] == "sorters":
-                raise TypeError("no option sharpness")
-            return model
-
-        def predict(*_):
-            raise RuntimeError("expected 3 channels")
-
-        monkeypatch.setattr(gate, "load_model", loaded)
-        monkeypatch.setattr(ScoreRanking, "predict", predict)
-        for decision in gate.decide_all(None, PARAMS):
-            assert decision.failed
-            assert f"{decision.model} version 2 cannot be judged here" in decision.reason
-            assert f"`rankgrad promote {decision.model} --version N`" in decision.reason
+    def test_a_version_that_this_code_cannot_load_is_named_and_stops_no_other_model(self, store):
+        sorter("flat")
+        sorter("steep", 50.0)
+        for recipe in Path("mlruns").rglob("model.json"):
+            recipe.write_text(recipe.read_text().replace("steepness", "sharpness"))
+        decision, other = gate.decide_all([SORTER, NETWORK], PARAMS)
+        assert decision.failed
+        assert f"{SORTER} version 2 cannot be judged here" in decision.reason
+        assert other.reason.startswith("no registered model 'score_ranking'")
 
     def test_a_lost_connection_is_not_a_decision(self, published, monkeypatch):
         def lost(*_, **__):
@@ -302,19 +281,14 @@ class TestTasks:
         with pytest.raises(ValueError, match="version 1 was trained on 31, which leaves 29"):
             gate._fair_rows(NETWORK, {"1": known_rows(data), "2": {}}, data, "gate")
 
-    @pytest.mark.parametrize(("groups", "minimum_gain"), [(29, 0.0), (29, 9.0), (30, 0.0)])
-    def test_fewer_than_30_groups_promote_nothing_and_the_reason_says_so(
-        self, published, groups, minimum_gain, monkeypatch
-    ):
-        monkeypatch.setattr(PARAMS.gate, "minimum_gain", minimum_gain)
+    @pytest.mark.parametrize("groups", [29, 30])
+    def test_fewer_than_30_groups_promote_nothing_and_the_reason_says_so(self, published, groups):
         table = pq.read_table("data/clips/gate.parquet")
         numbers = [row % groups for row in range(60)]
         pq.write_table(table.append_column("group", pa.array(numbers)), "data/clips/gate.parquet")
         decision = decide(NETWORK)
         assert decision.promoted == (groups == 30)
-        gap = decision.differences["spearman"]
-        least = f"only 29 groups judge: a difference would have to exceed about {gap.value - gap.low:.4f}"
-        assert (least in decision.reason) == (groups == 29)
+        assert ("only 29 groups judge" in decision.reason) == (groups == 29)
 
     @pytest.mark.parametrize(
         ("first", "second", "reason"),

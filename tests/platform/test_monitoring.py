@@ -91,7 +91,7 @@ def rows_of(measured: Measured, rows) -> Measured:
 
 
 def reference(train: Measured, val: Measured) -> Reference:
-    return reference_of("x", train.inputs, train.answers.embedding, val.answers)
+    return reference_of("x", train, val.answers)
 
 
 def plain(*size: int, mode: str = "L", color=0) -> bytes:
@@ -103,29 +103,22 @@ def images_of(*contents: bytes | None) -> pa.Table:
 
 
 def test_more_of_the_same_is_called_drift_as_rarely_as_alpha_says(scenes, tmp_path):
-    pool = measured(scenes(1200, 7), tmp_path)
-    assert {*map(len, (pool.inputs.quantities, *pool.answers))} == {1200}
+    pool = measured(scenes(600, 7), tmp_path)
     drifted = []
     for seed in range(20):  # which scenes come to which side is chance
-        rows = np.random.default_rng(seed).permutation(1200)
-        trial = [rows_of(pool, side) for side in np.split(rows, [500, 1000])]
+        rows = np.random.default_rng(seed).permutation(600)
+        trial = [rows_of(pool, side) for side in np.split(rows, [250, 500])]
         result = quantities(reference(*trial[:2]), trial[2], alpha=0.05, least_distance=0.0)
-        # The correction can only make p larger, and keeps their order.
-        assert all(quantity.p <= quantity.adjusted_p <= 1 for quantity in result)
         drifted.append(any(quantity.drifted for quantity in result))
     # By chance, 5 or more of 20 at a rate of 0.05 come in one of 400 such tests.
     assert sum(drifted) < 5
-    many = rows_of(pool, np.tile(np.arange(1200), 15))
+    many = rows_of(pool, np.tile(np.arange(600), 30))
     inputs = many.inputs.quantities
     brightness = inputs["brightness"] + 0.1 * inputs["brightness"].std()
     moved = many._replace(inputs=many.inputs._replace(quantities=inputs.assign(brightness=brightness)))
     for least, expected in ((0.0, True), (0.1, False)):  # a small distance is no drift however many rows there are
-        result = {
-            quantity.name: quantity
-            for quantity in quantities(reference(many, many), moved, alpha=0.01, least_distance=least)
-        }
-        assert result["brightness"].adjusted_p < 1e-6
-        assert result["brightness"].drifted is expected
+        result = quantities(reference(many, many), moved, alpha=0.01, least_distance=least)
+        assert [quantity.name for quantity in result if quantity.drifted] == ["brightness"] * expected
 
 
 NOISE = np.random.default_rng(0).normal(0, 12, (150, 32, 32))
@@ -182,9 +175,8 @@ class TestReference:
 
     def test_a_challenger_answers_the_same_rows_and_one_that_cannot_costs_nothing(self, registered, scenes):
         ours = self.compared(scenes, challenger=f"models:/{NAME}/1")
-        assert {
-            (agreement.correlation, agreement.alike) for agreement in ours.shadow.agreement if agreement.correlation
-        } == {(1.0, 1.0)}
+        correlations = [agreement.correlation for agreement in ours.shadow.agreement if agreement.correlation]
+        assert {*correlations} == {1.0}
         assert self.compared(scenes, challenger="@challenger").shadow is None  # it is the champion
         ranker = small_ranker()
         for weights in ranker.parameters():
@@ -193,9 +185,6 @@ class TestReference:
         publish([Run("new", "tests", "new", version=Version(NAME, Path("other")))])
         shadow = self.compared(scenes, challenger="@challenger").shadow
         assert shadow.model == f"models:/{NAME}/2"
-        assert {agreement.name for agreement in shadow.agreement} == {
-            agreement.name for agreement in ours.shadow.agreement
-        }
         assert min(agreement.correlation or 0 for agreement in shadow.agreement) < 0.9
         save_model("network", small_network("score_ranking", "image"))
         spared = self.compared(scenes, challenger="network")
@@ -248,45 +237,48 @@ def test_rows_of_few_groups_drift_only_as_far_as_these_groups_show(labs, spread,
     assert age.drifted == drifted
 
 
-def test_rows_without_a_group_do_not_form_one(tmp_path, monkeypatch):
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """Publishes a network that learned from a table as the folder `model` of the present folder."""
     monkeypatch.chdir(tmp_path)
+
+    def publish(network, table: pa.Table) -> None:
+        save_model("model", network)
+        for split in ("train", "val"):
+            pq.write_table(table, f"{split}.parquet")
+        TrainingData(tmp_path).write(Path("model"))
+
+    return publish
+
+
+def test_rows_without_a_group_do_not_form_one(published):
     network, draws = small_network("score_ranking", "features"), np.random.default_rng(0)
     network.recipe["input"]["group"] = "lab"
-    save_model("model", network)
     levels = np.repeat(draws.normal(size=(60, 2)), 5, axis=0)  # rows of one lab are equal
-    for split in ("train", "val"):
-        columns = {"features": levels.tolist(), "group": np.repeat(np.arange(60), 5).astype(str)}
-        pq.write_table(pa.table(columns), f"{split}.parquet")
-    TrainingData(tmp_path).write(Path("model"))
+    published(network, pa.table({"features": levels.tolist(), "group": np.repeat(np.arange(60), 5).astype(str)}))
     fresh = pd.DataFrame(draws.normal(size=(200, 2)) + [1, 0], columns=["age", "price"])
-    for labs, drifted in (([None] * 200, True), (["new"] * 200, False)):
-        fresh.assign(lab=labs).to_csv("fresh.csv", index=False)
+    for lab, drifted in ((None, True), ("new", False)):
+        fresh.assign(lab=lab).to_csv("fresh.csv", index=False)
         assert ("age" in compare("fresh.csv", model="model").drifted) == drifted
 
 
 @pytest.mark.parametrize("kind", ["features", "text"])
-def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(tmp_path, monkeypatch, kind):
-    monkeypatch.chdir(tmp_path)
-    save_model("model", small_network("score_ranking", kind))
+def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(published, kind):
     draws, words = np.random.default_rng(0), ["red", "blue", "old", "new", "hat", "shoe"]
 
-    def rows(count: int, *, price: float = 0.0, more: str = "") -> dict[str, list]:
+    def rows(count: int, *, price: float = 0.0, more: str = "") -> pd.DataFrame:
         numbers = draws.normal(size=(count, 2)) + [0, price]
-        texts = [" ".join([*draws.choice(words, draws.integers(2, 6)), more]).strip() for _ in range(count)]
-        return {"features": numbers.tolist(), "text": texts}
+        titles = [" ".join([*draws.choice(words, draws.integers(2, 6)), more]).strip() for _ in range(count)]
+        return pd.DataFrame(numbers, columns=["age", "price"]).assign(title=titles)
 
-    for split in ("train", "val"):
-        Path("data/shop").mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({kind: rows(300)[kind]}), f"data/shop/{split}.parquet")
-    for name, change in {"same": {}, "other": {"price": 1.0, "more": "Xylophone"}}.items():
-        columns_ = rows(200, **change)
-        numbers, columns = np.array(columns_["features"]), {"title": columns_["text"]}
-        columns |= {"age": numbers[:, 0], "price": numbers[:, 1]}
-        pd.DataFrame(columns).to_csv(f"{name}.csv", index=False)
-    TrainingData(Path("data/shop")).write(Path("model"))
+    learned = rows(300)
+    inputs = {"features": learned[["age", "price"]].to_numpy().tolist(), "text": learned["title"].tolist()}
+    published(small_network("score_ranking", kind), pa.table({kind: inputs[kind]}))
     options = {"model": "model", "roles": Roles(["title"] if kind == "text" else [])}
+    same = rows(200)
+    same.to_csv("same.csv", index=False)
     assert compare("same.csv", **options).drifted == []
-    pd.concat([pd.read_csv("same.csv").head(100), pd.read_csv("other.csv")]).to_csv("mixed.csv", index=False)
+    pd.concat([same.head(100), rows(200, price=1.0, more="Xylophone")]).to_csv("mixed.csv", index=False)
     comparison = compare("mixed.csv", **options)
     name = {"features": "price", "text": "unknown words"}[kind]
     assert name in comparison.drifted
@@ -297,43 +289,33 @@ def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(tmp_path
     assert (to_label["row"].head(50) > 100).mean() > 0.75  # the rows that differ, of which there are two in three
 
 
-def test_renamed_names_drift_and_a_single_value_outside_the_training_range_is_listed(tmp_path, monkeypatch, caplog):
-    monkeypatch.chdir(tmp_path)
+def test_renamed_names_drift_and_a_single_value_outside_the_training_range_is_listed(published, caplog):
     draws = np.random.default_rng(0)
-    save_model("model", rows.untrained("score_ranking", "features", tmp_path, draws))
-    for split in ("train", "val"):
-        cells = rows.cells("score_ranking", "features", 300, draws)
-        pq.write_table(rows.table("score_ranking", "features", cells, draws), f"{split}.parquet")
-    TrainingData(tmp_path).write(Path("model"))
+    cells = rows.cells("score_ranking", "features", 300, draws)
+    network = rows.untrained("score_ranking", "features", Path(), draws)
+    published(network, rows.table("score_ranking", "features", cells, draws))
     fresh = pd.DataFrame({"price": 50.0, "brand": ["red", "blue", ""] * 30, "age": 50.0})
-    unknown = "brand: unknown or empty"
+    fresh.loc[16, "price"] = 1e9
     for renamed, drifted in (("red", False), ("Rot", True)):
         fresh["brand"] = fresh["brand"].replace("red", renamed)
-        fresh.loc[16, "price"] = 1e9
         fresh.to_csv("fresh.csv", index=False)
         comparison = compare("fresh.csv", model="model")
-        assert (unknown in comparison.drifted) == drifted
+        assert ("brand: unknown or empty" in comparison.drifted) == drifted
         assert [(column.name, column.rows, column.first_row) for column in comparison.outside] == [("price", 1, 17)]
     list(answers(Path("model"), [Path("fresh.csv")]))
     assert "price: 1 rows are outside the training range, first: fresh.csv: row 17, price 1e+09 (" in caplog.text
-    records = fresh[["price", "brand", "age"]].iloc[15:17].to_dict("records")
+    records = fresh.iloc[15:17].to_dict("records")
     reply = TestClient(app_of(Path("model"))).post("/invocations", json={"dataframe_records": records}).json()
     assert next(warning for warning in reply["warnings"] if "outside" in warning).startswith("row 2: ")
 
 
-def test_one_document_outside_the_range_is_listed_and_svmlight_features_are_numbered_as_in_the_file(
-    tmp_path, monkeypatch, caplog
-):
-    monkeypatch.chdir(tmp_path)
+def test_one_document_outside_the_range_is_listed_and_svmlight_features_are_numbered_as_in_the_file(published, caplog):
     draws = np.random.default_rng(0)
-    network = rows.untrained("query_ranking", "features", tmp_path, draws)
+    queries = rows.cells("query_ranking", "features", 60, draws)
+    network = rows.untrained("query_ranking", "features", Path(), draws)
     del network.recipe["input"]["names"]
     network.recipe["input"] |= {"columns": ["all"], "lowest": 1, "format": "svmlight"}
-    save_model("model", network)
-    for split in ("train", "val"):
-        queries = rows.cells("query_ranking", "features", 60, draws)
-        pq.write_table(rows.table("query_ranking", "features", queries, draws), f"{split}.parquet")
-    TrainingData(tmp_path).write(Path("model"))
+    published(network, rows.table("query_ranking", "features", queries, draws))
     lines = [f"0 qid:{row // 4} 1:50 2:0 3:1 4:{row % 2 and 50}" for row in range(240)]
     lines[17] = "0 qid:4 1:50 2:0 3:1 4:1e9"
     Path("fresh.txt").write_text("\n".join(lines))
@@ -361,13 +343,10 @@ class TestFlow:
             yield runs
 
     def test_one_reason_is_one_retraining_until_that_failed(self, retrainings):
-        assert flow.retrain("drift: ink", once="ink") == flow.retrain("drift: ink", once="ink") == "run 0"
-        retrainings["ink"].state = Cancelled()
-        assert flow.retrain("drift: ink", once="ink") == flow.retrain("drift: ink", once="ink") == "run 1"
-        retrainings["ink; after id of run 0"].state = Completed()
-        assert flow.retrain("drift: ink", once="ink") == "run 1"
-        retrainings["ink; after id of run 0"].state = Failed(name=flow.NOT_JUDGED)
-        assert flow.retrain("drift: ink", once="ink") == "run 1"
+        assert flow.retrain("drift: ink", once="ink") == "run 0"
+        for state in (Cancelled(), Scheduled(), Completed(), Failed(name=flow.NOT_JUDGED)):
+            [*retrainings.values()][-1].state = state
+            assert flow.retrain("drift: ink", once="ink") == "run 1"
 
     def test_the_newest_file_is_compared_and_drift_asks_once_for_a_retraining(
         self, retrainings, project, scenes, monkeypatch
@@ -375,8 +354,6 @@ class TestFlow:
         monkeypatch.chdir(project)
         assert "incoming" in flow.monitor.fn(folder="incoming").message  # there is nothing to compare, by any model
         Path("incoming").mkdir()
-        for name in ("zebra.parquet", "2026-12-24.parquet.partial-7"):
-            Path("incoming", name).touch()
         with pytest.raises(FileNotFoundError):
             flow.newest(Path("incoming"))
         pq.write_table(scenes(100, 13, digits_per_image=(1, 1)), "incoming/2026-11-21.parquet")
@@ -399,14 +376,13 @@ class TestFlow:
         assert len(retrainings) == 1
 
     def test_of_the_files_of_a_day_the_one_written_last_is_the_newest(self, tmp_path):
-        names = ("2026-11-21-a.parquet", "2026-11-22-10.parquet", "2026-11-22-9.parquet")
-        for second, name in enumerate(names):
+        for second, name in enumerate(("2026-11-21-a.parquet", "2026-11-22-10.parquet", "2026-11-22-9.parquet")):
             (tmp_path / name).touch()
             os.utime(tmp_path / name, (second, second))
-            assert flow.newest(tmp_path) == tmp_path / name
-        for other in ("2026-11-23.partial-1.parquet", "2026-11-23.xyz"):
+            assert flow.newest(tmp_path).name == name
+        for other in ("2026-11-23.partial-1.parquet", "2026-11-23.xyz", "zebra.parquet"):
             (tmp_path / other).touch()
-        assert flow.newest(tmp_path).name == names[-1]
+        assert flow.newest(tmp_path).name == name
         pictures = tmp_path / "2026-11-23-v1.2"
         pictures.mkdir()
         assert flow.newest(tmp_path) == pictures

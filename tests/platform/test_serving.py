@@ -5,7 +5,6 @@ import json
 import os
 import re
 import runpy
-import shutil
 import signal
 import socket
 import subprocess
@@ -63,20 +62,13 @@ def noise(generator: torch.Generator, *size: int) -> Image.Image:
     return Image.fromarray(torch.randint(0, 256, size, generator=generator, dtype=torch.uint8).numpy())
 
 
-@pytest.mark.parametrize(
-    ("door", "advice"),
-    [
-        (lambda port: server.serve(str(folder_of("multilabel")), port=port), "--port"),
-        (lambda port: runpy.run_module("pipelines.tracking", run_name="__main__"), "make ui PORT="),
-    ],
-)
-def test_a_busy_port_is_refused_with_what_to_type(door, advice, monkeypatch):
+def test_a_busy_port_of_mlflows_server_is_refused_with_what_to_type(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # no store is made
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         monkeypatch.setattr(sys, "argv", ["tracking", str(port)])
-        with pytest.raises((ValueError, SystemExit), match=f"port {port}.*{advice}"):
-            door(port)
+        with pytest.raises(SystemExit, match=f"port {port}.*make ui PORT="):
+            runpy.run_module("pipelines.tracking", run_name="__main__")
 
 
 class TestImagesOfARequest:
@@ -187,8 +179,7 @@ class TestServed:
         assert client.get("/version", headers=headers).json() == {"model": "shop", "version": "3", "run": "mine"}
         lines = client.get("/metrics", headers=headers).text.splitlines()
         for line in (
-            'rankgrad_serving{model="shop",run="mine",version="3"} 1.0', 'rankgrad_requests_total{status="200"} 1.0',
-            'rankgrad_requests_total{status="400"} 1.0', 'rankgrad_requests_total{status="401"} 4.0',
+            'rankgrad_serving{model="shop",run="mine",version="3"} 1.0', 'rankgrad_requests_total{status="401"} 4.0',
             "rankgrad_rows_total 2.0", "rankgrad_request_seconds_count 6.0",
         ):  # fmt: skip
             assert line in lines
@@ -242,13 +233,13 @@ def published(tmp_path, run):
 
 
 class TestModelFolder:
-    def test_takes_a_run_a_seed_or_a_version(self, published, run, tmp_path, monkeypatch):
+    def test_takes_a_run_or_a_version(self, published, run, tmp_path, monkeypatch):
         expected = network_of("label_ranking").state_dict()
         # As what comes over a network: copied, into a temporary folder where none is named.
         monkeypatch.setattr(LocalArtifactRepository, "download_artifacts", ArtifactRepository.download_artifacts)
         (tmp_path / "temporary").mkdir()
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-        for model in (run, run / "seed2", "models:/label_ranking-shop@challenger"):
+        for model in (run, "models:/label_ranking-shop@challenger"):
             with model_folder(str(model)) as folder:
                 state = load_model(folder).state_dict()
             assert all(state[name].equal(weights) for name, weights in expected.items())
@@ -262,12 +253,8 @@ class TestModelFolder:
         with pytest.raises(ValueError, match="no registered model"), model_folder("models:/label_ranking@nobody"):
             pass
 
-    def test_the_model_of_a_command_is_the_only_one_of_the_params_or_has_to_be_named(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        shutil.copy(ROOT / "params.yaml", "params.yaml")
-        with pytest.raises(ValueError, match="(?s)trains 4: name one, as in `rankgrad serve models:/.*clips@"):
-            the_model(None, "rankgrad serve MODEL")
-        params = load("params.yaml")
+    def test_the_model_of_a_command_is_the_only_one_of_the_params(self, monkeypatch):
+        params = load(ROOT / "params.yaml")
         runs = {name: run for name, run in params.runs.items() if run.task == "multilabel"}
         monkeypatch.setattr(named_model, "load", lambda: params.model_copy(update={"runs": runs}))
         assert the_model(None, "") == "models:/multilabel-long_tailed_mnist@champion"
@@ -285,12 +272,12 @@ class TestBatch:
             with pytest.raises(ValueError, match="3.png"):
                 predict.fn(**options)
             assert not list(Path("answers").glob("*"))
-            messages = [predict.fn(**options, skip_broken=True).message for _ in range(2)]
-            assert ["3 of 4 rows" in message for message in messages] == [True, False]
+            assert "3 of 4 rows" in predict.fn(**options, skip_broken=True).message
+            assert "already answered" in predict.fn(**options, skip_broken=True).message
             folder = Path("answers/2026-11-21")
             record = json.loads((folder / "made_by.json").read_text())
-            assert (record["model"], record["run"]) == ("models:/label_ranking-shop/1", "seed1")
-            assert (record["rows"], record["broken"]) == (4, 1)
+            expected = {"model": "models:/label_ranking-shop/1", "run": "seed1", "rows": 4, "broken": 1}
+            assert record.items() >= expected.items()
             assert len(pd.read_parquet(folder / "answers.parquet")) == 4
             published.set_registered_model_alias("label_ranking-shop", "champion", "2")
             Path("incoming/2026-11-21/3.png").unlink()
@@ -299,8 +286,7 @@ class TestBatch:
                 predict.fn(**options | {"out": "incoming"})
             assert len(list(Path("incoming/2026-11-21").glob("*.png"))) == 3
         again = json.loads((folder / "made_by.json").read_text())
-        assert again["model"] == "models:/label_ranking-shop/2"
-        assert again["sha256"] != record["sha256"]
+        assert (again["model"], again["sha256"] == record["sha256"]) == ("models:/label_ranking-shop/2", False)
 
 
 class TestRequests:
@@ -311,21 +297,16 @@ class TestRequests:
         network, day = network_of(task), [datetime(2026, 11, 26, tzinfo=UTC)]
         kept = RequestLog(tmp_path / "in", now=lambda: day[0])
         client = TestClient(server.app_of(folder_of(task), version="shop/3", requests=kept))
-        kind, draws = TYPES.get(task, "image"), np.random.default_rng(1)
+        kind, draws = TYPES[task], np.random.default_rng(1)
         [cell] = cells(task, kind, 1, draws)
-        row = {
-            kind: by_name(cell, draws) if task == "query_ranking" else of_json(cell),
-            "id": "mine",
-        }
+        row = {kind: by_name(cell, draws) if task == "query_ranking" else of_json(cell), "id": "mine"}
         answers = []
         for _ in range(2):
             answer = client.post("/invocations", json={"dataframe_records": [row]})
             assert (answer.status_code, answer.headers["X-Model-Version"]) == (200, "shop/3"), answer.text
             answers += answer.json()["predictions"]
             day[0] += timedelta(days=1)
-        with pytest.raises(FileNotFoundError):  # the second day has not ended
-            (tmp_path / "in/2026-11-27-requests.jsonl").stat()
-        file = newest(tmp_path / "in")
+        file = newest(tmp_path / "in")  # the second day has not ended
         assert file.name == "2026-11-26-requests.jsonl"
         kept.close_days()  # it has, by the clock
         assert newest(tmp_path / "in").name == "2026-11-27-requests.jsonl"

@@ -2,8 +2,8 @@
 
 import shutil
 import sqlite3
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -76,33 +76,20 @@ def test_a_store_is_never_half_made(made, project):
 @pytest.mark.parametrize("leave", [Path.touch, lambda file: None])
 def test_a_store_that_is_not_there_or_empty_is_nothing_to_read_and_is_made(made, project, leave):
     leave(project / "mlflow.db")
-    before = list(project.iterdir())
     with pytest.raises(FileNotFoundError, match=r"mlflow\.db.*make repro"):
         connect()
-    assert (made.begun, list(project.iterdir())) == ([], before)
+    assert made.begun == []
     client = connect(create=True)
     client.create_experiment("mine")
-    connect(create=True)
-    assert len(made.begun) == 1
-    assert {one.name for one in client.search_experiments()} == {"Default", "mine"}
+    assert connect(create=True).get_experiment_by_name("mine")
 
 
 def test_of_several_at_once_one_makes_the_store(made):
     made.begin = lambda file: time.sleep(0.2)
-    failed = []
-
-    def work() -> None:
-        try:
-            connect(create=True)
-        except Exception as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (failed, len(made.begun)) == ([], 1)
+    with ThreadPoolExecutor(3) as pool:
+        for making in [pool.submit(connect, create=True) for _ in range(3)]:
+            making.result()
+    assert len(made.begun) == 1
 
 
 def test_a_store_that_was_copied_or_moved_is_refused_and_one_kept_apart_from_its_files_is_not(
@@ -126,22 +113,16 @@ def test_a_lock_of_another_process_and_a_file_that_is_no_database_are_told_apart
     connect(create=True)
     other = sqlite3.connect("mlflow.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(ServerUnreachable, match="locked it: wait") as error:
+    with pytest.raises(ServerUnreachable, match="locked it: wait"):
         connect()
-    assert "Start it" not in str(error.value)
     other.close()
     Path("mlflow.db").write_text("no database" * 1000)
     with pytest.raises(ServerUnreachable, match="not a database"):
         connect(create=True)
-    assert Path("mlflow.db").read_text().startswith("no database")
     Path("mlflow.db").unlink()
     monkeypatch.setattr("pipelines.tracking.database.MAKING_TIMEOUT", 0.1)
     with FileLock("mlflow.db.lock"), pytest.raises(ServerUnreachable, match="creates this store: stop it"):
         connect(create=True)
-    Path("mlflow.db").mkdir()
-    for create in (False, True):
-        with pytest.raises(ServerUnreachable, match="move it away"):
-            connect(create=create)
 
 
 def test_a_secret_in_the_address_of_a_server_is_in_no_message_and_in_no_log(project, monkeypatch, caplog):
@@ -151,30 +132,19 @@ def test_a_secret_in_the_address_of_a_server_is_in_no_message_and_in_no_log(proj
     assert "S3cr3t" not in f"{error.value} {caplog.text}"
 
 
-def test_whatever_an_sqlite_address_looks_like_it_is_one_file_of_this_folder_or_refused(tmp_path, monkeypatch):
+def test_an_sqlite_store_is_one_file_of_this_folder_or_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for taken in ("sqlite:///mlflow.db", "sqlite+pysqlite:///mlflow.db", f"sqlite:///{tmp_path}/mlflow.db"):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", taken)
         assert address_of_store() == f"sqlite:///{tmp_path}/mlflow.db"
-    for refused in (
-        "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///mlflow.db?timeout=30", "sqlite://mlflow.db",
-        "sqlite:///file:mlflow.db?uri=true", "sqlite+pysqlite:///:memory:", "SQLITE:///mlflow.db",
-    ):  # fmt: skip
+    for refused in ("sqlite://", "sqlite:///:memory:", "sqlite:///mlflow.db?timeout=30", "SQLITE:///mlflow.db"):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", refused)
         with pytest.raises(ValueError, match="without options"):
             address_of_store()
 
 
-NO_SPACE = shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")])
-OLDER = "API request to endpoint /api/2.0/mlflow/logged-models failed with error code 404 != 200"
-
-
-@pytest.mark.parametrize(
-    ("said", "cause", "told"),
-    [("files cannot be copied", NO_SPACE, "No space left"), (OLDER, None, "older than 3")],
-)
-def test_what_mlflow_does_not_say_is_named(said, cause, told):
-    error = MlflowException(said)
-    error.__cause__ = cause
-    with pytest.raises(ServerUnreachable, match=f"failed now: .*{told}"), answering("now"):
+def test_a_full_disk_is_named_which_mlflow_leaves_out():
+    error = MlflowException("files cannot be copied")
+    error.__cause__ = shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")])
+    with pytest.raises(ServerUnreachable, match="failed now: .*No space left"), answering("now"):
         raise error
