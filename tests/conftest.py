@@ -157,6 +157,18 @@ def done(*command: object, folder: Path = ROOT, fails: bool = False, **environme
     return (ended.stdout + ended.stderr).strip()
 
 
+def rankgrad(*words: object, code: int = 0, typed_in: Path | None = None) -> str:
+    """Run a command of the command line in this process; return what it prints."""
+    from typer.testing import CliRunner
+
+    from pipelines.cli.app import app
+
+    ended = CliRunner().invoke(app, [str(word) for word in words], obj=typed_in)
+    assert ended.exception is None or isinstance(ended.exception, SystemExit), repr(ended.exception)
+    assert ended.exit_code == code, ended.output
+    return ended.output
+
+
 def git(*words: str) -> str:
     """What git prints, as a person of the tests."""
     person = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
