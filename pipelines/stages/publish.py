@@ -18,6 +18,7 @@ import pandas as pd
 from filelock import FileLock
 
 from pipelines.config import RunPlan, Settings, prefixed, resolve
+from pipelines.config.plan import flat_of
 from pipelines.config.schema import NONE, read
 from pipelines.monitoring.reference import TrainingData
 from pipelines.ops import dvc_lock
@@ -74,12 +75,8 @@ def _md5(path: str) -> str:
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    """Return nested values under dotted names, without None values.
-
-    >>> _flat({"optimizer": {"name": "AdamW", "args": {"lr": 0.1, "betas": None}}})
-    {'optimizer.name': 'AdamW', 'optimizer.args.lr': 0.1}
-    """
-    return {name: value for name, value in pd.json_normalize(values).to_dict("records")[0].items() if value is not None}
+    """Return nested values under dotted names, without None values."""
+    return {name: value for name, value in flat_of(values).items() if value is not None}
 
 
 def _component(name: str, args: Mapping[str, Any], **options: Any) -> str:
