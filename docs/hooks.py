@@ -52,9 +52,11 @@ def on_page_content(html_: str, **_: object) -> str:
 
 
 def on_post_page(output: str, page: Page, **_: object) -> str:
-    """Refuse a page that would load something from elsewhere."""
+    """Refuse a page that would load something from elsewhere, and the page of a loss without equation or picture."""
     if loaded := ELSEWHERE.search(output):
         raise ValueError(f"{page.file.src_uri} loads {loaded[1]}; keep such a file in docs/assets")
+    if LOSS.fullmatch(page.file.src_uri) and not ("<math" in output and "<svg viewBox" in output):
+        raise ValueError(f"{page.file.src_uri}: no equation or no picture of its gradient; expected both")
     return output
 
 

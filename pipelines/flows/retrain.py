@@ -14,11 +14,11 @@ from pydantic import Field
 from pipelines.config import Settings
 from pipelines.flows import retraining
 from pipelines.flows.changes import Change
-from pipelines.flows.processes import Commands
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.retraining import Request, retrain_in_clone
 from pipelines.flows.run_stages import run_stages
 from pipelines.flows.tasks import retried
+from pipelines.ops.processes import Commands
 from pipelines.reporting.results import cell, markdown
 from pipelines.tracking.gate import Decision
 from pipelines.tracking.upload import page, sent_runs

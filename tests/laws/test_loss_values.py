@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from contracts.values import gradient
 from scipy.stats import norm
 
 from laws.formulas import LOSSES, Row
@@ -15,10 +16,6 @@ from rankgrad.sorters import LSTM, Laplace, StraightThrough
 
 OWN = torch.eye(4, dtype=torch.bool)
 EXACT = StraightThrough()
-
-
-def gradient(value: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    return torch.autograd.grad(value.sum(), scores, retain_graph=True)[0]
 
 
 # Pairs.
@@ -174,11 +171,6 @@ def test_the_variances_of_gaussian_mlr_have_a_gradient(generator):
     label_ranks = torch.tensor([2, 0, 1, 0])
     loss = lambda scores, spread: losses.gaussian_mlr(scores, label_ranks, log_variances=spread)  # noqa: E731
     assert torch.autograd.gradcheck(loss, (scores, log_variances))
-
-
-def test_losses_have_a_shape_without_values():
-    scores = torch.empty(3, 5, device="meta")
-    assert losses.spearman(scores, torch.empty(3, 5, device="meta"), reduction="none").shape == (3,)
 
 
 # Options and values that are refused.

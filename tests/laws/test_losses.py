@@ -110,7 +110,7 @@ def value_of(formula, rows: Rows, options: dict) -> Counted:
 
 
 @pytest.mark.parametrize(("name", "formula", "options"), LOSSES)
-@law(24)
+@law(16)
 @given(data=st.data())
 def test_a_loss_is_its_formula(name, formula, options, data):
     function = getattr(losses, name)
@@ -142,7 +142,7 @@ def weighted_mean(values: list[float], counts: list[float]) -> float:
 
 
 @pytest.mark.parametrize(("name", "formula", "options"), METRICS)
-@law(24)
+@law(16)
 @given(data=st.data())
 def test_a_metric_is_its_formula(name, formula, options, data):
     function = getattr(metrics, name)

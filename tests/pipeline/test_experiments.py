@@ -27,11 +27,6 @@ FOLDER = ROOT / "studies"
 OURS = Path("studies")
 
 
-def reproduce(folder: Path) -> None:
-    with contextlib.chdir(folder), Repo(".") as repo:
-        repo.reproduce()
-
-
 class TestProject:
     @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
     def test_params_are_fine_and_those_of_its_default_scale_which_takes_every_other_back(self, tmp_path, every):
@@ -78,53 +73,49 @@ class TestGpu:
 
 
 class TestKeep:
-    def make(self, folder: Path, seeds: list[int]) -> None:
-        """A DVC project of two runs, whose stages copy what is prepared; all that git sees is committed."""
+    @pytest.fixture(scope="class")
+    def made(self, tmp_path_factory) -> Path:
+        """A repository with a DVC project of two runs in `studies`, whose stages copy what is prepared."""
+        folder = tmp_path_factory.mktemp("made")
         values = read(ROOT / "params.yaml") | {"sorters": {}}
-        run = values["runs"]["memorability-mse"] | {"seeds": seeds}
+        run = values["runs"]["memorability-mse"] | {"seeds": [1, 2]}
         values["runs"] = {"a": run, "b": run}
         comparison = {"question": "?", "metric": "spearman", "baseline": "a", "runs": ["b"], "rivals": ["c"]}
-        values["comparisons"] = {"both": comparison, "again": comparison | {"baseline": "b", "runs": ["a"]}}
-        made = ["mkdir -p models/runs/${key}", "cp prepared/${key}.json models/runs/${key}/run.json"]
-        train = {"cmd": made, "deps": ["src", "data"], "params": ["runs.${key}", "training.${item.task}"],
+        values["comparisons"] = {"both": comparison}
+        train = {"cmd": ["mkdir -p models/runs/${key}", "cp prepared/${key}.json models/runs/${key}/run.json"],
+                 "deps": ["src", "data"], "params": ["runs.${key}", "training.${item.task}"],
                  "outs": ["models/runs/${key}"]}  # fmt: skip
         tested = ["mkdir -p predictions metrics/runs", "cp prepared/${key}.parquet predictions",
-                  "cp prepared/${key}-metrics.csv metrics/runs/${key}.csv"]  # fmt: skip
+                  "cp prepared/${key}.csv metrics/runs"]  # fmt: skip
         test = {"cmd": tested, "deps": ["src", "models/runs/${key}"], "params": ["evaluate", "runs.${key}.seeds"],
                 "outs": ["predictions/${key}.parquet", "metrics/runs/${key}.csv"]}  # fmt: skip
         stages = {name: {"foreach": "${runs}", "do": do} for name, do in (("train", train), ("evaluate", test))}
         stages["rival"] = {"cmd": "cp prepared/b.parquet predictions/c.parquet", "deps": ["predictions/b.parquet"],
                            "outs": ["predictions/c.parquet"]}  # fmt: skip
-        prepared = folder / "prepared"
-        prepared.mkdir(exist_ok=True)
-        record = {"seeds": seeds, "best": seeds[-1], "setting": {}, "tried": []}
-        record["validation"] = {str(seed): seed / 10 for seed in seeds}
-        for name in ("a", "b"):
-            pq.write_table(pa.concat_tables([predicted(name, seed) for seed in seeds]), prepared / f"{name}.parquet")
-            statistics = compare.statistics_of("score_ranking", prepared / f"{name}.parquet")
-            results.write(prepared / f"{name}-metrics.csv", evaluate(name, statistics, resamples=20, seed=0))
-            (prepared / f"{name}.json").write_text(json.dumps(record))
-        (folder / "params.yaml").write_text(json.dumps(values, indent=1))
-        YAML().dump({"stages": stages}, Path("dvc.yaml"))
-        (folder / "dvc.yaml").symlink_to("../dvc.yaml")
-        reproduce(folder)
-        git("add", "--all")
-        git("commit", "--quiet", "--allow-empty", "--message", "made")
-
-    @pytest.fixture(scope="class")
-    def made(self, tmp_path_factory) -> Path:
-        """A repository with such a project in `studies`."""
-        folder = tmp_path_factory.mktemp("made")
+        record = {"seeds": [1, 2], "best": 2, "setting": {}, "tried": [], "validation": {"1": 0.1, "2": 0.2}}
         with contextlib.chdir(folder):
             git("init", "--quiet")
-            for path in ("src/train.py", "studies/data/train.parquet"):
+            for path in ("src/train.py", "studies/data/train.parquet", "studies/prepared/a.json"):
                 Path(path).parent.mkdir(parents=True)
                 Path(path).write_text("1")
             OURS.joinpath("src").symlink_to("../src")
             Path(".gitignore").write_text("prepared\n/*/models\n/*/predictions\n/*/metrics\ndvc.lock\n")
             with contextlib.chdir(OURS), Repo.init(".", no_scm=True) as repo, repo.config.edit() as config:
                 config["core"]["no_scm"] = True
-            self.make(OURS, [1, 2])
+            prepared = OURS / "prepared"
+            for name in ("a", "b"):
+                table = pa.concat_tables([predicted(name, seed) for seed in record["seeds"]])
+                pq.write_table(table, prepared / f"{name}.parquet")
+                statistics = compare.statistics_of("score_ranking", prepared / f"{name}.parquet")
+                results.write(prepared / f"{name}.csv", evaluate(name, statistics, resamples=20, seed=0))
+                (prepared / f"{name}.json").write_text(json.dumps(record))
+            (OURS / "params.yaml").write_text(json.dumps(values, indent=1))
+            YAML().dump({"stages": stages}, Path("dvc.yaml"))
+            (OURS / "dvc.yaml").symlink_to("../dvc.yaml")
+            with contextlib.chdir(OURS), Repo(".") as repo:
+                repo.reproduce()
+            git("add", "--all")
+            git("commit", "--quiet", "--message", "made")
         return folder
 
     @pytest.fixture

@@ -2,27 +2,24 @@
 
 import re
 
+import pandas as pd
 import pytest
 
 from rankgrad.io.results import Row, minus
-from studies import cells, kept, pages, tables
+from studies import intervals, kept, pages
 
 from conftest import ROOT  # isort: skip
 
 MADE_BY = {"commit": "0123", "params": {}, "hashes": {}, "machine": {}}
 
 
-def test_a_study_is_found_by_run_and_metric(tmp_path, monkeypatch):
+def test_a_study_without_its_origin_and_a_changed_table_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rows = [Row("mse", "tau", 0.3, 0.2, 0.4), Row("mse", "tau", 0.5, seed=1), Row("mse", "setting.lr", 0.1, fold=2)]
-    kept.write("mine", rows, MADE_BY)
-    study = kept.read("mine")
-    assert study.made_by.items() >= MADE_BY.items()
-    assert (study.runs, study.leaf("mse", "tau")) == (["mse"], (0.3, 0.2, 0.4))
-    assert (study.by_seed("mse", "tau"), study.by_fold("mse", "setting.lr")) == ({1: 0.5}, {2: 0.1})
+    rows = [Row("mse", "tau", 0.3, 0.2, 0.4)]
     with pytest.raises(ValueError, match="commit"):
         kept.write("other", rows, MADE_BY | {"commit": None})
-    table = tmp_path / "studies/made/mine/results.csv"
+    table = kept.write("mine", rows, MADE_BY) / "results.csv"
+    assert kept.read("mine").made_by.items() >= MADE_BY.items()
     table.write_text(table.read_text().replace("0.3", "0.2"))
     with pytest.raises(ValueError, match=r"results\.csv: its SHA-256"):
         kept.read("mine")
@@ -66,33 +63,6 @@ class TestPages:
                 pages.write(page, "mine", "new")
             assert page.read_text() == text
 
-    def test_margins_are_tested_over_seeds_and_every_loss_must_have_the_same(self, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        by_loss = {"multilabel_cross_entropy": {1: 0.1, 2: 0.29, 10: 0.21},
-                 "lsep": {10: 0.55, 2: 0.58, 1: 0.5},  # level with RLSEP, as a seed more or less decides
-                 "rlsep": {1: 0.5, 2: 0.7, 10: 0.6}}  # fmt: skip
-
-        def tested() -> dict[tuple[str, str], list[str]]:
-            rows = []
-            for loss, seeds in by_loss.items():
-                for metric in tables.METRICS:
-                    run = f"label_ranking-{loss}-x"
-                    rows += [
-                        Row(run, metric, 0.0),
-                        *(Row(run, metric, value, seed=key) for key, value in seeds.items()),
-                    ]
-            kept.write("mine", rows, MADE_BY)
-            return tables.margins(kept.read("mine"))
-
-        margins = tested()
-        assert [margins["ranked.exact_match", loss][0] for loss in ("multilabel_cross_entropy", "lsep")] == [
-            "+40.0",
-            "+5.7",
-        ]
-        ps = [float(margins["ranked.exact_match", loss][1]) for loss in ("multilabel_cross_entropy", "lsep")]
-        assert ps[0] < 0.05 < ps[1]
-        assert 0.001 <= float(margins["ranked.exact_match", "multilabel_cross_entropy"][2]) < 1
-        assert cells.spread(kept.read("mine"), "ranked.exact_match", "label_ranking-rlsep-x") == "60.0 ± 10.0"
-        by_loss["lsep"] = {1: 0.5}
+    def test_methods_with_different_seeds_are_not_compared(self):
         with pytest.raises(ValueError, match="different seeds"):
-            tested()
+            intervals.check_seeds(pd.Series({1: 0.1, 2: 0.2}), pd.Series({1: 0.3}))

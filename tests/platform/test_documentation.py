@@ -1,13 +1,9 @@
 """What people read before they run anything: README, docs, examples, and the files that the repository's host reads."""
 
 import doctest
-import html
 import json
-import os
 import re
 import runpy
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,7 +15,6 @@ from dvc_render.html import render_html
 
 from pipelines.cli.app import app
 from pipelines.reporting import plots_page
-from rankgrad import losses
 from rankgrad.io.results import minus
 from studies import kept
 from studies.pages import PLACES, page_of, text_of
@@ -28,32 +23,10 @@ from tools import gradients, reference, schema
 
 from conftest import ROOT, done  # isort: skip
 
-
-WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 NUMBER = re.compile(r"\d+\.?\d*(?:e-?\d+)?")
 SIGNED = re.compile(r"-?\d+\.?\d*")
 README = (ROOT / "README.md").read_text()
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "studies/made").rglob("*.md")]
-CHECKED = {path: "github-workflows" for path in WORKFLOWS} | {
-    ROOT / "CITATION.cff": "citation-file-format",
-    ROOT / ".github/ISSUE_TEMPLATE/bug.yml": "github-issue-forms",
-    ROOT / ".github/ISSUE_TEMPLATE/feature.yml": "github-issue-forms",
-}
-
-
-def check(*arguments: str | Path) -> None:
-    """Hold files against a schema."""
-    ended = subprocess.run([sys.executable, "-m", "check_jsonschema", *arguments], capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stdout
-
-
-@pytest.mark.parametrize("schema_", sorted({*CHECKED.values()}))
-def test_files_of_the_host_are_of_their_schema(schema_):
-    check(
-        "--builtin-schema",
-        f"vendor.{schema_}",
-        *(path for path, schema_of_file in CHECKED.items() if schema_of_file == schema_),
-    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -117,36 +90,6 @@ def test_the_page_of_dvc_plots_has_its_library_inside(tmp_path):
     assert not re.search(r"<(script|link)[^>]* (src|href)=", page.read_text())
     drawn = render_html([VegaRenderer([{"x": 1, "y": 2}], "a.csv", x="x", y="y")], tmp_path / "a.html", page)
     assert "vegaEmbed('#a_csv'" in Path(drawn).read_text()
-
-
-def test_every_page_is_in_the_navigation():
-    named = set(re.findall(r": ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
-    losses_ = {f"api/losses/{name}.md" for name in losses.__all__}  # put there by docs/hooks.py
-    assert named | losses_ == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-
-
-def site(folder: Path, source: Path = ROOT) -> subprocess.CompletedProcess:
-    """Build the site where no network is to be had."""
-    mkdocs = shutil.which("mkdocs", path=f"{ROOT / '.venv-tools/bin'}:{os.environ['PATH']}")
-    if mkdocs is None:
-        pytest.skip("no mkdocs: `make docs` installs it")
-    dead = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    command = [mkdocs, "build", "--strict", "--quiet", "--site-dir", folder]
-    return subprocess.run(command, cwd=source, env=os.environ | dead, capture_output=True, text=True)
-
-
-def test_the_site_has_a_page_a_loss_and_search_and_loads_nothing_from_elsewhere(tmp_path):
-    done = site(tmp_path)
-    assert done.returncode == 0, done.stderr
-    for name in losses.__all__:
-        page = (tmp_path / f"api/losses/{name}.html").read_text()
-        assert "<math" in page and "<svg viewBox" in page, name  # noqa: PT018
-        assert f">>> from rankgrad.losses import {name}" in html.unescape(re.sub("<[^>]+>", "", page))
-    assert "Quick start" in (tmp_path / "search/search_index.js").read_text()
-    loaded = r"<(?:script|img|iframe|source)\b[^>]*src=\"?(?:https?:)?//|@import|url\(\"?(?:https?:)?//"
-    for path in tmp_path.rglob("*"):
-        if path.suffix in {".html", ".css"}:
-            assert not re.search(loaded, path.read_text()), path
 
 
 def test_the_reference_is_that_of_the_docstrings(monkeypatch):
@@ -214,13 +157,14 @@ def test_a_page_shows_what_was_kept(name, monkeypatch):
     assert f"<!-- results: {name} -->\n{text_of(name)}<!-- end of results -->" in page_of(name).read_text()
 
 
-@pytest.mark.parametrize("folder", ["", "studies/"])
-def test_the_schema_is_current_and_params_name_and_satisfy_it(folder):
+def test_the_schema_is_current_and_both_params_name_and_satisfy_it():
     assert (ROOT / schema.PATH).read_text() == schema.schema(), "run `python -m tools.schema`"
-    path = ROOT / folder / "params.yaml"
-    reference = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text())
-    assert reference is not None
-    check("--schemafile", (path.parent / reference[1]).resolve(), path)
+    files = [ROOT / "params.yaml", ROOT / "studies/params.yaml"]
+    for path in files:
+        reference = re.match(r"# yaml-language-server: \$schema=(\S+)\n", path.read_text())
+        assert reference is not None
+        assert (path.parent / reference[1]).resolve() == ROOT / schema.PATH
+    done(sys.executable, "-m", "check_jsonschema", "--schemafile", ROOT / schema.PATH, *files)
 
 
 class TestExamples:

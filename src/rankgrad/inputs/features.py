@@ -66,33 +66,14 @@ class Features(InputType):
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
         import pyarrow as pa
 
-        from rankgrad.io.parquet import check_lists, flat, is_list, matrix, parquet_file, read_table, row_of, said
+        from rankgrad.io.parquet import flat, matrix, read_table, said
 
         column, counts = read_table(path, ["features"])["features"], None
         if lists:
-            with parquet_file(path) as file:
-                kind = file.schema_arrow.field("features").type
-            if not is_list(kind) or not is_list(kind.value_type):
-                raise ValueError(
-                    f"{path}: column features: {kind}, expected a list of vectors in each row; recreate it with "
-                    "`dvc repro`"
-                )
             column, counts = flat(column)
-        else:
-            check_lists(path, "features", lists=True)
         vectors = matrix(pa.table({"features": column}), "features", path=path)
         vectors = vectors if vectors.is_floating_point() else vectors.double()
-        if not (is_finite := _finite(vectors)).all():
-            row = row_of(int((~is_finite).nonzero()[0]), counts)
-            raise ValueError(
-                f"{path}: row {row} has a feature that is not finite in float32; recreate it with `dvc repro`"
-            )
-        if (names := said(path, "features")) is not None and len(names) != vectors.shape[1]:
-            raise ValueError(
-                f"{path}: {len(names)} names for {vectors.shape[1]} features, expected one each; recreate it with "
-                "`dvc repro`"
-            )
-        return of_tensor(vectors, names), counts
+        return of_tensor(vectors, said(path, "features")), counts
 
     @classmethod
     def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":

@@ -47,9 +47,7 @@ class Frames(Image):
     @staticmethod
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
         from rankgrad.inputs._stored import read_pictures
-        from rankgrad.io.parquet import check_lists
 
-        check_lists(path, "frames", lists=True)
         items, sizes, counts = read_pictures(path, "frames", threads=threads, memory=memory)
         return Inputs({"kind": "frames", **sizes}, items, counts), None
 

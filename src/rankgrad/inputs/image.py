@@ -65,9 +65,7 @@ class Image(InputType):
     @staticmethod
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
         from rankgrad.inputs._stored import read_pictures
-        from rankgrad.io.parquet import check_lists
 
-        check_lists(path, "image", lists=lists)
         items, sizes, counts = read_pictures(path, "image", threads=threads, memory=memory)
         return Inputs({"kind": "image", **sizes}, items), counts
 

@@ -51,22 +51,12 @@ class Text(InputType):
 
     @staticmethod
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
-        from rankgrad.io.parquet import check_lists, flat, is_text, read_table, row_of
+        from rankgrad.io.parquet import flat, read_table
 
-        check_lists(path, "text", lists=lists)
         column, counts = read_table(path, ["text"])["text"], None
         if lists:
             column, counts = flat(column)
-        if not is_text(column.type):
-            raise ValueError(f"{path}: column text: {column.type}, expected text; recreate it with `dvc repro`")
-        texts = column.to_pylist()
-        for number, text in enumerate(texts):
-            if not text or not Vocabulary.split(text):
-                raise ValueError(
-                    f"{path}: row {row_of(number, counts)}: a text is {text!r}, expected at least one word; recreate "
-                    "it with `dvc repro`"
-                )
-        return of_strings(texts), counts
+        return of_strings(column.to_pylist()), counts
 
     @classmethod
     def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":

@@ -42,27 +42,12 @@ class TextPair(Text):
 
     @staticmethod
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
-        from rankgrad.io.parquet import flat, is_list, is_text, read_table, row_of
+        from rankgrad.io.parquet import flat, read_table
 
         column, counts = read_table(path, ["text_pair"])["text_pair"], None
-        kind = column.type.value_type if lists and is_list(column.type) else column.type
-        if not is_list(kind) or not is_text(kind.value_type):
-            expected = "a list of pairs of texts" if lists else "a pair of texts"
-            raise ValueError(
-                f"{path}: column text_pair: {column.type}, expected {expected} in each row; recreate it with "
-                "`dvc repro`"
-            )
         if lists:
             column, counts = flat(column)
-        pairs = []
-        for number, texts in enumerate(column.to_pylist()):
-            try:
-                pairs.append(_joined(TextPair.checked(texts, "a pair")))
-            except ValueError as error:
-                raise ValueError(
-                    f"{path}: row {row_of(number, counts)}: {error}; recreate it with `dvc repro`"
-                ) from error
-        return Inputs({"kind": "text_pair"}, pairs), counts
+        return Inputs({"kind": "text_pair"}, [*map(_joined, column.to_pylist())]), counts
 
     @classmethod
     def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":

@@ -26,7 +26,6 @@ __all__ = [
     "IMAGE",
     "as_fixed_lists",
     "as_lists",
-    "check_lists",
     "columns_of",
     "decode_image",
     "documents_of",
@@ -41,7 +40,6 @@ __all__ = [
     "parquet_file",
     "ragged_lists",
     "read_table",
-    "row_of",
     "said",
 ]
 
@@ -175,17 +173,6 @@ def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None =
     return torch.from_numpy(np.concatenate(flat).reshape(len(column), length))
 
 
-def check_lists(path: Path, column: str, *, lists: bool) -> None:
-    """Raise ValueError if a column has lists of inputs where each row needs one input, or vice versa."""
-    with parquet_file(path) as file:
-        kind = file.schema_arrow.field(column).type
-    if is_list(kind) != lists:
-        expected = "a list of inputs" if lists else "one input"
-        raise ValueError(
-            f"{path}: column {column}: {kind}, expected {expected} in each row; recreate it with `dvc repro`"
-        )
-
-
 def flat(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Tensor]:
     """Return the concatenated values of a column of lists, and the length of each row's list (n,)."""
     counts = torch.from_numpy(list_lengths(column).astype(np.int64))
@@ -197,11 +184,6 @@ def documents_of(path: Path, column: str) -> list[int]:
     with parquet_file(path) as file:
         batches = file.iter_batches(batch_size=64, columns=[column])
         return [count for batch in batches for count in list_lengths(batch.column(0)).tolist()]
-
-
-def row_of(number: int, counts: Tensor | None) -> int:
-    """Return the row that contains an input, given the input's number among all inputs."""
-    return number if counts is None else int(torch.searchsorted(counts.cumsum(0), number, right=True))
 
 
 def list_lengths(column: pa.Array | pa.ChunkedArray) -> np.ndarray:

@@ -17,15 +17,11 @@ from rankgrad.io.parquet import (
     flat,
     is_list,
     is_number,
-    is_text,
-    list_lengths,
     matrix,
     read_table,
-    row_of,
     said,
 )
 from rankgrad.ragged import pad_groups
-from rankgrad.vocabulary import Vocabulary
 
 __all__ = [
     "Captions",
@@ -155,7 +151,7 @@ def read_split(
         memory: GiB; if pictures need more, they are decoded when they are used.
 
     Raises:
-        FileNotFoundError, ValueError: the file is missing or corrupt, or a value is invalid; the message names its row.
+        FileNotFoundError, ValueError: the file is missing or corrupt, or its input does not fit the task.
     """
     path = Path(folder) / f"{split}.parquet"
     stored = columns_of(path)
@@ -169,74 +165,28 @@ def read_split(
     table = read_table(path, [*columns, *(name for name in (*optional, "weight") if name in stored), *kept])
     if not len(table):
         raise ValueError(f"{path}: no rows, expected at least one; recreate it with `dvc repro`")
-    values = truth(table, path)  # check the truth before decoding, which takes longer
+    values = truth(table, path)
     inputs, sizes = input_type.read(path, lists=lists, threads=threads, memory=memory)
-    if sizes is not None:
-        judged = torch.from_numpy(list_lengths(table["relevance"]).astype(np.int64))
-        _require(sizes, (sizes > 0) & (sizes == judged), "documents", "one or more, as many as relevances", path)
     # Add the options and columns of a user's own table, since requests have the same columns.
     inputs = replace(inputs, about=inputs.about | (said(path, "input") or {}))
-    weight = None
-    if "weight" in stored:
-        weight = _column(table, "weight", path)
-        _require(weight, torch.isfinite(weight) & (weight.float() > 0), "weight", "a number above 0", path)
+    weight = _column(table, "weight") if "weight" in stored else None
     return Split(inputs, values, sizes, weight, table.select(kept) if kept else None, said(path, "classes"))
 
 
-def _require(values: Tensor, right: Tensor, name: str, expected: str, path: Path) -> None:
-    """Raise ValueError if a value (n,) or (n, K) of a column is wrong; the message names the first one's row."""
-    if not right.all():
-        row, *index = (~right).nonzero()[0].tolist()
-        cell = name + "".join(f"[{position}]" for position in index)
-        raise ValueError(f"{path}: row {row}: {cell} is {values[row, *index].item()}, expected {expected}")
-
-
-def _column(table: pa.Table, name: str, path: Path) -> Tensor:
-    """Return a column of numbers (n,) as stored, float32 or float64.
-
-    Raises:
-        ValueError: a number is missing, or a whole number is too large for float64.
-    """
-    column = table[name]
-    if not is_number(column.type) or column.null_count:
-        raise _no_column(table, name, "a number in each row", path)
-    values = column.to_numpy()
-    if values.dtype.kind in "iu":
-        numbers = torch.from_numpy(values.astype(np.float64))
-        _require(numbers, numbers.abs() <= 2.0**53, name, "at most 2^53, which float64 holds", path)
-    return torch.from_numpy(values.astype(np.float32 if values.dtype in (np.float16, np.float32) else np.float64))
-
-
-def _no_column(table: pa.Table, name: str, expected: str, path: str | Path) -> ValueError:
-    column = table[name]
-    return ValueError(
-        f"{path}: column {name}: {column.type}, {column.null_count} missing; expected {expected}; recreate it with "
-        "`dvc repro`"
-    )
+def _column(table: pa.Table, name: str) -> Tensor:
+    """Return a column of numbers (n,): float32 if it is stored so, else float64."""
+    values = table[name].to_numpy()
+    return torch.from_numpy(values if values.dtype == np.float32 else values.astype(np.float64))
 
 
 def label_ranks_of(table: pa.Table, path: Path) -> Tensor:
-    """Return the column `label_ranks` (n, K).
-
-    Raises:
-        ValueError: a label rank is not a whole number of at least 0.
-    """
-    label_ranks = matrix(table, "label_ranks", path=path)
-    if label_ranks.is_floating_point() or label_ranks.dtype == torch.bool:
-        raise _no_column(table, "label_ranks", "lists of whole numbers", path)
-    _require(label_ranks, label_ranks >= 0, "label_ranks", "0 or more", path)
-    return label_ranks
+    """Return the column `label_ranks` (n, K)."""
+    return matrix(table, "label_ranks", path=path)
 
 
 def target_of(table: pa.Table, path: Path) -> Tensor:
-    """Return the column `target` (n,), float32 or float64.
-
-    Raises:
-        ValueError: a target is not finite.
-    """
-    target = _column(table, "target", path)
-    _require(target, target.isfinite(), "target", "a number", path)
-    return target
+    """Return the column `target` (n,), float32 or float64."""
+    return _column(table, "target")
 
 
 def labels_of(table: pa.Table, path: Path) -> Labels:
@@ -245,14 +195,12 @@ def labels_of(table: pa.Table, path: Path) -> Labels:
     Difficult labels are positive in training and skipped in average precision (VOC's rule).
 
     Raises:
-        ValueError: a label is not 0 or 1, or `difficult` has another length.
+        ValueError: `difficult` has another length.
     """
     labels = matrix(table, "labels", path=path)
     difficult = torch.zeros_like(labels)
     if "difficult" in table.column_names:
         difficult = matrix(table, "difficult", path=path, length=labels.shape[1])
-    for name, flags in (("labels", labels), ("difficult", difficult)):
-        _require(flags, (flags == 0) | (flags == 1), name, "0 or 1", path)
     return Labels(labels, difficult.bool())
 
 
@@ -261,51 +209,22 @@ def captions_of(table: pa.Table, path: Path) -> Captions:
 
     Items of a family (the twins of generated scenes) compete for the same captions; without a column `family`, each
     item is its own family. Items of a gallery are searched together; without a column `gallery`, all items are.
-
-    Raises:
-        ValueError: an item has no caption, or a caption has no word.
     """
-    column = table["captions"]
-    if not is_list(column.type) or not is_text(column.type.value_type):
-        raise _no_column(table, "captions", "lists of text", path)
-    families = _numbers(path, table, "family", torch.arange(len(table)))
-    galleries = _numbers(path, table, "gallery", torch.zeros(len(table), dtype=torch.int64))
-    counts = torch.from_numpy(list_lengths(column).astype(np.int64))
-    _require(counts, counts > 0, "the number of captions", "at least 1", path)
-    captions = flat(column)[0].to_pylist()
-    for number, caption in enumerate(captions):
-        if not caption or not Vocabulary.split(caption):
-            row = row_of(number, counts)
-            raise ValueError(
-                f"{path}: row {row}: a caption is {caption!r}, expected at least one word; recreate it with `dvc repro`"
-            )
+    families = _numbers(table, "family", torch.arange(len(table)))
+    galleries = _numbers(table, "gallery", torch.zeros(len(table), dtype=torch.int64))
+    captions, counts = flat(table["captions"])
     negatives = flat(table["negatives"])[0].to_pylist() if "negatives" in table.column_names else None
-    return Captions(captions, counts, families, galleries, negatives=negatives)
+    return Captions(captions.to_pylist(), counts, families, galleries, negatives=negatives)
 
 
-def _numbers(path: Path, table: pa.Table, name: str, usual: Tensor) -> Tensor:
+def _numbers(table: pa.Table, name: str, usual: Tensor) -> Tensor:
     """Return a column of whole numbers (n,), or the default if there is no such column."""
-    if name not in table.column_names:
-        return usual
-    column = table[name]
-    if not pa.types.is_integer(column.type) or column.null_count:
-        raise _no_column(table, name, "a whole number in each row", path)
-    return torch.from_numpy(column.to_numpy().astype(np.int64))
+    return torch.from_numpy(table[name].to_numpy().astype(np.int64)) if name in table.column_names else usual
 
 
 def relevance_of(table: pa.Table, path: Path) -> Tensor:
-    """Return the column `relevance`, with the lists of all rows concatenated (m,).
-
-    Raises:
-        ValueError: a relevance is negative or not finite.
-    """
-    relevance, lengths = lists_of(table, "relevance", path=path)
-    if (wrong := ~(relevance.isfinite() & (relevance >= 0))).any():
-        row = row_of(int(wrong.int().argmax()), lengths)
-        raise ValueError(
-            f"{path}: row {row} has a relevance that is negative or not finite; recreate it with `dvc repro`"
-        )
-    return relevance
+    """Return the column `relevance`, with the lists of all rows concatenated (m,)."""
+    return lists_of(table, "relevance", path=path)[0]
 
 
 def lists_of(table: pa.Table, name: str, *, path: str | Path) -> tuple[Tensor, Tensor]:
@@ -319,13 +238,13 @@ def lists_of(table: pa.Table, name: str, *, path: str | Path) -> tuple[Tensor, T
     """
     column = table[name]
     if not is_list(column.type) or not is_number(column.type.value_type):
-        raise _no_column(table, name, "lists of numbers", path)
+        raise ValueError(f"{path}: column {name}: {column.type}, expected lists of numbers")
     values, lengths = flat(column)
     if not len(lengths) or not lengths.all():
         row = int((lengths == 0).int().argmax()) if len(lengths) else 0
         raise ValueError(f"{path}: row {row}: {name} is empty or missing, expected at least one number in each row")
     if values.null_count:
-        raise _no_column(table, name, "numbers without missing ones", path)
+        raise ValueError(f"{path}: column {name}: {values.null_count} numbers are missing, expected none")
     return torch.tensor(values.to_numpy()), lengths
 
 

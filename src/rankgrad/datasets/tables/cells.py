@@ -14,7 +14,7 @@ from rankgrad.datasets.tables.files import Sheet
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
 from rankgrad.numbers import PLAIN, Writing, days_in, exact, number_in, orders_of, vector_in, writings_of
-from rankgrad.plain_text import name_in
+from rankgrad.plain_text import name_in, text_in
 
 __all__ = [
     "FLAGS",
@@ -38,6 +38,7 @@ __all__ = [
     "separator_of",
     "series",
     "split_in",
+    "words_in",
 ]
 
 LARGEST = float(np.finfo(np.float32).max)  # float64 can hold its square, which the mean and deviation need
@@ -250,6 +251,14 @@ def as_ranks(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
 def has_word(caption: str) -> bool:
     """Return whether a caption has a letter or a digit."""
     return any(map(str.isalnum, caption))
+
+
+def words_in(cell: Any) -> str:
+    """Return the text in a cell, see `text_in`; raise ValueError if it has no word."""
+    text = text_in(cell)
+    if not has_word(text):
+        raise ValueError(f"{text[:60]!r}, expected at least one word; correct or remove the row")
+    return text
 
 
 def path_in(cell: Any) -> Any:
