@@ -185,14 +185,6 @@ def check_within(columns: Columns) -> None:
             candidates.sort(key=lambda column: column.content == "number")
             raise columns.question(candidates, "may be the groups of --within", "within --group")
         raise columns.refusal("--within: no column of names or whole numbers repeats; name one, as in `--group COLUMN`")
-    group = columns.whole(columns.all[columns.structure["group"]])
-    count = group.names.nunique()
-    if count in (1, len(group.cells)):
-        values = "the same value in all rows" if count == 1 else "a different value in each row"
-        raise columns.refusal(
-            f"--within: {group.name} has {values}, expected several values that repeat; name another column with "
-            "`--group`"
-        )
 
 
 def explained(names: pd.Series, numbers: pd.Series) -> float:

@@ -367,10 +367,6 @@ def test_published_weights_in_a_cache_are_not_unpickled(stranger, monkeypatch):
 
 
 class TestTables:
-    def test_an_address_is_a_file_that_is_not_there(self, stranger):
-        with pytest.raises(FileNotFoundError, match="no such file"):
-            read_whole(Path("s3://evil/x.parquet"))
-
     def test_types_of_arrow_are_not_unpickled(self, stranger):
         kind = {b"ARROW:extension:name": b"arrow.py_extension_type",
                 b"ARROW:extension:metadata": pickle.dumps(Payload(stranger.folder / "ran"))}  # fmt: skip

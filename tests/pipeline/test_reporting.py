@@ -244,32 +244,25 @@ def test_scores_are_drawn_within_their_group_or_fold(columns, project, monkeypat
     assert ranks == [[0.5, 0.5], [0.5, 0.5], [1.0, 1.0], [1.0, 1.0]]
 
 
-def test_examples_of_ones_own_table_are_shown_with_names_and_nothing_speaks_of_digits(project):
+def test_examples_of_ones_own_table_are_shown_with_names_and_nothing_speaks_of_digits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     values = params()
     run = values.runs[RANKER].model_copy(update={"dataset": "shop"})
     args = {"file": "shop.csv", "text": "text", "label_ranks": "rank_*", "group": "seller"}
     block = {"name": "table", "raw": "data/raw/shop", "rows": None, "args": args, "folds": 3}
     table = values.datasets["clips"].model_copy(update=block)
     only = {"runs": {RANKER: run}, "comparisons": {}, "benchmark_sorters": {}, "datasets": {"shop": table}}
-    for folder in ("metrics/runs", "models/runs", "predictions"):
-        for path in Path(folder).iterdir():
-            if path.stem != RANKER:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-    shutil.rmtree("metrics/sorters")  # which only a benchmark makes
-    for page in Path("reports/data").glob("*.html"):
-        page.unlink()
+    write_run(RANKER, "label_ranking", 0.9)
+    predicted = pq.read_table(f"predictions/{RANKER}.parquet")
+    folds = pa.array([1 + row % 3 for row in range(TEST)] * 2)
+    pq.write_table(predicted.append_column("fold", folds), f"predictions/{RANKER}.parquet")
+    Path("data/shop").mkdir(parents=True)
     metadata = {"classes": json.dumps([f"class {label}" for label in range(LABELS)])}
-    Path("data/shop").mkdir()
     rows = pa.table({"text": ["a <red> dress"] * TEST}).replace_schema_metadata(metadata)
     pq.write_table(rows, "data/shop/test.parquet")
-    predicted = pq.read_table(f"predictions/{RANKER}.parquet")
-    fold_of_row = pa.array([1 + row % 3 for row in range(TEST)] * 2)
-    pq.write_table(predicted.append_column("fold", fold_of_row), f"predictions/{RANKER}.parquet")
     report.main(values.model_copy(update=only))
     text = Path("reports/index.html").read_text()
-    assert "a &lt;red&gt; dress" in text
-    assert "<span>class " in text
-    assert f"figures/{RANKER}-examples.png" in text
+    assert all(shown in text for shown in ("a &lt;red&gt; dress", "<span>class ", f"figures/{RANKER}-examples.png"))
     assert not re.search("igit|MNIST", text)
     assert f"3 folds over groups (seller); a test fold has 4 to 5 of {TEST} rows" in text
 
@@ -288,7 +281,6 @@ def test_the_page_loads_nothing_from_elsewhere_needs_no_script_and_markup_in_tex
 @pytest.mark.parametrize(
     ("file", "text", "named"),
     [
-        ("metrics/runs/memorability-mse.csv", "run\n", "columns"),
         ("metrics/comparisons/scores.csv", "run,seed,fold,split,metric,value,low,high\na,,,,m,1,,\n", "minus"),
         (f"models/runs/{RANKER}/run.json", "\udcff", "JSON"),
         (f"predictions/{RANKER}.parquet", "PAR1", "Parquet"),
