@@ -1,27 +1,25 @@
-"""Trainings of two steps with every loss; two processes `in_two_processes.py RANK FOLDER PORT` share each batch."""
+"""Trainings of two steps of every task; two processes `in_two_processes.py RANK FOLDER PORT` share each batch."""
 
-import inspect
 import os
 import sys
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
+from contracts.test_inputs_tasks import LOSSES
 
 from rankgrad import lookup
-from rankgrad.datasets.files.splits import Captions, Labels, Split
-from rankgrad.inputs.features import of_tensor
 from rankgrad.io.checkpoints import build
 from rankgrad.losses import spearman
 from rankgrad.metrics import EpochMetric, ndcg
-from rankgrad.sorters.laplace import Laplace
 from rankgrad.training.distributed import gathered
 from rankgrad.training.loop import train
 
 from conftest import objective_of, task_of  # isort: skip
+from rows import written  # isort: skip
 
-ROWS = 16
 MODEL = {"name": "linear", "args": {"standardize": False}, "backbone": {"name": "perceptron", "args": {"hidden": [6]}}}
 PHASE = {
     "epochs": 1, "patience": 1, "optimizer": {"name": "SGD", "args": {"lr": 0.1}, "clip": 1.0},
@@ -39,31 +37,9 @@ def options_of(task: str, **more) -> dict:
     }.get(task, batched | {"probe": PHASE, "finetune": phase})
 
 
-def split_of(task: str, draws: torch.Generator) -> Split:
-    sizes = torch.randint(2, 6, (ROWS,), generator=draws) if task == "query_ranking" else None
-    count = ROWS if sizes is None else int(sizes.sum())
-    labels = (torch.arange(3 * ROWS).view(ROWS, 3) % 2).flip(0)
-    truth = {
-        "label_ranking": torch.randint(0, 3, (ROWS, 4), generator=draws),
-        "multilabel": Labels(labels, torch.zeros(ROWS, 3, dtype=torch.bool)),
-        "score_ranking": torch.rand(ROWS, generator=draws),
-        "query_ranking": torch.randint(0, 2, (count,), generator=draws),
-        "retrieval": Captions(
-            [f"number {row}" for row in range(ROWS)], torch.ones(ROWS, dtype=torch.int64), *[None] * 2
-        ),
-    }[task]
-    weight = 0.5 + torch.rand(ROWS, generator=draws)
-    return Split(of_tensor(torch.randn(count, 4, generator=draws)), truth, sizes, weight)
-
-
 def cases() -> dict[str, tuple]:
-    """Every loss with a task that learns it, and sorters that learn along."""
-    tasks, results = [lookup.find("tasks", name)() for name in lookup.names("tasks")], {}
-    for name in lookup.names("losses"):
-        parameters = list(inspect.signature(lookup.find("losses", name)).parameters)
-        fitting = [task.name for task in tasks if name != "none" and parameters[1] in task.learns]
-        for task in fitting[-1:]:
-            results[name] = (task, name, Laplace if "sorter" in parameters else None, None)
+    """Every task with its loss, and sorters that learn along."""
+    results = {task: (task, *LOSSES[task], None) for task in lookup.names("tasks")}
     lstm = partial(build, "sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=4)
     for optimizer in ({"name": "jointly"}, {"name": "SGD", "args": {"lr": 0.1}}):
         results[f"lstm, {optimizer['name']}"] = ("score_ranking", "spearman", lstm, optimizer)
@@ -72,9 +48,10 @@ def cases() -> dict[str, tuple]:
 
 def trained(task: str, loss: str, sorter, sorter_optimizer, *, model: dict = MODEL, **more) -> list[torch.Tensor]:
     """All weights after a training, what a sorter has learned, and losses and metrics."""
-    draws = torch.Generator().manual_seed(0)
     made = task_of(task, options_of(task, **more))
-    splits = [split_of(task, draws) for _ in range(2)]
+    with TemporaryDirectory() as folder:
+        written(task, "features", Path(folder), rows=16)
+        splits = [made.load(folder, split, threads=1) for split in ("train", "val")]
     network = made.build(model, splits[0], seed=0)
     if task == "retrieval":  # batch normalization is that of a chunk, or of a process's share
         network.captions.head.score[0] = torch.nn.Identity()

@@ -10,7 +10,6 @@ from simulated_device import PLACE, simulated
 
 from pipelines.config.schema import typed
 from pipelines.stages.pretrain import ImitationPhase
-from rankgrad.datasets.scenes import drawing
 from rankgrad.datasets.vectors import score_vectors
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.ranks import exact_ranks
@@ -41,13 +40,13 @@ def test_tensors_on_both_devices_do_not_mix(there):
     assert (torch.ones(3, device=PLACE) + torch.tensor(1.0)).cpu().tolist() == [2.0, 2.0, 2.0]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[2]}-{case[3]}")
-def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, generator, tmp_path, there):  # noqa: F811
-    split, options = split_of(case[0], generator), options_of(case[0])
+@pytest.mark.parametrize("case", [case for case in CASES if case[4]], ids=lambda case: case[0])
+def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, tmp_path, there):  # noqa: F811
+    split, options = split_of(case[0], tmp_path), options_of(case[0])
     if case[0] == "label_ranking":
         options["views"] = {"count": 3, "shift": 1, "zoom": 1.1, "rotation": 2.0}
     losses, tables, optimizer = [], [], ADAM if case[3] == "lstm" else None
-    for device, stops in (("auto", (1, 3, None)), ("cpu", (None,))):
+    for device, stops in (("auto", (3, None)), ("cpu", (None,))):
         AcceleratorState._reset_state(reset_partial_state=True)
         folder = tmp_path / device
         for stop in stops:
@@ -66,37 +65,18 @@ def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, genera
     assert all(table.schema == tables[0].schema and len(table) == len(tables[0]) for table in tables)
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "fresh"),
-    [("cnn", {"channels": 4, "layers": 2}, False), ("comparator", {"hidden": 4}, True),
-     ("lstm", {"hidden": 4, "layers": 1}, False)],
-)  # fmt: skip
-def test_a_sorter_is_pretrained(name, args, fresh, there):
+def test_a_sorter_is_pretrained_on_vectors_that_are_drawn_in_each_epoch(there):
     options = {
-        "epoch_size": 32 if fresh else None,
-        "batch_size": 8,
-        "epochs": 2,
-        "patience": 2,
-        "optimizer": ADAM,
+        "epoch_size": 32, "batch_size": 8, "epochs": 2, "patience": 2, "optimizer": ADAM,
         "schedule": {"name": "constant"},
-    }
+    }  # fmt: skip
     scores, losses = score_vectors.draw(32, 8, torch.Generator().manual_seed(0))[0], []
     for device in ("auto", "cpu"):
         AcceleratorState._reset_state(reset_partial_state=True)
         place = make_accelerator(device=device, precision="no").device
         data = scores.to(place), exact_ranks(scores).to(place)
-        sorter = build("sorters", name, args, seed=0, length=8)
+        sorter = build("sorters", "comparator", {"hidden": 4}, seed=0, length=8)
         running = fit(ImitationPhase(sorter, data, data, typed(Imitation, options)), seed=0, device=device)
         losses.append([epoch.loss for epoch in running])
         check_place(sorter, device)
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
-
-
-def test_scenes_are_drawn(generator, there):
-    glyphs = torch.randint(0, 256, (40, 4, 28, 28), dtype=torch.uint8, generator=generator)
-    sizes = torch.randint(0, 3, (40, 4), generator=generator) * 10.0
-    tops, lefts = torch.rand(2, 40, 4, generator=generator) * 30
-    wanted = drawing.draw(glyphs, sizes, tops, lefts, canvas=64)
-    drawn = drawing.draw(*(part.to(PLACE) for part in (glyphs, sizes, tops, lefts)), canvas=64)
-    assert drawn.device == PLACE
-    assert (drawn.cpu().int() - wanted.int()).abs().max() <= 1

@@ -139,6 +139,13 @@ def table(task: str, kind: str, rows: list[Any], draws: Draws) -> pa.Table:
     )
 
 
+def written(task: str, kind: str, folder: Path, rows: int = 12) -> None:
+    """Write a table for training and one for validation into a folder."""
+    draws = np.random.default_rng(0)
+    for split in ("train", "val"):
+        pq.write_table(table(task, kind, cells(task, kind, rows, draws), draws), folder / f"{split}.parquet")
+
+
 def untrained(task: str, kind: str, folder: Path, draws: Draws) -> Any:
     """Return a network for a table that is written into a folder."""
     pq.write_table(table(task, kind, cells(task, kind, 12, draws), draws), folder / "train.parquet")

@@ -32,8 +32,8 @@ def retrain(
     The checkout does not change: params and dvc.lock go to a branch `retrain/<time>`. The next retraining resumes one
     that was killed. Exit code: 1 if a stage failed or the gate could not compare a model.
     """
-    from pipelines.flows.processes import CommandFailed
     from pipelines.flows.retraining import Request, retrain_here
+    from pipelines.ops.processes import CommandFailed
 
     with errors_in_a_line():
         try:

@@ -8,9 +8,9 @@ from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed, State
 
 from pipelines.config import Settings
-from pipelines.flows.processes import TransientFailure
 from pipelines.flows.tasks import retried
 from pipelines.ops.messages import as_markdown
+from pipelines.ops.processes import TransientFailure
 from pipelines.reporting.results import markdown
 from pipelines.tracking.gate import Decision, decide_all
 from pipelines.tracking.store import ServerUnreachable

@@ -16,8 +16,8 @@ from pipelines.config import Settings, load
 from pipelines.flows.branches import commits_in_use, is_new, remove_old, share
 from pipelines.flows.changes import planned
 from pipelines.flows.checkout import commit, fresh_checkout
-from pipelines.flows.processes import CommandFailed, Commands
 from pipelines.ops.git import file_at, git
+from pipelines.ops.processes import CommandFailed, Commands
 from pipelines.tracking.gate import Decision, decide_all, models_of
 from pipelines.tracking.registry import newest_snapshot
 from pipelines.tracking.store import address_of_store
@@ -118,7 +118,7 @@ def publish(folder: Path, commands: Commands, only: Sequence[str]) -> None:
 
 
 def retrain_here(project: Path, request: Request) -> tuple[list[Decision], str]:
-    """Retrain without a server, one stage after another, with `dvc repro`; see `retrain_in_clone`."""
+    """Retrain without a server, with `make repro`; see `retrain_in_clone`."""
     commands = Commands()
 
     def train(folder: Path, params: Settings) -> None:

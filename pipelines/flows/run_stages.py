@@ -1,6 +1,5 @@
 """DVC stages as tasks: each starts as soon as its dependencies are done and a slot is free."""
 
-import os
 import threading
 import time
 from collections import Counter
@@ -9,22 +8,19 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import torch
 from prefect.artifacts import create_table_artifact
 from prefect.futures import PrefectFuture, as_completed
 
 from pipelines.config import Settings
-from pipelines.flows.graph import Stage, stages
-from pipelines.flows.processes import CommandFailed, Commands, Done
 from pipelines.flows.tasks import retried
-from pipelines.ops.repro import CACHED, RAN, REPRO, command_of
+from pipelines.ops.graph import stages
+from pipelines.ops.processes import CACHED, RAN, REPRO, CommandFailed, Commands, Done, command_of
+from pipelines.ops.side_by_side import GPU, Plan, Slot, slots_of
 from pipelines.tracking.live import watch
 
-__all__ = ["Plan", "Took", "run_stages", "slots_of"]
+__all__ = ["run_stages"]
 
 HOW = {RAN: "ran", CACHED: "cached"}
-GPU = "CUDA_VISIBLE_DEVICES"
-Slot = dict[str, str]  # variables of a stage's environment
 
 
 @dataclass(frozen=True)
@@ -36,39 +32,6 @@ class Took:
     seconds: float
     cpu_seconds: float
     gpu: str
-
-
-def slots_of(params: Settings) -> dict[str, list[Slot]]:
-    """Return the slots: one per GPU, and one per group of cores."""
-    names = os.environ.get(GPU, ",".join(map(str, range(torch.cuda.device_count()))))
-    gpus = [name for name in names.split(",") if name] if params.compute.device != "cpu" else []
-    count = max(1, (os.cpu_count() or 1) // params.compute.threads)
-    return {"gpu": [{GPU: gpu} for gpu in gpus], "cpu": [{GPU: ""} if gpus else {} for _ in range(count)]}
-
-
-class Plan:
-    """Schedule stages. Stages that compute use a GPU, if there is one; others run at the same time."""
-
-    def __init__(self, graph: dict[str, Stage], slots: dict[str, list[Slot]]):
-        self.waiting, self.free = dict(graph), {kind: list(of_kind) for kind, of_kind in slots.items()}
-        self._on_gpus, self._done = bool(slots["gpu"]), set[str]()
-        self._held: dict[str, tuple[str, Slot]] = {}
-
-    def begin(self) -> list[tuple[str, Stage, Slot]]:
-        """Return the stages to start now, each with its slot."""
-        begun = []
-        for name, stage in [*self.waiting.items()]:
-            kind = "gpu" if stage.computes and self._on_gpus else "cpu"
-            if self.free[kind] and self._done.issuperset(stage.needs):
-                self._held[name] = kind, self.free[kind].pop()
-                begun.append((name, self.waiting.pop(name), self._held[name][1]))
-        return begun
-
-    def end(self, name: str, *, done: bool) -> None:
-        """Release the slot of a stage; if the stage succeeded, its dependents may start."""
-        kind, slot = self._held.pop(name)
-        self.free[kind].append(slot)
-        self._done |= {name} if done else set()
 
 
 @retried(task_run_name="{stage}")
@@ -88,7 +51,7 @@ def _watched(params: Settings, folder: Path):
     watching.join(timeout=60)
 
 
-def run_stages(folder: Path, params: Settings, commands: Commands, targets: Collection[str]) -> dict[str, Took]:
+def run_stages(folder: Path, params: Settings, commands: Commands, targets: Collection[str]) -> None:
     """Run the targets and their dependencies, or all stages, and show the cost of each on the run's page.
 
     Raises:
@@ -98,7 +61,7 @@ def run_stages(folder: Path, params: Settings, commands: Commands, targets: Coll
     plan, began = Plan(graph, slots_of(params)), time.monotonic()
     futures: dict[str, PrefectFuture] = {}
     at_work: dict[PrefectFuture, tuple[str, Slot, float]] = {}
-    took: dict[str, Took] = {}
+    took: list[Took] = []
     with _watched(params, folder):
         while True:
             # A stage that waits for a slot is not a task yet, so that the page shows only running time.
@@ -112,14 +75,13 @@ def run_stages(folder: Path, params: Settings, commands: Commands, targets: Coll
             future.wait()  # its state may be outdated until then
             name, slot, since = at_work.pop(future)
             plan.end(name, done=future.state.is_completed())
-            took[name] = _took(name, future, slot, time.monotonic() - since)
-    _show([*took.values()], time.monotonic() - began)
+            took.append(_took(name, future, slot, time.monotonic() - since))
+    _show(took, time.monotonic() - began)
     states = {name: future.state for name, future in futures.items()}
     failed = [f"{name}: {state.message}" for name, state in states.items() if state.is_failed() or state.is_crashed()]
     if failed:
         raise CommandFailed("stages failed; the next retraining reuses finished stages:\n" + "\n".join(failed))
     commands.run(*REPRO, *targets, folder=folder)  # a no-op, unless a task missed something
-    return took
 
 
 def _took(name: str, future: PrefectFuture, slot: Slot, seconds: float) -> Took:

@@ -6,7 +6,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from pipelines.flows.processes import TransientFailure
+from pipelines.ops.processes import TransientFailure
 
 __all__ = ["retried"]
 

@@ -8,7 +8,9 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from pipelines.config import ParamsError, load
 from pipelines.config.schema import read
@@ -16,64 +18,70 @@ from pipelines.ops import status
 from pipelines.ops.dvc_repair import repair
 from pipelines.ops.leftovers import set_aside
 from pipelines.ops.process import tied
+from pipelines.ops.processes import PUBLISH, REPRO, CommandFailed, Commands, command_of
+from pipelines.ops.side_by_side import run_stale, slots_of
 
-__all__ = ["CACHED", "DVC_IS_BUSY", "RAN", "REPRO", "command_of", "main"]
+__all__ = ["main"]
 
 LOCK = Path(".locks/repro")
-REPRO = ("dvc", "--wait-for-lock", "repro")
-PUBLISH = "publish"  # always run, because DVC cannot know whether MLflow's store was emptied or replaced
-# Messages of DVC, which has no exit status for these cases: a stage ran, its outputs came from the run cache, or
-# another dvc holds a lock or is writing a file that this one reads.
-RAN, CACHED = "Running stage '", "is cached - skipping run"
-DVC_IS_BUSY = re.compile(
-    r"Unable to acquire lock|is busy|dvc\.lock' (?:is invalid|validation failed)|RWLock-file", re.IGNORECASE
-)
-
-
-def command_of(stage: str) -> list[str]:
-    """Return the command that runs a stage: `publish` always, others only if DVC detects a change."""
-    return [*REPRO, "--single-item", *(["--force"] if stage == PUBLISH else []), stage]
+# Lines that DVC prints after each stage; the last command prints them once.
+HINT = re.compile(r"Updating lock file|To track the changes|To enable auto|dvc config|git add|Use `dvc push`")
 
 
 def main(*words: str) -> None:
     """Wait for another `dvc repro`, repair its files if it was killed, and run `dvc repro`; exit with its status.
 
-    Without words, run all stages except `publish`, then always `publish`. The reasons of failed stages are printed
-    last.
+    Without words, run all stages except `publish`, then always `publish`; stages run side by side if there are several
+    GPUs, or cores for several trainings with compute.threads. The reasons of failed stages are printed last.
 
     Raises:
         ValueError: see `pipelines.ops.dvc_repair.repair`.
     """
     LOCK.parent.mkdir(exist_ok=True)
-    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(lock, 32, 0).decode().strip()
-        sys.stderr.write(f"waiting for another `dvc repro` in {Path.cwd()}: process {holder}\n")
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
-    for line in [*repair(), *_set_aside()]:
+    LOCK.touch()
+    with LOCK.open("r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write(f"waiting for another `dvc repro` in {Path.cwd()}: process {lock.read()}\n")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.truncate(0)
+        os.pwrite(lock.fileno(), str(os.getpid()).encode(), 0)
+        _repro(words, lock.fileno())
+
+
+def _repro(words: tuple[str, ...], lock: int) -> None:
+    """Run the stages, in a folder where no other dvc runs."""
+    params, moved = None, []
+    with suppress(FileNotFoundError, ParamsError):  # the stage `check` reports the error
+        params = load()
+        moved = set_aside(params)  # for example of another branch's params, because stages read whole folders
+    for line in [*repair(), *moved]:
         sys.stderr.write(f"{line}\n")
     status.clear()
-    for command in [[*REPRO, *words]] if words else [[*REPRO, *_others()], command_of(PUBLISH)]:
+    others = [stage for stage in read("dvc.yaml")["stages"] if stage != PUBLISH]
+    following = [[*REPRO, *words]] if words else [[*REPRO, *others], command_of(PUBLISH)]
+    if params is not None and not words and sum(map(len, slots_of(params).values())) > 1:
+        try:
+            run_stale(Path(), params, Commands(_print))
+        except CommandFailed:
+            _fail(1)
+        following = [[*REPRO, "--quiet", *others], command_of(PUBLISH)]  # only what DVC could not lock is left to run
+    for command in following:
         if code := _run(command, lock):
-            for failure in status.read_all(Path()):
-                sys.stderr.write(f"{failure}\n")
-            sys.exit(code if code > 0 else 128 - code)  # like a shell for a process ended by a signal
+            _fail(code)
 
 
-def _set_aside() -> list[str]:
-    """Move leftovers away, for example of another branch's params, because stages read whole folders."""
-    try:
-        return set_aside(load())
-    except (FileNotFoundError, ParamsError):  # the stage `check` reports the error
-        return []
+def _print(line: str) -> None:
+    if not HINT.search(line):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
 
 
-def _others() -> list[str]:
-    return [stage for stage in read("dvc.yaml")["stages"] if stage != PUBLISH]
+def _fail(code: int) -> NoReturn:
+    for failure in status.read_all(Path()):
+        sys.stderr.write(f"{failure}\n")
+    sys.exit(code if code > 0 else 128 - code)  # like a shell for a process ended by a signal
 
 
 def _run(command: list[str], lock: int) -> int:

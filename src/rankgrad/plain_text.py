@@ -8,7 +8,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
-from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -194,23 +193,7 @@ def _text_of(cell: Any) -> str:
         raise ValueError(f"{str(cell)[:60]}, expected text or a number")
     if isinstance(cell, bytes):
         return text_of_bytes(cell)
-    if isinstance(cell, timedelta):
-        return _duration(cell)
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
-
-
-def _duration(cell: timedelta) -> str:
-    """Return a duration in the notation of pandas, so that a request's `timedelta` equals training's `Timedelta`.
-
-    >>> _duration(timedelta(seconds=1)), _duration(-timedelta(milliseconds=1))
-    ('0 days 00:00:01', '-1 days +23:59:59.999000')
-    """
-    hours, seconds = divmod(cell.seconds, 3600)
-    text = f"{cell.days} days {'+' if cell.days < 0 else ''}{hours:02}:{seconds // 60:02}:{seconds % 60:02}"
-    nanoseconds = getattr(cell, "nanoseconds", 0)
-    if cell.microseconds or nanoseconds:
-        text += f".{cell.microseconds:06}" + (f"{nanoseconds:03}" if nanoseconds else "")
-    return text
 
 
 def check_name(name: str) -> None:

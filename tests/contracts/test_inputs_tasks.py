@@ -1,7 +1,6 @@
 """Each pair of an input type and a task: read from a table, trained, predicted, saved and loaded; or refused."""
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -12,33 +11,26 @@ from rankgrad.sorters.laplace import Laplace
 from rankgrad.training.loop import train
 
 from conftest import objective_of, task_of  # isort: skip
-from rows import CONVNET, TRAINING, TWO, TYPES, cells, table  # isort: skip
+from rows import CONVNET, TRAINING, TWO, TYPES, written  # isort: skip
 
 ROWS = 12
-# The usual loss of a task, and one on ranks, which may need a sorter.
+# A loss of each task that compares all scores of a list, and its sorter.
 LOSSES = {
-    "label_ranking": ("multilabel_cross_entropy", "rlsep"),
-    "multilabel": ("multilabel_soft_margin", "average_precision"),
-    "score_ranking": ("mse", "spearman"),
-    "query_ranking": ("mse", "ndcg"),
-    "retrieval": ("hard_negative_triplet", "hit_rate"),
+    "label_ranking": ("rlsep", None),
+    "multilabel": ("average_precision", Laplace),
+    "score_ranking": ("spearman", Laplace),
+    "query_ranking": ("ndcg", Laplace),
+    "retrieval": ("hit_rate", Laplace),
 }
-SORTS = ("average_precision", "spearman", "ndcg", "hit_rate")
 
 
-def written(task: str, kind: str, folder) -> None:
-    """Write a table for training and one for validation."""
-    draws = np.random.default_rng(0)
-    for split in ("train", "val"):
-        pq.write_table(table(task, kind, cells(task, kind, ROWS, draws), draws), folder / f"{split}.parquet")
-
-
-def trained(task: str, loss: str, kind: str, folder):
+def trained(task: str, kind: str, folder):
     """Train a task on tables of an input, save and load the network, and predict: the task, and what it predicts."""
     made = task_of(task, TRAINING.get(task, TWO))
     data = [made.load(folder, split, threads=1) for split in ("train", "val")]
     network = made.build({"name": "linear", "args": {}, "backbone": TYPES[kind][0]}, data[0], seed=0)
-    objective = objective_of(loss, sorter=Laplace() if loss in SORTS else None)
+    loss, sorter = LOSSES[task]
+    objective = objective_of(loss, sorter=sorter and sorter())
     epochs = list(train(made, network, *data, objective=objective, seed=0, started=True, device="cpu"))
     assert [phase for phase, _ in epochs] == list(made.blocks())
     for _, epoch in epochs:
@@ -59,8 +51,7 @@ def test_an_input_and_a_task_are_trained_and_judged_or_say_why_not(task, kind, t
         with pytest.raises(ValueError, match="frames cannot be the input"):
             lookup.find("tasks", task)().load(tmp_path, "train", threads=1)
         return
-    for loss in LOSSES[task]:
-        made, predicted = trained(task, loss, kind, tmp_path)
+    made, predicted = trained(task, kind, tmp_path)
     assert predicted["name"].to_pylist() == [f"row {row}" for row in range(ROWS)]
     statistic = made.statistic(predicted)
     assert statistic.examples == ROWS // 3

@@ -15,7 +15,7 @@ from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from contracts.measures import IMPOSSIBLE, LOSSES, MEASURES, METRICS, TRUTHS, Measure, those
-from contracts.values import check_nothing_else_changes, check_option, check_summary, numbers_of, options
+from contracts.values import check_nothing_else_changes, check_option, check_summary, gradient, numbers_of, options
 from rankgrad import lookup
 from rankgrad.io.checkpoints import build
 from rankgrad.ranks import exact_ranks
@@ -38,10 +38,6 @@ every_with_sorter = pytest.mark.parametrize("name", those("sorter"))
 
 def close(first: torch.Tensor, second: torch.Tensor, **tolerance) -> None:
     torch.testing.assert_close(first, second, equal_nan=True, check_dtype=False, **tolerance)
-
-
-def gradient(value: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    return torch.autograd.grad(value.sum(), scores, retain_graph=True)[0]
 
 
 @every_loss

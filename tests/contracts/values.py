@@ -116,3 +116,7 @@ def check_nothing_else_changes(call: Callable[[], Any], *tensors: torch.Tensor) 
     assert torch.get_rng_state().equal(state)
     assert torch.is_grad_enabled()
     return result
+
+
+def gradient(value: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    return torch.autograd.grad(value.sum(), scores, retain_graph=True)[0]

@@ -13,8 +13,7 @@ from torchvision.models import get_model, get_model_weights, list_models
 
 from rankgrad.datasets.files.splits import Split
 from rankgrad.inputs.features import of_tensor
-from rankgrad.io.checkpoints import build, load_model, save_model
-from rankgrad.layers import NumbersOnCpu, similarities
+from rankgrad.layers import NumbersOnCpu
 from rankgrad.models.network import made
 from rankgrad.vocabulary import Vocabulary
 
@@ -102,11 +101,8 @@ def torchvision(network: str, **options) -> nn.Module:
 class TestLibraries:
     @pytest.mark.parametrize(
         ("network", "size", "blocks"),
-        [
-            ("densenet121", 1024, 8), ("googlenet", 1024, 57), ("mnasnet0_5", 1280, 20), ("swin_t", 768, 16),
-            ("vit_b_16", 768, 13),
-        ],
-    )  # fmt: skip
+        [("googlenet", 1024, 57), ("swin_t", 768, 16), ("vit_b_16", 768, 13)],
+    )
     def test_a_network_of_torchvision_gives_its_last_maps_and_keeps_its_names(self, network, size, blocks):
         with torch.device("meta"):
             backbone = torchvision(network)
@@ -127,21 +123,6 @@ class TestLibraries:
             assert backbone.maps, network
             assert backbone.blocks, network
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize(
-        ("library", "network"),
-        [*(("torchvision", name) for name in ("resnet152", "vit_b_16", "swin_v2_t", "inception_v3", "maxvit_t")),
-         *(("timm", name) for name in ("vit_tiny_patch16_224", "levit_128s", "convnext_atto"))],
-    )  # fmt: skip
-    def test_large_networks_see_an_image(self, library, network, generator, tmp_path):
-        pytest.importorskip(library)
-        components = {"backbone": {"name": library, "args": {"network": network}}, "head": {"name": "linear"}}
-        model = build("models", "network", components, seed=0, outputs=2, colors=3).eval()
-        image = torch.randint(0, 256, (1, 3, 224, 224), generator=generator, dtype=torch.uint8)
-        save_model(tmp_path, model)
-        with torch.no_grad():
-            assert load_model(tmp_path)(image).allclose(model(image), atol=1e-4)
-
     def test_maps_are_what_the_librarys_classifier_averages(self, generator):
         images = torch.randint(0, 256, (2, 3, 64, 64), generator=generator, dtype=torch.uint8)
         for network in ("resnet18", "densenet121", "swin_t"):
@@ -157,10 +138,9 @@ class TestLibraries:
                       / torch.tensor(normalized.std).view(3, 1, 1))  # fmt: skip
                 assert backbone(images).mean((2, 3)).allclose(seen[0], atol=1e-4), network
 
-    def test_a_transformers_patches_are_maps_of_images_of_its_size_alone(self):
+    def test_a_transformer_takes_images_of_its_size_alone(self):
         with torch.device("meta"):
             backbone = torchvision("vit_b_16")
-            assert backbone(torch.empty(1, 3, 224, 224)).shape == (1, 768, 14, 14)
             with pytest.raises(ValueError, match="images are 96 x 96 pixels, but the network takes 224 x 224"):
                 backbone(torch.empty(1, 3, 96, 96))
 
@@ -255,11 +235,3 @@ class TestText:
         assert not network(torch.tensor([[2, 3]])).allclose(network(torch.tensor([[3, 2]])))
         with pytest.raises(ValueError, match="text 0 has no words"):
             network(torch.zeros(1, 3, dtype=torch.long))
-
-    def test_similarities_are_of_float32_at_least(self, generator):
-        embeddings = torch.nn.functional.normalize(torch.randn(40, 32, generator=generator), dim=-1).bfloat16()
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert all(len(row.unique()) == 40 for row in similarities(embeddings, embeddings))
-        apart = torch.tensor([[1.0], [1.0 + 1e-12]], dtype=torch.float64)
-        result = similarities(apart, apart[:1])
-        assert result[1] > result[0]

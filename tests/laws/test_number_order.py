@@ -26,7 +26,6 @@ from rankgrad.training.loop import train
 from conftest import objective_of, task_of  # isort: skip
 
 ROWS = 120
-STEP = np.arange(ROWS)
 JOINED = {  # two numbers as they are written, of which float64 makes one, and two that it tells apart
     "whole": ("1152921504606846977", "1152921504606846976", "1152921504606851072"),
     "nanoseconds": ("1764288000.123456701", "1764288000.123456700", "1764288000.1234600"),
@@ -156,8 +155,8 @@ PHASE = {"epochs": 0, "patience": 30, "schedule": {"name": "cosine"},
 LINEAR = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": []}}}
 
 
-@pytest.mark.parametrize(("numbers", "loss"), [(20_260_101 + STEP, "ranknet"), (0.5 + STEP * 1e-9, "mse")])
-def test_a_network_learns_a_perfect_order_and_the_metric_says_so(tmp_path, numbers, loss):
+def test_a_network_learns_a_perfect_order_and_the_metric_says_so(tmp_path):
+    numbers = 0.5 + 1e-9 * np.arange(ROWS)
     split = np.tile(["train", "train", "val", "test", "gate"], ROWS // 5)
     pq.write_table(pa.table({"x": numbers, "y": numbers, "split": split}), tmp_path / "mine.parquet")
     splits = read({"file": "mine.parquet", "split": "split", "features": ["x"], "target": "y"}, tmp_path)
@@ -166,7 +165,7 @@ def test_a_network_learns_a_perfect_order_and_the_metric_says_so(tmp_path, numbe
     task = task_of("score_ranking", {"batch_size": 40, "probe": PHASE, "finetune": PHASE | {"epochs": 20}})
     learned, validated, tested = (task.load(tmp_path, name, threads=1) for name in ("train", "val", "test"))
     network = task.build(LINEAR, learned, seed=0)
-    list(train(task, network, learned, validated, objective=objective_of(loss), seed=0, device="cpu"))
+    list(train(task, network, learned, validated, objective=objective_of("mse"), seed=0, device="cpu"))
     with torch.no_grad():
         predicted = task.predict(network, tested)
     assert predicted["target"].to_pylist() == numbers[3::5].tolist()

@@ -1,7 +1,5 @@
 """Exact ranks, against scipy and by their properties."""
 
-import math
-
 import pytest
 import torch
 from contracts.values import check_nothing_else_changes
@@ -44,9 +42,3 @@ def test_refuse_vectors_whose_ranks_float32_does_not_hold():
     scores = torch.zeros(1).expand(2**23 + 1)
     with pytest.raises(ValueError, match=r"length 8388609 .* \.double\(\)"):
         exact_ranks(scores, check_finite=False)
-
-
-def test_refuse_what_has_no_order():
-    """As sorters do, whose contract has every refusal."""
-    with pytest.raises(ValueError, match=r"scores\[0\] is inf .*1 more"):
-        exact_ranks(torch.tensor([math.inf, math.inf]))

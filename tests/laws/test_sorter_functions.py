@@ -6,8 +6,6 @@ import torch
 from rankgrad import losses
 from rankgrad.sorters import LSTM, Handcrafted, Laplace, Sorter
 
-from conftest import objective_of  # isort: skip
-
 
 def sigmoids(scores: torch.Tensor) -> torch.Tensor:
     return 0.5 + torch.sigmoid(5 * (scores.unsqueeze(-2) - scores.unsqueeze(-1))).sum(-1)
@@ -20,11 +18,6 @@ TARGET = torch.tensor([[3.0, 1.0, 5.0, 4.0, 2.0]])
 class Sigmoids(torch.nn.Module):
     def forward(self, scores):
         return sigmoids(scores)
-
-
-class Ascending(torch.nn.Module):
-    def forward(self, scores):
-        return sigmoids(-scores)
 
 
 class AscendingSorter(Sorter):
@@ -60,12 +53,6 @@ def test_what_ranks_otherwise_is_refused(sorter, message):
             losses.spearman(SCORES.expand(3, -1), TARGET.expand(3, -1), sorter=sorter)
     with pytest.raises(ValueError, match=message):
         losses.ndcg(SCORES.expand(3, -1), TARGET.expand(3, -1), sorter=sorter, check_finite=False)
-
-
-def test_an_objective_refuses_it_too():
-    objective = objective_of("spearman", sorter=Ascending())
-    with pytest.raises(ValueError, match="largest rank"):
-        objective(SCORES, TARGET)
 
 
 def fixed(scores: torch.Tensor) -> torch.Tensor:

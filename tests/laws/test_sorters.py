@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import laplace
@@ -32,6 +32,7 @@ def summed(values, kernel) -> np.ndarray:
     return 0.5 + kernel(values - values[:, None]).sum(1)
 
 
+@settings(max_examples=20)
 @given(
     hnp.arrays("float64", st.integers(2, 12), elements=st.floats(-3, 3)).filter(lambda values: np.ptp(values) > 1e-3)
 )
@@ -155,16 +156,12 @@ def test_each_rank_of_a_convolutional_network_depends_on_all_scores(length, opti
 @pytest.mark.parametrize(
     ("sorter", "options", "message"),
     [
-        (Handcrafted, {"steepness": 0}, "steepness is 0"),
         (Laplace, {"softness": 1e-45}, "softness is 1e-45, .* 1e-12"),
         (StraightThrough, {"softness": -1}, "softness is -1, .* 0 or"),
         (CNN, {"length": 4, "layers": 2, "kernels": [2, 2]}, r"kernels is \[2, 2\], 4 in total, .* = 5 in total"),
         (CNN, {"length": 4, "kernels": [2, 4]}, r"kernels is \[2, 4\], .* layers = 8 widths"),
         (CNN, {"length": 0}, "length is 0"),
-        (CNN, {"length": 4, "channels": -1}, "channels is -1"),
-        (LSTM, {"length": -1}, "length is -1"),
         (LSTM, {"length": 4.0}, "length is 4.0, expected a whole number"),
-        (Comparator, {"hidden": 0}, "hidden is 0"),
         (LSTM, {"length": 4, "projection": "half"}, "projection is 'half', expected 'full' or 'shared'"),
     ],
 )
@@ -185,12 +182,9 @@ def test_the_pretrained_comparator_is_nearly_exact_and_has_healthy_gradients(gen
 
 
 class TestOnDisk:
-    def test_a_model_that_is_no_sorter_or_not_whole_is_refused(self, tmp_path):
+    def test_a_model_that_is_no_sorter_is_refused(self, tmp_path):
         save_model(tmp_path, build("models", "threshold_network", {}, seed=0, features=3, outputs=3))
         with pytest.raises(ValueError, match="ThresholdNetwork, expected a sorter"):
-            load_sorter(tmp_path)
-        (tmp_path / "model.safetensors").write_bytes(b"half")
-        with pytest.raises(ValueError, match=f"{tmp_path}: not a complete model"):
             load_sorter(tmp_path)
 
     def test_what_could_not_be_loaded_again_is_not_saved(self, tmp_path):

@@ -50,16 +50,6 @@ def test_a_photo_is_the_short_side_resized_and_the_middle_cut_out():
 
 
 @pytest.mark.parametrize(
-    ("mode", "kind", "color", "expected"),
-    [("L", "JPEG", 120, (120, 120, 120)), ("1", "PNG", 1, (255, 255, 255)),
-     ("CMYK", "JPEG", (0, 255, 255, 0), (255, 0, 0))],
-)  # fmt: skip
-def test_a_photo_of_any_opaque_mode_becomes_rgb(mode, kind, color, expected):
-    photo = open_photo(encoded(Image.new(mode, (50, 40), color), kind), SIZE)
-    assert photo.getpixel((SIZE // 2, SIZE // 2)) == pytest.approx(expected, abs=3)
-
-
-@pytest.mark.parametrize(
     ("contents", "found"),
     [
         (b"no image", "JPEG, PNG, BMP, GIF, TIFF, WEBP"), (encoded(FIRST, "EPS"), "JPEG"),

@@ -9,7 +9,7 @@ import torch
 from rankgrad import lookup
 from rankgrad.inputs import one_of
 from rankgrad.inputs._stored import Stored
-from rankgrad.io.parquet import IMAGE, encode_images
+from rankgrad.io.parquet import encode_images
 from rankgrad.metrics.spearman import spearman
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.training.loop import train
@@ -67,21 +67,6 @@ def test_what_memory_does_not_hold_is_trained_to_the_same_bits(task, kind, folde
     assert all(value.equal(results[1][1][name]) for name, value in results[0][1].items())
     assert results[0][2].equals(results[1][2])
     assert sorted(path.iterdir()) == [path / "train.parquet"]
-
-
-def test_a_broken_picture_that_is_decoded_late_is_named_with_its_row(tmp_path):
-    intact = encode_images(np.zeros((3, 8, 8), np.uint8), threads=1).to_pylist()
-    other = encode_images(np.zeros((1, 8, 9), np.uint8), threads=1).to_pylist()
-    for bad, message in (({"bytes": b"none", "path": None}, "row 1: unusable image"), (other[0], "row 1: image of")):
-        pq.write_table(pa.table({"image": pa.array([intact[0], bad, intact[2]], IMAGE)}), tmp_path / "train.parquet")
-        for memory in (1e-9, 1.0):
-            with pytest.raises(ValueError, match=message):
-                every(tmp_path / "train.parquet", memory)
-
-
-def every(path, memory: float) -> list:
-    inputs, _ = lookup.find("inputs", "image").read(path, lists=False, threads=2, memory=memory)
-    return list(inputs.parts())
 
 
 def test_a_random_item_of_several_is_any_of_them(generator):

@@ -99,13 +99,6 @@ def test_a_picture_is_drawn_beside_its_labels_and_nothing_that_is_read_is_replac
             main([str(word) for word in (model, *words)])
 
 
-def test_captions_are_embedded_where_they_are_asked_for(photos, capsys):
-    model = trained(Path("model"), "retrieval", "image", columns=["file"])
-    Path("own.csv").write_text("file,words\nphotos/a.png,a hat\nphotos/c.webp,shoes\n")
-    captions = answered(model, "own.csv", "--input", "caption=words", capsys=capsys)
-    assert [answer["id"] for answer in captions] == ["a hat", "shoes"]
-
-
 def test_captions_are_found_for_pictures_and_pictures_for_captions(photos, capsys):
     model = trained(Path("model"), "retrieval", "image")
     Path("both.csv").write_text("image,caption\n" + "".join(f"photos/a.png,hat {'red ' * k}\n" for k in range(12)))
@@ -291,13 +284,8 @@ def test_a_file_is_read_by_the_format_and_the_columns_that_the_model_learned_fro
     about = {"format": "csv", "encoding": "cp1252", "decimal": ",", "id": "größe"}
     model = trained(workspace / "model", "score_ranking", "features", **about)
     Path("rows.data").write_text("größe;age;price\nä;1,5;2\n", encoding="cp1252")
-    Path("rows.jsonl").write_text('{"größe": "ä", "features": [1.5, 2]}\n')
     assert [answer["id"] for answer in answered(model, "rows.data", capsys=capsys)] == ["ä"]
     Path("rows.csv").write_text("größe;age;price\nö;1,5;2\n", encoding="utf-16")
     with pytest.raises(SystemExit, match="--encoding utf-16"):
         main([str(model), "rows.csv"])
     assert [row["id"] for row in answered(model, "rows.csv", "--encoding", "utf-16", capsys=capsys)] == ["ö"]
-    trained(workspace / "plain", "score_ranking", "features", id="größe")
-    assert answered("plain", "rows.jsonl", capsys=capsys)[0]["score"] == pytest.approx(
-        answered(model, "rows.data", capsys=capsys)[0]["score"]
-    )

@@ -106,13 +106,10 @@ def test_a_table_of_before_there_were_splits_is_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("", "columns"), ("run,metric\n", "columns"), (f"{HEADER}\n", "no rows"),
-        (f"{HEADER}\na,,,test,m,inf,,\n", "line 2: value"), (f"{HEADER}\na,,,test,m,high,,\n", "line 2: value"),
+        ("", "columns"), (f"{HEADER}\n", "no rows"), (f"{HEADER}\na,,,test,m,inf,,\n", "line 2: value"),
         (f"{HEADER}\na,1.5,,test,m,1,,\n", "line 2: seed"), (f"{HEADER}\na,,,test,m,1,2,0\n", "line 2: .*low"),
-        (f"{HEADER}\na,,,test,m,1,,3\n", "low"), (f"{HEADER}\na,,,test,m,1,\n", "line 2: 7 cells"),
-        (f"{HEADER}\na,,,test,m,1,,\na,,,test,m,2,,\n", "line 3"),
-        (f"{HEADER}\na ,,,test,m,1,,\n", "run is 'a '"), (f"{HEADER}\na,,,test,,1,,\n", "metric is ''"),
-        ("\udcff", "utf-8"),
+        (f"{HEADER}\na,,,test,m,1,\n", "line 2: 7 cells"), (f"{HEADER}\na,,,test,,1,,\n", "metric is ''"),
+        (f"{HEADER}\na,,,test,m,1,,\na,,,test,m,2,,\n", "line 3"), ("\udcff", "utf-8"),
     ],
 )  # fmt: skip
 def test_a_damaged_table_is_refused(tmp_path, text, named):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +51,7 @@ def build(name, **changed) -> Scenes:
     return lookup.find("datasets", name.partition("-")[0])(**(BLOCKS | VARIANTS)[name] | changed)
 
 
+@cache
 def settings():
     blocks = {}
     for name, options in json.loads(json.dumps(BLOCKS | VARIANTS)).items():
@@ -200,27 +202,29 @@ class TestAll:
         for _, what, row_name in FAULTS.get(name, []):
             assert re.search(rf"{what}.*split train, {row_name}\b", message), what
 
-    def test_faults_of_images_are_named(self, check, project, name):
-        table = pq.read_table(project / f"data/{name}/val.parquet")
-        column, canvas = table.column_names[1], BLOCKS[name]["canvas"]
-        swapped, frames = table.take([0, 1, 3, 2, *range(4, 40)])[column], build(name).frames
 
-        def with_images(images):
-            return lambda table: table.set_column(1, table.schema.field(1), images)
+@pytest.mark.parametrize("name", ["ranked_mnist", "clips"])  # an image a scene, and frames
+def test_faults_of_images_are_named(check, project, name):
+    table = pq.read_table(project / f"data/{name}/val.parquet")
+    column, canvas = table.column_names[1], BLOCKS[name]["canvas"]
+    swapped, frames = table.take([0, 1, 3, 2, *range(4, 40)])[column], build(name).frames
 
-        def black(side):
-            images = encode_images(np.zeros((40 * frames, side, side), np.uint8), threads=1)
-            return with_images(images if frames == 1 else pa.FixedSizeListArray.from_arrays(images, frames))
+    def with_images(images):
+        return lambda table: table.set_column(1, table.schema.field(1), images)
 
-        message = check(name, val=[with_images(swapped)], test=[black(canvas)], gate=[black(canvas + 8)])
-        for words in (
-            "scenes: difference_from_recipe", "split val, id 2", "split val, id 3",
-            "digits: ink_in_box", "split test, id 0", f"split gate, id 0: side = {canvas + 8}",
-        ):  # fmt: skip
-            assert words in message
-        broken = with_cell(column, 5, lambda cell: {"bytes": b"PNG"} if frames == 1 else [cell[0], None, *cell[2:]])
-        with pytest.raises(ValueError, match=r"val\.parquet: row 5: "):
-            check(name, val=[broken])
+    def black(side):
+        images = encode_images(np.zeros((40 * frames, side, side), np.uint8), threads=1)
+        return with_images(images if frames == 1 else pa.FixedSizeListArray.from_arrays(images, frames))
+
+    message = check(name, val=[with_images(swapped)], test=[black(canvas)], gate=[black(canvas + 8)])
+    for words in (
+        "scenes: difference_from_recipe", "split val, id 2", "split val, id 3",
+        "digits: ink_in_box", "split test, id 0", f"split gate, id 0: side = {canvas + 8}",
+    ):  # fmt: skip
+        assert words in message
+    broken = with_cell(column, 5, lambda cell: {"bytes": b"PNG"} if frames == 1 else [cell[0], None, *cell[2:]])
+    with pytest.raises(ValueError, match=r"val\.parquet: row 5: "):
+        check(name, val=[broken])
 
 
 IMPOSSIBLE = [

@@ -85,9 +85,6 @@ def test_weights_of_another_network_are_told_by_names(resnet, tmp_path):
     assert "backbone.7.weight: found (8, 4, 3, 3), expected (6, 4, 3, 3)" in wider
     with pytest.raises(FileNotFoundError, match="nothing: no weights to start from"):
         start_from(network_of(), tmp_path / "nothing")
-    (tmp_path / "wider/model.safetensors").write_bytes(b"half")
-    with pytest.raises(ValueError, match="not a complete safetensors file"):
-        start_from(network_of(), tmp_path / "wider")
 
 
 class TestEncoder:

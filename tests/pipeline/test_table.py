@@ -447,22 +447,11 @@ def test_an_empty_file_of_a_split_is_refused_before_anything_is_trained(tmp_path
         table.check_head(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("queries", "head", "judged"),
-    [
-        ("aaabbb", 5, "a"),
-        ("aaabbb", None, "ab"),
-        ("abcaab", 4, "bc"),  # in any order, each query may have more documents, and `c` is alone
-    ],
-)
-def test_a_query_that_the_head_of_a_file_cuts_is_not_judged_by_its_first_documents(
-    tmp_path, caplog, queries, head, judged
-):
-    rows = {"x": range(6), "query": [*queries], "grade": [0, 1, 0, 0, 0, 2]}
+def test_a_query_is_not_judged_by_the_documents_in_the_head_of_a_file(tmp_path, caplog):
+    rows = {"x": range(4), "query": [*"aabb"], "grade": [0, 1, 0, 2]}
     pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
-    options = {"features": ["x"], "relevance": "grade", "group": "query", "without_relevant": "drop"}
-    table = Table(file="a.csv", split={"hash_of": "query", "val": 0.2, "test": 0.2, "gate": 0.1}, **options)
-    assert [*delivery_of(table, tmp_path, seed=0, head=head).examples.frame["name"]] == [*judged]
+    table = Table(file="a.csv", features=["x"], relevance="grade", group="query", without_relevant="drop")
+    assert [*delivery_of(table, tmp_path, seed=0, head=3).examples.frame["name"]] == ["a", "b"]
     assert not caplog.text
 
 

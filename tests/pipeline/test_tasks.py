@@ -1,5 +1,6 @@
 """Tasks: their phases, batches, objectives and metrics; what each gives and takes is in contracts/."""
 
+from dataclasses import replace
 from itertools import chain, groupby
 
 import numpy as np
@@ -26,6 +27,7 @@ from rankgrad.training.device import make_accelerator
 from rankgrad.training.loop import train
 
 from conftest import objective_of, task_of  # isort: skip
+from rows import written  # isort: skip
 
 CHANNELS = {"channels": [4, 6]}
 CONVNET = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": CHANNELS}}
@@ -55,21 +57,10 @@ def options_of(task: str) -> dict:
     return size | {"batch_size": 8, "probe": phase(), "finetune": phase(shift=1)}
 
 
-def split_of(task: str, generator: torch.Generator, rows: int = 20):
-    images = torch.randint(0, 256, (rows, 16, 16), generator=generator, dtype=torch.uint8)
-    if task == "label_ranking":
-        return Split(image.of_tensor(images), torch.randint(0, 3, (rows, 10), generator=generator))
-    if task == "score_ranking":
-        clips = frames.of_tensor(images.repeat(3, 1, 1).unflatten(0, (rows, 3)))
-        return Split(clips, torch.rand(rows, generator=generator))
-    if task == "multilabel":
-        labels = (torch.rand(rows, 3, generator=generator) < 0.4).long()
-        labels[:2] = torch.tensor([[1, 0, 1], [0, 1, 0]])
-        return Split(image.of_tensor(images), Labels(labels, torch.zeros(rows, 3, dtype=torch.bool)))
-    return Split(
-        image.of_tensor(images),
-        captions([[f"a {row} above this", f"a {row} above that"] for row in range(rows)]),
-    )
+def split_of(task: str, folder, rows: int = 20) -> Split:
+    """Rows of pictures, or of clips, written and read."""
+    written(task, "frames" if task == "score_ranking" else "image", folder, rows)
+    return replace(lookup.find("tasks", task)().load(folder, "train", threads=1), weight=None, about=None)
 
 
 def captions(texts_of_rows: list[list[str]]) -> Captions:
@@ -137,10 +128,10 @@ class Training:
 
 
 @pytest.mark.parametrize("rate", [3e-3, 300.0], ids=["learns", "is ruined"])
-def test_fine_tuning_keeps_the_probes_weights_unless_it_is_better(start, generator, rate):
+def test_fine_tuning_keeps_the_probes_weights_unless_it_is_better(start, tmp_path, rate):
     finetune = phase(shift=0, optimizer={"name": "SGD", "args": {"lr": rate}, "clip": 1.0})
     options = options_of("score_ranking") | {"finetune": finetune}
-    training = Training(CASES[2], split_of("score_ranking", generator, rows=30), start, training=options)
+    training = Training(CASES[2], split_of("score_ranking", tmp_path, rows=30), start, training=options)
     epochs = [epoch for _, epoch in training.epochs()]
     kept = [epoch.validation["spearman"] for epoch in epochs if epoch.best][-1]
     assert kept == max(epoch.validation["spearman"] for epoch in epochs)
@@ -148,8 +139,8 @@ def test_fine_tuning_keeps_the_probes_weights_unless_it_is_better(start, generat
     assert spearmanr(scores, training.split.truth).statistic == pytest.approx(kept, abs=1e-5)
 
 
-def test_the_probe_leaves_the_convolutions_alone_and_needs_a_start(start, generator):
-    split = split_of("score_ranking", generator)
+def test_the_probe_leaves_the_convolutions_alone_and_needs_a_start(start, tmp_path):
+    split = split_of("score_ranking", tmp_path)
     start_network = network_of(seed=9)
     start_from(start_network, start)
     training = Training(CASES[2], split, start)
@@ -162,8 +153,8 @@ def test_the_probe_leaves_the_convolutions_alone_and_needs_a_start(start, genera
     assert [name for name, _ in Training(CASES[2], split, training=probe_alone).epochs()] == ["finetune"] * 3
 
 
-def test_frozen_features_are_computed_once_and_never_for_another_network(start, generator, tmp_path):
-    split = split_of("score_ranking", generator)
+def test_frozen_features_are_computed_once_and_never_for_another_network(start, tmp_path):
+    split = split_of("score_ranking", tmp_path)
     results = []
     for model in (CONVNET, CONVNET, ATTENTION):
         training = Training(("score_ranking", model, *CASES[2][2:]), split, start, cache=tmp_path / "features")
@@ -209,8 +200,8 @@ def test_a_sorter_in_the_loss_is_frozen_or_each_of_its_steps_is_down_the_gradien
             assert not sorter.factor.requires_grad
 
 
-def test_the_backbone_learns_at_a_part_of_the_heads_rate_or_its_last_blocks_alone(generator):
-    split = split_of("score_ranking", generator)
+def test_the_backbone_learns_at_a_part_of_the_heads_rate_or_its_last_blocks_alone(tmp_path):
+    split = split_of("score_ranking", tmp_path)
     moved = {}
     kinds = {"whole": {}, "slowly": {"lr_factor": 0.1}, "last": {"freeze": 1}, "head": {"freeze": "all"}}
     for name, options in kinds.items():
@@ -235,7 +226,7 @@ def test_a_sorter_that_is_learned_jointly_goes_down_the_gradient_of_the_loss_its
     case = ("score_ranking", CONVNET, "spearman", "lstm", None)
     rates = {"optimizer": {"name": "SGD", "args": {"lr": 0.1}}, "schedule": {"name": "constant"}}
     options = options_of("score_ranking") | {"batch_size": 8, "probe": phase(1) | rates, "finetune": phase(0)}
-    split = split_of("score_ranking", generator, rows=8)
+    split = split_of("score_ranking", tmp_path, rows=8)
     training = Training(case, split, start, training=options, sorter_optimizer={"name": "jointly"})
     sorter = training.objective.learned
     before = [weights.detach().clone() for weights in sorter]
@@ -249,13 +240,10 @@ def test_a_sorter_that_is_learned_jointly_goes_down_the_gradient_of_the_loss_its
     assert all(learned.equal(other) for learned, other in zip(sorter, again.objective.learned, strict=True))
 
 
-def statistic_of(task, *values):
-    """Of predictions, column by column."""
-    names = {
-        "score_ranking": ("score", "target"), "multilabel": ("scores", "labels", "difficult")
-    }[task]  # fmt: skip
-    columns = {name: list(column) for name, column in zip(names, values, strict=True)}
-    return lookup.find("tasks", task)().statistic(pa.table({"id": range(len(values[0]))} | columns))
+def statistic_of(scores, labels, difficult):
+    """Of predictions of labels."""
+    table = pa.table({"id": range(len(scores)), "scores": scores, "labels": labels, "difficult": difficult})
+    return lookup.find("tasks", "multilabel")().statistic(table)
 
 
 def recalls_of(items, texts, family, gallery):
@@ -289,12 +277,12 @@ class TestMetrics:
 
     def test_a_class_whose_positives_a_resample_lost_is_left_out_and_difficult_labels_count_nowhere(self):
         scores, labels = [[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 3.0]], [[1, 0], [1, 0], [0, 0], [0, 1]]
-        rows = evaluate("", {1: statistic_of("multilabel", scores, labels, [[0, 0]] * 4)}, resamples=100, seed=0)
+        rows = evaluate("", {1: statistic_of(scores, labels, [[0, 0]] * 4)}, resamples=100, seed=0)
         measured = {row.metric: row.interval for row in rows if row.seed is None}
         assert measured["mean_average_precision"] == (1.0, 1.0, 1.0)
         assert measured.keys() > {"average_precision.0", "average_precision.1"}
         scores = [[0.1, 0.9], [0.9, 0.1], [0.5, 0.5]]
-        statistic = statistic_of("multilabel", scores, [[1, 0], [1, 1], [0, 0]], [[1, 0], [0, 1], [0, 0]])
+        statistic = statistic_of(scores, [[1, 0], [1, 1], [0, 0]], [[1, 0], [0, 1], [0, 0]])
         assert statistic.names == ["mean_average_precision", "average_precision.0"]
         assert statistic.of_rows(np.arange(3)).tolist() == [1.0, 1.0]
 
@@ -468,8 +456,8 @@ class TestBatches:
         unknown = words.index("picture4") if frequent else 1
         assert texts == {(unknown, words.index("first")), (unknown, words.index("second"))}
 
-    def test_thresholds_learn_to_lie_below_the_scores_of_labels_that_are_there(self, generator):
-        split = split_of("label_ranking", generator, rows=8)
+    def test_thresholds_learn_to_lie_below_the_scores_of_labels_that_are_there(self, generator, tmp_path):
+        split = split_of("label_ranking", tmp_path, rows=8)
         thresholds = Training(CASES[0], split).phase("thresholds")
         _, truth = thresholds.batch(torch.arange(8), generator)
         below = torch.where(split.truth > 0, -99.0, 99.0)

@@ -9,7 +9,6 @@ from scipy.stats import kendalltau, rankdata
 from torch import nn
 
 from rankgrad import metrics
-from studies import four_digit_mnist as digits
 from studies import label_ranking_sets as sets
 from studies.vectorized import measured
 
@@ -56,15 +55,3 @@ def test_folds_trained_side_by_side_are_each_trained_alone(generator):
             optimizer.step()
         taus = [kendalltau(network(values[row]).detach(), data[1][row]).statistic for row in val]
         assert measures["value"][index] == pytest.approx(sum(taus) / len(taus), abs=1e-6)
-
-
-def test_an_item_is_four_digits_from_left_to_right_and_its_value_is_theirs(generator):
-    labels = torch.arange(10).repeat(3)
-    images = (20 * labels)[:, None, None].expand(-1, 28, 28).to(torch.uint8)
-    (drawn,), (values,) = digits.draw((images, labels), 500, [generator])
-    assert (drawn.shape, drawn.dtype) == ((500, 28, 112), torch.uint8)
-    items = drawn.view(500, 28, 4, 28)
-    assert (items == items[:, :1, :, :1]).all()
-    for image, value in zip(items[:, 0, :, 0] // 20, values, strict=True):
-        assert int("".join(str(int(digit)) for digit in image)) == value
-    assert values.unique().numel() > 450  # and with replacement, 40 draws in a row of 30 digits

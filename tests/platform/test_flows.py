@@ -23,13 +23,13 @@ from pipelines.config import ParamsError, load, resolve
 from pipelines.flows.branches import COMMIT, commits_in_use, is_new, remove_old, share
 from pipelines.flows.changes import planned
 from pipelines.flows.checkout import FOLDER, commit, fresh_checkout
-from pipelines.flows.graph import Stage, stages
-from pipelines.flows.processes import CommandFailed, Commands, TransientFailure
 from pipelines.flows.promote import outcome
 from pipelines.flows.retrain import retrain
 from pipelines.flows.retraining import IN_IMAGE, Request, retrain_here
-from pipelines.flows.run_stages import Plan, slots_of
 from pipelines.ops import status
+from pipelines.ops.graph import Stage, stages
+from pipelines.ops.processes import CommandFailed, Commands, TransientFailure
+from pipelines.ops.side_by_side import Plan, slots_of
 from pipelines.tracking import registry
 from pipelines.tracking.gate import Decision
 from rankgrad.io.written import printable

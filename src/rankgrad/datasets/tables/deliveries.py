@@ -9,7 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -103,8 +102,6 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
         if head is not None:  # only for a first delivery: in later ones, files other than training's may be empty
             _require_rows(paths, [splits[file] for file in sheet.file])
         frame = frame.assign(split=[splits[file] for file in sheet.file[frame.index]])
-    if head is not None and table.relevance:
-        frame = _without_cut_queries(frame, sheet.file[frame.index], head)
     if head is not None and sheet.head is None:
         check_margins(table, raw, frame)
     gather = by_query if table.relevance else gathered
@@ -127,17 +124,6 @@ def _require_rows(paths: dict[str, list[Path]], splits: Collection[str]) -> None
                 f"{files[0]}: 0 rows, but it is the file of {split}, expected at least one; add rows, or name a single "
                 "file, which is then split for you"
             )
-
-
-def _without_cut_queries(frame: pd.DataFrame, file: np.ndarray, head: int) -> pd.DataFrame:
-    """Leave out the last query of each file of which only the head was read: more of its documents may follow."""
-    is_cut = np.zeros(len(frame), bool)
-    for number in np.unique(file):
-        rows = np.flatnonzero(file == number)
-        of_last = rows[(frame["group"].iloc[rows] == frame["group"].iloc[rows[-1]]).to_numpy()]
-        if len(rows) == head and len(of_last) < len(rows):
-            is_cut[of_last] = True
-    return frame[~is_cut]
 
 
 def _matching(raw: Path, pattern: str) -> list[Path]:

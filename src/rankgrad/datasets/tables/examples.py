@@ -496,15 +496,6 @@ def _first_row(sheet: Sheet, cells: pd.Series, value: str) -> int:
     return int(sheet.row[cells.index[cells == value][0]])
 
 
-def _are_apart(queries: pd.Series) -> bool:
-    """Return whether other rows are between rows of the same query.
-
-    >>> _are_apart(pd.Series(["a", "a", "b"])), _are_apart(pd.Series(["a", "b", "a"]))
-    (False, True)
-    """
-    return int((queries != queries.shift()).sum()) > queries.nunique()
-
-
 def by_query(table: TableOptions, examples: Examples) -> Examples:
     """Return one example per query, with lists of its documents' inputs and grades.
 
@@ -519,8 +510,8 @@ def by_query(table: TableOptions, examples: Examples) -> Examples:
         frame["group"] = frame["key"]
     for column in ("input", "truth"):
         frame[column] = series(groups[column].agg(list)[firsts["group"]], firsts.index)
-    if sheet.head is not None and _are_apart(sheet.frame[examples.roles["group"][0]].dropna()):
-        return examples._replace(frame=frame)  # any query may have more documents below the rows that were read
+    if sheet.head is not None:
+        return examples._replace(frame=frame)  # queries may have more documents below the rows that were read
     alone = frame["truth"].map(len) < 2
     if table.without_relevant == "drop":
         useless = alone | ~frame["truth"].map(lambda grades: max(grades) > 0)

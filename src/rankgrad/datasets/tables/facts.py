@@ -191,13 +191,8 @@ def _group_facts(splits: list[str], read: pa.Table) -> pd.DataFrame:
 def compared(facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Add to the facts of all splits which names, pictures, inputs, and groups also occur in another split."""
     rows, result = facts["rows"], dict(facts)
-    same = {"same_name_as": _same_elsewhere(rows["name"])}
-    if "pixels" in rows:
-        same["same_picture_as"] = _same_elsewhere(rows["pixels"])
-    if "contents" in rows:
-        same["same_input_as"] = _same_elsewhere(rows["contents"])
-    if "query" in rows:
-        same["same_query_as"] = _same_elsewhere(rows["query"])
+    columns = {"name": "name", "pixels": "picture", "contents": "input", "query": "query"}
+    same = {f"same_{what}_as": _same_elsewhere(rows[column]) for column, what in columns.items() if column in rows}
     if "group" in rows:
         elsewhere = _same_elsewhere(rows["group"])
         same["same_group_as"] = elsewhere.where(elsewhere == "", rows["group"] + " in " + elsewhere)

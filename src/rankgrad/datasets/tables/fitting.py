@@ -18,7 +18,7 @@ from rankgrad.datasets.tables.names import near_names, typos_in
 from rankgrad.datasets.tables.roles import LEARNED, TableOptions
 from rankgrad.datasets.tables.suspects import described
 from rankgrad.feature_names import empty_name, filled_names, fills_of, numbers_of
-from rankgrad.lookup import did_you_mean, nearest
+from rankgrad.lookup import did_you_mean, listed, nearest
 
 __all__ = ["check_margins", "encoded", "fitted_to", "with_later_names"]
 
@@ -256,7 +256,7 @@ def _filled_features(table: TableOptions, examples: Examples, train: pd.DataFram
     for column, numbers in zip(columns, np.stack(_inputs(table, train).tolist()).T, strict=True):
         names += filled_names(column, pd.Series(numbers))
     if not names:
-        raise ValueError(f"{examples.sheet.paths[0]}: {_listed(columns)}: empty in all training rows; fill some cells")
+        raise ValueError(f"{examples.sheet.paths[0]}: {listed(columns)}: empty in all training rows; fill some cells")
     for column in columns:
         if column in names:
             raise ValueError(f"features: column {column!r} is called like a feature that flags empty cells; rename it")
@@ -346,10 +346,11 @@ def _understood(
     """Return how a delivery was interpreted, one value or line per item."""
     frame, path = pd.concat(splits.values()), examples.sheet.paths[0]
     counts = ", ".join(f"{len(rows)} {split}" for split, rows in splits.items())
+    truth = getattr(table, table.truth_role)
     lines: dict[str, Any] = {
         "rows": f"{len(frame)}: {counts}",
-        "input": f"{table.input} from {_listed(table.input_columns)}",
-        "truth": f"{table.truth} from {_listed(getattr(table, table.truth_role))}",
+        "input": f"{table.input} from {listed(table.input_columns)}",
+        "truth": f"{table.truth} from {listed([truth] if isinstance(truth, str) else truth)}",
     }
     if table.train_target:
         lines["truth"] += f", in training rows from {table.train_target}"
@@ -443,8 +444,9 @@ def _understood_numbers(
 ) -> dict[str, str]:
     """Return lines on empty cells, on suspicious columns, and on numbers that become equal in float32."""
     lines = {}
-    if table.filled and (filled := _counts_of_empty(numbers)):
-        lines["filled"] = f"empty cells get the median of training rows: {filled}"
+    empty = {name: int(np.isnan(values).sum()) for name, values in numbers.items()}
+    if table.filled and (counted := _listed_counts(empty)):
+        lines["filled"] = f"empty cells get the median of training rows: {counted}"
     groups = None
     if table.lists:
         groups = np.repeat(np.arange(len(train)), train["truth"].map(len))
@@ -478,11 +480,6 @@ def _suspects(
     return suspects
 
 
-def _listed(columns: str | list[str]) -> str:
-    columns = [columns] if isinstance(columns, str) else columns
-    return ", ".join(columns[:5]) + (f", ... ({len(columns)} columns)" if len(columns) > 5 else "")
-
-
 def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFrame) -> dict[str, np.ndarray]:
     """Return the numbers of training rows that a network learns from, by column: features and target."""
     numbers = {table.train_target or table.target or "": train["truth"].to_numpy()} if table.target else {}
@@ -501,16 +498,12 @@ def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFram
     return numbers | {name: values for name, values in learned if not (table.filled and np.isnan(values).all())}
 
 
-def _counts_of_empty(columns: Mapping[str, np.ndarray]) -> str:
-    """Return how many numbers are missing in each of the first columns with empty cells, as text.
+def _listed_counts(counts: Mapping[str, int]) -> str:
+    """Return the first counts that are not 0, as text.
 
-    >>> _counts_of_empty({"age": np.array([np.nan, 3.0]), "km": np.array([1.0, 2.0])})
+    >>> _listed_counts({"age": 1, "km": 0})
     'age in 1 rows'
     """
-    return _listed_counts({name: int(np.isnan(values).sum()) for name, values in columns.items()})
-
-
-def _listed_counts(counts: Mapping[str, int]) -> str:
     counted = [f"{name} in {count} rows" for name, count in counts.items() if count]
     return ", ".join(counted[:NAMED]) + (", ..." if len(counted) > NAMED else "")
 

@@ -1,4 +1,4 @@
-"""DVC's graph of the stages, which the flows follow."""
+"""DVC's graph of the stages, by which flows and `make repro` run stages side by side."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,7 +8,9 @@ import networkx
 from dvc.repo import Repo
 from dvc.stage import PipelineStage
 
-__all__ = ["Stage", "stages"]
+from pipelines.ops.processes import PUBLISH
+
+__all__ = ["Stage", "stages", "stale"]
 
 COMPUTING = ("pretrain@", "train@", "evaluate@")  # stages that run a network on compute.device
 
@@ -27,7 +29,10 @@ class Stage:
 
 
 def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage]:
-    """Return the targets and the stages they depend on, in topological order; without targets, all stages."""
+    """Return the targets and the stages they depend on, in topological order; without targets, all stages.
+
+    Of stages that could run now, those on which most others depend come first.
+    """
     with Repo(str(folder)) as repo:
         graph = repo.index.graph  # from a stage to its dependencies
         # Skip tracked data, such as data/raw/mnist.dvc, which have no command.
@@ -37,9 +42,23 @@ def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage
             for stage in [*behind]:
                 behind |= networkx.descendants(graph, stage)
             graph = graph.subgraph(behind)
-        ordered = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: stage.name)
+        following = graph.reverse()  # from a stage to its dependents
+        rank = {stage: (-len(networkx.descendants(following, stage)), stage.name) for stage in following}
+        ordered = networkx.lexicographical_topological_sort(following, key=rank.__getitem__)
         result = {}
         for stage in ordered:
             needs = sorted(need.name for need in graph.successors(stage))
             result[stage.name] = Stage(needs, stage.name.startswith(COMPUTING))
         return result
+
+
+def stale(folder: str | Path) -> dict[str, Stage]:
+    """Return the stages that changed and those that depend on them, except `publish`, in topological order."""
+    with Repo(str(folder)) as repo:
+        changed = {*repo.status()}
+    result = dict[str, Stage]()
+    for name, stage in stages(folder).items():
+        needs = [need for need in stage.needs if need in result]
+        if name != PUBLISH and (needs or name in changed):
+            result[name] = Stage(needs, stage.computes)
+    return result

@@ -1,4 +1,4 @@
-"""Commands of a retraining: their output goes to its log, and they end with it."""
+"""Run commands whose output goes to a log and that end with this process; commands and phrases of DVC."""
 
 import logging
 import os
@@ -16,14 +16,26 @@ from pathlib import Path
 from pipelines.ops import status
 from pipelines.ops.messages import without_credentials
 from pipelines.ops.process import tied
-from pipelines.ops.repro import DVC_IS_BUSY
 from pipelines.ops.status import TRANSIENT
 from rankgrad.io.written import printable
 
-__all__ = ["CommandFailed", "Commands", "Done", "TransientFailure"]
+__all__ = ["CACHED", "PUBLISH", "RAN", "REPRO", "CommandFailed", "Commands", "Done", "TransientFailure", "command_of"]
 
+REPRO = ("dvc", "--wait-for-lock", "repro")
+PUBLISH = "publish"  # always run, because DVC cannot know whether MLflow's store was emptied or replaced
+# Messages of DVC, which has no exit status for these cases: a stage ran, its outputs came from the run cache, or
+# another dvc holds a lock or is writing a file that this one reads.
+RAN, CACHED = "Running stage '", "is cached - skipping run"
+DVC_IS_BUSY = re.compile(
+    r"Unable to acquire lock|is busy|dvc\.lock' (?:is invalid|validation failed)|RWLock-file", re.IGNORECASE
+)
 PROGRESS_BAR = re.compile(r"\d+%\|")
 TAIL = 12  # number of output lines in an error
+
+
+def command_of(stage: str) -> list[str]:
+    """Return the command that runs a stage: `publish` always, others only if DVC detects a change."""
+    return [*REPRO, "--single-item", *(["--force"] if stage == PUBLISH else []), stage]
 
 
 class CommandFailed(RuntimeError):
@@ -43,7 +55,7 @@ class Done:
 
 
 class Commands:
-    """The commands of one retraining; `stop` ends all of them.
+    """Commands that `stop` ends together, such as those of one retraining.
 
     Args:
         log: called with each line of their output; None for Python's log.
