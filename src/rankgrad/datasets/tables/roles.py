@@ -3,7 +3,7 @@
 import datetime
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import combinations, product
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from rankgrad.numbers import ORDERS, Writing
 __all__ = ["ALL_SPLITS", "INPUTS", "LEARNED", "NAMED", "NUMERIC", "TRUTHS", "TableOptions", "input_type_of"]
 
 ALL_SPLITS = (*SPLITS, "gate")
+WRITTEN = ("encoding", "empty", "decimal", "thousands", "dates")  # options of how text is written
 SHARES = {"val": 0.1, "test": 0.2, "gate": 0.1}
 INPUTS = tuple(lookup.names("inputs"))
 NAMED = Features.roles  # which become features too
@@ -357,8 +358,8 @@ class TableOptions:
         named |= {"rejected": self.rejected, "pad": self.pad, "group": self.group if is_own_group else None}
         named |= {"caption": self.captions if isinstance(self.captions, str) else None}
         named |= {"separator": self.frame_separator if self.frames is not None else None}
-        usual = {"encoding": "utf-8", "empty": None, "decimal": ".", "thousands": "", "dates": None}
-        unusual = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
+        written = [field for field in fields(self) if field.name in WRITTEN]
+        unusual = {field.name: vars(self)[field.name] for field in written if vars(self)[field.name] != field.default}
         return {"columns": self.input_columns, **unusual} | {name: value for name, value in named.items() if value}
 
     def _given(self, roles: tuple[str, ...]) -> list[str]:
