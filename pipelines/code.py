@@ -1,7 +1,7 @@
 """Find the code behind each stage by following imports, and compute a digest of each file that ignores its wording.
 
 A stage depends on its own file, on the components that its params name (see `pipelines.config.plan.modules_of`), and on
-everything these import. Stages that score predictions also depend on the `own/metrics` of their tasks. A digest covers
+everything these import. Stages that score predictions also depend on `own/metrics`. A digest covers
 the syntax without comments, docstrings, and the arguments of a `raise`, so changing them retrains nothing.
 """
 
@@ -179,28 +179,9 @@ def files_of(folder: str, names: Iterable[str], root: Path = ROOT) -> list[Path]
     return files
 
 
-def _judging(tasks: Iterable[str], root: Path) -> list[Path]:
-    """Return the files of `own/metrics` whose second argument is the truth of one of these tasks."""
-    if not (metrics := sorted((root / lookup.OWN / "metrics").glob("[!_]*.py"))):
-        return []  # skip importing tasks, which takes seconds
-    truths = {lookup.find("tasks", task).judged for task in set(tasks).intersection(lookup.names("tasks"))}
-    return [file for file in metrics if _second_argument(file) in {None, *truths}]  # None means unknown
-
-
-def _second_argument(file: Path) -> str | None:
-    """Return the name of the second argument of the function named like a file, without importing it.
-
-    Return None if it is not a plain function, such as one made by `functools.partial`.
-    """
-    try:
-        statements = ast.parse(file.read_bytes()).body
-    except (SyntaxError, ValueError):  # the stage `check` reports these
-        return None
-    for statement in statements:
-        if isinstance(statement, ast.FunctionDef) and statement.name == file.stem:
-            arguments = [*statement.args.posonlyargs, *statement.args.args]
-            return arguments[1].arg if len(arguments) > 1 else None
-    return None
+def _own_metrics(root: Path) -> list[Path]:
+    """Return the files of `own/metrics`: which tasks they evaluate is known only once they are imported."""
+    return sorted((root / lookup.OWN / "metrics").glob("[!_]*.py"))
 
 
 def packages(files: Iterable[Path]) -> set[str]:
@@ -232,7 +213,7 @@ def _components(params: Settings, stage: str, key: str, root: Path) -> list[Path
             if stage == "train" or part in EVALUATED:
                 folder, _, name = module.partition(".")[2].rpartition(".")
                 files += files_of(folder, [name], root)
-        return files + (_judging([run.task], root) if stage in SCORES else [])
+        return files + (_own_metrics(root) if stage in SCORES else [])
     if stage == "rivals":
         return files_of("tasks", [params.rivals[key].task] if key in params.rivals else [], root)
     if stage == "score_vectors":
@@ -240,14 +221,14 @@ def _components(params: Settings, stage: str, key: str, root: Path) -> list[Path
     if key:
         raise ValueError(f"{stage}@{key}: add to `_components` which components the params name for this stage")
     tasks = [run.task for run in params.runs.values()]
-    return files_of("tasks", tasks, root) + (_judging(tasks, root) if stage in SCORES else [])
+    return files_of("tasks", tasks, root) + (_own_metrics(root) if stage in SCORES else [])
 
 
 def _all_components(params: Settings, root: Path) -> list[Path]:
     """Return the files of all components that the params name."""
     names = set(words_of(params.model_dump())) - {NONE}
     named = [file for folder in FOLDERS for file in files_of(folder, names, root)]
-    return named + _judging([run.task for run in params.runs.values()], root)
+    return named + _own_metrics(root)
 
 
 def lines_of(params: Settings, stage: str, key: str = "", *, root: Path = ROOT) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines.reporting.dataset_report import Check, in_words, observed_in_words, render
+from pipelines.reporting.dataset_report import Check, in_digits, in_words, render
 from rankgrad.io.atomic import replaced_file
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before the import, which reads it
@@ -49,7 +49,7 @@ def _check(table: str, result: dict[str, Any], index: list[str], names: Mapping[
         line += f"; {message}"
     else:
         observed = outcome.get("observed_value")
-        details = [] if observed is None else [observed_in_words(config["type"], observed)]
+        details = [] if observed is None else [in_digits(observed)]
         line += f"; found {observed}"
     state = "passed" if result["success"] else "warning" if config.get("severity") == "warning" else "failed"
     if state == "passed" and config["type"].startswith("expect_column_values"):

@@ -78,6 +78,8 @@ class Project:
     """A copy of the project's files as git knows them, a repository of its own, at the tiny scale."""
 
     def __init__(self, folder: Path):
+        from pipelines.config import scales
+
         self.folder = folder
         files = git("-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
         for file in filter(None, files):
@@ -99,9 +101,9 @@ class Project:
             "git config user.email tests@example.org",
             "git add --all",
             "git commit --quiet --message start",
-            "rankgrad scale tiny",
         ):
             self.run(command)
+        scales.apply("tiny", folder)
 
     def run(self, command: str, *, fails: bool = False, patience: int = 1800, **environment: str) -> str:
         """What a command prints; it must succeed, or fail where that is expected, within so many seconds."""
@@ -153,6 +155,18 @@ def done(*command: object, folder: Path = ROOT, fails: bool = False, **environme
     )  # fmt: skip
     assert (ended.returncode != 0) == fails, f"{command}: {ended.stdout}{ended.stderr}"
     return (ended.stdout + ended.stderr).strip()
+
+
+def rankgrad(*words: object, code: int = 0, typed_in: Path | None = None) -> str:
+    """Run a command of the command line in this process; return what it prints."""
+    from typer.testing import CliRunner
+
+    from pipelines.cli.app import app
+
+    ended = CliRunner().invoke(app, [str(word) for word in words], obj=typed_in)
+    assert ended.exception is None or isinstance(ended.exception, SystemExit), repr(ended.exception)
+    assert ended.exit_code == code, ended.output
+    return ended.output
 
 
 def git(*words: str) -> str:

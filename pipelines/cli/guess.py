@@ -8,23 +8,19 @@ error that shows what to type. A column that is named like a target is never rep
 """
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
-from functools import partial
 from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from pipelines.cli.columns import MOSTLY, Column, Columns, check_cells, listed, plain
+from pipelines.cli.columns import MOSTLY, Column, Columns, check_cells, if_empty, listed, plain
 from pipelines.cli.inputs import find_input, leave_out_clues, leave_out_days_and_keys
 from pipelines.cli.structure import (
     EXPLAINED,
     check_within,
     explained,
-    find_id_of_items,
     find_structure,
     may_be_group,
     split_by_key,
@@ -33,14 +29,12 @@ from pipelines.cli.truth import DROPPED, find_truth
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import SPLIT_NAMES
 from rankgrad.datasets.tables.examples import missing_cells
-from rankgrad.datasets.tables.names import near_names, typos_in
 from rankgrad.datasets.tables.roles import SHARES
-from rankgrad.datasets.tables.suspects import REPEATED, outliers, stand_ins
+from rankgrad.datasets.tables.suspects import REPEATED
 from rankgrad.numbers import PLAIN, Writing, days_in, writings_of
 
 __all__ = ["Guess", "guess"]
 
-NAMED = 10  # most pairs of names in a line
 EMPTY = re.compile(r"#?n/?a|null|none|nan|nil|[-?.]+|unknown|missing|k\.a\.|<na>")
 TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?( \d+)?|(zwischen|gesamt)?summe|gesamt|total g.n.ral", re.IGNORECASE)
 NO_DATES = ("0001-01-01", "1900-01-01", "1970-01-01", "9999-12-31")  # written for a missing one
@@ -95,8 +89,6 @@ def guess(
     truth = find_truth(columns)
     leave_out_clues(columns, truth.column)
     inputs, input_columns = find_input(columns, truth)
-    if truth.task == "retrieval":
-        find_id_of_items(columns, input_columns)
 
     files = _files(path)
     options: dict[str, Any] = {"file": files, **inputs, **truth.options, **columns.structure}
@@ -111,13 +103,11 @@ def guess(
     if truth.task == "score_ranking" and truth.column is not None and not within:
         lines += _lines_on_offsets(columns, truth.column)
     if truth.column is not None and truth.column.content == "number":
-        whole = columns.whole(truth.column)
-        lines += _lines_on_outliers(whole) + _lines_on_total(whole) + _lines_on_stand_ins(whole)
+        lines += _lines_on_total(columns.whole(truth.column))
     for column in columns.all.values():
         lines += _lines_on_words_for_totals(column)
     labels = truth.column if truth.task in ("label_ranking", "multilabel") else None
     named_rows = [*filter(None, [columns.all.get(options.get("group", "")), labels])]
-    lines += _lines_on_names([*input_columns, *named_rows])
     for column in named_rows:
         lines += _lines_on_empty_words(column)
     lines += (
@@ -254,20 +244,6 @@ def _lines_on_offsets(columns: Columns, truth: Column) -> list[str]:
     return lines
 
 
-def _lines_on_outliers(truth: Column) -> list[str]:
-    """Return a line on the largest target or grade if it is far from all others, as after a slip of the keyboard."""
-    sizes = truth.numbers.abs()
-    [usual], [has_outlier] = outliers(sizes.to_numpy()[:, None])
-    if not has_outlier:
-        return []
-    usual_numbers = truth.numbers[sizes <= usual]
-    row: Any = sizes.idxmax()
-    return [
-        f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}, but others are from "
-        f"{usual_numbers.min():g} to {usual_numbers.max():g}; correct it if it is a mistake"
-    ]
-
-
 def _lines_on_total(truth: Column) -> list[str]:
     """Return a line on the last row if its target or grade is the sum or the mean of all others."""
     others, last = truth.numbers.iloc[:-1], truth.numbers.iloc[-1]
@@ -289,57 +265,40 @@ def _lines_on_words_for_totals(column: Column) -> list[str]:
     return [f"{words}; remove these rows if they are totals"]
 
 
-def _lines_on_names(inputs: Sequence[Column]) -> list[str]:
-    """Return a line for each column of names where two names may be one."""
-    lines = []
-    for column in inputs:
-        near = near_names(column.names.unique()) + typos_in(column.names.value_counts().to_dict())
-        if column.is_category and near:
-            pairs = ", ".join(f"{name!r} beside {other!r}" for name, other in near[:NAMED])
-            lines.append(f"{column.name}: {pairs}; if two are one name, correct one of them")
-    return lines
-
-
 def _lines_on_empty_words(column: Column) -> list[str]:
     """Return a line for each name of a group or label that may stand for a missing one, such as NA."""
     lines = []
     for word, count in column.names.value_counts().items():
         if EMPTY.fullmatch(str(word).lower()):
-            advice = f"if it means a missing value, pass `--empty {shlex.quote(str(word))}`"
-            lines.append(f"{column.name}: {word} in {count} rows; {advice}")
+            lines.append(f"{column.name}: {word} in {count} rows; {if_empty(str(word))}")
     return lines
 
 
 def _lines_on_features(inputs: Sequence[Column]) -> list[str]:
-    """Return lines on extreme numbers that may be placeholders for missing values, and on possible weights."""
+    """Return lines on dates that may be placeholders for missing ones, and on possible weights."""
     lines = []
     for column in inputs:
-        lines += _lines_on_stand_ins(column)
-        if column.content == "number" and plain(column.name) in ("weight", "weights"):
+        if column.content == "time":
+            lines += _lines_on_no_dates(column)
+        elif column.content == "number" and plain(column.name) in ("weight", "weights"):
             lines.append(
                 f"{column.name}: used as a feature; if it is the weight of a row, pass `--weight {column.name}`"
             )
     return lines
 
 
-def _lines_on_stand_ins(column: Column) -> list[str]:
+def _lines_on_no_dates(column: Column) -> list[str]:
+    """Return a line for each date of a column that may stand for a missing one, such as 9999-12-31."""
+    days = [days_in(cell, column.date_orders[0]) // 1 for cell in column.cells]
     lines = []
-    for text, cells in _cells_of_stand_ins(column).items():
-        cell = cells.iloc[0]
-        advice = f"pass `--empty {cell}`" if isinstance(cell, str) else "empty these cells"
-        lines.append(f"{column.name}: {text} in {len(cells)} rows; if it means a missing value, {advice}")
+    for date in NO_DATES:
+        day = days_in(date, "YMD")
+        count = days.count(day)
+        if count >= REPEATED:
+            cell = column.cells.iloc[days.index(day)]
+            advice = if_empty(cell) if isinstance(cell, str) else "if it means a missing value, empty these cells"
+            lines.append(f"{column.name}: {date} in {count} rows; {advice}")
     return lines
-
-
-def _cells_of_stand_ins(column: Column) -> dict[str, pd.Series]:
-    """Return the cells of a column, by number or date, that may stand for missing ones, such as -999 or 9999-12-31."""
-    if column.content == "number":
-        return {text: column.cells[column.numbers == float(text)] for text in stand_ins(column.numbers.to_numpy())}
-    cells = {}
-    if column.content == "time":
-        days = column.cells.map(partial(days_in, order=column.date_orders[0])) // 1
-        cells = {date: column.cells[days == days_in(date, "YMD")] for date in NO_DATES}
-    return {date: of_date for date, of_date in cells.items() if len(of_date) >= REPEATED}
 
 
 def _lines_on_unused(columns: Columns) -> list[str]:

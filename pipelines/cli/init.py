@@ -80,7 +80,7 @@ def init(
     """
     from pipelines.cli.edited_params import as_yaml, write
     from pipelines.cli.guess import guess
-    from pipelines.cli.splits import check_splits, lines_on_gate, seed_of, units_of, without_gate
+    from pipelines.cli.splits import check_splits, line_on_gate, seed_of, units_of, without_gate
     from pipelines.cli.starting_runs import blocks_of, check_name, starting_runs
     from rankgrad.datasets.table import Table
 
@@ -117,7 +117,7 @@ def init(
         if folds is not None:
             dataset["folds"] = folds
         typer.echo(f"{file}: {guessed.task}")
-        lines = [*guessed.lines, *_lines_on(blocks, key), *lines_on_gate(units, dataset)]
+        lines = [*guessed.lines, *_lines_on(blocks, key), line_on_gate(units, dataset)]
         table("understood", rows=[[line] for line in lines])
         if dry_run:
             typer.echo(as_yaml(blocks))

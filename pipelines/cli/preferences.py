@@ -57,11 +57,6 @@ def preferences(columns: Columns) -> Truth | None:
     options, line = {"rejected": rejected.name}, f"truth: {chosen.name} is preferred to {rejected.name}"
     margin = target or columns.take(lambda column: column.is_called("margin") and column.content == "number")
     if margin is not None:
-        if not margin.numbers.any() and not columns.whole(margin).numbers.any():
-            raise columns.refusal(
-                f"{margin.name} is 0 in all rows, so all preferences are ties and nothing can be learned; name another "
-                "column with `--target`, or remove this one if each row has a winner"
-            )
         options["margin"] = margin.name
         line += f" by {margin.name}"
 

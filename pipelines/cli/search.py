@@ -15,7 +15,6 @@ PASSAGE = re.compile(rf"(passage|document|doc|corpus){NUMBERED}|[pd]id")
 QUERY = re.compile(rf"(query|question|search){NUMBERED}|qid")
 POSITIVE = re.compile(r"pos(itive)?(_(passage|document|doc|text))?")
 NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_(passage|document|doc|text))?s?(_?\d+)?")
-BEIR = {"corpus", "queries"}  # names of the files with texts
 
 # Code to fix a table in pandas.
 IDS = """{columns}: ids such as {cell}, expected texts; join the texts with pandas:
@@ -25,17 +24,6 @@ IDS = """{columns}: ids such as {cell}, expected texts; join the texts with pand
 then `rankgrad init pairs.csv --collection passages.csv`"""
 JOIN = """  {frame} = {frame}.rename(columns={{"ID": "{column}", "TEXT": "{text}"}})  # ID and TEXT: columns of its file
   table = table.merge({frame}[["{column}", "{text}"]], on="{column}")"""
-JUDGED = """ids of queries and passages (BEIR), expected their texts; join both files with pandas:
-  corpus = pd.read_json("corpus.jsonl", lines=True, dtype=str)
-  queries = pd.read_json("queries.jsonl", lines=True, dtype=str)
-  table = pd.read_csv("qrels/train.tsv", sep="\\t", dtype=str)
-  corpus["passage"] = (corpus["title"] + " " + corpus["text"]).str.strip()
-  queries = queries.rename(columns={"_id": "query-id", "text": "query"})
-  corpus = corpus.rename(columns={"_id": "corpus-id"})[["corpus-id", "passage"]]
-  table = table.merge(queries, on="query-id").merge(corpus, on="corpus-id")
-  table[table["score"].astype(float) > 0][["query", "passage"]].to_csv("pairs.csv", index=False)
-  corpus[["passage"]].to_csv("passages.csv", index=False)
-then `rankgrad init pairs.csv --collection passages.csv`"""
 
 
 def search(columns: Columns) -> Truth | None:
@@ -86,9 +74,6 @@ def _negatives(columns: Columns) -> list[Column]:
 
 def refuse_ids(columns: Columns) -> None:
     """Raise if a table has the ids of passages, which are in another file, and nothing else to learn from."""
-    names = columns.all.keys()
-    if {"query-id", "corpus-id"} <= names or (columns.path.stem in BEIR and {"_id", "text"} <= names):
-        raise columns.refusal(JUDGED)
     passages, others = [], []
     for column in columns.all.values():
         is_query = QUERY.fullmatch(plain(column.name)) is not None

@@ -18,16 +18,10 @@ from rankgrad.datasets.tables.deliveries import drawn_splits
 from rankgrad.datasets.tables.examples import group_in
 from rankgrad.plain_text import key_in
 
-__all__ = ["Units", "check_splits", "lines_on_gate", "seed_of", "units_of", "without_gate"]
+__all__ = ["Units", "check_splits", "line_on_gate", "seed_of", "units_of", "without_gate"]
 
 SEEDS, TRIED = 1000, 100  # seeds to try until no split is empty; seeds to choose from
 MANY = 1000  # groups after which no split is empty
-TAKEN_ROWS = """
-  rows = table[table["{column}"] == {other!r}].sample(frac=0.1, random_state=0).index
-  table.loc[rows, "{column}"] = "{split}\""""
-TAKEN_GROUPS = """
-  groups = table.loc[table["{column}"] == {other!r}, "{group}"].drop_duplicates().sample(frac=0.1, random_state=0)
-  table.loc[table["{group}"].isin(groups), "{column}"] = "{split}\""""
 SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide intervals
 
 
@@ -61,7 +55,7 @@ def units_of(folder: Path, dataset: Table) -> Units:
     sheet, cells = read_column(dataset, folder, group or example_column, split=split)
     is_there = ~missing_in(cells, numeric=False)
     if isinstance(dataset.split, str):
-        splits, _ = _given_splits(folder, dataset)
+        splits = _given_splits(folder, dataset)
         split = "gate" if (splits == "gate").any() else "val"
         is_there &= cells.index.isin(splits.index[splits == split])
     if dataset.without_relevant == "drop":
@@ -90,25 +84,21 @@ def _are_in_useful_queries(folder: Path, dataset: Table, *, split: str) -> np.nd
     return is_useful.reindex(cells.index, fill_value=False).to_numpy()
 
 
-def _given_splits(folder: Path, dataset: Table) -> tuple[pd.Series, pd.Series]:
-    """Return the split of each row that has one in the table's own column, and the cells of these rows."""
+def _given_splits(folder: Path, dataset: Table) -> pd.Series:
+    """Return the split of each row that has one in the table's own column."""
     sheet, cells = read_column(dataset, folder, str(dataset.split))
-    cells = cells[~missing_in(cells, numeric=False)]
-    return converted(sheet, cells, split_in), cells
+    return converted(sheet, cells[~missing_in(cells, numeric=False)], split_in)
 
 
 def check_splits(folder: Path, dataset: Table) -> None:
-    """Raise ValueError if the table's own column of splits lacks one of them, with code that takes rows for it."""
-    if not isinstance(dataset.split, str):
-        return
-    splits, cells = _given_splits(folder, dataset)
-    largest = cells[splits == splits.mode()[0]].iloc[0]
-    code = TAKEN_GROUPS if dataset.group else TAKEN_ROWS
-    for split in SPLITS:
-        if (splits != split).all():
+    """Raise ValueError if the table's own column of splits lacks one of them."""
+    if isinstance(dataset.split, str):
+        splits = {*_given_splits(folder, dataset)}
+        absent = [split for split in SPLITS if split not in splits]
+        if absent:
             raise ValueError(
-                f"no {dataset.split} is {split}, expected train, val, and test; take rows of {largest} in pandas:"
-                + code.format(column=dataset.split, group=dataset.group, other=largest, split=split)
+                f"no {dataset.split} is {absent[0]}, expected train, val, and test: write {absent[0]} into a tenth of "
+                "the other rows, and the same into all rows of a group"
             )
 
 
@@ -167,7 +157,7 @@ def without_gate(options: dict[str, Any]) -> dict[str, Any]:
     return {"split": options.get("split", {}) | {"gate": 0}}
 
 
-def lines_on_gate(units: Units, block: dict[str, Any]) -> list[str]:
+def line_on_gate(units: Units, block: dict[str, Any]) -> str:
     """Return a line on the size of the gate, on too few rows for validation, and on folds.
 
     Args:
@@ -193,13 +183,13 @@ def lines_on_gate(units: Units, block: dict[str, Any]) -> list[str]:
         by_hand = "`rankgrad promote MODEL --version N`"
         line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or promote by hand with {by_hand}"
     if "folds" in block:  # folds replace validation and test
-        return [line]
+        return line
     if units.split != "gate":  # val was counted
         line += _advice_on_validation(dataset, units.examples)
     if total < SMALL and dataset.foldable:
         folds = 5 if total >= JUDGED else 3
         line += f"; `--folds {folds}` compares the runs on all rows outside the gate, not only on the test split"
-    return [line]
+    return line
 
 
 def _advice_on_validation(dataset: Table, examples: int) -> str:

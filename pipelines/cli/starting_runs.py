@@ -1,6 +1,5 @@
 """Choose what `rankgrad init` writes for a table: runs from `starting_runs.yaml` with fitting losses and epochs."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from math import ceil, floor, log10
 from pathlib import Path
@@ -47,7 +46,7 @@ def check_name(option: str, name: str | None, names: Any) -> None:
 
 
 def blocks_of(
-    key: str, raw: Path, task: str, options: dict[str, Any], *, folder: Path | None = None, metric: str | None = None
+    key: str, raw: Path, task: str, options: dict[str, Any], *, folder: Path, metric: str | None = None
 ) -> dict[str, Any]:
     """Return the blocks of the params for a table: `datasets`, `runs`, `rivals`, `comparisons`, and `judged` of `gate`.
 
@@ -56,12 +55,12 @@ def blocks_of(
         raw: folder of the dataset.
         task: task of its runs.
         options: options of `rankgrad.datasets.table.Table`.
-        folder: folder that contains the file now; None for `raw`.
+        folder: folder that contains the file now.
         metric: metric for the comparison and the gate; None for the task's default.
     """
     table = Table(**options)
-    form = _special_form(task, table, folder or raw)
-    starting = _starting_of(form)
+    form = _special_form(task, table, folder)
+    starting = starting_runs()[form]
     metric = metric and _metric_called(metric, task)
     input_type = table.input_type
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
@@ -70,19 +69,19 @@ def blocks_of(
     common = {
         "task": task,
         "dataset": key,
-        "model": _model_of(starting, table, folder or raw),
+        "model": _model_of(starting, table, folder),
         "start": "models/runs/none",
         "loss": {},
         "sorter": "none",
         "auxiliary": {"name": "none"},
         "seeds": SEEDS,
     }
-    truth = _numbers_of_truth(table, folder or raw)
-    conditions = _conditions(table, truth, folder or raw)
+    truth = _numbers_of_truth(table, folder)
+    conditions = _conditions(table, truth, folder)
     if metric is None:
         is_binary = form == "query_ranking" and "binary" in conditions
         metric = "mean_average_precision" if is_binary else starting["metric"]
-    count, monitor = _training_count(table, folder or raw), _monitor_of(task, metric)
+    count, monitor = _training_count(table, folder), _monitor_of(task, metric)
     of_input = starting.get("training", {}).get(input_type.name, {})
     by_loss = _runs_for(starting["runs"], conditions, table, truth)
     for run in by_loss.values():
@@ -139,21 +138,6 @@ def _are_pairs(table: Table, folder: Path) -> bool:
     return bool((in_query.size() == 2).all() and (in_query.min() == 0).all() and (in_query.max() == 1).all())
 
 
-def _starting_of(task: str) -> dict[str, Any]:
-    """Return what `init` writes for a task, or for a special form of its target.
-
-    Raises:
-        ValueError: there are no runs for it.
-    """
-    starting = starting_runs()
-    if task not in starting:
-        raise ValueError(
-            f"init has no runs for the task {task}, only for {', '.join(starting)}: write the blocks by hand, or add "
-            f"{task} to {STARTING_RUNS.name}"
-        )
-    return starting[task]
-
-
 def _fitted_models(task: str, input_type: str) -> dict[str, Any]:
     """Return the models of `starting_rivals.yaml` that a task and an input type can have."""
     models = {}
@@ -163,32 +147,19 @@ def _fitted_models(task: str, input_type: str) -> dict[str, Any]:
     return models
 
 
-def read_column(
-    table: Table, folder: Path, column: str, *, head: int | None = None, split: str = "train"
-) -> tuple[Sheet, pd.Series]:
+def read_column(table: Table, folder: Path, column: str, *, split: str = "train") -> tuple[Sheet, pd.Series]:
     """Return the rows of a table's file, or of the file of a split, with one column, and the cells of it."""
     path = _path_of(table, folder, split)
-    if head is None:
-        form = format_of(path, table.format)
-        names = names_in(path, form, table.encoding) if column.endswith("*") else [column]
-        chosen = (*columns_like(column, names)[:1],)
-        sheet = whole_sheet(path, chosen, form, table.encoding, (*(table.empty or ()),))._replace(writing=table.writing)
-    else:
-        sheet = _head_of(table, path, lambda names: columns_like(column, names)[:1], head)
+    form = format_of(path, table.format)
+    names = names_in(path, form, table.encoding) if column.endswith("*") else [column]
+    chosen = (*columns_like(column, names)[:1],)
+    sheet = whole_sheet(path, chosen, form, table.encoding, (*(table.empty or ()),))._replace(writing=table.writing)
     return sheet, sheet.frame.iloc[:, 0]
 
 
 def _path_of(table: Table, folder: Path, split: str = "train") -> Path:
     """Return the path of a table's file, or of the file of a split."""
     return folder / Path(table.files.get(split) or table.files[""]).name
-
-
-def _head_of(table: Table, path: Path, choose: Callable[[list[str]], list[str]], head: int) -> Sheet:
-    """Return the first rows of a file, with the columns that `choose` picks by name."""
-    return read_sheet(
-        [path], choose, kind=table.format, encoding=table.encoding, empty=table.empty or (), writing=table.writing,
-        head=head,
-    )  # fmt: skip
 
 
 def examples_column(table: Table) -> tuple[str, bool]:
@@ -206,24 +177,22 @@ def examples_column(table: Table) -> tuple[str, bool]:
 
 
 def _numbers_of_truth(table: Table, folder: Path) -> Any:
-    """Return the targets of a table, or the grades in its first rows: a series; else None."""
+    """Return the targets or the grades of a table, a series; else None."""
     column = table.target or table.relevance
     if column is None:
         return None
-    sheet, cells = read_column(table, folder, column, head=HEAD if table.relevance else None)
+    sheet, cells = read_column(table, folder, column)
     return as_numbers(sheet, cells[~missing_in(cells, numeric=True)])
 
 
 def _has_skewed_features(table: Table, folder: Path) -> bool:
     """Return whether a column of numbers is skewed in the first rows of a table."""
-    patterns = [table.features] if isinstance(table.features, str) else table.features or []
-    if not patterns:
+    if table.features is None:
         return False
-
-    def features(names: list[str]) -> list[str]:
-        return [name for pattern in patterns for name in columns_like(pattern, names)]
-
-    sheet = _head_of(table, _path_of(table, folder), features, HEAD)
+    sheet = read_sheet(
+        [_path_of(table, folder)], lambda names: table.roles(names)["features"], kind=table.format,
+        encoding=table.encoding, empty=table.empty or (), writing=table.writing, head=HEAD,
+    )  # fmt: skip
     for name in sheet.frame:
         cells = sheet.frame[name]
         cells = cells[~missing_in(cells, numeric=True)]

@@ -1,7 +1,6 @@
 """Recognize the columns of a table with the split, weight, group, id, and date of its rows."""
 
 import re
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,6 @@ __all__ = [
     "EXPLAINED",
     "check_within",
     "explained",
-    "find_id_of_items",
     "find_structure",
     "is_index",
     "is_like_split",
@@ -114,17 +112,6 @@ def _is_id(column: Column) -> bool:
     return column.is_called("id") and column.is_unique and is_id
 
 
-def find_id_of_items(columns: Columns, items: Sequence[Column]) -> None:
-    """Take a column that is named like an id and identifies each item, whose captions are in several rows."""
-
-    def names_items(column: Column) -> bool:
-        is_id = column.is_called("id") and (column.content == "name" or column.is_whole)
-        return is_id and any(is_within(column, item) and is_within(item, column) for item in items)
-
-    if "id" not in columns.structure and (column := columns.take(names_items)) is not None:
-        columns.structure["id"] = column.name
-
-
 def _is_code(columns: Columns, column: Column) -> bool:
     """Recognize ids with any column name: distinct words, or row numbers."""
     if column.content == "number":
@@ -185,14 +172,6 @@ def check_within(columns: Columns) -> None:
             candidates.sort(key=lambda column: column.content == "number")
             raise columns.question(candidates, "may be the groups of --within", "within --group")
         raise columns.refusal("--within: no column of names or whole numbers repeats; name one, as in `--group COLUMN`")
-    group = columns.whole(columns.all[columns.structure["group"]])
-    count = group.names.nunique()
-    if count in (1, len(group.cells)):
-        values = "the same value in all rows" if count == 1 else "a different value in each row"
-        raise columns.refusal(
-            f"--within: {group.name} has {values}, expected several values that repeat; name another column with "
-            "`--group`"
-        )
 
 
 def explained(names: pd.Series, numbers: pd.Series) -> float:

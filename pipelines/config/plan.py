@@ -11,7 +11,7 @@ from pipelines.config.schema import NONE, Model, Run, Settings, typed
 from rankgrad import lookup
 from rankgrad.training.options import Auxiliary, Component
 
-__all__ = ["RunPlan", "differences", "merged", "modules_of", "resolve", "run_of"]
+__all__ = ["RunPlan", "differences", "flat_of", "merged", "modules_of", "resolve", "run_of"]
 
 SETTINGS = ("training", "loss", "auxiliary", "model", "sorter_optimizer")  # blocks of a run that a grid may change
 # Keys of a run that define its loss, and keys that reports show anyway.
@@ -130,7 +130,7 @@ def differences(settings: Settings, name: str, baseline: str) -> dict[str, tuple
     """Return the settings, other than the loss, in which a run differs from another, with both values."""
     values = []
     for run in (name, baseline):
-        flat = {key: value for key, value in _flat(run_of(settings, run)).items() if key.split(".")[0] not in OF_LOSS}
+        flat = {key: value for key, value in flat_of(run_of(settings, run)).items() if key.split(".")[0] not in OF_LOSS}
         values.append({"settings": len(settings.runs[run].settings)} | flat)
     ours, theirs = values
     chosen = {*settings.runs[name].grid, *settings.runs[baseline].grid}
@@ -141,15 +141,15 @@ def differences(settings: Settings, name: str, baseline: str) -> dict[str, tuple
     return result
 
 
-def _flat(block: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat_of(block: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested values under dotted keys.
 
-    >>> _flat({"probe": {"epochs": 15, "optimizer": {"name": "SGD"}}})
+    >>> flat_of({"probe": {"epochs": 15, "optimizer": {"name": "SGD"}}})
     {'probe.epochs': 15, 'probe.optimizer.name': 'SGD'}
     """
     flat = {}
     for key, value in block.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        flat |= flat_of(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat
 
 

@@ -4,7 +4,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import date
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -60,8 +60,17 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     """Check plain values, as `check` does for a file."""
     settings = check_shapes(values, path=path)
     components, problems, wrong = _Components(settings), [*_unread(values)], set[str]()
+    uses: dict[str, set[str]] = {f"runs.{name}": {f"training.{run.task}"} for name, run in settings.runs.items()}
+    for location, key, kind, name in _names(settings):
+        known = getattr(settings, kind)
+        uses.setdefault(location, set()).add(f"{kind}.{name}")
+        if name not in (NONE, *known):
+            problems.append(unknown(f"{location}.{key}".rstrip("."), name, known, what=f"{kind.removesuffix('s')} "))
+            wrong.add(location)
 
     def ask(location: str, rule: Callable[..., None], *arguments: Any) -> None:
+        if wrong & {location, *uses.get(location, ())}:  # it would have the same problems
+            return
         try:
             rule(location, *arguments)
         except ParamsError as error:
@@ -76,16 +85,13 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     for key in settings.sorters:
         ask(f"sorters.{key}", _check_sorter, settings, key, components)
     for key, vectors in settings.benchmark_sorters.items():
-        if f"sorters.{key}" not in wrong:
-            ask(f"benchmark_sorters.{key}", _check_benchmark, settings, key, vectors)
+        ask(f"benchmark_sorters.{key}", _check_benchmark, settings, key, vectors)
     for task in settings.training:
         ask(f"training.{task}", _check_training, settings, task)
-    for name, run in settings.runs.items():
-        if not wrong & {f"training.{run.task}", f"datasets.{run.dataset}"}:  # it would have the same problems
-            ask(f"runs.{name}", _check_run, settings, name, components)
+    for name in settings.runs:
+        ask(f"runs.{name}", _check_run, settings, name, components)
     for name, rival in settings.rivals.items():
-        if f"datasets.{rival.dataset}" not in wrong:
-            ask(f"rivals.{name}", _check_rival, settings, name, rival, components)
+        ask(f"rivals.{name}", _check_rival, settings, name, rival, components)
     for key, comparison in settings.comparisons.items():
         ask(f"comparisons.{key}", _check_comparison, settings, comparison)
     models = [*(["sorter"] if settings.benchmark_sorters else []), *(run.task for run in settings.runs.values())]
@@ -94,6 +100,24 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
     if problems:
         raise ParamsError(*problems, path=path)
     return settings
+
+
+def _names(settings: Settings) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each name of a block that another one uses: the user and its key, and the kind and name of what it uses."""
+    for key, sorter in settings.sorters.items():
+        yield f"sorters.{key}", "vectors", "score_vectors", sorter.vectors
+    for key, vectors in settings.benchmark_sorters.items():
+        yield f"benchmark_sorters.{key}", "", "sorters", key
+        yield f"benchmark_sorters.{key}", "", "score_vectors", vectors
+    for name, run in settings.runs.items():
+        yield f"runs.{name}", "dataset", "datasets", run.dataset
+        yield f"runs.{name}", "sorter", "sorters", run.sorter
+        yield f"runs.{name}", "start", "runs", settings.start_of(name) or NONE
+    for name, rival in settings.rivals.items():
+        yield f"rivals.{name}", "dataset", "datasets", rival.dataset
+    for key, comparison in settings.comparisons.items():
+        for name in (comparison.baseline, *comparison.runs):
+            yield f"comparisons.{key}", "", "runs", name
 
 
 def _unread(values: Any, location: str = "") -> Iterator[Problem]:
@@ -172,10 +196,8 @@ class _Components:
 
     def sorter(self, key: str) -> torch.nn.Module:
         """Return a sorter of the params, built for the length of its vectors if it takes only one length."""
-        location, sorter = f"sorters.{key}", self.settings.sorters[key]
-        if sorter.vectors not in (NONE, *self.settings.score_vectors):
-            raise ParamsError(unknown(f"{location}.vectors", sorter.vectors, [*self.settings.score_vectors, NONE]))
-        return self.built("sorters", sorter, location, **self.settings.length_of(key))
+        sorter = self.settings.sorters[key]
+        return self.built("sorters", sorter, f"sorters.{key}", **self.settings.length_of(key))
 
     def columns(self, dataset: str) -> list[str]:
         """Return the columns of a dataset's tables."""
@@ -221,12 +243,10 @@ def _check_drawn(block: Dataset, kind: type[Scenes], location: str) -> None:
         raise _wrong(f"{location}.raw", f"is {block.raw!r}, but {name} generates scenes of digits", " or ".join(DIGITS))
     if block.rows is None:
         raise _wrong(f"{location}.rows", "missing", "how many to generate: {train: .., val: .., test: .., gate: ..}")
-    if block.size:
-        reason = f"is {block.size}, but args.canvas sets the size of the images that {name} generates"
-        raise _wrong(f"{location}.size", reason, advice="remove it")
-    if block.folds:
-        reason = f"{name} generates any number of rows, so it needs no folds"
-        raise _wrong(f"{location}.folds", reason, advice="remove folds; increase rows if you need more")
+    for option in ("size", "folds"):
+        if (value := getattr(block, option)) is not None:
+            reason = f"is {value}, but {name} generates its images, in any number, by the options in args"
+            raise _wrong(f"{location}.{option}", reason, advice="remove it")
     for option in {"rows", "seed"} & block.args.keys():
         raise _wrong(f"{location}.args.{option}", "is not an option of args", f"datasets.<key>.{option}, next to args")
     typed(kind, block.args | block.model_dump(include={"rows", "seed"}), f"{location}.args")
@@ -267,10 +287,6 @@ def _check_sorter(location: str, settings: Settings, key: str, components: _Comp
 
 
 def _check_benchmark(location: str, settings: Settings, key: str, vectors: str) -> None:
-    if key not in settings.sorters:
-        raise ParamsError(unknown(location, key, settings.sorters, what="sorter "))
-    if vectors not in settings.score_vectors:
-        raise ParamsError(unknown(location, vectors, settings.score_vectors))
     length, takes = settings.score_vectors[vectors].length, settings.length_of(key).get("length")
     if _takes_one_length(settings.sorters[key]) and takes != length:
         raise _wrong(location, f"has vectors of {length} scores, but {key} takes {takes}")
@@ -323,16 +339,8 @@ def _check_run(location: str, settings: Settings, name: str, components: _Compon
 
 def _check_data_of(settings: Settings, plan: RunPlan, components: _Components) -> None:
     location, key = f"runs.{plan.name}", plan.dataset
-    if key not in settings.datasets:
-        advice = "each needs a block under datasets"
-        raise ParamsError(unknown(f"{location}.dataset", key, settings.datasets, advice=advice))
     if missing := components.lacks(key, plan.task):
-        fitting = []
-        for other in settings.datasets:
-            with suppress(ValueError):  # its errors are reported separately
-                fitting += [] if components.lacks(other, plan.task) else [other]
-        reason = f"{key} has no column {' or '.join(missing)}, which {plan.task} needs"
-        raise _wrong(f"{location}.dataset", reason, f"one of {', '.join(fitting)}" if fitting else "")
+        raise _wrong(f"{location}.dataset", f"{key} has no column {' or '.join(missing)}, which {plan.task} needs")
 
 
 def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> None:
@@ -399,12 +407,8 @@ def _backbones(settings: Settings, plan: RunPlan, components: _Components) -> tu
         _checked("models.backbones", plan.model.text, f"{location}.model.text")
     with _at(f"{location}.model.text"):
         lookup.find("tasks", plan.task).accepts(model)
-    name, seen = plan.name, set[str]()  # a run that is not trained yet needs the same files as the run it starts from
-    while name not in seen and settings.run_before(name) is not None:
-        seen.add(name)
-        name = Path(settings.runs[name].start).parts[2]
-    with _at(f"{location}.start", OSError):
-        files = with_files(model, settings.runs[name].start)
+    with _at(f"{location}.start", OSError):  # a run that is not trained yet needs the files of the first in its chain
+        files = with_files(model, settings.runs[_chain(settings, plan.name)[-1]].start)
     taken = {"colors": 3, "features": 1, "words": WORDS, "outputs": LABELS}
 
     def built(option: str, component: Component) -> torch.nn.Module:
@@ -431,8 +435,6 @@ def _check_objective(settings: Settings, plan: RunPlan, components: _Components)
         if loss is not None:
             table = settings.datasets[plan.dataset].args
             _check_loss(plan, loss, components, f"{location}.{option}", table)
-    if key is not None and key not in settings.sorters:
-        raise ParamsError(unknown(f"{location}.sorter", key, [*settings.sorters, NONE]))
     sorter = None if key is None else components.sorter(key)
     if plan.sorter_optimizer is not None and plan.sorter_optimizer.name != JOINTLY:
         _check_optimizer(plan.sorter_optimizer, f"{location}.sorter_optimizer")
@@ -498,8 +500,6 @@ def _check_start(settings: Settings, plan: RunPlan, components: _Components) -> 
             raise _wrong(location, reason, "weights to start from, or at least one epoch")
     elif plan.start.parts[:2] == ("models", "runs"):
         start = plan.start.parts[2]
-        if start not in settings.runs:
-            raise ParamsError(unknown(location, start, settings.runs, what="run "))
         folders = ["", *(f"seed{seed}" for seed in settings.runs[start].seeds)]
         if (folder := "/".join(plan.start.parts[3:])) not in folders:
             raise ParamsError(unknown(location, folder, folders[1:], what="model "))
@@ -509,14 +509,20 @@ def _check_start(settings: Settings, plan: RunPlan, components: _Components) -> 
             check_fit(*_backbones(settings, plan, components), plan.start)
 
 
+def _chain(settings: Settings, name: str) -> list[str]:
+    """Return a run, the run that it starts from, and so on; a circle ends with a run that is in it already."""
+    chain = [name]
+    while chain[-1] not in chain[:-1] and (start := settings.start_of(chain[-1])) in settings.runs:
+        chain.append(start)
+    return chain
+
+
 def _check_start_run(
     settings: Settings, name: str, start_name: str, components: _Components, *, is_shared: bool
 ) -> None:
     """Check that a run can start from another one, and that the chain of starts ends at random weights or a file."""
     location, run, start = f"runs.{name}.start", settings.runs[name], settings.runs[start_name]
-    chain = [name, start_name]
-    while chain[-1] in settings.runs and chain[-1] not in chain[:-1]:
-        chain.append(settings.runs[chain[-1]].start.removeprefix("models/runs/").partition("/")[0])
+    chain = _chain(settings, name)
     if chain[-1] in chain[:-1]:
         expected = "a chain of starts that ends at random weights or a file"
         raise _wrong(location, ", which starts from ".join(chain), expected)
@@ -527,10 +533,6 @@ def _check_start_run(
             f"in {start_name}"
         )
         raise _wrong(location, reason, "a start with the same seeds, or one start for all seeds", advice)
-    drawn = [key for key, dataset in settings.datasets.items() if dataset.is_drawn]
-    if start.dataset in drawn and run.dataset not in drawn:
-        reason = f"{start_name} was trained on the gray digits of {start.dataset}, which does not help on {run.dataset}"
-        raise _wrong(location, reason, advice="start from a safetensors file with weights (docs/real_data.md)")
     ours, theirs = (_backbones(settings, resolve(settings, run), components)[0] for run in (name, start_name))
     if _shapes(ours) != _shapes(theirs):
         reason = f"is {_said(run.model)}, but it starts from {start_name}, which is {_said(start.model)}"
@@ -548,8 +550,6 @@ def _said(model: Model) -> str:
 def _check_rival(location: str, settings: Settings, name: str, rival: Rival, components: _Components) -> None:
     if name in settings.runs:
         raise _wrong(location, "is also the name of a run, and both would write the same predictions", "another name")
-    if rival.dataset not in settings.datasets:
-        raise ParamsError(unknown(f"{location}.dataset", rival.dataset, settings.datasets, what="dataset "))
     inputs = components.inputs(rival.dataset)
     if TAKES.get(rival.task) not in inputs:
         possible = [f"{task} on {input_type}" for task, input_type in sorted(TAKES.items())]
@@ -558,38 +558,30 @@ def _check_rival(location: str, settings: Settings, name: str, rival: Rival, com
 
 
 def _check_comparison(location: str, settings: Settings, comparison: Comparison) -> None:
-    for name in (comparison.baseline, *comparison.runs):
-        if name not in settings.runs:
-            raise ParamsError(unknown(location, name, settings.runs, what="run "))
-    first = settings.runs[comparison.baseline]
-    kind_of = dict.fromkeys(comparison.runs, "runs")
-    kind_of |= {name: "rivals" for name in comparison.rivals if name in settings.runs}
-    for name, kind in kind_of.items():
-        run = settings.runs[name]
-        if (run.task, _test_data(settings, run)) != (first.task, _test_data(settings, first)):
-            reason = (
-                f"{name} is {run.task} on {run.dataset}, but {comparison.baseline} is {first.task} on {first.dataset}"
-            )
-            raise _wrong(f"{location}.{kind}", reason, "the same test data")
-        is_repeated = kind == "rivals" and len(run.seeds) == 1
-        if not is_repeated and not set(run.seeds) & set(first.seeds):
-            reason = f"{name} and {comparison.baseline} have no seed in common, but runs are paired by seed"
-            raise _wrong(f"{location}.{kind}", reason)
+    baseline = settings.runs[comparison.baseline]
     if twice := sorted({*comparison.rivals} & {comparison.baseline, *comparison.runs}):
         raise _wrong(f"{location}.rivals", f"{twice[0]} is among the runs, too", "each run once")
-    for name in comparison.rivals:
-        rival = settings.rivals.get(name)
-        if rival is not None and (rival.task, rival.dataset) != (first.task, first.dataset):
-            reason = f"{name} is {rival.task} on {rival.dataset}, but the baseline is {first.task} on {first.dataset}"
-            raise _wrong(f"{location}.rivals", reason, "the same test data")
-    _check_metric(comparison.metric, _metrics(first.task), f"{location}.metric", what="")
+    for kind, names in (("runs", comparison.runs), ("rivals", comparison.rivals)):
+        for name in names:
+            other = settings.runs.get(name) or settings.rivals.get(name)
+            if other is None:  # of another program
+                continue
+            if (other.task, _test_data(settings, other)) != (baseline.task, _test_data(settings, baseline)):
+                reason = f"{name} is {other.task} on {other.dataset}, but {comparison.baseline} is {baseline.task} on "
+                raise _wrong(f"{location}.{kind}", f"{reason}{baseline.dataset}", "the same test data")
+            # A rival with a single seed is compared with each seed.
+            seeds = (
+                other.seeds if isinstance(other, Run) and (kind == "runs" or len(other.seeds) > 1) else baseline.seeds
+            )
+            if not {*seeds} & {*baseline.seeds}:
+                reason = f"{name} and {comparison.baseline} have no seed in common, but runs are paired by seed"
+                raise _wrong(f"{location}.{kind}", reason)
+    _check_metric(comparison.metric, _metrics(baseline.task), f"{location}.metric")
 
 
-def _test_data(settings: Settings, run: Run) -> Any:
+def _test_data(settings: Settings, run: Run | Rival) -> Any:
     """Return what determines a run's test split; two variants of a dataset may differ only in their training rows."""
-    dataset = settings.datasets.get(run.dataset)
-    if dataset is None:
-        return run.dataset
+    dataset = settings.datasets[run.dataset]
     block = dataset.model_dump(exclude={"rows": {"train"}})
     block["args"] = {option: value for option, value in dataset.args.items() if not option.startswith("train_")}
     return block
@@ -599,9 +591,9 @@ def _metrics(task: str) -> list[str]:
     return [metric.name for metric in lookup.find("tasks", task).all_metrics()]
 
 
-def _check_metric(name: str, names: list[str] | tuple[str, ...], location: str, *, what: str = "metric ") -> None:
+def _check_metric(name: str, names: Sequence[str], location: str) -> None:
     if name not in names:
-        raise ParamsError(unknown(location, name, names, what=what))
+        raise ParamsError(unknown(location, name, names))
 
 
 def _check_judged(location: str, settings: Settings, task: str) -> None:

@@ -81,16 +81,6 @@ class Model(Named):
     backbone: Component
     text: Component | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _on_a_backbone(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "backbone" not in values:
-            raise ValueError(
-                f"{values.get('name')} has no backbone, expected a head and its backbone, such as {{name: linear, "
-                "backbone: {name: convnet, args: {channels: [32, 64, 96]}}}"
-            )
-        return values
-
 
 class Compute(Block):
     threads: Count
@@ -140,17 +130,6 @@ class Dataset(Named):
     rows: SceneRows | None = None
     folds: Annotated[int, Field(ge=3)] | None = None
     seed: Seed
-
-    @model_validator(mode="before")
-    @classmethod
-    def _options_in_args(cls, values: Any) -> Any:
-        old = [key for key in values if key not in cls.model_fields] if isinstance(values, dict) else []
-        if old and not {"raw", "args"} & set(values):
-            raise ValueError(
-                f"options such as {old[0]} belong in args: {{name: {values.get('name')}, raw: {DIGITS[0]}, args: "
-                f"{{{', '.join(f'{key}: {values[key]}' for key in old)}}}, rows: ..., seed: ...}}"
-            )
-        return values
 
     @property
     def is_drawn(self) -> bool:
@@ -260,10 +239,14 @@ class Settings(Block):
         vectors = self.sorters[sorter].vectors
         return {} if vectors == NONE else {"length": self.score_vectors[vectors].length}
 
-    def run_before(self, name: str) -> Run | None:
-        """Return the run whose weights a run starts from, or None if it starts from random weights or a file."""
+    def start_of(self, name: str) -> str | None:
+        """Return the name of the run whose weights a run starts from; None for random weights or a file."""
         start = re.match(r"models/runs/([^/]+)", self.runs[name].start)
-        return self.runs.get(start[1]) if start else None
+        return start[1] if start and start[1] != NONE else None
+
+    def run_before(self, name: str) -> Run | None:
+        """Return the run whose weights a run starts from; None for random weights or a file."""
+        return self.runs.get(self.start_of(name) or NONE)
 
     def model_of(self, run: Run) -> str:
         """Return the name under which a run's model is registered: its task and its dataset.

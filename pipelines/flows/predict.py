@@ -32,6 +32,6 @@ def predict(
     if not Path(folder).exists():
         return Completed(message=f"nothing to predict: there is no folder {folder}")
     named = the_model(model, "the parameter model: MODEL")
-    _, message = answer_batch(newest(folder), named, Path(out), skip_broken=skip_broken)
+    message = answer_batch(newest(folder), named, Path(out), skip_broken=skip_broken)
     get_run_logger().info(message)
     return Completed(message=message)

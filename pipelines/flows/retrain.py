@@ -1,13 +1,11 @@
 """The flow that retrains in a clone, with one task per DVC stage, then publishes and lets the gate decide."""
 
-import base64
 import json
-import re
 from pathlib import Path
 from typing import Annotated
 
 from prefect import flow
-from prefect.artifacts import create_image_artifact, create_markdown_artifact
+from prefect.artifacts import create_markdown_artifact
 from prefect.logging import get_run_logger
 from prefect.states import State
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -18,7 +16,7 @@ from pipelines.flows import retraining
 from pipelines.flows.changes import Change
 from pipelines.flows.promote import judge, outcome, show
 from pipelines.flows.retraining import Request, retrain_in_clone
-from pipelines.flows.run_stages import Took, run_stages
+from pipelines.flows.run_stages import run_stages
 from pipelines.flows.tasks import retried
 from pipelines.ops.processes import Commands
 from pipelines.reporting.results import cell, markdown
@@ -71,25 +69,24 @@ def retrain(
     """
     commands = Commands(lambda line: get_run_logger().info(line))
     request = Request(reason, advance, only or [], set or [], push or None)  # empty if `make deploy` did not set it
-    took: dict[str, Took] = {}
 
     def train(folder: Path, params: Settings) -> None:
-        took.update(run_stages(folder, params, commands, request.targets))
+        run_stages(folder, params, commands, request.targets)
         if request.only:
             publish(folder, commands, request.only)
 
     def judged(folder: Path, params: Settings, models: list[str] | None) -> list[Decision]:
         decisions = judge(params, folder, models)
         show(decisions)
-        _show_results(folder, params, took)
+        _show_results(folder, params)
         return decisions
 
     decisions, branch = retrain_in_clone(Path.cwd(), request, commands, train=train, judge=judged)
     return outcome(decisions, branch)
 
 
-def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None:
-    """Show the results with links to MLflow, and examples of what was trained, on the run's page."""
+def _show_results(folder: Path, params: Settings) -> None:
+    """Show the results with links to MLflow on the run's page."""
     sent = sent_runs(json.loads((folder / "reports/published.json").read_text()))
     measured, rows = results.read(folder / "metrics/runs"), []
     for name in measured.runs:
@@ -101,8 +98,3 @@ def _show_results(folder: Path, params: Settings, took: dict[str, Took]) -> None
         rows.append([title, metric, cell(*measured.row(name, metric).interval, digits=4), data])
     table_of_results = markdown(["run", "metric on the test split", "mean over seeds (95%)", "data"], rows)
     create_markdown_artifact(key="results", markdown=table_of_results, description="Results of all runs")
-    changed = {stage for stage, cost in took.items() if cost.how != "unchanged"}
-    sheets = [folder / f"reports/figures/{name}-examples.png" for name in params.runs if f"evaluate@{name}" in changed]
-    for sheet in filter(Path.is_file, sheets):
-        picture, key = base64.b64encode(sheet.read_bytes()).decode(), re.sub("[^a-z0-9]+", "-", sheet.stem.lower())
-        create_image_artifact(key=key, image_url=f"data:image/png;base64,{picture}", description=sheet.stem)

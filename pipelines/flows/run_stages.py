@@ -18,7 +18,7 @@ from pipelines.ops.processes import CACHED, RAN, REPRO, CommandFailed, Commands,
 from pipelines.ops.side_by_side import GPU, Plan, Slot, slots_of
 from pipelines.tracking.live import watch
 
-__all__ = ["Took", "run_stages"]
+__all__ = ["run_stages"]
 
 HOW = {RAN: "ran", CACHED: "cached"}
 
@@ -51,7 +51,7 @@ def _watched(params: Settings, folder: Path):
     watching.join(timeout=60)
 
 
-def run_stages(folder: Path, params: Settings, commands: Commands, targets: Collection[str]) -> dict[str, Took]:
+def run_stages(folder: Path, params: Settings, commands: Commands, targets: Collection[str]) -> None:
     """Run the targets and their dependencies, or all stages, and show the cost of each on the run's page.
 
     Raises:
@@ -61,7 +61,7 @@ def run_stages(folder: Path, params: Settings, commands: Commands, targets: Coll
     plan, began = Plan(graph, slots_of(params)), time.monotonic()
     futures: dict[str, PrefectFuture] = {}
     at_work: dict[PrefectFuture, tuple[str, Slot, float]] = {}
-    took: dict[str, Took] = {}
+    took: list[Took] = []
     with _watched(params, folder):
         while True:
             # A stage that waits for a slot is not a task yet, so that the page shows only running time.
@@ -75,14 +75,13 @@ def run_stages(folder: Path, params: Settings, commands: Commands, targets: Coll
             future.wait()  # its state may be outdated until then
             name, slot, since = at_work.pop(future)
             plan.end(name, done=future.state.is_completed())
-            took[name] = _took(name, future, slot, time.monotonic() - since)
-    _show([*took.values()], time.monotonic() - began)
+            took.append(_took(name, future, slot, time.monotonic() - since))
+    _show(took, time.monotonic() - began)
     states = {name: future.state for name, future in futures.items()}
     failed = [f"{name}: {state.message}" for name, state in states.items() if state.is_failed() or state.is_crashed()]
     if failed:
         raise CommandFailed("stages failed; the next retraining reuses finished stages:\n" + "\n".join(failed))
     commands.run(*REPRO, *targets, folder=folder)  # a no-op, unless a task missed something
-    return took
 
 
 def _took(name: str, future: PrefectFuture, slot: Slot, seconds: float) -> Took:

@@ -129,7 +129,6 @@ def compare(
     alpha: float = 0.01,
     least_distance: float = 0.1,
     rows: int = ROWS,
-    seed: int = 0,
     challenger: str | None = None,
 ) -> Comparison:
     """Compare the rows of a file, and a model's predictions for them, with the dataset that it was trained on.
@@ -142,7 +141,6 @@ def compare(
         alpha: the false-positive rate for a file without drift, over all quantities together.
         least_distance: the smallest distance of a drifted quantity; 0 to rely on the tests alone.
         rows: the largest number of new rows to compare; from a longer file, that many are drawn.
-        seed: seed of the draw.
         challenger: a model of the same task that predicts the new rows too, see `pipelines.monitoring.shadow`; or an
             alias of the registered model, such as `@challenger`, which is ignored if no other version has it.
 
@@ -169,14 +167,16 @@ def compare(
         "val": _enough(f"{model}: validation", len(reference.network)),
         "fresh": _enough(str(fresh), len(ids)),
     }
-    numbers = chosen("fresh", counts["fresh"], rows, seed=seed)
+    numbers = chosen("fresh", counts["fresh"], rows)
 
     def measured(network: Any) -> Measured:
         return measure(fresh_rows(), network, chosen=numbers, known=reference.words)
 
     ours, shadow = measured(network), None
     if challenger and challenger.startswith("@"):
-        challenger = None if version is None else _beside(version, challenger.removeprefix("@"))
+        from pipelines.tracking.registry import beside  # MLflow takes seconds to import
+
+        challenger = None if version is None else beside(version, challenger.removeprefix("@"))
     if challenger is not None:
         try:
             theirs = measured(_network(challenger, recipe["task"]))
@@ -210,12 +210,6 @@ def _enough(rows_of: str, count: int) -> int:
             "on more if these are training or validation rows"
         )
     return count
-
-
-def _beside(version: Any, alias: str) -> str | None:
-    from pipelines.tracking.registry import beside  # MLflow takes seconds to import
-
-    return beside(version, alias)
 
 
 def _both(reference: Reference, fresh: Measured) -> list[tuple[str, pd.Series, pd.Series]]:

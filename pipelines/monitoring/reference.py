@@ -99,9 +99,9 @@ def directions_of(embedding: np.ndarray) -> Directions:
     return Directions(analysis.mean_, analysis.components_)
 
 
-def chosen(name: str, count: int, rows: int = ROWS, *, seed: int = 0) -> list[int]:
+def chosen(name: str, count: int, rows: int = ROWS) -> list[int]:
     """Return the numbers of the rows to measure: all, or a random sample of `rows`."""
-    return torch.randperm(count, generator=generator(seed, "monitor", name))[:rows].tolist()
+    return torch.randperm(count, generator=generator(0, "monitor", name))[:rows].tolist()
 
 
 def reference_of(dataset: str, training: Measured, validation: Answers) -> Reference:

@@ -38,15 +38,20 @@ def main(*words: str) -> None:
         ValueError: see `pipelines.ops.dvc_repair.repair`.
     """
     LOCK.parent.mkdir(exist_ok=True)
-    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(lock, 32, 0).decode().strip()
-        sys.stderr.write(f"waiting for another `dvc repro` in {Path.cwd()}: process {holder}\n")
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    LOCK.touch()
+    with LOCK.open("r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write(f"waiting for another `dvc repro` in {Path.cwd()}: process {lock.read()}\n")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.truncate(0)
+        os.pwrite(lock.fileno(), str(os.getpid()).encode(), 0)
+        _repro(words, lock.fileno())
+
+
+def _repro(words: tuple[str, ...], lock: int) -> None:
+    """Run the stages, in a folder where no other dvc runs."""
     params, moved = None, []
     with suppress(FileNotFoundError, ParamsError):  # the stage `check` reports the error
         params = load()

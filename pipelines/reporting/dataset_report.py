@@ -8,7 +8,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-__all__ = ["Check", "in_words", "observed_in_words", "render"]
+__all__ = ["Check", "in_digits", "in_words", "render"]
 
 TEMPLATES = Path(__file__).parent / "templates"
 KINDS = 12  # most values of a column to count one by one
@@ -82,30 +82,12 @@ def in_words(kind: str, columns: Sequence[str], arguments: Mapping[str, Any], ta
         "expect_compound_columns_to_be_unique": f"{name}: no two rows are equal",
         "expect_column_values_to_not_be_null": f"{name}: a value in every {unit}",
         "expect_table_row_count_to_equal": f"{arguments.get('value')} rows",
-        DIVERGENCE: f"{name}: frequencies of values as drawn, divergence at most {_number(arguments.get('threshold'))}",
+        DIVERGENCE: f"{name}: frequencies as drawn, divergence at most {in_digits(arguments.get('threshold'))}",
     }
     return words.get(kind, f"{name}: {kind}")
 
 
-def observed_in_words(kind: str, value: Any) -> str:
-    """Return in words the observed value of an expectation about a whole column or table.
-
-    >>> observed_in_words("expect_column_mean_to_be_between", 0.01171749149472812)
-    'mean 0.01172'
-    >>> observed_in_words("expect_table_row_count_to_equal", 12345)
-    '12345 rows'
-    """
-    number = _number(value)
-    words = {
-        "expect_column_mean_to_be_between": f"mean {number}",
-        "expect_column_stdev_to_be_between": f"standard deviation {number}",
-        "expect_table_row_count_to_equal": f"{number} rows",
-        DIVERGENCE: f"divergence {number}",
-    }
-    return words.get(kind, number)
-
-
-def _number(value: Any) -> str:
+def in_digits(value: Any) -> str:
     """Return a number with four digits, or with all digits if it is whole; return anything else as text."""
     is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 1e15)
     return f"{value:.0f}" if is_whole else f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -116,10 +98,10 @@ def _bounds(arguments: Mapping[str, Any]) -> str:
     if low is None and high is None:
         return "any"
     if high is None:
-        return f"more than {_number(low)}" if arguments.get("strict_min") else f"at least {_number(low)}"
+        return f"more than {in_digits(low)}" if arguments.get("strict_min") else f"at least {in_digits(low)}"
     if low is None:
-        return f"at most {_number(high)}"
-    return _number(high) if low == high else f"from {_number(low)} to {_number(high)}"
+        return f"at most {in_digits(high)}"
+    return in_digits(high) if low == high else f"from {in_digits(low)} to {in_digits(high)}"
 
 
 def _or(values: Sequence[str]) -> str:

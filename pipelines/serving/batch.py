@@ -33,7 +33,7 @@ class Batch:
     sha256: str
 
 
-def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = False) -> tuple[Path, str]:
+def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = False) -> str:
     """Answer all rows of a file, and write `answers.parquet` and `made_by.json` to a folder atomically.
 
     Args:
@@ -43,7 +43,7 @@ def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = Fals
         skip_broken: give rows that cannot be answered an `error`, instead of raising.
 
     Returns:
-        The folder, and one line on what was done: nothing, if the same version has already answered the same file.
+        One line on what was done: nothing, if the same version has already answered the same file.
 
     Raises:
         FileNotFoundError, ValueError: see `rankgrad.cli.answers.answers`.
@@ -62,14 +62,14 @@ def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = Fals
                 f"{target}: is not a folder of answers for {fresh} and would be replaced: choose another `out`"
             )
         if before.items() >= asdict(batch).items():
-            return target, f"{target}: {address} already answered this file"
+            return f"{target}: {address} already answered this file"
     with model_folder(address) as folder, replaced_folder(target) as partial:
         pieces = answers(folder, [fresh], skip_broken=skip_broken)
         classes = recipe_of(folder).get("classes")
         count, broken = write(partial / ANSWERS, pieces, classes=classes, errors=skip_broken, names=pieces.names)
         record = asdict(batch) | {"rows": count, "broken": len(broken)}
         (partial / RECORD).write_text(json.dumps(record, indent=2) + "\n")
-    return target, f"{target}: {address} answered {count - len(broken)} of {count} rows"
+    return f"{target}: {address} answered {count - len(broken)} of {count} rows"
 
 
 def _record(target: Path) -> dict[str, Any]:

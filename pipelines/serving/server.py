@@ -43,6 +43,7 @@ __all__ = ["HOST", "TOKEN", "Served", "app_of", "serve"]
 HOST = "127.0.0.1"
 TOKEN = "RANKGRAD_TOKEN"  # the environment variable with the secret that requests must send
 FORMS = ("dataframe_records", "dataframe_split", "inputs", "instances")  # MLflow's request formats
+EVERY = 30.0  # seconds between looks for a new version
 MOST_FOUND = 2**16  # most ids in the answer to a request
 CHARSETS = ("", "utf-8", "utf8", "us-ascii")
 
@@ -107,9 +108,9 @@ class Served:
         except (ValueError, OSError) as error:
             logging.getLogger("uvicorn.error").warning("still serving %s: %s", self._address, first_line(error))
 
-    def follow(self, ended: threading.Event, *, every: float = 30.0) -> None:
-        """Call `look` every `every` seconds until `ended` is set, and close the request files of past days."""
-        while not ended.wait(every):
+    def follow(self, ended: threading.Event) -> None:
+        """Call `look` every `EVERY` seconds until `ended` is set, and close the request files of past days."""
+        while not ended.wait(EVERY):
             self.look()
             if self._requests is not None:
                 self._requests.close_days()

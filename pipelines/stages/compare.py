@@ -141,14 +141,9 @@ def against_rival(
         rival: one of the rivals.
         resampling: of the intervals.
     """
-    rows = differences(
-        {network: statistics[network]},
-        statistics[rival],
-        resamples=resampling.resamples,
-        seed=derived_seed(resampling.seed, "compare"),
-    )
-    metric = comparison.metric
-    return [row._replace(metric=minus(metric, rival)) for row in rows if row.metric == metric]
+    paired = comparison.model_copy(update={"baseline": rival, "runs": [network], "rivals": []})
+    named = minus(comparison.metric, rival)
+    return [row for row in compared(paired, statistics, resampling) if row.metric == named]
 
 
 def _mean(by_seed: Mapping[int, Statistic], metric: str, seeds: Container[int]) -> float:

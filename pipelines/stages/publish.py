@@ -6,7 +6,7 @@ Run `python -m pipelines.stages publish` to restore missing runs after the store
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import file_digest, md5
 from math import isnan
@@ -18,6 +18,7 @@ import pandas as pd
 from filelock import FileLock
 
 from pipelines.config import RunPlan, Settings, prefixed, resolve
+from pipelines.config.plan import flat_of
 from pipelines.config.schema import NONE, read
 from pipelines.monitoring.reference import TrainingData
 from pipelines.ops import dvc_lock
@@ -35,14 +36,22 @@ LONGEST_TAG = 500  # characters
 PLOTS, PAGES = Path("reports/figures"), Path("reports/data")
 
 
-def _entries(*stages: str) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Recorded:
+    """What dvc.lock records of each stage, and the present values of params.yaml."""
+
+    stages: dict[str, Any]
+    params: dict[str, Any]
+
+
+def _entries(recorded: Recorded, *stages: str) -> list[dict[str, Any]]:
     """Return the entries of stages in dvc.lock, after checking that each used the outputs of the earlier ones.
 
     Raises:
         ValueError: there is no entry, the outputs do not match, or params.yaml has changed since: the weights would
             be published with wrong metrics or params.
     """
-    known, now = dvc_lock.stages(), read("params.yaml")
+    known, now = recorded.stages, recorded.params
     made: dict[str, str] = {}
     for stage in stages:
         if stage not in known:
@@ -66,12 +75,8 @@ def _md5(path: str) -> str:
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    """Return nested values under dotted names, without None values.
-
-    >>> _flat({"optimizer": {"name": "AdamW", "args": {"lr": 0.1, "betas": None}}})
-    {'optimizer.name': 'AdamW', 'optimizer.args.lr': 0.1}
-    """
-    return {name: value for name, value in pd.json_normalize(values).to_dict("records")[0].items() if value is not None}
+    """Return nested values under dotted names, without None values."""
+    return {name: value for name, value in flat_of(values).items() if value is not None}
 
 
 def _component(name: str, args: Mapping[str, Any], **options: Any) -> str:
@@ -130,14 +135,14 @@ def _plots(*names: str) -> dict[str, list[Path]]:
     return {"plots": plots} if plots else {}
 
 
-def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
+def _sorters(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Run]:
     if not params.benchmark_sorters:
         return []
     measured, runs = results.read("metrics/sorters"), []
     for key in params.benchmark_sorters:
         options = params.sorters[key]
         stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.csv")
-        entries = _entries(stage, f"benchmark_sorters@{key}")[:1]
+        entries = _entries(recorded, stage, f"benchmark_sorters@{key}")[:1]
         (times, used), version, epochs = kept("pretrain", key, folder), None, None
         if (folder / "history.csv").is_file():  # it has weights
             version, epochs = Version(prefixed(f"sorter-{key}"), folder), history(folder)
@@ -159,12 +164,12 @@ def _sorters(params: Settings, tags: dict[str, str]) -> list[Run]:
     return runs
 
 
-def _runs(params: Settings, tags: dict[str, str]) -> list[Run]:
+def _runs(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Run]:
     measured, runs = results.read("metrics/runs"), []
     datasets = {name: TrainingData(Path("data") / name) for name in {run.dataset for run in params.runs.values()}}
     for name, run in params.runs.items():
         plan = resolve(params, name)
-        entries = _entries(f"data@{plan.dataset}", f"train@{name}", f"evaluate@{name}")[1:]
+        entries = _entries(recorded, f"data@{plan.dataset}", f"train@{name}", f"evaluate@{name}")[1:]
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, metrics = read_run(folder), measured.of_run(name)
         best, (times, used) = trained["best"], kept("train", name, folder)
@@ -236,7 +241,8 @@ def main(params: Settings, *only: str) -> None:
     if only:  # only these runs were trained, so others may not exist
         params = params.model_copy(update={"runs": {name: params.runs[name] for name in only}})
     tags = {"device": params.compute.device, "threads": str(params.compute.threads)}
-    runs, how = ([] if only else _sorters(params, tags)) + _runs(params, tags), ""
+    recorded = Recorded(dvc_lock.stages(), read("params.yaml"))
+    runs, how = ([] if only else _sorters(params, tags, recorded)) + _runs(params, tags, recorded), ""
     if name := experiment():
         runs = [_of_experiment(run, name) for run in runs]
         how = f" as experiment {name}, without versions (`dvc exp apply {name}` and `make repro` register them)"

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from laws.test_answers import check_doors
 
-from contracts.test_inputs_tasks import LOSSES, test_an_input_and_a_task_are_trained_and_judged_or_say_why_not
+from contracts import test_inputs_tasks as contracts
 from pipelines.monitoring.drift import compare
 from pipelines.monitoring.reference import TrainingData
 from pipelines.tracking.card import card
@@ -99,9 +99,9 @@ def audio(tmp_path, monkeypatch):
     monkeypatch.setitem(TYPES, "audio", (TYPES["features"][0], lambda draws: draws.bytes(draws.integers(8, 30))))
 
 
-@pytest.mark.parametrize("task", LOSSES)
+@pytest.mark.parametrize("task", contracts.LOSSES)
 def test_it_is_trained_and_has_one_answer_by_every_door(task, audio, tmp_path):
-    test_an_input_and_a_task_are_trained_and_judged_or_say_why_not(task, "audio", tmp_path)
+    contracts.test_an_input_and_a_task_are_trained_and_judged_or_say_why_not(task, "audio", tmp_path)
     check_doors(task, "audio", 1)
 
 

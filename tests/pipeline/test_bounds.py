@@ -4,7 +4,6 @@ Each door is given two sizes of each kind of input that grows. Work that is quad
 """
 
 import json
-import shutil
 import time
 import unicodedata
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from pipelines.cli.guess import guess
 from pipelines.serving.server import app_of
 from rankgrad.datasets.tables.files import read_sheet
 from rankgrad.datasets.tables.rows import read
-from rankgrad.feature_names import columns_of, numbers_of
 from rankgrad.io.checkpoints import build, save_model
 from rankgrad.io.recipes import recipe_of
 from rankgrad.models.network import made
@@ -73,19 +71,15 @@ TEXTS = {
 
 
 class TestText:
-    @pytest.mark.parametrize("kind", TEXTS)
-    def test_is_made_plain_in_work_that_grows_with_its_length(self, kind):
-        assert growth(lambda size: lambda: Vocabulary.split(plain_text(TEXTS[kind](size))), 20_000) < MOST
-
     @pytest.mark.parametrize("backbone", ["words", "sru", "transformer"])
-    def test_is_tokenized_in_such_work(self, backbone):
+    def test_is_tokenized_in_work_that_grows_with_its_length(self, backbone):
         if backbone == "transformer":
             pytest.importorskip("transformers")
             component = {"name": backbone, "args": {}, "files": FILES}
         else:
             component = {"name": backbone, "args": {}}
         network = made("models.backbones", component, words=Vocabulary.of(["a red dress"]).words)
-        for kind in ("marks", "a word", "words"):
+        for kind in TEXTS:
             assert growth(lambda size, kind=kind: lambda: network.tokenize([TEXTS[kind](size)]), 20_000) < MOST, kind
 
     def test_is_cut_where_no_language_goes_and_nowhere_else(self):
@@ -150,37 +144,6 @@ class TestRequests:
         assert "row 1: brand" in answer.json()["message"]
         answer = served["features"].post("/invocations", json=row(features={"km": 1, "brand": " vw\u00a0"}))
         assert answer.status_code == 200
-
-
-FOLDERS = {
-    "names": lambda size: {"input": {"kind": "features", "count": size, "names": [f"f{k}=a" for k in range(size)]}},
-    "values": lambda size: {"input": {"kind": "features", "count": size, "names": [f"f={k}" for k in range(size)]}},
-    "brackets": lambda size: {"classes": ["[" * size]},
-}
-
-
-class TestFolders:
-    @pytest.fixture
-    def folder(self, tmp_path):
-        shutil.copytree(folder_of("query_ranking of features"), tmp_path / "model")
-        return tmp_path / "model"
-
-    def changed(self, folder, **keys):
-        recipe = json.loads((folder_of("query_ranking of features") / "model.json").read_text()) | keys
-        (folder / "model.json").write_text(json.dumps(recipe))
-        return recipe
-
-    @pytest.mark.parametrize("kind", FOLDERS)
-    def test_are_read_in_work_that_grows_with_their_names(self, folder, kind):
-        def work(size: int) -> Callable[[], object]:
-            recipe = self.changed(folder, **FOLDERS[kind](size))
-            if kind == "brackets":
-                return refused(lambda: recipe_of(folder))
-            names = recipe["input"]["names"]
-            cells = dict.fromkeys(columns_of(names), 1)
-            return lambda: (recipe_of(folder), numbers_of(cells, names))
-
-        assert growth(work, 10_000) < MOST
 
 
 ROWS = 30

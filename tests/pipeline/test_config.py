@@ -1,11 +1,7 @@
 """Params: the project's own and every scale are fine, and every mistake is named with its place."""
 
-import json
 import re
-from collections.abc import Iterator
-from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_args
 
 import pytest
 import torch
@@ -13,8 +9,7 @@ from ruamel.yaml import YAML
 
 from pipelines.config import ParamsError, load, rules, scales
 from pipelines.config.plan import differences, merged, resolve
-from pipelines.config.schema import check_shapes, prefixed, read, typed
-from rankgrad import lookup
+from pipelines.config.schema import prefixed
 
 from conftest import ROOT, params_of  # isort: skip
 
@@ -25,6 +20,19 @@ def test_the_projects_own_params_are_fine_and_numbers_are_read_as_yaml_1_2(tmp_p
     assert resolve(rules.check(ROOT / "params.yaml"), "memorability-mse").training.probe.epochs == 15
     (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text().replace("lr: 5.0e-3", "lr: 5e-3"))
     assert load(tmp_path / "params.yaml").sorters["lstm"].training.optimizer.args["lr"] == 0.005
+
+
+def test_a_scale_changes_a_shared_block_wherever_it_is_used(tmp_path):
+    params = params_of({})
+    tasks = params["training"]
+    tasks["multilabel"]["probe"]["optimizer"] = tasks["score_ranking"]["probe"]["optimizer"]  # written as an anchor
+    YAML().dump(params, tmp_path / "params.yaml")
+    (tmp_path / "scales").mkdir()
+    (tmp_path / "scales/mine.yaml").write_text("training: {score_ranking: {probe: {optimizer: {args: {lr: 0.5}}}}}")
+    scales.apply("mine", tmp_path)
+    written = load(tmp_path / "params.yaml").training
+    for task in ("score_ranking", "multilabel"):
+        assert written[task]["probe"]["optimizer"]["args"]["lr"] == 0.5
 
 
 FEW = ("label_ranking-rlsep", "memorability-mse", "multilabel-multilabel_soft_margin")  # as a start, and of each form
@@ -41,18 +49,14 @@ def with_changes(file: Path) -> dict:
     return merged(values, YAML(typ="safe").load(file))
 
 
-@pytest.mark.parametrize("file", sorted((PARAMS / "valid").iterdir()), ids=lambda file: file.stem)
-def test_what_is_possible_is_taken(file):
-    rules.check_values(with_changes(file))
-
-
 @pytest.mark.timeout(60)
-def test_a_check_ends_whatever_stood_in_the_memory_of_weights(monkeypatch):
+@pytest.mark.parametrize("file", sorted((PARAMS / "valid").iterdir()), ids=lambda file: file.stem)
+def test_what_is_possible_is_taken_whatever_stood_in_the_memory_of_weights(file, monkeypatch):
     """torch draws truncated normal weights again until all are within bounds: weights nobody draws may never be."""
     for name in ("empty", "empty_like"):
         make = getattr(torch, name)
         monkeypatch.setattr(torch, name, lambda *of, make=make, **options: make(*of, **options).detach().fill_(9.0))
-    rules.check_values(with_changes(PARAMS / "valid/networks_of_libraries.yaml"))
+    rules.check_values(with_changes(file))
 
 
 @pytest.mark.parametrize("file", sorted((PARAMS / "invalid").iterdir()), ids=lambda file: file.stem)
@@ -73,36 +77,6 @@ def test_all_mistakes_are_named_at_once_and_one_in_a_tasks_training_not_for_each
     assert places == ["training.label_ranking.scorer.optimizer.name", "gate.judged.clips"]
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "expected"),
-    [
-        ({"args": {"lr": 0.03}}, {"lr": 0.03, "weight_decay": 0.5}),
-        ({"name": "AdamW", "args": {"lr": 0.03}}, {"lr": 0.03, "weight_decay": 0.5}),
-        ({"name": "SGD", "args": {"lr": 0.03}}, {"lr": 0.03}),
-    ],
-)
-def test_a_run_or_a_scale_that_changes_one_option_of_an_optimizer_keeps_the_others(
-    optimizer, expected, tmp_path, monkeypatch
-):
-    usual = {"name": "AdamW", "args": {"lr": 0.1, "weight_decay": 0.5}}
-    training = {"score_ranking": {"probe": {"optimizer": usual}}}
-    of_run = {"probe": {"optimizer": optimizer, "schedule": {"warm_up_epochs": 2}}}
-    changes = {"training": training, "runs": {"memorability-mse": {"training": of_run}}}
-    probe = resolve(check_shapes(params_of(changes, runs=True)), "memorability-mse").training.probe
-    assert probe.optimizer.args == expected
-    assert (probe.schedule.name, probe.schedule.warm_up_epochs) == ("cosine", 2)
-    if "name" not in optimizer:  # a scale writes a block that it names whole
-        monkeypatch.setattr(scales, "check_values", lambda *arguments, **options: None)
-        (tmp_path / "scales").mkdir()
-        values = merged(read(ROOT / "params.yaml"), {"training": changes["training"]})
-        (tmp_path / "params.yaml").write_text(json.dumps(values))
-        mine = {"training": {"score_ranking": {"probe": {"optimizer": optimizer}}}}
-        (tmp_path / "scales/mine.yaml").write_text(json.dumps(mine))
-        scales.apply("mine", tmp_path)
-        written = read(tmp_path / "params.yaml")["training"]["score_ranking"]["probe"]["optimizer"]
-        assert written == {"name": "AdamW", "args": expected}
-
-
 @pytest.mark.parametrize("text", ["a: [1", "", "- 1", "compute: 2026-02-31"], ids=["open", "empty", "list", "date"])
 def test_a_file_that_holds_no_params_is_named(tmp_path, text):
     (tmp_path / "params.yaml").write_text(text)
@@ -110,51 +84,6 @@ def test_a_file_that_holds_no_params_is_named(tmp_path, text):
         load(tmp_path / "params.yaml")
     with pytest.raises(ParamsError, match="no such file"):
         load(tmp_path / "elsewhere.yaml")
-
-
-def options_in(shape: type, *keys: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The keys of each option of a dataclass and of those within it, and its default."""
-    for field in fields(shape):
-        default = field.default if field.default_factory is MISSING else field.default_factory()
-        yield (*keys, field.name), default
-        for kind in (field.type, *get_args(field.type)):
-            if is_dataclass(kind):
-                yield from options_in(kind, *keys, field.name)
-
-
-OPTIONS = [(task, keys, default) for task in lookup.names("tasks")
-           for keys, default in options_in(lookup.find("tasks", task).Training)]  # fmt: skip
-
-
-@pytest.mark.parametrize(("task", "keys", "default"), OPTIONS)
-def test_an_option_that_is_left_out_has_its_default_or_is_refused_by_its_place(task, keys, default):
-    """Training reads what is parsed here and nothing else, so that what the check takes has every option."""
-    shape = lookup.find("tasks", task).Training
-    views = {"views": {"count": 2}} if task == "label_ranking" else {}
-    block = complete = asdict(typed(shape, params_of({})["training"][task] | views))
-    for key in keys[:-1]:
-        block = block[key]
-    del block[keys[-1]]
-    if default is MISSING:
-        with pytest.raises(ParamsError) as error:
-            typed(shape, complete)
-        assert ".".join(keys) in [problem.place for problem in error.value.problems]
-    else:
-        value = typed(shape, complete)
-        for key in keys:
-            value = getattr(value, key)
-        assert value == default
-
-
-def test_a_setting_of_a_grid_is_put_into_the_run():
-    grid = {"training.probe.optimizer.args.lr": [0.1, 0.2], "loss.args.sigmoid": [True, False]}
-    params = check_shapes(params_of({"runs": {"memorability-mse": {"grid": grid}}}, runs=True))
-    settings = params.runs["memorability-mse"].settings
-    assert len(settings) == 4
-    plan = resolve(params, "memorability-mse", settings[3])
-    assert plan.training.probe.optimizer.args["lr"] == 0.2
-    assert plan.loss.args == {"sigmoid": False}
-    assert resolve(params, "memorability-mse").training.probe.optimizer.args["lr"] == 3e-3
 
 
 def test_what_differs_beside_the_loss_is_told_but_not_what_a_grid_chooses():

@@ -2,15 +2,14 @@
 
 import os
 import shutil
-import subprocess
-import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from dvc.repo import Repo
 
 from pipelines.config import load
-from pipelines.ops import dvc_lock, status
+from pipelines.ops import dvc_lock, repro, status
 from pipelines.ops.dvc_repair import repair
 from pipelines.ops.leftovers import set_aside
 
@@ -24,7 +23,7 @@ stages:
 MERGED = "<<<<<<< HEAD\nstages: {}\n=======\n>>>>>>> other\n"
 
 
-def repro() -> None:
+def reproduce() -> None:
     with Repo(".") as repo:
         repo.reproduce()
 
@@ -36,7 +35,7 @@ def project(tmp_path, monkeypatch) -> Path:
     Repo.init(".").close()
     (tmp_path / "dvc.yaml").write_text(STAGES)
     (tmp_path / "seed.txt").write_text("1")
-    repro()
+    reproduce()
     git("add", "--all")
     git("commit", "--quiet", "--message", "made")
     return tmp_path
@@ -54,7 +53,7 @@ def test_wherever_a_lock_ends_nothing_is_run_again(project, end, committed):
     lock.write_text(complete[: complete.rfind(end[:-1]) if end else 0] + end)
     running.write_text('{"train.txt": {"wr')
     repair()
-    repro()
+    reproduce()
     assert lock.read_text() == complete
     assert (project / "ran.txt").read_text() == "drawn\ntrained\n"
     assert repair() == []
@@ -109,45 +108,42 @@ def test_what_the_params_no_longer_define_is_moved_to_where_nothing_reads_it(tmp
 
 class TestRepro:
     @pytest.fixture
-    def folder(self, tmp_path) -> Path:
-        """A project whose dvc is a script that notes its words and then does what `dvc` does next."""
-        (tmp_path / "dvc.yaml").write_text(
-            "stages: {a: {cmd: a}, publish: {cmd: b}, each: {foreach: [], do: {cmd: c}}}\n"
-        )
-        return tmp_path
+    def begin(self, tmp_path, monkeypatch):
+        """Starts `make repro` in a project whose dvc is a script: it notes its words, then does what it is told."""
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        Path("dvc.yaml").write_text("stages: {a: {cmd: a}, publish: {cmd: b}, each: {foreach: [], do: {cmd: c}}}\n")
 
-    def start(self, folder: Path, then: str, *words: str, **options) -> subprocess.Popen:
-        (folder / "dvc").write_text(f'#!/bin/sh\necho "$@" >> log\n{then}\n')
-        (folder / "dvc").chmod(0o755)
-        environment = {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, "-m", "pipelines.ops.repro", *words]
-        return subprocess.Popen(command, cwd=folder, env=environment, text=True, **options)
+        def begin(then: str, *words: str) -> Future:
+            Path("dvc").write_text(f'#!/bin/sh\necho "$@" >> log\n{then}\n')
+            Path("dvc").chmod(0o755)
+            return pool.submit(repro.main, *words)
 
-    def test_a_second_one_says_whom_it_waits_for_and_begins_when_that_is_done(self, folder):
+        with ThreadPoolExecutor() as pool:
+            yield begin
+
+    def test_a_second_one_says_whom_it_waits_for_and_begins_when_that_is_done(self, begin, capsys):
         then = "until [ -e done ]; do sleep 0.02; done; echo end >> log"
-        first = self.start(folder, then, "first")
-        wait_for((folder / "log").exists)
-        messages = folder / "said"
-        with messages.open("w") as file:
-            second = self.start(folder, then, "second", stderr=file)
-        wait_for(lambda: f"process {first.pid}" in messages.read_text())
-        (folder / "done").touch()
-        assert (first.wait(), second.wait()) == (0, 0)
+        first = begin(then, "first")
+        wait_for(Path("log").exists)
+        second, said = begin(then, "second"), []
+        wait_for(lambda: said.append(capsys.readouterr().err) or f"process {os.getpid()}" in "".join(said))
+        Path("done").touch()
+        assert (first.result(), second.result()) == (None, None)
         begun = [f"--wait-for-lock repro {which}" for which in ("first", "second")]
-        assert (folder / "log").read_text().splitlines() == [begun[0], "end", begun[1], "end"]
+        assert Path("log").read_text().splitlines() == [begun[0], "end", begun[1], "end"]
 
     @pytest.mark.parametrize("exit_status", [0, 3])
     def test_without_words_all_other_stages_run_and_then_publish_in_any_case_unless_one_failed(
-        self, folder, monkeypatch, exit_status
+        self, begin, capsys, exit_status
     ):
-        monkeypatch.chdir(folder)
         status.failed("before", "", "another day", 1)
         status.failed("a", "x", "no rows", 1)
         Path(status.FOLDER / "a@x.json").rename("failed.json")
         then = f"[ $# = 4 ] || exit 0\nmkdir -p {status.FOLDER}\ncp failed.json {status.FOLDER}"
-        running = self.start(folder, f"{then}\nexit {exit_status}", stderr=subprocess.PIPE)
-        messages = running.communicate()[1]
-        assert running.returncode == exit_status
+        ended = begin(f"{then}\nexit {exit_status}").exception()
+        assert getattr(ended, "code", 0) == exit_status
+        messages = capsys.readouterr().err
         assert ("a@x: no rows" in messages, "another day" in messages) == (exit_status > 0, False)
         commands = ["--wait-for-lock repro a each", "--wait-for-lock repro --single-item --force publish"]
-        assert (folder / "log").read_text().splitlines() == commands[: 1 if exit_status else 2]
+        assert Path("log").read_text().splitlines() == commands[: 1 if exit_status else 2]

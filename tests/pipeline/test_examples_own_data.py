@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
-from typer.testing import CliRunner
 
-from pipelines.cli.app import app
 from pipelines.config import rules
 from pipelines.config.plan import merged
 from pipelines.config.schema import NONE
-from pipelines.stages import compare, data, evaluate, pretrain, rivals, train, validate
+from pipelines.stages import compare, data, evaluate, pretrain, train, validate
 from rankgrad.io import results
 
-from conftest import ROOT  # isort: skip
+from conftest import ROOT, rankgrad  # isort: skip
 
 EXAMPLES = {  # the file, how many rows are drawn, the task, and a row to be answered
     "photos": ("photos.csv", 80, "label_ranking"),
@@ -39,12 +37,15 @@ def test_from_a_file_to_a_difference_and_an_answer(example, tmp_path, monkeypatc
     file, rows, task = EXAMPLES[example]
     drawn(example, Path("data/raw") / example, rows)
     Path("params.yaml").write_text((ROOT / "params.yaml").read_text())
-    done = CliRunner().invoke(app, ["init", f"data/raw/{example}/{file}"])
-    assert done.exit_code == 0, done.output
+    rankgrad("init", f"data/raw/{example}/{file}")
     values = YAML(typ="safe").load(Path("params.yaml"))
     assert {run["task"] for run in values["runs"].values()} == {task}
     phases = [name for name, block in values["training"][task].items() if isinstance(block, dict)]
     merged(values, {"training": {task: dict.fromkeys(phases, SHORT)}, "jobs": {"count": 1}, "compute": {"threads": 1}})
+    comparison = values["comparisons"][example]  # of the baseline, one ranking loss, and one rival
+    comparison["runs"], comparison["rivals"] = comparison["runs"][:1], comparison.get("rivals", [])[:1]
+    kept = [comparison["baseline"], *comparison["runs"], *comparison["rivals"]]
+    values["runs"] = {name: values["runs"][name] for name in kept}
     for run in values["runs"].values():
         run["seeds"] = 1
         run.pop("training", None)
@@ -63,22 +64,17 @@ def test_from_a_file_to_a_difference_and_an_answer(example, tmp_path, monkeypatc
             pretrain.main(params, run.sorter)
         train.main(params, name)
         evaluate.main(params, name)
-    for name in params.rivals:
-        rivals.main(params, name)
     compare.main(params)
     (comparison,) = Path("metrics/comparisons").iterdir()
     gains = [row for row in results.read(comparison).rows if " minus " in row.metric]
     assert any(row.low <= row.value <= row.high for row in gains)
-    run = list(params.runs)[-1]
-    arguments = [f"models/runs/{run}", f"data/raw/{example}/{file}", "-o", "answers.jsonl"]
-    done = CliRunner().invoke(app, ["predict", *arguments])
-    assert done.exit_code == 0, done.output
+    run = f"models/runs/{list(params.runs)[-1]}"
+    rankgrad("predict", run, f"data/raw/{example}/{file}", "-o", "answers.jsonl")
     answers = [json.loads(line) for line in Path("answers.jsonl").read_text().splitlines()]
     assert len(answers) >= rows
     if example == "captions":
-        arguments = [*arguments[:2], "--input", "caption", "--among", f"data/raw/{example}/images", "-o", "found.jsonl"]
-        done = CliRunner().invoke(app, ["predict", *arguments])
-        assert done.exit_code == 0, done.output
+        table, images = f"data/raw/{example}/{file}", f"data/raw/{example}/images"
+        rankgrad("predict", run, table, "--input", "caption", "--among", images, "-o", "found.jsonl")
         neighbors = [json.loads(line) for line in Path("found.jsonl").read_text().splitlines()]
         assert len(neighbors) == 10 * len(answers)
         assert neighbors[0]["id"].startswith("a ")

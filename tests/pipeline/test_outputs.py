@@ -3,12 +3,12 @@
 import csv
 import datetime
 import decimal
+import io
 import json
 import math
 import os
 import re
 import runpy
-import subprocess
 import sys
 import uuid
 from pathlib import Path
@@ -21,14 +21,10 @@ import pytest
 from PIL import Image
 from prefect.client.schemas.objects import WorkPool
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from pydantic import TypeAdapter, ValidationError
 
-from pipelines.flows.retrain import Reason
-from pipelines.monitoring.drift import Comparison, Quantity, quantities
-from pipelines.monitoring.measure import Answers, Inputs, Measured
-from pipelines.monitoring.reference import reference_of
 from pipelines.monitoring.shadow import Agreement, Shadow
 from pipelines.tracking.card import card
+from rankgrad.cli import predict
 from rankgrad.cli.answers import write
 from rankgrad.cli.predict import lines_of, run
 from rankgrad.datasets.files.dataset import Reading
@@ -157,73 +153,25 @@ def test_a_terminal_gets_no_control_characters():
     assert "né 👩‍🔬" in text
 
 
-def test_file_names_that_are_no_utf_8_are_answered_everywhere(tmp_path):
-    """By another process: of its output a terminal may have no letters but ASCII's."""
-    save_model(tmp_path / "model", small_ranker())
-    names = [b"caf\xe9.png", "é😀.png".encode()]
-    (tmp_path / "in").mkdir()
-    for name in names:
-        Path(os.fsdecode(os.fsencode(tmp_path / "in") + b"/" + name)).write_bytes(
-            encoded(Image.new("L", (8, 8)), "PNG")
-        )
-    forms = [[], ["-o", "o.csv"], ["-o", "o.parquet"], ["--json"]]
-    code = (
-        "import sys\nfrom rankgrad.cli.predict import main\n"
-        f"for form in {forms}:\n"
-        "    print('form')\n"
-        "    try:\n        main(['model', 'in', *form])\n"
-        "    except SystemExit as ended:\n        assert not ended.code, ended.code\n"
-    )
-    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    printed = [json.loads(line)["id"] for line in done.stdout.decode("ascii").split("form\n")[-1].splitlines()]
+def test_file_names_that_are_no_utf_8_are_answered_everywhere(tmp_path, monkeypatch):
+    """Also by a terminal that has no letters but ASCII's."""
+    monkeypatch.chdir(tmp_path)
+    save_model("model", small_ranker())
+    Path("in").mkdir()
+    for name in (b"in/caf\xe9.png", "in/é😀.png".encode()):
+        Path(os.fsdecode(name)).write_bytes(encoded(Image.new("L", (8, 8))))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "ascii"))
+    for form in ([], ["-o", "o.csv"], ["-o", "o.parquet"], ["--json"]):
+        sys.stdout.seek(0)
+        sys.stdout.truncate()
+        with pytest.raises(SystemExit) as ended:
+            predict.main(["model", "in", *form])
+        assert not ended.value.code
+    sys.stdout.seek(0)
+    printed = [json.loads(line)["id"] for line in sys.stdout.read().splitlines()]
     assert printed == ["in/caf\\udce9.png", "in/é😀.png"]
-    assert pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == printed
-    assert [row["id"] for row in csv.DictReader((tmp_path / "o.csv").open(encoding="utf-8"))] == printed
-
-
-def shown(name: str, inputs: list[str], answers: list[str]) -> list[Quantity]:
-    draws = np.random.default_rng(len(name))
-
-    def side(shift: float) -> Measured:
-        columns = [
-            pd.DataFrame(draws.normal(shift, size=(60, len(names))), columns=names) for names in (inputs, answers)
-        ]
-        return Measured(
-            Inputs(columns[0], set(), columns[0], columns[0]), Answers(columns[1], draws.normal(size=(60, 2)) + shift)
-        )
-
-    before = side(0)
-    reference = reference_of("x", before, side(0).answers)
-    return quantities(reference, side(9), alpha=0.01, least_distance=0.1)
-
-
-@pytest.mark.parametrize("name", ["Price\n(EUR)", "a\x00\x1b[31m", "x" * 5000, "\u2028"])
-def test_drift_of_a_column_of_any_name_is_a_reason_to_retrain(name):
-    found = Comparison(f"new {name}.csv", "m", None, "d", 0.01, 0.1, {"fresh": 60}, shown("", [name], ["score"]))
-    assert found.drifted
-    assert TypeAdapter(Reason).validate_python(found.verdict) == found.verdict
-    with pytest.raises(ValidationError):
-        TypeAdapter(Reason).validate_python("a\nb")
-
-
-@pytest.mark.parametrize("name", ["score", "embedding 1"])
-def test_a_column_that_is_called_as_a_quantity_of_the_network_is_one_of_its_own(name):
-    found = shown(name, [name, "km"], ["score", "highest score"])
-    assert [one.name for one in found[:2]] == [f"input {name}", "km"]
-    assert sum(one.name == name for one in found) == 1
-
-
-@pytest.mark.parametrize(
-    "first",
-    ["01/11/2026", "", "now", "2026-10-31T00:00:00Z", "20261031", "2026-02-30"],
-)
-def test_the_first_delivery_ends_with_a_day_as_cells_have_it(first):
-    args = {"file": "t.csv", "features": "a", "target": "b", "date": {"column": "day", "every": "month"}}
-    with pytest.raises(ValueError, match="date.first is .*2026-10-31"):
-        Table(**args | {"date": args["date"] | {"first": first}})
-    Table(**args | {"date": args["date"] | {"first": "2026-10-31"}})
+    assert pq.read_table("o.parquet")["id"].to_pylist() == printed
+    assert [row["id"] for row in csv.DictReader(Path("o.csv").read_text(encoding="utf-8").splitlines())] == printed
 
 
 # The splits of folds are one file.

@@ -25,7 +25,7 @@ from rankgrad.tasks.query_ranking import QueryRanking
 from rankgrad.vocabulary import PAIR
 
 from conftest import task_of  # isort: skip
-from rows import PHASE, TRAINING, folder_of  # isort: skip
+from rows import PHASE, folder_of  # isort: skip
 
 ROWS = 60
 BAG = {"name": "linear", "args": {}, "backbone": {"name": "bag_of_words", "args": {"size": 6}}}
@@ -139,27 +139,6 @@ def test_columns_of_features_say_nothing_of_groups():
     assert Table(file="a.csv", features=["a", "b"], rejected="c").group is None
 
 
-def network_of(raw, options) -> torch.nn.Module:
-    splits, _, _ = read(options, raw)
-    for name, split in splits.items():
-        pq.write_table(split, raw / f"{name}.parquet")
-    task = task_of("query_ranking", TRAINING["query_ranking"])
-    return task.build(BAG, task.load(raw, "train", threads=1), seed=0).eval()
-
-
-def test_a_wide_row_is_answered_with_two_scores_and_how_probable_the_preference_is(raw, tmp_path):
-    save_model(tmp_path / "model", network_of(raw, WIDE))
-    pieces = answers(tmp_path / "model", [raw / "wide.jsonl"])
-    rows = [answer for piece in pieces for answer in piece]
-    assert [row["id"] for row in rows] == [*range(1, ROWS + 1)]
-    network, first = load_model(tmp_path / "model").eval(), json.loads((raw / "wide.jsonl").read_text().splitlines()[0])
-    pair = [[first["prompt"], first[name]] for name in ("chosen", "rejected")]
-    [expected] = QueryRanking().respond(network, [{"text_pair": pair}])
-    assert rows[0]["scores"] == pytest.approx(expected["scores"], abs=1e-5)
-    margin = rows[0]["scores"][0] - rows[0]["scores"][1]
-    assert rows[0]["first_is_preferred"] == pytest.approx(1 / (1 + np.exp(-margin)), abs=1e-6)
-
-
 def test_probabilities_of_preferences_are_as_sure_as_validation_was_right(monkeypatch):
     draws = np.random.default_rng(0)
     margins = draws.normal(0, 1, 4000)
@@ -234,26 +213,22 @@ def test_items_are_searched_or_captions_where_they_are_asked_for(tmp_path):
     rows = pd.DataFrame(
         {"text": ["a large three", "two red above"], "caption": ["red two", "large"], "key": ["a", "b"]}
     )
-    rows.to_csv(tmp_path / "both.csv", index=False)
-    rows[["caption"]].to_csv(tmp_path / "queries.csv", index=False)
-    rows[["text"]].to_csv(tmp_path / "passages.csv", index=False)
-    passages = Gallery(folder, tmp_path / "both.csv").embeddings
-    assert passages.tolist() == Gallery(folder, tmp_path / "passages.csv").embeddings.tolist()
-    captions = Gallery(folder, tmp_path / "queries.csv", Roles(captions=True)).embeddings
-    with pytest.raises(ValueError, match="no column"):
-        Gallery(folder, tmp_path / "queries.csv")
-
-    for asked, searched, option in (("queries.csv", passages, False), ("passages.csv", captions, True)):
-        among, out = tmp_path / "both.csv", tmp_path / "found.csv"
-        predict.run(folder, [tmp_path / asked], among=among, searched=Roles(id="key", captions=option), k=1, out=out)
+    rows.to_csv(both := tmp_path / "both.csv", index=False)
+    for column, captions in (("text", False), ("caption", True)):
+        rows[[column]].to_csv(alone := tmp_path / f"{column}.csv", index=False)
+        searched = Roles(id="key", captions=captions)
+        of_column = Gallery(folder, alone, Roles(captions=captions)).embeddings
+        assert Gallery(folder, both, searched).embeddings.tolist() == of_column.tolist()
+        [answer, _] = [row for piece in answers(folder, [alone]) for row in piece]
+        predict.run(folder, [alone], among=both, searched=searched, k=1, out=tmp_path / "found.csv")
         found = pd.read_csv(tmp_path / "found.csv")
-        [answer, other] = [row for piece in answers(folder, [tmp_path / asked]) for row in piece]
-        scores = searched @ np.transpose([answer["embedding"], other["embedding"]])
-        assert found["found"].tolist() == [*np.array(["a", "b"])[scores.argmax(axis=0)]]
-        assert found["score"].tolist() == pytest.approx(scores.max(axis=0), abs=1e-6)
-    for option in ({"searched": Roles(id="key")}, {"k": 1}, {"among": among, "k": 0}):
+        assert found["found"].iloc[0] == "ab"[int((of_column @ answer["embedding"]).argmax())]
+        assert len(found) == 2
+    with pytest.raises(ValueError, match="no column"):
+        Gallery(folder, tmp_path / "caption.csv")
+    for option in ({"searched": Roles(id="key")}, {"k": 1}, {"among": both, "k": 0}):
         with pytest.raises(ValueError, match="--k"):
-            predict.run(folder, [tmp_path / asked], **option)
+            predict.run(folder, [alone], **option)
 
 
 def test_a_server_finds_what_is_added_to_its_table(tmp_path):

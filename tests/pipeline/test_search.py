@@ -10,9 +10,7 @@ import pytest
 import torch
 from laws.tables import made
 from ruamel.yaml import YAML
-from typer.testing import CliRunner
 
-from pipelines.cli.app import app
 from pipelines.cli.guess import guess
 from pipelines.config import rules
 from pipelines.rivals import SETTINGS, bm25
@@ -28,7 +26,7 @@ from rankgrad.tasks.retrieval import searching
 from rankgrad.training.device import make_accelerator
 from rankgrad.training.loop import train
 
-from conftest import ROOT, objective_of, refusal, task_of  # isort: skip
+from conftest import ROOT, objective_of, rankgrad, refusal, task_of  # isort: skip
 from rows import PHASE, folder_of  # isort: skip
 
 ROWS, FURTHER = 60, 25
@@ -88,10 +86,8 @@ def project(tmp_path, monkeypatch):
     return raw
 
 
-def initialized(*words: object, fails: bool = False) -> str:
-    done = CliRunner().invoke(app, ["init", "data/raw/pairs/pairs.csv", *map(str, words)])
-    assert (done.exit_code != 0) == fails, done.output
-    return " ".join(done.output.split())
+def initialized(*words: object, code: int = 0) -> str:
+    return rankgrad("init", "data/raw/pairs/pairs.csv", *words, code=code)
 
 
 @pytest.mark.parametrize("words", [(), ("--folds", 3)])
@@ -147,9 +143,9 @@ def test_validation_searches_the_training_passages_too(project):
 
 def test_a_collection_that_cannot_be_searched_is_refused(project):
     (project / "keys.csv").write_text("key,place\n1,Rome\n2,Oslo\n")
-    assert "expected one column of passages" in initialized("--collection", project / "keys.csv", fails=True)
+    assert "expected one column of passages" in initialized("--collection", project / "keys.csv", code=1)
     Path("elsewhere.csv").write_text((project / "all.csv").read_text())
-    assert "move it there" in initialized("--collection", "elsewhere.csv", fails=True)
+    assert "move it there" in initialized("--collection", "elsewhere.csv", code=1)
     for options in ({"image": "picture"}, {"text": "passage", "gallery": "part"}):
         with pytest.raises(ValueError, match="collection: expected with `text` and `captions`"):
             Table(file="a.csv", captions="query", collection="all.csv", **options)
@@ -161,6 +157,7 @@ PAIRS = {
 }
 NUMBERS = {"passage_id": range(ROWS)}
 IDS = {"query_id": [f"q{row % 20}" for row in range(ROWS)], "doc_id": range(ROWS)}
+BEIR = {"query-id": IDS["query_id"], "corpus-id": range(ROWS), "score": 1}
 
 
 @pytest.mark.parametrize(
@@ -171,6 +168,7 @@ IDS = {"query_id": [f"q{row % 20}" for row in range(ROWS)], "doc_id": range(ROWS
         (PAIRS | NUMBERS | {"more": ["a"] * ROWS}, {"named": {"text": "passage_id", "target": "query"}}),
         (PAIRS | {"grade": [row % 3 for row in range(ROWS)]}, {}),
         (IDS, {}),
+        (BEIR, {}),
     ],
 )
 def test_ids_of_passages_are_refused_with_the_code_that_joins_their_texts(tmp_path, columns, words):
@@ -178,7 +176,7 @@ def test_ids_of_passages_are_refused_with_the_code_that_joins_their_texts(tmp_pa
     with pytest.raises(ValueError, match=r"join the texts with pandas(?s:.*)--collection passages.csv") as refused:
         guess(tmp_path / "a.csv", **words)
     table, passages = pd.DataFrame(columns), pd.DataFrame({"ID": range(ROWS), "TEXT": ["a long text"] * ROWS})
-    passages["ID"] = pd.DataFrame(columns)[[name for name in columns if name in ("passage_id", "doc_id")]]
+    passages["ID"] = pd.DataFrame(columns)[[name for name in columns if name in ("passage_id", "doc_id", "corpus-id")]]
     queries = pd.DataFrame({"ID": [f"q{row}" for row in range(20)], "TEXT": ["a query"] * 20})
     joined = {"table": table, "passages": passages, "queries": queries}
     exec("\n".join(line.strip() for line in str(refused.value).splitlines()[1:-3]), joined)  # as it advises
@@ -190,28 +188,6 @@ def test_features_of_documents_with_ids_are_no_passages(tmp_path):
     numbers = {name: [row * factor % 17 for row in range(ROWS)] for name, factor in (("f_1", 3), ("f_2", 5))}
     pd.DataFrame(IDS | numbers | {"grade": [row % 3 for row in range(ROWS)]}).to_csv(tmp_path / "a.csv", index=False)
     assert guess(tmp_path / "a.csv").task == "query_ranking"
-
-
-def test_beirs_files_are_joined_as_advised(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    texts = [f"the text number {row} is long" for row in range(ROWS)]
-    corpus = pd.DataFrame({"_id": range(ROWS), "title": "A title", "text": texts}).astype(str)
-    corpus.to_json("corpus.jsonl", orient="records", lines=True)
-    queries = pd.DataFrame({"_id": [f"q{row}" for row in range(ROWS)], "text": texts})
-    queries.to_json("queries.jsonl", orient="records", lines=True)
-    Path("qrels").mkdir()
-    judged = pd.DataFrame(
-        {"query-id": queries["_id"], "corpus-id": range(ROWS), "score": [row % 2 for row in range(ROWS)]}
-    )
-    judged.to_csv("qrels/train.tsv", sep="\t", index=False)
-    for file in ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv"):
-        with pytest.raises(ValueError, match="BEIR") as refused:
-            guess(Path(file))
-    exec("\n".join(line.strip() for line in str(refused.value).splitlines()[1:-1]), {"pd": pd})
-    guessed = guess(Path("pairs.csv"))
-    assert (guessed.options["text"], guessed.options["captions"]) == ("passage", "query")
-    assert len(pd.read_csv("pairs.csv")) == ROWS // 2
-    assert len(pd.read_csv("passages.csv")) == ROWS
 
 
 def test_negatives_belong_to_a_query_and_are_none_of_its_answers(tmp_path):
@@ -231,17 +207,26 @@ def test_negatives_belong_to_a_query_and_are_none_of_its_answers(tmp_path):
     assert items["blue hat"]["negatives"] == [["old coat"]]
 
 
+def phase_of(name: str, split: Split):
+    """Return what makes a phase of one encoder of passages and queries with an objective, and the network."""
+    task = task_of("retrieval", {"batch_size": 6, "shared": True, "size": 4, "probe": PHASE, "finetune": PHASE})
+    network = task.build(BAG, split, seed=0).eval()
+    tokenized = task.splits_for(network, split, split)
+    accelerator = make_accelerator(device="cpu", precision="no")
+
+    def made(objective):
+        return task.phase_of(name, getattr(task.training, name), network, *tokenized, objective, accelerator)
+
+    return made, network
+
+
 @pytest.mark.parametrize("phase", ["probe", "finetune"])
 def test_a_query_is_compared_with_its_own_negative(phase):
     passages, queries = [f"number {row} red" for row in range(6)], [f"what is {row}" for row in range(6)]
     truth = Captions(queries, torch.ones(6, dtype=torch.int64), torch.arange(6), torch.zeros(6, dtype=torch.int64))
     split = Split(of_strings(passages), truth._replace(negatives=[["a blue hat", "no"], [], *[["old"]] * 3, []]))
-    task = task_of("retrieval", {"batch_size": 6, "shared": True, "size": 4, "probe": PHASE, "finetune": PHASE})
-    network = task.build(BAG, split, seed=0).eval()
-    objective, options = objective_of("info_nce", args={"temperature": 0.5}), getattr(task.training, phase)
-    tokenized = task.splits_for(network, split, split)
-    accelerator = make_accelerator(device="cpu", precision="no")
-    trained = task.phase_of(phase, options, network, *tokenized, objective, accelerator)
+    made_with, network = phase_of(phase, split)
+    trained = made_with(objective_of("info_nce", args={"temperature": 0.5}))
     drawn = torch.Generator().manual_seed(0)
     order, negatives = [3, 0, 5, 1], set()
     for _ in range(20):
@@ -260,9 +245,8 @@ def test_a_query_is_compared_with_its_own_negative(phase):
         negatives.add(round(of_negatives[1].item(), 4))
     assert len(negatives) == 2  # each of the two negatives of the first query
     lstm = build("sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=4)
-    objective = objective_of("sodeep_recall", sorter=lstm)
     with pytest.raises(ValueError, match="`negatives`"):
-        task.phase_of(phase, options, network, *tokenized, objective, accelerator)
+        made_with(objective_of("sodeep_recall", sorter=lstm))
 
 
 def test_passages_of_several_queries_are_in_several_splits_and_queries_in_one(project, caplog):
@@ -304,13 +288,10 @@ def test_the_seed_is_chosen_for_the_queries_in_the_form_by_which_they_are_split(
 
 
 def test_other_rows_of_a_batch_with_the_same_query_or_passage_are_right(generator):
-    task = task_of("retrieval", {"batch_size": 4, "shared": True, "size": 4, "probe": PHASE, "finetune": PHASE})
     truth = Captions(["a b", "a b", "c", "d"], torch.ones(4, dtype=torch.int64), torch.arange(4), torch.zeros(4).long())
     split = Split(of_strings(["red", "blue", "Red", "old"]), truth)
-    network = task.build(BAG, split, seed=0)
-    accelerator = make_accelerator(device="cpu", precision="no")
-    objective, tokenized = objective_of("info_nce"), task.splits_for(network, split, split)
-    phase = task.phase_of("finetune", task.training.finetune, network, *tokenized, objective, accelerator)
+    made_with, network = phase_of("finetune", split)
+    phase = made_with(objective_of("info_nce"))
     inputs, (alike, exist, _) = phase.batch(torch.tensor([0, 1, 2, 3]), generator)
     _, right = phase.compare(*phase.outputs(network, *inputs), alike, exist, length=4)
     assert right[0].int().tolist() == [[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]]

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from dvc.stage.cache import _get_cache_hash
 from filelock import FileLock
 
 import pipelines.stages
 from pipelines.config import load
 from pipelines.running import runner
 from pipelines.running.runner import checkpoint_folder
-from pipelines.stages.code import uncounted
 
 from conftest import ROOT  # isort: skip
 
@@ -179,14 +177,3 @@ def test_a_stage_whose_sources_change_meanwhile_fails_and_flows_try_again(ended,
     code, message = ended("from pathlib import Path", "text = Path('params.yaml').read_text()", line)
     assert code == (os.EX_TEMPFAIL if changed and by_dvc else 0)
     assert code == 0 or changed in message
-
-
-@pytest.mark.parametrize("place", [{"size": "VALUE"}, {"args": {"nfiles": "VALUE"}}, {"layers": [{"size": "VALUE"}]}])
-def test_a_param_that_dvcs_run_cache_takes_for_a_files_counts_all_the_same(place):
-    text, keys, without = json.dumps(place), set(), set()
-    for value in ("96", "32"):
-        values = json.loads(text.replace('"VALUE"', value))
-        entry = {"cmd": "train", "params": {"params.yaml": {"run": values}}}
-        without.add(_get_cache_hash(dict(entry), key=True))
-        keys.add(_get_cache_hash(entry | {"deps": [{"path": "code", "md5": [*uncounted(values, "run")]}]}, key=True))
-    assert (len(without), len(keys)) == (1, 2)

@@ -89,6 +89,11 @@ def published(tmp_path, template):
         yield client
 
 
+@pytest.fixture(autouse=True)
+def _few_vectors(monkeypatch):
+    monkeypatch.setattr(gate, "SORTER_VECTORS", 500)
+
+
 def decide(model: str = SORTER, *, over_person: bool = False) -> gate.Decision:
     (decision,) = gate.decide_all([model], PARAMS, over_person=over_person)
     return decision
