@@ -122,15 +122,14 @@ def test_a_loss_is_its_formula(name, formula, options, data):
     assert of_batch.flatten().tolist() == pytest.approx(values, rel=1e-6, abs=1e-6)
 
     of_groups = data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values)))
-    size = data.draw(st.sampled_from([1.0, 1e-300, 1e300]))
     weighted = [count * weight for count, weight in zip(counts, of_groups, strict=True)]
+    group_weights = torch.tensor(of_groups, dtype=torch.uint16).view(of_batch.shape)
+    if factor := data.draw(st.sampled_from([None, 1e-300, 1e300])):
+        group_weights = group_weights.double() * factor
     for reduction, expected in (
         ({"reduction": "sum"}, sum(values)),
         ({}, weighted_mean(values, counts)),
-        (
-            {"group_weights": torch.tensor(of_groups).double().view(of_batch.shape) * size},
-            weighted_mean(values, weighted),
-        ),
+        ({"group_weights": group_weights}, weighted_mean(values, weighted)),
     ):
         result = call(function, batch, **reduction, **options)
         assert result.item() == pytest.approx(expected, rel=1e-6, abs=1e-6)

@@ -138,10 +138,9 @@ class TestLibraries:
                       / torch.tensor(normalized.std).view(3, 1, 1))  # fmt: skip
                 assert backbone(images).mean((2, 3)).allclose(seen[0], atol=1e-4), network
 
-    def test_a_transformers_patches_are_maps_of_images_of_its_size_alone(self):
+    def test_a_transformer_takes_images_of_its_size_alone(self):
         with torch.device("meta"):
             backbone = torchvision("vit_b_16")
-            assert backbone(torch.empty(1, 3, 224, 224)).shape == (1, 768, 14, 14)
             with pytest.raises(ValueError, match="images are 96 x 96 pixels, but the network takes 224 x 224"):
                 backbone(torch.empty(1, 3, 96, 96))
 

@@ -156,14 +156,12 @@ def test_each_rank_of_a_convolutional_network_depends_on_all_scores(length, opti
 @pytest.mark.parametrize(
     ("sorter", "options", "message"),
     [
-        (Handcrafted, {"steepness": 0}, "steepness is 0"),
         (Laplace, {"softness": 1e-45}, "softness is 1e-45, .* 1e-12"),
         (StraightThrough, {"softness": -1}, "softness is -1, .* 0 or"),
         (CNN, {"length": 4, "layers": 2, "kernels": [2, 2]}, r"kernels is \[2, 2\], 4 in total, .* = 5 in total"),
         (CNN, {"length": 4, "kernels": [2, 4]}, r"kernels is \[2, 4\], .* layers = 8 widths"),
         (CNN, {"length": 0}, "length is 0"),
         (LSTM, {"length": 4.0}, "length is 4.0, expected a whole number"),
-        (Comparator, {"hidden": 0}, "hidden is 0"),
         (LSTM, {"length": 4, "projection": "half"}, "projection is 'half', expected 'full' or 'shared'"),
     ],
 )

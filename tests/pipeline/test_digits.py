@@ -175,27 +175,13 @@ def test_faulty_vectors_are_named(check_vectors, change, message):
 
 
 class TestTables:
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            (lambda images: images[:2] + [{"bytes": None, "path": None}], "row 2"),
-            (lambda images: images[:2] + [{"bytes": images[2]["bytes"][:30], "path": None}], "row 2"),
-            (lambda images: images + encode_images(np.zeros((1, 8, 8), np.uint8), threads=1).to_pylist(),
-             r"row 3: .*8, 8\).*9, 9\)"),
-            (lambda images: [b"PNG"], ".*struct<bytes"),
-        ],
-    )  # fmt: skip
-    def test_images_come_back_and_a_corrupt_one_and_one_of_another_form_or_size_are_named(
-        self, tmp_path, change, message
-    ):
-        pixels = np.random.default_rng(0).integers(0, 256, (3, 9, 9), dtype=np.uint8)
-        images, path = encode_images(pixels, threads=2), tmp_path / "some.parquet"
-        pq.write_table(pa.table({"image": images}), path)
-        inputs, _ = Image.read(path, lists=False, threads=2, memory=1.0)
-        assert (inputs.items.squeeze(1).numpy() == pixels).all()
-        pq.write_table(pa.table({"image": change(images.to_pylist())}), path)
-        with pytest.raises(ValueError, match=rf"some\.parquet: {message}"):
-            Image.read(path, lists=False, threads=1, memory=1.0)
+    def test_images_of_another_size_or_form_are_named(self, tmp_path):
+        path = tmp_path / "some.parquet"
+        sizes = pa.concat_arrays([encode_images(np.zeros((1, side, side), np.uint8), threads=1) for side in (9, 8)])
+        for images, message in ((sizes, r"row 1: .*8, 8\).*9, 9\)"), ([b"PNG"], ".*struct<bytes")):
+            pq.write_table(pa.table({"image": images}), path)
+            with pytest.raises(ValueError, match=rf"some\.parquet: {message}"):
+                Image.read(path, lists=False, threads=1, memory=1.0)
 
     def test_a_missing_and_a_corrupt_file_a_missing_column_and_one_of_no_matrix_are_named(self, tmp_path):
         path = tmp_path / "t.parquet"
