@@ -28,6 +28,7 @@ __all__ = [
     "Columns",
     "Truth",
     "check_cells",
+    "if_empty",
     "in_one_order",
     "is_called_like",
     "is_within",
@@ -42,7 +43,6 @@ HEAD = 1000  # number of first rows to inspect
 MOSTLY = 0.5  # fraction of cells, or of groups
 SHOWN = 3  # texts in an error
 COMBINED = 0.1  # fraction of cells with a separator above which they are labels: some companies are Lee; Sons
-SECONDS = 1e8  # larger numbers in a column named like a time are seconds since 1970
 # Typical column names of each role.
 CALLED = {
     "labels": r"(tags?|labels?|categor|class|genres?|topics?)",
@@ -61,7 +61,6 @@ CALLED = {
     "key": r"(id|key|sku|nr|[a-z]*nummer|code|uuid|isbn|ean|zip|zip_?code|postal|post_?code|plz|phone|telephone)$",
     "afterwards": r"(sold|closed|end(ed)?$|finish|complet|return|deliver|shipped|paid|cancel|churn|resol|updat|modif)",
     "prediction": r"(y_?hat|pred(s|icted|ictions?)?)([^a-z]|$)",
-    "date": r"(date|day$|time|ts$|epoch|added|created|month)",
     "split": r"(k_?)?(split|fold|subset|partition)(_?(id|nr|no|number))?",
     "side of a split": r"(is|in)_(train(ing)?|test(ing)?|val|validation|hold_?out)(_?set)?$",
     "weight": r"(sample|row|example|case)_?weights?$",
@@ -141,7 +140,7 @@ class Column:
             return f"{found}, a number in another notation: write all numbers of the column alike"
         if UNIT.fullmatch(cell):
             return f"{found}: write plain numbers such as 1234.5 or -7, and move units to the header"
-        return f"{found}: if it means a missing value, pass `--empty {shlex.quote(cell)}`"
+        return f"{found}: {if_empty(cell)}"
 
     @cached_property
     def no_date(self) -> str | None:
@@ -230,6 +229,11 @@ class Column:
     def shown(self, row: Any) -> str:
         """Return the location and content of a cell, for messages."""
         return f"{self.sheet.place(row)}: {self.name} is {str(self.cells[row])!r:.60}"
+
+
+def if_empty(cell: str) -> str:
+    """Return the advice for a text that may mean a missing value."""
+    return f"if it means a missing value, pass `--empty {shlex.quote(cell)}`"
 
 
 def _is_date(cell: str, order: str) -> bool:
@@ -501,12 +505,10 @@ def _are_vectors(column: Column) -> bool:
 
 
 def _are_days(column: Column) -> bool:
-    """Return whether cells are dates or times, including 20260131, and seconds since 1970 in a column of dates."""
+    """Return whether cells are dates or times, including 20260131."""
     if column.cells.dtype.kind in "mM" or isinstance(column.cells.iloc[0], date):
         return True
-    if column.all_match(DAY) or column.all_match(WRITTEN_DAY):
-        return True
-    return column.is_called("date") and bool((column.numbers > SECONDS).all())
+    return column.all_match(DAY) or column.all_match(WRITTEN_DAY)
 
 
 # Cells that can be read in two ways, or in none.

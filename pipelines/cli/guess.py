@@ -8,7 +8,6 @@ error that shows what to type. A column that is named like a target is never rep
 """
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from math import isclose
 from pathlib import Path
@@ -16,13 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipelines.cli.columns import MOSTLY, Column, Columns, check_cells, listed, plain
+from pipelines.cli.columns import MOSTLY, Column, Columns, check_cells, if_empty, listed, plain
 from pipelines.cli.inputs import find_input, leave_out_clues, leave_out_days_and_keys
 from pipelines.cli.structure import (
     EXPLAINED,
     check_within,
     explained,
-    find_id_of_items,
     find_structure,
     may_be_group,
     split_by_key,
@@ -91,8 +89,6 @@ def guess(
     truth = find_truth(columns)
     leave_out_clues(columns, truth.column)
     inputs, input_columns = find_input(columns, truth)
-    if truth.task == "retrieval":
-        find_id_of_items(columns, input_columns)
 
     files = _files(path)
     options: dict[str, Any] = {"file": files, **inputs, **truth.options, **columns.structure}
@@ -274,8 +270,7 @@ def _lines_on_empty_words(column: Column) -> list[str]:
     lines = []
     for word, count in column.names.value_counts().items():
         if EMPTY.fullmatch(str(word).lower()):
-            advice = f"if it means a missing value, pass `--empty {shlex.quote(str(word))}`"
-            lines.append(f"{column.name}: {word} in {count} rows; {advice}")
+            lines.append(f"{column.name}: {word} in {count} rows; {if_empty(str(word))}")
     return lines
 
 
@@ -301,8 +296,8 @@ def _lines_on_no_dates(column: Column) -> list[str]:
         count = days.count(day)
         if count >= REPEATED:
             cell = column.cells.iloc[days.index(day)]
-            advice = f"pass `--empty {cell}`" if isinstance(cell, str) else "empty these cells"
-            lines.append(f"{column.name}: {date} in {count} rows; if it means a missing value, {advice}")
+            advice = if_empty(cell) if isinstance(cell, str) else "if it means a missing value, empty these cells"
+            lines.append(f"{column.name}: {date} in {count} rows; {advice}")
     return lines
 
 

@@ -1,14 +1,13 @@
 """Choose the input columns of a table, and explain why others are not used."""
 
 import re
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pipelines.cli.columns import MOSTLY, Column, Columns, Truth, listed, plain, same_order
+from pipelines.cli.columns import MOSTLY, Column, Columns, Truth, if_empty, listed, plain, same_order
 from pipelines.cli.structure import is_index, is_like_split, is_row_number
 from rankgrad.datasets.tables.files import columns_like
 from rankgrad.feature_names import is_feature_name
@@ -192,8 +191,7 @@ def _reason_against_date(column: Column) -> str | None:
 
 
 def _advice_on_no_date(cell: str) -> str:
-    word = shlex.quote(cell[:60])
-    return f"dates except for cells such as {word}: correct it, or if it means a missing value, pass `--empty {word}`"
+    return f"dates except for cells such as {cell[:60]}: correct it, or {if_empty(cell[:60])}"
 
 
 def leave_out_clues(columns: Columns, truth: Column | None) -> None:

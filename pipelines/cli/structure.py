@@ -1,7 +1,6 @@
 """Recognize the columns of a table with the split, weight, group, id, and date of its rows."""
 
 import re
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,6 @@ __all__ = [
     "EXPLAINED",
     "check_within",
     "explained",
-    "find_id_of_items",
     "find_structure",
     "is_index",
     "is_like_split",
@@ -112,17 +110,6 @@ def _is_id(column: Column) -> bool:
     """Recognize ids: distinct names or whole numbers in a column named like an id."""
     is_id = column.content == "name" or (column.is_whole and not _is_called_index(column))
     return column.is_called("id") and column.is_unique and is_id
-
-
-def find_id_of_items(columns: Columns, items: Sequence[Column]) -> None:
-    """Take a column that is named like an id and identifies each item, whose captions are in several rows."""
-
-    def names_items(column: Column) -> bool:
-        is_id = column.is_called("id") and (column.content == "name" or column.is_whole)
-        return is_id and any(is_within(column, item) and is_within(item, column) for item in items)
-
-    if "id" not in columns.structure and (column := columns.take(names_items)) is not None:
-        columns.structure["id"] = column.name
 
 
 def _is_code(columns: Columns, column: Column) -> bool:

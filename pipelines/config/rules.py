@@ -70,7 +70,6 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
 
     def ask(location: str, rule: Callable[..., None], *arguments: Any) -> None:
         if wrong & {location, *uses.get(location, ())}:  # it would have the same problems
-            wrong.add(location)
             return
         try:
             rule(location, *arguments)

@@ -240,12 +240,12 @@ class Settings(Block):
         return {} if vectors == NONE else {"length": self.score_vectors[vectors].length}
 
     def start_of(self, name: str) -> str | None:
-        """Return the run whose weights a run starts from, or None if it starts from random weights or a file."""
+        """Return the name of the run whose weights a run starts from; None for random weights or a file."""
         start = re.match(r"models/runs/([^/]+)", self.runs[name].start)
         return start[1] if start and start[1] != NONE else None
 
     def run_before(self, name: str) -> Run | None:
-        """Return the run of that name."""
+        """Return the run whose weights a run starts from; None for random weights or a file."""
         return self.runs.get(self.start_of(name) or NONE)
 
     def model_of(self, run: Run) -> str:

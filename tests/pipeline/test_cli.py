@@ -335,7 +335,7 @@ class TestDoctor:
         assert self.broken(code=1) == {"packages", "git", "DVC", "params", "MLflow"}
         assert "secret" not in rankgrad("doctor", code=1)
 
-    @pytest.mark.parametrize("status", ["READY", "NOT_READY", "PAUSED"])
+    @pytest.mark.parametrize("status", ["READY", "PAUSED"])
     def test_a_work_pool_without_a_worker_is_found(self, monkeypatch, status):
         def answer(request) -> tuple[int, object]:
             reply = [{"work_pool_name": "gpu"}] if request.command == "POST" else {"status": status}
