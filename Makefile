@@ -64,7 +64,7 @@ coverage: .venv/.installed ## test coverage of src/rankgrad; fails below 94%
 	$(RUN) python -m pytest -m "not slow" --numprocesses 2 --dist loadfile --no-loadscope-reorder \
 		--cov rankgrad --cov-branch --cov-report term:skip-covered --cov-fail-under 94
 
-test-slow: .venv/.installed ## slow tests: killed stages, a full disk, servers, and schedules
+test-slow: .venv/.installed ## slow tests: killed stages, experiments, servers, and schedules
 	$(RUN) python -m pytest -m slow
 
 fuzz: .venv/.installed ## property tests in tests/laws with COUNT=1000 examples each, from SEED=1; half an hour

@@ -10,7 +10,7 @@ runs are tied for last place, since their true times are unknown. Times below 0.
 all runs are tied have no order and are left out. The time to compute features is not counted.
 """
 
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from rankgrad.io.results import Row
 from rankgrad.ranks import dense_ranks, exact_ranks
 from studies.compared import compared
 from studies.converters.aslib import SCENARIOS, TABLES
-from studies.vectorized import Fold, Jobs, Loss, Search, command, settings_by_fold, squared_errors
+from studies.vectorized import Fold, Loss, Search, command, of_sets, settings_by_fold, squared_errors
 
 FOLDS, CHOOSE_WITH = 10, 3  # folds, and how many of them choose settings
 SEEDS, CHOOSE_BY = 3, 2
@@ -198,7 +198,7 @@ def rows(name: str, method: str) -> list[Row]:
     return compared("aslib", run, NAMES, values, baselines=baselines, summary=summary) + settings
 
 
-def shape(name: str) -> list[Row]:
+def shape(name: str) -> dict[str, float]:
     features, times, _, cutoff = read(name)
     late = (times >= LATE).double().mean().item()
     numbers = {
@@ -206,14 +206,7 @@ def shape(name: str) -> list[Row]:
         "cutoff": cutoff,
     }  # fmt: skip
     best, oracle = time_of_first(single_best(name), times.unsqueeze(0)).mean().item(), times.amin(-1).mean().item()
-    numbers |= {"single best": best * cutoff, "oracle": oracle * cutoff}
-    return [Row(name, metric, value) for metric, value in numbers.items()]
-
-
-def jobs(name: str, _: list[Row]) -> Jobs:
-    yield name, partial(shape, name)
-    for method in (*METHODS, "single best", "random forest"):
-        yield f"{name}, {method}", partial(rows, name, method)
+    return numbers | {"single best": best * cutoff, "oracle": oracle * cutoff}
 
 
 if __name__ == "__main__":
@@ -221,9 +214,5 @@ if __name__ == "__main__":
         "rate": RATES, "steps": STEPS, "folds": FOLDS, "choose_with": CHOOSE_WITH, "seeds": SEEDS, "hidden": HIDDEN,
         "batch": BATCH, "trees": TREES,
     }  # fmt: skip
-    command(
-        "aslib",
-        {name: partial(jobs, name) for name in SCENARIOS},
-        params=params,
-        hashes={"coseal/aslib_data": UPSTREAM},
-    )
+    groups = of_sets(SCENARIOS, [*METHODS, "single best", "random forest"], shape, rows)
+    command("aslib", groups, params=params, hashes={"coseal/aslib_data": UPSTREAM})

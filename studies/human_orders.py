@@ -23,13 +23,13 @@ from rankgrad.seeding import generator
 from studies.converters.votes import SETS, TABLES
 from studies.vectorized import (
     Fold,
-    Jobs,
     Lists,
     Loss,
     Search,
     by_fold,
     by_seed,
     command,
+    of_sets,
     settings_by_fold,
     squared_errors,
 )
@@ -174,20 +174,13 @@ def drawn_rows(sizes: Tensor, count: int, draws: torch.Generator) -> Tensor:
     return torch.randint(int(sizes[0]), (len(sizes), count), generator=draws)
 
 
-def shape(name: str) -> list[Row]:
+def shape(name: str) -> dict[str, float]:
     features, votes = read(name)
     tied = (ranks_of(votes).sort(-1).values.diff(dim=-1) == 0).any(-1).double().mean().item()
-    numbers = {"rows": len(votes), "features": features.shape[1], "labels": votes.shape[1], "rows with ties": tied}
-    return [Row(name, metric, value) for metric, value in numbers.items()]
-
-
-def jobs(name: str, _: list[Row]) -> Jobs:
-    yield name, partial(shape, name)
-    for method in METHODS:
-        yield f"{name}, {method}", partial(rows, name, method)
+    return {"rows": len(votes), "features": features.shape[1], "labels": votes.shape[1], "rows with ties": tied}
 
 
 if __name__ == "__main__":
     params = {"rate": RATES, "steps": STEPS, "splits": SPLITS, "seeds": SEEDS, "hidden": HIDDEN, "batch": BATCH}
     hashes = {f"{name}.mat": about.sha256 for name, about in SETS.items()}
-    command("human_orders", {name: partial(jobs, name) for name in SETS}, params=params, hashes=hashes)
+    command("human_orders", of_sets([*SETS], [*METHODS], shape, rows), params=params, hashes=hashes)

@@ -6,12 +6,10 @@ other measurements of studies/. A name may be a pattern, such as '*-kanji'; by d
 """
 
 import argparse
-import fnmatch
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -39,35 +37,24 @@ FILES = {
 }
 
 
-@dataclass(frozen=True)
-class Files:
-    """The files of a project that are kept, by the name of the run or measurement."""
+def files_of(folder: Path, patterns: Sequence[str]) -> dict[str, dict[str, Path]]:
+    """Return the files of a project whose name matches one of the patterns, by use and name, see `FILES`.
 
-    runs: dict[str, Path]
-    predictions: dict[str, Path]
-    sorters: dict[str, Path]
-    measured: dict[str, Path]
-
-    @classmethod
-    def in_project(cls, folder: Path, patterns: Sequence[str]) -> "Files":
-        """Return the files whose name matches one of the patterns.
-
-        Raises:
-            FileNotFoundError: a pattern matches nothing.
-        """
-        every: dict[str, dict[str, Path]] = {}
-        for use, files in FILES.items():
-            every[use] = {path.stem: path for path in sorted(folder.glob(files))}
-        kept: set[str] = set()
-        for pattern in patterns:
-            matching = fnmatch.filter(chain.from_iterable(every.values()), pattern)
-            if not matching:
-                raise FileNotFoundError(f"{folder}: no results of {pattern}; run `dvc repro`")
-            kept.update(matching)
-        for paths in every.values():
-            for name in paths.keys() - kept:
-                del paths[name]
-        return cls(**every)
+    Raises:
+        FileNotFoundError: a pattern matches nothing.
+    """
+    unmatched = {*patterns}
+    files: dict[str, dict[str, Path]] = {}
+    for use, place in FILES.items():
+        files[use] = {}
+        for path in sorted(folder.glob(place)):
+            matching = {pattern for pattern in patterns if fnmatch(path.stem, pattern)}
+            unmatched -= matching
+            if matching:
+                files[use][path.stem] = path
+    if unmatched:
+        raise FileNotFoundError(f"{folder}: no results of {min(unmatched)}; run `dvc repro`")
+    return files
 
 
 def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc repro") -> Path:
@@ -88,22 +75,22 @@ def keep(study: str, *names: str, folder: Path = Path(), command: str = "dvc rep
         paths = ", ".join(line[3:] for line in changed)
         raise ValueError(f"not committed; to keep results, first commit: {paths}")
     params = load(folder / "params.yaml")
-    files = Files.in_project(folder, names or ("*",))
-    runs = [run for run in params.runs if run in files.runs]
-    sorters = [sorter for sorter in params.sorters if sorter in files.sorters]
+    files = files_of(folder, names or ("*",))
+    runs = [run for run in params.runs if run in files["runs"]]
+    sorters = [sorter for sorter in params.sorters if sorter in files["sorters"]]
     stages = []
     for run in runs:
         stages += [f"train@{run}", f"evaluate@{run}"]
     for sorter in sorters:
         stages += [f"benchmark_sorters@{sorter}", f"pretrain@{sorter}"]
-    rivals = [path for name, path in files.predictions.items() if name not in params.runs]
-    _refuse_changed(folder, stages, [*files.measured.values(), *rivals])
+    rivals = [path for name, path in files["predictions"].items() if name not in params.runs]
+    _refuse_changed(folder, stages, [*files["measured"].values(), *rivals])
 
     rows = []
     for run in runs:
         rows += _of_run(folder, run)
-    rows += _compared(params, files.predictions)
-    for path in [*(files.sorters[sorter] for sorter in sorters), *files.measured.values()]:
+    rows += _compared(params, files["predictions"])
+    for path in [*(files["sorters"][sorter] for sorter in sorters), *files["measured"].values()]:
         rows += results.read(path).rows
     made_by = {
         "commit": git(".", "rev-parse", "HEAD"),

@@ -26,7 +26,6 @@ __all__ = ["Study", "machine", "read", "write"]
 FOLDER = Path("studies/made")
 TABLE, MADE_BY, SUM = "results.csv", "made_by.json", "sha256_of_results"
 MADE = {"commit": str, "params": dict, "hashes": dict, "machine": dict}
-OLD_METHOD = "bootstrap of test examples and seeds, which is too narrow for few seeds"  # where made_by.json says none
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +39,6 @@ class Study(Results):
 
     name: str = ""
     made_by: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def intervals(self) -> str:
-        """The method that computed its intervals."""
-        return self.made_by.get("intervals", OLD_METHOD)
 
 
 def read(name: str) -> Study:

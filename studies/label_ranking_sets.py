@@ -23,7 +23,7 @@ from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from rankgrad.seeding import generator
 from studies.converters.packages import PackagedFile
-from studies.vectorized import Jobs, Lists, Loss, by_seed, command, measured, squared_errors, uniform
+from studies.vectorized import Fold, Lists, Loss, by_seed, command, measured, of_sets, squared_errors, uniform
 
 RAW = Path("data/raw/label_ranking_sets")
 FILE = PackagedFile(
@@ -89,7 +89,7 @@ METHODS: dict[str, Loss] = {"cross-entropy, first label": of_first, "mse": squar
 }
 
 
-def parts(count: int, name: str) -> list[tuple[Tensor, Tensor, Tensor]]:
+def parts(count: int, name: str) -> list[Fold]:
     """Return for each fold of each repeat the rows to train on, to choose by, and to test on."""
     result = []
     for repeat in range(REPEATS):
@@ -144,23 +144,11 @@ def rows(name: str, method: str) -> list[Row]:
     return rows
 
 
-def shape(name: str) -> list[Row]:
+def shape(name: str) -> dict[str, float]:
     features, ranks = read(name)
-    numbers = {"rows": features.shape[0], "features": features.shape[1], "labels": ranks.shape[1]}
-    return [Row(name, metric, number) for metric, number in numbers.items()]
-
-
-def jobs(name: str, _: list[Row]) -> Jobs:
-    yield name, partial(shape, name)
-    for method in METHODS:
-        yield f"{name}, {method}", partial(rows, name, method)
+    return {"rows": features.shape[0], "features": features.shape[1], "labels": ranks.shape[1]}
 
 
 if __name__ == "__main__":
     params = {"rate": RATES, "steps": STEPS, "folds": FOLDS, "hidden": HIDDEN}
-    command(
-        "label_ranking_sets",
-        {name: partial(jobs, name) for name in SETS},
-        params=params,
-        hashes={FILE.name: FILE.wheel},
-    )
+    command("label_ranking_sets", of_sets(SETS, [*METHODS], shape, rows), params=params, hashes={FILE.name: FILE.wheel})

@@ -1,6 +1,7 @@
 """Tables whose rows depend on a study's numbers; each function takes a study and returns Markdown."""
 
 import re
+from collections.abc import Collection
 
 import numpy as np
 import pandas as pd
@@ -174,21 +175,14 @@ def _over_sets(study: Study, means: pd.DataFrame) -> str:
         if method in p_values:
             above = f"{(gain > 0).sum()} of {len(gain)}"
             against = [with_half(gain.to_numpy(), "+.3f"), above, small_p(p_values[method])]
-        ends = [
-            _chosen(study, method, "rate", [rates[0], rates[-1]]),
-            _chosen(study, method, "steps", [steps[-1]]),
-        ]
+        runs = [f"{name}, {method}" for name in means.columns]
+        at_ends = np.isin(_settings(study, runs, "rate"), [rates[0], rates[-1]])
+        longest = np.isin(_settings(study, runs, "steps"), steps[-1])
+        ends = [f"{at_ends.mean():.0%}", f"{longest.mean():.0%}"]
         rows.append([method, f"{means.loc[method].mean():.3f}", f"{ranks[method]:.1f}", *against, *ends])
     columns = ["method", "mean tau", "mean rank", f"minus {USUAL_ORDER}", f"datasets above {USUAL_ORDER}", "p (Holm)"]
     table = markdown([*columns, "rates at an end", "most steps"], rows)
     return f"Over datasets (Friedman's test: p = {friedmanchisquare(*means.to_numpy()).pvalue:.1e}):\n\n{table}"
-
-
-def _chosen(study: Study, method: str, key: str, settings: list[float]) -> str:
-    """Return how often one of these settings was chosen, over all sets."""
-    suffix = f", {method}"
-    values = [row.value for row in study.rows if row.metric == f"setting.{key}" and row.run.endswith(suffix)]
-    return f"{np.isin(values, settings).mean():.0%}"
 
 
 # --- Orders from people's votes: folds are random splits, which share rows. ---
@@ -223,7 +217,7 @@ def human_orders(study: Study) -> str:
             against = ["", ""]
             if run in gains:
                 against = [f"{gains[run].mean():+.3f} ± {halves[run]:.3f}", small_p(p_values[run])]
-            ends = [_at_ends(study, run, key) for key in ("rate", "steps")]
+            ends = [_at_ends(study, [run], key) for key in ("rate", "steps")]
             rows.append((means[0], [method, *(f"{value:.3f}" for value in means), *against, *ends]))
         rows.sort(key=lambda row: -row[0])
         columns = ["method", *HUMAN_METRICS, "RLSEP minus this", "p (Holm)", "rates at an end", "steps at an end"]
@@ -237,11 +231,16 @@ def _by_split(study: Study, run: str, metric: str) -> pd.Series:
     return pd.Series(study.by_fold(run, metric))
 
 
-def _at_ends(study: Study, run: str, key: str, grid: str = "") -> str:
-    """Return in how many splits the first or the last value of a grid was chosen; empty if in none."""
+def _at_ends(study: Study, runs: Collection[str], key: str, grid: str = "") -> str:
+    """Return how often the first or the last value of a grid was chosen; empty if nothing was chosen."""
     values = study.made_by["params"][grid or key]
-    chosen = study.by_fold(run, f"setting.{key}").values()
-    return f"{sum(setting in (values[0], values[-1]) for setting in chosen)} of {len(chosen)}" if chosen else ""
+    settings = _settings(study, runs, key)
+    return f"{sum(setting in (values[0], values[-1]) for setting in settings)} of {len(settings)}" if settings else ""
+
+
+def _settings(study: Study, runs: Collection[str], key: str) -> list[float]:
+    """Return what runs chose from a grid."""
+    return [row.value for row in study.rows if row.run in runs and row.metric == f"setting.{key}"]
 
 
 # --- Methods compared by test example: p is Holm-adjusted here for all comparisons of a table. ---
@@ -263,7 +262,7 @@ def cranfield(study: Study) -> str:
             cells += [gain(study, run, metric, REGRESSION), "" if p is None else small_p(p)]
             cells += [value(study, run, "ndcg_at_10")] if metric == "mean_average_precision" else []
         keys = {"rate": "tree_rate", "steps": "trees"} if run == "lightgbm" else {"rate": "rate", "steps": "steps"}
-        ends = [_at_ends(study, run, key, grid) for key, grid in keys.items()]
+        ends = [_at_ends(study, [run], key, grid) for key, grid in keys.items()]
         reciprocal = mean(study, run, "reciprocal_rank_at_10")
         rows.append((study.leaf(run, "mean_average_precision")[0], [run, *cells, reciprocal, *ends]))
     rows.sort(key=lambda row: -row[0])
@@ -319,9 +318,7 @@ def aslib(study: Study) -> str:
             runs = [f"{name}, {method}" for name in scenarios]
             average = np.mean([study.leaf(run, metric)[0] for run in runs])
             cells = [_with_gain(study, run, metric, p_values) for run in runs]
-            rates = [_at_ends(study, run, "rate") for run in runs]
-            steps = [_at_ends(study, run, "steps") for run in runs]
-            ends = [_sum_of_ends(rates), _sum_of_ends(steps)]
+            ends = [_at_ends(study, runs, key) for key in ("rate", "steps")]
             rows.append((average, [method, f"{average:.3f}", *cells, *ends]))
         rows.sort(key=lambda row: -row[0])
         columns = [f"{title}, by method", "mean", *scenarios, "rates at an end", "steps at an end"]
@@ -337,12 +334,6 @@ def _with_gain(study: Study, run: str, metric: str, p_values: dict[tuple[str, st
         return shown
     difference = gain(study, run, metric, REGRESSION_OF_TIME)
     return f"{shown}; **{difference}**" if p < 0.05 else f"{shown}; {difference}"
-
-
-def _sum_of_ends(ends: list[str]) -> str:
-    """Add up cells of the form `1 of 10`."""
-    counts = [tuple(map(int, text.split(" of "))) for text in ends if text]
-    return f"{sum(at_end for at_end, _ in counts)} of {sum(every for _, every in counts)}" if counts else ""
 
 
 def four_digits(study: Study) -> str:

@@ -19,7 +19,7 @@ from studies import kept
 
 __all__ = [
     "Fold", "Jobs", "Lists", "Loss", "Search", "adam", "best_settings", "by_fold", "by_seed", "command", "measured",
-    "settings_by_fold", "squared_errors", "uniform",
+    "of_sets", "settings_by_fold", "squared_errors", "uniform",
 ]  # fmt: skip
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
@@ -274,6 +274,22 @@ def measured(
         "rate": [rates[index] for index in rate],
         "steps": [steps[index] for index in step],
     }
+
+
+def of_sets(
+    names: Sequence[str],
+    methods: Sequence[str],
+    shape: Callable[[str], dict[str, float]],
+    rows: Callable[[str, str], list[Row]],
+) -> dict[str, Callable[[list[Row]], Jobs]]:
+    """Return a group for each data set: a run with the set's shape, and a run `<set>, <method>` for each method."""
+
+    def jobs(name: str, _: list[Row]) -> Jobs:
+        yield name, lambda: [Row(name, metric, number) for metric, number in shape(name).items()]
+        for method in methods:
+            yield f"{name}, {method}", partial(rows, name, method)
+
+    return {name: partial(jobs, name) for name in names}
 
 
 def command(

@@ -43,9 +43,7 @@ def convert(
         sys.exit(f"{raw}: {error}; expected the dataset in its public layout")
     path = raw / block["args"]["file"]
     with replaced_file(path) as partial:
-        pq.write_table(
-            pa.Table.from_pandas(rows, preserve_index=False) if isinstance(rows, pd.DataFrame) else rows, partial
-        )
+        pq.write_table(rows, partial)
     print(f"{path}: {len(rows):,} rows. Under `datasets` of params.yaml:")
     YAML().dump({raw.name: block}, sys.stdout)
 

@@ -180,45 +180,34 @@ def test_a_frame_without_a_known_column_is_refused_with_those_of_the_training():
         model.predict(None, pd.DataFrame())
 
 
-def test_no_file_of_the_server_is_read_and_columns_of_one_form_are_expected(tmp_path):
-    picture = tmp_path / "a.png"
-    [contents] = cells("score_ranking", "image", 1, np.random.default_rng(0))
-    picture.write_bytes(contents)
-    own = {"price": 1, "brand": "red", "age": 2}
-    for task, kind, row, message in (
-        ("score_ranking", "image", {"file": str(picture)}, "row 1: the picture.* base64"),
-        ("score_ranking", "frames", {"clip": [str(picture)]}, "row 1: the picture.* base64"),
-        ("score_ranking", "features", own | {"features": [1, 0, 0, 2, 0]}, "row 1: .*features and price"),
-        ("score_ranking", "features", own | {"prize": 1}, "row 1: unknown column 'prize'.*features, id.*price, brand"),
-        ("score_ranking", "features", {"price": 1, "age": 2}, "row 1: no column brand"),
-        ("score_ranking", "features", {"sku": "a"}, "row 1: no column price"),
-        ("score_ranking", "features", own | {"price": "1.5"}, "row 1: price is '1.5', expected a number"),
-        ("score_ranking", "text_pair", {"ask": "a", "reply": None}, "row 1: reply is empty"),
-        ("query_ranking", "features", own, "row 1: .*expected a whole query"),
-        ("query_ranking", "text_pair", {"ask": "a", "reply": "b"}, "row 1: no column worse"),
-        ("query_ranking", "text_pair", {"ask": "a", "reply": "b", "worse": None}, "row 1: worse is empty"),
-    ):
-        client = TestClient(app_of(trained_on_own_columns(task, kind)))
-        answer = client.post("/invocations", json={"dataframe_records": [row]})
-        assert answer.status_code == 400
-        assert re.match(message, answer.json()["message"]), answer.json()["message"]
+PRICED = {"price": 1, "brand": "red", "age": 2}
+LETOR = {"names": None, "columns": ["all"], "lowest": 1, "id": None, "query": "qid", "other_columns": ["qid", "docid"]}
+REFUSED = [  # model, changes of what it knows of its table, row, and message
+    ("score_ranking of image", {}, {"file": "a.png"}, "the picture.* base64"),
+    ("score_ranking of frames", {}, {"clip": ["a.png"]}, "the picture.* base64"),
+    ("score_ranking of features", {}, PRICED | {"features": [1, 0, 0, 2, 0]}, ".*features and price"),
+    ("score_ranking of features", {}, PRICED | {"prize": 1}, "unknown column 'prize'.*features, id.*price, brand"),
+    ("score_ranking of features", {}, PRICED | {"price": "1.5"}, "price is '1.5', expected a number"),
+    ("score_ranking of features", {}, {"price": 1, "age": 2}, "no column brand"),
+    ("score_ranking of features", {}, {"sku": "a"}, "no column price"),
+    ("score_ranking of text_pair", {}, {"ask": "a", "reply": None}, "reply is empty"),
+    ("query_ranking of features", {}, PRICED, ".*expected a whole query"),
+    ("query_ranking of features", LETOR, {"features": [[1, 0, 0, 2, 0]], "qid": 1014}, "qid is not for requests"),
+    ("query_ranking of features", LETOR, {"features": [[1, 0, 0, 2, 0]], "docid": ["a"]}, "docid is not for requests"),
+    ("query_ranking of features", LETOR, {"prize": 1}, "unknown column 'prize'; the model takes features, id$"),
+    ("query_ranking of features", {"columns": ["winner"], "rejected": "loser"}, {"winner": "a"}, "no column loser"),
+    ("query_ranking of text_pair", {}, {"ask": "a", "reply": "b"}, "no column worse"),
+    ("query_ranking of text_pair", {}, {"ask": "a", "reply": "b", "worse": None}, "worse is empty"),
+]
 
 
-LETOR = {"names": None, "columns": ["all"], "lowest": 1, "query": "qid", "other_columns": ["label", "qid", "docid"]}
-DUELS = {"names": ["winner=CF-1", "winner=CF-2"], "count": 2, "columns": ["winner"], "rejected": "loser"}
-
-
-@pytest.mark.parametrize(("about", "cells_", "message"), [
-    (LETOR, {"features": [[1, 0, 0, 2, 0]], "qid": 1014}, "row 1: qid is not for requests"),
-    (LETOR, {"features": [[1, 0, 0, 2, 0]], "docid": ["a"]}, "row 1: docid is not for requests"),
-    (LETOR, {"prize": 1}, "row 1: unknown column 'prize'; the model takes features, id$"),
-    (DUELS, {"winner": "CF-1"}, "row 1: no column loser"),
-])  # fmt: skip
-def test_a_request_to_a_query_ranker_is_refused_with_the_column_that_is_missing_or_too_many(about, cells_, message):
-    recipe = load_model(folder_of("query_ranking of features")).recipe
+@pytest.mark.parametrize(("name", "about", "row", "message"), REFUSED)
+def test_a_request_reads_no_file_and_is_refused_by_its_column(name, about, row, message):
+    task, _, kind = name.partition(" of ")
+    recipe = load_model(trained_on_own_columns(task, kind)).recipe
     recipe["input"] |= about
-    with pytest.raises(ValueError, match=message):
-        [*asked([cells_], recipe, ["features", "id"])]
+    with pytest.raises(ValueError, match=f"^row 1: {message}"):
+        [*asked([row], recipe, [kind, "id"])]
 
 
 @pytest.mark.parametrize("task", ["score_ranking", "query_ranking"])

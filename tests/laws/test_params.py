@@ -4,7 +4,6 @@ import json
 from functools import cache
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
@@ -46,13 +45,3 @@ def test_changed_params_are_read_back_as_they_were_read_or_refused_by_their_plac
     with refused_at(PLACE):
         settings = check_values(params)
         assert check_values(settings.model_dump(exclude_unset=True)) == settings
-
-
-@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
-def test_a_backbone_without_channels_is_refused_by_its_place():
-    shipped = params_with({})
-    name = next(name for name, run in shipped["runs"].items() if run["task"] == "label_ranking")
-    backbone = {"name": "convnet", "args": {"channels": [32, 64, 0]}}
-    changes = {"runs": {name: {"model": {"backbone": backbone}, "start": "models/runs/none"}}}
-    with pytest.raises(ValueError, match=PLACE):
-        check_values(merged(shipped, changes))

@@ -2,12 +2,14 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import assume, example, given
@@ -19,6 +21,8 @@ from laws.law import law, refused_at
 from laws.tables import NUMBERS, TRUTHS, Form, forms, read, rows_of, tables, write
 from rankgrad import lookup
 from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables.cells import as_periods
+from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.rows import Roles, asked
 from rankgrad.datasets.tables.rows import read as rows_to_ask
 
@@ -168,6 +172,26 @@ def test_later_days_are_for_training_but_for_groups_that_are_held_out(table, mon
             split, row = by_name[who]
             assert split == ("train" if is_late else homes[shop])
             assert (row["features"], row["target"]) == ([x], y)
+
+
+PERIODS: dict[str, Callable[[date], Any]] = {
+    "day": lambda day: day, "week": lambda day: day.isocalendar()[:2], "month": lambda day: (day.year, day.month),
+    "year": lambda day: day.year,
+}  # fmt: skip
+
+
+@law(20)
+@given(
+    days=st.lists(st.dates(date(1960, 1, 1), date(1980, 1, 1)) | st.just(date(3000, 1, 1)), min_size=1),
+    every=st.sampled_from([*PERIODS]),
+    writing=st.sampled_from(["%Y-%m-%d", "%Y%m%d", "%Y-%m-%dT23:59:59+00:00"]),
+)
+def test_each_period_with_a_day_after_the_first_is_a_delivery(days, every, writing):
+    first, cells = days[0], pd.Series([day.strftime(writing) for day in days], name="day")
+    sheet = Sheet(cells.to_frame(), [Path("a.csv")], np.zeros(len(days), int), np.arange(len(days)))
+    later = sorted({PERIODS[every](day) for day in days if day > first})
+    expected = [later.index(PERIODS[every](day)) + 1 if day > first else 0 for day in days]
+    assert as_periods(sheet, cells, first.isoformat(), every, "YMD").tolist() == expected
 
 
 FAULTS = {

@@ -306,29 +306,25 @@ def test_lists_of_voc_that_differ_and_a_layout_without_its_files_are_refused(tmp
         voc2007.table(tmp_path)
 
 
-def test_features_of_films_are_what_plain_loops_give():
+def test_features_of_films_are_shrunk_means_of_other_ratings():
     ratings, films, people = rated().values()
+    others, ranked = ratings[ratings.index % 3 > 0], ratings[ratings.index % 3 == 0]
     films, people = films.set_index("movie_id"), people.set_index("user_id")
-    rated_before, to_rank = ratings[ratings.index % 3 > 0], ratings[ratings.index % 3 == 0]
     features = pd.DataFrame(
-        movielens_100k.features(rated_before, to_rank, films, people), columns=list(movielens_100k.FEATURES)
+        movielens_100k.features(others, ranked, films, people), columns=list(movielens_100k.FEATURES)
     )
-    overall = rated_before["rating"].mean()
-    means = {
-        film: (of_film - overall).sum() / (len(of_film) + 5)
-        for film, of_film in rated_before.groupby("movie_id")["rating"]
-    }
-    residual = rated_before["rating"] - overall - rated_before["movie_id"].map(means)
-    users = {user: of_film.sum() / (len(of_film) + 5) for user, of_film in residual.groupby(rated_before["user_id"])}
-    residual -= rated_before["user_id"].map(users)
-    woman = people["gender"].eq("F")
-    pairs = to_rank[["user_id", "movie_id"]].to_numpy()
-    for row, (user, film) in zip(features.to_dict("records"), pairs, strict=True):
-        same = residual[(rated_before["movie_id"] == film) & (rated_before["user_id"].map(woman) == woman[user])]
-        expected = {"mean": means.get(film, 0.0), "count": np.log1p((rated_before["movie_id"] == film).sum()),
-                    "mean of user": users[user], "age": people["age"][user], "woman": float(woman[user]),
-                    "mean of gender": same.sum() / (len(same) + 5)}  # fmt: skip
-        assert {name: row[name] for name in expected} == pytest.approx(expected)
+
+    def shrunk(residuals: pd.Series, by: pd.Series) -> pd.Series:
+        """The mean of each group, with five more ratings of 0."""
+        groups = residuals.groupby(by)
+        return groups.sum() / (groups.size() + 5)
+
+    residuals = others["rating"] - others["rating"].mean()
+    by_film = shrunk(residuals, others["movie_id"])
+    by_user = shrunk(residuals - others["movie_id"].map(by_film), others["user_id"])
+    assert features["mean"].tolist() == pytest.approx(ranked["movie_id"].map(by_film).fillna(0).tolist())
+    assert features["mean of user"].tolist() == pytest.approx(ranked["user_id"].map(by_user).tolist())
+    assert features["age"].tolist() == ranked["user_id"].map(people["age"]).tolist()
 
 
 def test_the_examples_in_the_documentation_are_the_blocks_of_the_converters():

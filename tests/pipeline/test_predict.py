@@ -240,8 +240,8 @@ def test_cells_of_numbers_in_csv_have_no_mark_of_text(workspace):
 
 def test_index_k_of_svmlight_is_place_k_for_a_model_that_learned_from_it(workspace):
     Path("rows.txt").write_text("0 qid:1 1:7\n1 qid:1 1:8\n")
-    for columns, expected in ((["all"], [0.0, 7.0, 0.0]), (["X"], [7.0, 0.0, 0.0])):
-        recipe = {"task": "query_ranking", "input": {"kind": "features", "count": 3, "columns": columns}}
+    for lowest, expected in (({"lowest": 0}, [0.0, 7.0, 0.0]), ({}, [7.0, 0.0, 0.0])):
+        recipe = {"task": "query_ranking", "input": {"kind": "features", "count": 3, **lowest}}
         (query,) = read([Path("rows.txt")], recipe)
         assert query.asked()["features"][0] == expected
     Path("from_zero.txt").write_text("0 qid:1 1:7\n1 qid:1 0:5 1:8\n")

@@ -1,22 +1,15 @@
-"""What a clone that has trained nothing can do: the quick start, and the label ranker that ships."""
+"""What a clone that has trained nothing can do: the quick start."""
 
 import re
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 
 from examples import quickstart
 from examples.demo.server import load_rankers
 from rankgrad.cli.answers import answers
-from rankgrad.cli.predict import SHIPPED, image_of_ranker
-from rankgrad.datasets.files.splits import Split
-from rankgrad.datasets.ranked_mnist import RankedMnist
-from rankgrad.datasets.scenes import digits
-from rankgrad.inputs.image import of_tensor
-from rankgrad.io.checkpoints import load_model
-from rankgrad.tasks.label_ranking import LabelRanking
+from rankgrad.cli.predict import SHIPPED
 
 from conftest import SUBSET  # isort: skip
 
@@ -58,20 +51,3 @@ def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty, capsys
     assert f"predict shipped {quickstart.PICTURE}" in output
     ((answer,),) = answers(SHIPPED, [quickstart.PICTURE])
     assert answer["id"] == str(quickstart.PICTURE)
-
-
-class TestShippedRanker:
-    def test_orders_the_digits_of_scenes_by_size(self):
-        glyphs = digits.splits("subset", SUBSET)["test"]  # which it has never seen: it learned from MNIST
-        canvas = image_of_ranker(SHIPPED)["width"]
-        rows = {"train": 2, "val": 2, "test": 2, "gate": 2}
-        scenes = RankedMnist(rows=rows, canvas=canvas, digits_per_image=(3, 6), scale=(1, 4), overlap=0, seed=1)
-        images, label_ranks = scenes.scenes(glyphs, 200, torch.Generator().manual_seed(1))
-        split = Split(of_tensor(images), label_ranks)
-        task = LabelRanking()
-        with torch.no_grad():
-            statistic = task.statistic(task.predict(load_model(SHIPPED), split))
-        values = dict(zip(statistic.names, statistic.of_rows(torch.arange(200).numpy()).tolist(), strict=True))
-        assert values["ranked.accuracy"] > 0.8  # of pairs; 0.5 by chance
-        assert values["ranked.exact_match"] > 0.1
-        assert values["unranked.f1"] > 0.7

@@ -1,63 +1,38 @@
-"""Every command of docs/sweeps.md, in order, in a project of two runs; then a colleague's clone."""
+"""The commands of docs/sweeps.md are DVC's, and each param that they set is a line of params.yaml."""
 
-import json
 import re
-import time
+import shlex
+import shutil
 
-import pytest
-from ruamel.yaml import YAML
+from dvc.cli import parse_args
+from dvc.utils.serialize import modify_yaml
+
+from pipelines.config.schema import read
 
 from conftest import ROOT  # isort: skip
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
-KEPT = {
-    "datasets": ["ranked_mnist", "clips"], "comparisons": ["score_ranking"],
-    "sorters": ["laplace"], "benchmark_sorters": ["laplace"],
-    "runs": ["label_ranking-rlsep", "memorability-mse", "memorability-mse-centered"],
-}  # fmt: skip
-BATCH = "runs.memorability-mse.training.batch_size"
+BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/sweeps.md").read_text(), re.DOTALL)
+ASKED = [shlex.split(line)[1:] for block in BLOCKS for line in block.splitlines() if line.startswith("dvc ")]
 
 
-def commands() -> list[str]:
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/sweeps.md").read_text(), re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
+def test_the_commands_of_the_page_exist_and_name_stages_that_exist():
+    targets = set[str]()
+    for words in ASKED:
+        targets |= {*(getattr(parse_args(words), "targets", None) or ())}
+    assert targets
+    assert targets <= {*read(ROOT / "dvc.yaml")["stages"]}
 
 
-def test_the_commands_of_the_page(new_project):
-    project = new_project("sweeps")
-    yaml, path = YAML(), project.folder / "params.yaml"
-    params = yaml.load(path)
-    for block, kept in KEPT.items():
-        for name in [name for name in params[block] if name not in kept]:
-            del params[block][name]
-    params["comparisons"]["score_ranking"]["runs"][:] = KEPT["runs"][2:]
-    yaml.dump(params, path)
-    project.run("dvc repro")
-    project.run("git add --all && git commit --quiet --message made")
-
-    outputs = {}
-    for command in commands():
-        if command == "dvc pull":
-            project.run("git commit --quiet --all --message applied && git clone --quiet . ../colleague")
-            project.folder = project.folder.parent / "colleague"
-        outputs[command] = project.run(command, COLUMNS="120")
-        if command == "dvc queue status":
-            while "Running" in outputs[command] or "Queued" in outputs[command]:
-                time.sleep(2)
-                outputs[command] = project.run(command)
-
-    changes = [line for line in outputs["git diff params.yaml"].splitlines() if re.match(r"[+-] ", line)]
-    assert changes == ["-    training: {batch_size: 16}", "+    training: {batch_size: 32}"]
-    (row,) = outputs["dvc metrics diff"].splitlines()[1:]
-    assert row.startswith("scores/memorability-mse.json  value")
-    page = next(output for command, output in outputs.items() if command.startswith("dvc plots"))
-    assert "WARNING" not in page
-    assert outputs["dvc queue status"].count("Success") == 2
-    table = next(output for command, output in outputs.items() if command.startswith("dvc exp show"))
-    assert max(map(len, table.splitlines())) <= 120
-    assert BATCH in table
-    assert dict(re.findall(r"\[([\w-]+)\] .* (\d+) ", table)) == {"small": "32", "batch-1": "32", "batch-2": "64"}
-    assert "small" not in project.run("dvc exp list --all-commits")
-    assert "Running stage" not in outputs["dvc repro summarize"]
-    assert "didn't change" in outputs["dvc repro summarize"]
-    assert json.loads(project.read("scores/memorability-mse.json"))["metric"] == "spearman"
+def test_a_param_that_a_command_sets_changes_its_line_alone(tmp_path):
+    settings = {setting.partition("=")[0] for words in ASKED for setting in words if setting.startswith("runs.")}
+    for setting in settings:
+        shutil.copy(ROOT / "params.yaml", tmp_path)
+        *blocks, option = setting.split(".")
+        with modify_yaml(str(tmp_path / "params.yaml")) as values:
+            for block in blocks:
+                values = values[block]
+            assert option in values
+            values[option] = 4321
+        lines = [(file / "params.yaml").read_text().splitlines() for file in (ROOT, tmp_path)]
+        changed = [pair for pair in zip(*lines, strict=True) if pair[0] != pair[1]]
+        assert [line.split() for _, line in changed] == [[f"{option}:", "4321"]]

@@ -176,7 +176,7 @@ def read_split(
 def _column(table: pa.Table, name: str) -> Tensor:
     """Return a column of numbers (n,): float32 if it is stored so, else float64."""
     values = table[name].to_numpy()
-    return torch.from_numpy(values if values.dtype == np.float32 else values.astype(np.float64))
+    return torch.tensor(values if values.dtype == np.float32 else values.astype(np.float64))  # values are read-only
 
 
 def label_ranks_of(table: pa.Table, path: Path) -> Tensor:

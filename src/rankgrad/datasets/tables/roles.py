@@ -3,7 +3,7 @@
 import datetime
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import combinations, product
 from typing import Any, ClassVar, Literal
 
@@ -18,9 +18,10 @@ from rankgrad.inputs.features import Features
 from rankgrad.lookup import did_you_mean
 from rankgrad.numbers import ORDERS, Writing
 
-__all__ = ["ALL_SPLITS", "INPUTS", "LEARNED", "NAMED", "NUMERIC", "TRUTHS", "TableOptions", "input_type_of"]
+__all__ = ["ALL_SPLITS", "INPUTS", "LEARNED", "NAMED", "NUMERIC", "TRUTHS", "TableOptions"]
 
 ALL_SPLITS = (*SPLITS, "gate")
+WRITTEN = ("encoding", "empty", "decimal", "thousands", "dates")  # options of how text is written
 SHARES = {"val": 0.1, "test": 0.2, "gate": 0.1}
 INPUTS = tuple(lookup.names("inputs"))
 NAMED = Features.roles  # which become features too
@@ -50,25 +51,6 @@ BESIDE = {
 NUMERIC = (Features.name, "label_ranks", "target", "train_target", "relevance", "margin", "weight")
 
 Columns = str | list[str] | None
-
-
-def input_type_of(options: Mapping[str, Any]) -> type[InputType]:
-    """Return the input type of a table by its options: by the role with the type's name, or one that belongs to it.
-
-    Raises:
-        ValueError: no option is the role of an input.
-
-    >>> input_type_of({"categories": "brand", "target": "price"}).name
-    'features'
-    """
-    types = [lookup.find("inputs", name) for name in INPUTS]
-    for input_type in types:
-        if options.get(input_type.name) is not None:
-            return input_type
-    for input_type in types:
-        if any(options.get(role) is not None for role in input_type.roles):
-            return input_type
-    raise ValueError(f"the input is none, expected exactly one of {', '.join(INPUTS)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,8 +339,8 @@ class TableOptions:
         named |= {"rejected": self.rejected, "pad": self.pad, "group": self.group if is_own_group else None}
         named |= {"caption": self.captions if isinstance(self.captions, str) else None}
         named |= {"separator": self.frame_separator if self.frames is not None else None}
-        usual = {"encoding": "utf-8", "empty": None, "decimal": ".", "thousands": "", "dates": None}
-        unusual = {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
+        written = [field for field in fields(self) if field.name in WRITTEN]
+        unusual = {field.name: vars(self)[field.name] for field in written if vars(self)[field.name] != field.default}
         return {"columns": self.input_columns, **unusual} | {name: value for name, value in named.items() if value}
 
     def _given(self, roles: tuple[str, ...]) -> list[str]:
@@ -366,7 +348,10 @@ class TableOptions:
 
     @property
     def input_type(self) -> type[InputType]:
-        return input_type_of(vars(self))
+        """The type of the input: the one whose name is a given role, or else to which a given role belongs."""
+        types = [lookup.find("inputs", name) for name in INPUTS]
+        named = [input_type for input_type in types if self._given((input_type.name,))]
+        return named[0] if named else next(input_type for input_type in types if self._given(input_type.roles))
 
     @property
     def input(self) -> str:

@@ -550,7 +550,7 @@ class _Table:
         Raises:
             ValueError: the row has a lower index, so this file numbers its features differently.
         """
-        lowest = self.columns.about.get("lowest", 0 if self.columns.about.get("columns") == ["all"] else 1)
+        lowest = self.columns.about.get("lowest", 1)
         if any(numbers[:lowest]):
             raise ValueError(
                 f"{self._place(number)}: a feature with index 0, expected indices from 1, as in the training file: "
