@@ -220,7 +220,7 @@ def _both(reference: Reference, fresh: Measured) -> list[tuple[str, pd.Series, p
     Raises:
         ValueError: an earlier version of the project described the training data by other quantities.
     """
-    theirs, ours = reference.network, reference.of_network(fresh.answers)
+    theirs, ours = reference.network, reference.directions.of(fresh.answers)
     inputs = fresh.inputs.quantities
     if unknown := [*reference.inputs.columns.difference(inputs.columns), *theirs.columns.difference(ours.columns)]:
         raise ValueError(

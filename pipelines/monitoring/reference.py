@@ -51,15 +51,15 @@ class Directions:
     mean: np.ndarray
     components: np.ndarray
 
-    def along(self, embedding: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the coordinates of embeddings (n, size) along the directions, and the norm of the residual."""
-        centered = embedding - self.mean
+    def of(self, answers: Answers) -> pd.DataFrame:
+        """Return coordinates of embeddings, the norm of the residual, and the quantities of predictions (n, ...)."""
+        centered = answers.embedding - self.mean
         coordinates = centered @ self.components.T
         # The residual is large for rows that resemble no training row.
         residual = np.linalg.norm(centered - coordinates @ self.components, axis=1)
-        return {f"embedding {number}": column for number, column in enumerate(coordinates.T, 1)} | {
-            "embedding, rest": residual
-        }
+        columns = {f"embedding {number}": column for number, column in enumerate(coordinates.T, 1)}
+        table = pd.DataFrame(columns | {"embedding, rest": residual}, answers.quantities.index)
+        return pd.concat([table, answers.quantities], axis=1)
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,6 @@ class Reference:
     words: frozenset[str] | None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
-    def of_network(self, answers: Answers) -> pd.DataFrame:
-        """Return the quantities of a network's predictions in the form of `network`."""
-        return _of_network(answers, self.directions)
-
-
-def _of_network(answers: Answers, directions: Directions) -> pd.DataFrame:
-    coordinates = pd.DataFrame(directions.along(answers.embedding), answers.quantities.index)
-    return pd.concat([coordinates, answers.quantities], axis=1)
-
 
 def directions_of(embedding: np.ndarray) -> Directions:
     """Return the directions of largest variance of embeddings (n, size)."""
@@ -113,7 +104,7 @@ def reference_of(dataset: str, training: Measured, validation: Answers) -> Refer
         validation: measured predictions for validation rows.
     """
     directions, words = directions_of(training.answers.embedding), frozenset(training.inputs.words) or None
-    return Reference(dataset, training.inputs.quantities, _of_network(validation, directions), directions, words)
+    return Reference(dataset, training.inputs.quantities, directions.of(validation), directions, words)
 
 
 class TrainingData:

@@ -31,8 +31,8 @@ from conftest import ROOT, done, small_network, store_in  # isort: skip
 MODEL = "sorter-x"
 
 
-def training(name: str, steepness: float | None = None, *, seeds: int = 2, quality: float = 0.0) -> Run:
-    """A run with seeds, a file and, if it has a steepness, a version."""
+def training(name: str, steepness: float | None = None, *, quality: float = 0.0) -> Run:
+    """A run with two seeds, a file and, if it has a steepness, a version."""
     version = None
     if steepness is not None:
         save_model(Path("made") / name, build("sorters", "handcrafted", {"steepness": steepness}, seed=0))
@@ -42,7 +42,7 @@ def training(name: str, steepness: float | None = None, *, seeds: int = 2, quali
     history = pd.DataFrame({"phase": "probe", "epoch": [1, 2], "loss": [0.5, 0.25], "l1": [0.3, float("nan")]})
     children = (
         Run(f"{name}-seed{seed}", "tests", f"{name} {seed}", metrics=[Row("", "l1", seed / 10)], history=history)
-        for seed in range(1, seeds + 1)
+        for seed in (1, 2)
     )
     return Run(
         name, "tests", name, {"loss.name": "l1"}, [Row(name, "l1", 0.15, 0.1, 0.2)],
@@ -51,26 +51,16 @@ def training(name: str, steepness: float | None = None, *, seeds: int = 2, quali
     )  # fmt: skip
 
 
-def found(store) -> tuple[list, dict[str, list]]:
-    """All runs without a parent, and the children of each."""
-    parents, children = [], {}
-    for run in store.search_runs([store.get_experiment_by_name("tests").experiment_id]):
-        if PARENT in run.data.tags:
-            children.setdefault(run.data.tags[PARENT], []).append(run)
-        else:
-            parents.append(run)
-            children.setdefault(run.info.run_id, [])
-    return parents, children
-
-
-def whole(store, name: str, seeds: int = 2) -> str:
-    """The id of the one run of this name, after a look at all that belongs to it."""
-    parents, children = found(store)
-    (parent,) = (run for run in parents if run.info.run_name == name)
-    assert {run.info.run_name for run in children[parent.info.run_id]} == {f"{name}-seed{n + 1}" for n in range(seeds)}
-    assert {run.info.status for run in [parent, *children[parent.info.run_id]]} == {"FINISHED"}
+def family(store, name: str) -> list:
+    """The one run of this name and those of its seeds, after a look at all that belongs to them."""
+    runs = store.search_runs([store.get_experiment_by_name("tests").experiment_id])
+    runs = [run for run in runs if run.info.run_name.partition("-")[0] == name]
+    parent, first, second = sorted(runs, key=lambda run: run.info.run_name)
+    assert [run.info.run_name for run in (first, second)] == [f"{name}-seed1", f"{name}-seed2"]
+    assert {run.data.tags[PARENT] for run in (first, second)} == {parent.info.run_id}
+    assert {run.info.status for run in (parent, first, second)} == {"FINISHED"}
     assert [file.path for file in store.list_artifacts(parent.info.run_id, "results")] == ["results/metrics.json"]
-    return parent.info.run_id
+    return [parent, first, second]
 
 
 def aliases(store) -> dict[str, str]:
@@ -106,12 +96,11 @@ def published(tmp_path, template):
 
 def test_a_run_has_its_seeds_below_it_and_is_sent_once(published):
     store = published
-    parent = store.get_run(whole(store, "one"))
+    parent, first, _ = family(store, "one")
     assert parent.data.metrics == {"l1": 0.15}
     assert "| l1 | 0.1500 (0.1000 to 0.2000) |" in parent.data.tags["mlflow.note.content"]
     assert parent.data.params == {"loss.name": "l1"}
     assert parent.data.tags["stage"] == "train@one"
-    (first, _) = sorted(found(store)[1][parent.info.run_id], key=lambda run: run.info.run_name)
     assert first.data.metrics["l1"] == 0.1
     points = {name: store.get_metric_history(first.info.run_id, f"epoch/{name}") for name in ("loss", "l1", "phase")}
     assert [(point.step, point.value) for point in points["loss"]] == [(1, 0.5), (2, 0.25)]
@@ -125,7 +114,7 @@ def test_a_run_names_its_data_and_the_versions_that_it_was_made_from(store):
     tags = {"input.data/clips/train.parquet": "1f" * 16, "input.made/parent": "3d.dir"}
     child = replace(training("child", 2.0), tags=tags)
     publish([child, training("parent", 1.0)])
-    run = store.get_run(whole(store, "child"))
+    run, *_ = family(store, "child")
     assert run.data.tags["from"] == f"models:/{MODEL}/1"  # the parent is sent first
     data = [(entry.dataset.name, entry.dataset.digest, entry.tags[0].value) for entry in run.inputs.dataset_inputs]
     assert data == [("clips", "1f1f1f1f", "train")]
@@ -160,11 +149,11 @@ def test_the_best_on_validation_is_challenger_and_what_a_person_moves_stays(publ
 
 def test_what_was_deleted_or_never_finished_is_sent_again_without_a_second_version(published):
     store = published
-    children = found(store)[1]
-    store.set_terminated(whole(store, "one"), "RUNNING")  # as one that was killed
-    store.delete_run(children[whole(store, "two")][0].info.run_id)
+    killed, deleted = family(store, "one")[0], family(store, "two")[1]
+    store.set_terminated(killed.info.run_id, "RUNNING")
+    store.delete_run(deleted.info.run_id)
     assert publish(runs()) == ["one", "two"]
-    whole(store, "one"), whole(store, "two")
+    family(store, "one"), family(store, "two")
     assert numbers(store) == {"2", "3"}  # a version is that of its run
     assert aliases(store) == {"challenger": "2", "champion": "2"}
     assert publish(runs()) == []
@@ -200,7 +189,7 @@ def test_killed_at_any_point_the_next_publishing_completes_it(store, monkeypatch
         with pytest.raises(SystemExit):
             publish([training("one", 7.0)])
     publish([training("one", 7.0)])
-    whole(store, "one")
+    family(store, "one")
     assert (len(numbers(store)), set(aliases(store))) == (1, {"challenger", "champion"})
     assert load_sorter(f"models:/{MODEL}@champion").steepness == 7.0
 
@@ -338,21 +327,17 @@ def test_weights_are_not_published_with_metrics_or_params_of_others(store, made)
 def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_checkout(
     store, capsys, made, tmp_path, monkeypatch
 ):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    made_pipeline(made)
     copy = tmp_path / ".dvc/tmp/exps/copy"
-    for name in ("metrics", "models", "reports", "dvc.lock", "params.yaml"):
-        copied = shutil.copytree if Path(name).is_dir() else shutil.copy
-        copy.mkdir(parents=True, exist_ok=True)
-        copied(name, copy / name)
+    copy.mkdir(parents=True)
     monkeypatch.chdir(copy)
+    made_pipeline(made)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     monkeypatch.setenv("DVC_EXP_NAME", "faster")
     main(made)
     assert "3 of 3 runs as experiment faster" in capsys.readouterr().out
     assert not list(copy.glob("ml*"))
-    experiments = [experiment.experiment_id for experiment in store.search_experiments()]
-    sent = store.search_runs(experiments)
+    sent = store.search_runs([experiment.experiment_id for experiment in store.search_experiments()])
     assert {run.data.tags["dvc.experiment"] for run in sent} == {"faster"}
     assert store.search_registered_models() == []
     assert all(run.info.artifact_uri.startswith(f"{tmp_path.as_uri()}/mlruns/") for run in sent)
