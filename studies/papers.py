@@ -97,10 +97,6 @@ class Result:
     time: str
     ours: Sequence[Number] = ()
 
-    def __post_init__(self) -> None:
-        if not (self.differs and self.command and self.time):
-            raise ValueError(f"{self.item}: expected `differs`, `command`, and `time`")
-
     def row(self) -> list[str]:
         texts, seeds, hardware = [], set(), {}
         for number in self.ours:

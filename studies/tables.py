@@ -29,8 +29,8 @@ METRICS = {
 MARGINS = "RLSEP's margins, in points; p by t-tests over seeds, paired and Welch's, adjusted for all rows (Holm)."
 
 
-def margins(study: Study) -> dict[tuple[str, str], list[str]]:
-    """Return RLSEP's margin over each rival for each metric, with p of two t-tests over seeds, and the paper's margin.
+def over_rivals(study: Study) -> str:
+    """Show RLSEP's margin over each rival in each metric, with p of two t-tests over seeds, and the paper's margin.
 
     Raises:
         ValueError: the losses have different seeds.
@@ -38,32 +38,28 @@ def margins(study: Study) -> dict[tuple[str, str], list[str]]:
     runs = {}
     for loss in papers.LOSSES:
         runs[loss] = next(run for run in study.runs if run.startswith(f"label_ranking-{loss}-"))
-    cells, by_seed, welch = {}, {}, {}
+    margins, of_paper, by_seed, welch = {}, {}, {}, {}
     for metric in METRICS:
         ours = of_seeds(study, runs["rlsep"], metric)
-        printed = _of_paper(metric, "rlsep")
         for rival in ("multilabel_cross_entropy", "lsep"):
-            theirs = of_seeds(study, runs[rival], metric)
+            key, theirs = (metric, rival), of_seeds(study, runs[rival], metric)
             check_seeds(ours, theirs)
-            by_seed[metric, rival] = float(ttest_rel(ours, theirs).pvalue)
-            welch[metric, rival] = float(ttest_ind(ours, theirs, equal_var=False).pvalue)
-            cells[metric, rival] = [100 * (ours - theirs).mean(), printed - _of_paper(metric, rival)]
+            margins[key] = 100 * (ours - theirs).mean()
+            of_paper[key] = _of_paper(metric, "rlsep") - _of_paper(metric, rival)
+            by_seed[key] = float(ttest_rel(ours, theirs).pvalue)
+            welch[key] = float(ttest_ind(ours, theirs, equal_var=False).pvalue)
     by_seed, welch = adjusted(by_seed), adjusted(welch)
-    rows = {}
-    for key, (margin, of_paper) in cells.items():
-        rows[key] = [f"{margin:+.1f}", small_p(by_seed[key]), small_p(welch[key]), f"{of_paper:+.1f}"]
-    return rows
+    rows = []
+    for key, margin in margins.items():
+        metric, rival = key
+        p_values = [small_p(by_seed[key]), small_p(welch[key])]
+        rows.append([METRICS[metric], papers.LOSSES[rival], f"{margin:+.1f}", *p_values, f"{of_paper[key]:+.1f}"])
+    columns = ["metric", "over", "margin", "p, paired by seed", "p, Welch", "the paper's margin"]
+    return f"{MARGINS}\n\n{markdown(columns, rows)}"
 
 
 def _of_paper(metric: str, loss: str) -> float:
     return float(papers.printed("5,000", metric, loss).split(" ± ")[0])
-
-
-def over_rivals(study: Study) -> str:
-    """Show RLSEP's margins over each rival, in each metric."""
-    rows = [[METRICS[metric], papers.LOSSES[rival], *cells] for (metric, rival), cells in margins(study).items()]
-    columns = ["metric", "over", "margin", "p, paired by seed", "p, Welch", "the paper's margin"]
-    return f"{MARGINS}\n\n{markdown(columns, rows)}"
 
 
 # --- SoDeep's Fig. 6. ---
@@ -219,12 +215,16 @@ def human_orders(study: Study) -> str:
                 against = [f"{gains[run].mean():+.3f} ± {halves[run]:.3f}", small_p(p_values[run])]
             ends = [_at_ends(study, [run], key) for key in ("rate", "steps")]
             rows.append((means[0], [method, *(f"{value:.3f}" for value in means), *against, *ends]))
-        rows.sort(key=lambda row: -row[0])
         columns = ["method", *HUMAN_METRICS, "RLSEP minus this", "p (Holm)", "rates at an end", "steps at an end"]
         shape = [study.leaf(name, metric)[0] for metric in ("rows", "features", "labels", "rows with ties")]
         about = "{:,.0f} rows, {:,.0f} features, {:.0f} labels; {:.0%} of the rows have ties".format(*shape)
-        tables.append(f"**{title}: {about}.**\n\n{markdown(columns, [cells for _, cells in rows])}")
+        tables.append(f"**{title}: {about}.**\n\n{_best_first(columns, rows)}")
     return "\n".join(tables)
+
+
+def _best_first(columns: list[str], rows: list[tuple[float, list[str]]]) -> str:
+    """Return a table of rows, those with the highest value first."""
+    return markdown(columns, [cells for _, cells in sorted(rows, key=lambda row: -row[0])])
 
 
 def _by_split(study: Study, run: str, metric: str) -> pd.Series:
@@ -265,14 +265,13 @@ def cranfield(study: Study) -> str:
         ends = [_at_ends(study, [run], key, grid) for key, grid in keys.items()]
         reciprocal = mean(study, run, "reciprocal_rank_at_10")
         rows.append((study.leaf(run, "mean_average_precision")[0], [run, *cells, reciprocal, *ends]))
-    rows.sort(key=lambda row: -row[0])
     columns = [
         "method", "mean AP", "minus BM25", "minus mse", "p (Holm)", "NDCG@10", "NDCG@10 minus mse",
         "p (Holm) of that", "MRR@10", "rates at an end", "steps at an end",
     ]  # fmt: skip
     shape = [study.leaf("table", metric)[0] for metric in ("questions", "abstracts", "relevant", "features")]
     about = "{:.0f} questions with {:.0f} abstracts, {:.1f} of them relevant on average; {:.0f} features".format(*shape)
-    return f"**{about}.**\n\n{markdown(columns, [cells for _, cells in rows])}"
+    return f"**{about}.**\n\n{_best_first(columns, rows)}"
 
 
 def _adjusted_p(study: Study, runs: list[str], differences: list[str]) -> dict[tuple[str, str], float]:
@@ -320,9 +319,8 @@ def aslib(study: Study) -> str:
             cells = [_with_gain(study, run, metric, p_values) for run in runs]
             ends = [_at_ends(study, runs, key) for key in ("rate", "steps")]
             rows.append((average, [method, f"{average:.3f}", *cells, *ends]))
-        rows.sort(key=lambda row: -row[0])
         columns = [f"{title}, by method", "mean", *scenarios, "rates at an end", "steps at an end"]
-        tables.append(markdown(columns, [cells for _, cells in rows]))
+        tables.append(_best_first(columns, rows))
     return "\n".join(tables)
 
 

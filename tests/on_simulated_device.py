@@ -42,10 +42,12 @@ def test_tensors_on_both_devices_do_not_mix(there):
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[4]], ids=lambda case: case[0])
 def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(case, start, tmp_path, there):  # noqa: F811
-    split, options = split_of(case[0], tmp_path), options_of(case[0])
+    split, options = split_of(case[0], tmp_path, rows=8), options_of(case[0])
     if case[0] == "label_ranking":
         options["views"] = {"count": 3, "shift": 1, "zoom": 1.1, "rotation": 2.0}
-    losses, tables, optimizer = [], [], ADAM if case[3] == "lstm" else None
+    losses, tables = [], []
+    # Adam's first step would go by the signs of gradients that are only rounding errors.
+    optimizer = {"name": "SGD", "args": {"lr": 0.1}} if case[3] == "lstm" else None
     for device, stops in (("auto", (3, None)), ("cpu", (None,))):
         AcceleratorState._reset_state(reset_partial_state=True)
         folder = tmp_path / device

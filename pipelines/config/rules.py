@@ -118,6 +118,11 @@ def _names(settings: Settings) -> Iterator[tuple[str, str, str, str]]:
     for key, comparison in settings.comparisons.items():
         for name in (comparison.baseline, *comparison.runs):
             yield f"comparisons.{key}", "", "runs", name
+        for name in comparison.rivals:
+            if name in settings.runs:
+                yield f"comparisons.{key}", "rivals", "runs", name
+            elif name in settings.rivals:  # others are of another program
+                yield f"comparisons.{key}", "rivals", "rivals", name
 
 
 def _unread(values: Any, location: str = "") -> Iterator[Problem]:
@@ -564,7 +569,7 @@ def _check_comparison(location: str, settings: Settings, comparison: Comparison)
     for kind, names in (("runs", comparison.runs), ("rivals", comparison.rivals)):
         for name in names:
             other = settings.runs.get(name) or settings.rivals.get(name)
-            if other is None:  # of another program
+            if other is None:
                 continue
             if (other.task, _test_data(settings, other)) != (baseline.task, _test_data(settings, baseline)):
                 reason = f"{name} is {other.task} on {other.dataset}, but {comparison.baseline} is {baseline.task} on "

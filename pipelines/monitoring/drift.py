@@ -16,7 +16,7 @@ from scipy.special import binom
 from scipy.stats import false_discovery_control, fisher_exact, ks_2samp, kstwo
 
 from pipelines.config import MONITORED
-from pipelines.monitoring.measure import Measured, measure
+from pipelines.monitoring.measure import Measured, measure, prepared
 from pipelines.monitoring.reference import GROUP, ROWS, Reference, chosen, read_reference
 from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
@@ -170,7 +170,7 @@ def compare(
     numbers = chosen("fresh", counts["fresh"], rows)
 
     def measured(network: Any) -> Measured:
-        return measure(fresh_rows(), network, chosen=numbers, known=reference.words)
+        return measure(prepared(fresh_rows(), network.recipe, chosen=numbers), network, known=reference.words)
 
     ours, shadow = measured(network), None
     if challenger and challenger.startswith("@"):

@@ -18,7 +18,7 @@ from rankgrad.models.label_ranker import pooled
 from rankgrad.tasks import check_answer
 from rankgrad.vocabulary import Vocabulary
 
-__all__ = ["Answers", "Inputs", "Measured", "measure"]
+__all__ = ["Answers", "Inputs", "Measured", "Piece", "measure", "prepared"]
 
 
 class Inputs(NamedTuple):
@@ -61,21 +61,20 @@ class Piece(NamedTuple):
     Attributes:
         place: where the first row is, for messages.
         rows: the prepared items of each row.
+        inputs: their measurements.
     """
 
     place: str
     rows: list[Any]
+    inputs: Inputs
 
 
-def measure(
-    rows: Iterable[Row], network: Any, *, chosen: Collection[int], known: Collection[str] | None = None
-) -> Measured:
+def measure(pieces: Iterable[Piece], network: Any, *, known: Collection[str] | None = None) -> Measured:
     """Measure rows and a network's predictions for them in pieces, so that memory does not grow with the file.
 
     Args:
-        rows: rows from `rankgrad.datasets.tables.rows.read`.
+        pieces: rows from `prepared`, with the network's recipe.
         network: a task's network.
-        chosen: numbers of the rows to measure, from 0.
         known: words of the training texts; if given, the fraction of other words is a quantity of the answers. It is 0
             for the training texts themselves.
 
@@ -83,8 +82,8 @@ def measure(
         ValueError: a file or a row is invalid, or the network cannot predict it; the message names it.
     """
     inputs, answers = [], []
-    for piece in _prepared(rows, network.recipe, chosen):
-        inputs.append(_inputs(piece, network.recipe))
+    for piece in pieces:
+        inputs.append(piece.inputs)
         answers.append(_answers(piece, network, known))
     quantities, words, lowest, highest = zip(*inputs, strict=True)
     quantities, lowest, highest = (pd.concat(frames, ignore_index=True) for frames in (quantities, lowest, highest))
@@ -95,8 +94,17 @@ def measure(
     )
 
 
-def _prepared(rows: Iterable[Row], recipe: Mapping[str, Any], chosen: Collection[int]) -> Iterator[Piece]:
-    """Yield the chosen rows in the form that a recipe's network takes."""
+def prepared(rows: Iterable[Row], recipe: Mapping[str, Any], *, chosen: Collection[int]) -> Iterator[Piece]:
+    """Yield rows in the form that a recipe's network takes, with their measurements.
+
+    Args:
+        rows: rows from `rankgrad.datasets.tables.rows.read`.
+        recipe: the recipe of a task's network.
+        chosen: numbers of the rows to measure, from 0.
+
+    Raises:
+        ValueError: a file or a row is invalid; the message names it.
+    """
     task, about, numbers = lookup.find("tasks", recipe["task"])(), recipe["input"], set(chosen)
     input_type = type_of(about)
     for piece in pieces((row for number, row in enumerate(rows) if number in numbers), recipe):
@@ -111,19 +119,19 @@ def _prepared(rows: Iterable[Row], recipe: Mapping[str, Any], chosen: Collection
             except (OSError, RuntimeError, TypeError, ValueError) as error:
                 message = first_line(error).removeprefix("row 0").lstrip(":, ")
                 raise ValueError(message if message.startswith(row.place) else f"{row.place}: {message}") from error
-        yield Piece(piece[0].place, items)
+        yield Piece(piece[0].place, items, _inputs(items, recipe))
 
 
-def _inputs(piece: Piece, recipe: Mapping[str, Any]) -> Inputs:
+def _inputs(rows: list[Any], recipe: Mapping[str, Any]) -> Inputs:
     about, words = recipe["input"], set[str]()
     input_type = type_of(about)
-    for items in piece.rows:
+    for items in rows:
         words |= {*_words(input_type.texts(items))}
-    quantities = pd.DataFrame([input_type.quantities(items, about) for items in piece.rows])
+    quantities = pd.DataFrame([input_type.quantities(items, about) for items in rows])
     if not (input_type.vectors and lookup.find("tasks", recipe["task"]).reads.lists):
         return Inputs(quantities, words, quantities, quantities)
-    lowest = [input_type.quantities(items.amin(0, keepdim=True), about) for items in piece.rows]
-    highest = [input_type.quantities(items.amax(0, keepdim=True), about) for items in piece.rows]
+    lowest = [input_type.quantities(items.amin(0, keepdim=True), about) for items in rows]
+    highest = [input_type.quantities(items.amax(0, keepdim=True), about) for items in rows]
     return Inputs(quantities, words, pd.DataFrame(lowest), pd.DataFrame(highest))
 
 

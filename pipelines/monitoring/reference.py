@@ -9,7 +9,7 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,12 +20,12 @@ import pandas as pd
 import torch
 from sklearn.decomposition import PCA
 
-from pipelines.monitoring.measure import Answers, Measured, measure
+from pipelines.monitoring.measure import Answers, Measured, Piece, measure, prepared
 from pipelines.tracking.known_rows import known_rows, write_known
 from rankgrad import lookup
 from rankgrad.datasets.files.folds import FOLD, REGISTERED, folds_of, next_of
 from rankgrad.datasets.tables.ranges import REFERENCE, ranges_in
-from rankgrad.datasets.tables.rows import Row, read
+from rankgrad.datasets.tables.rows import read
 from rankgrad.inputs import type_of
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.parquet import columns_of, parquet_file, read_table
@@ -116,6 +116,7 @@ class TrainingData:
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self._last = dict[str, tuple[Any, list[Piece]]]()  # by split: what the last recipe read, and the rows
 
     @cached_property
     def _known(self) -> dict[str, np.ndarray]:
@@ -130,9 +131,9 @@ class TrainingData:
         write_known(self._known, version)
         network = load_model(version, device=find_device("auto"))
         recipe = network.recipe
-        training = measure(self._rows("train", recipe), network, chosen=self._chosen("train"))
+        training = measure(self._pieces("train", recipe), network)
         known = training.inputs.words or None
-        validation = measure(self._rows("val", recipe), network, chosen=self._chosen("val"), known=known)
+        validation = measure(self._pieces("val", recipe), network, known=known)
         reference = reference_of(self.folder.name, training, validation.answers)
         lists = lookup.find("tasks", recipe["task"])().reads.lists
         ranges = type_of(recipe["input"]).ranges(self.folder / "train.parquet", recipe["input"], lists=lists)
@@ -158,8 +159,13 @@ class TrainingData:
         groups = read_table(path, [GROUP])[GROUP].to_numpy()
         return quantities.set_index(pd.Index(groups[sorted(self._chosen(split))], name=GROUP))
 
-    def _rows(self, split: str, recipe: Mapping[str, Any]) -> Iterator[Row]:
-        return read([self.folder / f"{split}.parquet"], recipe, form="parquet")
+    def _pieces(self, split: str, recipe: Mapping[str, Any]) -> list[Piece]:
+        """Return the chosen rows of a split; models that read them in the same way share them."""
+        reading = recipe["task"], recipe["input"]
+        if split not in self._last or self._last[split][0] != reading:
+            rows = read([self.folder / f"{split}.parquet"], recipe, form="parquet")
+            self._last[split] = reading, [*prepared(rows, recipe, chosen=self._chosen(split))]
+        return self._last[split][1]
 
 
 def _write(reference: Reference, folder: Path) -> None:

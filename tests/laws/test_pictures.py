@@ -1,7 +1,5 @@
 """A picture has the pixels that were drawn, upright, whichever way it comes in; a damaged one is refused by place."""
 
-from io import BytesIO
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +12,8 @@ from laws.law import law, refused_at
 from rankgrad.inputs.image import Image as Photo
 from rankgrad.inputs.image import picture
 from rankgrad.io.pictures import open_photo, squared
+
+from conftest import encoded  # isort: skip
 
 # What a camera does to a picture that is upright, by EXIF's number of it.
 STORED = {
@@ -32,12 +32,10 @@ def pixels(shape: tuple[int, ...]) -> st.SearchStrategy[np.ndarray]:
     return arrays.arrays(np.uint8, shape)
 
 
-def encoded(image: Image.Image, kind: str, orientation: int = 1) -> bytes:
-    buffer, exif = BytesIO(), Image.Exif()
+def stored(image: Image.Image, kind: str, orientation: int = 1) -> bytes:
+    exif = Image.Exif()
     exif[0x0112] = orientation
-    more = {"exif": exif} if kind in ("PNG", "JPEG", "TIFF", "WEBP") else {}
-    image.save(buffer, kind, **more | ({"lossless": True} if kind == "WEBP" else {}))
-    return buffer.getvalue()
+    return encoded(image, kind, exif=exif, lossless=True)
 
 
 @law(50)
@@ -51,7 +49,7 @@ def encoded(image: Image.Image, kind: str, orientation: int = 1) -> bytes:
 def test_a_picture_has_the_pixels_that_were_drawn_upright(shown, kind, orientation, gray, pad):
     orientation = 1 if kind == "BMP" else orientation
     colored = shown if shown.ndim == 3 else np.stack([shown] * 3, -1)
-    contents = encoded(Image.fromarray(np.ascontiguousarray(STORED[orientation](shown))), kind, orientation)
+    contents = stored(Image.fromarray(np.ascontiguousarray(STORED[orientation](shown))), kind, orientation)
     (pixels_,) = picture(contents, colors=3, where="")
     assert np.array_equal(pixels_.numpy().transpose(1, 2, 0), colored)
     if gray:
@@ -76,7 +74,7 @@ def any_pictures(draw) -> bytes:
         image = Image.new("LAB", image.size, 7)
     elif image.mode != mode:
         image = (image if mode in ("I;16", "F", "LA") else image.convert("RGB")).convert(mode)
-    return draw(damaged(encoded(image, kind, draw(st.integers(0, 9)))))
+    return draw(damaged(stored(image, kind, draw(st.integers(0, 9)))))
 
 
 @pytest.mark.filterwarnings("ignore")  # of Pillow, of damaged files

@@ -161,16 +161,14 @@ def test_vectors_that_sorters_learn_from_have_exact_ranks(check_vectors):
     assert kinds.min() >= 0
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (with_cell("ranks", 2, lambda ranks: [ranks[0] + 1, *ranks[1:]]), "train, id 2: largest_rank_error = 1.0"),
-        (with_cell("scores", 3, lambda scores: [float("nan"), *scores[1:]]), "train, id 3: finite = False"),
-        (lambda table: table.set_column(1, "kind", pa.array([1] * len(table))), "vectors: kind"),
-    ],
-)
-def test_faulty_vectors_are_named(check_vectors, change, message):
-    assert message in check_vectors(change)
+def test_faulty_vectors_are_named(check_vectors):
+    message = check_vectors(
+        with_cell("ranks", 2, lambda ranks: [ranks[0] + 1, *ranks[1:]]),
+        with_cell("scores", 3, lambda scores: [float("nan"), *scores[1:]]),
+        lambda table: table.set_column(1, "kind", pa.array([1] * len(table))),
+    )
+    for fault in ("train, id 2: largest_rank_error = 1.0", "train, id 3: finite = False", "vectors: kind"):
+        assert fault in message
     assert not Path("checks/score_vectors/sodeep.passed").exists()
 
 

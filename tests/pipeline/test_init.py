@@ -100,6 +100,8 @@ NAMED = [
     ({"user": texts("u{}", 2), "shop": texts("s{}", 6), **PLAIN}, {"group": "shop"}),  # which has the others' groups
     ({**QUERIES, "query": texts("red hat {}", 6), "grade": modulo(3)}, {"group": "query_id"}),
     ({"text": texts("some words {}"), "price": [*Y[1:], None]}, {"missing": "leave_out"}),
+    ({"query_id": modulo(20), "doc_id": N, "f_1": A, "f_2": B, "grade": modulo(3)},
+     {"features": ["f_1", "f_2"], "relevance": "grade"}),
     ({"PassengerId": N, "age": A, "score": Y}, {"features": ["age"], "id": "PassengerId", "target": "score"}),
     ({"weight_kg": cycled(2), "size": A, "price": Y}, {"features": ["weight_kg", "size"], "weight": None}),
     ({"user_age": cycled(3, 4), "size": A, "price": Y}, {"features": ["user_age", "size"], "group": None}),

@@ -71,14 +71,6 @@ def test_answers_to_one_prompt_stay_in_one_split_and_a_margin_is_the_grade(raw):
     assert grades == {(0.0, 0.0), (1.0, 0.0), (2.0, 0.0)}
 
 
-def test_a_prompt_may_be_longer_than_a_name(raw):
-    frame = pd.read_json(raw / "wide.jsonl", lines=True)
-    frame["prompt"] = [f"{prompt} " + "very " * 1000 for prompt in frame["prompt"]]
-    frame.to_json(raw / "wide.jsonl", orient="records", lines=True)
-    splits, _, _ = read(WIDE, raw)
-    assert len({*pa.concat_tables(splits.values())["group"].to_pylist()}) == 20
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -133,10 +125,6 @@ def test_vectors_may_be_preferred_and_equal_rows_are_in_one_split(tmp_path):
         for row in split.to_pylist():
             assert np.shape(row["features"]) == (2, 2)
             assert homes.setdefault(json.dumps(row["features"]), name) == name
-
-
-def test_columns_of_features_say_nothing_of_groups():
-    assert Table(file="a.csv", features=["a", "b"], rejected="c").group is None
 
 
 def test_probabilities_of_preferences_are_as_sure_as_validation_was_right(monkeypatch):

@@ -102,7 +102,7 @@ def folded(project):
     return params
 
 
-def test_folds_end_in_the_same_bits_side_by_side_and_after_an_interruption(folded, monkeypatch):
+def test_seeds_and_folds_end_in_the_same_bits_side_by_side(folded):
     serial = run(folded(runs={"mine": {"seeds": [1, 2]}}))
     models = {name.split("/")[0] for name in serial if name.endswith("model.safetensors")}
     assert models == {f"seed{seed}{fold}" for seed in (1, 2) for fold in ("", "-fold1", "-fold2", "-fold3")}
@@ -112,20 +112,6 @@ def test_folds_end_in_the_same_bits_side_by_side_and_after_an_interruption(folde
     assert record["validation"]["1"] == np.mean([fold["validation"]["1"] for fold in record["folds"]])
     first = load_model(f"models/runs/mine/seed{record['best']}").state_dict()
     assert all(best[name].equal(values) for name, values in first.items())
-    train, epochs = stage.train, []
-
-    def interrupted(*arguments, **options):
-        for epoch in train(*arguments, **options):
-            epochs.append(epoch)
-            if len(epochs) == 6:  # the second of two of the third job
-                raise KeyboardInterrupt
-            yield epoch
-
-    with monkeypatch.context() as patch:
-        patch.setattr(stage, "train", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            run(folded(runs={"mine": {"seeds": [1, 2]}}))
-    assert len(list(stage.Path(".checkpoints/train/mine").glob("*/*/result"))) == 2
     assert run(folded(jobs={"count": 2}, runs={"mine": {"seeds": [1, 2]}})) == serial
     assert not list(stage.Path(".checkpoints/train/mine").iterdir())
 

@@ -184,12 +184,6 @@ def test_ids_of_passages_are_refused_with_the_code_that_joins_their_texts(tmp_pa
     assert set(joined["table"]["passage"]) == {"a long text"}
 
 
-def test_features_of_documents_with_ids_are_no_passages(tmp_path):
-    numbers = {name: [row * factor % 17 for row in range(ROWS)] for name, factor in (("f_1", 3), ("f_2", 5))}
-    pd.DataFrame(IDS | numbers | {"grade": [row % 3 for row in range(ROWS)]}).to_csv(tmp_path / "a.csv", index=False)
-    assert guess(tmp_path / "a.csv").task == "query_ranking"
-
-
 def test_negatives_belong_to_a_query_and_are_none_of_its_answers(tmp_path):
     rows = [
         {"query": "a", "passage": "red hat", "wrong": ["blue shoe", "Blue  hat"]},

@@ -406,7 +406,7 @@ class TestBatches:
     @pytest.mark.parametrize("loss", ["spearman", "mse", "ndcg"])
     def test_a_list_counts_as_much_as_its_rows_do(self, loss, generator):
         scores, target = torch.randn(6, generator=generator), torch.rand(6, generator=generator)
-        weight = torch.tensor([3.0, 3.0, 3.0, 1.0, 1.0, 1.0])
+        weight = torch.tensor([0.9, 0.9, 0.9, 0.3, 0.3, 0.3])
         about = pa.table({"group": ["a"] * 3 + ["b"] * 3})
         split = Split(features.of_tensor(torch.randn(6, 2, generator=generator)), target, about=about, weight=weight)
         options = options_of("score_ranking") | {"list_length": 3, "batch_size": 6}

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, quantities, write
-from pipelines.monitoring.measure import Answers, Inputs, Measured, measure
+from pipelines.monitoring.measure import Answers, Inputs, Measured, measure, prepared
 from pipelines.monitoring.reference import GROUP, Reference, TrainingData, reference_of
 from pipelines.serving.server import app_of
 from pipelines.tracking.upload import Run, Version, publish
@@ -81,7 +81,8 @@ def compared(project, monkeypatch):
 def measured(images: pa.Table, folder: Path, ranker=None) -> Measured:
     pq.write_table(images, folder / "images.parquet")
     ranker = ranker or small_ranker()
-    return measure(read([folder / "images.parquet"], ranker.recipe), ranker, chosen=range(len(images)))
+    rows = read([folder / "images.parquet"], ranker.recipe)
+    return measure(prepared(rows, ranker.recipe, chosen=range(len(images))), ranker)
 
 
 def rows_of(measured: Measured, rows) -> Measured:
