@@ -142,21 +142,19 @@ class TestServed:
         assert "Traceback" not in answer.text
 
     def test_what_is_no_json_or_large_is_refused_before_it_is_unpacked(self, served):
-        for kind, body, status in (
-            ("", b"{}", 415),
-            ("application/json", bytes(BODY + 1), 413),
-            ("application/json", iter([b"{}"]), 411),  # of unknown length
-            ("application/json; charset=utf-16", b"{}", 415),
-            ("application/json; charset=utf-8", b"[" * 100_000, 400),
-            ("application/json", b'{"inputs": {"image": []}, "inputs": {"image": []}}', 400),  # a key twice
+        kind, twice = "application/json", b'{"inputs": {"image": []}, "inputs": {"image": []}}'
+        for status, body, headers in (
+            (415, b"{}", {"Content-Type": ""}),
+            (415, b"{}", {"Content-Type": f"{kind}; charset=utf-16"}),
+            (415, b"\x1f\x8b", {"Content-Type": kind, "Content-Encoding": "gzip"}),
+            (413, bytes(BODY + 1), {"Content-Type": kind}),
+            (411, iter([b"{}"]), {"Content-Type": kind}),  # of unknown length
+            (411, b"{}", {"Content-Type": kind, "Content-Length": "2", "Transfer-Encoding": "chunked"}),
+            (400, b"[" * 100_000, {"Content-Type": f"{kind}; charset=utf-8"}),
+            (400, twice, {"Content-Type": kind}),
         ):
-            answer = served("label_ranking").post("/invocations", content=body, headers={"Content-Type": kind})
+            answer = served("label_ranking").post("/invocations", content=body, headers=headers)
             assert (answer.status_code, "Traceback" in answer.text) == (status, False)
-        headers = {"Content-Type": "application/json", "Content-Length": "2", "Transfer-Encoding": "chunked"}
-        assert served("label_ranking").post("/invocations", content=b"{}", headers=headers).status_code == 411
-        packed = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-        answer = served("label_ranking").post("/invocations", content=b"\x1f\x8b", headers=packed)
-        assert (answer.status_code, "Content-Encoding is 'gzip'" in answer.text) == (415, True)
 
     def test_a_token_is_asked_for_but_for_health_and_the_counters_and_the_version_are_the_models(self):
         app = server.app_of(folder_of("label_ranking"), version="shop/3", run="mine", token="s3cret")
