@@ -20,8 +20,8 @@ from rankgrad.plain_text import key_in
 
 __all__ = ["Units", "check_splits", "line_on_gate", "seed_of", "units_of", "without_gate"]
 
-SEEDS, TRIED = 1000, 100  # seeds to try until no split is empty; seeds to choose from
-MANY = 1000  # groups after which no split is empty
+SEEDS, COMPARED = 1000, 100  # seeds to try until no split is empty; seeds to choose the best from
+DRAWN = 1000  # most groups to draw for each seed: with so many, no split is empty
 SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide intervals
 
 
@@ -105,31 +105,40 @@ def check_splits(folder: Path, dataset: Table) -> None:
 def seed_of(units: Units, dataset: Table, folds: int | None) -> int:
     """Return the seed of the hash that draws splits, or folds, of groups.
 
-    None of them may be empty. Of few groups, some have many rows, so the best of the first seeds is chosen: with it,
-    fractions of rows are closest to the requested ones. The hash moves no group when rows are added.
+    No split but the gate, and no fold, may be empty. Of few groups, some have many rows, so the best of the first seeds
+    is chosen: with it, fractions of rows are closest to the requested ones.
 
     Raises:
         ValueError: there are fewer groups or rows than folds or splits, or hardly more.
     """
     count, needed = len(units.names), folds or len(SPLITS)
-    if units.split != "all" or (dataset.split_group is None and count >= needed):
-        return 1
+    if units.split != "all":
+        return 1  # nothing is drawn
+    if count < needed:
+        raise _too_few(units, dataset, folds)
+    if dataset.split_group is None:
+        return 1  # rows of equal size, whose fractions are close with any seed
     requested = _shares_of(dataset, folds)
     distances: dict[int, float] = {}
-    for seed in range(1, SEEDS) if count >= needed else ():
-        splits = _splits_of(units.names.iloc[:MANY], dataset, seed, folds)
-        rows = pd.Series(units.rows[:MANY]).groupby(splits).sum()
-        if len(rows.index.difference(["gate"])) == needed:
+    for seed in range(1, SEEDS):
+        splits = _splits_of(units.names.iloc[:DRAWN], dataset, seed, folds)
+        rows = pd.Series(units.rows[:DRAWN]).groupby(splits).sum()
+        filled = rows.index.difference(["gate"])
+        if len(filled) == needed:
             shares = rows / rows.sum()
             distances[seed] = sum(abs(shares.get(split, 0.0) - share) for split, share in requested.items())
-        if distances and (seed >= TRIED or count > SMALL):
+        has_enough_seeds = seed >= COMPARED or count > SMALL  # of many groups, the first seed that fills all will do
+        if distances and has_enough_seeds:
             return min(distances, key=distances.__getitem__)
-    if folds is None:
-        advice = f"; if their rows need not stay together, remove the column {units.name}" if dataset.group else ""
-        raise ValueError(
-            f"{count} {units.name} are too few for training, validation, and test: add {units.name}{advice}"
-        )
-    raise ValueError(f"--folds {folds}: {count} {units.name} are too few; pass fewer folds, or add {units.name}")
+    raise _too_few(units, dataset, folds)
+
+
+def _too_few(units: Units, dataset: Table, folds: int | None) -> ValueError:
+    count = len(units.names)
+    if folds is not None:
+        return ValueError(f"--folds {folds}: {count} {units.name} are too few; pass fewer folds, or add {units.name}")
+    advice = f"; if their rows need not stay together, remove the column {units.name}" if dataset.group else ""
+    return ValueError(f"{count} {units.name} are too few for training, validation, and test: add {units.name}{advice}")
 
 
 def _splits_of(names: pd.Series, dataset: Table, seed: int, folds: int | None) -> list[str]:

@@ -329,10 +329,11 @@ def _check_training(location: str, settings: Settings, name: str) -> None:
 
 
 def _check_run(location: str, settings: Settings, name: str, components: _Components) -> None:
-    if name in {f"sorter-{sorter}" for sorter in settings.sorters}:  # in MLflow one would overwrite the other
+    """Check a run of the params with each setting of its grid."""
+    if name in [f"sorter-{sorter}" for sorter in settings.sorters]:  # MLflow would keep only one of the two
         raise _wrong(location, "a sorter has this name in MLflow and in reports", advice="choose another name")
-    for setting in settings.runs[name].settings:
-        plan = resolve(settings, name, setting)
+    for values in settings.runs[name].settings:
+        plan = resolve(settings, name, values)
         _check_data_of(settings, plan, components)
         for phase, options in _phases(plan.training).items():
             _check_optimizer(options.optimizer, f"{location}.training.{phase}.optimizer")

@@ -218,24 +218,29 @@ class _Reader(NamedTuple):
         return series(map(list, zip(*paths, strict=True)), cells.index)
 
     def numbers(self, columns: list[str]) -> pd.Series:
-        """Return vectors from one column, or from several columns of numbers; with names, values by column.
+        """Return vectors from one column, or from several columns of numbers.
 
-        Empty numbers that will be filled are NaN.
+        With categories or letters, return the values of each row by column. Empty numbers that will be filled are NaN.
         """
-        vector = first_vector(self.sheet, self.cells[columns[0]]) if len(columns) == 1 else None
-        if vector is not None and (self.table.has_names or self.table.filled):
-            raise ValueError(
-                f"{self.sheet.place(vector)}: {columns[0]} is {str(self.cells.loc[vector, columns[0]])[:60]!r}, "
-                "expected a number: vectors cannot be combined with "
-                f"{'categories or letters' if self.table.has_names else 'missing: impute'}"
-            )
+        row = first_vector(self.sheet, self.cells[columns[0]]) if len(columns) == 1 else None
+        if row is not None:
+            return self._vectors(columns[0], row)
         if self.table.has_names:
             return self._values(columns)
-        cells = [self.cells[column] for column in columns]
-        if vector is not None:
-            return series(as_vectors(self.sheet, cells[0]), self.cells.index)
-        numbers = np.column_stack([self._column(column) for column in columns])
-        return series(numbers.astype(np.float32) if all(map(is_single, cells)) else numbers, self.cells.index)
+        matrix = np.column_stack([self._column(column) for column in columns])
+        if all(is_single(self.cells[column]) for column in columns):
+            matrix = matrix.astype(np.float32)
+        return series(matrix, self.cells.index)
+
+    def _vectors(self, column: str, row: int) -> pd.Series:
+        """Return the vectors in a column, the first of which is in `row`."""
+        if self.table.has_names or self.table.filled:
+            option = "categories or letters" if self.table.has_names else "missing: impute"
+            raise ValueError(
+                f"{self.sheet.place(row)}: {column} is {str(self.cells.loc[row, column])[:60]!r}, expected a number: "
+                f"vectors cannot be combined with {option}"
+            )
+        return series(as_vectors(self.sheet, self.cells[column]), self.cells.index)
 
     def _column(self, column: str) -> pd.Series:
         """Return the numbers of a column; empty ones that will be filled are NaN."""

@@ -178,14 +178,15 @@ def _split_facts(
 def _group_facts(splits: list[str], read: pa.Table) -> pd.DataFrame:
     """Return how many groups each split or fold has, how many can be judged, and why the others cannot."""
     rows = pd.DataFrame({"split": splits, "group": read["group"].to_pylist(), "target": read["target"].to_numpy()})
-    targets = rows.groupby(["split", "group"])["target"].agg(["size", "nunique"])
+    of_groups = rows.groupby(["split", "group"])["target"]
+    size, distinct = of_groups.size(), of_groups.nunique()
     facts = {
-        "groups": 1,
-        "judged_groups": targets["nunique"] > 1,
-        "groups_of_one_row": targets["size"] == 1,
-        "groups_of_equal_targets": (targets["size"] > 1) & (targets["nunique"] == 1),
+        "groups": 1,  # summed below
+        "judged_groups": distinct > 1,
+        "groups_of_one_row": size == 1,
+        "groups_of_equal_targets": (size > 1) & (distinct == 1),
     }
-    return pd.DataFrame(facts, targets.index).groupby("split", sort=False).sum()
+    return pd.DataFrame(facts, size.index).groupby("split").sum()
 
 
 def compared(facts: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
