@@ -35,6 +35,7 @@ from rankgrad.numbers import PLAIN, Writing, days_in, writings_of
 
 __all__ = ["Guess", "guess"]
 
+MANY = 20  # rows of which none is by chance as large as all others together
 EMPTY = re.compile(r"#?n/?a|null|none|nan|nil|[-?.]+|unknown|missing|k\.a\.|<na>")
 TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?( \d+)?|(zwischen|gesamt)?summe|gesamt|total g.n.ral", re.IGNORECASE)
 NO_DATES = ("0001-01-01", "1900-01-01", "1970-01-01", "9999-12-31")  # written for a missing one
@@ -245,14 +246,21 @@ def _lines_on_offsets(columns: Columns, truth: Column) -> list[str]:
 
 
 def _lines_on_total(truth: Column) -> list[str]:
-    """Return a line on the last row if its target or grade is the sum or the mean of all others."""
+    """Return a line on the last row if its target or grade is the sum or the mean of all others.
+
+    A sum may include cells that are empty in the file, so of many rows it may differ by a tenth.
+    """
     others, last = truth.numbers.iloc[:-1], truth.numbers.iloc[-1]
-    for name, total in (("sum", others.sum()), ("mean", others.mean())):
-        if last and isclose(last, total, rel_tol=1e-6):
-            row: Any = truth.cells.index[-1]
-            cell = f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}"
-            return [f"{cell}, the {name} of all others; remove this row if it is a total"]
-    return []
+    is_about_sum = len(others) >= MANY and others.min() >= 0 and isclose(last, others.sum(), rel_tol=0.1)
+    if last and (is_about_sum or isclose(last, others.sum(), rel_tol=1e-6)):
+        name = "sum"
+    elif last and isclose(last, others.mean(), rel_tol=1e-6):
+        name = "mean"
+    else:
+        return []
+    row: Any = truth.cells.index[-1]
+    cell = f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}"
+    return [f"{cell}, {'about ' if is_about_sum else ''}the {name} of all others; remove this row if it is a total"]
 
 
 def _lines_on_words_for_totals(column: Column) -> list[str]:

@@ -318,6 +318,10 @@ REPORTED = {
         ["sold_on: may be known", "`dates: {sold_on: YMD}`"],
     ),
     "a comment": ({**PLAIN, "note": texts("sold to somebody {}")}, ["note: a text", "--text note"]),
+    "a total of prices that are not all there": (
+        {"x": X, "price": [*Y[1:] ** 2, (Y[1:] ** 2).sum() * 1.05]},
+        ["row 60", "about the sum of all others"],
+    ),
     "a total": ({"x": X, "price": [*Y[1:], Y[1:].sum()]}, ["row 60", "the sum of all others"]),
     "missing features": ({"f_1": [None, None, *A[2:]], "x": X, "price": Y}, ["2 of the first 60 rows miss a feature"]),
     "missing float16": ({"x": X, "price": pd.Series(Y.astype(np.float16)).where(np.array(N) != 3)}, [MISS_ONE]),
