@@ -26,7 +26,9 @@ def test_experiments_at_a_tiny_scale(new_project):
     values["runs"] = {name: run | {"grid": {}} for name, run in values["runs"].items() if name in chosen}
     values["comparisons"] = {task: values["comparisons"][task] for task in ("score_ranking", "multilabel", "retrieval")}
     values["datasets"] = {run["dataset"]: values["datasets"][run["dataset"]] for run in values["runs"].values()}
-    values["sorters"] = {name: values["sorters"][name] for name in ("lstm", "cnn", "cnn-2_layers", "handcrafted")}
+    used = {run["sorter"] for run in values["runs"].values()} | {"lstm", "cnn", "cnn-2_layers", "handcrafted"}
+    for block in ("sorters", "benchmark_sorters"):
+        values[block] = {name: value for name, value in values[block].items() if name in used}
     path.write_text(json.dumps(values))
     # Rivals learn from data that are left out here; the report would wait for them.
     (project.folder / "studies/rivals/dvc.yaml").unlink()

@@ -220,8 +220,8 @@ def test_publishing_without_the_right_password_is_refused_in_a_line(trained, wor
 def test_publishing_to_postgresql_and_s3(trained, worker_of, database, store):
     sent = trained.run(PUBLISH, patience=4800, **worker_of)
     count = int(sent.partition(" of ")[2].split()[0])
-    assert f"sent {count} of {count}" in sent
-    assert "sent 0 of" in trained.run(PUBLISH, **worker_of)
+    assert f"uploaded {count} of {count}" in sent
+    assert "uploaded 0 of" in trained.run(PUBLISH, **worker_of)
     select = "select (select count(*) from runs), (select count(*) from model_versions)"
     runs, versions = map(int, query(select, database="mlflow", user="mlflow", **database).split("|"))
     weights = [key for key in objects(store, "mlflow") if key.endswith(".safetensors")]
