@@ -251,16 +251,19 @@ def _lines_on_total(truth: Column) -> list[str]:
     A sum may include cells that are empty in the file, so of many rows it may differ by a tenth.
     """
     others, last = truth.numbers.iloc[:-1], truth.numbers.iloc[-1]
-    is_about_sum = len(others) >= MANY and others.min() >= 0 and isclose(last, others.sum(), rel_tol=0.1)
-    if last and (is_about_sum or isclose(last, others.sum(), rel_tol=1e-6)):
-        name = "sum"
-    elif last and isclose(last, others.mean(), rel_tol=1e-6):
-        name = "mean"
+    if not last:
+        return []
+    if isclose(last, others.sum(), rel_tol=1e-6):
+        total = "the sum"
+    elif isclose(last, others.mean(), rel_tol=1e-6):
+        total = "the mean"
+    elif len(others) >= MANY and others.min() >= 0 and isclose(last, others.sum(), rel_tol=0.1):
+        total = "about the sum"
     else:
         return []
     row: Any = truth.cells.index[-1]
     cell = f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}"
-    return [f"{cell}, {'about ' if is_about_sum else ''}the {name} of all others; remove this row if it is a total"]
+    return [f"{cell}, {total} of all others; remove this row if it is a total"]
 
 
 def _lines_on_words_for_totals(column: Column) -> list[str]:

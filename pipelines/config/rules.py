@@ -573,13 +573,12 @@ def _check_comparison(location: str, settings: Settings, comparison: Comparison)
             if other is None:
                 continue
             if (other.task, _test_data(settings, other)) != (baseline.task, _test_data(settings, baseline)):
-                reason = f"{name} is {other.task} on {other.dataset}, but {comparison.baseline} is {baseline.task} on "
-                raise _wrong(f"{location}.{kind}", f"{reason}{baseline.dataset}", "the same test data")
+                ours, theirs = (f"{run.task} on {run.dataset}" for run in (baseline, other))
+                reason = f"{name} is {theirs}, but {comparison.baseline} is {ours}"
+                raise _wrong(f"{location}.{kind}", reason, "the same test data")
             # A rival with a single seed is compared with each seed.
-            seeds = (
-                other.seeds if isinstance(other, Run) and (kind == "runs" or len(other.seeds) > 1) else baseline.seeds
-            )
-            if not {*seeds} & {*baseline.seeds}:
+            is_paired = isinstance(other, Run) and (kind == "runs" or len(other.seeds) > 1)
+            if is_paired and not {*other.seeds} & {*baseline.seeds}:
                 reason = f"{name} and {comparison.baseline} have no seed in common, but runs are paired by seed"
                 raise _wrong(f"{location}.{kind}", reason)
     _check_metric(comparison.metric, _metrics(baseline.task), f"{location}.metric")

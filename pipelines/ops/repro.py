@@ -24,8 +24,8 @@ from pipelines.ops.side_by_side import run_stale, slots_of
 __all__ = ["main"]
 
 LOCK = Path(".locks/repro")
-# Lines that DVC prints after each stage; the last command prints them once.
-HINT = re.compile(r"Updating lock file|To track the changes|To enable auto|dvc config|git add|Use `dvc push`")
+# Starts of lines that DVC prints after each stage; the last command prints them once.
+HINT = re.compile(r"\s*(Updating lock file|To track the changes|To enable auto|dvc config|git add|Use `dvc push`)")
 
 
 def main(*words: str) -> None:
@@ -61,9 +61,10 @@ def _repro(words: tuple[str, ...], lock: int) -> None:
     status.clear()
     others = [stage for stage in read("dvc.yaml")["stages"] if stage != PUBLISH]
     following = [[*REPRO, *words]] if words else [[*REPRO, *others], command_of(PUBLISH)]
-    if params is not None and not words and sum(map(len, slots_of(params).values())) > 1:
+    slots = {} if params is None or words else slots_of(params)
+    if sum(map(len, slots.values())) > 1:
         try:
-            run_stale(Path(), params, Commands(_print))
+            run_stale(Path(), slots, Commands(_print))
         except CommandFailed:
             _fail(1)
         following = [[*REPRO, "--quiet", *others], command_of(PUBLISH)]  # only what DVC could not lock is left to run
@@ -73,7 +74,7 @@ def _repro(words: tuple[str, ...], lock: int) -> None:
 
 
 def _print(line: str) -> None:
-    if not HINT.search(line):
+    if not HINT.match(line):  # a stage's own lines begin with its name
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 

@@ -1,9 +1,8 @@
 """Run stages side by side: each starts as soon as its dependencies are done and a slot is free."""
 
 import os
-from collections.abc import Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from pipelines.config import Settings
@@ -53,7 +52,7 @@ class Plan:
         self._done |= {name} if done else set()
 
 
-def run_stale(folder: Path, params: Settings, commands: Commands) -> None:
+def run_stale(folder: Path, slots: dict[str, list[Slot]], commands: Commands) -> None:
     """Run the stages that changed, and those that depend on them, except `publish`.
 
     A stage that DVC could not lock is left to the next `dvc repro`, and so are those that depend on it.
@@ -62,12 +61,13 @@ def run_stale(folder: Path, params: Settings, commands: Commands) -> None:
         CommandFailed: a stage failed. Stages that were running then have ended, and no other one was started.
     """
     commands.run_stage(*command_of("code"), stage="code", folder=folder)  # it tells what else changed
-    graph, slots = stale(folder), slots_of(params)
-    plan, running = Plan(graph, slots), dict[Future, str]()
+    plan, running = Plan(stale(folder), slots), dict[Future, str]()
     failure: BaseException | None = None
-    with ThreadPoolExecutor(sum(map(len, slots.values()))) as threads, _stopped(commands):
+    with ThreadPoolExecutor(sum(map(len, slots.values()))) as threads, ExitStack() as ending:
+        ending.callback(commands.stop)  # if this process is interrupted: they do not hear the terminal
         while True:
-            for name, _, slot in plan.begin() if failure is None else ():
+            begun = [] if failure is not None else plan.begin()
+            for name, _, slot in begun:
                 command = command_of(name)
                 running[threads.submit(commands.run_stage, *command, stage=name, folder=folder, **slot)] = name
             if not running:
@@ -79,13 +79,3 @@ def run_stale(folder: Path, params: Settings, commands: Commands) -> None:
                     failure = error
     if failure is not None:
         raise failure
-
-
-@contextmanager
-def _stopped(commands: Commands) -> Generator[None]:
-    """End all commands if this process is interrupted, because they do not hear the terminal."""
-    try:
-        yield
-    except BaseException:
-        commands.stop()
-        raise
