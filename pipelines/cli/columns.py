@@ -312,9 +312,13 @@ class Columns:
 
     def whole(self, column: Column) -> Column:
         """Return a column with all nonempty cells of the whole file."""
-        sheet = whole_sheet(self.path, (column.name,), self.form, self.encoding, (*self.empty,))
-        sheet = sheet._replace(writing=self.writing)
+        sheet = self.whole_sheet([column.name])
         return Column(column.name, _filled(sheet, column.name), sheet)
+
+    def whole_sheet(self, names: Sequence[str]) -> Sheet:
+        """Return all rows of the file, with some of its columns."""
+        sheet = whole_sheet(self.path, (*names,), self.form, self.encoding, (*self.empty,))
+        return sheet._replace(writing=self.writing)
 
     def refusal(self, text: str) -> ValueError:
         return ValueError(f"{self.path}: {text}")
@@ -454,10 +458,11 @@ def in_one_order(rows: list[list[str]]) -> bool:
     return sum(map(abs, surplus.values())) > 0.9 * count or not count
 
 
-def same_order(column: Column, other: Column) -> bool:
-    """Return whether two columns of numbers order rows equally, or in reverse."""
+def same_order(column: Column, other: Column, group: Column | None = None) -> bool:
+    """Return whether two columns of numbers order rows, or the rows of each group, equally or in reverse."""
     numbers = pd.DataFrame({"column": column.numbers, "other": other.numbers})
-    return abs(rank_correlation(numbers["column"].to_numpy(), numbers["other"].to_numpy())) > SAME_ORDER
+    groups = None if group is None else pd.factorize(group.names.reindex(numbers.index))[0]
+    return abs(rank_correlation(numbers["column"].to_numpy(), numbers["other"].to_numpy(), groups)) > SAME_ORDER
 
 
 def is_within(column: Column, other: Column) -> bool:

@@ -105,8 +105,7 @@ def guess(
         lines += _lines_on_offsets(columns, truth.column)
     if truth.column is not None and truth.column.content == "number":
         lines += _lines_on_total(columns.whole(truth.column))
-    for column in columns.all.values():
-        lines += _lines_on_words_for_totals(column)
+    lines += _lines_on_words_for_totals(columns)
     labels = truth.column if truth.task in ("label_ranking", "multilabel") else None
     named_rows = [*filter(None, [columns.all.get(options.get("group", "")), labels])]
     for column in named_rows:
@@ -266,14 +265,18 @@ def _lines_on_total(truth: Column) -> list[str]:
     return [f"{cell}, {total} of all others; remove this row if it is a total"]
 
 
-def _lines_on_words_for_totals(column: Column) -> list[str]:
-    """Return a line if cells of a column are words such as Total and Subtotal."""
-    cells = column.texts[column.texts.map(lambda text: TOTAL.fullmatch(text) is not None).astype(bool)]
-    if not len(cells):
-        return []
-    first: Any = cells.index[0]
-    words = f"{column.name} is {cells.iloc[0]} in {len(cells)} rows, first in row {column.sheet.row[first]}"
-    return [f"{words}; remove these rows if they are totals"]
+def _lines_on_words_for_totals(columns: Columns) -> list[str]:
+    """Return a line for each column of names in which cells of the whole file are words such as Total and Subtotal."""
+    names = [column.name for column in columns.all.values() if len(column.texts) and not column.is_text]
+    sheet, lines = columns.whole_sheet(names) if names else columns.sheet, []
+    for name in names:
+        cells = sheet.frame[name]
+        is_total = [isinstance(cell, str) and TOTAL.fullmatch(cell) is not None for cell in cells]
+        if any(is_total):
+            first: Any = cells.index[is_total.index(True)]
+            words = f"{name} is {cells[first]} in {sum(is_total)} rows, first in row {sheet.row[first]}"
+            lines.append(f"{words}; remove these rows if they are totals")
+    return lines
 
 
 def _lines_on_empty_words(column: Column) -> list[str]:
@@ -286,11 +289,15 @@ def _lines_on_empty_words(column: Column) -> list[str]:
 
 
 def _lines_on_features(inputs: Sequence[Column]) -> list[str]:
-    """Return lines on dates that may be placeholders for missing ones, and on possible weights."""
+    """Return lines on dates, on those that may be placeholders for missing ones, and on possible weights."""
     lines = []
     for column in inputs:
         if column.content == "time":
             lines += _lines_on_no_dates(column)
+            lines.append(
+                f"{column.name}: used as a feature; if later files have only later dates, which are outside the "
+                f"training range, pass `--date {column.name}`, by which later rows become deliveries"
+            )
         elif column.content == "number" and plain(column.name) in ("weight", "weights"):
             lines.append(
                 f"{column.name}: used as a feature; if it is the weight of a row, pass `--weight {column.name}`"

@@ -196,15 +196,12 @@ def _advice_on_no_date(cell: str) -> str:
 
 def leave_out_clues(columns: Columns, truth: Column | None) -> None:
     """Leave out numbers mixed with other cells, and columns that reveal the target."""
+    group = columns.all.get(columns.structure.get("group", ""))
     for column in columns.free:
         if column.hindrance is not None:
             columns.leave_out(column, column.advice_on_hindrance)
-        elif truth is not None and column.content == truth.content == "number" and same_order(column, truth):
-            columns.leave_out(
-                column,
-                f"orders rows like {truth.name}; use it as `train_target`, or, if it is known at prediction time, in "
-                "`features`",
-            )
+        elif truth is not None and (reason := _reason_against_copy(column, truth, group)) is not None:
+            columns.leave_out(column, reason)
         elif truth is not None and column.is_category and _is_called_as(column, truth):
             columns.leave_out(
                 column, f"named like {truth.name}; add it to `categories` if it is known at prediction time"
@@ -213,6 +210,18 @@ def leave_out_clues(columns: Columns, truth: Column | None) -> None:
             columns.leave_out(column, "named like a prediction; add it to `features` if it is known at prediction time")
         elif column.is_category and is_feature_name(column.name):
             columns.leave_out(column, "rename it to use it")
+
+
+def _reason_against_copy(column: Column, truth: Column, group: Column | None) -> str | None:
+    """Return why a number that orders rows like the target is not a feature; None if it orders them in another way."""
+    if not column.content == truth.content == "number":
+        return None
+    advice = f"like {truth.name}; use it as `train_target`, or, if it is known at prediction time, in `features`"
+    if same_order(column, truth):
+        return f"orders rows {advice}"
+    if group is not None and same_order(column, truth, group):
+        return f"orders the rows of each {group.name} {advice}"
+    return None
 
 
 def _is_called_as(column: Column, truth: Column) -> bool:

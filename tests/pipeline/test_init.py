@@ -279,6 +279,11 @@ REPORTED = {
     "a cell that is no number": ({"a": ["NULL", *map(str, X[1:])], "b": A, "price": Y}, ["a:", "NULL"]),
     "a number in another notation": ({"a": ["1,5", *map(str, X[1:])], "b": A, "price": Y}, ["a:", "1,5", "alike"]),
     "a number that gives it away": ({"x": X, "a": A, "price": Y, "total": 2 * Y + 1}, ["total"]),
+    "a number that gives it away in each group": (
+        {"user": texts("u{}", 15), "x": X, "norm": Y, "price": Y + groups(15)},
+        ["norm: orders the rows of each user like price"],
+    ),
+    "a date": ({"made": cycled("2026-01-31", "2026-02-28"), **PLAIN}, ["made: used as a feature", "--date made"]),
     "a possible group": ({"lab": texts("s{}", 4), **PLAIN}, ["lab: 15 values in 60 rows", "--group lab"]),
     "a group that stands in": (
         {"customer": ["NA", "NA", *texts("c{}", 2)[2:]], **PLAIN},
@@ -351,12 +356,15 @@ def test_files_of_two_splits_are_reported(tmp_path):
     assert any(line.startswith("not used: test.csv") for line in guess(tmp_path / "train.csv").lines)
 
 
-def test_splits_and_row_numbers_that_only_the_whole_file_shows_are_recognized(tmp_path):
+def test_splits_row_numbers_and_totals_that_only_the_whole_file_shows_are_recognized(tmp_path):
     splits = np.repeat(["train", "val", "test"], [1100, 100, 100])
     draws = np.random.default_rng(1)
-    path = write(tmp_path, X=1 + draws.permutation(1300), part=splits, x=draws.normal(size=1300), price=range(1300))
-    options = guess(path).options
+    x, shops = draws.normal(size=1300), [*[f"shop {k % 9}" for k in range(1299)], "Summe"]
+    path = write(tmp_path, X=1 + draws.permutation(1300), part=splits, shop=shops, x=x, price=range(1300))
+    guessed = guess(path)
+    options = guessed.options
     assert (options["split"], options["features"], options.get("id")) == ("part", ["x"], None)
+    assert any("shop is Summe in 1 rows, first in row 1300" in line for line in guessed.lines)
 
 
 def svmlight(folder, *names, query=""):

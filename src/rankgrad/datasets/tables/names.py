@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 __all__ = ["near_names", "typos_in"]
 
 LETTERS, WORD, COMPARED = 5, 60, 10_000  # fewest letters and most characters of a name with a typo; most names
-RARE, TYPED = 2, 10  # a typo is in so few rows, and the right name in so many times as many
+RARE, SHARE, TYPED = 2, 0.01, 10  # a typo is in so few rows or this share; the right name is in so many times as many
 
 ACCENTS = re.compile("[\u0300-\u036f]")  # of Latin, Greek, and Cyrillic; in other scripts, a mark makes another letter
 UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
@@ -49,7 +49,8 @@ def typos_in(counts: Mapping[str, int]) -> list[tuple[str, str]]:
         if counts[name] >= TYPED:
             for spelling in _blanked(name):
                 frequent.setdefault(spelling, name)
-    typos, rare = [], [name for name in words if counts[name] <= RARE]
+    limit = max(RARE, SHARE * sum(counts.values()))
+    typos, rare = [], [name for name in words if counts[name] <= limit]
     for name in rare:
         near = {frequent[spelling] for spelling in _blanked(name) if spelling in frequent}
         near.update(spelling for spelling in _swapped(name) if spelling in counts)

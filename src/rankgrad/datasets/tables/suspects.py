@@ -11,7 +11,7 @@ __all__ = ["REPEATED", "SAME_ORDER", "described", "outliers", "rank_correlation"
 STANDS_IN = re.compile(r"-?9{2,}")  # a number such as -999, which may stand for a missing value
 REPEATED = 3  # fewest rows with such a number
 SAME_ORDER = 0.99  # two columns with a Spearman correlation above this order rows the same way
-FEWEST, MOST = 10, 10_000  # fewest and most rows used for that correlation
+FEWEST, MOST = 9, 10_000  # fewest rows beyond the first of each group, and most rows, used for that correlation
 USUAL, OUTLYING = 0.999, 1000  # a number is an outlier if it is so many times larger than this fraction of all numbers
 GRADE, FAR = 10, 5  # whole numbers up to this may be grades, of which one more than five times as large is an outlier
 NAMED = 10  # most columns that a line lists
@@ -53,23 +53,37 @@ def outliers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return usual, (limit > 0) & (limit < largest) & ~(are_grades & are_between)
 
 
-def rank_correlation(values: np.ndarray, other: np.ndarray) -> float:
+def rank_correlation(values: np.ndarray, other: np.ndarray, groups: np.ndarray | None = None) -> float:
     """Return the Spearman correlation over rows that have both numbers; 0 for few rows or a constant column.
+
+    Args:
+        values, other: numbers of rows (n,).
+        groups: the number of each row's group (n,), within which rows are ranked, or None for one group.
 
     >>> rank_correlation(np.arange(20.0), np.arange(20.0) ** 3)
     1.0
+    >>> rank_correlation(np.tile(np.arange(10.0), 2), np.arange(20.0), np.repeat([0, 1], 10))
+    1.0
     """
     is_whole = ~np.isnan(values) & ~np.isnan(other)
-    return float(_rank_correlations(values[is_whole, None], other[is_whole])[0])
+    groups = None if groups is None else groups[is_whole]
+    return float(_rank_correlations(values[is_whole, None], other[is_whole], groups)[0])
 
 
-def _rank_correlations(columns: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the Spearman correlation (k,) of each column (n, k) with another column (n,); none has NaN."""
-    if len(other) < FEWEST:
+def _rank_correlations(columns: np.ndarray, other: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
+    """Return the Spearman correlation (k,) of each column (n, k) with another column (n,); none has NaN.
+
+    Rows are ranked within their group (n,), and the ranks of all groups are correlated together.
+    """
+    group, names = pd.factorize(np.zeros(len(other)) if groups is None else groups)
+    if len(other) - len(names) < FEWEST:
         return np.zeros(columns.shape[1])
     step = -(-len(other) // MOST)
-    ranks, ranked = pd.DataFrame(columns[::step]).rank().to_numpy(), pd.Series(other[::step]).rank().to_numpy()
-    ranks, ranked = ranks - ranks.mean(0), ranked - ranked.mean()
+    is_used = (np.arange(len(other)) if len(names) == 1 else group) % step == 0
+    group = group[is_used]
+    rows = pd.DataFrame(np.column_stack([columns, other])[is_used])
+    ranks = rows.groupby(group).rank().to_numpy() - (np.bincount(group)[group, None] + 1) / 2
+    ranks, ranked = ranks[:, :-1], ranks[:, -1]
     norms = np.sqrt((ranks**2).sum(0) * (ranked**2).sum())
     return np.divide(ranked @ ranks, norms, out=np.zeros_like(norms), where=norms > 0)
 
@@ -97,7 +111,7 @@ def described(
         values = np.column_stack([columns[name] for name in names]).astype(np.float64)
         is_constant = np.nanmin(values, axis=0) == np.nanmax(values, axis=0)
         usual, has_outlier = outliers(values)
-        is_constant_within, correlations = _are_constant_within(values, groups), _correlations(values, truth)
+        is_constant_within, correlations = _are_constant_within(values, groups), _correlations(values, truth, groups)
         for index, name in enumerate(names):
             if is_constant[index]:
                 suspects.setdefault("constant", []).append(name)
@@ -111,7 +125,7 @@ def described(
                 line += f" ({100 * USUAL:g} % of rows: at most {usual[index]:g})"
                 suspects.setdefault("outliers", []).append(line)
             if name != target and abs(correlations[index]) > SAME_ORDER:
-                line = f"{name} (Spearman {correlations[index]:.3f})"
+                line = f"{name} (Spearman {correlations[index]:.3f}{'' if groups is None else ' within groups'})"
                 suspects.setdefault("orders rows as the target", []).append(line)
     lines = {}
     for suspicion, names in suspects.items():
@@ -130,13 +144,13 @@ def _are_constant_within(values: np.ndarray, groups: np.ndarray | None) -> np.nd
     return (np.maximum.reduceat(ordered, starts) == np.minimum.reduceat(ordered, starts)).all(0)
 
 
-def _correlations(values: np.ndarray, truth: np.ndarray | None) -> np.ndarray:
+def _correlations(values: np.ndarray, truth: np.ndarray | None, groups: np.ndarray | None) -> np.ndarray:
     """Return the Spearman correlation (k,) of each column (n, k) with the truth; 0 if there is no truth."""
     correlations = np.zeros(values.shape[1])
     if truth is None:
         return correlations
     is_full = ~np.isnan(values).any(0)
-    correlations[is_full] = _rank_correlations(values[:, is_full], truth)
+    correlations[is_full] = _rank_correlations(values[:, is_full], truth, groups)
     for index in np.flatnonzero(~is_full):
-        correlations[index] = rank_correlation(values[:, index], truth)
+        correlations[index] = rank_correlation(values[:, index], truth, groups)
     return correlations
