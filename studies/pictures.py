@@ -174,7 +174,8 @@ def pays() -> str:
         shapes.append(f'<text class="small" x="{left + 12}" y="24">{KINDS[kind]}</text>')
     for number, line in enumerate(NOTES):
         shapes.append(f'<text class="small" x="8" y="{bottom + 18 * number}">{line}</text>')
-    return _svg("Share of the gap to a perfect score that is closed", bottom + 32, shapes, width=900)
+    title = "How much of the gap to a perfect score is closed"
+    return _svg(title, bottom + 32, shapes, width=900)
 
 
 def soft_ranks() -> str:
