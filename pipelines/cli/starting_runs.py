@@ -62,6 +62,8 @@ def blocks_of(
     form = _special_form(task, table, folder)
     starting = starting_runs()[form]
     metric = metric and _metric_called(metric, task)
+    if table.within and metric == "estimate_r2":
+        raise ValueError("--metric estimate_r2: scores that compare only within groups have no estimates; leave it out")
     input_type = table.input_type
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
     if input_type.pictures:

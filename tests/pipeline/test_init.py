@@ -394,9 +394,10 @@ def test_of_another_encoding_init_shows_what_it_would_read(tmp_path, encoding, c
     assert guess(path, encoding=encoding).options["categories"] == ["city"]
 
 
-def test_a_byte_order_mark_decides_on_the_encoding(tmp_path):
-    pd.DataFrame(PLAIN).to_csv(tmp_path / "a.csv", index=False, encoding="utf-8-sig")
-    assert guess(tmp_path / "a.csv", encoding="UTF8").options["features"] == ["x"]
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_utf_8_is_not_read_in_another_encoding(tmp_path, encoding):
+    pd.DataFrame({"größe": X, "price": Y}).to_csv(tmp_path / "a.csv", index=False, encoding=encoding)
+    assert guess(tmp_path / "a.csv", encoding="UTF8").options["features"] == ["größe"]
     with pytest.raises(ValueError, match="--encoding utf-8"):
         guess(tmp_path / "a.csv", encoding="cp1252")
 
@@ -535,6 +536,7 @@ def test_a_gate_that_is_too_small_to_promote_anything_is_reported_and_one_that_s
         (PLAIN, ["--task", "retrieval"], "no column"),
         (PLAIN, ["--text", "prise"], "did you mean price"),
         (PLAIN, ["--metric", "pearman"], "did you mean spearman"),
+        (SAMPLES, ["--group", "lab", "--within", "--metric", "estimate_r2"], "have no estimates"),
     ],
 )
 def test_options_that_do_not_fit_the_table_are_refused(project, columns, words, refusal):

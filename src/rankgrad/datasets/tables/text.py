@@ -67,14 +67,20 @@ def _encodings_of(contents: bytes) -> Sequence[str]:
     return ("utf-16-le",) if contents[1::2].count(0) > contents[::2].count(0) else ("utf-16-be",)
 
 
-def _check_mark(path: Path, encoding: str) -> None:
-    """Raise ValueError if a file begins with the byte order mark of UTF-8, but is read in another encoding."""
+def _check_not_utf8(path: Path, encoding: str) -> None:
+    """Raise ValueError if a file begins as UTF-8, but is read in an encoding that takes any bytes, such as cp1252."""
     with path.open("rb") as file:
-        is_marked = file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
-    if is_marked and codecs.lookup(encoding).name != "utf-8-sig":
+        start = file.read(LONGEST)
+    foreign = []
+    if start.startswith(codecs.BOM_UTF8) and codecs.lookup(encoding).name != "utf-8-sig":
+        foreign = ["its byte order mark"]
+    elif codecs.lookup(encoding).name.startswith(("cp125", "iso8859")):
+        with suppress(UnicodeDecodeError):
+            foreign = FOREIGN.findall(codecs.getincrementaldecoder("utf-8")().decode(start))
+    if foreign:
         raise ValueError(
-            f"{path}: begins with the byte order mark of UTF-8, so it is not text in {encoding}; expected "
-            "`--encoding utf-8` of a command, `encoding: utf-8` of a dataset in the params"
+            f"{path}: is UTF-8, as {foreign[0][:40]} shows, not text in {encoding}; expected `--encoding utf-8` of a "
+            "command, `encoding: utf-8` of a dataset in the params"
         )
 
 
@@ -87,7 +93,7 @@ def _opened(path: Path, encoding: str) -> Generator[TextIO]:
         raise ValueError(f"{path}: `encoding: {encoding}` is unknown to Python; expected utf-8, cp1252, ...") from error
     try:
         with file:
-            _check_mark(path, file.encoding)
+            _check_not_utf8(path, file.encoding)
             yield file
     except UnicodeError as error:
         raise _not_encoded(path, encoding) from error
