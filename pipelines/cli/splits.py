@@ -23,6 +23,7 @@ __all__ = ["Units", "check_splits", "line_on_gate", "seed_of", "units_of", "with
 SEEDS, COMPARED = 1000, 100  # seeds to try until no split is empty; seeds to choose the best from
 DRAWN = 1000  # most groups to draw for each seed: with so many, no split is empty
 SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide intervals
+CHOSEN = 50  # fewest validation rows by which one of several models is chosen well
 
 
 class Units(NamedTuple):
@@ -207,7 +208,7 @@ def _advice_on_validation(dataset: Table, examples: int) -> str:
     if dataset.drawn:
         share, way_out = dataset.shares["val"], "raise `split.val`"
     count = round(examples * share)
-    if count >= MONITORED:
+    if count >= CHOSEN:
         return ""
-    needed = f"too few to choose the champion by, and `rankgrad monitor` needs {MONITORED}"
-    return f"; val: about {count}, {needed}: {way_out}"
+    needed = f", and `rankgrad monitor` needs {MONITORED}" if count < MONITORED else ""
+    return f"; val: about {count}, too few to choose the champion by{needed}: {way_out}"
