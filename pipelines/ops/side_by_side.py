@@ -12,6 +12,7 @@ from pipelines.ops.processes import Commands, TransientFailure, command_of
 __all__ = ["GPU", "Plan", "Slot", "run_stale", "slots_of"]
 
 GPU = "CUDA_VISIBLE_DEVICES"
+CORES = "LOKY_MAX_CPU_COUNT"  # by which joblib limits the parallel trainings of a stage
 Slot = dict[str, str]  # variables of a stage's environment
 
 
@@ -24,7 +25,8 @@ def slots_of(params: Settings) -> dict[str, list[Slot]]:
         names = os.environ.get(GPU, ",".join(map(str, range(torch.cuda.device_count()))))
         gpus = [name for name in names.split(",") if name]
     count = max(1, (os.cpu_count() or 1) // params.compute.threads)
-    return {"gpu": [{GPU: gpu} for gpu in gpus], "cpu": [{GPU: ""} if gpus else {} for _ in range(count)]}
+    on_cores = {GPU: ""} if gpus else {CORES: str(params.compute.threads)}
+    return {"gpu": [{GPU: gpu} for gpu in gpus], "cpu": [on_cores for _ in range(count)]}
 
 
 class Plan:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 from filelock import FileLock
-from joblib import Parallel, delayed, parallel_config
+from joblib import Parallel, cpu_count, delayed, parallel_config
 
 from pipelines.config import Run, Settings, resolve
 from pipelines.ops.messages import first_line, without_credentials
@@ -37,7 +37,6 @@ from rankgrad.sorters import load_sorter
 from rankgrad.training.device import find_device, make_accelerator
 from rankgrad.training.loop import train
 from rankgrad.training.objective import Objective
-from rankgrad.training.options import WholePhase
 
 CHOOSING = 3  # number of seeds for choosing a setting of the grid
 
@@ -189,25 +188,15 @@ def _named(settings: list[dict[str, Any]], job: Job) -> str:
     return ", ".join([*words, *(f"{option}={value}" for option, value in settings[job.setting].items())])
 
 
-def _side_by_side(params: Settings, name: str) -> int:
-    """Return the number of parallel trainings of a run: `jobs.count`, limited by the cores for whole networks.
+def _side_by_side(params: Settings) -> int:
+    """Return the number of parallel trainings of a run: `jobs.count`, limited by the cores of this process.
 
-    Two processes whose threads compete for cores would both be many times slower.
+    Two processes whose threads compete for cores would both be many times slower. A stage that runs beside others may
+    use the cores of its slot, see `pipelines.ops.side_by_side.slots_of`.
     """
-    plan = resolve(params, name)
-    backbone = lookup.find("models.backbones", plan.model.backbone.name)
-    is_small = backbone.small or lookup.find("inputs", backbone.input).small
-    phases = lookup.find("tasks", plan.task)(plan.training).plan(started=plan.start is not None).values()
-    learns_whole = any(isinstance(options, WholePhase) for options in phases)
-    if (
-        is_small
-        or not learns_whole
-        or params.jobs.backend != "loky"
-        or find_device(params.compute.device).type != "cpu"
-    ):
+    if params.jobs.backend != "loky" or find_device(params.compute.device).type != "cpu":
         return params.jobs.count
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(params.jobs.count, max(1, cores // params.compute.threads))
+    return min(params.jobs.count, max(1, cpu_count() // params.compute.threads))
 
 
 def _trained(params: Settings, name: str, jobs: list[Job], folder: Path) -> dict[Job, float]:
@@ -218,7 +207,7 @@ def _trained(params: Settings, name: str, jobs: list[Job], folder: Path) -> dict
     """
     settings = params.runs[name].settings
     waiting = [job for job in jobs if not (folder / _key(settings, job) / "result").is_dir()]
-    at_once = min(_side_by_side(params, name), len(waiting))
+    at_once = min(_side_by_side(params), len(waiting))
     if at_once > 1 or (waiting and params.jobs.backend != "loky"):
         with parallel_config(params.jobs.backend, **_backend(params)):
             errors = Parallel(n_jobs=at_once, batch_size=1)(
