@@ -410,7 +410,7 @@ def test_each_gpu_is_a_slot_and_processors_are_slots_of_so_many_threads(monkeypa
     compute = params.compute.model_copy(update={"device": device, "threads": 2})
     slots = slots_of(params.model_copy(update={"compute": compute}))
     assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots["gpu"]] == visible.split(",")[:gpus]
-    assert slots["cpu"] == [{"CUDA_VISIBLE_DEVICES": ""} if gpus else {}] * 3
+    assert slots["cpu"] == [{"CUDA_VISIBLE_DEVICES": ""} if gpus else {"LOKY_MAX_CPU_COUNT": "2"}] * 3
 
 
 def test_one_stage_at_a_time_computes_on_each_gpu_and_others_run_beside_it():
