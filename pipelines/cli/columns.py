@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, lru_cache
@@ -16,9 +17,10 @@ import pandas as pd
 
 from rankgrad import lookup
 from rankgrad.datasets.tables.cells import FLAGS, missing_in, separator_of
-from rankgrad.datasets.tables.files import Sheet, names_in, read_sheet, require_columns
+from rankgrad.datasets.tables.files import Sheet, names_in, read_sheet, require_columns, stored_pictures
 from rankgrad.datasets.tables.formats import Format, format_of
 from rankgrad.datasets.tables.suspects import SAME_ORDER, rank_correlation
+from rankgrad.inputs.image import StoredPicture
 from rankgrad.numbers import ORDERS, PLAIN, Writing, days_in, number_in, orders_of, vector_in, writings_of
 from rankgrad.plain_text import parts_in
 
@@ -34,6 +36,7 @@ __all__ = [
     "is_within",
     "listed",
     "plain",
+    "refuse_two_readings",
     "same_order",
     "split_labels",
     "whole_sheet",
@@ -78,7 +81,8 @@ DAY = re.compile(
 )
 WRITTEN_DAY = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(\.0)?")  # 20260131
 CODE = re.compile(r"0\d+")  # of a place or an article
-PRINTED = re.compile(r"\s*(tensor\(|array\()?\s*(\[|\{|\(.*[, ])")  # a list, or an array of NumPy, as text
+# A list, or an array of NumPy, as text; not an interval of pandas, such as (0, 10].
+PRINTED = re.compile(r"\s*(tensor\(|array\()?\s*(?!\([^()]*\]$|\[[^\[\]]*\)$)(\[|\{|\(.*[, ])")
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +139,8 @@ class Column:
     def advice_on_hindrance(self) -> str:
         """What to do about the cells that are not numbers."""
         cell = (self.hindrance or "")[:60]
-        found = f"numbers except for cells such as {shlex.quote(cell)}"
+        place = self.sheet.row[self.cells.index[self.names == self.hindrance][0]]
+        found = f"numbers except for cells such as {shlex.quote(cell)} in row {place}"
         if writings_of([cell]):
             return f"{found}, a number in another notation: write all numbers of the column alike"
         if UNIT.fullmatch(cell):
@@ -529,8 +534,9 @@ def check_cells(column: Column, *, is_writing_known: bool) -> None:
         )
     if column.content == "image":
         _refuse_addresses(column)
+        _refuse_bytes(column)
     elif not is_writing_known and not column.is_called("labels"):
-        _refuse_two_readings(column)
+        refuse_two_readings(column)
 
 
 def _refuse_addresses(column: Column) -> None:
@@ -543,7 +549,19 @@ def _refuse_addresses(column: Column) -> None:
             raise ValueError(f"{column.shown(row)}; write / in place of \\ in paths")
 
 
-def _refuse_two_readings(column: Column) -> None:
+def _refuse_bytes(column: Column) -> None:
+    """Raise if the bytes of a Parquet file are text rather than pictures."""
+    cell = column.cells.iloc[0]
+    if isinstance(cell, StoredPicture):
+        picture = next(stored_pictures([cell], column.name)) or b""
+        with suppress(UnicodeDecodeError):
+            raise ValueError(
+                f"{column.sheet.place(column.cells.index[0])}: {column.name} is {picture.decode()[:40]!r} in bytes; "
+                "store it as text or as a number"
+            )
+
+
+def refuse_two_readings(column: Column) -> None:
     """Raise if numbers are not in a program's notation, or are ambiguous: 1.306 is 1306 in German."""
     has_digit = column.texts.map(lambda text: re.search(r"\d", text) is not None).astype(bool)
     texts, others = column.texts[has_digit], column.texts[~has_digit]

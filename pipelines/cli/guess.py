@@ -9,13 +9,23 @@ error that shows what to type. A column that is named like a target is never rep
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipelines.cli.columns import MOSTLY, Column, Columns, check_cells, if_empty, listed, plain
+from pipelines.cli.columns import (
+    MOSTLY,
+    Column,
+    Columns,
+    check_cells,
+    if_empty,
+    listed,
+    plain,
+    refuse_two_readings,
+)
 from pipelines.cli.inputs import find_input, leave_out_clues, leave_out_days_and_keys
 from pipelines.cli.structure import (
     EXPLAINED,
@@ -27,7 +37,7 @@ from pipelines.cli.structure import (
 )
 from pipelines.cli.truth import DROPPED, find_truth
 from rankgrad.datasets.table import Table
-from rankgrad.datasets.tables.cells import SPLIT_NAMES
+from rankgrad.datasets.tables.cells import SPLIT_NAMES, split_in
 from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.datasets.tables.suspects import REPEATED
@@ -37,7 +47,11 @@ __all__ = ["Guess", "guess"]
 
 MANY = 20  # rows of which none is by chance as large as all others together
 EMPTY = re.compile(r"#?n/?a|null|none|nan|nil|[-?.]+|unknown|missing|k\.a\.|<na>")
-TOTAL = re.compile(r"((sub|grand)[ -]?)?totals?:?( \d+)?|(zwischen|gesamt)?summe|gesamt|total g.n.ral", re.IGNORECASE)
+TOTAL = re.compile(
+    r"((sub|grand)[ -]?)?totals?( (\d+|[a-z]{3}|for all|g.n.ral))?|(zwischen|gesamt)?summe|gesamt(ergebnis)?|insgesamt|"
+    r"sum|sub-?somme|somme|totale|suma|итого|всего|合計|总计|average|mean|mittelwert|durchschnitt|moyenne",
+    re.IGNORECASE,
+)
 NO_DATES = ("0001-01-01", "1900-01-01", "1970-01-01", "9999-12-31")  # written for a missing one
 FEWEST_GROUPS = 5  # smallest number of groups to report different offsets
 
@@ -59,6 +73,7 @@ def guess(
     writing: Writing | None = None,
     named: Mapping[str, str] | None = None,
     within: bool = False,
+    grouped: bool = True,
 ) -> Guess:
     """Inspect the first rows of a file, and guess the roles of its columns.
 
@@ -70,6 +85,7 @@ def guess(
         writing: how numbers are written in text, if the user sets it.
         named: the columns that the user names, by role: target, text, rejected, group, query, id, date, weight.
         within: whether only rows of the same group are compared.
+        grouped: whether a column may be taken for groups.
 
     Raises:
         FileNotFoundError, ValueError: the file cannot be read, it fits no task, or a named column does not fit its
@@ -79,10 +95,13 @@ def guess(
     if columns.form == "svmlight":
         return _svmlight(columns, within=within)
     _check_header(columns)
+    _check_later_header(columns)
     for column in columns.all.values():
         check_cells(column, is_writing_known=writing is not None)
+    if writing is None:
+        _check_later_numbers(columns)
 
-    find_structure(columns)
+    find_structure(columns, grouped=grouped)
     leave_out_days_and_keys(columns)
     if within:
         check_within(columns)
@@ -120,15 +139,48 @@ def _check_header(columns: Columns) -> None:
     """Refuse a file whose first line is a row rather than names, and one in which a row repeats the names."""
     names, words, repeats = [*columns.all], [], []
     for name, column in columns.all.items():
-        repeats.append({*column.texts.index[column.texts == name]})
+        repeats.append({*column.texts.index[column.texts.str.lower() == name.lower()]})
         if not writings_of([name]):  # not a number, such as a year or a wavelength
             words.append(bool(repeats[-1]))
     for row in sorted(set[Any]().union(*repeats).intersection(*repeats)):
         raise columns.refusal(f"row {columns.sheet.row[row]} repeats the names of the columns; remove it")
-    if sum(words) > MOSTLY * len(words) or not words:
+    if sum(words) > MOSTLY * len(words) or not words or _are_named_like_cells(columns):
         raise columns.refusal(
             f"the first line is {', '.join(names[:5])}, as in a row, expected the names of the columns; add them"
         )
+
+
+def _check_later_header(columns: Columns) -> None:
+    """Refuse a row of texts below the first rows that repeats the names; among numbers, its words are refused."""
+    names = [column.name for column in columns.all.values() if len(column.texts)]
+    if columns.sheet.head is None or len(names) < len(columns.all):
+        return
+    sheet = columns.whole_sheet(names)
+    are_names = [sheet.frame[name].astype(str).str.lower() == name.lower() for name in names]
+    for row in sheet.frame.index[np.all(are_names, axis=0)]:
+        raise columns.refusal(f"row {sheet.row[row]} repeats the names of the columns; remove it")
+
+
+def _are_named_like_cells(columns: Columns) -> bool:
+    """Return whether all columns of numbers are named by numbers that are no sequence, such as of years."""
+    names = [column.name for column in columns.all.values() if column.content == "number"]
+    if not names or not all(PLAIN in writings_of([name]) for name in names):
+        return False
+    steps = np.diff([*map(float, names)])
+    return len(names) < FEWEST_GROUPS or not ((steps > 0).all() or (steps < 0).all())
+
+
+def _check_later_numbers(columns: Columns) -> None:
+    """Refuse numbers that can be read in two ways, such as 1.306, below whole numbers in the first rows."""
+    names = [column.name for column in columns.all.values() if column.is_whole and len(column.texts)]
+    if columns.sheet.head is None or not names:
+        return
+    sheet = columns.whole_sheet(names)
+    for name in names:
+        cells = sheet.frame[name].dropna()
+        cells = cells[cells.astype(str).str.contains("[.,]")]
+        if len(cells):
+            refuse_two_readings(Column(name, cells, sheet))
 
 
 # Files.
@@ -169,23 +221,27 @@ def _has_queries(columns: Columns) -> bool:
 
 def _files(path: Path) -> str | dict[str, str]:
     """Return a file's name, or the names of training, validation, and test files in the same folder."""
-    files = {"train": path.name}
-    for split in ("val", "test"):
-        present = [name for name in SPLIT_NAMES[split] if path.with_stem(name).is_file()]
-        if path.stem != "train" or not present:
-            return path.name
-        files[split] = path.with_stem(present[0]).name
-    return files
+    others = _files_of_splits(path)
+    if path.stem.lower() != "train" or {*others.values()} != {"val", "test"}:
+        return path.name
+    return {"train": path.name} | {split: name for name, split in reversed(others.items())}
+
+
+def _files_of_splits(path: Path) -> dict[str, str]:
+    """Return the split of each file that is named like one for validation or test, in the folder of training rows."""
+    files = {}
+    for file in sorted(path.parent.glob(f"*{path.suffix}")) if path.stem.lower() in SPLIT_NAMES["train"] else ():
+        with suppress(ValueError):
+            files[file.name] = split_in(file.stem)
+    return {name: split for name, split in files.items() if split in ("val", "test")}
 
 
 def _lines_on_files(path: Path, files: str | dict[str, str]) -> list[str]:
     """Return a line on the files of the splits, or on those of other splits that are not used."""
     if isinstance(files, dict):
         return [f"files: {', '.join(map(' '.join, files.items()))}"]
-    names = [path.with_stem(name) for split in ("val", "test") for name in SPLIT_NAMES[split]]
-    others = [file.name for file in names if path.stem.lower() in SPLIT_NAMES["train"] and file.is_file()]
     advice = f"only {path.name} is split; to use them as splits, name three files train, val, and test"
-    return [f"not used: {listed(others)}: {advice}"] if others else []
+    return [f"not used: {listed(others)}: {advice}"] if (others := _files_of_splits(path)) else []
 
 
 def _reading(encoding: str, empty: Sequence[str], writing: Writing | None) -> dict[str, Any]:
@@ -271,7 +327,8 @@ def _lines_on_words_for_totals(columns: Columns) -> list[str]:
     sheet, lines = columns.whole_sheet(names) if names else columns.sheet, []
     for name in names:
         cells = sheet.frame[name]
-        is_total = [isinstance(cell, str) and TOTAL.fullmatch(cell) is not None for cell in cells]
+        texts = [cell.rstrip(": ") if isinstance(cell, str) else "" for cell in cells]
+        is_total = [TOTAL.fullmatch(text) is not None for text in texts]
         if any(is_total):
             first: Any = cells.index[is_total.index(True)]
             words = f"{name} is {cells[first]} in {sum(is_total)} rows, first in row {sheet.row[first]}"

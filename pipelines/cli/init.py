@@ -13,6 +13,7 @@ from rankgrad.numbers import WRITINGS, Writing
 __all__ = ["init"]
 
 RAW = Path("data/raw")
+NO_GROUP = ("group", "none")
 
 
 def init(
@@ -32,7 +33,9 @@ def init(
     rejected: Annotated[
         str | None, typer.Option(help="Column with the rejected answer, for preferences; --text is the chosen one.")
     ] = None,
-    group: Annotated[str | None, typer.Option(help="Column of groups; all rows of a group stay in one split.")] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Column of groups; all rows of a group stay in one split. `none`: no groups.")
+    ] = None,
     within: Annotated[
         bool, typer.Option("--within", help="Compare only rows of the same group, such as one laboratory.")
     ] = False,
@@ -88,15 +91,16 @@ def init(
         "target": target, "text": text, "rejected": rejected, "negatives": negatives, "group": group, "query": query,
         "id": row_id, "date": date, "weight": weight,
     }  # fmt: skip
-    named = {role: name for role, name in roles.items() if name is not None}
+    named = {role: name for role, name in roles.items() if name is not None and (role, name) != NO_GROUP}
     with errors_in_a_line():
         check_name("--task", task, starting_runs())
         writing = _writing(decimal, thousands)
         if task is None and (collection is not None or negatives is not None):
             task = "search"
         guessed = guess(
-            file, task=task, encoding=encoding, empty=empty or (), writing=writing, named=named, within=within
-        )
+            file, task=task, encoding=encoding, empty=empty or (), writing=writing, named=named, within=within,
+            grouped=("group", group) != NO_GROUP,
+        )  # fmt: skip
         if collection is not None:
             guessed.options["collection"] = _name_below(file.parent, collection)
             Table(**guessed.options).check_head(file.parent)

@@ -22,8 +22,9 @@ IDS = """{columns}: ids such as {cell}, expected texts; join the texts with pand
   table.to_csv("pairs.csv", index=False)
   passages[["passage"]].to_csv("passages.csv", index=False)
 then `rankgrad init pairs.csv --collection passages.csv`"""
-JOIN = """  {frame} = {frame}.rename(columns={{"ID": "{column}", "TEXT": "{text}"}})  # ID and TEXT: columns of its file
-  table = table.merge({frame}[["{column}", "{text}"]], on="{column}")"""
+JOIN = """  table = table.rename(columns={{"{column}": "{text}_id"}})
+  {frame} = {frame}.rename(columns={{"ID": "{text}_id", "TEXT": "{text}"}})  # ID and TEXT: columns of its file
+  table = table.merge({frame}[["{text}_id", "{text}"]], on="{text}_id")"""
 
 
 def search(columns: Columns) -> Truth | None:
@@ -36,6 +37,12 @@ def search(columns: Columns) -> Truth | None:
     passage = _passage_of(columns, query, negatives)
     if passage is None:
         return None
+    for column in columns.of_content("number"):
+        if column.is_called("relevance"):
+            raise columns.refusal(
+                f"{column.name} is named like grades, but each row of a search must have a passage that answers its "
+                f"query: leave out other rows and the column {column.name}, or rank by it with `--task query_ranking`"
+            )
     columns.use(query, passage, *negatives)
     if "group" not in named:
         columns.structure.pop("group", None)

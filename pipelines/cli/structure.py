@@ -23,19 +23,27 @@ __all__ = [
     "is_row_number",
     "may_be_group",
     "split_by_key",
+    "split_or_none",
 ]
 
 SPLIT = r"train|learn|test|val|dev|hold.?out"  # a part of a split's name
+FEW = 0.1  # fraction of cells that may be misspelled splits
 EXPLAINED = 0.3  # groups that explain a larger fraction of the targets' order have different offsets
 
 
-def find_structure(columns: Columns) -> None:
+def find_structure(columns: Columns, *, grouped: bool = True) -> None:
     """Take the columns of structure: named by the user, or recognized by their names and contents."""
     named = columns.named
+    if "group" in named and columns.whole(named["group"]).is_unique:
+        name = named["group"].name
+        raise columns.refusal(
+            f"--group: {name} differs in all rows, so no rows stay together; name a column that repeats, or pass "
+            "`--group none`"
+        )
     roles = {
         "split": columns.take(partial(_is_split, columns)),
         "weight": named.get("weight") or columns.take(_is_weight),
-        "group": named.get("query") or named.get("group") or _group(columns),
+        "group": named.get("query") or named.get("group") or (_group(columns) if grouped else None),
         "id": named.get("id") or columns.take(_is_id) or columns.take(partial(_is_code, columns)),
     }
     columns.structure |= {role: column.name for role, column in roles.items() if column is not None}
@@ -59,24 +67,27 @@ def _order_of(columns: Columns, column: Column) -> str:
 
 
 def _is_split(columns: Columns, column: Column) -> bool:
-    """Recognize the names of splits; beside train and test in a column named so, the reader raises for other names."""
+    """Recognize the names of splits; beside train and test, the reader raises for a few other names."""
     splits = _splits_in(column)
     if splits == {"train"} and columns.sheet.head is not None:  # other splits may begin below the first rows
         splits = _splits_in(columns.whole(column))
     if None in splits:
-        return {"train", "test"} <= splits and column.is_called("split")
+        are_few = column.names.map(lambda name: split_or_none(name) is None).mean() < FEW
+        return {"train", "test"} <= splits and (are_few or column.is_called("split"))
     return {"train"} < splits or (column.is_called("split") and bool(splits))
 
 
 def _splits_in(column: Column) -> set[str | None]:
     """Return the splits that the cells of a column name, and None if a cell names no split."""
-    splits = set[str | None]()
-    for name in column.names.unique() if column.has_names else ():
-        try:
-            splits.add(split_in(name))
-        except ValueError:
-            splits.add(None)
-    return splits
+    return {split_or_none(name) for name in column.names.unique()} if column.has_names else set()
+
+
+def split_or_none(name: str) -> str | None:
+    """Return the split that a name means, or None."""
+    try:
+        return split_in(name)
+    except ValueError:
+        return None
 
 
 def is_like_split(column: Column) -> bool:
@@ -91,8 +102,8 @@ def is_like_split(column: Column) -> bool:
 
 
 def _is_weight(column: Column) -> bool:
-    """Recognize the weight of a row, not of a body or a parcel: numbers above 0 in a column such as sample_weight."""
-    return column.is_exactly_called("weight") and column.content == "number" and bool((column.numbers > 0).all())
+    """Recognize the weight of a row, not of a body or a parcel: numbers in a column such as sample_weight."""
+    return column.is_exactly_called("weight") and column.content == "number"
 
 
 def _group(columns: Columns) -> Column | None:

@@ -43,7 +43,14 @@ def find_truth(columns: Columns) -> Truth:
 def _labels(columns: Columns) -> Truth | None:
     """Recognize labels: lists of names, or several names in a cell; also a single name if the task needs labels."""
     task, is_named = columns.task, "target" in columns.named
-    column = columns.take_truth(lambda column: column.has_labels, "labels")
+    others = columns.of_content("number") if task is None else ()
+    has_target = any(column.is_called("target") and not column.is_called("labels") for column in others)
+
+    def has_labels(column: Column) -> bool:
+        is_likely = not has_target or column.content == "labels" or column.is_called("labels")
+        return column.has_labels and is_likely
+
+    column = columns.take_truth(has_labels, "labels")
     if column is None and (task or is_named):
         column = columns.take_truth(lambda column: _may_be_labels(column, is_task_known=bool(task)), "labels")
     if column is None:
@@ -86,7 +93,8 @@ def _in_columns(columns: Columns, labels: Sequence[Column], option: str | list[s
     columns.use(*labels)
     is_ranks = any((column.numbers > 1).any() for column in labels)
     task, role = ("label_ranking", "label_ranks") if is_ranks else ("multilabel", "labels")
-    return Truth(task, {role: option}, f"truth: {role} from {listed(option)}; to change: --target COLUMN")
+    order = ", the largest number the most important" if is_ranks else ""
+    return Truth(task, {role: option}, f"truth: {role} from {listed(option)}{order}; to change: --target COLUMN")
 
 
 def _relevance(columns: Columns) -> Truth | None:

@@ -8,7 +8,9 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from hashlib import sha256
+from numbers import Number
 from typing import Any
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "NAME",
     "check_name",
     "emptied",
+    "emptied_numbers",
     "key_in",
     "name_in",
     "parsed_json",
@@ -169,8 +172,29 @@ def parts_in(cell: Any, separator: str) -> list[str]:
 
 
 def emptied(cell: Any, empty: Collection[str]) -> Any:
-    """Return a cell; None if it is one of the texts that stand for a missing value, such as `n/a`."""
-    return None if isinstance(cell, str) and cell.strip() in empty else cell
+    """Return a cell; None if it is one of the texts that stand for a missing value, such as `n/a`, or their number.
+
+    >>> emptied(" n/a ", ["n/a"]), emptied(-999, ["-999"]), emptied("-999.0", ["-999"]), emptied(True, ["1"])
+    (None, None, None, True)
+    """
+    if not empty or isinstance(cell, bool):
+        return cell
+    if isinstance(cell, str) and cell.strip() in empty:
+        return None
+    return None if isinstance(cell, str | Number) and _number_of(cell) in emptied_numbers((*empty,)) else cell
+
+
+@lru_cache
+def emptied_numbers(empty: tuple[str, ...]) -> frozenset[float]:
+    """Return the numbers among the texts that stand for a missing value, such as -999."""
+    return frozenset(number for text in empty if (number := _number_of(text)) is not None)
+
+
+def _number_of(cell: Any) -> float | None:
+    try:
+        return float(cell)
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def text_of_bytes(value: bytes) -> str:

@@ -107,6 +107,7 @@ NAMED = [
     ({"user_age": cycled(3, 4), "size": A, "price": Y}, {"features": ["user_age", "size"], "group": None}),
     ({"id": N, "title": texts("a good hat {}"), "my_rating": A}, {"text": "title", "target": "my_rating", "id": "id"}),
     ({"price_log": np.exp(Y), "size": A, "price": Y}, {"features": ["size"], "target": "price"}),
+    ({"km": A, "firm": ["Lee; Kim"] * 9 + cycled("Lee", "Kim", "Ota")[9:], "price": Y}, {"target": "price"}),
     ({"size": A, "fitness": Y, "fitness_log": np.exp(Y)}, {"features": ["size"], "target": "fitness"}),
     ({"sales": A, "x": X, "sales_next_week": Y}, {"features": ["sales", "x"], "target": "sales_next_week"}),
     (
@@ -246,6 +247,9 @@ REFUSED = {  # columns, and what the message names
     "a text that may be the prompt": (CHOSEN | {"comment": texts("because it is number {}")},
                                       ["--query comment", "--text chosen"]),
     "splits of other names": (PLAIN | {"split": cycled("train", "other", "test")}, ["row 2: split is 'other'"]),
+    "a misspelled split": (PLAIN | {"part": ["tset", *cycled("train", "val", "test")[1:]]}, ["row 1: part is 'tset'"]),
+    "no header beside words": ({"c0": texts("c{}x"), "413": A, "553.21": Y}, ["first line", "413"]),
+    "a weight of 0": (PLAIN | {"sample_weight": modulo(3)}, ["row 1", "above 0"]),
 }  # fmt: skip
 NAMED_IN_VAIN = {  # columns, what a person names, and what the refusal says
     "a target that is text": ({**PLAIN, **TEXTS}, {"target": "answer"}, ["answer", "--target"]),
@@ -255,6 +259,7 @@ NAMED_IN_VAIN = {  # columns, what a person names, and what the refusal says
     "queries without grades": (PLAIN | {"lab": groups(6)}, {"query": "lab"}, ["--target"]),
     "an id that comes again": (PLAIN | {"lab": groups(6)}, {"id": "lab"}, ["lab", "row 2"]),
     "a text of numbers": (PLAIN | {"z": A}, {"text": "z"}, ["--text", "z"]),
+    "a group in which no row has another": (PLAIN | {"z": texts("{}.jpg")}, {"group": "z"}, ["--group none"]),
     "the same text for each document": (QUERIES | TEXTS | {"grade": modulo(3)}, {"text": "prompt"},
                                         ["--text", "prompt"]),
     "ranks": (QUERIES | {"rank": modulo(6)}, {"target": "rank"}, ["rank", "largest"]),
@@ -285,6 +290,10 @@ REPORTED = {
     ),
     "a date": ({"made": cycled("2026-01-31", "2026-02-28"), **PLAIN}, ["made: used as a feature", "--date made"]),
     "a possible group": ({"lab": texts("s{}", 4), **PLAIN}, ["lab: 15 values in 60 rows", "--group lab"]),
+    "ranks, of which the largest comes first": (
+        {"text": texts("some words of {}"), "rank_cat": [1 + k % 2 for k in N], "rank_dog": [2 - k % 2 for k in N]},
+        ["label_ranks from rank_*", "the largest number the most important"],
+    ),
     "a group that stands in": (
         {"customer": ["NA", "NA", *texts("c{}", 2)[2:]], **PLAIN},
         ["customer: NA", "--empty NA"],
@@ -400,6 +409,52 @@ def test_utf_8_is_not_read_in_another_encoding(tmp_path, encoding):
     assert guess(tmp_path / "a.csv", encoding="UTF8").options["features"] == ["größe"]
     with pytest.raises(ValueError, match="--encoding utf-8"):
         guess(tmp_path / "a.csv", encoding="cp1252")
+
+
+LATER = {  # columns whose last rows, below the first 1,000, decide, and what the refusal names
+    "thousands": ({"km": range(1100), "price": [*map(str, range(1000)), *(f"1.{k}" for k in range(100, 200))]},
+                  ["price is '1.100'", "--thousands '.'"]),
+    "a header": ({"query": [*(f"what is {k}" for k in range(1100)), "Query"],
+                  "passage": [*(f"it is {k}" for k in range(1100)), "Passage"]}, ["row 1101 repeats"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("columns", "words"), LATER.values(), ids=LATER)
+def test_what_only_later_rows_show_is_refused(tmp_path, columns, words):
+    with pytest.raises(ValueError, match=r"1\.100|repeats") as refused:
+        guess(write(tmp_path, **columns))
+    assert not [word for word in words if word not in str(refused.value)], refused.value
+
+
+def test_grades_are_not_lost_in_a_search(tmp_path):
+    path = write(tmp_path, query=texts("what is {}", 3), passage=texts("it is {}"), grade=modulo(3))
+    assert guess(path).options["relevance"] == "grade"
+    with pytest.raises(ValueError, match="--task query_ranking"):
+        guess(path, task="search")
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_numbers_may_mean_a_missing_value(tmp_path, kind):
+    table, path = pd.DataFrame({"x": X, "price": [-999, *A[1:]]}), tmp_path / f"a.{kind}"
+    if kind == "parquet":
+        table.to_parquet(path)
+    else:
+        path.write_text(table.to_csv(index=False) if kind == "csv" else table.to_json(orient="records", lines=True))
+    assert any("1 of the first 60 rows miss a value" in line for line in guess(path, empty=["-999"]).lines)
+
+
+def test_text_in_bytes_is_no_picture(tmp_path):
+    pd.DataFrame({"x": X, "price": [b"12"] * ROWS}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="price is '12' in bytes"):
+        guess(tmp_path / "a.parquet")
+
+
+def test_files_of_splits_in_capitals_are_splits(tmp_path):
+    path = write(tmp_path, **PLAIN)
+    for name in ("Train", "Val", "Test"):
+        shutil.copy(path, path.with_stem(name))
+    files = {"train": "Train.csv", "val": "Val.csv", "test": "Test.csv"}
+    assert guess(tmp_path / "Train.csv").options["file"] == files
 
 
 def test_numbers_with_spaces_in_them_are_no_vectors(tmp_path):

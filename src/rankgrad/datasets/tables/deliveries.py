@@ -224,7 +224,7 @@ class Deliveries:
                 raise ValueError(
                     f"{later.examples.sheet.place(repeated.index[0])}: {column} {value} is in {splits[value]} of "
                     f"{self.first.raw}, but later deliveries are only for training; remove all {len(repeated)} such "
-                    "rows of this delivery"
+                    "rows of this delivery, or rename those that are other rows"
                 )
 
     def manifest(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.parquet import columns_of, is_text, parquet_file
 from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import PLAIN, Writing
-from rankgrad.plain_text import check_name
+from rankgrad.plain_text import check_name, emptied_numbers
 
 __all__ = [
     "Sheet",
@@ -314,6 +314,8 @@ def _frame_of(batch: pa.Table, pictures: Collection[str], empty: Collection[str]
             frame[field.name] = cells_of(batch[field.name].to_pylist(), empty)
         elif cells.dtype == object or isinstance(cells.dtype, pd.CategoricalDtype | pd.StringDtype):
             frame[field.name] = cells_of(cells, empty)
+        elif cells.dtype.kind in "iuf" and (is_empty := cells.isin(emptied_numbers((*empty,)))).any():
+            frame[field.name] = cells.astype(object).mask(is_empty, None)
     return frame
 
 

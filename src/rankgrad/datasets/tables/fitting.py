@@ -143,8 +143,8 @@ def _classes_of(table: TableOptions, raw: Path, sheet: Sheet, train: pd.DataFram
         rarer, other = sorted(near[0], key=counts.__getitem__)
         number = next(number for number, labels in train["truth"].items() if rarer in labels)
         raise ValueError(
-            f"{sheet.place(number)}: {table.labels} has {rarer!r} ({counts[rarer]} rows), but other rows have "
-            f"{other!r} ({counts[other]} rows); if they are the same label, correct one, else list both in `classes`"
+            f"{sheet.place(number)}: {table.labels} has {rarer!r} ({counts[rarer]} training rows), but other rows have "
+            f"{other!r} ({counts[other]}); if they are the same label, correct one, else list both in `classes`"
         )
     classes = table.classes or sorted(counts)
     is_list = isinstance(sheet.frame.loc[train.index[0], table.labels], list | np.ndarray)

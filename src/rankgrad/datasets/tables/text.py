@@ -40,6 +40,8 @@ def _codec(encoding: str) -> str:
 def _not_encoded(path: Path, encoding: str) -> ValueError:
     """Return the error for a file in another encoding, with the first byte that shows it, and how others read it."""
     contents = path.read_bytes()
+    if contents.startswith(b"PK\x03\x04"):
+        return ValueError(f"{path}: a ZIP file or an Excel workbook, expected text; export it as CSV in UTF-8")
     line = "row 1"
     try:
         contents.decode(_codec(encoding))
@@ -117,6 +119,9 @@ def text_header(path: Path, encoding: str, *, tabs: bool) -> Header:
         start = file.read(LONGEST)
     if "\0" in start:
         raise _not_encoded(path, encoding)
+    first_line = start.partition("\n")[0]
+    if tabs and "\t" not in first_line and any(separator in first_line for separator in ",;|"):
+        raise ValueError(f"{path}: the first line, {first_line[:60]!r}, has no tab; rename the file to .csv")
     separators = "\t" if tabs else ",;\t|"
     if re.match(r"sep=.\r?\n", start):
         return _cut(path, start.partition("\n")[2], separators)._replace(lines=1)
@@ -128,6 +133,8 @@ def text_header(path: Path, encoding: str, *, tabs: bool) -> Header:
         last = _cut(path, comment, separators)
         is_header = (last.separator, len(last.names)) == (header.separator, len(header.names))
         return last._replace(lines=lines - 1) if is_header else header._replace(lines=lines)
+    if not start.strip():
+        raise ValueError(f"{path}: the file is empty, expected the names of the columns and rows")
     first = _cut(path, start, separators)
     named = [name for name in first.names if name]
     if not named or (len(named) == 1 and len(first.names) > 2):  # the row numbers of pandas have no name
