@@ -98,8 +98,6 @@ def guess(
     _check_later_header(columns)
     for column in columns.all.values():
         check_cells(column, is_writing_known=writing is not None)
-    if writing is None:
-        _check_later_numbers(columns)
 
     find_structure(columns, grouped=grouped)
     leave_out_days_and_keys(columns)
@@ -107,6 +105,8 @@ def guess(
         check_within(columns)
         columns.structure["within"], columns.task = True, "score_ranking"
     truth = find_truth(columns)
+    if truth.column is not None and truth.column.content == "number" and writing is None:
+        refuse_two_readings(columns.whole(truth.column))  # 1.306 may begin below the first rows
     leave_out_clues(columns, truth.column)
     inputs, input_columns = find_input(columns, truth)
 
@@ -152,7 +152,7 @@ def _check_header(columns: Columns) -> None:
 
 def _check_later_header(columns: Columns) -> None:
     """Refuse a row of texts below the first rows that repeats the names; among numbers, its words are refused."""
-    names = [column.name for column in columns.all.values() if len(column.texts)]
+    names = [column.name for column in columns.all.values() if column.has_names]
     if columns.sheet.head is None or len(names) < len(columns.all):
         return
     sheet = columns.whole_sheet(names)
@@ -168,19 +168,6 @@ def _are_named_like_cells(columns: Columns) -> bool:
         return False
     steps = np.diff([*map(float, names)])
     return len(names) < FEWEST_GROUPS or not ((steps > 0).all() or (steps < 0).all())
-
-
-def _check_later_numbers(columns: Columns) -> None:
-    """Refuse numbers that can be read in two ways, such as 1.306, below whole numbers in the first rows."""
-    names = [column.name for column in columns.all.values() if column.is_whole and len(column.texts)]
-    if columns.sheet.head is None or not names:
-        return
-    sheet = columns.whole_sheet(names)
-    for name in names:
-        cells = sheet.frame[name].dropna()
-        cells = cells[cells.astype(str).str.contains("[.,]")]
-        if len(cells):
-            refuse_two_readings(Column(name, cells, sheet))
 
 
 # Files.
@@ -323,7 +310,7 @@ def _lines_on_total(truth: Column) -> list[str]:
 
 def _lines_on_words_for_totals(columns: Columns) -> list[str]:
     """Return a line for each column of names in which cells of the whole file are words such as Total and Subtotal."""
-    names = [column.name for column in columns.all.values() if len(column.texts) and not column.is_text]
+    names = [column.name for column in columns.all.values() if column.has_names and not column.is_text]
     sheet, lines = columns.whole_sheet(names) if names else columns.sheet, []
     for name in names:
         cells = sheet.frame[name]

@@ -1,5 +1,6 @@
 """Convert cells of a table by their role: numbers, names, paths, labels, days. Errors name the row."""
 
+import logging
 import posixpath
 import re
 from collections import Counter
@@ -54,6 +55,7 @@ FLAGS = {  # in lower case
     "true": 1, "yes": 1, "y": 1, "ja": 1, "oui": 1, "si": 1, "sí": 1,
     "false": 0, "no": 0, "n": 0, "nein": 0, "non": 0,
 }  # fmt: skip
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 PERIODS = {"day": "D", "week": "W", "month": "M", "year": "Y"}
 DAY, MONTH = re.compile(r"\d{8}", re.ASCII), re.compile(r"\d{4}(-\d\d)?", re.ASCII)  # 20261130; 2026-11, and 2026
 
@@ -123,7 +125,20 @@ def as_numbers(sheet: Sheet, cells: pd.Series, *, least: float = -LARGEST, what:
         )
     if cells.dtype.kind != "f" and not order:  # floats were rounded before they came here
         _require_apart(sheet, cells, numbers.to_numpy())
+    if cells.dtype == object and sheet.writing.decimal == "." and not sheet.writing.thousands and not order:
+        _tell_thousands(sheet, cells)
     return numbers
+
+
+def _tell_thousands(sheet: Sheet, cells: pd.Series) -> None:
+    """Log a warning if whole numbers stand beside numbers that all have three decimals: 1.306 may be 1306."""
+    pointed = cells[[isinstance(cell, str) and "." in cell for cell in cells]]
+    if 0 < len(pointed) < len(cells) and all(map(THOUSANDS.fullmatch, pointed)):
+        logging.warning(
+            "%s: %s is %s; all of its decimals have three digits: if they are thousands, set `--thousands .` of init, "
+            "`thousands: '.'` and `decimal: ','` of a dataset",
+            sheet.place(pointed.index[0]), cells.name, pointed.iloc[0],
+        )  # fmt: skip
 
 
 def _number(writing: Writing, order: str | None, cell: Any) -> float:
