@@ -140,7 +140,7 @@ def tables(draw, inputs=INPUTS, truths=TRUTHS, *, most: int = 14) -> Drawn:
     if truth == "relevance" or draw(st.booleans()):
         table.columns["shop"], table.options["group"] = table.groups, "shop"
     if truth != "relevance" and draw(st.booleans()):
-        table.weights = table.columns["counts"] = each(st.floats(0.125, 100, width=32))
+        table.weights = table.columns["counts"] = each(st.floats(0.125, 1e9))
         table.options["weight"] = "counts"
     order = draw(st.permutations([*table.columns]))
     table.columns = {name: table.columns[name] for name in order}
@@ -272,12 +272,12 @@ class Form:
 @st.composite
 def forms(draw) -> Form:
     """Draw a form."""
-    kind = draw(st.sampled_from(["csv", "semicolon", "tsv", "jsonl", "parquet"]))
+    kind = draw(st.sampled_from(["csv", "semicolon", "pipe", "tsv", "jsonl", "parquet"]))
     encodings = ["utf-8", "utf-8-sig", "utf-16", "cp1252"]
-    suffix, decimal = "csv" if kind == "semicolon" else kind, draw(st.sampled_from([".", ","]))
+    suffix, decimal = "csv" if kind in ("semicolon", "pipe") else kind, draw(st.sampled_from([".", ","]))
     thousands = draw(st.sampled_from(["", {".": ",", ",": "."}[decimal], " ", "'"]))
     return Form(
-        suffix, {"semicolon": ";", "tsv": "\t"}.get(kind, ","), draw(st.sampled_from(encodings)), decimal,
+        suffix, {"semicolon": ";", "pipe": "|", "tsv": "\t"}.get(kind, ","), draw(st.sampled_from(encodings)), decimal,
         draw(st.sampled_from(["\n", "\r\n"])), draw(st.booleans()), thousands, draw(st.integers(0, 2)),
     )  # fmt: skip
 
@@ -289,6 +289,8 @@ def write(columns: dict[str, list[Any]], form: Form, folder: Path) -> Path:
     if form.suffix in ("csv", "tsv"):
         with path.open("w", encoding=form.encoding, newline="") as file:
             file.write(f"# made by hand{form.newline}" * form.comments)
+            if form.separator == ";" and not form.comments:  # as Excel does
+                file.write(f"sep=;{form.newline}")
             out = csv.writer(file, delimiter=form.separator, lineterminator=form.newline)
             out.writerow(names)
             for row in rows:

@@ -67,7 +67,8 @@ def batches(draw, kind: str) -> Batch:
     weights = cells(0.0, 0.25, 1.0, 3.0).double()
     is_binary, is_matrix = kind in ("labels", "positives"), kind == "positives"
     truth = cells(0, 1) if is_binary else cells(0, 1, 2, 3)
-    dtype = draw(st.sampled_from([*TYPES, torch.bool] if is_binary else TYPES))
+    dtype = draw(st.sampled_from([*TYPES, torch.bool] if kind != "target" else TYPES))
+    truth = truth.clamp(max=1) if dtype == torch.bool else truth
     factor, dim = draw(st.sampled_from([1.0, 7.0, 1e-15, 1e15])), draw(st.sampled_from([0, -1]))
     return Batch(scores, truth, weights, cells(True, True, False), is_matrix, dtype, factor, -1 if is_matrix else dim)
 

@@ -35,7 +35,8 @@ def pixels(shape: tuple[int, ...]) -> st.SearchStrategy[np.ndarray]:
 def stored(image: Image.Image, kind: str, orientation: int = 1) -> bytes:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    return encoded(image, kind, exif=exif, lossless=True)
+    damaged = orientation == 1 and kind in ("PNG", "WEBP")
+    return encoded(image, kind, exif=b"Exif\0\0garbage" if damaged else exif, lossless=True)
 
 
 @law(50)

@@ -21,6 +21,7 @@ def test_lists_by_their_sizes_are_padded_as_by_torch_with_their_gradient(sizes, 
     values = torch.randn(sum(sizes), *shape, requires_grad=True)
     padded, mask = pad_groups(values, sizes=sizes)
     assert mask.sum(-1).tolist() == sizes
+    assert padded.shape[1] == mask.shape[1] == max(1, *sizes)
     if any(sizes):
         assert padded.equal(torch.nn.utils.rnn.pad_sequence(list(values.split(sizes)), batch_first=True))
     weights = torch.randn(padded.shape)

@@ -59,6 +59,11 @@ def test_a_row_of_fewer_cells_than_columns_is_refused():
     assert post("score_ranking of text", json.dumps(body)).status_code == 400
 
 
+def test_half_a_character_is_replaced():
+    answer = post("score_ranking of text", r'{"inputs": [{"text": "a red hat", "id": "x\ud83d"}]}')
+    assert answer.json()["predictions"][0]["id"] == "x\ufffd"
+
+
 @law(30)
 @given(request=requests(), form=st.sampled_from(["dataframe_records", "dataframe_split"]), data=st.data())
 def test_a_damaged_request_is_answered_by_numbers_or_refused(request, form, data):

@@ -73,6 +73,9 @@ def test_prediction_reads_a_row_as_training_stored_it(table, form, data):
     kind = Table(**options).input
     with TemporaryDirectory() as folder:
         path = write(table.columns, form, Path(folder))
+        if data.draw(st.booleans()):  # a suffix that tells nothing
+            path = path.rename(path.with_suffix(".data"))
+            options |= {"file": path.name, "format": form.suffix}
         splits = read(options, Path(folder))
         stored = {row["name"]: row[kind] for of_split in splits.values() for row in of_split.to_pylist()}
         about = about_of(splits["train"], kind)
@@ -100,13 +103,14 @@ SPELLINGS = [("7", "7.0", " 7"), ("true", "True"), ("2026-01-01", "2026-01-01 00
     order=st.permutations(range(40)),
     seed=st.integers(0, 9),
     suffix=st.sampled_from(["csv", "jsonl", "parquet"]),
+    within=st.sampled_from(["shop", "x"]),
 )
-def test_a_group_of_several_spellings_is_one(group, order, seed, suffix):
+def test_a_group_of_several_spellings_is_one(group, order, seed, suffix, within):
     shops = [group[row % len(group)] if row < 20 else f"s{row // 2}" for row in order]
     table = {"shop": shops, "x": [*map(float, order)], "y": [*map(float, order)]}
-    options = {"features": ["x"], "target": "y", "group": "shop", "split": {"hash_of": "shop"} | SHARES}
+    options = {"features": ["x"], "target": "y", "group": within, "split": {"hash_of": "shop"} | SHARES}
     by_name = placed_by(table, Form(suffix), options, seed=seed)
-    homes = {(split, row["group"]) for split, row in by_name.values() if row["target"] < 20}
+    homes = {(split, row["group"] if within == "shop" else "") for split, row in by_name.values() if row["target"] < 20}
     assert len(homes) == 1
 
 
@@ -158,20 +162,25 @@ def test_a_group_is_in_one_split_no_row_is_lost_and_none_that_is_taken_out_moves
 @given(table=grouped(), months=st.lists(st.integers(1, 4), min_size=50, max_size=50), snapshot=st.integers(1, 4))
 def test_later_days_are_for_training_but_for_groups_that_are_held_out(table, months, snapshot):
     months = [1] * 30 + months[: len(table["who"]) - 30]
+    table["clicks"] = [*map(float, range(len(months)))]
     table["day"] = [f"{1 + row % 28}.{month}.2026" for row, month in enumerate(months)]
-    options = FLAT | {"group": "shop", "split": {"hash_of": "shop"} | SHARES,
+    options = FLAT | {"group": "shop" if snapshot % 2 else "who", "split": {"hash_of": "shop"} | SHARES,
+                      "train_target": "clicks",
                       "date": {"column": "day", "first": "2026-01-31", "every": "month", "order": "DMY"}}  # fmt: skip
     by_name = placed_by(table, Form("csv"), options, snapshot=snapshot, seed=9)  # which has shops in each split
-    homes = {row["group"]: split for split, row in by_name.values()}
+    shops = dict(zip(table["who"], table["shop"], strict=True))
+    homes = {shops[who]: split for who, (split, row) in by_name.items()}
     order = [1, *sorted({*months} - {1})]
-    for who, shop, x, y, month in zip(*(table[name] for name in ("who", "shop", "x", "y")), months, strict=True):
+    for who, shop, x, y, clicks, month in zip(
+        *(table[name] for name in ("who", "shop", "x", "y", "clicks")), months, strict=True
+    ):
         is_late = month > 1
         comes = order.index(month) < max(1, snapshot) and not (is_late and homes.get(shop, "train") != "train")
         assert (who in by_name) == comes
         if comes:
             split, row = by_name[who]
             assert split == ("train" if is_late else homes[shop])
-            assert (row["features"], row["target"]) == ([x], y)
+            assert (row["features"], row["target"]) == ([x], clicks if split == "train" else y)
 
 
 PERIODS: dict[str, Callable[[date], Any]] = {

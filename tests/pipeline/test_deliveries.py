@@ -41,8 +41,10 @@ def settings(*, snapshot: int = 1, number: int | None = None, **args):
 def delivery(day: str, splits: list[str], *, group: str = "") -> None:
     folder = RAW / day
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [f"{day}-{row},{group or f'{day}-{row // 2}'},{split},{row},{row % 5}" for row, split in enumerate(splits)]
-    (folder / "rows.csv").write_text("\n".join(["name,group,split,x,y", *lines]) + "\n")
+    lines = []
+    for row, split in enumerate(splits):
+        lines.append(f"{day}-{row},{group or f'{day}-{row // 2}'},{split},{row},{row % 5},{2 * row}")
+    (folder / "rows.csv").write_text("\n".join(["name,group,split,x,y,clicks", *lines]) + "\n")
 
 
 def read_split(folder: str, split: str):
@@ -64,9 +66,10 @@ def test_later_ones_add_training_rows_up_to_the_snapshot(deliveries, caplog):
     caplog.set_level(logging.INFO)
     names, held_out = [], set()
     for snapshot in (1, 2, 4):  # the fourth has not come in yet
-        data.main(settings(snapshot=snapshot), "shop")
+        data.main(settings(snapshot=snapshot, train_target="clicks"), "shop")
         train = pq.read_table("data/shop/train.parquet")
         assert train["id"].to_pylist() == list(range(len(train)))
+        assert train["target"].to_pylist() == [2 * int(name.rpartition("-")[2]) for name in train["name"].to_pylist()]
         names.append(train["name"].to_pylist())
         held_out.add((Path("data/shop/val.parquet").read_bytes(), Path("data/shop/test.parquet").read_bytes()))
     assert [len(names_of_snapshot) for names_of_snapshot in names] == [6, 9, 12]

@@ -86,6 +86,8 @@ PRICES = np.exp(6.5 + Y)
 ANSWERS = {"response_a": texts("the answer a of number {}"), "response_b": texts("the answer b of number {}")}
 CHOSEN = {"chosen": texts("the chosen one of number {}"), "rejected": texts("the rejected one of number {}")}
 NAMED = [
+    ({"maker": [*cycled("Lee", "Sons", "Ash")[:57], "Lee; Sons", "Ash; Lee", "Ash; Sons"], **PLAIN},
+     {"categories": ["maker"], "labels": None}),
     ({"path": texts("p{}.jpg"), "tags": cycled("cat|dog", "dog|cat", "car"), "customer": texts("c{}", 2), "views": N},
      {"image": "path", "labels": "tags", "ordered": True, "group": "customer", "split": SPLIT}),
     ({"path": texts("p{}.jpg"), "tags": cycled("cat;dog", "cat", "car;cat")},
@@ -210,6 +212,8 @@ def test_a_column_gets_the_role_that_its_name_and_its_cells_or_a_person_give_it(
 
 
 REFUSED = {  # columns, and what the message names
+    "spaces between thousands": (PLAIN | {"price": [german(p, 2).replace(".", " ") for p in PRICES * 9]},
+                                 ["price", "--decimal ',' --thousands ' '"]),
     "thousands": ({"km": A, "preis": [german(p, 0) for p in PRICES]}, ["preis", "--thousands '.'", "--decimal '.'"]),
     "both": ({"x": X, "price": [german(p, 2) for p in PRICES]}, ["price", "--decimal ',' --thousands '.'"]),
     "a unit": ({"x": X, "Umsatz": [f"{german(p, 2)} €" for p in PRICES]}, ["Umsatz", "€", "row 1", "plain numbers"]),
@@ -365,12 +369,20 @@ def test_files_of_two_splits_are_reported(tmp_path):
     assert any(line.startswith("not used: test.csv") for line in guess(tmp_path / "train.csv").lines)
 
 
+def test_a_folder_of_parquet_is_refused_with_the_pattern_of_its_files(tmp_path):
+    (tmp_path / "a.parquet").mkdir()
+    with pytest.raises(ValueError, match=r"a folder, .*'a\.parquet/\*\.parquet'"):
+        guess(tmp_path / "a.parquet")
+
+
 def test_splits_row_numbers_and_totals_that_only_the_whole_file_shows_are_recognized(tmp_path):
     splits = np.repeat(["train", "val", "test"], [1100, 100, 100])
     draws = np.random.default_rng(1)
     x, shops = draws.normal(size=1300), [*[f"shop {k % 9}" for k in range(1299)], "Summe"]
-    path = write(tmp_path, X=1 + draws.permutation(1300), part=splits, shop=shops, x=x, price=range(1300))
-    guessed = guess(path)
+    days = pd.date_range("2026-01-01", periods=1300).astype(str)
+    path = write(tmp_path, X=1 + draws.permutation(1300), part=splits, shop=shops, x=x, price=range(1300), day=days)
+    guessed = guess(path, named={"date": "day"})
+    assert guessed.options["date"]["first"] == days[-1]
     options = guessed.options
     assert (options["split"], options["features"], options.get("id")) == ("part", ["x"], None)
     assert any("shop is Summe in 1 rows, first in row 1300" in line for line in guessed.lines)
@@ -512,6 +524,8 @@ def test_the_log_of_a_skewed_target_is_a_rival(tmp_path):
     runs = blocks(tmp_path, {"f_1": A, "f_2": X, "price": [float(k**4) for k in N]})["runs"]
     assert [*runs] == [f"mine-{name}" for name in ("mse", "spearman", "ranknet", "mse_log", "ridge", "boosted_trees")]
     assert runs["mine-mse_log"]["training"]["log_plus"] == 10_000
+    total = {"f_1": range(200), "f_2": np.resize(X, 200), "price": [*range(1, 200), 19_900]}  # is no tail
+    assert "mine-mse_log" not in blocks(tmp_path, total)["runs"]
 
 
 def test_skewed_numbers_of_one_table_leave_the_next_table_alone(tmp_path):

@@ -169,7 +169,7 @@ def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace
     model = trained(workspace / "model", "query_ranking", "features")
     documents = [[1.0, 2.0], [0.5, -1.0], [3.0, 0.25]]
     pq.write_table(pa.table({"id": ["p", "q"], "features": [documents[:2], documents[2:]]}), "lists.parquet")
-    Path("rows.csv").write_text("qid,doc,age,price\np,a,1,2\np,b,0.5,-1\nq,c,3,0.25\n")
+    Path("rows.csv").write_text("qid,doc,age,price\n7,a,1,2\n7.0,b,0.5,-1\nq,c,3,0.25\n")
     Path("rows.txt").write_text("0 qid:1 1:1 2:2\n1 qid:1 1:0.5 2:-1\n0 qid:2 1:3 2:0.25\n")
     first, second = answered(model, "lists.parquet", capsys=capsys)
     assert (first["id"], second["id"]) == ("p", "q")

@@ -83,7 +83,7 @@ class TestRoles:
     def test_queries_of_svmlight_in_files_of_their_own(self, tmp_path):
         for split, first, index in (("train", 0, 3), ("val", 40, 3), ("test", 60, 2)):
             rows = [f"{k % 3} qid:{first + k // 4} 1:{k / 10} {index}:{-k} # doc" for k in range(80)]
-            lines(tmp_path, f"{split}.txt", "# a comment", *rows)
+            lines(tmp_path, f"{split}.txt", "\ufeff# a comment", *rows)
         options = {
             "file": {split: f"{split}.txt" for split in ("train", "val", "test")},
             "features": "all", "relevance": "label", "group": "qid",
@@ -99,25 +99,32 @@ class TestRoles:
 
     def test_files_of_one_pattern_may_be_of_several_formats(self, tmp_path):
         frame = pd.DataFrame({"x": np.arange(60) / 7, "y": range(60)})
-        frame.to_csv(tmp_path / "a.csv", index=False)
-        frame.to_parquet(tmp_path / "b.parquet")
-        found, _, _ = read({"file": "[ab].*", "features": ["x"], "target": "y"}, tmp_path)
-        assert sorted(pa.concat_tables(found.values())["target"].to_pylist()) == sorted([*range(60)] * 2)
+        for folder in "ab":
+            (tmp_path / folder).mkdir()
+            frame.to_csv(tmp_path / folder / "t.csv", index=False)
+        frame.to_parquet(tmp_path / "b/t.parquet")
+        (tmp_path / "a/.#t.csv").symlink_to("nowhere")  # the lock of an editor
+        found, _, _ = read({"file": "*/*", "features": ["x"], "target": "y"}, tmp_path)
+        assert sorted(pa.concat_tables(found.values())["target"].to_pylist()) == sorted([*range(60)] * 3)
 
     def test_captions_of_an_image_are_gathered_and_searched_in_the_gallery_that_a_column_names(self, raw):
         rows = ["image,caption,part", *[f"p{k}.jpg,a picture {k},part {k % 3}" for k in range(40)]]
         lines(raw, "captions.csv", *rows, "./p7.jpg,again 7,part 1", "p7.jpg,thrice 7,part 1")
         options = {"file": "captions.csv", "image": "image", "captions": "caption", "gallery": "part"}
-        items = {row["name"]: row for row in pa.concat_tables(read(options, raw, size=16)[0].values()).to_pylist()}
+        splits, _, _ = read(options, raw, size=16)
+        assert json.loads(splits["train"].schema.metadata[b"input"])["caption"] == "caption"
+        items = {row["name"]: row for row in pa.concat_tables(splits.values()).to_pylist()}
         assert {name: row["gallery"] for name, row in items.items()} == {f"p{k}.jpg": k % 3 for k in range(40)}
         assert items["p7.jpg"]["captions"] == ["a picture 7", "again 7", "thrice 7"]
 
     def test_frames_and_pictures_of_queries(self, raw):
-        rows = [f"p{k}.jpg|p{k + 1}.jpg,{k}" for k in range(0, 60, 2)]
+        rows = [f"p{k}.jpg;p{k + 1}.jpg,{k}" for k in range(0, 60, 2)]
         lines(raw, "clips.csv", "frames,score", *rows)
-        splits, _, _ = read({"file": "clips.csv", "frames": "frames", "target": "score"}, raw, size=16)
+        options = {"file": "clips.csv", "frames": "frames", "target": "score", "frame_separator": ";"}
+        splits, _, _ = read(options, raw, size=16)
+        assert json.loads(splits["train"].schema.metadata[b"input"])["separator"] == ";"  # so that answers do the same
         row = splits["train"].to_pylist()[0]
-        assert [frame["path"] for frame in row["frames"]] == rows[int(row["name"]) - 1].partition(",")[0].split("|")
+        assert [frame["path"] for frame in row["frames"]] == rows[int(row["name"]) - 1].partition(",")[0].split(";")
         options = PHOTOS | {"labels": None, "relevance": "weight", "group": "customer"}
         splits, _, _ = read(options, raw, size=16)
         row = splits["train"].to_pylist()[0]
@@ -178,6 +185,9 @@ def cut(raw):
 
 
 BAD = {
+    "labels as a list in text": (csv_with({(7, "tags"): "['cat', 'dog']"}), {}, ["row 7", "list written as text"]),
+    "an index too large": (svm(*["1 qid:1 1000000:1"] * 20), SVM, ["a.txt", "row 17", "number the features from 1"]),
+    "a word as qid": (svm("1 qid:q1 1:2"), SVM, ["a.txt", "row 1", "the qid 'q1'"]),
     "no such file": (lambda raw: None, {"file": "fotos.csv"}, ["fotos.csv", "photos.csv"]),
     "no such column": (lambda raw: None, {"labels": "tag"}, ["photos.csv", "'tag'", "did you mean tags"]),
     "no picture": (csv_with({(7, "path"): "gone.jpg"}), {}, ["row 7", "gone.jpg", "no such file"]),
@@ -237,6 +247,7 @@ def test_bad_input_is_refused_by_its_place(raw, fault):
         ({"split": {"hash_of": "customer", "vla": 0.1}}, "did you mean val"),
         ({"split": {"hash_of": "customer", "val": 0.5, "test": 0.5}}, "below 1"),
         ({"date": {"column": "day", "first": "soon", "every": "month"}}, "2026-10-31"),
+        ({"date": {"column": "day", "first": "01/11/2026", "every": "month"}}, "2026-10-31"),
         ({"date": {"column": "day", "first": "2026-10-31", "every": "moon"}}, "day, week, month or year"),
         ({"date": {"column": "day", "first": "2026-10-31", "every": "day", "order": "YDM"}}, "YMD, DMY, MDY"),
     ],

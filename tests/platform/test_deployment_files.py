@@ -229,3 +229,7 @@ def test_what_would_be_another_line_of_a_unit_is_refused_and_nothing_is_written(
         "sh", ROOT / "deploy/service.sh", *words, folder=tmp_path / folder, fails=True, XDG_CONFIG_HOME=tmp_path / "to"
     )
     assert not (tmp_path / "to").exists()
+
+
+def test_what_editors_leave_beside_data_is_none_of_it():
+    assert {".#*", ".~lock.*#", ".DS_Store"} <= {*(ROOT / ".dvcignore").read_text().splitlines()}

@@ -132,6 +132,17 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
     assert first.endswith(" [made champion by a person]")
 
 
+def test_a_champion_that_is_chosen_while_it_is_judged_stays(published, monkeypatch):
+    verdict = gate.verdict
+
+    def meanwhile(*arguments):
+        published.set_registered_model_alias(SORTER, "champion", "2")
+        return verdict(*arguments)
+
+    monkeypatch.setattr(gate, "verdict", meanwhile)
+    assert "changed while it was judged" in decide().reason
+
+
 class TestVerdict:
     """The law of the gate, against a simulation that shares no code with it."""
 
@@ -173,7 +184,16 @@ class TestVerdict:
         ("challenger", "champion", "held"),
         [("reversed", "right", True), ("constant", "right", True), ("right", "constant", False)],
     )
-    def test_a_slice_on_which_the_challenger_is_much_worse_or_undefined_holds_it(self, challenger, champion, held):
+    def test_a_slice_on_which_the_challenger_is_much_worse_or_undefined_holds_it(
+        self, monkeypatch, challenger, champion, held
+    ):
+        tested, differences = [], gate._differences
+
+        def counted(*arguments, tests=1):
+            tested.append(tests)
+            return differences(*arguments, tests=tests)
+
+        monkeypatch.setattr(gate, "_differences", counted)
         target = np.random.default_rng(0).normal(size=40)
         scores = {"right": target, "reversed": -target, "constant": np.ones(40)}
         slices = []
@@ -185,6 +205,7 @@ class TestVerdict:
         better, reason = gate.guarded_slices(evidence, judged, PARAMS.gate)
         assert better != held
         assert "`shop: b`" in reason
+        assert {*tested} <= {2}  # Bonferroni's: as many as there are slices
 
 
 def test_a_persons_choice_stays_until_the_gate_may_replace_it_and_can_be_taken_back(published):

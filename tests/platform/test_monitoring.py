@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, quantities, write
 from pipelines.monitoring.measure import Answers, Inputs, Measured, measure, prepared
-from pipelines.monitoring.reference import GROUP, Reference, TrainingData, reference_of
+from pipelines.monitoring.reference import GROUP, Reference, TrainingData, read_reference, reference_of
 from pipelines.serving.server import app_of
 from pipelines.tracking.upload import Run, Version, publish
 from rankgrad.cli.answers import answers
@@ -176,6 +176,13 @@ def test_a_version_needs_no_data_of_the_checkout_and_a_challenger_answers_the_sa
     assert "network: a model for score_ranking, expected" in spared.shadow.verdict
 
 
+def test_of_several_views_the_first_is_measured(scenes, tmp_path):
+    images, ranker = scenes(60, 8), small_ranker()
+    once = measured(images, tmp_path, ranker).answers.embedding
+    ranker.views = {"count": 3, "shift": 2}
+    assert np.array_equal(measured(images, tmp_path, ranker).answers.embedding, once)
+
+
 COUNTS = [
     (np.arange(60), np.arange(60) + 100, True),  # of each length one list, so that no number is frequent
     # A number that is rare in training, between two frequent ones, which every other fresh row has.
@@ -244,6 +251,15 @@ def test_rows_without_a_group_do_not_form_one(published):
     for lab, drifted in ((None, True), ("new", False)):
         fresh.assign(lab=lab).to_csv("fresh.csv", index=False)
         assert ("age" in compare("fresh.csv", model="model").drifted) == drifted
+    fresh[["age", "price"]], fresh["lab"] = np.repeat(draws.normal(size=(40, 2)), 5, axis=0), np.repeat(range(40), 5)
+    tested = []
+    for rows_ in (fresh, fresh.sample(frac=1, random_state=1)):  # the order of rows says nothing
+        rows_.to_csv("fresh.csv", index=False)
+        tested.append({quantity.name: quantity.p for quantity in compare("fresh.csv", model="model").quantities})
+    assert tested[0] == pytest.approx(tested[1])
+    reference = read_reference(Path("model"), model="model")
+    for learned in (reference.inputs, reference.network):
+        assert (learned.groupby(GROUP).nunique() == 1).all(axis=None)
 
 
 @pytest.mark.parametrize("kind", ["features", "text"])

@@ -62,7 +62,7 @@ def as_text(value: Any) -> str:
 
 
 def as_json(value: Any, *, ascii: bool = True, **options: Any) -> str:
-    """Return a value as JSON: null for numbers that are not finite, text for other types, such as dates.
+    r"""Return a value as JSON: null for numbers that are not finite, text for other types, such as dates.
 
     Args:
         value: mappings, lists, numbers, and text, or anything that `str` converts.
@@ -71,6 +71,8 @@ def as_json(value: Any, *, ascii: bool = True, **options: Any) -> str:
 
     >>> as_json({"value": float("nan"), "seeds": {"1": 0.5}})
     '{"value": null, "seeds": {"1": 0.5}}'
+    >>> as_json("caf\udce9", ascii=False)
+    '"caf\\udce9"'
     """
     plain = _plain(value)
     text = json.dumps(plain, ensure_ascii=ascii, allow_nan=False, **options)

@@ -132,7 +132,7 @@ def _matching(raw: Path, pattern: str) -> list[Path]:
     is_hidden = Path(pattern).name.startswith(".")
     if set(pattern) & set("*?["):
         files = sorted(file for file in raw.glob(pattern) if not file.name.startswith(".") or is_hidden)
-    if files and files[0].is_file():
+    if files and files[0].exists():  # reading a folder is refused with what to write
         return files
     inside = sorted(path.name for path in raw.iterdir()) if raw.is_dir() else []
     near = [name for name in inside if Path(name).suffix.lower() in FORMATS][:10] or inside[:10]
