@@ -141,8 +141,10 @@ class Column:
         cell = (self.hindrance or "")[:60]
         place = self.sheet.row[self.cells.index[self.names == self.hindrance][0]]
         found = f"numbers except for cells such as {shlex.quote(cell)} in row {place}"
-        if writings_of([cell]):
-            return f"{found}, a number in another notation: write all numbers of the column alike"
+        if readings := writings_of([cell]):
+            same = [reading.thousands for reading in readings if reading.decimal == self.sheet.writing.decimal]
+            advice = f", or pass `--thousands {same[0]}`" if same and same[0] else ""
+            return f"{found}, a number in another notation: write all numbers of the column alike{advice}"
         if UNIT.fullmatch(cell):
             return f"{found}: write plain numbers such as 1234.5 or -7, and move units to the header"
         return f"{found}: {if_empty(cell)}"

@@ -44,9 +44,13 @@ class Units(NamedTuple):
     rows: Sequence[int]
 
     @property
+    def needed_for_gate(self) -> int:
+        """The fewest with which the gate can judge if it gets half of them, or all of a given validation split."""
+        return {"all": 2 * JUDGED, "gate": 0, "val": JUDGED}[self.split]
+
+    @property
     def are_too_few_for_gate(self) -> bool:
-        """Whether the gate judges nothing even if it gets half of them, or all of a given validation split."""
-        return len(self.names) < {"all": 2 * JUDGED, "gate": 0, "val": JUDGED}[self.split]
+        return len(self.names) < self.needed_for_gate
 
 
 def units_of(folder: Path, dataset: Table) -> Units:
@@ -177,7 +181,7 @@ def line_on_gate(units: Units, block: dict[str, Any]) -> str:
     dataset, unit, total = Table(**block["args"]), units.name, len(units.names)
     count, advice = round(total * dataset.shares["gate"]), "raise `split.gate`"
     if "gate" not in dataset.splits:
-        line, count = f"gate: none, because {total} {unit} are too few for it", 0
+        line, count = f"gate: none, because {total} {unit} are too few for it: {units.needed_for_gate} are needed", 0
     elif units.split == "gate":
         line, count, advice = f"gate: {total} {unit}", total, "give more rows the split `gate`"
     elif units.split == "val":

@@ -139,7 +139,7 @@ GOOD = plain(32, 32)
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
-        (images_of(*[GOOD] * 49), {}, "fresh.parquet: 49 rows"),
+        (images_of(*[GOOD] * 19), {}, "fresh.parquet: 19 rows"),
         (images_of(*[GOOD] * 70, GOOD[:-30], *[GOOD] * 9), {}, "fresh.parquet: row 71"),
         (None, {"model": "ranker"}, "ranker: .*no reference"),
         (None, {"alpha": 0.0}, "alpha is 0.0"),

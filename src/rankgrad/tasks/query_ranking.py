@@ -262,7 +262,7 @@ class QueryRanking(Task):
         """Fit the scale that turns score differences into probabilities of preferences, on the validation pairs.
 
         Training makes differences too large if it separates all its pairs. The scale minimizes the log loss of the
-        validation pairs, with a weak prior that keeps it near 1 if there are few pairs.
+        validation pairs and of two more, which have their mean difference and opposite preferences.
         """
         if not network.recipe["input"].get("rejected") or val.sizes is None:
             return
@@ -271,8 +271,12 @@ class QueryRanking(Task):
         scores = self.scores(network, val.inputs, val.sizes)[pairs].double().view(-1, 2)
         relevance = val.truth[pairs].double().view(-1, 2)
         differences = (scores[:, 0] - scores[:, 1]) * (relevance[:, 0] - relevance[:, 1]).sign()
-        scales = torch.logspace(-2, 1, 301, dtype=torch.float64)
-        losses = softplus(-scales.unsqueeze(1) * differences[differences != 0]).sum(1) + scales.log().square()
+        differences = differences[differences != 0]
+        if not len(differences):
+            return
+        usual = differences.abs().mean()
+        scales = torch.logspace(-2, 2, 401, dtype=torch.float64) / usual
+        losses = softplus(-scales.unsqueeze(1) * torch.cat([differences, usual.view(1), -usual.view(1)])).sum(1)
         network.recipe["preference_scale"] = scales[losses.argmin()].item()
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:

@@ -122,7 +122,8 @@ class ScorePhase(GroupPhase):
 class ScoreRanking(TwoPhases):
     """Score examples. A clip is one random frame per epoch in training, and the mean of all frames in prediction.
 
-    Losses get standardized targets (by mean and deviation of the training split) if targets are not between 0 and 1, if
+    Losses get standardized targets (by mean and deviation of the training split, within groups if only rows of the
+    same group are compared) if targets are not between 0 and 1, if
     float32 would make many of them equal, or if they are logs: outputs of a new network are near 0, and a loss on
     values would take long to reach prices of thousands. Their order stays.
 
@@ -172,7 +173,7 @@ class ScoreRanking(TwoPhases):
             raise ValueError(
                 f"all {len(split)} {what} are {target[0].item():g}, expected at least two different values"
             )
-        measured = {"mean": target.mean().item(), "deviation": target.std(correction=0).item()}
+        measured = {"mean": target.mean().item(), "deviation": _deviation(target, split)}
         if scale or bool(((target < 0) | (target > 1)).any()) or _too_near(target, **measured):
             network.recipe["target"] = measured | scale
         return network
@@ -315,6 +316,19 @@ def _scores_and_targets(table: pa.Table) -> tuple[Tensor, Tensor]:
     """Return both columns of predictions (n,), float64."""
     score, target = (torch.from_numpy(table[name].to_numpy().astype(np.float64)) for name in ("score", "target"))
     return score, target
+
+
+def _deviation(target: Tensor, split: Split) -> float:
+    """Return the standard deviation of targets (n,), from the mean of their group if only these are compared.
+
+    Offsets of groups may be many times larger than the differences to learn within them.
+    """
+    if split.within:
+        groups = _group_numbers(split)
+        apart = target - (torch.bincount(groups, target) / torch.bincount(groups))[groups]
+        if bool((apart != 0).any()):  # else nothing can be compared, see `splits_for`
+            return apart.std(correction=0).item()
+    return target.std(correction=0).item()
 
 
 def _group_numbers(split: Split) -> Tensor:

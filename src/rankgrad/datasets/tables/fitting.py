@@ -61,7 +61,8 @@ def fitted_to(
     lines = _understood(table, examples, splits, fitted)
     if reading.folds is not None:
         lines["rows"] = _rows_in_folds(table, train, splits.get("gate"), reading.folds, reading.seed)
-    lines |= _understood_numbers(table, raw, train, _numbers_learned(table, examples, train))
+    rows = train if table.train_target else frame  # numbers that no row learns from spoil a test
+    lines |= _understood_numbers(table, raw, rows, _numbers_learned(table, examples, rows))
     logging.info("%s", "; ".join(f"{key} {value}" for key, value in lines.items()))
     return fitted | {"understood": lines}
 
@@ -358,10 +359,10 @@ def _understood(
         lines |= _understood_classes(path, dict(zip(classes, fitted["counts"], strict=True)))
     if table.group:
         lines |= _understood_groups(table, path, frame)
-    if table.rejected and (repeated := repeated_pairs(frame["input"])):
+    if repeated := repeated_pairs(frame["input"]) if table.rejected else _repeated_rows(table, frame):
         lines["repeated"] = repeated
     categories = _categories(table, examples.roles, frame)
-    if near := _near_names(table, categories, frame, fitted):
+    if near := _near_names(table, categories, frame):
         lines["near"] = ", ".join(f"{name!r} beside {other!r}" for name, other in near[:NAMED])
         logging.warning("%s: names that may be one: %s", path, lines["near"])
     lines["missing"] = f"{len(examples.left_out) or 'no'} rows left out"
@@ -411,16 +412,14 @@ def _understood_groups(table: TableOptions, path: Path, frame: pd.DataFrame) -> 
     return lines
 
 
-def _near_names(
-    table: TableOptions, categories: Mapping[str, pd.Series], frame: pd.DataFrame, fitted: dict[str, Any]
-) -> list[tuple[str, str]]:
+def _near_names(table: TableOptions, categories: Mapping[str, pd.Series], frame: pd.DataFrame) -> list[tuple[str, str]]:
     """Return pairs of groups or categories whose names may be one."""
-    near = near_names(frame["group"].unique()) if table.group else []
-    near += near_names(fitted["features"]) if table.has_names else []
+    near: list[tuple[str, str]] = []
     names = {"": frame["group"]} if table.group else {}
     names |= {f"{column}=": cells for column, cells in categories.items()}
     for start, column in names.items():
-        near += [(f"{start}{name}", f"{start}{other}") for name, other in typos_in(column.value_counts().to_dict())]
+        pairs = [*near_names(filter(None, column.unique())), *typos_in(column.value_counts().to_dict())]
+        near += [(f"{start}{name}", f"{start}{other}") for name, other in pairs]
     return near
 
 
@@ -431,6 +430,24 @@ def _rows_in_folds(table: TableOptions, rows: pd.DataFrame, gate: pd.DataFrame |
         counts[fold_of(key, folds=folds, seed=seed)] += 1
     folds_in_words = described_folds(counts.values(), table.split_group)
     return folds_in_words if gate is None else f"{folds_in_words}; {len(gate)} other rows are the gate"
+
+
+def _repeated_rows(table: TableOptions, frame: pd.DataFrame) -> str:
+    """Return how many rows repeat another one, or documents another one of their query, as text; "" if none does."""
+    if table.input_type.files or table.captions:
+        return ""
+    inputs = _inputs(table, frame).map(_hashable)
+    rest = inputs.index if table.lists else frame["truth"].map(_hashable)
+    count = int(pd.DataFrame({"input": inputs, "rest": rest}).duplicated().sum())
+    what = f"{count} {'documents repeat another one of their query' if table.lists else 'rows repeat another one'}"
+    if count:
+        logging.warning("%s", what)
+    return what if count else ""
+
+
+def _hashable(cell: Any) -> Any:
+    """Return the contents of an input or a truth, by which equal ones are found."""
+    return cell.tobytes() if isinstance(cell, np.ndarray) else str(cell)
 
 
 def _queries_of_several_ids(frame: pd.DataFrame) -> list[str]:

@@ -15,16 +15,18 @@ UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 
 
 def near_names(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return pairs of names that differ only in case, characters between words, accents, or ä and ae.
+    """Return pairs of names that differ only in case, characters between words, accents, ä and ae, or leading zeros.
 
     >>> near_names(["cat", "Cat", "T-shirt", "t shirt", "poet", "pot"])
     [('Cat', 'cat'), ('T-shirt', 't shirt')]
     >>> near_names(["Müller", "Mueller", "cafe", "café", "Straße", "Strasse"])
     [('Mueller', 'Müller'), ('cafe', 'café'), ('Strasse', 'Straße')]
+    >>> near_names(["lab_05", "lab_5", "10", "1"])
+    [('lab_05', 'lab_5')]
     """
     groups = defaultdict[str, set[str]](set)
     for name in names:
-        plain = re.sub(r"[\s_-]+", " ", name.casefold())  # which makes ss of ß
+        plain = re.sub(r"(?<!\d)0+(?=\d)", "", re.sub(r"[\s_-]+", " ", name.casefold()))  # which makes ss of ß
         for spelling in (plain, plain.translate(UMLAUTS)):
             groups[ACCENTS.sub("", unicodedata.normalize("NFD", spelling))].add(name)
     near = [sorted(group) for group in groups.values() if len(group) > 1]

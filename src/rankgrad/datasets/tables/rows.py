@@ -287,6 +287,12 @@ def _log_captions(item: str, caption: str) -> None:
 
 
 @lru_cache(maxsize=100)
+def _log_without_group(column: str) -> None:
+    """Log once that the groups of rows are unknown."""
+    logging.warning("no column %s, so answers do not have it, and `monitor` counts all rows as independent", column)
+
+
+@lru_cache(maxsize=100)
 def _log_without_id(place: str) -> None:
     """Log once that a document has no id."""
     logging.warning("%s: no #docid, expected one in every row: the ids of all rows are row numbers", place)
@@ -317,6 +323,8 @@ class _Columns:
         self.inputs = self._inputs(roles)
         self.id = roles.id or self._first(self.about.get("id"), "id", "docid" if form == "svmlight" else None)
         self.group = self._first(self.about.get("group"))
+        if folder is not None and self.group is None and self.about.get("group") and not self.about.get("rejected"):
+            _log_without_group(self.about["group"])
         self.query = None
         if self.task == "query_ranking":
             self.query = roles.query or self._first(self.about.get("query"), "qid" if form == "svmlight" else None)
