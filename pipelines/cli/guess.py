@@ -53,6 +53,7 @@ TOTAL = re.compile(
     re.IGNORECASE,
 )
 NO_DATES = ("0001-01-01", "1900-01-01", "1970-01-01", "9999-12-31")  # written for a missing one
+YEAR, SEQUENCE = re.compile(r"(19|20)\d\d"), 5  # a name of a column; fewest names in order, such as wavelengths
 FEWEST_GROUPS = 5  # smallest number of groups to report different offsets
 
 
@@ -162,12 +163,12 @@ def _check_later_header(columns: Columns) -> None:
 
 
 def _are_named_like_cells(columns: Columns) -> bool:
-    """Return whether all columns of numbers are named by numbers that are no sequence, such as of years."""
+    """Return whether all columns of numbers are named by numbers that are no years, and no long sequence."""
     names = [column.name for column in columns.all.values() if column.content == "number"]
-    if not names or not all(PLAIN in writings_of([name]) for name in names):
+    if not names or not all(PLAIN in writings_of([name]) for name in names) or all(map(YEAR.fullmatch, names)):
         return False
     steps = np.diff([*map(float, names)])
-    return len(names) < FEWEST_GROUPS or not ((steps > 0).all() or (steps < 0).all())
+    return len(names) < SEQUENCE or not ((steps > 0).all() or (steps < 0).all())
 
 
 # Files.
