@@ -109,7 +109,7 @@ NAMED = [
     ({"user_age": cycled(3, 4), "size": A, "price": Y}, {"features": ["user_age", "size"], "group": None}),
     ({"id": N, "title": texts("a good hat {}"), "my_rating": A}, {"text": "title", "target": "my_rating", "id": "id"}),
     ({"price_log": np.exp(Y), "size": A, "price": Y}, {"features": ["size"], "target": "price"}),
-    ({"2024": X, "2025": Y}, {"features": ["2024"], "target": "2025"}),
+    ({"lab": cycled("a", "b"), "2024": X, "2025": Y}, {"features": ["2024"], "target": "2025"}),
     ({"km": A, "firm": ["Lee; Kim"] * 9 + cycled("Lee", "Kim", "Ota")[9:], "price": Y}, {"target": "price"}),
     ({"size": A, "fitness": Y, "fitness_log": np.exp(Y)}, {"features": ["size"], "target": "fitness"}),
     ({"sales": A, "x": X, "sales_next_week": Y}, {"features": ["sales", "x"], "target": "sales_next_week"}),
