@@ -143,7 +143,7 @@ class Column:
         found = f"numbers except for cells such as {shlex.quote(cell)} in row {place}"
         if readings := writings_of([cell]):
             same = [reading.thousands for reading in readings if reading.decimal == self.sheet.writing.decimal]
-            advice = f", or pass `--thousands {same[0]}`" if same and same[0] else ""
+            advice = f", or pass `--thousands {shlex.quote(same[0])}`" if same and same[0] else ""
             return f"{found}, a number in another notation: write all numbers of the column alike{advice}"
         if UNIT.fullmatch(cell):
             return f"{found}: write plain numbers such as 1234.5 or -7, and move units to the header"
@@ -555,8 +555,10 @@ def _refuse_bytes(column: Column) -> None:
     """Raise if the bytes of a Parquet file are text rather than pictures."""
     cell = column.cells.iloc[0]
     if isinstance(cell, StoredPicture):
-        picture = next(stored_pictures([cell], column.name)) or b""
+        picture = next(stored_pictures([cell], column.name))
         with suppress(UnicodeDecodeError):
+            if not picture:  # it is missing
+                return
             raise ValueError(
                 f"{column.sheet.place(column.cells.index[0])}: {column.name} is {picture.decode()[:40]!r} in bytes; "
                 "store it as text or as a number"
@@ -567,7 +569,7 @@ def refuse_two_readings(column: Column) -> None:
     """Raise if numbers are not in a program's notation, or are ambiguous: 1.306 is 1306 in German."""
     has_digit = column.texts.map(lambda text: re.search(r"\d", text) is not None).astype(bool)
     texts, others = column.texts[has_digit], column.texts[~has_digit]
-    readings = writings_of(texts) if len(texts) > MOSTLY * len(column.texts) else []
+    readings = writings_of(texts.unique()) if len(texts) > MOSTLY * len(column.texts) else []
     if not readings or readings == [PLAIN]:
         return
     row = next(row for row, text in texts.items() if writings_of([text]) != [PLAIN])

@@ -9,7 +9,6 @@ error that shows what to type. A column that is named like a target is never rep
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from math import isclose
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +28,7 @@ from pipelines.cli.columns import (
 from pipelines.cli.inputs import find_input, leave_out_clues, leave_out_days_and_keys
 from pipelines.cli.structure import (
     EXPLAINED,
+    FEW,
     check_within,
     explained,
     find_structure,
@@ -37,7 +37,7 @@ from pipelines.cli.structure import (
 )
 from pipelines.cli.truth import DROPPED, find_truth
 from rankgrad.datasets.table import Table
-from rankgrad.datasets.tables.cells import SPLIT_NAMES, split_in
+from rankgrad.datasets.tables.cells import SPLIT_NAMES
 from rankgrad.datasets.tables.examples import missing_cells
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.datasets.tables.suspects import REPEATED
@@ -53,7 +53,7 @@ TOTAL = re.compile(
     re.IGNORECASE,
 )
 NO_DATES = ("0001-01-01", "1900-01-01", "1970-01-01", "9999-12-31")  # written for a missing one
-YEAR, SEQUENCE = re.compile(r"(19|20)\d\d"), 5  # a name of a column; fewest names in order, such as wavelengths
+YEAR, SEQUENCE = re.compile(r"(19|20)\d\d(\.0)?"), 3  # a name of a column; fewest names in order, such as wavelengths
 FEWEST_GROUPS = 5  # smallest number of groups to report different offsets
 
 
@@ -167,7 +167,10 @@ def _are_named_like_cells(columns: Columns) -> bool:
     names = [column.name for column in columns.all.values() if column.content == "number"]
     if not names or not all(PLAIN in writings_of([name]) for name in names) or all(map(YEAR.fullmatch, names)):
         return False
-    steps = np.diff([*map(float, names)])
+    numbers = [*map(float, names)]
+    if numbers == [*range(len(names))] or numbers == [*range(1, 1 + len(names))]:  # as pandas names columns
+        return False
+    steps = np.diff(numbers)
     return len(names) < SEQUENCE or not ((steps > 0).all() or (steps < 0).all())
 
 
@@ -216,12 +219,14 @@ def _files(path: Path) -> str | dict[str, str]:
 
 
 def _files_of_splits(path: Path) -> dict[str, str]:
-    """Return the split of each file that is named like one for validation or test, in the folder of training rows."""
-    files = {}
-    for file in sorted(path.parent.glob(f"*{path.suffix}")) if path.stem.lower() in SPLIT_NAMES["train"] else ():
-        with suppress(ValueError):
-            files[file.name] = split_in(file.stem)
-    return {name: split for name, split in files.items() if split in ("val", "test")}
+    """Return the split of each file that is named like one for validation or test, in the folder of training rows.
+
+    Names in `SPLIT_NAMES` come in its order, the usual one first.
+    """
+    if path.stem.lower() not in SPLIT_NAMES["train"]:
+        return {}
+    files = {file.stem.lower(): file.name for file in sorted(path.parent.glob(f"*{path.suffix}")) if file.is_file()}
+    return {files[name]: split for split in ("val", "test") for name in SPLIT_NAMES[split] if name in files}
 
 
 def _lines_on_files(path: Path, files: str | dict[str, str]) -> list[str]:
@@ -314,12 +319,11 @@ def _lines_on_words_for_totals(columns: Columns) -> list[str]:
     names = [column.name for column in columns.all.values() if column.has_names and not column.is_text]
     sheet, lines = columns.whole_sheet(names) if names else columns.sheet, []
     for name in names:
-        cells = sheet.frame[name]
-        texts = [cell.rstrip(": ") if isinstance(cell, str) else "" for cell in cells]
-        is_total = [TOTAL.fullmatch(text) is not None for text in texts]
-        if any(is_total):
-            first: Any = cells.index[is_total.index(True)]
-            words = f"{name} is {cells[first]} in {sum(is_total)} rows, first in row {sheet.row[first]}"
+        cells = sheet.frame[name].dropna()
+        totals = [cell for cell in cells.unique() if isinstance(cell, str) and TOTAL.fullmatch(cell.rstrip(": "))]
+        rows: Any = cells.index[cells.isin(totals)]
+        if 0 < len(rows) <= max(1, FEW * len(cells)):  # else such as grades from poor to average
+            words = f"{name} is {cells[rows[0]]} in {len(rows)} rows, first in row {sheet.row[rows[0]]}"
             lines.append(f"{words}; remove these rows if they are totals")
     return lines
 

@@ -197,6 +197,9 @@ def _advice_on_no_date(cell: str) -> str:
 def leave_out_clues(columns: Columns, truth: Column | None) -> None:
     """Leave out numbers mixed with other cells, and columns that reveal the target."""
     group = columns.all.get(columns.structure.get("group", ""))
+    is_query = group is not None and ("query" in columns.named or group.is_called("query"))
+    if not is_query and "within" not in columns.structure:
+        group = None  # rows of different groups are compared, too
     for column in columns.free:
         if column.hindrance is not None:
             columns.leave_out(column, column.advice_on_hindrance)

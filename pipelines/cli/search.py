@@ -10,6 +10,7 @@ from rankgrad.plain_text import spelled_alike
 
 __all__ = ["refuse_ids", "search"]
 
+GRADE = re.compile(r"(relevance|grade|rel$|label|judg(e?ment|ed))")
 NUMBERED = r"(_?(id|no|key|nr|number))?"
 PASSAGE = re.compile(rf"(passage|document|doc|corpus){NUMBERED}|[pd]id")
 QUERY = re.compile(rf"(query|question|search){NUMBERED}|qid")
@@ -38,7 +39,7 @@ def search(columns: Columns) -> Truth | None:
     if passage is None:
         return None
     for column in columns.of_content("number"):
-        if column.is_called("relevance"):
+        if GRADE.match(plain(column.name)) and columns.whole(column).numbers.nunique() > 1:
             raise columns.refusal(
                 f"{column.name} is named like grades, but each row of a search must have a passage that answers its "
                 f"query: leave out other rows and the column {column.name}, or rank by it with `--task query_ranking`"

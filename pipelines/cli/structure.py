@@ -15,6 +15,7 @@ from rankgrad.numbers import ORDERS
 
 __all__ = [
     "EXPLAINED",
+    "FEW",
     "check_within",
     "explained",
     "find_structure",
@@ -23,11 +24,10 @@ __all__ = [
     "is_row_number",
     "may_be_group",
     "split_by_key",
-    "split_or_none",
 ]
 
 SPLIT = r"train|learn|test|val|dev|hold.?out"  # a part of a split's name
-FEW = 0.1  # fraction of cells that may be misspelled splits
+FEW = 0.1  # fraction of cells that may be misspelled splits, or totals
 EXPLAINED = 0.3  # groups that explain a larger fraction of the targets' order have different offsets
 
 
@@ -43,7 +43,7 @@ def find_structure(columns: Columns, *, grouped: bool = True) -> None:
     roles = {
         "split": columns.take(partial(_is_split, columns)),
         "weight": named.get("weight") or columns.take(_is_weight),
-        "group": named.get("query") or named.get("group") or (_group(columns) if grouped else None),
+        "group": named.get("query") or named.get("group") or _group(columns, grouped=grouped),
         "id": named.get("id") or columns.take(_is_id) or columns.take(partial(_is_code, columns)),
     }
     columns.structure |= {role: column.name for role, column in roles.items() if column is not None}
@@ -72,17 +72,17 @@ def _is_split(columns: Columns, column: Column) -> bool:
     if splits == {"train"} and columns.sheet.head is not None:  # other splits may begin below the first rows
         splits = _splits_in(columns.whole(column))
     if None in splits:
-        are_few = column.names.map(lambda name: split_or_none(name) is None).mean() < FEW
+        are_few = column.names.map(lambda name: _split_or_none(name) is None).mean() < FEW
         return {"train", "test"} <= splits and (are_few or column.is_called("split"))
     return {"train"} < splits or (column.is_called("split") and bool(splits))
 
 
 def _splits_in(column: Column) -> set[str | None]:
     """Return the splits that the cells of a column name, and None if a cell names no split."""
-    return {split_or_none(name) for name in column.names.unique()} if column.has_names else set()
+    return {_split_or_none(name) for name in column.names.unique()} if column.has_names else set()
 
 
-def split_or_none(name: str) -> str | None:
+def _split_or_none(name: str) -> str | None:
     """Return the split that a name means, or None."""
     try:
         return split_in(name)
@@ -106,10 +106,10 @@ def _is_weight(column: Column) -> bool:
     return column.is_exactly_called("weight") and column.content == "number"
 
 
-def _group(columns: Columns) -> Column | None:
-    """Take the column of pairs, else of queries, else a column that several rows share, such as a customer."""
-    pair = columns.take(_is_pair)
-    return pair or columns.take_shared("query", exact=True) or columns.take_shared("group", exact=False)
+def _group(columns: Columns, *, grouped: bool) -> Column | None:
+    """Take the column of pairs, else of queries, else, if `grouped`, one that several rows share, such as a user."""
+    queries = columns.take(_is_pair) or columns.take_shared("query", exact=True)
+    return queries or (columns.take_shared("group", exact=False) if grouped else None)
 
 
 def _is_pair(column: Column) -> bool:

@@ -118,7 +118,7 @@ def _check_options(alpha: float, least_distance: float, rows: int) -> None:
     if not 0 <= least_distance < 1:
         raise ValueError(f"the least distance is {least_distance}, expected from 0 to below 1")
     if rows < MONITORED:
-        raise ValueError(f"rows is {rows}, expected at least {MONITORED} for a meaningful test")
+        raise ValueError(f"rows is {rows}, expected at least {MONITORED}")
 
 
 def compare(
@@ -206,7 +206,7 @@ def _enough(rows_of: str, count: int) -> int:
     """Return the number of rows, or raise if there are too few to test."""
     if count < MONITORED:
         raise ValueError(
-            f"{rows_of}: {count} rows, expected at least {MONITORED} for a meaningful test: add rows, or train "
+            f"{rows_of}: {count} rows, expected at least {MONITORED}: add rows, or train "
             "on more if these are training or validation rows"
         )
     return count

@@ -24,8 +24,10 @@ def slots_of(params: Settings) -> dict[str, list[Slot]]:
 
         names = os.environ.get(GPU, ",".join(map(str, range(torch.cuda.device_count()))))
         gpus = [name for name in names.split(",") if name]
-    count = max(1, (os.cpu_count() or 1) // params.compute.threads)
-    on_cores = {GPU: ""} if gpus else {CORES: str(params.compute.threads)}
+    cores = os.cpu_count() or 1
+    count = max(1, cores // params.compute.threads)
+    of_slot = cores // max(1, min(count, len(params.runs)))  # a single run trains its seeds on all cores
+    on_cores = {GPU: ""} if gpus else {CORES: str(max(1, of_slot))}
     return {"gpu": [{GPU: gpu} for gpu in gpus], "cpu": [on_cores for _ in range(count)]}
 
 

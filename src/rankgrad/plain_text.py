@@ -8,6 +8,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from numbers import Number
@@ -39,6 +40,7 @@ DIGITS = 1000  # digits of a whole number
 FOREIGN = re.compile(rf"[^\w\s\x00-\x7f]{{{MARKS + 1},}}")  # a combining mark is never a letter, a space, or ASCII
 INVISIBLE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))  # invisible characters
 WHOLE = re.compile(r"(-?\d+)\.0*", re.ASCII)
+ROUND = re.compile(r"(-?\d+)\.0{1,2}", re.ASCII)  # 1.000 may be a thousand
 MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00(:00(\.0+)?)?", re.ASCII)
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character beyond 16 bits, as in JSON
 
@@ -176,25 +178,27 @@ def emptied(cell: Any, empty: Collection[str]) -> Any:
 
     >>> emptied(" n/a ", ["n/a"]), emptied(-999, ["-999"]), emptied("-999.0", ["-999"]), emptied(True, ["1"])
     (None, None, None, True)
+    >>> emptied("007", ["7"]), emptied("1.000", ["1"])
+    ('007', '1.000')
     """
-    if not empty or isinstance(cell, bool):
+    if not empty:
         return cell
-    if isinstance(cell, str) and cell.strip() in empty:
-        return None
-    return None if isinstance(cell, str | Number) and _number_of(cell) in emptied_numbers((*empty,)) else cell
+    if isinstance(cell, str):
+        text = cell.strip()
+        whole = ROUND.fullmatch(text) if text.endswith("0") else None
+        return None if text in empty or (whole is not None and whole[1] in empty) else cell
+    is_number = isinstance(cell, Number) and not isinstance(cell, bool)
+    return None if is_number and cell in emptied_numbers((*empty,)) else cell
 
 
 @lru_cache
 def emptied_numbers(empty: tuple[str, ...]) -> frozenset[float]:
     """Return the numbers among the texts that stand for a missing value, such as -999."""
-    return frozenset(number for text in empty if (number := _number_of(text)) is not None)
-
-
-def _number_of(cell: Any) -> float | None:
-    try:
-        return float(cell)
-    except (ValueError, TypeError, OverflowError):
-        return None
+    numbers = set[float]()
+    for text in empty:
+        with suppress(ValueError):
+            numbers.add(float(text))
+    return frozenset(numbers)
 
 
 def text_of_bytes(value: bytes) -> str:

@@ -109,6 +109,7 @@ NAMED = [
     ({"user_age": cycled(3, 4), "size": A, "price": Y}, {"features": ["user_age", "size"], "group": None}),
     ({"id": N, "title": texts("a good hat {}"), "my_rating": A}, {"text": "title", "target": "my_rating", "id": "id"}),
     ({"price_log": np.exp(Y), "size": A, "price": Y}, {"features": ["size"], "target": "price"}),
+    ({"species": cycled("a", "b"), "0": X, "1": A, "2": Y}, {"features": ["0", "1"], "target": "2"}),
     ({"lab": cycled("a", "b"), "2024": X, "2025": Y}, {"features": ["2024"], "target": "2025"}),
     ({"km": A, "firm": ["Lee; Kim"] * 9 + cycled("Lee", "Kim", "Ota")[9:], "price": Y}, {"target": "price"}),
     ({"size": A, "fitness": Y, "fitness_log": np.exp(Y)}, {"features": ["size"], "target": "fitness"}),
@@ -289,10 +290,6 @@ REPORTED = {
     "a cell that is no number": ({"a": ["NULL", *map(str, X[1:])], "b": A, "price": Y}, ["a:", "NULL"]),
     "a number in another notation": ({"a": ["1,5", *map(str, X[1:])], "b": A, "price": Y}, ["a:", "1,5", "alike"]),
     "a number that gives it away": ({"x": X, "a": A, "price": Y, "total": 2 * Y + 1}, ["total"]),
-    "a number that gives it away in each group": (
-        {"user": texts("u{}", 15), "x": X, "norm": Y, "price": Y + groups(15)},
-        ["norm: orders the rows of each user like price"],
-    ),
     "a date": ({"made": cycled("2026-01-31", "2026-02-28"), **PLAIN}, ["made: used as a feature", "--date made"]),
     "a possible group": ({"lab": texts("s{}", 4), **PLAIN}, ["lab: 15 values in 60 rows", "--group lab"]),
     "ranks, of which the largest comes first": (
@@ -456,6 +453,18 @@ def test_numbers_may_mean_a_missing_value(tmp_path, kind):
     assert any("1 of the first 60 rows miss a value" in line for line in guess(path, empty=["-999"]).lines)
 
 
+def test_a_file_with_one_byte_that_utf_8_has_not_may_be_cp1252(tmp_path):
+    lines = [f"{('Bonn', 'Köln')[k % 2]},{k}" for k in range(200_000)]
+    contents = "\n".join(["city,price", *lines]).encode() + "\nK\xe9ln,1\n".encode("cp1252")
+    (tmp_path / "a.csv").write_bytes(contents)
+    assert guess(tmp_path / "a.csv", encoding="cp1252").options["target"] == "price"
+
+
+def test_grades_from_poor_to_average_are_no_totals(tmp_path):
+    lines = guess(write(tmp_path, condition=cycled("poor", "average", "good"), **PLAIN)).lines
+    assert not [line for line in lines if "totals" in line]
+
+
 def test_text_in_bytes_is_no_picture(tmp_path):
     pd.DataFrame({"x": X, "price": [b"12"] * ROWS}).to_parquet(tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="price is '12' in bytes"):
@@ -489,6 +498,13 @@ def test_chats_are_refused_with_what_to_write(tmp_path):
         guess(tmp_path / "a.jsonl")
     exec("\n".join(line.strip() for line in str(refused.value).splitlines()[1:]))  # as it advises
     assert table.iloc[0].to_dict() == {"prompt": "why?", "chosen": "so", "rejected": "so"}
+
+
+def test_a_number_that_orders_the_rows_of_each_group_like_the_target_is_no_feature_within_groups(tmp_path):
+    path = write(tmp_path, **SAMPLES | {"norm": Y, "age": A})
+    options = guess(path, named={"group": "lab"}, within=True).options
+    assert options["features"] == ["x", "age"]
+    assert guess(path, named={"group": "lab"}).options["features"] == ["x", "norm", "age"]
 
 
 SAMPLES = {"lab": [f"lab {k % 6}" for k in N], "x": X, "price": Y + 100 * (np.array(N) % 6)}

@@ -327,7 +327,7 @@ def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame:
     if table.rejected:  # a pair and its reverse are the same comparison
         return frame["input"].map(lambda pair: as_json(sorted(map(as_json, pair))))
     # Not the row's number: if a row is removed, the rows below it must keep their splits.
-    return frame["input"].map(lambda cell: as_json(key_in(cell) if isinstance(cell, str) else cell))
+    return frame["input"].map(lambda cell: as_json(" ".join(cell.split()) if isinstance(cell, str) else cell))
 
 
 # The truth.

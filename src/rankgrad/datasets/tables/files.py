@@ -314,8 +314,11 @@ def _frame_of(batch: pa.Table, pictures: Collection[str], empty: Collection[str]
             frame[field.name] = cells_of(batch[field.name].to_pylist(), empty)
         elif cells.dtype == object or isinstance(cells.dtype, pd.CategoricalDtype | pd.StringDtype):
             frame[field.name] = cells_of(cells, empty)
-        elif cells.dtype.kind in "iuf" and (is_empty := cells.isin(emptied_numbers((*empty,)))).any():
-            frame[field.name] = cells.astype(object).mask(is_empty, None)
+        elif empty and cells.dtype.kind in "iuf":
+            numbers = np.array([*emptied_numbers((*empty,))])
+            is_empty = cells.isin(numbers.astype(cells.dtype) if cells.dtype.kind == "f" else numbers)
+            if is_empty.any():
+                frame[field.name] = (cells if cells.dtype.kind == "f" else cells.astype(object)).mask(is_empty)
     return frame
 
 

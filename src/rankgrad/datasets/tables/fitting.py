@@ -359,7 +359,7 @@ def _understood(
         lines |= _understood_classes(path, dict(zip(classes, fitted["counts"], strict=True)))
     if table.group:
         lines |= _understood_groups(table, path, frame)
-    if repeated := repeated_pairs(frame["input"]) if table.rejected else _repeated_rows(table, frame):
+    if repeated := repeated_pairs(frame["input"]) if table.rejected else _repeated_rows(table, path, frame):
         lines["repeated"] = repeated
     categories = _categories(table, examples.roles, frame)
     if near := _near_names(table, categories, frame):
@@ -432,22 +432,25 @@ def _rows_in_folds(table: TableOptions, rows: pd.DataFrame, gate: pd.DataFrame |
     return folds_in_words if gate is None else f"{folds_in_words}; {len(gate)} other rows are the gate"
 
 
-def _repeated_rows(table: TableOptions, frame: pd.DataFrame) -> str:
+def _repeated_rows(table: TableOptions, path: Path, frame: pd.DataFrame) -> str:
     """Return how many rows repeat another one, or documents another one of their query, as text; "" if none does."""
     if table.input_type.files or table.captions:
         return ""
-    inputs = _inputs(table, frame).map(_hashable)
-    rest = inputs.index if table.lists else frame["truth"].map(_hashable)
-    count = int(pd.DataFrame({"input": inputs, "rest": rest}).duplicated().sum())
+    contents = pd.DataFrame({"input": _inputs(table, frame).map(_hash)})
+    if table.lists:
+        contents["query"] = contents.index
+    else:
+        contents["truth"], contents["group"] = frame["truth"].map(_hash), frame["group"] if table.group else ""
+    count = int(contents.duplicated().sum())
     what = f"{count} {'documents repeat another one of their query' if table.lists else 'rows repeat another one'}"
     if count:
-        logging.warning("%s", what)
+        logging.warning("%s: %s", path, what)
     return what if count else ""
 
 
-def _hashable(cell: Any) -> Any:
-    """Return the contents of an input or a truth, by which equal ones are found."""
-    return cell.tobytes() if isinstance(cell, np.ndarray) else str(cell)
+def _hash(cell: Any) -> int:
+    """Return a hash of the contents of an input or a truth."""
+    return hash(cell.tobytes() if isinstance(cell, np.ndarray) else str(cell))
 
 
 def _queries_of_several_ids(frame: pd.DataFrame) -> list[str]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 __all__ = ["near_names", "typos_in"]
 
 LETTERS, WORD, COMPARED = 5, 60, 10_000  # fewest letters and most characters of a name with a typo; most names
-RARE, SHARE, TYPED = 2, 0.01, 10  # a typo is in so few rows or this share; the right name is in so many times as many
+RARE, SHARE, MOST = 2, 0.01, 20  # a typo is in so few rows, or in this share of them, but at most in so many
+TYPED = 10  # the right name is in so many times as many rows
 
 ACCENTS = re.compile("[\u0300-\u036f]")  # of Latin, Greek, and Cyrillic; in other scripts, a mark makes another letter
 UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
@@ -21,12 +22,12 @@ def near_names(names: Iterable[str]) -> list[tuple[str, str]]:
     [('Cat', 'cat'), ('T-shirt', 't shirt')]
     >>> near_names(["Müller", "Mueller", "cafe", "café", "Straße", "Strasse"])
     [('Mueller', 'Müller'), ('cafe', 'café'), ('Strasse', 'Straße')]
-    >>> near_names(["lab_05", "lab_5", "10", "1"])
+    >>> near_names(["lab_05", "lab_5", "10", "1", "v1.05", "v1.5"])
     [('lab_05', 'lab_5')]
     """
     groups = defaultdict[str, set[str]](set)
     for name in names:
-        plain = re.sub(r"(?<!\d)0+(?=\d)", "", re.sub(r"[\s_-]+", " ", name.casefold()))  # which makes ss of ß
+        plain = re.sub(r"(?<![\d.,])0+(?=\d)", "", re.sub(r"[\s_-]+", " ", name.casefold()))  # which makes ss of ß
         for spelling in (plain, plain.translate(UMLAUTS)):
             groups[ACCENTS.sub("", unicodedata.normalize("NFD", spelling))].add(name)
     near = [sorted(group) for group in groups.values() if len(group) > 1]
@@ -51,7 +52,7 @@ def typos_in(counts: Mapping[str, int]) -> list[tuple[str, str]]:
         if counts[name] >= TYPED:
             for spelling in _blanked(name):
                 frequent.setdefault(spelling, name)
-    limit = max(RARE, SHARE * sum(counts.values()))
+    limit = max(RARE, min(SHARE * sum(counts.values()), MOST))
     typos, rare = [], [name for name in words if counts[name] <= limit]
     for name in rare:
         near = {frequent[spelling] for spelling in _blanked(name) if spelling in frequent}

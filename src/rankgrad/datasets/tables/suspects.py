@@ -79,7 +79,8 @@ def _rank_correlations(columns: np.ndarray, other: np.ndarray, groups: np.ndarra
     if len(other) - len(names) < FEWEST:
         return np.zeros(columns.shape[1])
     step = -(-len(other) // MOST)
-    is_used = (np.arange(len(other)) if len(names) == 1 else group) % step == 0
+    numbers = group if len(names) > MOST // 10 else np.arange(len(other))  # of many groups, whole ones
+    is_used = numbers % step == 0
     group = group[is_used]
     rows = pd.DataFrame(np.column_stack([columns, other])[is_used])
     ranks = rows.groupby(group).rank().to_numpy() - (np.bincount(group)[group, None] + 1) / 2

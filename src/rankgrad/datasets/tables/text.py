@@ -70,16 +70,20 @@ def _encodings_of(contents: bytes) -> Sequence[str]:
 
 
 def _check_not_utf8(path: Path, encoding: str) -> None:
-    """Raise ValueError if a file begins as UTF-8, but is read in an encoding that takes any bytes, such as cp1252."""
+    """Raise ValueError if a file is UTF-8, but is read in an encoding that takes any bytes, such as cp1252."""
     with path.open("rb") as file:
-        start = file.read(LONGEST)
-    foreign = []
-    if start.startswith(codecs.BOM_UTF8) and codecs.lookup(encoding).name != "utf-8-sig":
+        is_marked = file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+    foreign, is_utf8 = [], is_marked
+    if is_marked and codecs.lookup(encoding).name != "utf-8-sig":
         foreign = ["its byte order mark"]
     elif codecs.lookup(encoding).name.startswith(("cp125", "iso8859")):
-        with suppress(UnicodeDecodeError):
-            foreign = FOREIGN.findall(codecs.getincrementaldecoder("utf-8")().decode(start))
-    if foreign:
+        with suppress(UnicodeDecodeError), path.open("rb") as file:
+            decoder = codecs.getincrementaldecoder("utf-8")()
+            for piece in iter(lambda: file.read(LONGEST), b""):
+                foreign += FOREIGN.findall(decoder.decode(piece))[: not foreign]
+            decoder.decode(b"", final=True)
+            is_utf8 = True
+    if foreign and is_utf8:
         raise ValueError(
             f"{path}: is UTF-8, as {foreign[0][:40]} shows, not text in {encoding}; expected `--encoding utf-8` of a "
             "command, `encoding: utf-8` of a dataset in the params"
@@ -119,15 +123,15 @@ def text_header(path: Path, encoding: str, *, tabs: bool) -> Header:
         start = file.read(LONGEST)
     if "\0" in start:
         raise _not_encoded(path, encoding)
-    first_line = start.partition("\n")[0]
-    if tabs and "\t" not in first_line and any(separator in first_line for separator in ",;|"):
-        raise ValueError(f"{path}: the first line, {first_line[:60]!r}, has no tab; rename the file to .csv")
     separators = "\t" if tabs else ",;\t|"
     if re.match(r"sep=.\r?\n", start):
         return _cut(path, start.partition("\n")[2], separators)._replace(lines=1)
     comment, below, lines = "", start, 0
     while below.startswith("#"):
         comment, below, lines = below, below.partition("\n")[2], lines + 1
+    first_line = below.partition("\n")[0]
+    if tabs and "\t" not in first_line and any(separator in first_line for separator in ",;|"):
+        raise ValueError(f"{path}: the first line, {first_line[:60]!r}, has no tab; rename the file to .csv")
     header = _cut(path, below, separators)
     if lines and len(header.names) > 1:
         last = _cut(path, comment, separators)
