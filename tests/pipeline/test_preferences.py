@@ -17,6 +17,7 @@ from rankgrad.cli import predict
 from rankgrad.cli.answers import Gallery, answers, found_among
 from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.table import Table
+from rankgrad.datasets.tables import rows
 from rankgrad.datasets.tables.rows import Roles
 from rankgrad.inputs.text import Text, of_strings
 from rankgrad.inputs.text_pair import TextPair
@@ -125,6 +126,12 @@ def test_vectors_may_be_preferred_and_equal_rows_are_in_one_split(tmp_path):
         for row in split.to_pylist():
             assert np.shape(row["features"]) == (2, 2)
             assert homes.setdefault(json.dumps(row["features"]), name) == name
+
+
+def test_the_answer_for_a_preference_has_its_prompt(raw):
+    about = {"kind": "text_pair"} | Table(**WIDE, group="prompt").reading
+    row = next(rows.read([raw / "wide.jsonl"], {"task": "query_ranking", "input": about}, Roles()))
+    assert row.group == {"prompt": "what is 0 like"}
 
 
 def test_probabilities_of_preferences_are_as_sure_as_validation_was_right(monkeypatch):

@@ -334,8 +334,8 @@ class TableOptions:
     def reading(self) -> dict[str, Any]:
         """Return what a model must know to read such a file: options that are not the default, and role columns."""
         named: dict[str, Any] = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
-        # The group may also be the query or the prompt.
-        is_own_group = not (self.relevance or self.rejected) and self.group != self.captions
+        # The group may also be the query.
+        is_own_group = not self.relevance and self.group != self.captions
         named |= {"rejected": self.rejected, "pad": self.pad, "group": self.group if is_own_group else None}
         named |= {"caption": self.captions if isinstance(self.captions, str) else None}
         named |= {"separator": self.frame_separator if self.frames is not None else None}

@@ -323,7 +323,7 @@ class _Columns:
         self.inputs = self._inputs(roles)
         self.id = roles.id or self._first(self.about.get("id"), "id", "docid" if form == "svmlight" else None)
         self.group = self._first(self.about.get("group"))
-        if folder is not None and self.group is None and self.about.get("group") and not self.about.get("rejected"):
+        if folder is not None and self.group is None and self.about.get("group"):
             _log_without_group(self.about["group"])
         self.query = None
         if self.task == "query_ranking":
