@@ -36,6 +36,7 @@ from pipelines.cli.structure import (
     split_by_key,
 )
 from pipelines.cli.truth import DROPPED, find_truth
+from rankgrad.datasets.files.dataset import SPLITS
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import SPLIT_NAMES
 from rankgrad.datasets.tables.examples import missing_cells
@@ -106,8 +107,11 @@ def guess(
         check_within(columns)
         columns.structure["within"], columns.task = True, "score_ranking"
     truth = find_truth(columns)
-    if truth.column is not None and truth.column.content == "number" and writing is None:
-        refuse_two_readings(columns.whole(truth.column))  # 1.306 may begin below the first rows
+    numbers = None  # of the whole file
+    if truth.column is not None and truth.column.content == "number":
+        numbers = columns.whole(truth.column)
+    if numbers is not None and writing is None:
+        refuse_two_readings(numbers)  # 1.306 may begin below the first rows
     leave_out_clues(columns, truth.column)
     inputs, input_columns = find_input(columns, truth)
 
@@ -123,8 +127,8 @@ def guess(
     lines = [f"input: {', '.join(f'{role} from {listed(names)}' for role, names in inputs.items())}", truth.line]
     if truth.task == "score_ranking" and truth.column is not None and not within:
         lines += _lines_on_offsets(columns, truth.column)
-    if truth.column is not None and truth.column.content == "number":
-        lines += _lines_on_total(columns.whole(truth.column))
+    if numbers is not None:
+        lines += _lines_on_total(numbers)
     lines += _lines_on_words_for_totals(columns)
     labels = truth.column if truth.task in ("label_ranking", "multilabel") else None
     named_rows = [*filter(None, [columns.all.get(options.get("group", "")), labels])]
@@ -212,10 +216,10 @@ def _has_queries(columns: Columns) -> bool:
 
 def _files(path: Path) -> str | dict[str, str]:
     """Return a file's name, or the names of training, validation, and test files in the same folder."""
-    others = _files_of_splits(path)
-    if path.stem.lower() != "train" or {*others.values()} != {"val", "test"}:
-        return path.name
-    return {"train": path.name} | {split: name for name, split in reversed(others.items())}
+    files = {"train": path.name}
+    for name, split in _files_of_splits(path).items():
+        files.setdefault(split, name)
+    return files if path.stem.lower() == "train" and len(files) == len(SPLITS) else path.name
 
 
 def _files_of_splits(path: Path) -> dict[str, str]:

@@ -13,7 +13,6 @@ from rankgrad.numbers import WRITINGS, Writing
 __all__ = ["init"]
 
 RAW = Path("data/raw")
-NO_GROUP = ("group", "none")
 
 
 def init(
@@ -87,11 +86,12 @@ def init(
     from pipelines.cli.starting_runs import blocks_of, check_name, starting_runs
     from rankgrad.datasets.table import Table
 
+    grouped = group != "none"
     roles = {
-        "target": target, "text": text, "rejected": rejected, "negatives": negatives, "group": group, "query": query,
-        "id": row_id, "date": date, "weight": weight,
+        "target": target, "text": text, "rejected": rejected, "negatives": negatives, "query": query, "id": row_id,
+        "group": group if grouped else None, "date": date, "weight": weight,
     }  # fmt: skip
-    named = {role: name for role, name in roles.items() if name is not None and (role, name) != NO_GROUP}
+    named = {role: name for role, name in roles.items() if name is not None}
     with errors_in_a_line():
         check_name("--task", task, starting_runs())
         writing = _writing(decimal, thousands)
@@ -99,7 +99,7 @@ def init(
             task = "search"
         guessed = guess(
             file, task=task, encoding=encoding, empty=empty or (), writing=writing, named=named, within=within,
-            grouped=("group", group) != NO_GROUP,
+            grouped=grouped,
         )  # fmt: skip
         if collection is not None:
             guessed.options["collection"] = _name_below(file.parent, collection)

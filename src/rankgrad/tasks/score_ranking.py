@@ -122,10 +122,10 @@ class ScorePhase(GroupPhase):
 class ScoreRanking(TwoPhases):
     """Score examples. A clip is one random frame per epoch in training, and the mean of all frames in prediction.
 
-    Losses get standardized targets (by mean and deviation of the training split, within groups if only rows of the
-    same group are compared) if targets are not between 0 and 1, if
-    float32 would make many of them equal, or if they are logs: outputs of a new network are near 0, and a loss on
-    values would take long to reach prices of thousands. Their order stays.
+    Losses get standardized targets if targets are not between 0 and 1, if float32 would make many of them equal, or if
+    they are logs: outputs of a new network are near 0, and a loss on values would take long to reach prices of
+    thousands. Their order stays. The mean and the deviation are those of the training split; if only rows of the same
+    group are compared, the deviation is the one within groups.
 
     If a dataset has `within`, only rows of the same group are compared: a metric is the mean over groups, and intervals
     resample groups. A group with one row, or with equal targets, is not measured; the log reports their number.

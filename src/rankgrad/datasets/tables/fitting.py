@@ -436,16 +436,17 @@ def _repeated_rows(table: TableOptions, path: Path, frame: pd.DataFrame) -> str:
     """Return how many rows repeat another one, or documents another one of their query, as text; "" if none does."""
     if table.input_type.files or table.captions:
         return ""
-    contents = pd.DataFrame({"input": _inputs(table, frame).map(_hash)})
+    contents, what = pd.DataFrame({"input": _inputs(table, frame).map(_hash)}), "rows repeat another one"
     if table.lists:
-        contents["query"] = contents.index
+        contents["query"], what = contents.index, "documents repeat another one of their query"
     else:
-        contents["truth"], contents["group"] = frame["truth"].map(_hash), frame["group"] if table.group else ""
+        contents["truth"] = frame["truth"].map(_hash)
+        contents["group"] = frame["group"] if table.group else ""
     count = int(contents.duplicated().sum())
-    what = f"{count} {'documents repeat another one of their query' if table.lists else 'rows repeat another one'}"
-    if count:
-        logging.warning("%s: %s", path, what)
-    return what if count else ""
+    if not count:
+        return ""
+    logging.warning("%s: %d %s", path, count, what)
+    return f"{count} {what}"
 
 
 def _hash(cell: Any) -> int:
@@ -460,7 +461,7 @@ def _queries_of_several_ids(frame: pd.DataFrame) -> list[str]:
 
 
 def _understood_numbers(
-    table: TableOptions, raw: Path, train: pd.DataFrame, numbers: Mapping[str, np.ndarray]
+    table: TableOptions, raw: Path, rows: pd.DataFrame, numbers: Mapping[str, np.ndarray]
 ) -> dict[str, str]:
     """Return lines on empty cells, on suspicious columns, and on numbers that become equal in float32."""
     lines = {}
@@ -469,12 +470,12 @@ def _understood_numbers(
         lines["filled"] = f"empty cells get the median of training rows: {counted}"
     groups = None
     if table.lists:
-        groups = np.repeat(np.arange(len(train)), train["truth"].map(len))
+        groups = np.repeat(np.arange(len(rows)), rows["truth"].map(len))
     elif table.within:
-        groups = pd.factorize(train["group"])[0]
-    lines |= _suspects(table, raw, train, numbers, groups)
+        groups = pd.factorize(rows["group"])[0]
+    lines |= _suspects(table, raw, rows, numbers, groups)
     if table.within:
-        numbers = {**numbers, table.train_target or str(table.target): _standardized_within(groups, train["truth"])}
+        numbers = {**numbers, table.train_target or str(table.target): _standardized_within(groups, rows["truth"])}
     if joined := _joined_in_float32(numbers, groups):
         lines["joined"] = "; ".join(joined)
         for line in joined:
@@ -485,14 +486,14 @@ def _understood_numbers(
 def _suspects(
     table: TableOptions,
     raw: Path,
-    train: pd.DataFrame,
+    rows: pd.DataFrame,
     numbers: Mapping[str, np.ndarray],
     groups: np.ndarray | None,
 ) -> dict[str, str]:
     """Return a line for each suspicion of `suspects.described`; log a warning for those that are usually mistakes."""
     target, truth = table.train_target or table.target or table.relevance, None
     if target is not None:
-        truth = train["truth"].explode().to_numpy(np.float64)
+        truth = rows["truth"].explode().to_numpy(np.float64)
         numbers = {**numbers, target: truth}
     suspects = described(numbers, truth, groups, target)
     for suspicion in suspects.keys() & {"stand-ins", "outliers", "orders rows as the target"}:
@@ -500,15 +501,15 @@ def _suspects(
     return suspects
 
 
-def _numbers_learned(table: TableOptions, examples: Examples, train: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return the numbers of training rows that a network learns from, by column: features and target."""
-    numbers = {table.train_target or table.target or "": train["truth"].to_numpy()} if table.target else {}
+def _numbers_learned(table: TableOptions, examples: Examples, rows: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Return the numbers that a network learns from, by column: features and target of these rows."""
+    numbers = {table.train_target or table.target or "": rows["truth"].to_numpy()} if table.target else {}
     if not table.input_type.vectors:
         return numbers
     if table.has_names:
-        values = pd.DataFrame(_inputs(table, train).tolist())
+        values = pd.DataFrame(_inputs(table, rows).tolist())
         return numbers | {name: values[name].to_numpy() for name in values if _has_numbers(values[name])}
-    vectors = np.stack(_inputs(table, train).tolist())
+    vectors = np.stack(_inputs(table, rows).tolist())
     called = table.features if isinstance(table.features, str) else table.input
     names = _feature_names(table, examples.roles) or [f"{called}[{index}]" for index in range(vectors.shape[1])]
     if examples.sheet.lowest is not None:

@@ -73,21 +73,34 @@ def _check_not_utf8(path: Path, encoding: str) -> None:
     """Raise ValueError if a file is UTF-8, but is read in an encoding that takes any bytes, such as cp1252."""
     with path.open("rb") as file:
         is_marked = file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
-    foreign, is_utf8 = [], is_marked
-    if is_marked and codecs.lookup(encoding).name != "utf-8-sig":
-        foreign = ["its byte order mark"]
-    elif codecs.lookup(encoding).name.startswith(("cp125", "iso8859")):
-        with suppress(UnicodeDecodeError), path.open("rb") as file:
-            decoder = codecs.getincrementaldecoder("utf-8")()
-            for piece in iter(lambda: file.read(LONGEST), b""):
-                foreign += FOREIGN.findall(decoder.decode(piece))[: not foreign]
-            decoder.decode(b"", final=True)
-            is_utf8 = True
-    if foreign and is_utf8:
+    sign, codec = None, codecs.lookup(encoding).name
+    if is_marked and codec != "utf-8-sig":
+        sign = "its byte order mark"
+    elif codec.startswith(("cp125", "iso8859")):
+        sign = _first_foreign_word(path, path.stat().st_mtime_ns)
+    if sign is not None:
         raise ValueError(
-            f"{path}: is UTF-8, as {foreign[0][:40]} shows, not text in {encoding}; expected `--encoding utf-8` of a "
+            f"{path}: is UTF-8, as {sign[:40]} shows, not text in {encoding}; expected `--encoding utf-8` of a "
             "command, `encoding: utf-8` of a dataset in the params"
         )
+
+
+@lru_cache
+def _first_foreign_word(path: Path, changed: int) -> str | None:
+    """Return the first word of a UTF-8 file that is not ASCII; None if there is none, or the file is not UTF-8.
+
+    A table is opened several times, so the answer is kept until the file has `changed`.
+    """
+    word, decoder = None, codecs.getincrementaldecoder("utf-8")()
+    with suppress(UnicodeDecodeError), path.open("rb") as file:
+        for piece in iter(lambda: file.read(LONGEST), b""):
+            text = decoder.decode(piece)
+            match = FOREIGN.search(text) if word is None else None
+            if match is not None:
+                word = match[0]
+        decoder.decode(b"", final=True)
+        return word
+    return None
 
 
 @contextmanager
