@@ -44,7 +44,7 @@ __all__ = [
 
 HEAD = 1000  # number of first rows to inspect
 MOSTLY = 0.5  # fraction of cells, or of groups
-SHOWN = 3  # texts in an error
+SHOWN, MOST_WORDS = 3, 10  # texts in an error, and words that may mean a missing value
 COMBINED = 0.1  # fraction of cells with a separator above which they are labels: some companies are Lee; Sons
 # Typical column names of each role.
 CALLED = {
@@ -136,6 +136,14 @@ class Column:
         return wrong.iloc[0] if max(with_unit, self.numbers.notna().mean()) > MOSTLY else None
 
     @property
+    def words(self) -> list[str]:
+        """Ten cells, or fewer, without digits in a column of numbers, which may mean a missing value."""
+        if self.hindrance is None:
+            return []
+        words = [word for word in self.names[self.numbers.isna()].unique() if not re.search(r"\d", word)]
+        return words[:MOST_WORDS]
+
+    @property
     def advice_on_hindrance(self) -> str:
         """What to do about the cells that are not numbers."""
         cell = (self.hindrance or "")[:60]
@@ -147,7 +155,7 @@ class Column:
             return f"{found}, a number in another notation: write all numbers of the column alike{advice}"
         if UNIT.fullmatch(cell):
             return f"{found}: write plain numbers such as 1234.5 or -7, and move units to the header"
-        return f"{found}: {if_empty(cell)}"
+        return f"{found}: {if_empty(cell, *self.words)}"
 
     @cached_property
     def no_date(self) -> str | None:
@@ -238,9 +246,10 @@ class Column:
         return f"{self.sheet.place(row)}: {self.name} is {str(self.cells[row])!r:.60}"
 
 
-def if_empty(cell: str) -> str:
-    """Return the advice for a text that may mean a missing value."""
-    return f"if it means a missing value, pass `--empty {shlex.quote(cell)}`"
+def if_empty(*cells: str) -> str:
+    """Return the advice for texts that may mean a missing value."""
+    options = " ".join(f"--empty {shlex.quote(cell)}" for cell in dict.fromkeys(cells))
+    return f"if {'it means' if len({*cells}) == 1 else 'they mean'} a missing value, pass `{options}`"
 
 
 def _is_date(cell: str, order: str) -> bool:
@@ -257,6 +266,7 @@ class Columns:
     Attributes:
         path, form, encoding, sheet: the file, its format and encoding, and its first rows.
         empty: texts that mean a missing value.
+        writing: how numbers are written; a program's notation unless `is_writing_known`, by the user or from the cells.
         all: columns by name, without empty columns.
         named: columns that the user names, by role; they get no other role.
         task: the task that the user names or that follows from the named columns; None for any.
@@ -275,7 +285,7 @@ class Columns:
         task: str | None,
     ) -> None:
         self.path, self.form, self.encoding, self.empty = path, format_of(path), encoding, empty
-        self.writing = writing or PLAIN
+        self.writing = PLAIN
         names = names_in(path, self.form, encoding)
         if self.form == "svmlight":
             names = [name for name in names if name != "qid"]  # not every file has queries
@@ -283,6 +293,9 @@ class Columns:
         self.all: dict[str, Column] = {}
         cells = {name: _filled(self.sheet, name) for name in names if name}
         filled = [name for name in cells if len(cells[name])]
+        known = writing or _common_writing([Column(name, cells[name], self.sheet) for name in filled])
+        self.is_writing_known, self.writing = known is not None, known or PLAIN
+        self.sheet = self.sheet._replace(writing=self.writing)
         for name in filled:
             is_first, is_last = name == filled[0], name == filled[-1]
             self.all[name] = Column(name, cells[name], self.sheet, is_first=is_first, is_last=is_last)
@@ -565,12 +578,28 @@ def _refuse_bytes(column: Column) -> None:
             )
 
 
+def _common_writing(columns: Sequence[Column]) -> Writing | None:
+    """Return the only notation in which all columns of numbers can be read; None if there are several, or none."""
+    texts = set[str]()
+    for column in columns:
+        written = _with_digits(column)
+        if not column.is_called("labels") and writings_of(written):
+            texts.update(written)
+    readings = writings_of(texts)
+    return readings[0] if len(readings) == 1 and readings != [PLAIN] else None
+
+
+def _with_digits(column: Column) -> pd.Series:
+    """Return the texts with a digit if most texts of a column have one, else none."""
+    has_digit = column.texts.map(lambda text: re.search(r"\d", text) is not None).astype(bool)
+    return column.texts[has_digit & (has_digit.mean() > MOSTLY)]
+
+
 def refuse_two_readings(column: Column) -> None:
     """Raise if numbers are not in a program's notation, or are ambiguous: 1.306 is 1306 in German."""
-    has_digit = column.texts.map(lambda text: re.search(r"\d", text) is not None).astype(bool)
-    texts, others = column.texts[has_digit], column.texts[~has_digit]
-    readings = writings_of(texts.unique()) if len(texts) > MOSTLY * len(column.texts) else []
-    if not readings or readings == [PLAIN]:
+    texts = _with_digits(column)
+    readings, others = writings_of(texts.unique()), column.texts.drop(texts.index)
+    if not len(texts) or not readings or readings == [PLAIN]:
         return
     row = next(row for row, text in texts.items() if writings_of([text]) != [PLAIN])
     empty = "".join(f" --empty {shlex.quote(text)}" for text in others.unique()[:SHOWN])

@@ -30,7 +30,7 @@ def as_yaml(blocks: dict[str, Any]) -> str:
     return text.getvalue()
 
 
-def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool = False) -> tuple[str, dict[str, str]]:
+def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool = False) -> str:
     """Write blocks into the params, keeping comments and order.
 
     Nothing is written if the new params would fail the check.
@@ -42,7 +42,7 @@ def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool = F
         replace: whether to remove datasets of the same names first, with all that uses them.
 
     Returns:
-        A description of the removed blocks, and by task the gate's previous metric if other runs of the task remain.
+        A description of the removed blocks.
     """
     yaml = round_trip()
     values: Any = read(params, yaml)
@@ -52,9 +52,7 @@ def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool = F
         if (dataset.get("rows") and not keep) or (replace and name in blocks["datasets"]):
             datasets.append(name)
     removed = _remove_datasets(values, datasets)
-    tasks_of_others = {run["task"] for run in values["runs"].values()}
     _add(values, blocks, params)
-    judged_before = _judge(values, blocks["judged"], tasks_of_others)
     if not keep:
         removed["sorters that no run uses"] = _remove_sorters(values)
     for key, comment in comments.items():
@@ -64,7 +62,7 @@ def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool = F
         with partial.open("w") as written:
             yaml.dump(values, written)
         check_values(read(partial), path=params)  # read like DVC does
-    return ", ".join(f"{count} {name}" for name, count in removed.items() if count), judged_before
+    return ", ".join(f"{count} {name}" for name, count in removed.items() if count)
 
 
 def _add(values: Any, blocks: dict[str, Any], params: Path) -> None:
@@ -77,23 +75,10 @@ def _add(values: Any, blocks: dict[str, Any], params: Path) -> None:
                 advice = "pass --replace to overwrite it and its runs, or choose another name with --key"
                 raise ParamsError(Problem(f"{block}.{name}", "already exists", advice=advice), path=params)
             values[block][name] = entry
+    values["gate"]["judged"].update(_laid_out(blocks["judged"], depth=2))
     for sorter in {run["sorter"] for run in blocks["runs"].values()} & SORTERS.keys():
         # An earlier `init` may have removed it.
         values["sorters"].setdefault(sorter, _laid_out(SORTERS[sorter], depth=3))
-
-
-def _judge(values: Any, judged: dict[str, Any], tasks_of_others: set[str]) -> dict[str, str]:
-    """Set the gate's metric of each task; return the previous one where other runs have the task."""
-    before = {}
-    for task, block_of_task in judged.items():
-        metric = block_of_task["metric"]
-        block = values["gate"]["judged"].setdefault(task, {"metric": metric, "guarded": []})
-        if task in tasks_of_others and block["metric"] != metric:
-            before[task] = block["metric"]
-        block["metric"] = metric
-        if metric in block.get("guarded", []):
-            block["guarded"].remove(metric)
-    return before
 
 
 def _laid_out(value: Any, depth: int = 0) -> Any:
@@ -142,6 +127,8 @@ def _remove_datasets(values: Any, datasets: list[str]) -> dict[str, int]:
     _remove(values["runs"], runs)
     _remove(rivals, [name for name, rival in rivals.items() if rival["dataset"] in datasets])
     _remove(values["comparisons"], comparisons)
+    judged = values["gate"]["judged"]
+    _remove(judged, [model for model in judged if model.partition("-")[2] in datasets])
     return {"datasets": len(datasets), "runs": len(runs), "comparisons": len(comparisons)}
 
 

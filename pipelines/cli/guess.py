@@ -26,6 +26,7 @@ from pipelines.cli.columns import (
     refuse_two_readings,
 )
 from pipelines.cli.inputs import find_input, leave_out_clues, leave_out_days_and_keys
+from pipelines.cli.starting_runs import is_skewed_up
 from pipelines.cli.structure import (
     EXPLAINED,
     FEW,
@@ -99,7 +100,7 @@ def guess(
     _check_header(columns)
     _check_later_header(columns)
     for column in columns.all.values():
-        check_cells(column, is_writing_known=writing is not None)
+        check_cells(column, is_writing_known=columns.is_writing_known)
 
     find_structure(columns, grouped=grouped)
     leave_out_days_and_keys(columns)
@@ -110,25 +111,29 @@ def guess(
     numbers = None  # of the whole file
     if truth.column is not None and truth.column.content == "number":
         numbers = columns.whole(truth.column)
-    if numbers is not None and writing is None:
+    if numbers is not None and not columns.is_writing_known:
         refuse_two_readings(numbers)  # 1.306 may begin below the first rows
     leave_out_clues(columns, truth.column)
     inputs, input_columns = find_input(columns, truth)
 
     files = _files(path)
     options: dict[str, Any] = {"file": files, **inputs, **truth.options, **columns.structure}
-    options |= _reading(encoding, empty, writing)
+    options |= _reading(columns)
     if "split" not in options and isinstance(files, str):
         options |= split_by_key(columns, options)
+    if "id" in options and truth.task not in ("query_ranking", "retrieval"):
+        _refuse_repeated_ids(columns, columns.all[options["id"]])
     missing, missing_lines = _missing(columns, options, input_columns)
     options |= missing
     Table(**options).check_head(path.parent)
 
     lines = [f"input: {', '.join(f'{role} from {listed(names)}' for role, names in inputs.items())}", truth.line]
+    if columns.writing != PLAIN and writing is None:
+        lines.append(f"numbers: written like {_example_of(columns.writing)}; to change: --decimal, --thousands")
     if truth.task == "score_ranking" and truth.column is not None and not within:
         lines += _lines_on_offsets(columns, truth.column)
     if numbers is not None:
-        lines += _lines_on_total(numbers)
+        lines += _lines_on_total(numbers) + _lines_on_negative(numbers)
     lines += _lines_on_words_for_totals(columns)
     labels = truth.column if truth.task in ("label_ranking", "multilabel") else None
     named_rows = [*filter(None, [columns.all.get(options.get("group", "")), labels])]
@@ -164,6 +169,20 @@ def _check_later_header(columns: Columns) -> None:
     are_names = [sheet.frame[name].astype(str).str.lower() == name.lower() for name in names]
     for row in sheet.frame.index[np.all(are_names, axis=0)]:
         raise columns.refusal(f"row {sheet.row[row]} repeats the names of the columns; remove it")
+
+
+def _refuse_repeated_ids(columns: Columns, column: Column) -> None:
+    """Refuse an id that several rows of the file have, since predictions are returned by it."""
+    names = columns.whole(column).names
+    repeated = names[names.duplicated()]
+    if len(repeated):
+        name, sheet = repeated.iloc[0], columns.whole(column).sheet
+        first, again = names.index[names == name][:2]
+        raise columns.refusal(
+            f"row {sheet.row[again]}: {column.name} {name} is also in row {sheet.row[first]}, and {len(repeated)} rows "
+            f"repeat an id, expected each once: remove one of the rows, or name another column with `--id`; if such "
+            f"rows belong together, pass `--group {column.name}`"
+        )
 
 
 def _are_named_like_cells(columns: Columns) -> bool:
@@ -241,16 +260,25 @@ def _lines_on_files(path: Path, files: str | dict[str, str]) -> list[str]:
     return [f"not used: {listed(others)}: {advice}"] if (others := _files_of_splits(path)) else []
 
 
-def _reading(encoding: str, empty: Sequence[str], writing: Writing | None) -> dict[str, Any]:
+def _reading(columns: Columns) -> dict[str, Any]:
     """Return the options for reading the file that differ from the defaults."""
-    options: dict[str, Any] = {} if encoding == "utf-8" else {"encoding": encoding}
-    if empty:
-        options["empty"] = [*empty]
-    if writing not in (None, PLAIN):
-        options["decimal"] = writing.decimal
-        if writing.thousands:
-            options["thousands"] = writing.thousands
+    options: dict[str, Any] = {} if columns.encoding == "utf-8" else {"encoding": columns.encoding}
+    if columns.empty:
+        options["empty"] = [*columns.empty]
+    if columns.writing != PLAIN:
+        options["decimal"] = columns.writing.decimal
+        if columns.writing.thousands:
+            options["thousands"] = columns.writing.thousands
     return options
+
+
+def _example_of(writing: Writing) -> str:
+    """Return a number in a notation.
+
+    >>> _example_of(Writing(",", ".")), _example_of(Writing(","))
+    ('1.306,5', '1306,5')
+    """
+    return f"1{writing.thousands}306{writing.decimal}5"
 
 
 # Lines for the user.
@@ -316,6 +344,17 @@ def _lines_on_total(truth: Column) -> list[str]:
     row: Any = truth.cells.index[-1]
     cell = f"row {truth.sheet.row[row]}: {truth.name} is {truth.cells[row]}"
     return [f"{cell}, {total} of all others; remove this row if it is a total"]
+
+
+def _lines_on_negative(truth: Column) -> list[str]:
+    """Return a line on the smallest target if it alone keeps the logarithm of skewed targets from being compared."""
+    lowest: Any = truth.numbers.idxmin()
+    if truth.numbers[lowest] >= 0 or not is_skewed_up(truth.numbers):
+        return []
+    return [
+        f"{truth.name} is skewed, but no run learns its logarithm, since it is {truth.cells[lowest]} in row "
+        f"{truth.sheet.row[lowest]}; if negative numbers are errors, empty these cells"
+    ]
 
 
 def _lines_on_words_for_totals(columns: Columns) -> list[str]:

@@ -70,6 +70,7 @@ def init(
     replace: Annotated[
         bool, typer.Option("--replace", help="Overwrite a dataset of the same name, its runs, and its comparison.")
     ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Models to train for each run; 1 is quick.")] = 3,
     link: Annotated[
         bool, typer.Option("--link", help="Link the file's folder into data/raw if it is somewhere else.")
     ] = False,
@@ -109,7 +110,7 @@ def init(
         )  # the first delivery has its own folder
         key = _key(key or (home.name if _below_raw(home) else file.stem))
         raw = _raw(home, file, key, link=link, dry_run=dry_run)
-        blocks = blocks_of(key, raw, guessed.task, guessed.options, folder=file.parent, metric=metric)
+        blocks = blocks_of(key, raw, guessed.task, guessed.options, folder=file.parent, metric=metric, seeds=seeds)
         dataset = blocks["datasets"][key]
         options = Table(**dataset["args"])
         if folds is None:  # which need no validation split
@@ -126,14 +127,8 @@ def init(
         if dry_run:
             typer.echo(as_yaml(blocks))
             return
-        left_out, judged_before = write(params, blocks, keep=keep, replace=replace)
+        left_out = write(params, blocks, keep=keep, replace=replace)
     typer.echo(f"wrote to {params}: the dataset {key}, the runs {', '.join(blocks['runs'])}, and the comparison {key}")
-    for judged_task, before in judged_before.items():
-        now = blocks["judged"][judged_task]["metric"]
-        typer.echo(
-            f"gate.judged.{judged_task}: the metric changed from {before} to {now}, for all datasets of this task; "
-            f"`--metric {before}` keeps the old one"
-        )
     if left_out:
         typer.echo(f"removed from {params}: {left_out}" + ("" if keep else "; --keep keeps generated datasets"))
     count = sum(run["seeds"] for run in blocks["runs"].values()) * (1 + (folds or 0))
@@ -202,7 +197,7 @@ def _name_below(folder: Path, file: Path) -> str:
 
 def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     """Return lines on structure, splits, and runs of the blocks, for the user to review."""
-    from pipelines.cli.starting_runs import SEEDS, SIZE
+    from pipelines.cli.starting_runs import SIZE
     from rankgrad.datasets.table import Table
 
     dataset, options = blocks["datasets"][key], blocks["datasets"][key]["args"]
@@ -242,7 +237,8 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
         column, first = options["date"]["column"], options["date"]["first"]
         lines.append(f"date: from {column}: rows after {first} are monthly deliveries for training (`every`)")
     comparison = blocks["comparisons"][key]
-    lines.append(f"runs: {', '.join([comparison['baseline'], *comparison['runs']])}, {SEEDS} seeds each")
+    seeds = blocks["runs"][comparison["baseline"]]["seeds"]
+    lines.append(f"runs: {', '.join([comparison['baseline'], *comparison['runs']])}; seeds: {seeds} each, see --seeds")
     if rivals := comparison.get("rivals", []):
         lines.append(f"rivals: {', '.join(rivals)}: simple models to compare the runs with")
     lines.append(f"metric: {comparison['metric']}, for the comparison and the gate; to change: --metric")

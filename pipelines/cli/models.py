@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["monitor", "predict", "promote", "serve", "show_decisions"]
 
+SHOWN = 12  # quantities that `monitor` prints
+
 Captions = Annotated[
     bool, typer.Option("--captions", help="Search the captions in the table of --among, not its items.")
 ]
@@ -203,8 +205,8 @@ def monitor(
         if as_json:
             typer.echo(report.read_text(), nl=False)
         else:
+            typer.echo(f"{comparison.verdict}; training data: {comparison.dataset}; report in {report}")
             _show(comparison)
-            typer.echo(f"{comparison.verdict}; report in {report}")
             if comparison.to_label:
                 typer.echo(f"{len(comparison.to_label)} rows worth labeling: {drift.list_of(report)}")
         if comparison.drifted and retrain:
@@ -218,13 +220,15 @@ def monitor(
 
 
 def _show(comparison: Any) -> None:
+    by_distance = sorted(comparison.quantities, key=lambda row: (not row.drifted, -row.distance))
     rows = [
         (row.name, comparison.shown(row.name, row.reference, ".3f"), comparison.shown(row.name, row.fresh, ".3f"),
          f"{row.distance:.3f}", f"{row.adjusted_p:.2g}", "yes" if row.drifted else "no")
-        for row in comparison.quantities
+        for row in by_distance[:SHOWN]
     ]  # fmt: skip
     table("quantity", "training", "fresh", "KS distance", "adjusted p", "drifted", rows=rows)
-    typer.echo(f"training data: {comparison.dataset}")
+    if len(by_distance) > SHOWN:
+        typer.echo(f"and {len(by_distance) - SHOWN} more, with smaller distances, in the report")
     if comparison.outside:
         rows = [column.values() for column in comparison.outside_in_words]
         table("outside the training range", "training", "fresh", "rows", "first row", rows=rows)

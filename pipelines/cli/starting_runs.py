@@ -20,10 +20,9 @@ from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.lookup import did_you_mean
 
-__all__ = ["SEEDS", "SIZE", "blocks_of", "check_name", "examples_column", "read_column", "starting_runs"]
+__all__ = ["SIZE", "blocks_of", "check_name", "examples_column", "is_skewed_up", "read_column", "starting_runs"]
 
 STARTING_RUNS, STARTING_RIVALS = (Path(__file__).with_name(f"starting_{name}.yaml") for name in ("runs", "rivals"))
-SEEDS = 3
 SIZE = 96  # pixels per side of images
 SKEWED, GRADES = 1.0, 10  # smallest skewness, and number of distinct targets, for a run on their log
 STEPS, MOST_EPOCHS = 800, 300  # smallest number of training steps, and largest number of epochs to reach it
@@ -46,7 +45,7 @@ def check_name(option: str, name: str | None, names: Any) -> None:
 
 
 def blocks_of(
-    key: str, raw: Path, task: str, options: dict[str, Any], *, folder: Path, metric: str | None = None
+    key: str, raw: Path, task: str, options: dict[str, Any], *, folder: Path, metric: str | None = None, seeds: int = 3
 ) -> dict[str, Any]:
     """Return the blocks of the params for a table: `datasets`, `runs`, `rivals`, `comparisons`, and `judged` of `gate`.
 
@@ -57,6 +56,7 @@ def blocks_of(
         options: options of `rankgrad.datasets.table.Table`.
         folder: folder that contains the file now.
         metric: metric for the comparison and the gate; None for the task's default.
+        seeds: number of models to train for each run.
     """
     table = Table(**options)
     form = _special_form(task, table, folder)
@@ -76,7 +76,7 @@ def blocks_of(
         "loss": {},
         "sorter": "none",
         "auxiliary": {"name": "none"},
-        "seeds": SEEDS,
+        "seeds": seeds,
     }
     truth = _numbers_of_truth(table, folder)
     conditions = _conditions(table, truth, folder)
@@ -110,7 +110,7 @@ def blocks_of(
         "runs": runs | fitted,
         "rivals": rivals,
         "comparisons": {key: comparison},
-        "judged": {task: {"metric": metric}},
+        "judged": {f"{task}-{key}": {"metric": metric, "guarded": []}},
     }
 
 
@@ -212,8 +212,13 @@ def _conditions(table: Table, truth: Any, folder: Path) -> set[str]:
         conditions.add("offsets")
     if table.relevance is not None:
         conditions.add("binary" if truth.isin([0, 1]).all() else "graded")
-    is_skewed = table.target and truth.nunique() > GRADES and truth.min() >= 0 and _clipped(truth).skew() > SKEWED
+    is_skewed = table.target and is_skewed_up(truth) and truth.min() >= 0
     return conditions | ({"skewed"} if is_skewed else set())
+
+
+def is_skewed_up(truth: Any) -> bool:
+    """Return whether a few targets are much larger than the others, which their logarithms may not be."""
+    return truth.nunique() > GRADES and _clipped(truth).skew() > SKEWED
 
 
 def _clipped(truth: Any) -> Any:

@@ -1,6 +1,7 @@
 """Recognize the task of a table, and its target column: labels, grades, captions, or numbers."""
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from pipelines.cli.columns import (
@@ -217,8 +218,8 @@ def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
     for column in candidates:
         if called is None and column.hindrance is not None and column.numbers.notna().mean() > 0.5:
             raise columns.refusal(
-                f"{column.name} has {column.advice_on_hindrance}; if it is the target, add `--target {column.name}`, "
-                "else name another with `--target`"
+                f"{column.name} has {column.advice_on_hindrance}{_other_words(columns, column)}; if it is the target, "
+                f"add `--target {column.name}`, else name another with `--target`"
             )
         if column.content == "number" or column.is_whole_input or (columns.task is not None and column.is_category):
             continue
@@ -227,6 +228,13 @@ def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
         ends_so = column.content == "name" and re.search(rf"(^|[^a-z]){CALLED['target']}$", plain(column.name))
         if is_label or (called is None and (ends_so or column is candidates[-1])):
             raise _unreadable(column, called.name if called else "COLUMN")
+
+
+def _other_words(columns: Columns, column: Column) -> str:
+    """Return the options for words in other columns of numbers that may mean a missing value, too."""
+    words = [word for other in columns.all.values() for word in other.words if word not in column.words]
+    options = " ".join(f"--empty {shlex.quote(word)}" for word in dict.fromkeys(words))
+    return f"; other columns have such words, too: add `{options}`" if words else ""
 
 
 def _unreadable(column: Column, other: str) -> ValueError:

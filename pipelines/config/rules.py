@@ -94,9 +94,9 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
         ask(f"rivals.{name}", _check_rival, settings, name, rival, components)
     for key, comparison in settings.comparisons.items():
         ask(f"comparisons.{key}", _check_comparison, settings, comparison)
-    models = [*(["sorter"] if settings.benchmark_sorters else []), *(run.task for run in settings.runs.values())]
-    for task in dict.fromkeys([*models, *settings.gate.judged]):
-        ask(f"gate.judged.{task}", _check_judged, settings, task)
+    tasks = [*(["sorter"] if settings.benchmark_sorters else []), *(run.task for run in settings.runs.values())]
+    for key in dict.fromkeys([*tasks, *settings.gate.judged]):
+        ask(f"gate.judged.{key}", _check_judged, settings, key)
     if problems:
         raise ParamsError(*problems, path=path)
     return settings
@@ -601,13 +601,16 @@ def _check_metric(name: str, names: Sequence[str], location: str) -> None:
         raise ParamsError(unknown(location, name, names))
 
 
-def _check_judged(location: str, settings: Settings, task: str) -> None:
+def _check_judged(location: str, settings: Settings, key: str) -> None:
+    task, _, dataset = key.partition("-")
     tasks = ["sorter", *lookup.names("tasks")]
     if task not in tasks:
         raise ParamsError(unknown(location, task, tasks, what="task "))
-    if task not in settings.gate.judged:
+    if dataset and dataset not in settings.datasets:
+        raise ParamsError(unknown(location, dataset, settings.datasets, what="dataset "))
+    if key not in settings.gate.judged:
         raise _wrong(location, "missing", "the metric by which the gate compares models")
-    judged = settings.gate.judged[task]
+    judged = settings.gate.judged[key]
     if task == "sorter" and judged.slice_tolerance is not None:
         raise _wrong(f"{location}.slice_tolerance", "score vectors have no slices", advice="leave it out")
     for metric in (judged.metric, *judged.guarded):

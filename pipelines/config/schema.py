@@ -216,7 +216,7 @@ class Gate(Resampling):
     confidence: Annotated[float, Field(gt=0.5, lt=1)]
     minimum_gain: Annotated[float, Field(ge=0)]
     tolerance: Annotated[float, Field(ge=0)]
-    judged: dict[str, Judged]
+    judged: dict[str, Judged]  # by task, or by task and dataset, such as query_ranking-shop
 
 
 class Settings(Block):
@@ -247,6 +247,11 @@ class Settings(Block):
     def run_before(self, name: str) -> Run | None:
         """Return the run whose weights a run starts from; None for random weights or a file."""
         return self.runs.get(self.start_of(name) or NONE)
+
+    def judged_of(self, task: str, dataset: str) -> Judged:
+        """Return by which metrics models of a task and a dataset are judged: the dataset's own, else the task's."""
+        model = f"{task}-{dataset}"
+        return self.gate.judged[model if model in self.gate.judged else task]
 
     def model_of(self, run: Run) -> str:
         """Return the name under which a run's model is registered: its task and its dataset.

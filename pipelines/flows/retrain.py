@@ -91,7 +91,8 @@ def _show_results(folder: Path, params: Settings) -> None:
     measured, rows = results.read(folder / "metrics/runs"), []
     for name in measured.runs:
         run_options = params.runs[name]
-        metric, title, data = params.gate.judged[run_options.task].metric, name, run_options.dataset
+        title, data = name, run_options.dataset
+        metric = params.judged_of(run_options.task, data).metric
         if run := sent.get(name):
             title = f"[{name}]({page(run)})"
             data = f"[{data}]({page(run, f'data/{data}.html')})"  # the page of the data's expectations

@@ -173,7 +173,7 @@ def _runs(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Ru
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, metrics = read_run(folder), measured.of_run(name)
         best, (times, used) = trained["best"], kept("train", name, folder)
-        judged = params.gate.judged[plan.task].metric
+        judged = params.judged_of(plan.task, plan.dataset).metric
         seeds = []
         for seed in trained["seeds"]:
             of_seed = measured.of_run(name, seed)
@@ -227,7 +227,8 @@ def _slices(params: Settings, plan: RunPlan, seed: int) -> list[Slice]:
     predictions, test = Path(f"predictions/{plan.name}.parquet"), Path(f"data/{plan.dataset}/test.parquet")
     if not predictions.is_file() or not test.is_file():  # a checkout that pulled only the models
         return []
-    return slices(plan.task, params.gate.judged[plan.task].metric, predictions, test, seed=seed)
+    judged = params.judged_of(plan.task, plan.dataset)
+    return slices(plan.task, judged.metric, predictions, test, seed=seed)
 
 
 def _of_experiment(run: Run, name: str) -> Run:

@@ -18,7 +18,7 @@ from rankgrad.tasks import Task
 
 def main(params: Settings, name: str) -> None:
     rival = params.rivals[name]
-    task, metric = lookup.find("tasks", rival.task)(), params.gate.judged[rival.task].metric
+    task, metric = lookup.find("tasks", rival.task)(), params.judged_of(rival.task, rival.dataset).metric
     with (
         splits_of(params, rival.dataset, task, ["val", "test"]) as by_fold,
         replaced_file(f"predictions/{name}.parquet") as predictions,
@@ -39,6 +39,9 @@ def _predicted(task: Task, splits: Mapping[str, Split], metric: str, place: str 
     worth = np.nan_to_num(values, nan=np.inf if lower_is_better else -np.inf)
     best = int(worth.argmin() if lower_is_better else worth.argmax())
     log = logging.getLogger(__name__)
-    log.info("%ssetting %d of %d: %s %.3f on validation", place, best + 1, len(values), metric, values[best])
+    log.info(
+        "%sk1 and b: %s, best of %d settings by %s %.3f on validation",
+        place, SETTINGS[best], len(values), metric, values[best],
+    )  # fmt: skip
     [scores] = bm25(splits["test"], task.name, [SETTINGS[best]])
     return task.table_of(splits["test"], scores)

@@ -41,7 +41,7 @@ def _write_scores(folder: Path, table: Results, metrics: dict[str, str]) -> None
 
 
 def main(params: Settings) -> None:
-    metrics = {name: params.gate.judged[run.task].metric for name, run in params.runs.items()}
+    metrics = {name: params.judged_of(run.task, run.dataset).metric for name, run in params.runs.items()}
     for comparison in reversed(params.comparisons.values()):
         metrics |= dict.fromkeys((comparison.baseline, *comparison.runs), comparison.metric)
     with replaced_folder("scores") as folder:

@@ -15,6 +15,7 @@ from torch import nn
 
 from pipelines.config import JUDGED, Settings, prefixed
 from pipelines.config.rules import SORTER_METRICS
+from pipelines.config.schema import Judged
 from pipelines.ops.messages import as_markdown, one_line
 from pipelines.reporting.results import UNDEFINED, cell, markdown
 from pipelines.tracking import registry, slices
@@ -135,17 +136,18 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         return Decision(name, challenger, champion, False, reason, runs=runs)
 
     # Compare their metrics.
-    judged = gate.judged[task]
     if task == "sorter":
+        judged = gate.judged[task]
         evidence = _judge_sorters(name, (challenger, champion), params)
     else:
-        data = folder / "data" / _dataset(name, tags, challenger, champion)
+        dataset = _dataset(name, tags, challenger, champion)
+        judged, data = params.judged_of(task, dataset), folder / "data" / dataset
         val = data / "val.parquet"
         if not (data / "gate.parquet").is_file() and val.is_file() and FOLD in columns_of(val):
             by_hand = f"choose by hand: {_by_hand(name)}"
             reason = f"no rows judge: {data.name} has folds, which train on all rows, but no gate split; {by_hand}"
             return Decision(name, challenger, champion, False, reason, runs=runs)
-        evidence = _judge(name, (challenger, champion), task, data, params)
+        evidence = _judge(name, (challenger, champion), task, data, params, judged)
     gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name)
     better, reason = verdict(gaps, judged, gate, evidence.lower_is_better)
     if better and judged.slice_tolerance is not None:
@@ -191,12 +193,13 @@ def _differences(ours: Statistic, theirs: Statistic, gate: Any, *use: str, tests
 
 def _task_of(name: str, params: Settings) -> str:
     """Return the task of a registered model, or `sorter`, from its name."""
-    for task in params.gate.judged:
+    tasks = ["sorter", *lookup.names("tasks")]
+    for task in tasks:
         if name == prefixed(task) or name.startswith(prefixed(f"{task}-")):
             return task
     raise ValueError(
         f"{name} is not a model of this project: expected a name that starts with one of "
-        f"{', '.join(map(prefixed, params.gate.judged))}; the params have {', '.join(models_of(params))}"
+        f"{', '.join(map(prefixed, tasks))}; the params have {', '.join(models_of(params))}"
     )
 
 
@@ -240,7 +243,7 @@ def _load(name: str, numbers: tuple[str, str]) -> tuple[list[Any], list[dict[str
     return networks, known
 
 
-def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: Settings) -> Evidence:
+def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: Settings, judged: Judged) -> Evidence:
     networks, known = _load(name, numbers)
     # A dataset read from disk may have no gate split; the decision then says so.
     judge, split = lookup.find("tasks", task)(), "gate" if (data / "gate.parquet").is_file() else "val"
@@ -257,7 +260,7 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
     for number, network in zip(numbers, networks, strict=True):
         with _judging(name, number):
             tables.append(judge.predict(network, with_features_of(network.recipe["input"], examples)).filter(is_fair))
-    judged, pairs = params.gate.judged[task], []
+    pairs = []
     if judged.slice_tolerance is not None:
         ours, theirs = (slices.statistics(judge, judged.metric, table, file) for table in tables)
         for name_of_slice in ours.keys() & theirs.keys():

@@ -424,6 +424,8 @@ def test_utf_8_is_not_read_in_another_encoding(tmp_path, encoding):
 LATER = {  # columns whose last rows, below the first 1,000, decide, and what the refusal names
     "thousands": ({"km": range(1100), "price": [*map(str, range(1000)), *(f"1.{k}" for k in range(100, 200))]},
                   ["price is '1.100'", "--thousands '.'"]),
+    "an id": ({"id": [*range(1100), 7], "km": np.sin(range(1101)), "price": np.cos(range(1101))},
+              ["row 1101: id 7", "row 8", "--group id"]),
     "a header": ({"query": [*(f"what is {k}" for k in range(1100)), "Query"],
                   "passage": [*(f"it is {k}" for k in range(1100)), "Passage"]}, ["row 1101 repeats"]),
 }  # fmt: skip
@@ -431,7 +433,7 @@ LATER = {  # columns whose last rows, below the first 1,000, decide, and what th
 
 @pytest.mark.parametrize(("columns", "words"), LATER.values(), ids=LATER)
 def test_what_only_later_rows_show_is_refused(tmp_path, columns, words):
-    with pytest.raises(ValueError, match=r"1\.100|repeats") as refused:
+    with pytest.raises(ValueError, match=r"1\.100|repeats|also in") as refused:
         guess(write(tmp_path, **columns))
     assert not [word for word in words if word not in str(refused.value)], refused.value
 
@@ -564,7 +566,7 @@ def test_skewed_numbers_of_one_table_leave_the_next_table_alone(tmp_path):
 def test_versions_are_judged_by_the_metric_of_the_comparison(tmp_path, grades, queries, metric, losses):
     written = blocks(tmp_path, {"query_id": queries, "x": X, "y": Y, "grade": grades})
     runs = written["runs"]
-    assert written["comparisons"]["mine"]["metric"] == written["judged"]["query_ranking"]["metric"] == metric
+    assert written["comparisons"]["mine"]["metric"] == written["judged"]["query_ranking-mine"]["metric"] == metric
     usual = {"ranker": {"monitor": "mean_average_precision"}}
     assert {(usual | run_of_task["training"])["ranker"].get("monitor", usual["ranker"]["monitor"])
             for run_of_task in runs.values()} == {metric}  # fmt: skip
@@ -680,13 +682,11 @@ def test_generated_datasets_are_kept_if_that_is_wanted(project):
 def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):
     captions = {"image": texts("p{}.jpg"), "caption": texts("a picture of number {}")}
     run(write(project, **captions), "--metric", "item_to_text.recall@1")
+    run(write(Path("data/raw/more"), **captions))
     settings = rules.check()
     assert settings.comparisons["mine"].metric == "item_to_text.recall_at_1"
-    judged = settings.gate.judged["retrieval"]
-    assert judged.metric == "item_to_text.recall_at_1"
-    assert judged.metric not in judged.guarded
-    line = "from item_to_text.recall_at_1 to text_to_item.recall_at_1"
-    assert line in run(write(Path("data/raw/more"), **captions))
+    judged = [settings.judged_of("retrieval", dataset).metric for dataset in ("mine", "more", "drawn")]
+    assert judged == ["item_to_text.recall_at_1", "text_to_item.recall_at_1", "item_to_text.recall_at_1"]
 
 
 def test_a_table_elsewhere_is_linked_if_that_is_wanted(project):
@@ -710,9 +710,22 @@ def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):
     assert expected.items() <= rules.check().datasets["mine"].args.items()
 
 
+def test_the_only_notation_in_which_all_columns_are_numbers_is_that_of_the_table(tmp_path):
+    columns = {"lab": texts("s{}", 4), "km": [german(a / 10, 1) for a in A], "preis": [german(p, 0) for p in PRICES]}
+    guessed = guess(write(tmp_path, **columns))
+    assert {"decimal": ",", "thousands": "."}.items() <= guessed.options.items()
+    assert [line for line in guessed.lines if "1.306,5" in line]
+
+
+def test_all_words_among_numbers_are_asked_about_at_once(tmp_path):
+    columns = {"x": cycled("1.5", "2.5", "k.A.", "-", "3.5"), "price": [*Y[1:], "on request"]}
+    with pytest.raises(ValueError, match="`--empty k.A. --empty -`.*`--empty 'on request'`"):
+        guess(write(tmp_path, **columns))
+
+
 def test_texts_that_stand_for_a_missing_value_are_read_as_empty_by_every_reader(project):
     path = write(project, f_1=X, f_2=cycled("k.A.", *map(str, A[:5]), "-"), price=Y)
-    assert "`--empty k.A.`" in run(path, "--dry-run")
+    assert "`--empty k.A. --empty -`" in run(path, "--dry-run")
     run(path, "--empty", "k.A.", "--empty", "-")
     dataset = rules.check().datasets["mine"]
     names = dataset.built().opened(project, Reading(dataset.seed)).fitted["features"]

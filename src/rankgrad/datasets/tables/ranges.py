@@ -13,6 +13,7 @@ from rankgrad.inputs import type_of
 __all__ = ["REFERENCE", "Ranges", "are_outside", "in_words", "outside_ranges", "ranges_in"]
 
 REFERENCE = "reference"  # the folder with the description of the training data, in a version's folder
+MARGIN = 0.1  # of a range's width, beyond which a number is outside
 Ranges = Mapping[str, tuple[float, float]]  # the smallest and the largest number by input, in the order of the inputs
 
 
@@ -33,17 +34,22 @@ def ranges_in(folder: Path) -> Ranges:
 
 
 def are_outside(ranges: Ranges, lowest: np.ndarray, highest: np.ndarray) -> np.ndarray:
-    """Return which inputs of rows (n, k) have a number outside their ranges.
+    """Return which inputs of rows (n, k) have a number outside their ranges, by more than a tenth of their width.
+
+    A number just outside is common: each new row has one with probability 2 / (n + 1) after n training rows.
 
     Args:
         ranges: the ranges of the k inputs.
         lowest, highest: the extremes of each input in a row (n, k), such as over the documents of a query.
 
     >>> are_outside({"age": (0.0, 99.0)}, np.array([[7.0], [-1.0]]), np.array([[7.0], [9.0]])).tolist()
-    [[False], [True]]
+    [[False], [False]]
+    >>> are_outside({"age": (0.0, 99.0)}, np.array([[-10.0]]), np.array([[7.0]])).tolist()
+    [[True]]
     """
     low, high = np.array([*ranges.values()]).reshape(-1, 2).T
-    return (lowest < low) | (highest > high)
+    margin = MARGIN * (high - low)
+    return (lowest < low - margin) | (highest > high + margin)
 
 
 def outside_ranges(
