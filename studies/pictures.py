@@ -42,6 +42,7 @@ class Case:
         usual, ranking, other: runs by what their loss is called, of each kind.
         run: form of the runs' names.
         over_sets: whether the study has several data sets: the metric is their mean, and the interval is over them.
+        front: whether the front page shows it, too: one case of each kind of data.
     """
 
     title: str
@@ -53,6 +54,7 @@ class Case:
     other: dict[str, str] = field(default_factory=dict)
     run: str = "{}"
     over_sets: bool = False
+    front: bool = False
 
     def runs(self, kind: str) -> dict[str, str]:
         return {loss: self.run.format(run) for loss, run in getattr(self, kind).items()}
@@ -68,6 +70,7 @@ NOTES = (
     "0% is the baseline: the standard loss or, in the first four cases, the strongest simple loss.",
     "GB1 is one protein whose variants are split four ways; each log is the one that validation chose.",
 )
+FRONT_NOTES = ("0% is the baseline below each title; 100% is a perfect score. Bars are 95% intervals.",)
 
 
 def _svg(title: str, height: int, shapes: Iterable[str], *, width: int = 480) -> str:
@@ -163,7 +166,21 @@ def pays() -> str:
             y += 30 if case is cases_of_group[0] else 44
             shapes += _row(case, y)
         y += 56
-    bottom = y - 16
+    return _gains(shapes, y - 16, NOTES)
+
+
+def front() -> str:
+    """Draw the cases of `pays` that the front page shows."""
+    y, shapes = 44, []
+    for case in (case for cases_of_group in CASES.values() for case in cases_of_group if case.front):
+        y += 44
+        shapes += _row(case, y)
+    return _gains(shapes, y + 48, FRONT_NOTES)
+
+
+def _gains(rows: list[str], bottom: int, notes: Iterable[str]) -> str:
+    """Return rows of gains with their axis above and notes below, from the y coordinate `bottom`."""
+    shapes = [*rows]
     for tick in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
         x = _across(tick)
         shapes.append(f'<path class="line" stroke-opacity="{0.25 if tick else 1}" d="M{x:.1f} 62V{bottom - 24}"/>')
@@ -172,7 +189,7 @@ def pays() -> str:
         left = 620 + 120 * number
         shapes.append(f'<circle class="{kind}" cx="{left}" cy="19" r="6"/>')
         shapes.append(f'<text class="small" x="{left + 12}" y="24">{KINDS[kind]}</text>')
-    for number, line in enumerate(NOTES):
+    for number, line in enumerate(notes):
         shapes.append(f'<text class="small" x="8" y="{bottom + 18 * number}">{line}</text>')
     title = "How much of the gap to a perfect score is closed"
     return _svg(title, bottom + 32, shapes, width=900)
@@ -276,6 +293,7 @@ def sorter_curves() -> str:
 CASES = cases()
 PICTURES = {
     Path("docs/pays.svg"): pays,
+    Path("docs/gains.svg"): front,
     Path("docs/soft_ranks.svg"): soft_ranks,
     Path("docs/batches.svg"): batches,
     Path("docs/sorter_curves.svg"): sorter_curves,
