@@ -5,7 +5,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from pipelines.config import Settings
-from pipelines.expectations import Measured, hold
 from rankgrad.datasets.files.expected import joined
 from rankgrad.datasets.vectors.score_vectors import expectations, measure, table
 from rankgrad.io.atomic import replaced_folder
@@ -27,6 +26,8 @@ def main(params: Settings, key: str) -> None:
 
 def check(params: Settings, key: str) -> None:
     """Check data/score_vectors/<key> against expectations, and write checks/score_vectors/<key>.passed."""
+    from pipelines.expectations import Measured, hold  # takes seconds, and other stages import this one
+
     options = params.score_vectors[key]
     rows = options.rows.model_dump()
 
