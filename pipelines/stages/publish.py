@@ -14,7 +14,9 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+import joblib
 import pandas as pd
+import torch
 from filelock import FileLock
 
 from pipelines.config import RunPlan, Settings, prefixed, resolve
@@ -239,6 +241,7 @@ def _of_experiment(run: Run, name: str) -> Run:
 
 
 def main(params: Settings, *only: str) -> None:
+    torch.set_num_threads(joblib.cpu_count())  # no other stage runs at the same time
     if only:  # only these runs were trained, so others may not exist
         params = params.model_copy(update={"runs": {name: params.runs[name] for name in only}})
     tags = {"device": params.compute.device, "threads": str(params.compute.threads)}
