@@ -3,17 +3,13 @@
     python -m studies.converters.cranfield       # once: the table, from your files
     python -m studies.cranfield [GROUP ...]      # computes what is missing; trees need the package lightgbm
 
-Questions are divided into five folds. For each fold, the next one chooses the learning rate and the number of steps or
-trees by mean AP, with one model trained on the other three. Then three models are trained on all four. Questions
-without a relevant abstract among their 100 are left out. Features are standardized over all training abstracts, and
-again within each question.
+Settings are chosen by mean AP, see `studies.reranking`. Questions without a relevant abstract among their 100 are left
+out.
 """
 
 from collections.abc import Callable
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,9 +18,9 @@ from torch import Tensor
 
 from rankgrad import losses, metrics
 from rankgrad.io.results import Row
-from rankgrad.seeding import generator
 from studies.compared import compared
-from studies.vectorized import Fold, Jobs, Loss, Search, best_settings, command, settings_by_fold, squared_errors
+from studies.reranking import Reranking
+from studies.vectorized import Jobs, Loss, Search, command, squared_errors
 
 TABLE = Path("data/raw/cranfield/cranfield.parquet")
 FOLDS, SEEDS = 5, 3
@@ -67,78 +63,19 @@ def read() -> tuple[pd.DataFrame, Tensor, Tensor]:
     return table, features.view(questions, -1, features.shape[1]), relevance.view(questions, -1)
 
 
-def parts(questions: int) -> list[Fold]:
-    """Return for each fold the questions to train on while choosing settings, to choose by, and to test on."""
-    order = torch.randperm(questions, generator=generator(1, "cranfield", "folds"))
-    folds = [*order.tensor_split(FOLDS)]
-    result = []
-    for test in range(FOLDS):
-        choose = (test + 1) % FOLDS
-        learn = [folds[fold] for fold in range(FOLDS) if fold not in (test, choose)]
-        result.append((torch.cat(learn), folds[choose], folds[test]))
-    return result
-
-
-def inputs(features: Tensor, learn: Tensor) -> Tensor:
-    """Return features (q, d, 2 f) standardized over the training questions' abstracts, and within questions."""
-    known = features[learn].flatten(0, 1)
-    values = []
-    for spread, mean in (torch.std_mean(known, 0), torch.std_mean(features, 1, keepdim=True)):
-        values.append((features - mean) / spread.where(spread > 1e-9, 1.0))
-    return torch.cat(values, -1).float()
+def reranking() -> Reranking:
+    _, features, relevance = read()
+    search = Search("cranfield", RATES, STEPS, HIDDEN, BATCH, 1, SEEDS)
+    metric = metrics.average_precision
+    return Reranking("cranfield", features, relevance, metric, search, TREE_RATES, TREES, TREE_OPTIONS, FOLDS)
 
 
 def network_scores(run: str) -> tuple[Tensor, list[Row]]:
-    """Choose a setting for each fold, and return scores (seeds, q, d) of test questions and the settings."""
-    _, features, relevance = read()
-    folds = parts(len(features))
-    search = Search("cranfield", RATES, STEPS, HIDDEN, BATCH, 1, SEEDS)
-    of_folds, rates, steps = search.scores(
-        METHODS[run],
-        metrics.average_precision,
-        lambda learned: torch.stack([inputs(features, questions) for questions in learned]),
-        relevance,
-        folds,
-        outputs=1,
-    )
-    result = torch.empty(SEEDS, *relevance.shape)
-    for (_, _, questions), scores in zip(folds, of_folds, strict=True):
-        result[:, questions] = scores
-    return result, settings_by_fold(run, rates, steps)
+    return reranking().network_scores(run, METHODS[run])
 
 
 def tree_scores(run: str) -> tuple[Tensor, list[Row]]:
-    """Return scores (seeds, q, d) from LightGBM's LambdaRank, with settings chosen in the same way."""
-    lightgbm: Any = import_module("lightgbm")
-    _, features, relevance = read()
-
-    def boosted(values: Tensor, learn: Tensor, rate: float, seed: int) -> Any:
-        data = lightgbm.Dataset(
-            values[learn].flatten(0, 1).numpy(), relevance[learn].flatten().numpy(),
-            group=[relevance.shape[1]] * len(learn),
-        )  # fmt: skip
-        return lightgbm.train(TREE_OPTIONS | {"learning_rate": rate, "seed": seed}, data, TREES[-1])
-
-    def predicted(booster: Any, values: Tensor, questions: Tensor, trees: int) -> Tensor:
-        scores = booster.predict(values[questions].flatten(0, 1).numpy(), num_iteration=trees)
-        return torch.tensor(scores).view(len(questions), -1).float()
-
-    result, tried = torch.empty(SEEDS, *relevance.shape), torch.empty(len(TREE_RATES), FOLDS, len(TREES))
-    for fold, (learn, choose, _) in enumerate(parts(len(features))):
-        values = inputs(features, learn)
-        for row, rate in enumerate(TREE_RATES):
-            booster = boosted(values, learn, rate, seed=1)
-            for column, trees in enumerate(TREES):
-                scores = predicted(booster, values, choose, trees)
-                tried[row, fold, column] = metrics.mean_average_precision(scores, relevance[choose])
-    rate, step = best_settings(tried)
-    for fold, (learn, choose, test) in enumerate(parts(len(features))):
-        both = torch.cat([learn, choose])
-        values = inputs(features, both)
-        for seed in range(SEEDS):
-            booster = boosted(values, both, TREE_RATES[rate[fold]], seed=seed + 1)
-            result[seed, test] = predicted(booster, values, test, TREES[step[fold]])
-    return result, settings_by_fold(run, [TREE_RATES[index] for index in rate], [TREES[index] for index in step])
+    return reranking().tree_scores(run)
 
 
 def rule_scores(run: str) -> tuple[Tensor, list[Row]]:

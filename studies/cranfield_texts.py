@@ -23,7 +23,7 @@ from rankgrad.seeding import derived_seed, generator
 from rankgrad.vocabulary import PAIR, Vocabulary
 from studies import cranfield
 from studies.compared import compared
-from studies.cranfield import METHODS, NAMES, UPSTREAM, parts, read
+from studies.cranfield import METHODS, NAMES, UPSTREAM, read, reranking
 from studies.vectorized import Jobs, command, settings_by_fold
 
 SEEDS = 2
@@ -173,7 +173,7 @@ def text_scores(run: str) -> tuple[Tensor, list[Row]]:
     train, every_rate, every_step = FORMS[run.split(", ")[0]]
     result = torch.empty(SEEDS, *relevance.shape)
     rates, steps = [], []
-    for learn, choose, test in parts(len(relevance)):
+    for learn, choose, test in reranking().parts():
         tried = []
         for rate in every_rate:
             scores = train(run, learn, choose, rate, 1)
