@@ -17,8 +17,8 @@ from studies.intervals import adjusted, check_seeds, of_seeds, over_splits, p_of
 from studies.kept import Study
 
 __all__ = [
-    "aslib", "by_batch", "compared_runs", "cranfield", "four_digits", "human_orders", "label_ranking_sets", "made_data",
-    "of_points", "over_rivals",
+    "aslib", "by_batch", "compared_runs", "cranfield", "four_digits", "graded_search", "human_orders",
+    "label_ranking_sets", "made_data", "of_points", "over_rivals",
 ]  # fmt: skip
 
 # --- RLSEP's Table 1. ---
@@ -261,16 +261,36 @@ def cranfield(study: Study) -> str:
             p = p_values.get((run, minus(metric, REGRESSION)))
             cells += [gain(study, run, metric, REGRESSION), "" if p is None else small_p(p)]
             cells += [value(study, run, "ndcg_at_10")] if metric == "mean_average_precision" else []
-        keys = {"rate": "tree_rate", "steps": "trees"} if run == "lightgbm" else {"rate": "rate", "steps": "steps"}
-        ends = [_at_ends(study, [run], key, grid) for key, grid in keys.items()]
-        reciprocal = mean(study, run, "reciprocal_rank_at_10")
-        rows.append((study.leaf(run, "mean_average_precision")[0], [run, *cells, reciprocal, *ends]))
+        cells.append(mean(study, run, "reciprocal_rank_at_10"))
+        rows.append((study.leaf(run, "mean_average_precision")[0], [run, *cells, *_both_ends(study, run)]))
     columns = [
         "method", "mean AP", "minus BM25", "minus mse", "p (Holm)", "NDCG@10", "NDCG@10 minus mse",
         "p (Holm) of that", "MRR@10", "rates at an end", "steps at an end",
     ]  # fmt: skip
     shape = [study.leaf("table", metric)[0] for metric in ("questions", "abstracts", "relevant", "features")]
     about = "{:.0f} questions with {:.0f} abstracts, {:.1f} of them relevant on average; {:.0f} features".format(*shape)
+    return f"**{about}.**\n\n{_best_first(columns, rows)}"
+
+
+def _both_ends(study: Study, run: str) -> list[str]:
+    """Return how often the first or the last value was chosen of the grids of rates and of steps, or of trees."""
+    keys = {"rate": "tree_rate", "steps": "trees"} if run == "lightgbm" else {"rate": "rate", "steps": "steps"}
+    return [_at_ends(study, [run], key, grid) for key, grid in keys.items()]
+
+
+def graded_search(study: Study) -> str:
+    """Show each method's NDCG and its difference from regression, the best first."""
+    difference, rows = minus("ndcg_at_10", REGRESSION), []
+    p_values = _adjusted_p(study, study.runs, [difference])
+    for run in study.runs:
+        if study.has(run, "ndcg_at_10"):
+            p = p_values.get((run, difference))
+            cells = [value(study, run, "ndcg_at_10"), gain(study, run, "ndcg_at_10", REGRESSION)]
+            cells += ["" if p is None else small_p(p), mean(study, run, "ndcg_at_5"), mean(study, run, "ndcg_at_1")]
+            rows.append((study.leaf(run, "ndcg_at_10")[0], [run, *cells, *_both_ends(study, run)]))
+    columns = ["method", "NDCG@10", "minus mse", "p (Holm)", "NDCG@5", "NDCG@1", "rates at an end", "steps at an end"]
+    shape = [study.leaf("table", metric)[0] for metric in ("queries", "documents", "features")]
+    about = "{:.0f} queries with {:.0f} documents on average; {:.0f} features".format(*shape)
     return f"**{about}.**\n\n{_best_first(columns, rows)}"
 
 

@@ -169,6 +169,11 @@ class Column:
         return others[0] if is_mixed else None
 
     @property
+    def typed(self) -> str:
+        """The name as one types it in a shell."""
+        return shlex.quote(self.name)
+
+    @property
     def has_names(self) -> bool:
         return self.content in ("name", "text") and self.hindrance is None
 
@@ -345,9 +350,10 @@ class Columns:
 
     def question(self, columns: Sequence[Column], reason: str, flag: str, other: str = "") -> ValueError:
         """Return an error that asks the user to choose a column, with the options to type, and another way out."""
-        names = [column.name for column in columns[:3]]
-        choices = " or ".join(f"`--{flag} {name}`" for name in names)
-        return self.refusal(f"{' and '.join(names)} {reason}: choose one with {choices}{other}")
+        choices = " or ".join(f"`--{flag} {column.typed}`" for column in columns[:3])
+        return self.refusal(
+            f"{' and '.join(column.name for column in columns[:3])} {reason}: choose one with {choices}{other}"
+        )
 
     def of_content(self, content: str) -> list[Column]:
         return [column for column in self.free if column.content == content]

@@ -50,8 +50,9 @@ __all__ = ["Guess", "guess"]
 MANY = 20  # rows of which none is by chance as large as all others together
 EMPTY = re.compile(r"#?n/?a|null|none|nan|nil|[-?.]+|unknown|missing|k\.a\.|<na>")
 TOTAL = re.compile(
-    r"((sub|grand)[ -]?)?totals?( (\d+|[a-z]{3}|for all|g.n.ral))?|(zwischen|gesamt)?summe|gesamt(ergebnis)?|insgesamt|"
-    r"sum|sub-?somme|somme|totale|suma|итого|всего|合計|总计|average|mean|mittelwert|durchschnitt|moyenne",
+    r"((sub|grand)[ -]?)?totals?( (.*\d.*|[a-z]{3}|for all|g.n.ral))?|(zwischen|gesamt|end)?summe( .*)?|"
+    r"gesamt(ergebnis|betrag)?( .*\d.*)?|insgesamt|.bertrag( .*)?|sum( .*\d.*)?|"
+    r"sub-?somme|somme|totale|suma|итого|всего|合計|总计|average|mean|mittelwert|durchschnitt|moyenne",
     re.IGNORECASE,
 )
 NO_DATES = ("0001-01-01", "1900-01-01", "1970-01-01", "9999-12-31")  # written for a missing one
@@ -181,7 +182,7 @@ def _refuse_repeated_ids(columns: Columns, column: Column) -> None:
         raise columns.refusal(
             f"row {sheet.row[again]}: {column.name} {name} is also in row {sheet.row[first]}, and {len(repeated)} rows "
             f"repeat an id, expected each once: remove one of the rows, or name another column with `--id`; if such "
-            f"rows belong together, pass `--group {column.name}`"
+            f"rows belong together, pass `--group {column.typed}`"
         )
 
 
@@ -319,7 +320,7 @@ def _lines_on_offsets(columns: Columns, truth: Column) -> list[str]:
         if fraction > EXPLAINED:
             lines.append(
                 f"{column.name} explains {100 * fraction:.0f} % of the order of {truth.name}; if only rows of one "
-                f"{column.name} are compared, which leaves no estimates of {truth.name}, pass `--group {column.name} "
+                f"{column.name} are compared, which leaves no estimates of {truth.name}, pass `--group {column.typed} "
                 "--within`"
             )
     return lines
@@ -366,8 +367,10 @@ def _lines_on_words_for_totals(columns: Columns) -> list[str]:
         totals = [cell for cell in cells.unique() if isinstance(cell, str) and TOTAL.fullmatch(cell.rstrip(": "))]
         rows: Any = cells.index[cells.isin(totals)]
         if 0 < len(rows) <= max(1, FEW * len(cells)):  # else such as grades from poor to average
-            words = f"{name} is {cells[rows[0]]} in {len(rows)} rows, first in row {sheet.row[rows[0]]}"
-            lines.append(f"{words}; remove these rows if they are totals")
+            lines.append(
+                f"{name} is {listed([*cells[rows].unique()])} in {len(rows)} rows, first in row {sheet.row[rows[0]]}: "
+                "they are learned like all others; remove them if they are totals"
+            )
     return lines
 
 
@@ -388,11 +391,11 @@ def _lines_on_features(inputs: Sequence[Column]) -> list[str]:
             lines += _lines_on_no_dates(column)
             lines.append(
                 f"{column.name}: used as a feature; if later files have only later dates, which are outside the "
-                f"training range, pass `--date {column.name}`, by which later rows become deliveries"
+                f"training range, pass `--date {column.typed}`, by which later rows become deliveries"
             )
         elif column.content == "number" and plain(column.name) in ("weight", "weights"):
             lines.append(
-                f"{column.name}: used as a feature; if it is the weight of a row, pass `--weight {column.name}`"
+                f"{column.name}: used as a feature; if it is the weight of a row, pass `--weight {column.typed}`"
             )
     return lines
 
@@ -418,7 +421,7 @@ def _lines_on_unused(columns: Columns) -> list[str]:
         if "group" not in columns.structure and may_be_group(column):
             lines.append(
                 f"not used: {column.name}: {column.names.nunique()} values in {len(column.cells)} rows; to keep rows "
-                f"with the same value in one split, pass `--group {column.name}`"
+                f"with the same value in one split, pass `--group {column.typed}`"
             )
         else:
             unused.append(column.name)

@@ -197,7 +197,6 @@ def _name_below(folder: Path, file: Path) -> str:
 
 def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     """Return lines on structure, splits, and runs of the blocks, for the user to review."""
-    from pipelines.cli.starting_runs import SIZE
     from rankgrad.datasets.table import Table
 
     dataset, options = blocks["datasets"][key], blocks["datasets"][key]["args"]
@@ -244,6 +243,7 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     lines.append(f"metric: {comparison['metric']}, for the comparison and the gate; to change: --metric")
     if "size" in dataset:
         lines.append(
-            f"images: cropped to the central square, {SIZE} pixels per side (`size`); `pad: true` pads instead"
+            f"images: cropped to the central square, {dataset['size']} pixels per side (`size`; larger is slower); "
+            "`pad: true` pads instead"
         )
     return lines

@@ -60,7 +60,7 @@ def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict
         return _with_query(columns, text, is_query_ranking=is_query_ranking), [text]
     columns.use(*numbers, *names)
     for column in texts:
-        columns.leave_out(column, f"a text; pass `--text {column.name}` to use it instead of numbers and names")
+        columns.leave_out(column, f"a text; pass `--text {column.typed}` to use it instead of numbers and names")
     options = {
         "features": _in_patterns(columns, [column.name for column in numbers]),
         "dates": {column.name: column.date_orders[0] for column in numbers if column.content == "time"},
@@ -162,7 +162,7 @@ def leave_out_days_and_keys(columns: Columns) -> None:
         elif is_index(columns, column) or (is_row_number(column) and not column.is_called("target")):
             columns.leave_out(column, "row numbers")
         elif column.is_whole and (column.is_called("key") or (column.is_called("id") and column.is_unique)):
-            reason = f"a numeric id; to keep rows with the same id in one split, pass `--group {column.name}`"
+            reason = f"a numeric id; to keep rows with the same id in one split, pass `--group {column.typed}`"
             columns.leave_out(column, reason)
         elif is_like_split(column):
             columns.leave_out(column, "named like a split; to use it, name its values train, val, test, or gate")
@@ -179,7 +179,7 @@ def _reason_against_date(column: Column) -> str | None:
             return _advice_on_no_date(column.no_date)
         return (
             "dates or times; to learn from them, write them as 2026-11-30, 30.11.2026, or 11/30/2026; "
-            f"`--date {column.name}` then uses later months as deliveries"
+            f"`--date {column.typed}` then uses later months as deliveries"
         )
     options = " or ".join(f"`dates: {{{column.name}: {order}}}`" for order in column.date_orders)
     advice = f"add it to `features`, with {options}"

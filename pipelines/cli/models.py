@@ -223,7 +223,8 @@ def _show(comparison: Any) -> None:
     by_distance = sorted(comparison.quantities, key=lambda row: (not row.drifted, -row.distance))
     rows = [
         (row.name, comparison.shown(row.name, row.reference, ".3f"), comparison.shown(row.name, row.fresh, ".3f"),
-         f"{row.distance:.3f}", f"{row.adjusted_p:.2g}", "yes" if row.drifted else "no")
+         f"{row.distance:.3f}", f"{row.adjusted_p:.2g}",
+         "yes" if row.drifted else "a date" if row.name in comparison.dates else "no")
         for row in by_distance[:SHOWN]
     ]  # fmt: skip
     table("quantity", "training", "fresh", "KS distance", "adjusted p", "drifted", rows=rows)

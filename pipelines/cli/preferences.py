@@ -73,7 +73,7 @@ def preferences(columns: Columns) -> Truth | None:
 
     # No other column is used, but a number may be the margin.
     for column in columns.of_content("number") if margin is None else []:
-        columns.leave_out(column, f"if it is the strength of the preference, pass `--target {column.name}`")
+        columns.leave_out(column, f"if it is the strength of the preference, pass `--target {column.typed}`")
     return Truth("query_ranking", options, line, None, inputs, [chosen])
 
 
@@ -115,7 +115,7 @@ def _prompt(columns: Columns, chosen: Column) -> Column | None:
         f"{listed([column.name for column in texts])} may be the prompt: pass `--query {texts[0].name}` to read it "
         "with "
         f"each answer and to keep answers to one prompt in one split"
-        + ("" if likely else f"; or pass `--text {chosen.name}` to read no prompt")
+        + ("" if likely else f"; or pass `--text {chosen.typed}` to read no prompt")
     )
 
 

@@ -23,6 +23,7 @@ __all__ = ["Units", "check_splits", "line_on_gate", "seed_of", "units_of", "with
 SEEDS, COMPARED = 1000, 100  # seeds to try until no split is empty; seeds to choose the best from
 DRAWN = 1000  # most groups to draw for each seed: with so many, no split is empty
 SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide intervals
+BY_HAND = "`rankgrad promote MODEL --version N`"
 CHOSEN = 50  # fewest validation rows by which one of several models is chosen well
 
 
@@ -181,7 +182,9 @@ def line_on_gate(units: Units, block: dict[str, Any]) -> str:
     dataset, unit, total = Table(**block["args"]), units.name, len(units.names)
     count, advice = round(total * dataset.shares["gate"]), "raise `split.gate`"
     if "gate" not in dataset.splits:
-        line, count = f"gate: none, because {total} {unit} are too few for it: {units.needed_for_gate} are needed", 0
+        groups = unit if unit == "rows" else f"groups of {unit}"
+        line = f"gate: none, because {total} {groups} are fewer than {units.needed_for_gate}"
+        line, count = f"{line}: promote by hand with {BY_HAND}", JUDGED
     elif units.split == "gate":
         line, count, advice = f"gate: {total} {unit}", total, "give more rows the split `gate`"
     elif units.split == "val":
@@ -194,8 +197,7 @@ def line_on_gate(units: Units, block: dict[str, Any]) -> str:
         line = f"gate: about {count} of {total} {unit}"
     if count < JUDGED:
         advice = f"{advice}, add more {unit}" if total >= 2 * JUDGED else f"add more {unit}"
-        by_hand = "`rankgrad promote MODEL --version N`"
-        line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or promote by hand with {by_hand}"
+        line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or promote by hand with {BY_HAND}"
     if "folds" in block:  # folds replace validation and test
         return line
     if units.split != "gate":  # val was counted

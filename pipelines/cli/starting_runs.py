@@ -1,11 +1,13 @@
 """Choose what `rankgrad init` writes for a table: runs from `starting_runs.yaml` with fitting losses and epochs."""
 
+from contextlib import suppress
 from copy import deepcopy
 from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pandas as pd
+from PIL import Image
 from ruamel.yaml import YAML
 
 from pipelines.cli.columns import whole_sheet
@@ -20,12 +22,13 @@ from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.lookup import did_you_mean
 
-__all__ = ["SIZE", "blocks_of", "check_name", "examples_column", "is_skewed_up", "read_column", "starting_runs"]
+__all__ = ["blocks_of", "check_name", "examples_column", "is_skewed_up", "read_column", "starting_runs"]
 
 STARTING_RUNS, STARTING_RIVALS = (Path(__file__).with_name(f"starting_{name}.yaml") for name in ("runs", "rivals"))
-SIZE = 96  # pixels per side of images
+SIZE, OPENED = 64, 20  # most pixels per side of images, and how many are opened for their sizes
 SKEWED, GRADES = 1.0, 10  # smallest skewness, and number of distinct targets, for a run on their log
-STEPS, MOST_EPOCHS = 800, 300  # smallest number of training steps, and largest number of epochs to reach it
+STEPS, STEPS_OF_PICTURES = 800, 400  # smallest number of training steps
+MOST_EPOCHS = 300  # to reach it
 BACKBONES = {  # by input type
     "image": {"name": "convnet", "args": {"channels": [32, 64, 96]}},
     "text": {"name": "words", "args": {}},
@@ -67,7 +70,7 @@ def blocks_of(
     input_type = table.input_type
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
     if input_type.pictures:
-        dataset["size"] = SIZE
+        dataset["size"] = _size_of_pictures(table, folder)
     common = {
         "task": task,
         "dataset": key,
@@ -85,9 +88,10 @@ def blocks_of(
         metric = "mean_average_precision" if is_binary else starting["metric"]
     count, monitor = _training_count(table, folder), _monitor_of(task, metric)
     of_input = starting.get("training", {}).get(input_type.name, {})
+    steps = STEPS_OF_PICTURES if input_type.pictures else STEPS
     by_loss = _runs_for(starting["runs"], conditions, table, truth)
     for run in by_loss.values():
-        run["training"] = merged(merged(_long_enough(run["training"], count), monitor), of_input)
+        run["training"] = merged(merged(_long_enough(run["training"], count, steps), monitor), of_input)
     standard, *ranking = by_loss
     comparison = {
         "question": f"Does {' or '.join(ranking)} rank {key} better than {standard}?",
@@ -122,6 +126,17 @@ def _model_of(starting: dict[str, Any], table: Table, folder: Path) -> dict[str,
     if input_type.name == "features" and _has_skewed_features(table, folder):
         return merged(deepcopy(model), {"backbone": {"args": {"quantiles": True}}})
     return model
+
+
+def _size_of_pictures(table: Table, folder: Path) -> int:
+    """Return `SIZE`, or the shortest side of the first pictures in files if it is smaller."""
+    sides = [SIZE]
+    if table.image is not None:
+        _, cells = read_column(table, folder, table.image)
+        for cell in cells[:OPENED]:
+            with suppress(OSError, TypeError), Image.open(folder / cell) as picture:  # `data` reports missing ones
+                sides.append(min(picture.size))
+    return min(sides)
 
 
 def _special_form(task: str, table: Table, folder: Path) -> str:
@@ -277,18 +292,18 @@ def _training_count(table: Table, folder: Path) -> float:
     return count if isinstance(table.file, dict) else count * (1 - sum(SHARES.values()))
 
 
-def _long_enough(options: dict[str, Any], count: float, batch_size: int = 0) -> dict[str, Any]:
-    """Return the options of a training, or of a phase of it, with enough epochs to learn from so many examples.
+def _long_enough(options: dict[str, Any], count: float, steps: int, batch_size: int = 0) -> dict[str, Any]:
+    """Return the options of a training, or of a phase of it, with enough epochs for so many steps.
 
-    >>> _long_enough({"batch_size": 64, "finetune": {"epochs": 30, "patience": 10}}, 640)["finetune"]
+    >>> _long_enough({"batch_size": 64, "finetune": {"epochs": 30, "patience": 10}}, 640, 800)["finetune"]
     {'epochs': 80, 'patience': 40}
     """
     batch_size = options.get("batch_size", batch_size)
     longer = {}
     for name, value in options.items():
-        longer[name] = _long_enough(value, count, batch_size) if isinstance(value, dict) else value
+        longer[name] = _long_enough(value, count, steps, batch_size) if isinstance(value, dict) else value
     if "epochs" in options:
-        epochs = min(ceil(STEPS / ceil(count / batch_size)), MOST_EPOCHS)
+        epochs = min(ceil(steps / ceil(count / batch_size)), MOST_EPOCHS)
         longer["epochs"] = max(options["epochs"], epochs)
         longer["patience"] = max(options["patience"], longer["epochs"] // 2)
     return longer

@@ -113,7 +113,7 @@ def _relevance(columns: Columns) -> Truth | None:
         first = column.numbers.isna().idxmax()
         raise ValueError(
             f"{column.shown(first)}, expected grades: write numbers of at least 0, the largest the best; to predict "
-            f"these names instead, pass `--task multilabel --target {column.name}`"
+            f"these names instead, pass `--task multilabel --target {column.typed}`"
         )
     _refuse_wrong_order(columns, column)
     options = {"relevance": column.name, "without_relevant": "drop"}
@@ -156,14 +156,14 @@ def _target(columns: Columns) -> Truth | None:
     if reason and columns.task is None and column.is_called("labels") and not column.is_called("target"):
         raise columns.refusal(
             f"{column.name} has numbers but a name like classes: to predict these classes, pass `--task multilabel "
-            f"--target {column.name}`; to rank by the number, pass `--target {column.name}`"
+            f"--target {column.typed}`; to rank by the number, pass `--target {column.typed}`"
         )
     group = columns.structure.get("group")
     if columns.task is None and group is not None and columns.all[group].is_called("query"):
         raise columns.refusal(
             f"{group} is named like a query, but no column is named like grades: to rank the rows of each {group}, "
             "pass "
-            f"`--target {column.name}`; to rank all rows, pass `--task score_ranking`"
+            f"`--target {column.typed}`; to rank all rows, pass `--task score_ranking`"
         )
     _refuse_wrong_order(columns, column)
     columns.use(column)
@@ -219,7 +219,7 @@ def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
         if called is None and column.hindrance is not None and column.numbers.notna().mean() > 0.5:
             raise columns.refusal(
                 f"{column.name} has {column.advice_on_hindrance}{_other_words(columns, column)}; if it is the target, "
-                f"add `--target {column.name}`, else name another with `--target`"
+                f"add `--target {column.typed}`, else name another with `--target`"
             )
         if column.content == "number" or column.is_whole_input or (columns.task is not None and column.is_category):
             continue
@@ -243,7 +243,7 @@ def _unreadable(column: Column, other: str) -> ValueError:
     if column.hindrance is not None:
         advice = f"it has {column.advice_on_hindrance}"
     elif column.is_category or column.separator is not None:
-        advice = f"pass `--target {column.name}` to predict these names"
+        advice = f"pass `--target {column.typed}` to predict these names"
     elif column.content == "number":
         advice = "pass `--task score_ranking` to rank by it"
     elif column.content == "text":

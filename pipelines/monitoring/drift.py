@@ -185,8 +185,8 @@ def compare(
             shadow = Shadow(challenger, failed=first_line(error))
     if groups:
         ours = _by_group(ours, [groups[number] for number in sorted(numbers)])
-    tested = quantities(reference, ours, alpha=alpha, least_distance=least_distance)
     dates = [*(recipe["input"].get("dates") or ())]
+    tested = quantities(reference, ours, alpha=alpha, least_distance=least_distance, dates=dates)
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), reference.dataset, alpha, least_distance,
         rows=counts | {"fresh": len(numbers)}, shadow=shadow, quantities=tested,
@@ -235,14 +235,16 @@ def _both(reference: Reference, fresh: Measured) -> list[tuple[str, pd.Series, p
     return both
 
 
-def quantities(reference: Reference, fresh: Measured, *, alpha: float, least_distance: float) -> list[Quantity]:
-    """Compare the quantities of new rows with the reference."""
+def quantities(
+    reference: Reference, fresh: Measured, *, alpha: float, least_distance: float, dates: Collection[str] = ()
+) -> list[Quantity]:
+    """Compare the quantities of new rows with the reference; dates do not drift, as new rows have later ones."""
     tested = [(name, *_tested(before, now)) for name, before, now in _both(reference, fresh)]
-    adjusted = false_discovery_control([p for *_, p in tested])
-    return [
-        Quantity(name, *means, distance, p, corrected, corrected <= alpha and distance >= least_distance)
-        for (name, means, distance, p), corrected in zip(tested, adjusted.tolist(), strict=True)
-    ]
+    adjusted, result = false_discovery_control([p for *_, p in tested]), []
+    for (name, means, distance, p), corrected in zip(tested, adjusted.tolist(), strict=True):
+        drifted = corrected <= alpha and distance >= least_distance and name not in dates
+        result.append(Quantity(name, *means, distance, p, corrected, drifted))
+    return result
 
 
 def outside(reference: Reference, fresh: Measured, numbers: Sequence[int]) -> list[Outside]:

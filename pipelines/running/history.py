@@ -26,6 +26,7 @@ TIMES = Path(".checkpoints/times")
 USED = "used.json"  # next to a history: resources used by the process that finished the training
 RSS = 1 if sys.platform == "darwin" else 2**10  # bytes in the system's unit of memory
 MINUTE = 60.0  # seconds between log lines of a training without a terminal
+SOON = 10.0  # seconds until the first one
 
 
 def followed(
@@ -33,7 +34,7 @@ def followed(
 ) -> Iterator[tuple[str, Epoch]]:
     """Show epochs live and store them in a history file.
 
-    A terminal shows a progress bar. Otherwise, a line is logged from time to time, and at the end of the training.
+    A terminal shows a progress bar. Otherwise, a line is logged soon, from time to time, and at the end.
 
     Args:
         epochs: pairs of phase and epoch.
@@ -42,7 +43,8 @@ def followed(
         every: seconds between log lines without a terminal; 0 for one line per epoch.
     """
     rows: list[tuple[str, Epoch]] = []
-    printed, line, last, before = 0, "", time.monotonic(), time.process_time()
+    printed, line, start, before = 0, "", time.monotonic(), time.process_time()
+    last = start - every + min(every, SOON)
     history.parent.mkdir(parents=True, exist_ok=True)
     if not _mark(history.parent).exists():  # a resumed training began earlier
         _mark(history.parent).touch()
@@ -56,9 +58,11 @@ def followed(
             bar.update()
             values = ", ".join(f"{key} {value}" for key, value in metrics.items())
             line = f"{name}: {phase}, epoch {len(rows)} of {total}: loss {epoch.loss:.4g}, {values}"
-            if bar.disable and time.monotonic() - last >= every:
-                printed, last = len(rows), time.monotonic()
-                print(line, file=sys.stderr, flush=True)
+            now = time.monotonic()
+            if bar.disable and now - last >= every:
+                printed, last = len(rows), now
+                left = (now - start) / len(rows) * (total - len(rows)) / MINUTE
+                print(f"{line}; about {left:.1f} minutes left", file=sys.stderr, flush=True)
             yield phase, epoch
     if len(rows) > printed and bar.disable:
         print(line, file=sys.stderr, flush=True)

@@ -600,10 +600,10 @@ def test_a_group_whose_targets_have_a_level_of_their_own_is_compared_within(tmp_
     [
         (PLAIN | {"split": cycled("train", "val", "test")}, [],
          ["gate: none, because 20 rows", "gate_share: 0", "val: about 20,"]),
-        (PLAIN | {"customer": texts("c{}", 2)}, [], ["gate: none, because 30 customer", "gate: 0"]),
+        (PLAIN | {"customer": texts("c{}", 2)}, [], ["gate: none, because 30 groups of customer", "gate: 0"]),
         (PLAIN | {"id": N}, [], ["gate: about 6 of 60 rows; with fewer than 30", "val: about 6,", "`--folds 5`"]),
         ({"qid": np.repeat(range(40), [1, 2] * 20), "x": X, "relevance": cycled(1, 2)}, [],
-         ["gate: none, because 20 qid"]),
+         ["gate: none, because 20 groups of qid"]),
         (PLAIN, ["--folds", 5], ["each run trains 6 times", "folds: 5"]),
     ],
 )  # fmt: skip

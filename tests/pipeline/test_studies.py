@@ -12,19 +12,30 @@ from scipy.io import savemat
 from torch import Tensor
 
 from rankgrad.io.results import Row
-from studies import aslib, compared, cranfield, cranfield_texts, human_orders, label_ranking_sets, when_ranks_win
+from studies import (
+    aslib,
+    compared,
+    cranfield,
+    cranfield_texts,
+    graded_search,
+    human_orders,
+    label_ranking_sets,
+    when_ranks_win,
+)
 from studies.converters import aslib as scenarios
 from studies.converters import votes
 
 RUN_TIMES = torch.tensor([[[0.5, 10.0, 0.1, 10.0, 3.0], [2.0, 0.02, 10.0, 0.7, 0.1]]])  # 10: not solved
 VOTES = torch.tensor([[[3.0, 0.0, 1.0, 1.0], [5.0, 2.0, 0.0, 0.0]]])
 GRADES = torch.tensor([[[0.0, 1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]]])
+PADDED = torch.tensor([[[3.0, 1.0, 0.0, 2.0, 0.0], [1.0, 0.0, 2.0, -1.0, -1.0]]])  # -1: no document
 ORDERS = torch.tensor([[[3, 1, 2, 4], [1, 2, 4, 3]]])
 # Methods by study, with the truth that a method gets, and the scores that a perfect network gives.
 LOSSES = {
     "aslib": (aslib.METHODS, RUN_TIMES, aslib.speeds(RUN_TIMES)),
     "human_orders": (human_orders.METHODS, human_orders.ranks_of(VOTES), human_orders.ranks_of(VOTES).float()),
     "cranfield": (cranfield.METHODS, GRADES, GRADES),
+    "graded_search": (graded_search.METHODS, PADDED, PADDED),
     "label_ranking_sets": (label_ranking_sets.METHODS, ORDERS, ORDERS.float()),
     "values": (when_ranks_win.ON_VALUES, ORDERS.float(), ORDERS.float()),
     "labels": (when_ranks_win.ON_LABELS, GRADES, GRADES),
@@ -71,7 +82,14 @@ def planted(tmp_path, monkeypatch):
             monkeypatch.setattr(study, name, value, raising=name not in names)
 
     monkeypatch.chdir(tmp_path)
-    for cached in (aslib.read, human_orders.read, human_orders.inputs, cranfield.read, cranfield_texts.pairs):
+    for cached in (
+        aslib.read,
+        human_orders.read,
+        human_orders.inputs,
+        cranfield.read,
+        cranfield_texts.pairs,
+        graded_search.read,
+    ):
         cached.cache_clear()
     return write
 
@@ -123,6 +141,23 @@ def test_relevance_is_learned_that_a_feature_decides(planted):
     assert {row.value for row in rows if row.metric == "setting.rate"} == {0.03}
     assert values["mean_average_precision minus bm25"] < 0  # the feature itself makes no mistake
     assert of_run(cranfield.shape())["questions"] == questions - 1
+
+
+def test_places_without_a_document_change_nothing(planted):
+    grades = np.random.default_rng(1).integers(0, 5, 300)
+    features = np.random.default_rng(2).normal(size=(300, 3)) + grades[:, None]
+    table = pd.DataFrame({"query": np.arange(300) % 40, "relevance": grades, "features": [*features]})
+    values = []
+    for count in (40, 41):  # with one longer list, all others have more empty places
+        longer = pd.DataFrame({"query": 40, "relevance": [*range(5)] * 4, "features": [*features[:20]]})
+        planted(graded_search, pd.concat([table, longer][: count - 39]), SEEDS=1)
+        graded_search.read.cache_clear()
+        lists = graded_search.reranking()
+        kept = torch.arange(len(lists.relevance) - count + 40)
+        values.append(lists.inputs(kept)[:40, :7])
+        if count == 40:
+            assert of_run(graded_search.rows("mse"))["ndcg_at_10"] > 0.9
+    torch.testing.assert_close(*values)
 
 
 def test_a_network_that_reads_words_learns_what_a_word_decides(planted, monkeypatch):

@@ -403,7 +403,10 @@ def _understood_groups(table: TableOptions, path: Path, frame: pd.DataFrame) -> 
     """Return a line on the number and sizes of groups, and one on texts of queries that have several ids."""
     sizes = frame["truth"].map(len) if table.relevance else frame["group"].value_counts()
     lines = {"groups": f"{len(sizes)} of {table.group}, with {sizes.min()} to {sizes.max()} rows"}
-    lines["groups"] += ", each compared within" if table.within else ""
+    if table.within:
+        without_order = int(np.sum(frame.groupby("group")["truth"].nunique() < 2))
+        lines["groups"] += ", each compared within"
+        lines["groups"] += f"; {without_order} have one row or equal targets" if without_order else ""
     is_by_query = table.relevance and table.split_group == table.group
     if is_by_query and table.text_pair and (repeated := _queries_of_several_ids(frame)):
         lines["queries"] = f"{len(repeated)} texts have several {table.group}, such as {repeated[0][:60]!r}"
