@@ -179,11 +179,11 @@ def line_on_gate(units: Units, block: dict[str, Any]) -> str:
         units: what the splits divide.
         block: the block of the dataset.
     """
-    dataset, unit, total = Table(**block["args"]), units.name, len(units.names)
+    dataset, total = Table(**block["args"]), len(units.names)
+    unit = units.name if units.name == "rows" else f"groups of {units.name}"
     count, advice = round(total * dataset.shares["gate"]), "raise `split.gate`"
     if "gate" not in dataset.splits:
-        groups = unit if unit == "rows" else f"groups of {unit}"
-        line = f"gate: none, because {total} {groups} are fewer than {units.needed_for_gate}"
+        line = f"gate: none, because {total} {unit} are fewer than {units.needed_for_gate}"
         line, count = f"{line}: promote by hand with {BY_HAND}", JUDGED
     elif units.split == "gate":
         line, count, advice = f"gate: {total} {unit}", total, "give more rows the split `gate`"

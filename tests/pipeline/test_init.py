@@ -577,7 +577,7 @@ def test_a_small_table_gets_more_epochs(tmp_path):
     for factor, epochs in ((1, 300), (20, 67)):
         columns = {"f_1": range(factor * ROWS), "f_2": np.tile(A, factor), "price": np.tile(Y, factor)}
         runs = blocks(tmp_path, columns)["runs"]
-        assert runs["mine-mse"]["training"]["finetune"] == {"epochs": epochs, "patience": epochs // 2}
+        assert runs["mine-mse"]["training"]["finetune"].items() >= {"epochs": epochs, "patience": epochs // 2}.items()
 
 
 def test_a_group_whose_targets_have_a_level_of_their_own_is_compared_within(tmp_path):
