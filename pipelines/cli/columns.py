@@ -53,8 +53,8 @@ CALLED = {
     "relevance": r"(relevance|grade|rel$|label$|click|judg(ed|e?ments?)$|prefer|better|stars?$|rating)",
     "captions": r"(captions?|description|sentence|text|title)",
     "text": r"(text|document|doc$|passage|article$|answer|response|body|content|review)",
-    "chosen": r"(chosen|preferred|accepted|winner|win)$",
-    "rejected": r"(rejected|dispreferred|loser|lose)$",
+    "chosen": r"(chosen|preferred|accepted|winner|win|better)$",
+    "rejected": r"(rejected|dispreferred|loser|lose|worse)$",
     "margin": r"margin$",
     "query": r"(qid|query|question|pair|prompt|search|request)(_?(id|text|string|terms?|phrase))?$",
     "group": r"(group|user|customer|session|product|owner|patient|subject|author|shop|store)s?"
@@ -70,6 +70,7 @@ CALLED = {
     "rank": r"(rank|ranking|position|place)$",
 }  # fmt: skip
 ALIGNED = re.compile(r"[A-Z*.-]{8,}|[acgtun*.-]{8,}")  # proteins and genes
+BOTH = re.compile(r"[+-]?\d{1,3}(([.' \u00a0\u2009\u202f\u2019]\d{3})+,|(,\d{3})+\.)\d+")  # 1.306,50 and 1,306.50
 UNIT = re.compile(  # 4,5 kg, $7 and USD 7, but not lab 7
     r"([^\w\s]{0,2}|([A-Z]{2,4}|kr|eur|usd|gbp|chf|[A-Z][a-z]|[A-Za-z]{2,4}\.) )\s?[+-]?\d[\d.,' ]*\s?[^\d\s|;,]{0,8}"
 )
@@ -146,16 +147,16 @@ class Column:
     @property
     def advice_on_hindrance(self) -> str:
         """What to do about the cells that are not numbers."""
-        cell = (self.hindrance or "")[:60]
+        cell = self.hindrance or ""
         place = self.sheet.row[self.cells.index[self.names == self.hindrance][0]]
-        found = f"numbers except for cells such as {shlex.quote(cell)} in row {place}"
+        found = f"numbers except for cells such as {shlex.quote(cell[:60])} in row {place}"
         if readings := writings_of([cell]):
             same = [reading.thousands for reading in readings if reading.decimal == self.sheet.writing.decimal]
             advice = f", or pass `--thousands {shlex.quote(same[0])}`" if same and same[0] else ""
             return f"{found}, a number in another notation: write all numbers of the column alike{advice}"
         if UNIT.fullmatch(cell):
             return f"{found}: write plain numbers such as 1234.5 or -7, and move units to the header"
-        return f"{found}: {if_empty(cell, *self.words)}"
+        return f"{found}: {if_empty(*(self.words or [cell]))}"
 
     @cached_property
     def no_date(self) -> str | None:
@@ -271,7 +272,8 @@ class Columns:
     Attributes:
         path, form, encoding, sheet: the file, its format and encoding, and its first rows.
         empty: texts that mean a missing value.
-        writing: how numbers are written; a program's notation unless `is_writing_known`, by the user or from the cells.
+        writing: how numbers are written.
+        is_writing_known: whether the user or the cells tell how; otherwise, `writing` is a program's notation.
         all: columns by name, without empty columns.
         named: columns that the user names, by role; they get no other role.
         task: the task that the user names or that follows from the named columns; None for any.
@@ -585,14 +587,25 @@ def _refuse_bytes(column: Column) -> None:
 
 
 def _common_writing(columns: Sequence[Column]) -> Writing | None:
-    """Return the only notation in which all columns of numbers can be read; None if there are several, or none."""
+    """Return the only notation in which all columns of numbers can be read, if a number has both of its separators.
+
+    Other columns prove nothing: 4,5 may be two codes, 1.306 is small or large, and 798 872 212 may be a vector.
+    """
+    numbers = [column for column in columns if not column.is_called("labels")]
+    proofs = [column for column in numbers if column.texts.map(BOTH.fullmatch).any() and _writings(column)]
+    if not proofs:
+        return None
     texts = set[str]()
-    for column in columns:
-        written = _with_digits(column)
-        if not column.is_called("labels") and writings_of(written):
-            texts.update(written)
+    for column in numbers:
+        texts.update(_with_digits(column) if _writings(column) else ())
     readings = writings_of(texts)
-    return readings[0] if len(readings) == 1 and readings != [PLAIN] else None
+    return readings[0] if len(readings) == 1 else None
+
+
+def _writings(column: Column) -> list[Writing]:
+    """Return the notations in which the texts with digits of a column are numbers; none if most have no digit."""
+    texts = _with_digits(column).unique()
+    return writings_of(texts) if len(texts) else []
 
 
 def _with_digits(column: Column) -> pd.Series:
@@ -603,9 +616,9 @@ def _with_digits(column: Column) -> pd.Series:
 
 def refuse_two_readings(column: Column) -> None:
     """Raise if numbers are not in a program's notation, or are ambiguous: 1.306 is 1306 in German."""
-    texts = _with_digits(column)
-    readings, others = writings_of(texts.unique()), column.texts.drop(texts.index)
-    if not len(texts) or not readings or readings == [PLAIN]:
+    texts, readings = _with_digits(column), _writings(column)
+    others = column.texts.drop(texts.index)
+    if not readings or readings == [PLAIN]:
         return
     row = next(row for row, text in texts.items() if writings_of([text]) != [PLAIN])
     empty = "".join(f" --empty {shlex.quote(text)}" for text in others.unique()[:SHOWN])

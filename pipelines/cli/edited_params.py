@@ -75,7 +75,10 @@ def _add(values: Any, blocks: dict[str, Any], params: Path) -> None:
                 advice = "pass --replace to overwrite it and its runs, or choose another name with --key"
                 raise ParamsError(Problem(f"{block}.{name}", "already exists", advice=advice), path=params)
             values[block][name] = entry
-    values["gate"]["judged"].update(_laid_out(blocks["judged"], depth=2))
+    for model, entry in blocks["judged"].items():
+        of_task = values["gate"]["judged"].get(model.partition("-")[0], {})
+        guarded = [metric for metric in of_task.get("guarded", []) if metric != entry["metric"]]
+        values["gate"]["judged"][model] = _laid_out({**of_task, **entry, "guarded": guarded}, depth=3)
     for sorter in {run["sorter"] for run in blocks["runs"].values()} & SORTERS.keys():
         # An earlier `init` may have removed it.
         values["sorters"].setdefault(sorter, _laid_out(SORTERS[sorter], depth=3))

@@ -49,10 +49,11 @@ __all__ = ["Guess", "guess"]
 
 MANY = 20  # rows of which none is by chance as large as all others together
 EMPTY = re.compile(r"#?n/?a|null|none|nan|nil|[-?.]+|unknown|missing|k\.a\.|<na>")
+PERIOD = r"( (\d[\d./-]*|q\d|h\d|\d\. ?\w+|[a-zäöü]{3,9}\.?( \d{2,4})?))?"  # of a total: 2025, Q1, 1. Quartal, May 2025
 TOTAL = re.compile(
-    r"((sub|grand)[ -]?)?totals?( (.*\d.*|[a-z]{3}|for all|g.n.ral))?|(zwischen|gesamt|end)?summe( .*)?|"
-    r"gesamt(ergebnis|betrag)?( .*\d.*)?|insgesamt|.bertrag( .*)?|sum( .*\d.*)?|"
-    r"sub-?somme|somme|totale|suma|итого|всего|合計|总计|average|mean|mittelwert|durchschnitt|moyenne",
+    rf"((sub|grand)[ -]?)?totals?( for all| g.n.ral)?{PERIOD}|(zwischen|gesamt|end)?summe{PERIOD}|"
+    rf"gesamt(ergebnis|betrag)?{PERIOD}|insgesamt|.bertrag|sum|sub-?somme|somme|totale|suma|итого|всего|合計|总计|"
+    "average|mean|mittelwert|durchschnitt|moyenne",
     re.IGNORECASE,
 )
 NO_DATES = ("0001-01-01", "1900-01-01", "1970-01-01", "9999-12-31")  # written for a missing one
@@ -122,8 +123,6 @@ def guess(
     options |= _reading(columns)
     if "split" not in options and isinstance(files, str):
         options |= split_by_key(columns, options)
-    if "id" in options and truth.task not in ("query_ranking", "retrieval"):
-        _refuse_repeated_ids(columns, columns.all[options["id"]])
     missing, missing_lines = _missing(columns, options, input_columns)
     options |= missing
     Table(**options).check_head(path.parent)
@@ -134,7 +133,7 @@ def guess(
     if truth.task == "score_ranking" and truth.column is not None and not within:
         lines += _lines_on_offsets(columns, truth.column)
     if numbers is not None:
-        lines += _lines_on_total(numbers) + _lines_on_negative(numbers)
+        lines += _lines_on_total(numbers) + (_lines_on_negative(numbers) if truth.task == "score_ranking" else [])
     lines += _lines_on_words_for_totals(columns)
     labels = truth.column if truth.task in ("label_ranking", "multilabel") else None
     named_rows = [*filter(None, [columns.all.get(options.get("group", "")), labels])]
@@ -170,20 +169,6 @@ def _check_later_header(columns: Columns) -> None:
     are_names = [sheet.frame[name].astype(str).str.lower() == name.lower() for name in names]
     for row in sheet.frame.index[np.all(are_names, axis=0)]:
         raise columns.refusal(f"row {sheet.row[row]} repeats the names of the columns; remove it")
-
-
-def _refuse_repeated_ids(columns: Columns, column: Column) -> None:
-    """Refuse an id that several rows of the file have, since predictions are returned by it."""
-    names = columns.whole(column).names
-    repeated = names[names.duplicated()]
-    if len(repeated):
-        name, sheet = repeated.iloc[0], columns.whole(column).sheet
-        first, again = names.index[names == name][:2]
-        raise columns.refusal(
-            f"row {sheet.row[again]}: {column.name} {name} is also in row {sheet.row[first]}, and {len(repeated)} rows "
-            f"repeat an id, expected each once: remove one of the rows, or name another column with `--id`; if such "
-            f"rows belong together, pass `--group {column.typed}`"
-        )
 
 
 def _are_named_like_cells(columns: Columns) -> bool:
@@ -348,7 +333,7 @@ def _lines_on_total(truth: Column) -> list[str]:
 
 
 def _lines_on_negative(truth: Column) -> list[str]:
-    """Return a line on the smallest target if it alone keeps the logarithm of skewed targets from being compared."""
+    """Return a line if negative targets keep the logarithm of skewed targets from being compared."""
     lowest: Any = truth.numbers.idxmin()
     if truth.numbers[lowest] >= 0 or not is_skewed_up(truth.numbers):
         return []
@@ -367,10 +352,9 @@ def _lines_on_words_for_totals(columns: Columns) -> list[str]:
         totals = [cell for cell in cells.unique() if isinstance(cell, str) and TOTAL.fullmatch(cell.rstrip(": "))]
         rows: Any = cells.index[cells.isin(totals)]
         if 0 < len(rows) <= max(1, FEW * len(cells)):  # else such as grades from poor to average
-            lines.append(
-                f"{name} is {listed([*cells[rows].unique()])} in {len(rows)} rows, first in row {sheet.row[rows[0]]}: "
-                "they are learned like all others; remove them if they are totals"
-            )
+            words, first = ", ".join(cells[rows].unique()[:3]), sheet.row[rows[0]]
+            found = f"{name} is {words} in {len(rows)} rows, first in row {first}"
+            lines.append(f"{found}; remove these rows if they are totals: they are learned like all others")
     return lines
 
 

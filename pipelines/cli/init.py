@@ -86,6 +86,7 @@ def init(
     from pipelines.cli.splits import check_splits, line_on_gate, seed_of, units_of, without_gate
     from pipelines.cli.starting_runs import blocks_of, check_name, starting_runs
     from rankgrad.datasets.table import Table
+    from rankgrad.datasets.tables.roles import SHARES
 
     grouped = group != "none"
     roles = {
@@ -118,6 +119,8 @@ def init(
         units = units_of(file.parent, options)
         if units.are_too_few_for_gate:
             dataset["args"] |= without_gate(dataset["args"])
+        elif units.split == "all" and units.share_of_gate > SHARES["gate"]:
+            dataset["args"]["split"] = {**SHARES, **dataset["args"].get("split", {}), "gate": units.share_of_gate}
         dataset["seed"] = seed_of(units, Table(**dataset["args"]), folds)
         if folds is not None:
             dataset["folds"] = folds
@@ -132,9 +135,10 @@ def init(
     if left_out:
         typer.echo(f"removed from {params}: {left_out}" + ("" if keep else "; --keep keeps generated datasets"))
     count = sum(run["seeds"] for run in blocks["runs"].values()) * (1 + (folds or 0))
+    quick = f", {len(blocks['runs']) * (1 + (folds or 0))} with --seeds 1" if seeds > 1 else ""
     typer.echo(
         f"next: review {params}, then run\n  rankgrad check\n"
-        f"  dvc repro compare  # trains {count} models; each run prints how long it took\n"
+        f"  dvc repro compare  # trains {count} models{quick}; each run prints how long it takes\n"
         "  dvc repro && rankgrad promote\n"
         f"  git commit {params} dvc.lock --message {key}  # retraining uses only committed files\n"
         f"reports/data/{key}.html shows how the data was interpreted; metrics/comparisons has the results."

@@ -221,6 +221,7 @@ def monitor(
 
 def _show(comparison: Any) -> None:
     by_distance = sorted(comparison.quantities, key=lambda row: (not row.drifted, -row.distance))
+    hidden = by_distance[SHOWN:]
     rows = [
         (row.name, comparison.shown(row.name, row.reference, ".3f"), comparison.shown(row.name, row.fresh, ".3f"),
          f"{row.distance:.3f}", f"{row.adjusted_p:.2g}",
@@ -228,8 +229,8 @@ def _show(comparison: Any) -> None:
         for row in by_distance[:SHOWN]
     ]  # fmt: skip
     table("quantity", "training", "fresh", "KS distance", "adjusted p", "drifted", rows=rows)
-    if len(by_distance) > SHOWN:
-        typer.echo(f"and {len(by_distance) - SHOWN} more, with smaller distances, in the report")
+    if hidden:
+        typer.echo(f"and {len(hidden)} more in the report, {sum(row.drifted for row in hidden)} of them drifted")
     if comparison.outside:
         rows = [column.values() for column in comparison.outside_in_words]
         table("outside the training range", "training", "fresh", "rows", "first row", rows=rows)

@@ -112,7 +112,7 @@ def _prompt(columns: Columns, chosen: Column) -> Column | None:
         return likely[0] if likely else None
     texts = likely or texts
     raise columns.refusal(
-        f"{listed([column.name for column in texts])} may be the prompt: pass `--query {texts[0].name}` to read it "
+        f"{listed([column.name for column in texts])} may be the prompt: pass `--query {texts[0].typed}` to read it "
         "with "
         f"each answer and to keep answers to one prompt in one split"
         + ("" if likely else f"; or pass `--text {chosen.typed}` to read no prompt")

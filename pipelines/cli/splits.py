@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -46,8 +47,13 @@ class Units(NamedTuple):
 
     @property
     def needed_for_gate(self) -> int:
-        """The fewest with which the gate can judge if it gets half of them, or all of a given validation split."""
-        return {"all": 2 * JUDGED, "gate": 0, "val": JUDGED}[self.split]
+        """The fewest with which the gate can judge if it gets a fifth of them, or half of a given validation split."""
+        return {"all": 6 * JUDGED, "gate": 0, "val": 2 * JUDGED}[self.split]
+
+    @property
+    def share_of_gate(self) -> float:
+        """The fraction with which the gate can judge; a hash may draw a few less."""
+        return ceil(120 * JUDGED / len(self.names)) / 100
 
     @property
     def are_too_few_for_gate(self) -> bool:
@@ -183,8 +189,9 @@ def line_on_gate(units: Units, block: dict[str, Any]) -> str:
     unit = units.name if units.name == "rows" else f"groups of {units.name}"
     count, advice = round(total * dataset.shares["gate"]), "raise `split.gate`"
     if "gate" not in dataset.splits:
-        line = f"gate: none, because {total} {unit} are fewer than {units.needed_for_gate}"
-        line, count = f"{line}: promote by hand with {BY_HAND}", JUDGED
+        line = (
+            f"gate: none, because {total} {unit} are fewer than {units.needed_for_gate}: promote by hand with {BY_HAND}"
+        )
     elif units.split == "gate":
         line, count, advice = f"gate: {total} {unit}", total, "give more rows the split `gate`"
     elif units.split == "val":
@@ -195,7 +202,7 @@ def line_on_gate(units: Units, block: dict[str, Any]) -> str:
         line = f"gate: {count} of {total} {unit}"
     else:
         line = f"gate: about {count} of {total} {unit}"
-    if count < JUDGED:
+    if count < JUDGED and "gate" in dataset.splits:
         advice = f"{advice}, add more {unit}" if total >= 2 * JUDGED else f"add more {unit}"
         line += f"; with fewer than {JUDGED} it promotes no version: {advice}, or promote by hand with {BY_HAND}"
     if "folds" in block:  # folds replace validation and test

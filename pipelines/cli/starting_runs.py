@@ -25,10 +25,10 @@ from rankgrad.lookup import did_you_mean
 __all__ = ["blocks_of", "check_name", "examples_column", "is_skewed_up", "read_column", "starting_runs"]
 
 STARTING_RUNS, STARTING_RIVALS = (Path(__file__).with_name(f"starting_{name}.yaml") for name in ("runs", "rivals"))
-SIZE, OPENED = 64, 20  # most pixels per side of images, and how many are opened for their sizes
+SMALLEST, SIZE, OPENED = 16, 64, 20  # pixels per side of images, and how many are opened for their sizes
 SKEWED, GRADES = 1.0, 10  # smallest skewness, and number of distinct targets, for a run on their log
 STEPS, STEPS_OF_PICTURES = 800, 400  # smallest number of training steps
-MOST_EPOCHS = 300  # to reach it
+MOST_EPOCHS = 300  # even if they have fewer steps
 BACKBONES = {  # by input type
     "image": {"name": "convnet", "args": {"channels": [32, 64, 96]}},
     "text": {"name": "words", "args": {}},
@@ -102,7 +102,7 @@ def blocks_of(
     runs = {f"{key}-{name}": common | run for name, run in by_loss.items()}
     fitted, rivals = {}, {}
     if TAKES.get(task) == input_type.name and form != "preferences":  # an answer need not repeat its prompt's words
-        rivals[f"{key}-bm25"] = {"name": "bm25", "task": task, "dataset": key}
+        rivals[f"{key}-bm25"] = {"name": "bm25", "task": task, "dataset": key, "metric": metric}
     else:
         for name, model in _fitted_models(task, input_type.name).items():
             judged_alike = {"loss": by_loss[standard]["loss"], "training": monitor}
@@ -114,7 +114,7 @@ def blocks_of(
         "runs": runs | fitted,
         "rivals": rivals,
         "comparisons": {key: comparison},
-        "judged": {f"{task}-{key}": {"metric": metric, "guarded": []}},
+        "judged": {f"{task}-{key}": {"metric": metric}},
     }
 
 
@@ -129,14 +129,15 @@ def _model_of(starting: dict[str, Any], table: Table, folder: Path) -> dict[str,
 
 
 def _size_of_pictures(table: Table, folder: Path) -> int:
-    """Return `SIZE`, or the shortest side of the first pictures in files if it is smaller."""
-    sides = [SIZE]
+    """Return `SIZE`, or the median of the shorter sides of the first pictures in files if it is smaller."""
+    sides = []
     if table.image is not None:
         _, cells = read_column(table, folder, table.image)
         for cell in cells[:OPENED]:
-            with suppress(OSError, TypeError), Image.open(folder / cell) as picture:  # `data` reports missing ones
+            missing = suppress(OSError, TypeError, Image.DecompressionBombError)  # which the stage `data` reports
+            with missing, Image.open(folder / cell) as picture:
                 sides.append(min(picture.size))
-    return min(sides)
+    return max(SMALLEST, min(SIZE, sorted(sides)[len(sides) // 2])) if sides else SIZE
 
 
 def _special_form(task: str, table: Table, folder: Path) -> str:

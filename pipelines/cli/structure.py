@@ -46,6 +46,9 @@ def find_structure(columns: Columns, *, grouped: bool = True) -> None:
         "group": named.get("query") or named.get("group") or _group(columns, grouped=grouped),
         "id": named.get("id") or columns.take(_is_id) or columns.take(partial(_is_code, columns)),
     }
+    if "id" not in named and (row_id := roles["id"]) is not None and (reason := _repeats(columns, row_id)):
+        columns.leave_out(row_id, f"{reason}, so it is no id")
+        roles["id"] = None
     columns.structure |= {role: column.name for role, column in roles.items() if column is not None}
     if "date" in named:
         column = columns.whole(named["date"])
@@ -53,6 +56,19 @@ def find_structure(columns: Columns, *, grouped: bool = True) -> None:
         last = in_words(as_days(column.sheet, column.cells, order).max(), is_date=True)
         columns.structure["date"] = {"column": column.name, "first": last, "every": "month"}
         columns.structure["date"] |= {} if order == ORDERS[0] else {"order": order}
+
+
+def _repeats(columns: Columns, column: Column) -> str:
+    """Return where a value of a column is twice below the first rows; empty if it is nowhere."""
+    if columns.sheet.head is None:  # the first rows are all
+        return ""
+    whole = columns.whole(column)
+    names, sheet = whole.names, whole.sheet
+    if names.is_unique:
+        return ""
+    again = names.index[names.duplicated()][0]
+    first = names.index[names == names[again]][0]
+    return f"{names[again]} is in row {sheet.row[first]} and again in row {sheet.row[again]}"
 
 
 def _order_of(columns: Columns, column: Column) -> str:

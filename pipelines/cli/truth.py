@@ -218,8 +218,8 @@ def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
     for column in candidates:
         if called is None and column.hindrance is not None and column.numbers.notna().mean() > 0.5:
             raise columns.refusal(
-                f"{column.name} has {column.advice_on_hindrance}{_other_words(columns, column)}; if it is the target, "
-                f"add `--target {column.typed}`, else name another with `--target`"
+                f"{column.name} has {column.advice_on_hindrance}; if it is the target, "
+                f"add `--target {column.typed}`, else name another with `--target`{_other_words(columns, column)}"
             )
         if column.content == "number" or column.is_whole_input or (columns.task is not None and column.is_category):
             continue
@@ -231,10 +231,14 @@ def _refuse_other_candidates(columns: Columns, called: Column | None) -> None:
 
 
 def _other_words(columns: Columns, column: Column) -> str:
-    """Return the options for words in other columns of numbers that may mean a missing value, too."""
-    words = [word for other in columns.all.values() for word in other.words if word not in column.words]
-    options = " ".join(f"--empty {shlex.quote(word)}" for word in dict.fromkeys(words))
-    return f"; other columns have such words, too: add `{options}`" if words else ""
+    """Return the options for words in other columns of numbers that may mean a missing value."""
+    others = [other for other in columns.all.values() if other is not column and other.words]
+    if not others:
+        return ""
+    words = dict.fromkeys(word for other in others for word in other.words)
+    options = " ".join(f"--empty {shlex.quote(word)}" for word in words)
+    names = listed([other.name for other in others])
+    return f"; for missing values in {names}, add `{options}`"
 
 
 def _unreadable(column: Column, other: str) -> ValueError:

@@ -94,9 +94,12 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
         ask(f"rivals.{name}", _check_rival, settings, name, rival, components)
     for key, comparison in settings.comparisons.items():
         ask(f"comparisons.{key}", _check_comparison, settings, comparison)
-    tasks = [*(["sorter"] if settings.benchmark_sorters else []), *(run.task for run in settings.runs.values())]
-    for key in dict.fromkeys([*tasks, *settings.gate.judged]):
+    for key in settings.gate.judged:
         ask(f"gate.judged.{key}", _check_judged, settings, key)
+    if settings.benchmark_sorters:
+        ask("gate.judged.sorter", _check_is_judged, settings, "sorter", "")
+    for run in settings.runs.values():
+        ask(f"gate.judged.{run.task}", _check_is_judged, settings, run.task, run.dataset)
     if problems:
         raise ParamsError(*problems, path=path)
     return settings
@@ -561,6 +564,7 @@ def _check_rival(location: str, settings: Settings, name: str, rival: Rival, com
         possible = [f"{task} on {input_type}" for task, input_type in sorted(TAKES.items())]
         found = f"{rival.name} cannot do {rival.task} on {' and '.join(inputs)}"
         raise _wrong(location, found, ", ".join(possible))
+    _check_metric(rival.metric, _metrics(rival.task), f"{location}.metric")
 
 
 def _check_comparison(location: str, settings: Settings, comparison: Comparison) -> None:
@@ -601,15 +605,18 @@ def _check_metric(name: str, names: Sequence[str], location: str) -> None:
         raise ParamsError(unknown(location, name, names))
 
 
+def _check_is_judged(location: str, settings: Settings, task: str, dataset: str) -> None:
+    if not {task, f"{task}-{dataset}"} & settings.gate.judged.keys():
+        raise _wrong(location, "missing", "the metric by which the gate compares models")
+
+
 def _check_judged(location: str, settings: Settings, key: str) -> None:
-    task, _, dataset = key.partition("-")
+    task, hyphen, dataset = key.partition("-")
     tasks = ["sorter", *lookup.names("tasks")]
     if task not in tasks:
         raise ParamsError(unknown(location, task, tasks, what="task "))
-    if dataset and dataset not in settings.datasets:
+    if hyphen and dataset not in settings.datasets:
         raise ParamsError(unknown(location, dataset, settings.datasets, what="dataset "))
-    if key not in settings.gate.judged:
-        raise _wrong(location, "missing", "the metric by which the gate compares models")
     judged = settings.gate.judged[key]
     if task == "sorter" and judged.slice_tolerance is not None:
         raise _wrong(f"{location}.slice_tolerance", "score vectors have no slices", advice="leave it out")

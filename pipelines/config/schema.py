@@ -191,6 +191,7 @@ class Rival(Block):
     name: Literal["bm25"]
     task: str
     dataset: Name
+    metric: str  # by which its setting is chosen on validation
 
 
 class Comparison(Block):
@@ -248,10 +249,16 @@ class Settings(Block):
         """Return the run whose weights a run starts from; None for random weights or a file."""
         return self.runs.get(self.start_of(name) or NONE)
 
-    def judged_of(self, task: str, dataset: str) -> Judged:
-        """Return by which metrics models of a task and a dataset are judged: the dataset's own, else the task's."""
-        model = f"{task}-{dataset}"
-        return self.gate.judged[model if model in self.gate.judged else task]
+    def judged_of(self, task: str, dataset: str = "") -> Judged:
+        """Return by which metrics models of a task and a dataset are judged: the dataset's own, else the task's.
+
+        Raises:
+            ValueError: the gate has no entry for either.
+        """
+        judged = self.gate.judged.get(f"{task}-{dataset}") or self.gate.judged.get(task)
+        if judged is None:
+            raise ValueError(f"gate.judged.{task}: missing, expected the metric by which the gate compares models")
+        return judged
 
     def model_of(self, run: Run) -> str:
         """Return the name under which a run's model is registered: its task and its dataset.

@@ -51,7 +51,7 @@ class Quantity:
     distance: float
     p: float
     adjusted_p: float  # after the Benjamini-Hochberg correction over all quantities
-    drifted: bool  # significant, and the distance is large enough
+    drifted: bool  # significant, and the distance is large enough; never of a date
 
 
 @dataclass(frozen=True)
@@ -239,11 +239,13 @@ def quantities(
     reference: Reference, fresh: Measured, *, alpha: float, least_distance: float, dates: Collection[str] = ()
 ) -> list[Quantity]:
     """Compare the quantities of new rows with the reference; dates do not drift, as new rows have later ones."""
-    tested = [(name, *_tested(before, now)) for name, before, now in _both(reference, fresh)]
-    adjusted, result = false_discovery_control([p for *_, p in tested]), []
-    for (name, means, distance, p), corrected in zip(tested, adjusted.tolist(), strict=True):
-        drifted = corrected <= alpha and distance >= least_distance and name not in dates
-        result.append(Quantity(name, *means, distance, p, corrected, drifted))
+    tested = {name: _tested(before, now) for name, before, now in _both(reference, fresh)}
+    names = [name for name in tested if name not in dates]
+    adjusted = dict(zip(names, false_discovery_control([tested[name][2] for name in names]).tolist(), strict=True))
+    result = []
+    for name, (means, distance, p) in tested.items():
+        drifted = name in adjusted and adjusted[name] <= alpha and distance >= least_distance
+        result.append(Quantity(name, *means, distance, p, adjusted.get(name, p), drifted))
     return result
 
 

@@ -44,7 +44,7 @@ def followed(
     """
     rows: list[tuple[str, Epoch]] = []
     printed, line, start, before = 0, "", time.monotonic(), time.process_time()
-    last = start - every + min(every, SOON)
+    last, replayed = start - every + min(every, SOON), 0  # epochs of a resumed training come at once
     history.parent.mkdir(parents=True, exist_ok=True)
     if not _mark(history.parent).exists():  # a resumed training began earlier
         _mark(history.parent).touch()
@@ -59,11 +59,15 @@ def followed(
             values = ", ".join(f"{key} {value}" for key, value in metrics.items())
             line = f"{name}: {phase}, epoch {len(rows)} of {total}: loss {epoch.loss:.4g}, {values}"
             now = time.monotonic()
+            if now - start < 1.0:
+                replayed = len(rows) - 1
             if bar.disable and now - last >= every:
                 printed, last = len(rows), now
-                left = (now - start) / len(rows) * (total - len(rows)) / MINUTE
-                print(f"{line}; about {left:.1f} minutes left", file=sys.stderr, flush=True)
+                seconds = (now - start) / (len(rows) - replayed) * (total - len(rows))
+                print(f"{line}; about {seconds / 60:.1f} minutes left", file=sys.stderr, flush=True)
             yield phase, epoch
+    if rows and rows[-1][1].best and rows[-1][1].number > 1:
+        line += "; the last epoch is the best: more epochs may be better"
     if len(rows) > printed and bar.disable:
         print(line, file=sys.stderr, flush=True)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS

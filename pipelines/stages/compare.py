@@ -19,6 +19,8 @@ from rankgrad.io.atomic import replaced_folder
 from rankgrad.io.results import Row, minus
 from rankgrad.seeding import derived_seed
 
+EXACT = "answer.exact_match"  # of label rankings: what people see of them
+
 
 def statistics_of(task: str, predictions: str | Path, *, seeds: Collection[int] = ()) -> dict[int, Statistic]:
     """Return the metrics of each seed of a run or a rival, from its predictions.
@@ -166,6 +168,8 @@ def main(params: Settings) -> None:
                 statistics = read_statistics(params, comparison, predictions, statistics, show)
             rows = compared(comparison, statistics, params.evaluate)
             log.info("%s: %s\n%s", key, comparison.metric, _table(comparison, rows))
+            if exact := _exact(statistics):
+                log.info("  lists of labels exactly right: %s", exact)
             if comparison.rivals:
                 network = best_on_validation([comparison.baseline, *comparison.runs])
                 rival = strongest_rival(params, comparison, statistics)
@@ -177,6 +181,15 @@ def main(params: Settings) -> None:
                 )  # fmt: skip
                 rows += rows_of_rival
             results.write(folder / f"{key}.csv", rows)
+
+
+def _exact(statistics: Mapping[str, dict[int, Statistic]]) -> str:
+    """Return how often each run's list of labels is exactly right; empty if the task has no such lists."""
+    values = []
+    for name, by_seed in statistics.items():
+        if all(EXACT in statistic.names for statistic in by_seed.values()):
+            values.append(f"{name} {cell(_mean(by_seed, EXACT, by_seed))}")
+    return ", ".join(values)
 
 
 def _table(comparison: Comparison, rows: list[Row]) -> str:

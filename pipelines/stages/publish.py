@@ -241,7 +241,6 @@ def _of_experiment(run: Run, name: str) -> Run:
 
 
 def main(params: Settings, *only: str) -> None:
-    torch.set_num_threads(joblib.cpu_count())  # no other stage runs at the same time
     if only:  # only these runs were trained, so others may not exist
         params = params.model_copy(update={"runs": {name: params.runs[name] for name in only}})
     tags = {"device": params.compute.device, "threads": str(params.compute.threads)}
@@ -256,7 +255,9 @@ def main(params: Settings, *only: str) -> None:
         with FileLock(lock):
             sent = publish(runs)
     else:
+        torch.set_num_threads(joblib.cpu_count())  # networks measure rows for `monitor`, and no other stage runs
         sent = publish(runs)
+        torch.set_num_threads(params.compute.threads)
     print(f"publish: uploaded {len(sent)} of {len(runs)} runs{how}{': ' if sent else ''}{', '.join(sent)}")
     with replaced_file("reports/published.json") as partial:
         partial.write_text(json.dumps({run.name: run.key for run in runs}, indent=2) + "\n")

@@ -18,7 +18,7 @@ from rankgrad.tasks import Task
 
 def main(params: Settings, name: str) -> None:
     rival = params.rivals[name]
-    task, metric = lookup.find("tasks", rival.task)(), params.judged_of(rival.task, rival.dataset).metric
+    task, metric = lookup.find("tasks", rival.task)(), rival.metric
     with (
         splits_of(params, rival.dataset, task, ["val", "test"]) as by_fold,
         replaced_file(f"predictions/{name}.parquet") as predictions,

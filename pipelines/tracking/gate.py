@@ -137,7 +137,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
 
     # Compare their metrics.
     if task == "sorter":
-        judged = gate.judged[task]
+        judged = params.judged_of(task)
         evidence = _judge_sorters(name, (challenger, champion), params)
     else:
         dataset = _dataset(name, tags, challenger, champion)

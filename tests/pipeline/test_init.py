@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from pipelines.cli.guess import guess
 from pipelines.cli.starting_runs import blocks_of, starting_runs
@@ -424,8 +425,6 @@ def test_utf_8_is_not_read_in_another_encoding(tmp_path, encoding):
 LATER = {  # columns whose last rows, below the first 1,000, decide, and what the refusal names
     "thousands": ({"km": range(1100), "price": [*map(str, range(1000)), *(f"1.{k}" for k in range(100, 200))]},
                   ["price is '1.100'", "--thousands '.'"]),
-    "an id": ({"id": [*range(1100), 7], "km": np.sin(range(1101)), "price": np.cos(range(1101))},
-              ["row 1101: id 7", "row 8", "--group id"]),
     "a header": ({"query": [*(f"what is {k}" for k in range(1100)), "Query"],
                   "passage": [*(f"it is {k}" for k in range(1100)), "Passage"]}, ["row 1101 repeats"]),
 }  # fmt: skip
@@ -433,9 +432,16 @@ LATER = {  # columns whose last rows, below the first 1,000, decide, and what th
 
 @pytest.mark.parametrize(("columns", "words"), LATER.values(), ids=LATER)
 def test_what_only_later_rows_show_is_refused(tmp_path, columns, words):
-    with pytest.raises(ValueError, match=r"1\.100|repeats|also in") as refused:
+    with pytest.raises(ValueError, match=r"1\.100|repeats") as refused:
         guess(write(tmp_path, **columns))
     assert not [word for word in words if word not in str(refused.value)], refused.value
+
+
+def test_an_id_that_repeats_below_the_first_rows_is_none(tmp_path):
+    numbers = np.arange(1101.0)
+    guessed = guess(write(tmp_path, id=[*range(1100), 7], km=np.sin(numbers), price=np.cos(numbers)))
+    assert "id" not in guessed.options
+    assert [line for line in guessed.lines if "7 is in row 8 and again in row 1101" in line]
 
 
 def test_grades_are_not_lost_in_a_search(tmp_path):
@@ -601,7 +607,7 @@ def test_a_group_whose_targets_have_a_level_of_their_own_is_compared_within(tmp_
         (PLAIN | {"split": cycled("train", "val", "test")}, [],
          ["gate: none, because 20 rows", "gate_share: 0", "val: about 20,"]),
         (PLAIN | {"customer": texts("c{}", 2)}, [], ["gate: none, because 30 groups of customer", "gate: 0"]),
-        (PLAIN | {"id": N}, [], ["gate: about 6 of 60 rows; with fewer than 30", "val: about 6,", "`--folds 5`"]),
+        (PLAIN | {"id": N}, [], ["gate: none, because 60 rows are fewer than 180", "val: about 6,", "`--folds 5`"]),
         ({"qid": np.repeat(range(40), [1, 2] * 20), "x": X, "relevance": cycled(1, 2)}, [],
          ["gate: none, because 20 groups of qid"]),
         (PLAIN, ["--folds", 5], ["each run trains 6 times", "folds: 5"]),
@@ -671,6 +677,27 @@ def test_a_second_table_is_added_with_the_sorter_that_the_first_had_no_use_for(p
     assert Path("params.yaml").read_text() == after
 
 
+@pytest.mark.parametrize(("sides", "size"), [((200, 150), 64), ((40, 50), 40), ((8, 9), 16)])
+def test_pictures_are_stored_in_their_size_if_they_are_small(tmp_path, sides, size):
+    for number in N[:20]:
+        Image.new("L", sides if number else (4, 4)).save(tmp_path / f"p{number}.png")
+    written = blocks(tmp_path, {"image": texts("p{}.png"), "price": Y})
+    assert written["datasets"]["mine"]["size"] == size
+
+
+@pytest.mark.parametrize(("count", "share"), [(60, 0), (240, 0.15), (3000, 0.1)])
+def test_a_gate_has_rows_enough_to_judge_or_none(project, count, share):
+    run(write(project, x=np.sin(np.arange(count) * 7), y=np.cos(np.arange(count) * 5)))
+    assert rules.check().datasets["mine"].built().shares["gate"] == share
+
+
+def test_a_gate_keeps_what_the_task_guards(project):
+    run(write(project, text=texts("some words of {}"), tags=cycled("cat;dog", "cat", "car;cat")), "--seeds", 1)
+    settings = rules.check()
+    assert {"ranked.exact_match", "unranked.f1"} == {*settings.judged_of("label_ranking", "mine").guarded}
+    assert all(run_of_task.seeds == [1] for run_of_task in settings.runs.values())
+
+
 def test_generated_datasets_are_kept_if_that_is_wanted(project):
     tags = {"text": texts("some words of {}"), "tags": cycled("cat;dog", "cat", "car;cat")}
     run(write(project, **tags), "--keep")
@@ -711,10 +738,18 @@ def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):
 
 
 def test_the_only_notation_in_which_all_columns_are_numbers_is_that_of_the_table(tmp_path):
-    columns = {"lab": texts("s{}", 4), "km": [german(a / 10, 1) for a in A], "preis": [german(p, 0) for p in PRICES]}
+    columns = {"km": [german(1000 + a, 0) for a in A], "preis": [german(p, 2) for p in PRICES]}
     guessed = guess(write(tmp_path, **columns))
     assert {"decimal": ",", "thousands": "."}.items() <= guessed.options.items()
     assert [line for line in guessed.lines if "1.306,5" in line]
+
+
+@pytest.mark.parametrize(
+    "cells", [cycled("1,2", "2", "3,1"), cycled("774 250 431", "798 872 212"), cycled("4,5", "3,0")]
+)
+def test_what_may_be_codes_or_vectors_decides_no_notation(tmp_path, cells):
+    with pytest.raises(ValueError, match=r"price is '1,755'|x is '"):
+        guess(write(tmp_path, x=cells, price=cycled("1,755", "2,125", "7")))
 
 
 def test_all_words_among_numbers_are_asked_about_at_once(tmp_path):

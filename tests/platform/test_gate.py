@@ -16,6 +16,7 @@ import requests
 import torch
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
+from pipelines.config import Settings
 from pipelines.tracking import gate
 from pipelines.tracking.known_rows import known_rows, learned, write_known
 from pipelines.tracking.store import ServerUnreachable
@@ -45,7 +46,7 @@ PARAMS = SimpleNamespace(
     compute=SimpleNamespace(threads=1, memory=4.0),
     sorters={"x": SimpleNamespace(training={}), "laplace": SimpleNamespace(training=None)},
     runs={"mine": SimpleNamespace(task="score_ranking")}, model_of=lambda run: run.task,
-    judged_of=lambda task, dataset: PARAMS.gate.judged[task],
+    judged_of=lambda *names: Settings.judged_of(PARAMS, *names),
 )  # fmt: skip
 
 
@@ -300,6 +301,11 @@ class TestTasks:
         assert (fair if split == "gate" else "of clips/val") in decision.reason
         assert ("judged on validation" in decision.reason) == (split == "val")
         assert published.get_model_version(NETWORK, "2").tags["gate.reason"] == decision.reason
+
+    def test_a_dataset_may_have_a_metric_of_its_own(self, published, monkeypatch):
+        own = SimpleNamespace(metric="estimate_r2", guarded=[], slice_tolerance=None)
+        monkeypatch.setitem(PARAMS.gate.judged, "score_ranking-clips", own)
+        assert decide(NETWORK).reason.startswith("estimate_r2")
 
     def test_too_few_rows_that_no_version_knows_judge_none(self, published):
         table, data = pq.read_table("data/clips/gate.parquet"), Path("data/clips")

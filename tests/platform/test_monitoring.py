@@ -24,6 +24,7 @@ from pipelines.tracking.upload import Run, Version, publish
 from rankgrad.cli.answers import answers
 from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import digits
+from rankgrad.datasets.tables.ranges import outside_ranges
 from rankgrad.datasets.tables.rows import Roles, read
 from rankgrad.inputs.image import Image as ImageInput
 from rankgrad.io.checkpoints import save_model
@@ -220,12 +221,10 @@ def test_rows_of_few_groups_drift_only_as_far_as_these_groups_show(labs, spread,
         return Measured(Inputs(quantities, set(), quantities, quantities), Answers(quantities[[]], np.eye(600, 3)))
 
     before = measured(of(60))
-    [age] = [
-        quantity
-        for quantity in quantities(reference(before, before), measured(of(labs, shift)), alpha=0.01, least_distance=0.1)
-        if quantity.name == "age"
-    ]
-    assert age.drifted == drifted
+    compared = [reference(before, before), measured(of(labs, shift))]
+    for dates, expected in (([], drifted), (["age"], False)):  # a date is later in each new file
+        result = quantities(*compared, alpha=0.01, least_distance=0.1, dates=dates)
+        assert [quantity.drifted for quantity in result if quantity.name == "age"] == [expected]
 
 
 @pytest.fixture
@@ -307,6 +306,13 @@ def test_renamed_names_drift_and_a_single_value_outside_the_training_range_is_li
     records = fresh.iloc[15:17].to_dict("records")
     reply = TestClient(app_of(Path("model"))).post("/invocations", json={"dataframe_records": records}).json()
     assert next(warning for warning in reply["warnings"] if "outside" in warning).startswith("row 2: ")
+
+
+def test_a_query_is_outside_by_the_document_that_is_farthest_beyond_a_tenth_of_the_range():
+    recipe = {"task": "query_ranking", "input": {"kind": "features", "count": 1, "names": ["age"]}}
+    queries = [[[-1.0], [500.0]], [[-1.0], [105.0]], [[-20.0], [50.0]]]
+    found = outside_ranges({"age": (0.0, 99.0)}, [{"features": query} for query in queries], recipe)
+    assert {index: words["age"].split(" (")[0] for index, words in found.items()} == {0: "age 500", 2: "age -20"}
 
 
 def test_one_document_outside_the_range_is_listed_and_svmlight_features_are_numbered_as_in_the_file(published, caplog):

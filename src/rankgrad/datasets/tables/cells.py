@@ -147,10 +147,10 @@ def _number(writing: Writing, order: str | None, cell: Any) -> float:
     except ValueError as error:
         readable = writings_of([cell]) if isinstance(cell, str) and not order else []
         advice = "correct or remove the row"
-        if isinstance(cell, str) and any(map(str.isdigit, cell)):
-            advice += "; write plain numbers such as 1234.5, without units"
-        elif isinstance(cell, str):
-            advice += f", or set `empty: [{as_json(cell[:30])}]` if it stands for a missing value"
+        if isinstance(cell, str):
+            has_unit = order is None and any(map(str.isdigit, cell))
+            advice += " (write numbers without units)" if has_unit else ""
+            advice += f", or set `empty: [{as_json(cell[:30], ascii=False)}]` if it stands for a missing value"
         if readable and writing == PLAIN:
             advice = f"say {' or '.join(map(as_options, readable))}"
         elif readable:

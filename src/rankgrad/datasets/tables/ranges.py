@@ -80,7 +80,8 @@ def outside_ranges(
     for position, column in np.argwhere(is_outside):
         name = names[column]
         low, high = ranges[name]
-        value = lowest[position, column] if lowest[position, column] < low else highest[position, column]
+        extremes = lowest[position, column], highest[position, column]
+        value = max(extremes, key=lambda number, low=low, high=high: max(low - number, number - high))
         is_date = name in (about.get("dates") or ())
         shown, *bounds = (in_words(number, is_date=is_date) for number in (value, low, high))
         words.setdefault(indices[position], {})[name] = f"{name} {shown} (training: {' to '.join(bounds)})"

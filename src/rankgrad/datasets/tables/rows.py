@@ -287,6 +287,12 @@ def _log_captions(item: str, caption: str) -> None:
 
 
 @lru_cache(maxsize=100)
+def _log_passages(item: str, caption: str) -> None:
+    """Log once that passages are read although there are queries, too."""
+    logging.warning("%s is read, and %s is not: to read it instead, pass `--input caption=%s`", item, caption, caption)
+
+
+@lru_cache(maxsize=100)
 def _log_without_group(column: str) -> None:
     """Log once that the groups of rows are unknown."""
     logging.warning("no column %s, so answers do not have it, and `monitor` counts all rows as independent", column)
@@ -357,6 +363,8 @@ class _Columns:
         for columns in (self.features, columns_of(self.features), self.about.get("columns"), [self.type.name]):
             if columns and set(columns) <= set(self.names):
                 items = [_Input([*columns], self.type.name, self.type)]
+                if self.type is Text and captions and roles.captions is None:
+                    _log_passages(columns[0], captions[0].columns[0])
                 return [*items, *captions] if roles.captions is None else captions if roles.captions else items
         if captions and roles.captions is None:
             items = self.about.get("columns") or [self.type.name]
