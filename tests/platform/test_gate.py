@@ -303,9 +303,10 @@ class TestTasks:
         assert published.get_model_version(NETWORK, "2").tags["gate.reason"] == decision.reason
 
     def test_a_dataset_may_have_a_metric_of_its_own(self, published, monkeypatch):
-        own = SimpleNamespace(metric="estimate_r2", guarded=[], slice_tolerance=None)
-        monkeypatch.setitem(PARAMS.gate.judged, "score_ranking-clips", own)
-        assert decide(NETWORK).reason.startswith("estimate_r2")
+        judged = PARAMS.gate.judged
+        monkeypatch.setitem(judged, "score_ranking-clips", judged["score_ranking"])
+        monkeypatch.setitem(judged, "score_ranking", SimpleNamespace(metric="of other datasets", guarded=[]))
+        assert decide(NETWORK).reason.startswith("spearman")
 
     def test_too_few_rows_that_no_version_knows_judge_none(self, published):
         table, data = pq.read_table("data/clips/gate.parquet"), Path("data/clips")
