@@ -10,8 +10,10 @@ import pytest
 import torch
 from scipy.io import savemat
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rankgrad.io.results import Row
+from rankgrad.seeding import generator
 from studies import (
     aslib,
     compared,
@@ -24,6 +26,7 @@ from studies import (
 )
 from studies.converters import aslib as scenarios
 from studies.converters import votes
+from studies.reranking import NO_DOCUMENT
 
 RUN_TIMES = torch.tensor([[[0.5, 10.0, 0.1, 10.0, 3.0], [2.0, 0.02, 10.0, 0.7, 0.1]]])  # 10: not solved
 VOTES = torch.tensor([[[3.0, 0.0, 1.0, 1.0], [5.0, 2.0, 0.0, 0.0]]])
@@ -143,21 +146,27 @@ def test_relevance_is_learned_that_a_feature_decides(planted):
     assert of_run(cranfield.shape())["questions"] == questions - 1
 
 
-def test_places_without_a_document_change_nothing(planted):
+@pytest.mark.parametrize("method", graded_search.METHODS)
+def test_places_without_a_document_change_no_loss(method):
+    scores, grades = torch.randn(1, 3, 6, generator=generator(1)), torch.tensor([[[3.0, 1.0, 0.0, 2.0, 0.0, 4.0]] * 3])
+    expected = graded_search.METHODS[method](scores, grades)
+    longer = graded_search.METHODS[method](pad(scores, (0, 2), value=9.0), pad(grades, (0, 2), value=NO_DOCUMENT))
+    torch.testing.assert_close(longer, expected)
+
+
+def test_places_without_a_document_change_no_input_and_no_metric(planted):
     grades = np.random.default_rng(1).integers(0, 5, 300)
     features = np.random.default_rng(2).normal(size=(300, 3)) + grades[:, None]
-    table = pd.DataFrame({"query": np.arange(300) % 40, "relevance": grades, "features": [*features]})
-    values = []
-    for count in (40, 41):  # with one longer list, all others have more empty places
-        longer = pd.DataFrame({"query": 40, "relevance": [*range(5)] * 4, "features": [*features[:20]]})
-        planted(graded_search, pd.concat([table, longer][: count - 39]), SEEDS=1)
-        graded_search.read.cache_clear()
-        lists = graded_search.reranking()
-        kept = torch.arange(len(lists.relevance) - count + 40)
-        values.append(lists.inputs(kept)[:40, :7])
-        if count == 40:
-            assert of_run(graded_search.rows("mse"))["ndcg_at_10"] > 0.9
-    torch.testing.assert_close(*values)
+    planted(graded_search, pd.DataFrame({"query": np.arange(300) % 40, "relevance": grades, "features": [*features]}))
+    lists, every = graded_search.reranking(), torch.arange(40)
+    longer = replace(
+        lists, features=pad(lists.features, (0, 0, 0, 2)), relevance=pad(lists.relevance, (0, 2), value=NO_DOCUMENT)
+    )  # fmt: skip
+    torch.testing.assert_close(longer.inputs(every)[:, :-2], lists.inputs(every))
+    scores = torch.randn(lists.relevance.shape, generator=generator(1))
+    values = lists.metric(scores, lists.relevance)
+    torch.testing.assert_close(longer.metric(pad(scores, (0, 2), value=9.0), longer.relevance), values)
+    assert of_run(graded_search.rows("mse"))["ndcg_at_10"] > 0.9
 
 
 def test_a_network_that_reads_words_learns_what_a_word_decides(planted, monkeypatch):
