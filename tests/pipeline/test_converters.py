@@ -143,6 +143,17 @@ def make_protein_homology(raw: Path) -> dict[str, list[int]]:
     return {str(name): group.tolist() for name, group in rows.groupby("EXAMPLE_ID")["target"]}
 
 
+def make_graded_search(raw: Path) -> dict[str, list[int]]:
+    """Queries in two files; a line lists the features that are not 0."""
+    raw.mkdir(parents=True, exist_ok=True)
+    grades = {str(query): [(query + place) % 5 for place in range(query % 4 + 2)] for query in range(ROWS)}
+    for name, of_file in (("rank.train", [*grades][:-3]), ("rank.test", [*grades][-3:])):
+        lines = [f"{grade} {query}:0.5 300:{grade}" for query in of_file for grade in grades[query]]
+        write(raw / name, "\n".join(lines).replace(" 0:0.5", ""))
+        write(raw / f"{name}.query", "\n".join(str(len(grades[query])) for query in of_file))
+    return grades
+
+
 def rated() -> dict[str, pd.DataFrame]:
     """Users of 20 ratings or more; a film without a date, another that nobody rated."""
     draws, films, users = np.random.default_rng(0), np.arange(1, 41) * 3, np.arange(1, ROWS + 1) * 5

@@ -140,12 +140,12 @@ def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Map
 
 def _classes_of(table: TableOptions, raw: Path, sheet: Sheet, train: pd.DataFrame) -> dict[str, Any]:
     counts = Counter(train["truth"].explode().dropna())
-    if table.classes is None and (near := near_names(counts)):
+    if table.classes is None and (near := near_names(counts) or typos_in(counts)):
         rarer, other = sorted(near[0], key=counts.__getitem__)
         number = next(number for number, labels in train["truth"].items() if rarer in labels)
         raise ValueError(
             f"{sheet.place(number)}: {table.labels} has {rarer!r} ({counts[rarer]} training rows), but other rows have "
-            f"{other!r} ({counts[other]}); if they are the same label, correct one, else list both in `classes`"
+            f"{other!r} ({counts[other]}); if they are the same label, correct one, else list all labels in `classes`"
         )
     classes = table.classes or sorted(counts)
     is_list = isinstance(sheet.frame.loc[train.index[0], table.labels], list | np.ndarray)
