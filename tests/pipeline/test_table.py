@@ -195,6 +195,8 @@ BAD = {
     "parent": (csv_with({(2, "path"): "../p1.jpg"}), {}, ["row 2", "'../p1.jpg'", "without `..`"]),
     "two spellings": (by_turns({(60, "path"): "./p0.jpg"}), {"split": "split"}, ["row 60", "p0.jpg", "row 1"]),
     "label of two spellings": (by_turns({(57, "tags"): "Cat"}), {"split": "split"}, ["row 57", "'Cat'", "'cat'"]),
+    "a misspelled label": (csv_with({(k, "tags"): "circle|cat" if k > 1 else "cirlce|cat" for k in range(1, 61)}), {},
+                           ["'cirlce'", "'circle'", "classes"]),
     "labels of another separator": (by_turns({(57, "tags"): "dog,cat"}), {"split": "split"},
                                     ["row 57", "'dog,cat'", "label_separator: ','"]),
     "a point among decimal commas": (rows("x;price", "1;2", "1;1.30"), FLAT | {"features": ["x"], "decimal": ","},
