@@ -16,6 +16,7 @@ DECISION, FEW_DECISIONS = (
     re.compile(r"prefer|winner|chosen|better|choice|vote"),
     5,
 )  # names and largest number of values of a column that tells which answer is better
+TIE = re.compile(r"ties?|tied|draw|equal|both.*", re.IGNORECASE)
 SIDES = {"a": "b", "0": "1", "1": "2", "left": "right"}  # endings of the names of two answers
 
 # Code to fix a table in pandas.
@@ -59,6 +60,8 @@ def preferences(columns: Columns) -> Truth | None:
     if margin is not None:
         options["margin"] = margin.name
         line += f" by {margin.name}"
+    else:
+        _refuse_ties(columns)
 
     inputs: dict[str, Any] = {chosen.content if chosen.is_whole_input else "text": chosen.name}
     prompt = _prompt(columns, chosen)
@@ -117,6 +120,17 @@ def _prompt(columns: Columns, chosen: Column) -> Column | None:
         f"each answer and to keep answers to one prompt in one split"
         + ("" if likely else f"; or pass `--text {chosen.typed}` to read no prompt")
     )
+
+
+def _refuse_ties(columns: Columns) -> None:
+    """Raise if a column that would not be used says that some rows are ties."""
+    for column in columns.free:
+        rows = column.names.index[column.names.map(lambda cell: TIE.fullmatch(cell) is not None).astype(bool)]
+        if len(rows) and column.names.nunique() <= FEW_DECISIONS:
+            raise columns.refusal(
+                f"{column.name} is {column.cells[rows[0]]} in {len(rows)} rows; add a column of margins, 0 for a tie "
+                "and 1 for any other row, and pass `--target MARGIN`, or remove these rows"
+            )
 
 
 def _are_players(chosen: Column, rejected: Column) -> bool:

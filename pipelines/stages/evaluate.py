@@ -19,6 +19,7 @@ from rankgrad.evaluation import describe_undefined, evaluate
 from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.checkpoints import load_model
+from rankgrad.io.parquet import flat, is_list
 from rankgrad.io.recipes import name_of
 from rankgrad.seeding import derived_seed
 from rankgrad.training.device import find_device
@@ -34,6 +35,8 @@ def main(params: Settings, name: str) -> None:
             statistics[seed] = task.statistic(table)
             for undefined in describe_undefined(statistics[seed]):
                 log.warning("%s, seed %d: %s is undefined on the test split", name, seed, undefined)
+            if _are_all_equal(table):
+                log.warning("%s, seed %d: all scores are equal, so the model orders nothing", name, seed)
             tables.append(table.add_column(1, "seed", pa.array([seed] * len(table), pa.int64())))
             show(number, len(plan.seeds))
     # The same resamples for every run, so that differences are paired.
@@ -47,6 +50,17 @@ def main(params: Settings, name: str) -> None:
     ):
         pq.write_table(pa.concat_tables(tables), predictions, compression="zstd")
         results.write(target, rows)
+
+
+def _are_all_equal(table: pa.Table) -> bool:
+    """Return whether a table of predictions has scores, all of them equal.
+
+    >>> _are_all_equal(pa.table({"scores": [[0.5, 0.5], [0.5]]})), _are_all_equal(pa.table({"score": [0.5, 0.6]}))
+    (True, False)
+    """
+    names = [name for name in ("score", "scores") if name in table.column_names]
+    values = [flat(table[name])[0] if is_list(table.schema.field(name).type) else table[name] for name in names]
+    return any(len(column) > 1 and column.to_numpy().min() == column.to_numpy().max() for column in values)
 
 
 def _predictions(
