@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli import data, doctor, init, models, params, retrain
+from pipelines.cli import data, doctor, init, models, params, repro, retrain
 from rankgrad import __version__
 
 PANELS = {
@@ -14,6 +14,7 @@ PANELS = {
         init.init,
         params.check,
         params.scale,
+        repro.repro,
         data.fetch,
         models.predict,
         models.serve,

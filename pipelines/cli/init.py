@@ -79,7 +79,8 @@ def init(
 ) -> None:
     """Inspect your own table, and write its dataset, runs, and their comparison into the params.
 
-    The generated datasets and their runs are removed from the params, so that `dvc repro compare` trains only yours.
+    The generated datasets and their runs are removed from the params, so that `rankgrad repro compare` trains only
+    yours.
     """
     from pipelines.cli.edited_params import as_yaml, write
     from pipelines.cli.guess import guess
@@ -138,8 +139,8 @@ def init(
     quick = f", {len(blocks['runs']) * (1 + (folds or 0))} with --seeds 1" if seeds > 1 else ""
     typer.echo(
         f"next: review {params}, then run\n  rankgrad check\n"
-        f"  dvc repro compare  # trains {count} models{quick}; each run prints how long it takes\n"
-        "  dvc repro && rankgrad promote\n"
+        f"  rankgrad repro compare  # trains {count} models{quick}; each run prints how long it takes\n"
+        "  rankgrad repro && rankgrad promote\n"
         f"  git commit {params} dvc.lock --message {key}  # retraining uses only committed files\n"
         f"reports/data/{key}.html shows how the data was interpreted; metrics/comparisons has the results."
     )

@@ -31,6 +31,8 @@ class Stage:
 def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage]:
     """Return the targets and the stages they depend on, in topological order; without targets, all stages.
 
+    A target is a stage, such as `train@mine`, or the stages of a kind, such as `train`.
+
     Of stages that could run now, those on which most others depend come first.
     """
     with Repo(str(folder)) as repo:
@@ -38,7 +40,7 @@ def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage
         # Skip tracked data, such as data/raw/mnist.dvc, which have no command.
         graph = graph.subgraph([node for node in graph if isinstance(node, PipelineStage)])
         if targets:
-            behind = {stage for stage in graph if stage.name in targets}
+            behind = {stage for stage in graph if {stage.name, stage.name.partition("@")[0]} & {*targets}}
             for stage in [*behind]:
                 behind |= networkx.descendants(graph, stage)
             graph = graph.subgraph(behind)
@@ -52,12 +54,15 @@ def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage
         return result
 
 
-def stale(folder: str | Path) -> dict[str, Stage]:
-    """Return the stages that changed and those that depend on them, except `publish`, in topological order."""
+def stale(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage]:
+    """Return the stages that changed and those that depend on them, except `publish`, in topological order.
+
+    With targets, only these and the stages they depend on are returned.
+    """
     with Repo(str(folder)) as repo:
         changed = {*repo.status()}
     result = dict[str, Stage]()
-    for name, stage in stages(folder).items():
+    for name, stage in stages(folder, targets).items():
         needs = [need for need in stage.needs if need in result]
         if name != PUBLISH and (needs or name in changed):
             result[name] = Stage(needs, stage.computes)

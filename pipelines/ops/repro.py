@@ -31,8 +31,9 @@ HINT = re.compile(r"\s*(Updating lock file|To track the changes|To enable auto|d
 def main(*words: str) -> None:
     """Wait for another `dvc repro`, repair its files if it was killed, and run `dvc repro`; exit with its status.
 
-    Without words, run all stages except `publish`, then always `publish`; stages run side by side if there are several
-    GPUs, or cores for several trainings with compute.threads. The reasons of failed stages are printed last.
+    Without words, run all stages except `publish`, then always `publish`. Stages run side by side if there are several
+    GPUs, or cores for several trainings with compute.threads, and no word is an option of `dvc repro`. The reasons of
+    failed stages are printed last.
 
     Raises:
         ValueError: see `pipelines.ops.dvc_repair.repair`.
@@ -61,13 +62,15 @@ def _repro(words: tuple[str, ...], lock: int) -> None:
     status.clear()
     others = [stage for stage in read("dvc.yaml")["stages"] if stage != PUBLISH]
     following = [[*REPRO, *words]] if words else [[*REPRO, *others], command_of(PUBLISH)]
-    slots = {} if params is None or words else slots_of(params)
+    has_options = any(word.startswith("-") for word in words)
+    slots = {} if params is None or has_options else slots_of(params)
     if sum(map(len, slots.values())) > 1:
         try:
-            run_stale(Path(), slots, Commands(_print))
+            run_stale(Path(), slots, Commands(_print), targets=words)
         except CommandFailed:
             _fail(1)
-        following = [[*REPRO, "--quiet", *others], command_of(PUBLISH)]  # only what DVC could not lock is left to run
+        # Only what DVC could not lock is left to run.
+        following = [[*REPRO, "--quiet", *words]] if words else [[*REPRO, "--quiet", *others], command_of(PUBLISH)]
     for command in following:
         if code := _run(command, lock):
             _fail(code)

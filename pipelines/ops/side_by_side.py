@@ -1,6 +1,7 @@
 """Run stages side by side: each starts as soon as its dependencies are done and a slot is free."""
 
 import os
+from collections.abc import Collection
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
@@ -56,8 +57,8 @@ class Plan:
         self._done |= {name} if done else set()
 
 
-def run_stale(folder: Path, slots: dict[str, list[Slot]], commands: Commands) -> None:
-    """Run the stages that changed, and those that depend on them, except `publish`.
+def run_stale(folder: Path, slots: dict[str, list[Slot]], commands: Commands, *, targets: Collection[str] = ()) -> None:
+    """Run the stages that changed, and those that depend on them, except `publish`; with targets, only what they need.
 
     A stage that DVC could not lock is left to the next `dvc repro`, and so are those that depend on it.
 
@@ -65,7 +66,7 @@ def run_stale(folder: Path, slots: dict[str, list[Slot]], commands: Commands) ->
         CommandFailed: a stage failed. Stages that were running then have ended, and no other one was started.
     """
     commands.run_stage(*command_of("code"), stage="code", folder=folder)  # it tells what else changed
-    plan, running = Plan(stale(folder), slots), dict[Future, str]()
+    plan, running = Plan(stale(folder, targets), slots), dict[Future, str]()
     failure: BaseException | None = None
     with ThreadPoolExecutor(sum(map(len, slots.values()))) as threads, ExitStack() as ending:
         ending.callback(commands.stop)  # if this process is interrupted: they do not hear the terminal
