@@ -52,6 +52,8 @@ def test_the_graph_is_dvcs_with_each_stage_after_what_it_needs():
     assert "validate@ranked_mnist" in graph["train@label_ranking-rlsep"].needs
     alone = {*stages(ROOT, ["evaluate@memorability-spearman-lstm"])}  # with the sorter, and the model of its start
     assert {"pretrain@lstm", "train@label_ranking-rlsep"} < alone < {*graph}
+    trained, every = {*stages(ROOT, ["train"])}, {name for name in graph if name.startswith("train@")}
+    assert every < trained < {*graph} - {"compare"}
 
 
 def test_raw_data_that_dvc_keeps_are_no_stage(tmp_path):
